@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler settings and the two functions every CMakeLists.txt below uses.
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+add_compile_definitions(_GNU_SOURCE SLUICE_VERSION="${PROJECT_VERSION}")
+add_compile_options(
+  -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wformat=2 -Wstrict-prototypes
+  -Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings
+  -Wundef -Wvla -Wimplicit-fallthrough -fno-strict-aliasing -fstack-protector-strong)
+if(SLUICE_WERROR)
+  add_compile_options(-Werror)
+endif()
+add_link_options(-Wl,-z,relro,-z,now -Wl,-z,noexecstack)
+
+if(SLUICE_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(SLUICE_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+if(SLUICE_COVERAGE)
+  add_compile_options(--coverage -fprofile-update=atomic -O1)
+  add_link_options(--coverage)
+endif()
+
+include_directories("${CMAKE_SOURCE_DIR}/include" "${CMAKE_SOURCE_DIR}/src")
+find_package(Threads REQUIRED)
+
+# One room = one static library sl_<room>. DEPS name the rooms below it.
+function(sluice_room name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(sl_${name} STATIC ${A_SOURCES})
+  foreach(d ${A_DEPS})
+    target_link_libraries(sl_${name} PUBLIC sl_${d})
+  endforeach()
+endfunction()

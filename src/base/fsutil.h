@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: directories made safely, whole-file reads, and replacement that survives a crash. */
+#ifndef SLUICE_BASE_FSUTIL_H
+#define SLUICE_BASE_FSUTIL_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* mkdir -p with the given mode for what is made; the last component must end up a directory owned
+ * by the caller. */
+int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err) SL_MUST_CHECK;
+
+/* Reads up to max bytes into a fresh NUL-terminated buffer; a longer file is an error. */
+int sl_fs_read(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_size,
+               struct sl_err *err) SL_MUST_CHECK;
+
+/* Writes a temporary sibling and renames it over name: readers see the old or the new, never half. */
+int sl_fs_replace(int dirfd, const char *name, const void *data, size_t size, mode_t mode,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+#endif
