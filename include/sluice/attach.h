@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is spoken over the arbiter's unix sockets (SOCK_SEQPACKET: one packet, one message).
+ *
+ * Two kinds of socket. The *control* socket serves people and programs of the user who runs the
+ * arbiter: create a tenant, change it, list tenants. Each tenant has an *attach* socket of its own;
+ * whoever connects to it becomes a process of that tenant, so no message and no environment
+ * variable says who one is: the socket does, and the kernel's peer credentials give the host PID.
+ *
+ * Every message starts with struct sl_msg. Unknown types and wrong sizes end the connection.
+ */
+#ifndef SLUICE_ATTACH_H
+#define SLUICE_ATTACH_H
+
+#include <stdint.h>
+
+#include "sluice/pages.h"
+
+#define SL_MSG_MAGIC   0x53434c53U /* "SLCS" */
+#define SL_MSG_VERSION 1U
+
+#define SL_CONTROL_SOCKET "arbiter.sock"
+/* Where a process finds its tenant's attach socket. In a container the agent mounts it at
+ * SL_ATTACH_DEFAULT; `sluice run` names it in the environment (a place, never a limit). */
+#define SL_ATTACH_ENV     "SLUICE_ATTACH"
+#define SL_ATTACH_DEFAULT "/run/sluice/attach.sock"
+
+enum sl_msg_type {
+    /* attach socket, process → arbiter */
+    SL_MSG_HELLO = 1, /* sl_msg_hello; after an arbiter restart it carries the old ledger's fd */
+    SL_MSG_MEASURE,   /* sl_msg_measure: a context came or went, measure my overhead now */
+    /* attach socket, arbiter → process */
+    SL_MSG_WELCOME,  /* sl_msg_welcome + fds: lease (read-only), ledger, doorbell (eventfd) */
+    SL_MSG_MEASURED, /* sl_msg_measure */
+    /* control socket, client → arbiter */
+    SL_MSG_CREATE, /* sl_msg_lease; the tenant lives while this connection or a process does */
+    SL_MSG_SET,    /* sl_msg_lease: name, and the fields named in `fields` */
+    SL_MSG_STATUS, /* bare: answered by TENANT*, GPU*, AUDIT*, END */
+    /* control socket, arbiter → client */
+    SL_MSG_CREATED, /* sl_msg_created */
+    SL_MSG_OK,      /* sl_msg_text: a remark for the user, may be empty */
+    SL_MSG_TENANT,  /* sl_msg_tenant */
+    SL_MSG_GPU,     /* sl_msg_gpu */
+    SL_MSG_AUDIT,   /* sl_msg_audit: GPU memory in use outside every ledger */
+    SL_MSG_END,     /* bare */
+    /* either socket, arbiter → peer */
+    SL_MSG_ERROR, /* sl_msg_text: cause and cure */
+};
+
+struct sl_msg {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size; /* of the whole message */
+    uint32_t reserved;
+};
+
+#define SL_NO_SLOT UINT32_MAX
+
+struct sl_msg_hello {
+    struct sl_msg h;
+    uint32_t slot;    /* the slot held before an arbiter restart, or SL_NO_SLOT */
+    uint32_t own_pid; /* as the process sees itself: for `status`, never for decisions */
+    char command[32];
+};
+
+struct sl_msg_welcome {
+    struct sl_msg h;
+    uint32_t slot;
+    uint32_t host_pid;
+};
+
+struct sl_msg_measure {
+    struct sl_msg h;
+    uint32_t gpu; /* index in the lease */
+    uint32_t reserved;
+    uint64_t overhead_bytes; /* of the asking process, in the answer */
+};
+
+enum sl_lease_field {
+    SL_FIELD_MEMORY = 1,
+    SL_FIELD_CORES = 2,
+    SL_FIELD_PRIORITY = 4,
+};
+
+struct sl_msg_lease {
+    struct sl_msg h;
+    uint32_t fields;        /* enum sl_lease_field: what was asked for */
+    char name[SL_NAME_MAX]; /* empty in CREATE: the arbiter chooses */
+    uint32_t gpu_count;     /* 0 in CREATE: the first GPU */
+    uint32_t memory_percent;
+    uint64_t memory_bytes; /* per GPU, when memory_percent is 0 */
+    uint32_t cores_request_permille;
+    uint32_t cores_limit_permille;
+    uint32_t priority;
+    uint32_t reserved;
+    char gpu[SL_MAX_GPUS][SL_UUID_MAX]; /* UUIDs, or decimal indices as nvidia-smi counts */
+};
+
+struct sl_msg_created {
+    struct sl_msg h;
+    char name[SL_NAME_MAX];
+    char attach_path[256];
+    uint32_t gpu_count;
+    uint32_t reserved;
+    char gpu[SL_MAX_GPUS][SL_UUID_MAX]; /* resolved */
+    uint64_t memory_limit_bytes[SL_MAX_GPUS];
+};
+
+struct sl_msg_text {
+    struct sl_msg h;
+    int32_t code; /* negative errno in SL_MSG_ERROR */
+    char text[404];
+};
+
+struct sl_msg_tenant {
+    struct sl_msg h;
+    char name[SL_NAME_MAX];
+    uint32_t processes;
+    uint32_t priority;
+    uint32_t cores_request_permille;
+    uint32_t cores_limit_permille;
+    uint32_t share_1s_permille; /* of GPU time got, last second */
+    uint32_t share_60s_permille;
+    uint32_t gate; /* enum sl_gate */
+    uint32_t creator_pid;
+    uint64_t window_ns;
+    int64_t debt_ns;
+    uint64_t waited_ns;
+    uint64_t launches;
+    uint64_t oom_count;
+    uint64_t age_ns;
+    uint32_t gpu_count;
+    uint32_t reserved;
+    struct {
+        char uuid[SL_UUID_MAX];
+        uint64_t limit_bytes;
+        uint64_t used_bytes;     /* allocations in the ledger */
+        uint64_t overhead_bytes; /* contexts and modules */
+    } gpu[SL_MAX_GPUS];
+};
+
+struct sl_msg_gpu {
+    struct sl_msg h;
+    uint32_t index;
+    uint32_t tenants;
+    char uuid[SL_UUID_MAX];
+    char name[SL_NAME_MAX];
+    uint64_t total_bytes;
+    uint64_t used_bytes;        /* as NVML says */
+    uint64_t promised_bytes;    /* sum of the tenants' limits */
+    uint32_t promised_permille; /* sum of the tenants' core requests */
+    uint32_t reserved;
+};
+
+enum sl_audit_kind {
+    SL_AUDIT_STRANGER = 1, /* a process of no tenant */
+    SL_AUDIT_UNATTACHED,   /* a tenant's child that did not attach: preload removed, or static */
+    SL_AUDIT_UNACCOUNTED,  /* attached, but uses far more than it accounts for */
+};
+
+struct sl_msg_audit {
+    struct sl_msg h;
+    uint32_t pid;
+    uint32_t kind; /* enum sl_audit_kind */
+    char uuid[SL_UUID_MAX];
+    char tenant[SL_NAME_MAX]; /* whose member or descendant it is; may be empty */
+    char command[32];
+    uint64_t bytes;
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Named fault points. In a build with SLUICE_FAULTS, SLUICE_FAULT=name[:n] in the environment kills
+ * the process with SIGKILL the n-th time it passes that point; SLUICE_FAULT=random:seed:p kills at
+ * any point with probability 1/p. In a release build the points vanish.
+ */
+#ifndef SLUICE_BASE_FAULT_H
+#define SLUICE_BASE_FAULT_H
+
+#ifdef SLUICE_FAULTS
+void sl_fault_point(const char *name);
+#define SL_FAULT(name) sl_fault_point(name)
+#else
+#define SL_FAULT(name) ((void)0)
+#endif
+
+#endif

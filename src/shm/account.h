@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory accounts in the ledger page: exact between processes, without a lock, and right after a
+ * SIGKILL at any instruction.
+ *
+ * The shared total is the only word the limit is checked against. It carries the tag (slot, op) of
+ * the operation that wrote it last. An operation n of a slot
+ *   1. writes used[n & 1] (the slot's usage after the operation; not yet believed),
+ *   2. moves the total by compare-and-swap, tagging it (slot, n): from here it has happened,
+ *   3. sets the slot's `applied` to n, which makes used[n & 1] the believed one.
+ * Whoever is about to overwrite a tag first does step 3 for its owner, so an operation that reached
+ * step 2 is never half done, whoever dies. One slot's operations are serialised by its owner (a
+ * lock inside the process), different slots' are not.
+ *
+ * All functions tolerate any content of the page; they index only by checked values.
+ */
+#ifndef SLUICE_SHM_ACCOUNT_H
+#define SLUICE_SHM_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "sluice/pages.h"
+
+static inline uint64_t sl_units_of_bytes(uint64_t bytes)
+{
+    return bytes / SL_UNIT_BYTES + (bytes % SL_UNIT_BYTES != 0);
+}
+
+/* Reserves units for a slot if the total stays within limit_units. -ENOMEM: it would not. */
+int sl_account_reserve(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu, uint64_t units,
+                       uint64_t limit_units) SL_MUST_CHECK;
+
+/* Returns units of a slot; never more than the slot has. */
+void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu, uint64_t units);
+
+/* Usage of one slot and of the whole tenant, in units. */
+uint64_t sl_account_slot(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
+uint64_t sl_account_total(const struct sl_ledger_page *ledger, uint32_t gpu);
+
+/*
+ * Returns everything a dead process's slot still has, on every GPU. Only for the arbiter, once the
+ * process is gone. Bounded work: false when the tenant's other processes (or a hostile page) kept
+ * it from finishing; try again later. Harmless to repeat.
+ */
+bool sl_account_reap(struct sl_ledger_page *ledger, uint32_t slot);
+
+/* Sets the books to zero. Only when the tenant has no process left. */
+void sl_account_clear(struct sl_ledger_page *ledger);
+
+#endif

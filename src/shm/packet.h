@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packets of include/sluice/attach.h over SOCK_SEQPACKET, with descriptors beside them. */
+#ifndef SLUICE_SHM_PACKET_H
+#define SLUICE_SHM_PACKET_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "sluice/attach.h"
+
+#define SL_PACKET_FDS 4
+
+/* Large enough for every message. */
+union sl_packet {
+    struct sl_msg h;
+    struct sl_msg_hello hello;
+    struct sl_msg_welcome welcome;
+    struct sl_msg_measure measure;
+    struct sl_msg_lease lease;
+    struct sl_msg_created created;
+    struct sl_msg_text text;
+    struct sl_msg_tenant tenant;
+    struct sl_msg_gpu gpu;
+    struct sl_msg_audit audit;
+};
+
+/* Descriptors received with a packet; those not taken are closed by sl_packet_fds_close. */
+struct sl_packet_fds {
+    int fd[SL_PACKET_FDS];
+    int count;
+};
+
+/* Fills the header: sl_packet_init(&m.h, SL_MSG_X, sizeof(m)). */
+void sl_packet_init(struct sl_msg *h, enum sl_msg_type type, size_t size);
+
+/* Size a message of this type must have, 0 for an unknown type. */
+size_t sl_packet_size(enum sl_msg_type type);
+
+int sl_packet_connect(const char *path, struct sl_err *err) SL_MUST_CHECK; /* fd or -errno */
+int sl_packet_listen(const char *path, int backlog, struct sl_err *err) SL_MUST_CHECK; /* likewise; non-blocking */
+
+int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_count,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/*
+ * Receives one checked packet. 0 and *packet filled; -EAGAIN on a non-blocking socket with nothing
+ * there; -ECONNRESET when the peer is gone; -EPROTO when it speaks nonsense. `fds` may be NULL:
+ * then any descriptor that came along is closed.
+ */
+int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+void sl_packet_fds_close(struct sl_packet_fds *fds);
+
+/* Waits up to timeout_ms for the socket to be readable: 0, -ETIMEDOUT or -errno. */
+int sl_packet_wait(int sock, int timeout_ms, struct sl_err *err) SL_MUST_CHECK;
+
+#endif
