@@ -63,7 +63,7 @@ static const struct sl_sim_profile profiles[] = {
         .context_overhead_bytes = MIB(180), .bar1_bytes = MIB(32768), .memory_bus_bits = 192,
         .l2_cache_bytes = 48 << 20, .pci_device_id = 0x27B810DE, .pci_subsystem_id = 0x16CA10DE,
         .pcie_generation = 4, .sm_clock_max_mhz = 2040, .memory_clock_max_mhz = 6251,
-        .power_limit_mw = 72000, .power_idle_mw = 12000, .architecture = 8, .brand = 13,
+        .power_limit_mw = 72000, .power_idle_mw = 12000, .architecture = 8, .brand = 14,
         .copy_engines = 2,
     },
     {
@@ -72,7 +72,7 @@ static const struct sl_sim_profile profiles[] = {
         .context_overhead_bytes = MIB(250), .bar1_bytes = MIB(32768), .memory_bus_bits = 384,
         .l2_cache_bytes = 6 << 20, .pci_device_id = 0x223710DE, .pci_subsystem_id = 0x152F10DE,
         .pcie_generation = 4, .sm_clock_max_mhz = 1710, .memory_clock_max_mhz = 6251,
-        .power_limit_mw = 300000, .power_idle_mw = 16000, .architecture = 7, .brand = 13,
+        .power_limit_mw = 300000, .power_idle_mw = 16000, .architecture = 7, .brand = 14,
         .copy_engines = 2,
     },
     {
@@ -83,7 +83,7 @@ static const struct sl_sim_profile profiles[] = {
         .pci_device_id = 0x20B010DE, .pci_subsystem_id = 0x144E10DE, .pcie_generation = 4,
         .nvlinks = 12, .nvlink_version = 3, .sm_clock_max_mhz = 1410,
         .memory_clock_max_mhz = 1215, .power_limit_mw = 400000, .power_idle_mw = 48000,
-        .architecture = 7, .brand = 13, .copy_engines = 3,
+        .architecture = 7, .brand = 14, .copy_engines = 3,
         .mig = mig_a100_40, .mig_count = SL_ARRAY_LEN(mig_a100_40),
     },
     {
@@ -94,7 +94,7 @@ static const struct sl_sim_profile profiles[] = {
         .pci_device_id = 0x20B210DE, .pci_subsystem_id = 0x146310DE, .pcie_generation = 4,
         .nvlinks = 12, .nvlink_version = 3, .sm_clock_max_mhz = 1410,
         .memory_clock_max_mhz = 1593, .power_limit_mw = 400000, .power_idle_mw = 60000,
-        .architecture = 7, .brand = 13, .copy_engines = 3,
+        .architecture = 7, .brand = 14, .copy_engines = 3,
         .mig = mig_a100_80, .mig_count = SL_ARRAY_LEN(mig_a100_80),
     },
     {
@@ -105,7 +105,7 @@ static const struct sl_sim_profile profiles[] = {
         .pci_device_id = 0x233010DE, .pci_subsystem_id = 0x16C110DE, .pcie_generation = 5,
         .nvlinks = 18, .nvlink_version = 4, .sm_clock_max_mhz = 1980,
         .memory_clock_max_mhz = 2619, .power_limit_mw = 700000, .power_idle_mw = 70000,
-        .architecture = 9, .brand = 13, .copy_engines = 3,
+        .architecture = 9, .brand = 14, .copy_engines = 3,
         .mig = mig_h100, .mig_count = SL_ARRAY_LEN(mig_h100),
     },
     {
@@ -116,7 +116,7 @@ static const struct sl_sim_profile profiles[] = {
         .pci_device_id = 0x233510DE, .pci_subsystem_id = 0x18BE10DE, .pcie_generation = 5,
         .nvlinks = 18, .nvlink_version = 4, .sm_clock_max_mhz = 1980,
         .memory_clock_max_mhz = 3201, .power_limit_mw = 700000, .power_idle_mw = 75000,
-        .architecture = 9, .brand = 13, .copy_engines = 3,
+        .architecture = 9, .brand = 14, .copy_engines = 3,
         .mig = mig_h200, .mig_count = SL_ARRAY_LEN(mig_h200),
     },
     {
@@ -127,7 +127,7 @@ static const struct sl_sim_profile profiles[] = {
         .pci_device_id = 0x290110DE, .pci_subsystem_id = 0x199910DE, .pcie_generation = 5,
         .nvlinks = 18, .nvlink_version = 5, .sm_clock_max_mhz = 1965,
         .memory_clock_max_mhz = 3996, .power_limit_mw = 1000000, .power_idle_mw = 140000,
-        .architecture = 10, .brand = 13, .copy_engines = 4,
+        .architecture = 10, .brand = 14, .copy_engines = 4,
         .mig = mig_b200, .mig_count = SL_ARRAY_LEN(mig_b200),
     },
 };
