@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+SL_PRINTF(3, 0)
 static int set_v(struct sl_err *err, int code, const char *fmt, va_list ap)
 {
     if (err) {

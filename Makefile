@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# The documented commands. Each is a thin cover over CMake and ctest; `make help` lists them.
+SHELL := /bin/sh
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CTEST_ARGS ?=
+# Compilers for the ordinary build come from CC, as usual.
+CMAKE_ARGS ?=
+CONFIGURE = cmake -S . $(if $(wildcard $(1)/CMakeCache.txt),,$$(command -v ninja >/dev/null 2>&1 && echo -G Ninja)) -B $(1) $(2) $(CMAKE_ARGS) -Wno-dev --log-level=WARNING >/dev/null
+BUILD = nice cmake --build $(1) -j $(JOBS)
+CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim \
+	coverage lint format install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+deps: ## install what building and testing need (Debian 12, Ubuntu 24.04); silent when all is there
+	@tools/deps.sh core test
+
+deps-core:
+	@tools/deps.sh core
+
+deps-dev:
+	@tools/deps.sh core test dev
+
+build: deps ## build everything into build/
+	@$(call CONFIGURE,build,)
+	@$(call BUILD,build)
+
+core: deps-core ## build libsluice, sluice and the GPU tests with only a C compiler and CMake (build-core/)
+	@$(call CONFIGURE,build-core,-DSLUICE_CORE=ON)
+	@$(call BUILD,build-core)
+
+demo: core ## three tenants share one GPU: the real one if there is one, else a simulated one
+	@demo/demo.sh build-core
+
+test: build ## everything that needs no GPU and no Kubernetes
+	@$(call CTEST,build)
+
+check: build ## only the checks on the tree itself: layers, headers, exports, licences, both compilers
+	@$(call CTEST,build) -L check
+
+asan: deps ## the tests under AddressSanitizer and UBSan
+	@$(call CONFIGURE,build-asan,-DSLUICE_SANITIZE=address)
+	@$(call BUILD,build-asan)
+	@$(call CTEST,build-asan) -LE check
+
+tsan: deps ## the tests under ThreadSanitizer
+	@$(call CONFIGURE,build-tsan,-DSLUICE_SANITIZE=thread)
+	@$(call BUILD,build-tsan)
+	@$(call CTEST,build-tsan) -LE check
+
+fuzz: deps ## libFuzzer on every parser and on hostile pages, about a minute in all
+	@CC=clang; export CC; $(call CONFIGURE,build-fuzz,-DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON)
+	@nice cmake --build build-fuzz -j $(JOBS) --target fuzzers
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+bench: deps-dev ## figures: instructions per hook, attach times (printed, and kept as JSON)
+	@$(call CONFIGURE,build,)
+	@$(call BUILD,build)
+	@if [ -x bench/run.sh ]; then bench/run.sh build; else echo "bench: nothing to measure yet (no bench/run.sh)"; exit 1; fi
+
+bench-sim: build ## placement on recorded traces, in the simulator
+	@if [ -x bench/sim/run.sh ]; then bench/sim/run.sh build; else echo "bench-sim: nothing to measure yet (no bench/sim/run.sh)"; exit 1; fi
+
+coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
+	@$(call CONFIGURE,build-coverage,-DSLUICE_COVERAGE=ON)
+	@$(call BUILD,build-coverage)
+	@tools/coverage.sh build-coverage $(JOBS)
+
+lint: deps-dev ## clang-tidy, clang-format (check only), shellcheck
+	@$(call CONFIGURE,build-lint,-DCMAKE_C_COMPILER=clang)
+	@tools/lint.sh build-lint
+
+format: deps-dev ## clang-format the sources in place
+	@tools/lint.sh --format
+
+install: ## install into $(DESTDIR)$(PREFIX); needs only a C compiler and CMake
+	@$(call CONFIGURE,build-install,-DSLUICE_CORE=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX))
+	@$(call BUILD,build-install)
+	@DESTDIR=$(DESTDIR) cmake --install build-install --strip
+
+clean: ## remove every build directory
+	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install
