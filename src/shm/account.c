@@ -27,20 +27,27 @@ static uint64_t tag_op(uint64_t word)
 
 static_assert(SL_MAX_SLOTS == TAG_MASK + 1, "a tag names every slot and nothing else");
 
-/* Step 3 on behalf of whoever wrote the tag. */
+/*
+ * Step 3 on behalf of whoever wrote the tag. A tag holds only twelve bits of the op number, so a
+ * helper that was off the processor for thousands of operations would take an old tag for the
+ * owner's next operation. Hence the second look: while the total still shows the tag, `applied` is
+ * the tagged number or the one before; and once it shows another, somebody has already helped.
+ */
 static void complete(struct sl_ledger_page *ledger, uint32_t gpu, uint64_t word)
 {
     _Atomic uint64_t *applied = &ledger->slot[tag_slot(word)].memory[gpu].applied;
     uint64_t before = atomic_load(applied);
-    if (((before + 1) & TAG_MASK) == tag_op(word))
+    if (((before + 1) & TAG_MASK) == tag_op(word) && atomic_load(&ledger->total[gpu].word) == word)
         (void)atomic_compare_exchange_strong(applied, &before, before + 1);
 }
 
-/* The op number that holds for a slot, counting one that reached the total but not `applied`. */
+/* The op number that holds for a slot, counting one that reached the total but not `applied`. The
+ * total is read first: were it second, a helper could complete the slot and replace its tag between
+ * the two reads, and the operation would be seen in neither. */
 static uint64_t effective_op(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
 {
-    uint64_t op = atomic_load(&ledger->slot[slot].memory[gpu].applied);
     uint64_t word = atomic_load(&ledger->total[gpu].word);
+    uint64_t op = atomic_load(&ledger->slot[slot].memory[gpu].applied);
     if (tag_slot(word) == slot && tag_op(word) == ((op + 1) & TAG_MASK))
         op++;
     return op;
