@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The GPUs of this machine, as the node side sees them. One table of operations with two makers:
+ * sl_gpu_open() (NVML, real or simulated) and whatever a test plugs in. Callers use the sl_gpu_*
+ * functions below, never the table.
+ *
+ * Devices are numbered 0..count-1 as NVML numbers them. "Not known" is a flag or a documented
+ * value, never a made-up zero. Calls may be made from several threads.
+ */
+#ifndef SLUICE_GPU_GPU_H
+#define SLUICE_GPU_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define SL_GPU_UUID_SIZE 96
+#define SL_GPU_NAME_SIZE 96
+#define SL_GPU_PCI_SIZE  32
+
+struct sl_gpu_info {
+    char uuid[SL_GPU_UUID_SIZE]; /* "GPU-…" */
+    char name[SL_GPU_NAME_SIZE];
+    char pci_bus_id[SL_GPU_PCI_SIZE]; /* "00000000:1B:00.0" */
+    uint32_t pci_device_id;           /* device << 16 | vendor */
+    uint32_t minor;                   /* /dev/nvidia<minor> */
+    uint64_t memory_total_bytes;
+    uint32_t sm_count; /* 0: not known */
+    int cc_major, cc_minor;
+    int numa_node; /* -1: not known */
+    bool mig_capable, mig_enabled;
+    uint32_t mig_slots; /* slots to ask sl_gpu_mig_info() about; 0 with MIG off */
+};
+
+struct sl_gpu_memory {
+    uint64_t total_bytes;
+    uint64_t used_bytes;     /* by processes, or what the driver cannot tell apart */
+    uint64_t reserved_bytes; /* by the driver and firmware; 0 where it is part of used */
+    uint64_t free_bytes;
+};
+
+#define SL_GPU_NO_INSTANCE UINT32_MAX
+
+struct sl_gpu_process {
+    uint32_t pid; /* in the PID namespace NVML answers in: the host's */
+    bool used_known;
+    uint64_t used_bytes;
+    uint32_t gpu_instance, compute_instance; /* SL_GPU_NO_INSTANCE without MIG */
+};
+
+/* A process's share of the GPU over the driver's last sampling period. */
+struct sl_gpu_utilization {
+    uint32_t pid;
+    uint64_t timestamp_us; /* the driver's clock: wall time in microseconds */
+    uint32_t sm_percent, memory_percent;
+};
+
+struct sl_gpu_mig_info {
+    char uuid[SL_GPU_UUID_SIZE]; /* "MIG-…" */
+    char profile[32];            /* "1g.18gb", "1c.3g.71gb" */
+    uint32_t gpu_instance, compute_instance;
+    uint32_t gpu_slices, compute_slices;
+    uint32_t sm_count;
+    uint64_t memory_total_bytes;
+    uint64_t memory_used_bytes;
+};
+
+/* An XID (or another critical event) on a device. */
+struct sl_gpu_event {
+    size_t device;
+    bool device_known; /* false: the driver named a card we do not have */
+    uint64_t xid;
+    uint32_t gpu_instance, compute_instance;
+};
+
+struct sl_gpu;
+
+struct sl_gpu_ops {
+    void (*close)(struct sl_gpu *gpu);
+    int (*count)(struct sl_gpu *gpu, size_t *ret, struct sl_err *err);
+    int (*info)(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct sl_err *err);
+    int (*memory)(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err);
+    int (*processes)(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
+                     struct sl_err *err);
+    int (*utilization)(struct sl_gpu *gpu, size_t i, uint64_t since_us,
+                       struct sl_gpu_utilization **ret, size_t *ret_count, struct sl_err *err);
+    int (*driver_version)(struct sl_gpu *gpu, char *buf, size_t size, struct sl_err *err);
+    int (*mig_info)(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
+                    struct sl_err *err);
+    int (*wait_event)(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
+                      struct sl_err *err);
+    int (*cuda_version)(struct sl_gpu *gpu, int *ret, struct sl_err *err);
+};
+
+/* What every implementation begins with. An operation left NULL answers -ENOSYS. */
+struct sl_gpu {
+    const struct sl_gpu_ops *ops;
+};
+
+/*
+ * Loads NVML (`library`, or libnvidia-ml.so.1 when NULL) and starts it. Errors say what is missing:
+ *   -ENODEV   no NVIDIA driver on this machine
+ *   -ELIBACC  the driver is there, its NVML library is not
+ *   -ELIBBAD  the library and the loaded kernel module are of different versions
+ *   -EPERM    the device files may not be opened
+ */
+int sl_gpu_open(const char *library, struct sl_gpu **ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* As sl_gpu_open, with the root under which /proc/driver/nvidia and /dev/nvidiactl are looked for
+ * when the library is missing ("" is the machine's own). */
+int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/* NULL is fine. */
+void sl_gpu_close(struct sl_gpu *gpu);
+
+int sl_gpu_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* -ENXIO from these means the card has fallen off the bus. */
+int sl_gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret,
+                struct sl_err *err) SL_MUST_CHECK;
+int sl_gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+/* Every process with a context on the card (compute, MPS client or graphics), each PID once per MIG
+ * instance, by PID. *ret is the caller's to free; NULL when there are none. */
+int sl_gpu_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
+                     struct sl_err *err) SL_MUST_CHECK;
+
+/* Samples newer than since_us (0: all the driver keeps). *ret as above. */
+int sl_gpu_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
+                       struct sl_gpu_utilization **ret, size_t *ret_count,
+                       struct sl_err *err) SL_MUST_CHECK;
+
+/* "580.159.04" */
+int sl_gpu_driver_version(struct sl_gpu *gpu, char *buf, size_t size,
+                          struct sl_err *err) SL_MUST_CHECK;
+
+/* The newest CUDA the driver runs: 13000 is 13.0. */
+int sl_gpu_cuda_version(struct sl_gpu *gpu, int *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* The MIG device in a slot of card i; -ENOENT when the slot is empty (go on with the next). */
+int sl_gpu_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Waits for the next XID on any card; -ETIMEDOUT when none came. The first call subscribes, so
+ * make it before the events matter. One thread at a time. */
+int sl_gpu_wait_event(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+
+#endif

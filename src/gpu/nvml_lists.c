@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NVML answers in lists: processes, their load, MIG devices, events. */
+#include "gpu/nvml_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+/* A list may grow between asking its size and reading it; after this many tries we report it. */
+#define LIST_TRIES 8
+#define LIST_MAX   65536u
+
+enum process_kind { KIND_COMPUTE, KIND_MPS, KIND_GRAPHICS, KIND_COUNT };
+
+/* One name of the running-process calls, newest layout the library has. */
+static nvmlReturn_t read_kind(const struct nvml_gpu *g, enum process_kind kind, nvmlDevice_t dev,
+                              unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    const struct nvml_api *api = &g->api;
+    __typeof__(api->nvmlDeviceGetComputeRunningProcesses_v3) call[KIND_COUNT] = {
+        [KIND_COMPUTE] = api->nvmlDeviceGetComputeRunningProcesses_v3
+                             ? api->nvmlDeviceGetComputeRunningProcesses_v3
+                             : api->nvmlDeviceGetComputeRunningProcesses_v2,
+        [KIND_MPS] = api->nvmlDeviceGetMPSComputeRunningProcesses_v3
+                         ? api->nvmlDeviceGetMPSComputeRunningProcesses_v3
+                         : api->nvmlDeviceGetMPSComputeRunningProcesses_v2,
+        [KIND_GRAPHICS] = api->nvmlDeviceGetGraphicsRunningProcesses_v3
+                              ? api->nvmlDeviceGetGraphicsRunningProcesses_v3
+                              : api->nvmlDeviceGetGraphicsRunningProcesses_v2,
+    };
+    if (!call[kind])
+        return NVML_ERROR_FUNCTION_NOT_FOUND;
+    return call[kind](dev, count, infos);
+}
+
+static void merge(struct sl_gpu_process *list, size_t *count, const nvmlProcessInfo_t *p)
+{
+    bool known = p->usedGpuMemory != NVML_VALUE_NOT_AVAILABLE;
+    for (size_t i = 0; i < *count; i++) {
+        struct sl_gpu_process *q = &list[i];
+        if (q->pid != p->pid || q->gpu_instance != p->gpuInstanceId ||
+            q->compute_instance != p->computeInstanceId)
+            continue;
+        /* The same context seen through two lists, not two contexts. */
+        if (known && (!q->used_known || p->usedGpuMemory > q->used_bytes)) {
+            q->used_known = true;
+            q->used_bytes = p->usedGpuMemory;
+        }
+        return;
+    }
+    list[(*count)++] = (struct sl_gpu_process){
+        .pid = p->pid,
+        .used_known = known,
+        .used_bytes = known ? p->usedGpuMemory : 0,
+        .gpu_instance = p->gpuInstanceId,
+        .compute_instance = p->computeInstanceId,
+    };
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    const struct sl_gpu_process *p = a, *q = b;
+    if (p->pid != q->pid)
+        return p->pid < q->pid ? -1 : 1;
+    return p->gpu_instance < q->gpu_instance ? -1 : p->gpu_instance > q->gpu_instance;
+}
+
+/* Reads one kind whole into a fresh buffer; the caller frees it. */
+static int read_whole(const struct nvml_gpu *g, enum process_kind kind, nvmlDevice_t dev,
+                      nvmlProcessInfo_t **ret, unsigned int *ret_count, struct sl_err *err)
+{
+    unsigned int room = 32;
+    for (int i = 0; i < LIST_TRIES; i++) {
+        SL_CLEANUP(free) nvmlProcessInfo_t *buf = calloc(room, sizeof(*buf));
+        if (!buf)
+            return sl_err_set(err, -ENOMEM, "out of memory listing GPU processes");
+        unsigned int n = room;
+        nvmlReturn_t result = read_kind(g, kind, dev, &n, buf);
+        if (result == NVML_SUCCESS) {
+            *ret_count = n < room ? n : room;
+            *ret = sl_take_ptr(buf);
+            return 0;
+        }
+        if (result != NVML_ERROR_INSUFFICIENT_SIZE)
+            return sl_nvml_check(g, result, "listing GPU processes", err);
+        room = (n > room ? n : room) + room / 2;
+        if (room > LIST_MAX)
+            break;
+    }
+    return sl_err_set(err, -EAGAIN, "listing GPU processes: the list keeps growing");
+}
+
+int sl_nvml_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
+                      struct sl_err *err)
+{
+    struct nvml_gpu *g = nvml_of(gpu);
+    nvmlDevice_t dev;
+    SL_CLEANUP(free) struct sl_gpu_process *list = NULL;
+    size_t count = 0;
+    int r = sl_nvml_handle(g, i, &dev, err);
+    if (r < 0)
+        return r;
+    for (enum process_kind kind = 0; kind < KIND_COUNT; kind++) {
+        SL_CLEANUP(free) nvmlProcessInfo_t *infos = NULL;
+        unsigned int n = 0;
+        r = read_whole(g, kind, dev, &infos, &n, err);
+        if (r == -EOPNOTSUPP && kind != KIND_COMPUTE)
+            continue;
+        if (r == -ENOSYS && kind != KIND_COMPUTE)
+            continue;
+        if (r < 0)
+            return r;
+        if (n == 0)
+            continue;
+        struct sl_gpu_process *more = reallocarray(list, count + n, sizeof(*list));
+        if (!more)
+            return sl_err_set(err, -ENOMEM, "out of memory listing GPU processes");
+        list = more;
+        for (unsigned int k = 0; k < n; k++)
+            merge(list, &count, &infos[k]);
+    }
+    if (count)
+        qsort(list, count, sizeof(*list), by_pid);
+    *ret = sl_take_ptr(list);
+    *ret_count = count;
+    return 0;
+}
+
+int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
+                        struct sl_gpu_utilization **ret, size_t *ret_count, struct sl_err *err)
+{
+    struct nvml_gpu *g = nvml_of(gpu);
+    nvmlDevice_t dev;
+    int r = sl_nvml_handle(g, i, &dev, err);
+    if (r < 0)
+        return r;
+    if (!g->api.nvmlDeviceGetProcessUtilization)
+        return sl_nvml_missing("nvmlDeviceGetProcessUtilization", err);
+
+    unsigned int room = 0;
+    nvmlReturn_t result = g->api.nvmlDeviceGetProcessUtilization(dev, NULL, &room, since_us);
+    SL_CLEANUP(free) nvmlProcessUtilizationSample_t *buf = NULL;
+    unsigned int n = 0;
+    for (int t = 0; t < LIST_TRIES && result == NVML_ERROR_INSUFFICIENT_SIZE && room <= LIST_MAX;
+         t++) {
+        free(buf);
+        n = room;
+        buf = calloc(room ? room : 1, sizeof(*buf));
+        if (!buf)
+            return sl_err_set(err, -ENOMEM, "out of memory reading GPU load");
+        result = g->api.nvmlDeviceGetProcessUtilization(dev, buf, &n, since_us);
+        room = n > room ? n : room * 2 + 1;
+    }
+    /* NOT_FOUND: no process has a sample newer than since_us. */
+    if (result == NVML_ERROR_NOT_FOUND || (result == NVML_SUCCESS && n == 0)) {
+        *ret = NULL;
+        *ret_count = 0;
+        return 0;
+    }
+    r = sl_nvml_check(g, result, "reading GPU load by process", err);
+    if (r < 0)
+        return r;
+    struct sl_gpu_utilization *out = calloc(n, sizeof(*out));
+    if (!out)
+        return sl_err_set(err, -ENOMEM, "out of memory reading GPU load");
+    size_t used = 0;
+    for (unsigned int k = 0; k < n; k++) {
+        if (buf[k].timeStamp == 0) /* the driver pads its answer with empty records */
+            continue;
+        out[used++] = (struct sl_gpu_utilization){
+            .pid = buf[k].pid,
+            .timestamp_us = buf[k].timeStamp,
+            .sm_percent = buf[k].smUtil,
+            .memory_percent = buf[k].memUtil,
+        };
+    }
+    *ret = out;
+    *ret_count = used;
+    return 0;
+}
+
+/* ---- MIG ---- */
+
+/* The driver names a size in eighths of the card's whole GiB, rounded half up. */
+static void mig_profile_name(const nvmlDeviceAttributes_t *a, uint64_t card_bytes, char *buf,
+                             size_t size)
+{
+    uint64_t card_mib = card_bytes >> 20, card_gib = (card_bytes + (1ULL << 30) - 1) >> 30;
+    uint64_t eighths = card_mib ? (8 * a->memorySizeMB + card_mib - 1) / card_mib : 0;
+    uint64_t gb = (2 * card_gib * eighths + 8) / 16;
+    if (a->computeInstanceSliceCount == a->gpuInstanceSliceCount)
+        (void)snprintf(buf, size, "%ug.%llugb", a->gpuInstanceSliceCount, (unsigned long long)gb);
+    else
+        (void)snprintf(buf, size, "%uc.%ug.%llugb", a->computeInstanceSliceCount,
+                       a->gpuInstanceSliceCount, (unsigned long long)gb);
+}
+
+int sl_nvml_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
+                     struct sl_err *err)
+{
+    struct nvml_gpu *g = nvml_of(gpu);
+    nvmlDevice_t dev, mig;
+    struct sl_gpu_mig_info out = {0};
+    nvmlDeviceAttributes_t attributes = {0};
+    nvmlMemory_t card = {0}, memory = {0};
+
+    int r = sl_nvml_handle(g, i, &dev, err);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetMemoryInfo, dev, &card);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetMigDeviceHandleByIndex, dev, slot, &mig);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetUUID, mig, out.uuid, sizeof(out.uuid));
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetAttributes_v2, mig, &attributes);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetGpuInstanceId, mig, &out.gpu_instance);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetComputeInstanceId, mig, &out.compute_instance);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlDeviceGetMemoryInfo, mig, &memory);
+    if (r < 0)
+        return r;
+    out.gpu_slices = attributes.gpuInstanceSliceCount;
+    out.compute_slices = attributes.computeInstanceSliceCount;
+    out.sm_count = attributes.multiprocessorCount;
+    out.memory_total_bytes = memory.total;
+    out.memory_used_bytes = memory.used;
+    mig_profile_name(&attributes, card.total, out.profile, sizeof(out.profile));
+    *ret = out;
+    return 0;
+}
+
+/* ---- events ---- */
+
+static int subscribe(struct nvml_gpu *g, struct sl_err *err)
+{
+    nvmlEventSet_t set = NULL;
+    unsigned int count = 0;
+    int r = NVML_CALL(g, err, nvmlDeviceGetCount_v2, &count);
+    if (r == 0)
+        r = NVML_CALL(g, err, nvmlEventSetCreate, &set);
+    if (r < 0)
+        return r;
+    unsigned int subscribed = 0;
+    for (unsigned int i = 0; i < count; i++) {
+        nvmlDevice_t dev;
+        /* One card without events (or lost) must not deafen us to the others. */
+        if (sl_nvml_handle(g, i, &dev, err) == 0 &&
+            NVML_CALL(g, err, nvmlDeviceRegisterEvents, dev, nvmlEventTypeXidCriticalError, set) ==
+                0)
+            subscribed++;
+    }
+    if (subscribed == 0) {
+        (void)NVML_CALL(g, NULL, nvmlEventSetFree, set);
+        return sl_err_set(err, -EOPNOTSUPP, "no GPU of this machine reports XID events");
+    }
+    g->events = set;
+    return 0;
+}
+
+int sl_nvml_wait_event(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
+                       struct sl_err *err)
+{
+    struct nvml_gpu *g = nvml_of(gpu);
+    nvmlEventData_t data = {0};
+    unsigned int index = 0;
+    if (!g->events) {
+        int r = subscribe(g, err);
+        if (r < 0)
+            return r;
+    }
+    int r = NVML_CALL(g, err, nvmlEventSetWait_v2, g->events, &data,
+                      timeout_ms < 0 ? 0xffffffffu : (unsigned int)timeout_ms);
+    if (r < 0)
+        return r;
+    bool known = NVML_CALL(g, NULL, nvmlDeviceGetIndex, data.device, &index) == 0;
+    *ret = (struct sl_gpu_event){
+        .device = known ? index : 0,
+        .device_known = known,
+        .xid = data.eventData,
+        .gpu_instance = data.gpuInstanceId,
+        .compute_instance = data.computeInstanceId,
+    };
+    return 0;
+}
