@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine plays time in steps. At each instant it settles what takes no time (markers, waits,
+ * operations becoming ready), then finds the next instant at which anything can change (a kernel
+ * or copy ends, a context switch is done, a turn is over) and moves every card there together, so
+ * that dependencies between cards and processes see causes before effects.
+ */
+#include "sim/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FOREVER UINT64_MAX
+
+int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card)
+{
+    for (uint32_t i = 0; i < SL_SIM_MAX_QUEUES; i++) {
+        struct sl_sim_queue *q = &st->queues[i];
+        if (q->used)
+            continue;
+        uint32_t generation = q->generation + 1;
+        memset(q, 0, sizeof(*q));
+        q->generation = generation;
+        q->proc = proc;
+        q->card = card;
+        if (i >= st->queue_high)
+            st->queue_high = i + 1;
+        q->used = 1;
+        return (int)i;
+    }
+    return -ENOSPC;
+}
+
+void sl_sim_queue_destroy(struct sl_sim_state *st, uint32_t queue)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    q->used = 0;
+    q->generation++;
+    if (st->cards[q->card].running == queue)
+        st->cards[q->card].running = SL_SIM_NONE;
+}
+
+static bool finished(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
+{
+    const struct sl_sim_queue *q = &st->queues[queue];
+    return seq <= q->first || seq <= q->head ||
+           (seq <= q->tail && sl_sim_op_at(st, queue, seq)->state == SL_SIM_OP_DONE);
+}
+
+bool sl_sim_op_done(struct sl_sim_state *st, uint32_t queue, uint32_t generation, uint64_t seq)
+{
+    if (queue >= SL_SIM_MAX_QUEUES || !st->queues[queue].used ||
+        st->queues[queue].generation != generation)
+        return true;
+    return finished(st, queue, seq);
+}
+
+uint64_t sl_sim_submit(struct sl_sim_state *st, uint32_t queue, const struct sl_sim_op *op)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    uint64_t seq = q->tail + 1;
+    struct sl_sim_op *slot = sl_sim_op_at(st, queue, seq);
+    *slot = *op;
+    slot->stream = (uint16_t)(op->stream % SL_SIM_STREAM_SLOTS);
+    slot->state = SL_SIM_OP_PENDING;
+    slot->ready_ns = slot->start_ns = slot->end_ns = 0;
+    if (q->pending[slot->stream]++ == 0)
+        q->active_slots++;
+    q->tail = seq; /* last: a death before this leaves the queue as it was */
+    return seq;
+}
+
+static void complete(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint64_t t)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    struct sl_sim_op *op = sl_sim_op_at(st, queue, seq);
+    if (op->kind == SL_SIM_OP_SPIN && op->state != SL_SIM_OP_PENDING && q->spinning)
+        q->spinning--;
+    op->end_ns = t;
+    if (op->start_ns == 0)
+        op->start_ns = t;
+    op->left_ns = 0;
+    op->state = SL_SIM_OP_DONE;
+    if (q->pending[op->stream] && --q->pending[op->stream] == 0)
+        q->active_slots--;
+    if (q->current == seq)
+        q->current = 0;
+    while (q->first < q->tail && sl_sim_op_at(st, queue, q->first + 1)->state == SL_SIM_OP_DONE)
+        q->first++;
+}
+
+void sl_sim_op_finish(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
+{
+    if (!finished(st, queue, seq))
+        complete(st, queue, seq, st->now_ns);
+}
+
+static uint64_t scaled(const struct sl_sim_card *c, uint64_t ns)
+{
+    return c->slow_permille > 1000 ? ns * c->slow_permille / 1000 : ns;
+}
+
+/* An operation all of whose predecessors are over, at time t. True if it is now over, too. */
+static bool make_ready(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint64_t t)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    struct sl_sim_card *c = &st->cards[q->card];
+    struct sl_sim_op *op = sl_sim_op_at(st, queue, seq);
+    op->ready_ns = t;
+    switch (op->kind) {
+    case SL_SIM_OP_KERNEL:
+        op->left_ns = op->left_ns ? scaled(c, op->left_ns) : 1;
+        op->state = SL_SIM_OP_READY;
+        return false;
+    case SL_SIM_OP_SPIN:
+        op->state = SL_SIM_OP_READY;
+        q->spinning++;
+        return false;
+    case SL_SIM_OP_HOST:
+    case SL_SIM_OP_POLL:
+        op->start_ns = t;
+        op->state = SL_SIM_OP_RUNNING;
+        return false;
+    case SL_SIM_OP_COPY: {
+        uint64_t *free_at = &c->copy_free_ns[op->engine % 3];
+        op->start_ns = *free_at > t ? *free_at : t;
+        op->end_ns = *free_at = op->start_ns + op->left_ns;
+        op->state = SL_SIM_OP_RUNNING;
+        return false;
+    }
+    default: /* MARK, and WAIT whose dependency is over */
+        complete(st, queue, seq, t);
+        return true;
+    }
+}
+
+/* One pass in submission order; stops once every stream with work has been seen blocked. */
+static bool settle_queue(struct sl_sim_state *st, uint32_t queue, uint64_t t)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    uint64_t blocked[SL_SIM_STREAM_SLOTS / 64] = {0};
+    uint32_t blocked_count = 0;
+    bool legacy_open = false, blocking_open = false, changed = false;
+
+    for (uint64_t s = q->first + 1; s <= q->tail && blocked_count < q->active_slots; s++) {
+        struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
+        uint64_t bit = 1ULL << (op->stream % 64);
+        if (op->state == SL_SIM_OP_DONE)
+            continue;
+        bool held = (blocked[op->stream / 64] & bit) != 0 ||
+                    ((op->flags & SL_SIM_OPF_LEGACY) && blocking_open) ||
+                    ((op->flags & SL_SIM_OPF_BLOCKING) && legacy_open);
+        if (op->state == SL_SIM_OP_PENDING && !held &&
+            (op->kind != SL_SIM_OP_WAIT ||
+             sl_sim_op_done(st, op->dep_queue, op->dep_generation, op->dep_seq))) {
+            changed = true;
+            if (make_ready(st, queue, s, t))
+                continue;
+        }
+        if (!(blocked[op->stream / 64] & bit)) {
+            blocked[op->stream / 64] |= bit;
+            blocked_count++;
+        }
+        legacy_open |= (op->flags & SL_SIM_OPF_LEGACY) != 0;
+        blocking_open |= (op->flags & SL_SIM_OPF_BLOCKING) != 0;
+    }
+    return changed;
+}
+
+static void settle(struct sl_sim_state *st, uint64_t t)
+{
+    bool changed = true;
+    while (changed) {
+        changed = false;
+        for (uint32_t i = 0; i < st->queue_high; i++)
+            if (st->queues[i].used && st->queues[i].active_slots)
+                changed |= settle_queue(st, i, t);
+    }
+}
+
+/* The kernel this queue would run: the one begun, else the most urgent, earliest ready one. */
+static uint64_t next_kernel(struct sl_sim_state *st, uint32_t queue)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    if (q->current)
+        return q->current;
+    uint64_t best = 0;
+    uint32_t seen = 0;
+    for (uint64_t s = q->first + 1; s <= q->tail && seen < q->active_slots; s++) {
+        const struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
+        if (op->state == SL_SIM_OP_DONE)
+            continue;
+        if (op->state == SL_SIM_OP_PENDING)
+            continue;
+        seen++; /* at most one operation of a stream is ready or running */
+        if (op->kind != SL_SIM_OP_KERNEL || op->state != SL_SIM_OP_READY)
+            continue;
+        const struct sl_sim_op *b = best ? sl_sim_op_at(st, queue, best) : NULL;
+        if (!b || op->priority < b->priority ||
+            (op->priority == b->priority && op->ready_ns < b->ready_ns))
+            best = s;
+    }
+    return best;
+}
+
+static bool wants_card(struct sl_sim_state *st, uint32_t queue)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    return q->used && q->active_slots && (q->spinning || next_kernel(st, queue));
+}
+
+/* The next queue in turn after `after` that wants the card, or NONE. */
+static uint32_t next_in_turn(struct sl_sim_state *st, uint32_t card, uint32_t after)
+{
+    uint32_t n = st->queue_high;
+    uint32_t start = after == SL_SIM_NONE ? 0 : after + 1;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = (start + k) % n;
+        if (i != after && st->queues[i].used && st->queues[i].card == card && wants_card(st, i))
+            return i;
+    }
+    return SL_SIM_NONE;
+}
+
+static void begin_spins(struct sl_sim_state *st, uint32_t queue, uint64_t t)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    for (uint64_t s = q->first + 1; q->spinning && s <= q->tail; s++) {
+        struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
+        if (op->kind == SL_SIM_OP_SPIN && op->state == SL_SIM_OP_READY) {
+            op->start_ns = t;
+            op->state = SL_SIM_OP_RUNNING;
+        }
+    }
+}
+
+/* Decides who has the card at time t, and begins what it runs. Returns when that must be looked at
+ * again: the end of a switch, of a kernel, or of a turn. */
+static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
+{
+    struct sl_sim_card *c = &st->cards[card];
+    if (c->lost)
+        return FOREVER;
+    if (c->switch_until_ns > t)
+        return c->switch_until_ns;
+
+    uint32_t run = c->running;
+    bool has_work = run != SL_SIM_NONE && wants_card(st, run);
+    uint32_t other = next_in_turn(st, card, run);
+    if (has_work && t - c->slice_start_ns >= st->slice_ns) {
+        if (other == SL_SIM_NONE) /* alone: the turns go on, unseen */
+            c->slice_start_ns += (t - c->slice_start_ns) / st->slice_ns * st->slice_ns;
+        else
+            has_work = false;
+    }
+    if (!has_work) {
+        if (other == SL_SIM_NONE)
+            return FOREVER;
+        bool first_ever = run == SL_SIM_NONE;
+        c->running = run = other;
+        c->switch_until_ns = first_ever ? t : t + st->switch_ns;
+        c->slice_start_ns = c->switch_until_ns;
+        if (!first_ever)
+            return c->switch_until_ns;
+        other = next_in_turn(st, card, run);
+    }
+    begin_spins(st, run, t);
+    struct sl_sim_queue *q = &st->queues[run];
+    uint64_t next = other == SL_SIM_NONE ? FOREVER : c->slice_start_ns + st->slice_ns;
+    q->current = next_kernel(st, run);
+    if (q->current) {
+        struct sl_sim_op *op = sl_sim_op_at(st, run, q->current);
+        if (op->state == SL_SIM_OP_READY) {
+            op->state = SL_SIM_OP_RUNNING;
+            op->start_ns = t;
+        }
+        if (t + op->left_ns < next)
+            next = t + op->left_ns;
+    }
+    return next;
+}
+
+static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to)
+{
+    u->busy_ns += to - from;
+    /* A long unobserved stretch: only the buckets still kept matter. */
+    uint64_t span = SL_SIM_BUCKET_NS * SL_SIM_HISTORY;
+    if (to - from > span)
+        from = to - span;
+    while (from < to) {
+        uint64_t b = from / SL_SIM_BUCKET_NS;
+        uint64_t end = (b + 1) * SL_SIM_BUCKET_NS;
+        if (end > to)
+            end = to;
+        size_t i = b % SL_SIM_HISTORY;
+        if (u->history[i].bucket != b) {
+            u->history[i].bucket = b;
+            u->history[i].busy_ns = 0;
+        }
+        u->history[i].busy_ns += end - from;
+        from = end;
+    }
+}
+
+/* Moves a card from t to t2, between which nothing changes. */
+static void play(struct sl_sim_state *st, uint32_t card, uint64_t t, uint64_t t2)
+{
+    struct sl_sim_card *c = &st->cards[card];
+    if (c->lost || c->running == SL_SIM_NONE || c->switch_until_ns > t || t2 == t)
+        return;
+    struct sl_sim_queue *q = &st->queues[c->running];
+    if (!q->current && !q->spinning)
+        return;
+    use(&c->usage, t, t2);
+    use(&st->procs[q->proc].card[card].usage, t, t2);
+    q->running_ns += t2 - t;
+    if (q->current) {
+        struct sl_sim_op *op = sl_sim_op_at(st, c->running, q->current);
+        op->left_ns -= t2 - t < op->left_ns ? t2 - t : op->left_ns;
+        if (op->left_ns == 0)
+            complete(st, c->running, q->current, t2);
+    }
+}
+
+/* The first copy to end after t, and with `until` the end of those that do by then. */
+static uint64_t copies(struct sl_sim_state *st, uint64_t t, bool finish)
+{
+    uint64_t next = FOREVER;
+    for (uint32_t i = 0; i < st->queue_high; i++) {
+        struct sl_sim_queue *q = &st->queues[i];
+        if (!q->used || !q->active_slots)
+            continue;
+        const struct sl_sim_card *c = &st->cards[q->card];
+        if (c->lost || (c->copy_free_ns[0] < t && c->copy_free_ns[1] < t && c->copy_free_ns[2] < t))
+            continue;
+        uint32_t seen = 0;
+        for (uint64_t s = q->first + 1; s <= q->tail && seen < q->active_slots; s++) {
+            struct sl_sim_op *op = sl_sim_op_at(st, i, s);
+            if (op->state != SL_SIM_OP_READY && op->state != SL_SIM_OP_RUNNING)
+                continue;
+            seen++;
+            if (op->kind != SL_SIM_OP_COPY)
+                continue;
+            if (op->end_ns <= t && finish)
+                complete(st, i, s, op->end_ns);
+            else if (op->end_ns < next)
+                next = op->end_ns;
+        }
+    }
+    return next;
+}
+
+static void lose(struct sl_sim_state *st, uint64_t now)
+{
+    for (uint32_t i = 0; i < st->card_count; i++) {
+        struct sl_sim_card *c = &st->cards[i];
+        if (c->lost_at_ns && !c->lost && c->lost_at_ns <= now) {
+            c->lost = 1;
+            sl_sim_event_add(st, i, 0x8 /* critical XID */, 79, SL_SIM_NONE, SL_SIM_NONE);
+        }
+    }
+}
+
+void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns)
+{
+    lose(st, now_ns);
+    uint64_t t = st->now_ns;
+    for (;;) {
+        settle(st, t);
+        uint64_t next = now_ns;
+        for (uint32_t i = 0; i < st->card_count; i++) {
+            uint64_t at = schedule(st, i, t);
+            if (at < next)
+                next = at;
+        }
+        uint64_t at = copies(st, t, false);
+        if (at < next)
+            next = at;
+        if (next < t)
+            next = t;
+        for (uint32_t i = 0; i < st->card_count; i++)
+            play(st, i, t, next);
+        bool stuck = next == t;
+        t = next;
+        (void)copies(st, t, true);
+        st->now_ns = t;
+        if (t >= now_ns)
+            break;
+        if (stuck) /* cannot be: something was due and did not happen */
+            t++;
+    }
+    settle(st, t);
+    for (uint32_t i = 0; i < st->card_count; i++)
+        (void)schedule(st, i, t);
+}
+
+uint64_t sl_sim_op_eta_ns(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    uint64_t sum = 0;
+    uint16_t stream = sl_sim_op_at(st, queue, seq)->stream;
+    for (uint64_t s = q->first + 1; s <= seq; s++) {
+        const struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
+        if (op->state == SL_SIM_OP_DONE || op->stream != stream)
+            continue;
+        if (op->kind == SL_SIM_OP_KERNEL)
+            sum += op->left_ns;
+        else if (op->kind == SL_SIM_OP_COPY)
+            sum += op->state == SL_SIM_OP_RUNNING && op->end_ns > st->now_ns
+                       ? op->end_ns - st->now_ns
+                       : op->left_ns;
+        else if (op->kind != SL_SIM_OP_MARK)
+            return FOREVER;
+    }
+    return sum;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time on the simulated cards: a discrete-event simulation in the shared state, played forward to the
+ * present by whoever looks. Contexts with work take turns of slice_ns, a change costs switch_ns;
+ * operations get exact start and end times. All functions need sl_sim_lock() held.
+ */
+#ifndef SLUICE_SIM_ENGINE_H
+#define SLUICE_SIM_ENGINE_H
+
+#include "sim/state.h"
+
+/* Plays every card from state->now_ns to now_ns. */
+void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns);
+
+/* A queue for a new context of process slot `proc`; its index, or -ENOSPC. */
+int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card);
+
+/* Drops a queue with whatever is in it. */
+void sl_sim_queue_destroy(struct sl_sim_state *st, uint32_t queue);
+
+static inline struct sl_sim_op *sl_sim_op_at(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
+{
+    return &st->rings[queue][seq % SL_SIM_RING];
+}
+
+static inline bool sl_sim_queue_full(const struct sl_sim_queue *q)
+{
+    return q->tail - q->head >= SL_SIM_RING;
+}
+
+/* Appends an operation (kind, flags, engine, priority, stream, dep_*, left_ns set) to a queue that is
+ * not full; returns its seq. Time must have been played to now. */
+uint64_t sl_sim_submit(struct sl_sim_state *st, uint32_t queue, const struct sl_sim_op *op);
+
+/* Whether operation seq of that queue is over; true if the queue is no more. */
+bool sl_sim_op_done(struct sl_sim_state *st, uint32_t queue, uint32_t generation, uint64_t seq);
+
+/* The owner of a SPIN, HOST or POLL operation says it is over, now. */
+void sl_sim_op_finish(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
+
+/* The least time from now until seq can be over, if nobody else wants the card: a good first
+ * sleep. UINT64_MAX when it depends on something else than time. */
+uint64_t sl_sim_op_eta_ns(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
+
+#endif
