@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small parts of base: errors, log, json, files. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/fsutil.h"
+#include "base/json.h"
+#include "base/log.h"
+
+static void errors_carry_code_and_text(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_err_set(&err, -ENOENT, "no %s", "card"), -ENOENT);
+    assert_int_equal(err.code, -ENOENT);
+    assert_string_equal(err.msg, "no card");
+    assert_int_equal(sl_err_wrap(&err, "tenant %d", 3), -ENOENT);
+    assert_string_equal(err.msg, "tenant 3: no card");
+    assert_int_equal(sl_err_errno(&err, EACCES, "opening %s", "x"), -EACCES);
+    assert_string_equal(err.msg, "opening x: Permission denied");
+    assert_int_equal(err.code, -EACCES);
+}
+
+static void errors_accept_null(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_err_set(NULL, -EINVAL, "x"), -EINVAL);
+    assert_int_equal(sl_err_errno(NULL, EPERM, "x"), -EPERM);
+    assert_int_equal(sl_err_wrap(NULL, "x"), -EIO);
+    struct sl_err empty = SL_ERR_INIT;
+    assert_int_equal(sl_err_wrap(&empty, "x"), -EIO); /* never 0: a wrapped error is an error */
+}
+
+static void long_errors_are_cut_not_overrun(void **state)
+{
+    (void)state;
+    struct {
+        struct sl_err err;
+        char guard[8];
+    } s = {.guard = "guarded"};
+    char big[2000];
+    memset(big, 'a', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    (void)sl_err_set(&s.err, -EINVAL, "%s", big);
+    assert_int_equal(strlen(s.err.msg), sizeof(s.err.msg) - 1);
+    (void)sl_err_wrap(&s.err, "%s", big);
+    (void)sl_err_errno(&s.err, ENOENT, "%s", big);
+    assert_int_equal(strlen(s.err.msg), sizeof(s.err.msg) - 1);
+    assert_string_equal(s.guard, "guarded");
+}
+
+static void log_levels(void **state)
+{
+    (void)state;
+    assert_int_equal(sl_log_level_parse("debug", SL_LOG_OFF), SL_LOG_DEBUG);
+    assert_int_equal(sl_log_level_parse("off", SL_LOG_INFO), SL_LOG_OFF);
+    assert_int_equal(sl_log_level_parse("loud", SL_LOG_WARN), SL_LOG_WARN);
+    assert_int_equal(sl_log_level_parse(NULL, SL_LOG_WARN), SL_LOG_WARN);
+
+    int p[2];
+    assert_int_equal(pipe2(p, O_NONBLOCK), 0);
+    sl_log_open(SL_LOG_WARN, p[1]);
+    errno = 77;
+    sl_info("not %s", "this");
+    sl_warn("disk %d %% full", 93);
+    assert_int_equal(errno, 77);
+    char buf[2000];
+    ssize_t n = read(p[0], buf, sizeof(buf) - 1);
+    assert_true(n > 0);
+    buf[n] = '\0';
+    assert_non_null(strstr(buf, " warn disk 93 % full\n"));
+    assert_null(strstr(buf, "not this"));
+    assert_int_equal(buf[4], '-');
+
+    char big[3000];
+    memset(big, 'b', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    sl_error("%s", big);
+    n = read(p[0], buf, sizeof(buf));
+    assert_true(n > 0 && n <= 700);
+    assert_int_equal(buf[n - 1], '\n');
+    sl_log_open(SL_LOG_DEBUG, -1);
+    sl_error("nowhere");
+    sl_log_open(SL_LOG_OFF, -1);
+    assert_int_equal(read(p[0], buf, sizeof(buf)), -1);
+    (void)close(p[0]);
+    (void)close(p[1]);
+}
+
+static void json_writes_commas_quotes_and_indents(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    struct sl_json j;
+    sl_json_init(&j, f);
+    sl_json_begin(&j, '{');
+    sl_json_key(&j, "na\"me");
+    sl_json_string(&j, "a\\b\n\x01\xc3\xa9");
+    sl_json_key(&j, "none");
+    sl_json_string(&j, NULL);
+    sl_json_key(&j, "list");
+    sl_json_begin(&j, '[');
+    sl_json_uint(&j, UINT64_MAX);
+    sl_json_int(&j, INT64_MIN);
+    sl_json_double(&j, 0.5);
+    sl_json_double(&j, NAN);
+    sl_json_double(&j, INFINITY);
+    sl_json_bool(&j, true);
+    sl_json_bool(&j, false);
+    sl_json_end(&j, ']');
+    sl_json_key(&j, "empty");
+    sl_json_begin(&j, '[');
+    sl_json_end(&j, ']');
+    sl_json_end(&j, '}');
+    assert_int_equal(fclose(f), 0);
+    assert_string_equal(text, "{\n"
+                              "  \"na\\\"me\": \"a\\\\b\\u000a\\u0001\xc3\xa9\",\n"
+                              "  \"none\": null,\n"
+                              "  \"list\": [\n"
+                              "    18446744073709551615,\n"
+                              "    -9223372036854775808,\n"
+                              "    0.5,\n"
+                              "    null,\n"
+                              "    null,\n"
+                              "    true,\n"
+                              "    false\n"
+                              "  ],\n"
+                              "  \"empty\": []\n"
+                              "}\n");
+    free(text);
+}
+
+static char dir[64];
+
+static int make_dir(void **state)
+{
+    (void)state;
+    (void)snprintf(dir, sizeof(dir), "base_small.XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    char cmd[128];
+    (void)snprintf(cmd, sizeof(cmd), "rm -rf -- '%s'", dir);
+    return system(cmd); /* NOLINT: a test cleaning its own fixed directory */
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return path;
+}
+
+static void mkdirs_makes_and_checks(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    struct stat st;
+    assert_int_equal(sl_fs_mkdirs(in_dir("a/b/c"), 0700, &err), 0);
+    assert_int_equal(stat(in_dir("a/b/c"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(sl_fs_mkdirs(in_dir("a/b/c"), 0700, &err), 0); /* again */
+    assert_int_equal(err.code, 0);
+
+    int fd = open(in_dir("file"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(sl_fs_mkdirs(in_dir("file"), 0700, &err), -ENOTDIR);
+    assert_non_null(strstr(err.msg, "not a directory"));
+    assert_int_equal(sl_fs_mkdirs(in_dir("file/below"), 0700, &err), -ENOTDIR);
+    assert_int_equal(sl_fs_mkdirs("", 0700, &err), -ENAMETOOLONG);
+    char *endless = malloc(PATH_MAX + 1);
+    assert_non_null(endless);
+    memset(endless, 'x', PATH_MAX);
+    endless[PATH_MAX] = '\0';
+    assert_int_equal(sl_fs_mkdirs(endless, 0700, &err), -ENAMETOOLONG);
+    free(endless);
+    if (geteuid() != 0)
+        assert_int_equal(sl_fs_mkdirs("/proc", 0700, &err), -EPERM);
+    assert_true(sl_fs_mkdirs("/proc/sluice-cannot", 0700, &err) < 0);
+}
+
+static void read_and_replace(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    SL_CLEANUP(close) int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
+    struct stat st;
+    assert_true(d >= 0);
+    assert_int_equal(sl_fs_read(d, "none", 10, &text, &size, &err), -ENOENT);
+    assert_null(text);
+    assert_int_equal(sl_fs_replace(d, "f", "hello", 5, 0600, &err), 0);
+    assert_int_equal(sl_fs_replace(d, "f", "world!", 6, 0600, &err), 0);
+    assert_int_equal(fstatat(d, "f.new", &st, 0), -1);
+    assert_int_equal(sl_fs_read(d, "f", 5, &text, &size, &err), -EFBIG);
+    assert_null(text);
+    assert_int_equal(sl_fs_read(d, "f", 6, &text, &size, &err), 0);
+    assert_int_equal(size, 6);
+    assert_string_equal(text, "world!");
+    free(sl_take_ptr(text));
+    assert_int_equal(sl_fs_read(d, "f", 100, &text, NULL, &err), 0);
+    assert_int_equal(sl_fs_read(d, ".", 10, &text, &size, &err), -EISDIR);
+
+    char name[NAME_MAX];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(sl_fs_replace(d, name, "x", 1, 0600, &err), -ENAMETOOLONG);
+    assert_int_equal(mkdirat(d, "taken", 0700), 0);
+    assert_int_equal(sl_fs_replace(d, "taken", "x", 1, 0600, &err), -EISDIR);
+    assert_int_equal(fstatat(d, "taken.new", &st, 0), -1); /* nothing left behind */
+    assert_int_equal(sl_fs_replace(d, "no/such", "x", 1, 0600, &err), -ENOENT);
+}
+
+static void replace_reports_a_full_disk(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    SL_CLEANUP(close) int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* /dev/full takes the place of the temporary file: every write to it finds the disk full. */
+    if (symlinkat("/dev/full", d, "f.new") != 0 || access("/dev/full", W_OK) != 0)
+        skip();
+    assert_int_equal(sl_fs_replace(d, "f", "x", 1, 0600, &err), -ENOSPC);
+    assert_non_null(strstr(err.msg, "No space left"));
+    struct stat st;
+    assert_int_equal(fstatat(d, "f.new", &st, AT_SYMLINK_NOFOLLOW), -1);
+}
+
+static void clock_moves_and_sleep_keeps_errno(void **state)
+{
+    (void)state;
+    uint64_t before = sl_now_ns();
+    errno = 5;
+    sl_sleep_ns(2 * SL_NS_PER_MS);
+    assert_int_equal(errno, 5);
+    assert_true(sl_now_ns() - before >= 2 * SL_NS_PER_MS);
+}
+
+#define D(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_carry_code_and_text),
+        cmocka_unit_test(errors_accept_null),
+        cmocka_unit_test(long_errors_are_cut_not_overrun),
+        cmocka_unit_test(log_levels),
+        cmocka_unit_test(json_writes_commas_quotes_and_indents),
+        D(mkdirs_makes_and_checks),
+        D(read_and_replace),
+        D(replace_reports_a_full_disk),
+        cmocka_unit_test(clock_moves_and_sleep_keeps_errno),
+    };
+    return cmocka_run_group_tests_name("base small", tests, NULL, NULL);
+}
