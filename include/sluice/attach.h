@@ -32,6 +32,7 @@ enum sl_msg_type {
     /* attach socket, arbiter → process */
     SL_MSG_WELCOME,  /* sl_msg_welcome + fds: lease (read-only), ledger, doorbell (eventfd) */
     SL_MSG_MEASURED, /* sl_msg_measure */
+    SL_MSG_GATE,     /* bare: a gate that stood free was closed; wakes who does not watch it */
     /* control socket, client → arbiter */
     SL_MSG_CREATE, /* sl_msg_lease; the tenant lives while this connection or a process does */
     SL_MSG_SET,    /* sl_msg_lease: name, and the fields named in `fields` */

@@ -69,6 +69,8 @@ struct sl_lease_page {
     _Atomic uint64_t turn_end_ns;            /* CLOCK_MONOTONIC; a hint, the gate word decides */
     _Atomic uint32_t cores_request_permille; /* 0: nothing asked */
     _Atomic uint32_t cores_limit_permille;
+    _Atomic uint32_t window_kernels; /* … and this many launches always may be */
+    uint32_t reserved;
 
     struct sl_lease_gpu gpu[SL_MAX_GPUS] __attribute__((aligned(64)));
 };
@@ -94,7 +96,7 @@ enum sl_busy {
 
 struct sl_slot {
     _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
-    _Atomic uint32_t busy;         /* enum sl_busy */
+    _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
     _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
     _Atomic uint32_t kernel_us;    /* the process's typical kernel, for the arbiter's window */
     _Atomic uint64_t started_ns;   /* first submission of the current turn */

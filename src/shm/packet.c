@@ -42,6 +42,7 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_gpu);
     case SL_MSG_AUDIT:
         return sizeof(struct sl_msg_audit);
+    case SL_MSG_GATE:
     case SL_MSG_STATUS:
     case SL_MSG_END:
         return sizeof(struct sl_msg);

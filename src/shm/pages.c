@@ -45,6 +45,14 @@ int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret, struct s
         (void)munmap(addr, sizeof(struct sl_lease_page));
         return sl_err_errno(err, cause, "cannot seal the lease page");
     }
+    /* What is handed out is opened read-only: on kernels without that seal it is the only guard. */
+    char self[40];
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    int read_only = open(self, O_RDONLY | O_CLOEXEC);
+    if (read_only >= 0) {
+        (void)close(fd);
+        fd = read_only;
+    }
     struct sl_lease_page *page = addr;
     page->magic = SL_LEASE_MAGIC;
     page->version = SL_PAGE_VERSION;

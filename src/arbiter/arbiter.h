@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter: keeps the leases, knows which process belongs to which tenant, and decides whose
+ * launches go through now. Runs inside `sluiced`, or by itself when `sluice run` starts it.
+ */
+#ifndef SLUICE_ARBITER_ARBITER_H
+#define SLUICE_ARBITER_ARBITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct sl_arbiter_options {
+    const char *dir;          /* where sockets and state live; made if missing, mode 0700 */
+    const char *nvml_library; /* NULL: libnvidia-ml.so.1 as the loader finds it */
+    uint64_t idle_exit_ns;    /* end after this long without tenants and clients; 0 = never */
+    int ready_fd;             /* 'R' is written when clients may connect, else 'E' and a text; -1 */
+    bool simulated;           /* the GPUs are simulated: said in `status` */
+};
+
+/* The directory already has a live arbiter: sl_arbiter_serve's code for "nothing to do". */
+#define SL_ARBITER_TAKEN (-17) /* -EEXIST */
+
+/* Serves until SIGTERM/SIGINT or idle. Blocks the two signals in the calling thread. */
+int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err) SL_MUST_CHECK;
+
+#endif

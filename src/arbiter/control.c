@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control socket: create, change and list tenants. Clients may be slow; the arbiter is not. */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "shm/account.h"
+
+/* An answer that did not fit the socket yet. */
+struct outgoing {
+    struct outgoing *next;
+    union sl_packet packet;
+};
+
+void sl_arb_client_remove(struct arbiter *a, struct client *c)
+{
+    for (struct client **p = &a->clients; *p; p = &(*p)->next)
+        if (*p == c) {
+            *p = c->next;
+            break;
+        }
+    while (c->out_head) {
+        struct outgoing *o = c->out_head;
+        c->out_head = o->next;
+        free(o);
+    }
+    sl_arb_unwatch(a, &c->conn);
+    free(c);
+}
+
+/* Sends or queues. The client is removed by the caller when this fails. */
+static int answer(struct arbiter *a, struct client *c, const struct sl_msg *msg)
+{
+    if (!c->out_head) {
+        int rc = sl_packet_send(c->conn.fd, msg, NULL, 0, NULL);
+        if (rc != -EAGAIN)
+            return rc;
+        struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = &c->conn};
+        (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, c->conn.fd, &e);
+    }
+    struct outgoing *o = calloc(1, sizeof(*o));
+    if (!o)
+        return -ENOMEM;
+    memcpy(&o->packet, msg, msg->size);
+    if (c->out_head)
+        c->out_tail->next = o;
+    else
+        c->out_head = o;
+    c->out_tail = o;
+    return 0;
+}
+
+static int flush(struct arbiter *a, struct client *c)
+{
+    while (c->out_head) {
+        struct outgoing *o = c->out_head;
+        int rc = sl_packet_send(c->conn.fd, &o->packet.h, NULL, 0, NULL);
+        if (rc == -EAGAIN)
+            return 0;
+        if (rc < 0)
+            return rc;
+        c->out_head = o->next;
+        free(o);
+    }
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->conn};
+    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, c->conn.fd, &e);
+    return 0;
+}
+
+static int answer_text(struct arbiter *a, struct client *c, enum sl_msg_type type, int code,
+                       const char *text)
+{
+    struct sl_msg_text m = {.code = code};
+    sl_packet_init(&m.h, type, sizeof(m));
+    (void)snprintf(m.text, sizeof(m.text), "%s", text);
+    return answer(a, c, &m.h);
+}
+
+static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct tenant *t;
+    int rc = sl_arb_tenant_create(a, ask, c->pid, &t, &err);
+    if (rc < 0)
+        return answer_text(a, c, SL_MSG_ERROR, rc, err.msg);
+    struct sl_msg_created m = {.gpu_count = t->gpu_count};
+    sl_packet_init(&m.h, SL_MSG_CREATED, sizeof(m));
+    memcpy(m.name, t->name, sizeof(m.name));
+    sl_arb_attach_path(a, t->name, m.attach_path, sizeof(m.attach_path));
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        memcpy(m.gpu[i], a->gpu[t->gpu[i]].uuid, sizeof(m.gpu[i]));
+        m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
+    }
+    return answer(a, c, &m.h);
+}
+
+static int on_set(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char remark[400];
+    int rc = sl_arb_tenant_set(a, ask, remark, sizeof(remark), &err);
+    return rc < 0 ? answer_text(a, c, SL_MSG_ERROR, rc, err.msg)
+                  : answer_text(a, c, SL_MSG_OK, 0, remark);
+}
+
+static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
+{
+    const struct sl_lease_page *p = t->lease.page;
+    const struct sl_ledger_page *l = t->ledger.page;
+    *m = (struct sl_msg_tenant){
+        .processes = t->member_count,
+        .priority = atomic_load(&p->priority),
+        .cores_request_permille = atomic_load(&p->cores_request_permille),
+        .cores_limit_permille = atomic_load(&p->cores_limit_permille),
+        .gate = SL_GATE_STATE(atomic_load(&p->gate)),
+        .creator_pid = (uint32_t)t->creator_pid,
+        .window_ns = atomic_load(&p->window_ns),
+        .age_ns = a->now_ns - t->created_ns,
+        .gpu_count = t->gpu_count,
+    };
+    sl_packet_init(&m->h, SL_MSG_TENANT, sizeof(*m));
+    memcpy(m->name, t->name, sizeof(m->name));
+    for (const struct member *k = t->members; k && l; k = k->next) {
+        const struct sl_slot *s = &l->slot[k->slot];
+        m->waited_ns += atomic_load(&s->waited_ns);
+        m->launches += atomic_load(&s->launches);
+        m->oom_count += atomic_load(&s->oom_count);
+    }
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        memcpy(m->gpu[i].uuid, p->gpu[i].uuid, sizeof(m->gpu[i].uuid));
+        m->gpu[i].limit_bytes = atomic_load(&p->gpu[i].memory_limit_bytes);
+        m->gpu[i].used_bytes = l ? sl_account_total(l, i) * SL_UNIT_BYTES : 0;
+        m->gpu[i].overhead_bytes = atomic_load(&p->gpu[i].overhead_bytes);
+    }
+    sl_arb_turnstile_status(a, t, m);
+}
+
+static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m)
+{
+    const struct gpu *g = &a->gpu[index];
+    *m = (struct sl_msg_gpu){
+        .index = g->index, .total_bytes = g->total_bytes, .used_bytes = g->used_bytes};
+    sl_packet_init(&m->h, SL_MSG_GPU, sizeof(*m));
+    memcpy(m->uuid, g->uuid, sizeof(m->uuid));
+    memcpy(m->name, g->name, sizeof(m->name));
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count; i++) {
+            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
+            if (t->gpu[i] != index)
+                continue;
+            m->tenants++;
+            m->promised_bytes += limit == SL_NO_LIMIT ? 0 : limit;
+            m->promised_permille += atomic_load(&t->lease.page->cores_request_permille);
+        }
+}
+
+static int on_status(struct arbiter *a, struct client *c)
+{
+    int rc = 0;
+    for (const struct tenant *t = a->tenants; t && rc == 0; t = t->next) {
+        struct sl_msg_tenant m;
+        describe_tenant(a, t, &m);
+        rc = answer(a, c, &m.h);
+    }
+    for (uint32_t i = 0; i < a->gpu_count && rc == 0; i++) {
+        struct sl_msg_gpu m;
+        describe_gpu(a, i, &m);
+        rc = answer(a, c, &m.h);
+    }
+    for (const struct audit_finding *f = a->findings; f && rc == 0; f = f->next)
+        rc = answer(a, c, &f->msg.h);
+    struct sl_msg end;
+    sl_packet_init(&end, SL_MSG_END, sizeof(end));
+    return rc < 0 ? rc : answer(a, c, &end);
+}
+
+static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    struct client *c = container_of(s, struct client, conn);
+    if ((events & EPOLLOUT) && flush(a, c) < 0) {
+        sl_arb_client_remove(a, c);
+        return;
+    }
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    union sl_packet p;
+    int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
+    if (rc == -EAGAIN)
+        return;
+    if (rc == 0) {
+        switch (p.h.type) {
+        case SL_MSG_CREATE:
+            rc = on_create(a, c, &p.lease);
+            break;
+        case SL_MSG_SET:
+            rc = on_set(a, c, &p.lease);
+            break;
+        case SL_MSG_STATUS:
+            rc = on_status(a, c);
+            break;
+        default:
+            rc = -EPROTO;
+        }
+    }
+    if (rc < 0)
+        sl_arb_client_remove(a, c);
+}
+
+void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    struct client *c = calloc(1, sizeof(*c));
+    /* The directory's mode keeps strangers out already; a descriptor passed to one does not. */
+    if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        (peer.uid != geteuid() && peer.uid != 0)) {
+        free(c);
+        (void)close(fd);
+        return;
+    }
+    c->pid = peer.pid;
+    c->conn = (struct source){.fd = fd, .ready = client_ready};
+    c->next = a->clients;
+    a->clients = c;
+    if (sl_arb_watch(a, &c->conn, EPOLLIN, NULL) < 0)
+        sl_arb_client_remove(a, c);
+}

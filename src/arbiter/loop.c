@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arbiter's single-threaded loop: who may enter the directory, what wakes us, when we end. */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/log.h"
+
+int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events, struct sl_err *err)
+{
+    struct epoll_event e = {.events = events, .data.ptr = s};
+    if (epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, s->fd, &e) != 0)
+        return sl_err_errno(err, errno, "cannot watch descriptor %d", s->fd);
+    return 0;
+}
+
+void sl_arb_unwatch(struct arbiter *a, struct source *s)
+{
+    if (s->fd < 0)
+        return;
+    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    (void)close(s->fd);
+    s->fd = -1;
+}
+
+static void signal_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct signalfd_siginfo info;
+    if (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        sl_info("stopping on signal %u", info.ssi_signo);
+        a->stopping = true;
+    }
+}
+
+static void timer_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)a;
+    (void)events;
+    uint64_t count;
+    ssize_t ignored = read(s->fd, &count, sizeof(count));
+    (void)ignored;
+}
+
+/* One arbiter per directory: the lock is held for life and dies with the process. */
+static int enter_directory(struct arbiter *a, struct sl_err *err)
+{
+    int rc = sl_fs_mkdirs(a->opt.dir, 0700, err);
+    if (rc < 0)
+        return rc;
+    a->dir_fd = open(a->opt.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->dir_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s", a->opt.dir);
+    a->lock_fd = openat(a->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (a->lock_fd < 0)
+        return sl_err_errno(err, errno, "cannot write in %s: is the disk full, or the directory not yours?",
+                            a->opt.dir);
+    if (flock(a->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK)
+            return sl_err_set(err, SL_ARBITER_TAKEN,
+                              "an arbiter already serves %s: use it, or choose another directory with "
+                              "--dir",
+                              a->opt.dir);
+        return sl_err_errno(err, errno, "cannot lock %s/lock", a->opt.dir);
+    }
+    if (mkdirat(a->dir_fd, "t", 0700) != 0 && errno != EEXIST)
+        return sl_err_errno(err, errno, "cannot make %s/t", a->opt.dir);
+    a->tenants_fd = openat(a->dir_fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->tenants_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s/t", a->opt.dir);
+    return 0;
+}
+
+static int open_control(struct arbiter *a, struct sl_err *err)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof(path), "%s/%s", a->opt.dir, SL_CONTROL_SOCKET);
+    a->control = (struct source){.fd = sl_packet_listen(path, 4096, err), .ready = sl_arb_control_ready};
+    return a->control.fd < 0 ? a->control.fd : sl_arb_watch(a, &a->control, EPOLLIN, err);
+}
+
+static int open_plumbing(struct arbiter *a, struct sl_err *err)
+{
+    a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (a->epoll_fd < 0)
+        return sl_err_errno(err, errno, "cannot create an epoll set");
+
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    a->signals = (struct source){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                                 .ready = signal_ready};
+    a->timer = (struct source){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                               .ready = timer_ready};
+    if (a->signals.fd < 0 || a->timer.fd < 0)
+        return sl_err_errno(err, errno, "cannot create the arbiter's timers");
+    int rc = sl_arb_watch(a, &a->signals, EPOLLIN, err);
+    return rc < 0 ? rc : sl_arb_watch(a, &a->timer, EPOLLIN, err);
+}
+
+static uint64_t earliest(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Runs what is due and says when the next thing is. */
+static uint64_t run_due(struct arbiter *a)
+{
+    uint64_t next = UINT64_MAX;
+    for (struct tenant *t = a->tenants, *after; t; t = after) {
+        after = t->next;
+        if (t->recover_until_ns && a->now_ns >= t->recover_until_ns) {
+            sl_arb_recovery_end(a, t);
+            sl_arb_tenant_maybe_end(a, t);
+            continue;
+        }
+        if (t->recover_until_ns)
+            next = earliest(next, t->recover_until_ns);
+        if (t->reap_retry_ns && a->now_ns >= t->reap_retry_ns)
+            sl_arb_reap_orphans(a, t);
+        if (t->reap_retry_ns)
+            next = earliest(next, t->reap_retry_ns);
+    }
+    next = earliest(next, sl_arb_measure_tick(a));
+    next = earliest(next, sl_arb_turnstile_tick(a));
+
+    if (a->tenants || a->clients)
+        a->quiet_since_ns = a->now_ns;
+    else if (a->opt.idle_exit_ns) {
+        if (a->now_ns - a->quiet_since_ns >= a->opt.idle_exit_ns)
+            a->stopping = true;
+        next = earliest(next, a->quiet_since_ns + a->opt.idle_exit_ns);
+    }
+    return next;
+}
+
+static void arm_timer(struct arbiter *a, uint64_t at_ns)
+{
+    struct itimerspec its = {0};
+    if (at_ns != UINT64_MAX) {
+        if (at_ns <= a->now_ns)
+            at_ns = a->now_ns + 1;
+        its.it_value.tv_sec = (time_t)(at_ns / SL_NS_PER_S);
+        its.it_value.tv_nsec = (long)(at_ns % SL_NS_PER_S);
+    }
+    (void)timerfd_settime(a->timer.fd, TFD_TIMER_ABSTIME, &its, NULL);
+}
+
+static void loop(struct arbiter *a)
+{
+    /* One event a round: a handler may free any source, and a batch could still name it. Level
+     * triggering brings the others back at once, in turn. */
+    uint64_t armed = 0;
+    while (!a->stopping) {
+        struct epoll_event e;
+        int n = epoll_wait(a->epoll_fd, &e, 1, -1);
+        a->now_ns = sl_now_ns();
+        if (n == 1) {
+            struct source *s = e.data.ptr;
+            s->ready(a, s, e.events);
+        }
+        uint64_t next = run_due(a);
+        if (next != armed || (n == 1 && e.data.ptr == &a->timer)) {
+            arm_timer(a, next);
+            armed = next;
+        }
+    }
+}
+
+static void raise_descriptor_limit(void)
+{
+    /* Two descriptors per process of every tenant. */
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+static void shut_down(struct arbiter *a)
+{
+    /* Tenants with processes keep their state: the next arbiter takes them over. */
+    while (a->tenants) {
+        struct tenant *t = a->tenants;
+        if (t->members || t->creator.fd >= 0)
+            sl_arb_tenant_drop(a, t);
+        else
+            sl_arb_tenant_destroy(a, t);
+    }
+    while (a->clients)
+        sl_arb_client_remove(a, a->clients);
+    if (a->turnstile)
+        sl_arb_turnstile_close(a);
+    if (a->measure)
+        sl_arb_measure_close(a);
+    if (a->control.fd >= 0)
+        (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
+    sl_arb_unwatch(a, &a->control);
+    sl_arb_unwatch(a, &a->signals);
+    sl_arb_unwatch(a, &a->timer);
+    sl_cleanup_close(&a->epoll_fd);
+    sl_cleanup_close(&a->tenants_fd);
+    sl_cleanup_close(&a->lock_fd);
+    sl_cleanup_close(&a->dir_fd);
+}
+
+static int start(struct arbiter *a, struct sl_err *err)
+{
+    raise_descriptor_limit();
+    int rc = enter_directory(a, err);
+    if (rc == 0)
+        rc = open_plumbing(a, err);
+    if (rc == 0)
+        rc = sl_arb_measure_open(a, err);
+    if (rc == 0)
+        rc = sl_arb_turnstile_open(a, err);
+    if (rc < 0)
+        return rc;
+    a->now_ns = a->quiet_since_ns = sl_now_ns();
+    sl_arb_state_load(a);
+    return open_control(a, err);
+}
+
+static void tell_starter(int fd, int rc, const struct sl_err *err)
+{
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, rc < 0 ? "E" : "R", 1);
+    if (rc < 0)
+        ignored = write(fd, err->msg, strlen(err->msg));
+    (void)ignored;
+    (void)close(fd);
+}
+
+int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
+{
+    struct arbiter *a = calloc(1, sizeof(*a));
+    struct sl_err local = SL_ERR_INIT;
+    if (!a)
+        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
+    a->opt = *opt;
+    a->epoll_fd = a->dir_fd = a->tenants_fd = a->lock_fd = -1;
+    a->control.fd = a->signals.fd = a->timer.fd = -1;
+
+    int rc = start(a, &local);
+    tell_starter(opt->ready_fd, rc, &local);
+    if (rc == 0) {
+        sl_info("arbiter serves %s: %u GPUs", opt->dir, a->gpu_count);
+        loop(a);
+    } else if (err) {
+        *err = local;
+    }
+    shut_down(a);
+    free(a);
+    return rc;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the driver says tenants use, against what their ledgers say. The difference is overhead
+ * (contexts, modules) and counts against the limit; a process outside every ledger is a finding.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "arbiter/measure.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "shm/account.h"
+
+#define AUDIT_PERIOD_NS SL_NS_PER_S
+/* More than this beyond ledger and context is no module any more. */
+#define UNACCOUNTED_BYTES (1ULL << 30)
+/* A ledger that never stands still is measured anyhow after this many tries. */
+#define UNSTEADY_MAX 5
+
+struct measure {
+    struct sl_gpu *gpu;
+    struct nvml_worker *worker;
+    struct source results;
+    uint32_t cards;
+    uint64_t next_audit_ns;
+};
+
+static void add_gpu(struct arbiter *a, const struct gpu *g)
+{
+    if (a->gpu_count < SL_ARB_MAX_GPUS)
+        a->gpu[a->gpu_count++] = *g;
+}
+
+static int list_gpus(struct arbiter *a, struct sl_err *err)
+{
+    size_t count = 0;
+    int rc = sl_gpu_count(a->measure->gpu, &count, err);
+    if (rc < 0)
+        return rc;
+    if (count > SL_MAX_GPUS)
+        count = SL_MAX_GPUS;
+    a->measure->cards = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        struct sl_gpu_info info;
+        if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
+            sl_warn("GPU %zu is left out: %s", i, err->msg);
+            continue;
+        }
+        struct gpu g = {.index = (uint32_t)i, .instance = UINT32_MAX,
+                        .total_bytes = info.memory_total_bytes};
+        (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", info.uuid);
+        (void)snprintf(g.name, sizeof(g.name), "%.63s", info.name);
+        if (!info.mig_enabled)
+            add_gpu(a, &g);
+        for (uint32_t slot = 0; slot < info.mig_slots; slot++) {
+            struct sl_gpu_mig_info mig;
+            if (sl_gpu_mig_info(a->measure->gpu, i, slot, &mig, NULL) < 0)
+                continue;
+            g.instance = mig.gpu_instance;
+            g.total_bytes = mig.memory_total_bytes;
+            (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", mig.uuid);
+            (void)snprintf(g.name, sizeof(g.name), "%.40s %.20s", info.name, mig.profile);
+            add_gpu(a, &g);
+        }
+    }
+    if (a->gpu_count == 0)
+        return sl_err_set(err, -ENODEV,
+                          "the driver is there, but no GPU is: see `nvidia-smi`, or use a simulated one "
+                          "with --sim h200");
+    return 0;
+}
+
+/* --- overhead --------------------------------------------------------------------------------- */
+
+static bool on_gpu(const struct gpu *g, const struct snapshot *s, const struct sl_gpu_process *p)
+{
+    return g->index == s->card && (g->instance == UINT32_MAX || g->instance == p->gpu_instance);
+}
+
+static const struct sl_gpu_process *find_process(const struct arbiter *a, const struct snapshot *s,
+                                                 uint32_t gpu, pid_t pid)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if ((pid_t)s->process[i].pid == pid && on_gpu(&a->gpu[gpu], s, &s->process[i]))
+            return &s->process[i];
+    return NULL;
+}
+
+static uint64_t ledger_bytes(const struct member *m, uint32_t i)
+{
+    return sl_account_slot(m->tenant->ledger.page, m->slot, i) * SL_UNIT_BYTES;
+}
+
+static void measure_member(struct arbiter *a, const struct snapshot *s, struct member *m, uint32_t i)
+{
+    const struct sl_gpu_process *p = find_process(a, s, m->tenant->gpu[i], m->pid);
+    uint64_t ledger = ledger_bytes(m, i);
+    if (p && !p->used_known)
+        return; /* some virtual machines hide it: then contexts are not counted */
+    /* Only a ledger that stood still during the snapshot can be compared with it. */
+    bool asked = m->measure_pending >> i & 1;
+    if (ledger != m->used_before[i] && !asked && ++m->unsteady[i] < UNSTEADY_MAX)
+        return;
+    m->unsteady[i] = 0;
+    if (ledger < m->used_before[i])
+        ledger = m->used_before[i];
+    m->overhead_bytes[i] = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
+}
+
+static void answer_member(struct member *m, const struct snapshot *s, uint32_t i)
+{
+    if (!(m->measure_pending >> i & 1) || m->measure_asked_ns > s->asked_ns)
+        return;
+    m->measure_pending &= ~(1U << i);
+    struct sl_msg_measure answer = {.gpu = i, .overhead_bytes = m->overhead_bytes[i]};
+    sl_packet_init(&answer.h, SL_MSG_MEASURED, sizeof(answer));
+    /* A process that cannot be told waits out its own time limit. */
+    if (m->conn.fd >= 0 && sl_packet_send(m->conn.fd, &answer.h, NULL, 0, NULL) < 0)
+        sl_debug("process %d did not take its measurement", m->pid);
+}
+
+/*
+ * The books of a tenant as a whole: whatever its slots claim, total + overhead must not fall below
+ * what the driver sees. So a tenant that rewrites its ledger gains nothing beyond one audit.
+ */
+static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct tenant *t, uint32_t i)
+{
+    uint64_t driver = 0, claimed = 0;
+    for (const struct member *m = t->members; m; m = m->next) {
+        const struct sl_gpu_process *p = find_process(a, s, t->gpu[i], m->pid);
+        if (m->unsteady[i])
+            return;
+        driver += p && p->used_known ? p->used_bytes : 0;
+        claimed += m->overhead_bytes[i];
+    }
+    uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
+    if (driver > total + claimed && t->members)
+        t->members->overhead_bytes[i] += driver - total - claimed;
+}
+
+/* --- audit ------------------------------------------------------------------------------------ */
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], buf[512];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(buf, 1, sizeof(buf) - 1, f);
+    buf[n] = '\0';
+    int ppid = 0;
+    const char *p = strrchr(buf, ')');
+    return p && sscanf(p + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
+}
+
+static struct tenant *family_of(struct arbiter *a, pid_t pid)
+{
+    for (int depth = 0; pid > 1 && depth < 64; depth++, pid = parent_of(pid))
+        for (struct tenant *t = a->tenants; t; t = t->next) {
+            if (t->creator_pid == pid)
+                return t;
+            for (const struct member *m = t->members; m; m = m->next)
+                if (m->pid == pid)
+                    return t;
+        }
+    return NULL;
+}
+
+static const struct member *member_of(const struct arbiter *a, pid_t pid)
+{
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        for (const struct member *m = t->members; m; m = m->next)
+            if (m->pid == pid)
+                return m;
+    return NULL;
+}
+
+static void add_finding(struct arbiter *a, const struct snapshot *s, const struct sl_gpu_process *p,
+                        enum sl_audit_kind kind, const struct tenant *t, uint64_t bytes)
+{
+    struct audit_finding *f = calloc(1, sizeof(*f));
+    if (!f)
+        return;
+    sl_packet_init(&f->msg.h, SL_MSG_AUDIT, sizeof(f->msg));
+    f->msg.pid = p->pid;
+    f->msg.kind = kind;
+    f->msg.bytes = bytes;
+    if (t)
+        memcpy(f->msg.tenant, t->name, sizeof(f->msg.tenant));
+    for (uint32_t g = 0; g < a->gpu_count; g++)
+        if (on_gpu(&a->gpu[g], s, p))
+            memcpy(f->msg.uuid, a->gpu[g].uuid, sizeof(f->msg.uuid));
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%u/comm", p->pid);
+    SL_CLEANUP(fclose) FILE *comm = fopen(path, "re");
+    if (comm && fgets(f->msg.command, sizeof(f->msg.command), comm))
+        f->msg.command[strcspn(f->msg.command, "\n")] = '\0';
+    f->next = a->findings;
+    a->findings = f;
+}
+
+static void forget_findings(struct arbiter *a, uint32_t card)
+{
+    for (struct audit_finding **p = &a->findings; *p;) {
+        struct audit_finding *f = *p;
+        bool same = false;
+        for (uint32_t g = 0; g < a->gpu_count; g++)
+            same |= a->gpu[g].index == card && strcmp(a->gpu[g].uuid, f->msg.uuid) == 0;
+        if (!same) {
+            p = &f->next;
+            continue;
+        }
+        *p = f->next;
+        free(f);
+    }
+}
+
+/* A child that does not attach still uses the card in its tenant's name: it is charged there. */
+static void charge_unattached(struct arbiter *a, const struct snapshot *s, struct tenant *t,
+                              const struct sl_gpu_process *p)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if (on_gpu(&a->gpu[t->gpu[i]], s, p))
+            t->unattached_bytes[i] += p->used_bytes;
+}
+
+static void audit(struct arbiter *a, const struct snapshot *s)
+{
+    forget_findings(a, s->card);
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count; i++)
+            if (a->gpu[t->gpu[i]].index == s->card)
+                t->unattached_bytes[i] = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct sl_gpu_process *p = &s->process[i];
+        const struct member *m = member_of(a, (pid_t)p->pid);
+        if (m) {
+            for (uint32_t g = 0; g < m->tenant->gpu_count; g++)
+                if (on_gpu(&a->gpu[m->tenant->gpu[g]], s, p) &&
+                    m->overhead_bytes[g] > UNACCOUNTED_BYTES)
+                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
+            continue;
+        }
+        struct tenant *t = family_of(a, (pid_t)p->pid);
+        add_finding(a, s, p, t ? SL_AUDIT_UNATTACHED : SL_AUDIT_STRANGER, t, p->used_bytes);
+        if (t)
+            charge_unattached(a, s, t, p);
+    }
+}
+
+/* --- the loop's side -------------------------------------------------------------------------- */
+
+static void use_snapshot(struct arbiter *a, const struct snapshot *s)
+{
+    for (uint32_t g = 0; g < a->gpu_count; g++)
+        if (a->gpu[g].index == s->card)
+            a->gpu[g].used_bytes = s->used_bytes;
+    if (s->rc == 0)
+        audit(a, s);
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        for (uint32_t i = 0; i < t->gpu_count; i++) {
+            if (a->gpu[t->gpu[i]].index != s->card || !t->ledger.page)
+                continue;
+            for (struct member *m = t->members; m && s->rc == 0; m = m->next)
+                measure_member(a, s, m, i);
+            if (s->rc == 0)
+                balance_tenant(a, s, t, i);
+        }
+        /* The page first, the answer after: who was told may rely on the page. */
+        sl_arb_tenant_overhead(t);
+        for (uint32_t i = 0; i < t->gpu_count; i++)
+            for (struct member *m = t->members; m; m = m->next)
+                if (a->gpu[t->gpu[i]].index == s->card)
+                    answer_member(m, s, i);
+    }
+}
+
+static void results_ready(struct arbiter *a, struct source *src, uint32_t events)
+{
+    (void)events;
+    uint64_t count;
+    ssize_t ignored = read(src->fd, &count, sizeof(count));
+    (void)ignored;
+    for (struct snapshot *s = sl_nvml_worker_take(a->measure->worker); s;
+         s = sl_nvml_worker_take(a->measure->worker)) {
+        use_snapshot(a, s);
+        sl_snapshot_free(s);
+    }
+}
+
+static void ask_card(struct arbiter *a, uint32_t card)
+{
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count && t->ledger.page; i++)
+            for (struct member *m = t->members; m; m = m->next)
+                if (a->gpu[t->gpu[i]].index == card)
+                    m->used_before[i] = ledger_bytes(m, i);
+    sl_nvml_worker_ask(a->measure->worker, card, a->now_ns);
+}
+
+void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
+{
+    m->measure_pending |= 1U << lease_gpu;
+    m->measure_asked_ns = a->now_ns;
+    m->used_before[lease_gpu] = ledger_bytes(m, lease_gpu);
+    sl_nvml_worker_ask(a->measure->worker, a->gpu[m->tenant->gpu[lease_gpu]].index, a->now_ns);
+}
+
+uint64_t sl_arb_measure_tick(struct arbiter *a)
+{
+    if (!a->tenants)
+        return UINT64_MAX;
+    if (a->now_ns >= a->measure->next_audit_ns) {
+        a->measure->next_audit_ns = a->now_ns + AUDIT_PERIOD_NS;
+        for (uint32_t card = 0; card < a->measure->cards; card++)
+            ask_card(a, card);
+    }
+    return a->measure->next_audit_ns;
+}
+
+int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
+{
+    struct measure *m = a->measure = calloc(1, sizeof(*m));
+    if (!m)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    m->results.fd = -1;
+    int rc = sl_gpu_open(a->opt.nvml_library, &m->gpu, err);
+    if (rc == 0)
+        rc = list_gpus(a, err);
+    if (rc < 0)
+        return rc;
+    m->results = (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                                 .ready = results_ready};
+    if (m->results.fd < 0)
+        return sl_err_errno(err, errno, "cannot create an event descriptor");
+    m->worker = sl_nvml_worker_start(m->gpu, m->results.fd);
+    if (!m->worker)
+        return sl_err_set(err, -ENOMEM, "cannot start the NVML thread");
+    return sl_arb_watch(a, &m->results, EPOLLIN, err);
+}
+
+void sl_arb_measure_close(struct arbiter *a)
+{
+    struct measure *m = a->measure;
+    sl_nvml_worker_stop(m->worker);
+    sl_arb_unwatch(a, &m->results);
+    sl_gpu_close(m->gpu);
+    while (a->findings) {
+        struct audit_finding *f = a->findings;
+        a->findings = f->next;
+        free(f);
+    }
+    free(m);
+    a->measure = NULL;
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
+ * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "shm/account.h"
+
+#define REAP_RETRY_NS (50 * SL_NS_PER_MS)
+#define ACCEPT_BATCH  64
+
+static void send_error(int sock, const struct sl_err *cause)
+{
+    struct sl_msg_text m = {.code = cause->code};
+    sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
+    (void)snprintf(m.text, sizeof(m.text), "%s", cause->msg);
+    if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
+        sl_debug("the peer left before its error was told");
+}
+
+/* --- slots ------------------------------------------------------------------------------------ */
+
+static bool slot_taken(const struct tenant *t, uint32_t slot)
+{
+    return t->slots[slot / 64] >> (slot % 64) & 1;
+}
+
+static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
+{
+    uint64_t bit = 1ULL << (slot % 64);
+    if (taken)
+        t->slots[slot / 64] |= bit;
+    else
+        t->slots[slot / 64] &= ~bit;
+}
+
+static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
+{
+    if (wish < SL_MAX_SLOTS && !slot_taken(t, wish)) {
+        slot_mark(t, wish, true);
+        *ret = wish;
+        return 0;
+    }
+    for (uint32_t w = 0; w < SL_MAX_SLOTS / 64; w++) {
+        if (t->slots[w] == UINT64_MAX)
+            continue;
+        *ret = w * 64 + (uint32_t)__builtin_ctzll(~t->slots[w]);
+        slot_mark(t, *ret, true);
+        return 0;
+    }
+    return sl_err_set(err, -EAGAIN,
+                      "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
+                      "some, or start a second tenant",
+                      t->name, SL_MAX_SLOTS);
+}
+
+static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
+{
+    struct sl_slot *s = &t->ledger.page->slot[slot];
+    if (!sl_account_reap(t->ledger.page, slot)) {
+        t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
+        return;
+    }
+    atomic_store(&s->pid, 0);
+    atomic_store(&s->busy, SL_BUSY_IDLE);
+    atomic_store(&s->inflight_ns, 0);
+    slot_mark(t, slot, false);
+}
+
+static bool slot_owned(const struct tenant *t, uint32_t slot)
+{
+    for (const struct member *m = t->members; m; m = m->next)
+        if (m->slot == slot)
+            return true;
+    return false;
+}
+
+void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
+{
+    t->reap_retry_ns = 0;
+    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++) {
+        bool any = slot_taken(t, slot);
+        for (uint32_t g = 0; g < t->gpu_count && !any; g++)
+            any = sl_account_slot(t->ledger.page, slot, g) != 0;
+        if (any && !slot_owned(t, slot))
+            slot_reap(a, t, slot);
+    }
+}
+
+/* --- members ---------------------------------------------------------------------------------- */
+
+void sl_arb_member_remove(struct arbiter *a, struct member *m)
+{
+    struct tenant *t = m->tenant;
+    for (struct member **p = &t->members; *p; p = &(*p)->next)
+        if (*p == m) {
+            *p = m->next;
+            t->member_count--;
+            break;
+        }
+    sl_arb_unwatch(a, &m->conn);
+    sl_arb_unwatch(a, &m->pidfd);
+    free(m);
+}
+
+static void member_gone(struct arbiter *a, struct member *m)
+{
+    struct tenant *t = m->tenant;
+    uint32_t slot = m->slot;
+    sl_debug("tenant %s: process %d is gone", t->name, m->pid);
+    sl_arb_member_remove(a, m);
+    slot_reap(a, t, slot);
+    /* Books that do not balance with nobody left were written by a liar. */
+    if (!t->members && !t->reap_retry_ns)
+        sl_account_clear(t->ledger.page);
+    sl_arb_tenant_overhead(t);
+    sl_arb_turnstile_member_gone(a, t);
+    sl_arb_tenant_maybe_end(a, t);
+}
+
+static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    member_gone(a, container_of(s, struct member, pidfd));
+}
+
+enum image { IMAGE_SAME, IMAGE_OTHER, IMAGE_DYING };
+
+/* A live process closed its connection: did it exec (its GPU memory is gone with the old image) or
+ * only close our descriptor (it still maps the ledger, and everything stands)? */
+static enum image process_image(pid_t pid)
+{
+    char path[64], line[512];
+    (void)snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
+    if (!f)
+        return IMAGE_DYING;
+    enum image found = IMAGE_DYING;
+    while (fgets(line, sizeof(line), f)) {
+        found = IMAGE_OTHER;
+        if (strstr(line, "memfd:sluice-ledger"))
+            return IMAGE_SAME;
+    }
+    return found;
+}
+
+static void member_hangup(struct arbiter *a, struct member *m)
+{
+    sl_arb_unwatch(a, &m->conn);
+    m->measure_pending = 0;
+    if (m->pidfd.fd < 0 || process_image(m->pid) == IMAGE_OTHER)
+        member_gone(a, m);
+    /* Otherwise the pidfd tells when it ends, or it comes back with another HELLO. */
+}
+
+static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct member *m = container_of(s, struct member, conn);
+    union sl_packet p;
+    int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
+    if (rc == -EAGAIN)
+        return;
+    if (rc == 0 && p.h.type == SL_MSG_MEASURE && p.measure.gpu < m->tenant->gpu_count) {
+        sl_arb_measure_ask(a, m, p.measure.gpu);
+        return;
+    }
+    member_hangup(a, m);
+}
+
+static struct member *member_find(struct tenant *t, pid_t pid)
+{
+    for (struct member *m = t->members; m; m = m->next)
+        if (m->pid == pid)
+            return m;
+    return NULL;
+}
+
+static int member_add(struct arbiter *a, struct tenant *t, const struct visitor *v,
+                      struct member **ret, struct sl_err *err)
+{
+    struct member *m = calloc(1, sizeof(*m));
+    if (!m)
+        return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
+    m->tenant = t;
+    m->pid = v->pid;
+    m->conn.fd = -1;
+    m->pidfd = (struct source){.fd = (int)syscall(SYS_pidfd_open, v->pid, 0), .ready = pidfd_ready};
+    int rc = 0;
+    if (m->pidfd.fd < 0 && errno == EMFILE)
+        rc = sl_err_set(err, -EMFILE,
+                        "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+    if (rc == 0 && m->pidfd.fd >= 0)
+        rc = sl_arb_watch(a, &m->pidfd, EPOLLIN, err);
+    if (rc == 0)
+        rc = slot_take(t, v->hello.slot, &m->slot, err);
+    if (rc < 0) {
+        sl_arb_unwatch(a, &m->pidfd);
+        free(m);
+        return rc;
+    }
+    m->next = t->members;
+    t->members = m;
+    t->member_count++;
+    *ret = m;
+    return 0;
+}
+
+/* The process is known: it lost its connection, or it is a new program in an old PID. */
+static void member_again(struct arbiter *a, struct member *m, const struct visitor *v)
+{
+    sl_arb_unwatch(a, &m->conn);
+    m->measure_pending = 0;
+    if (v->hello.slot != m->slot) {
+        (void)sl_account_reap(m->tenant->ledger.page, m->slot);
+        memset(m->overhead_bytes, 0, sizeof(m->overhead_bytes));
+        sl_arb_tenant_overhead(m->tenant);
+    }
+}
+
+/* --- visitors --------------------------------------------------------------------------------- */
+
+void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v)
+{
+    for (struct visitor **p = &v->tenant->visitors; *p; p = &(*p)->next)
+        if (*p == v) {
+            *p = v->next;
+            break;
+        }
+    sl_arb_unwatch(a, &v->conn);
+    free(v);
+}
+
+static int welcome_send(const struct tenant *t, const struct member *m, struct sl_err *err)
+{
+    struct sl_msg_welcome w = {.slot = m->slot, .host_pid = (uint32_t)m->pid};
+    sl_packet_init(&w.h, SL_MSG_WELCOME, sizeof(w));
+    const int fds[] = {t->lease.fd, t->ledger.fd, t->doorbell.fd};
+    return sl_packet_send(m->conn.fd, &w.h, fds, 3, err);
+}
+
+static void welcome(struct arbiter *a, struct visitor *v)
+{
+    struct tenant *t = v->tenant;
+    struct sl_err err = SL_ERR_INIT;
+    struct member *m = member_find(t, v->pid);
+    int rc = 0;
+    if (m)
+        member_again(a, m, v);
+    else
+        rc = member_add(a, t, v, &m, &err);
+    if (rc < 0 || !m) {
+        sl_warn("tenant %s: process %d is refused: %s", t->name, v->pid, err.msg);
+        send_error(v->conn.fd, &err);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    memcpy(m->command, v->hello.command, sizeof(m->command));
+    m->command[sizeof(m->command) - 1] = '\0';
+    atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
+
+    /* The connection changes owner: same descriptor, other source. */
+    m->conn = (struct source){.fd = v->conn.fd, .ready = member_ready};
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->conn};
+    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, m->conn.fd, &e);
+    v->conn.fd = -1;
+    sl_arb_visitor_remove(a, v);
+    if (welcome_send(t, m, &err) < 0)
+        member_hangup(a, m);
+}
+
+static void welcome_parked(struct arbiter *a, struct tenant *t)
+{
+    for (struct visitor *v = t->visitors, *after; v; v = after) {
+        after = v->next;
+        if (v->parked)
+            welcome(a, v);
+    }
+}
+
+/* After a restart the first process of before that comes back brings the ledger. It is the
+ * tenant's own page, so it can only lie about itself, as it could before. */
+static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (fds->count < 1)
+        return false;
+    if (sl_ledger_attach(fds->fd[0], t->cookie, &t->ledger, &err) < 0) {
+        sl_warn("tenant %s: a ledger is refused: %s", t->name, err.msg);
+        return false;
+    }
+    fds->fd[0] = -1;
+    return true;
+}
+
+void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
+{
+    struct sl_err err = SL_ERR_INIT;
+    t->recover_until_ns = 0;
+    if (!t->ledger.page && sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, &err) < 0) {
+        sl_error("tenant %s: %s", t->name, err.msg);
+        t->recover_until_ns = a->now_ns + SL_NS_PER_S;
+        return;
+    }
+    sl_arb_reap_orphans(a, t);
+    welcome_parked(a, t);
+}
+
+static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct visitor *v = container_of(s, struct visitor, conn);
+    struct tenant *t = v->tenant;
+    struct sl_packet_fds fds = {.count = 0};
+    union sl_packet p;
+    int rc = sl_packet_recv(s->fd, &p, &fds, NULL);
+    if (rc == -EAGAIN)
+        return;
+    if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO) {
+        if (rc == 0)
+            sl_packet_fds_close(&fds);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    v->hello = p.hello;
+    bool adopted = !t->ledger.page && adopt_ledger(t, &fds);
+    sl_packet_fds_close(&fds);
+    if (!t->ledger.page) {
+        v->parked = true;
+        return;
+    }
+    welcome(a, v);
+    if (adopted)
+        welcome_parked(a, t);
+}
+
+void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct tenant *t = container_of(s, struct tenant, listener);
+    for (int i = 0; i < ACCEPT_BATCH; i++) {
+        int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        struct visitor *v = calloc(1, sizeof(*v));
+        if (!v || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
+            free(v);
+            (void)close(fd);
+            continue;
+        }
+        v->pid = peer.pid;
+        v->tenant = t;
+        v->conn = (struct source){.fd = fd, .ready = visitor_ready};
+        v->next = t->visitors;
+        t->visitors = v;
+        if (sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0)
+            sl_arb_visitor_remove(a, v);
+        else /* The HELLO is usually there already. */
+            visitor_ready(a, &v->conn, EPOLLIN);
+    }
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
+ * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
+ */
+#include "arbiter/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/log.h"
+
+#define STATE_MAX 8192
+/* How long the processes of before may take to come back with their ledger. They retry every few
+ * hundred milliseconds at the slowest. */
+#define RECOVER_NS (1000 * SL_NS_PER_MS)
+
+uint64_t sl_arb_process_start(pid_t pid)
+{
+    char path[64], buf[1024];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(buf, 1, sizeof(buf) - 1, f);
+    buf[n] = '\0';
+    /* The command may hold spaces and parentheses; fields are counted after the last one. */
+    const char *p = strrchr(buf, ')');
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err)
+{
+    char text[STATE_MAX], file[SL_NAME_MAX + 16];
+    const struct sl_lease_page *p = t->lease.page;
+    int n = snprintf(text, sizeof(text), "sluice-lease 1\ncookie ");
+    for (size_t i = 0; i < sizeof(t->cookie); i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", t->cookie[i]);
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n",
+                  t->creator_pid, t->creator_start, atomic_load(&p->cores_request_permille),
+                  atomic_load(&p->cores_limit_permille), atomic_load(&p->priority));
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 "\n", p->gpu[i].uuid,
+                      atomic_load(&p->gpu[i].memory_limit_bytes));
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "end\n");
+    (void)snprintf(file, sizeof(file), "%s.lease", t->name);
+    return sl_fs_replace(a->tenants_fd, file, text, (size_t)n, 0600, err);
+}
+
+struct saved {
+    uint8_t cookie[16];
+    int creator;
+    uint64_t creator_start;
+    unsigned request, limit, priority;
+    uint32_t gpu_count;
+    char uuid[SL_MAX_GPUS][SL_UUID_MAX];
+    uint64_t bytes[SL_MAX_GPUS];
+    bool whole; /* the end line was there */
+};
+
+static bool parse_cookie(const char *hex, uint8_t cookie[16])
+{
+    for (int i = 0; i < 16; i++) {
+        unsigned byte;
+        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
+            return false;
+        cookie[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static bool parse_line(const char *line, struct saved *s)
+{
+    char hex[40];
+    if (strcmp(line, "sluice-lease 1") == 0)
+        return true;
+    if (strcmp(line, "end") == 0)
+        return s->whole = true;
+    if (sscanf(line, "cookie %39s", hex) == 1)
+        return strlen(hex) == 32 && parse_cookie(hex, s->cookie);
+    if (sscanf(line, "creator %d %" SCNu64, &s->creator, &s->creator_start) == 2)
+        return true;
+    if (sscanf(line, "cores %u %u", &s->request, &s->limit) == 2)
+        return s->request <= 1000 && s->limit <= 1000;
+    if (sscanf(line, "priority %u", &s->priority) == 1)
+        return s->priority <= SL_PRIORITY_HIGH;
+    if (s->gpu_count < SL_MAX_GPUS &&
+        sscanf(line, "gpu %63s %" SCNu64, s->uuid[s->gpu_count], &s->bytes[s->gpu_count]) == 2) {
+        s->gpu_count++;
+        return true;
+    }
+    return false;
+}
+
+static int parse_state(char *text, struct saved *ret)
+{
+    char *save = NULL;
+    int lines = 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save), lines++)
+        if ((lines == 0) != (strncmp(line, "sluice-lease", 12) == 0) || !parse_line(line, ret))
+            return -EPROTO;
+    return ret->whole && ret->gpu_count ? 0 : -EPROTO;
+}
+
+/* A lease as it was. Its GPUs must still be here; nothing is checked against what is left, since
+ * it was granted before and holds. */
+static int revive(struct arbiter *a, const char *name, const struct saved *s, struct sl_err *err)
+{
+    struct tenant *t = calloc(1, sizeof(*t));
+    if (!t)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    t->listener.fd = t->doorbell.fd = t->creator.fd = -1;
+    t->ledger = (struct sl_ledger_map)SL_LEDGER_MAP_INIT;
+    t->lease = (struct sl_lease_map)SL_LEASE_MAP_INIT;
+    (void)snprintf(t->name, sizeof(t->name), "%s", name);
+    memcpy(t->cookie, s->cookie, sizeof(t->cookie));
+    t->created_ns = a->now_ns;
+    t->recover_until_ns = a->now_ns + RECOVER_NS;
+    t->creator_pid = s->creator;
+    t->creator_start = s->creator_start;
+    if (sl_arb_process_start(s->creator) != s->creator_start)
+        t->creator_pid = 0; /* pidfd_open(0) fails: nobody holds the empty tenant */
+    int rc = sl_lease_create(t->cookie, &t->lease, err);
+    for (uint32_t i = 0; rc == 0 && i < s->gpu_count; i++) {
+        uint32_t g = 0;
+        while (g < a->gpu_count && strcmp(a->gpu[g].uuid, s->uuid[i]) != 0)
+            g++;
+        if (g == a->gpu_count) {
+            rc = sl_err_set(err, -ENODEV, "its GPU %s is gone", s->uuid[i]);
+            break;
+        }
+        struct sl_lease_gpu *lg = &t->lease.page->gpu[i];
+        t->gpu[t->gpu_count++] = g;
+        memcpy(lg->uuid, a->gpu[g].uuid, sizeof(lg->uuid));
+        lg->card_bytes = a->gpu[g].total_bytes;
+        atomic_store(&lg->memory_limit_bytes, s->bytes[i]);
+    }
+    if (rc == 0) {
+        struct sl_lease_page *p = t->lease.page;
+        (void)snprintf(p->name, sizeof(p->name), "%s", name);
+        p->gpu_count = t->gpu_count;
+        atomic_store(&p->cores_request_permille, s->request);
+        atomic_store(&p->cores_limit_permille, s->limit);
+        atomic_store(&p->priority, s->priority);
+        rc = sl_arb_tenant_open(a, t, err);
+    }
+    if (rc < 0)
+        sl_arb_tenant_drop(a, t);
+    return rc;
+}
+
+static void load_one(struct arbiter *a, const char *file)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct saved s = {0};
+    char name[SL_NAME_MAX];
+    SL_CLEANUP(free) char *text = NULL;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(".lease")), file);
+    int rc = sl_fs_read(a->tenants_fd, file, STATE_MAX, &text, NULL, &err);
+    if (rc == 0 && parse_state(text, &s) < 0)
+        rc = sl_err_set(&err, -EPROTO, "the file is cut short or not ours");
+    if (rc == 0)
+        rc = revive(a, name, &s, &err);
+    if (rc < 0) {
+        char aside[NAME_MAX + 1];
+        (void)snprintf(aside, sizeof(aside), "%s.bad", name);
+        sl_warn("tenant %s is not taken over: %s (its state is set aside as %s)", name, err.msg, aside);
+        (void)renameat(a->tenants_fd, file, a->tenants_fd, aside);
+    } else {
+        sl_info("tenant %s taken over from an earlier arbiter", name);
+    }
+}
+
+void sl_arb_state_load(struct arbiter *a)
+{
+    int fd = dup(a->tenants_fd);
+    SL_CLEANUP(closedir) DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir)
+        return;
+    rewinddir(dir);
+    for (struct dirent *d = readdir(dir); d; d = readdir(dir)) {
+        size_t n = strlen(d->d_name);
+        if (n > 6 && n - 6 < SL_NAME_MAX && strcmp(d->d_name + n - 6, ".lease") == 0)
+            load_one(a, d->d_name);
+    }
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants: what is granted to whom, checked against what the card has left. */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "shm/account.h"
+
+void sl_arb_attach_path(const struct arbiter *a, const char *name, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%s/t/%s.sock", a->opt.dir, name);
+}
+
+struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name)
+{
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        if (strcmp(t->name, name) == 0)
+            return t;
+    return NULL;
+}
+
+/* Names become file names and are typed by people. */
+static int check_name(const char *name, struct sl_err *err)
+{
+    size_t n = strnlen(name, SL_NAME_MAX);
+    bool good = n > 0 && n <= 40 && name[0] != '.' && name[0] != '-';
+    for (size_t i = 0; good && i < n; i++)
+        good = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", name[i]);
+    if (!good)
+        return sl_err_set(err, -EINVAL,
+                          "name \"%.40s\" does not do: use up to 40 letters, digits, '.', '_' or '-', "
+                          "beginning with a letter or digit",
+                          name);
+    return 0;
+}
+
+static int choose_name(struct arbiter *a, const char *asked, char ret[SL_NAME_MAX],
+                       struct sl_err *err)
+{
+    if (asked[0]) {
+        int rc = check_name(asked, err);
+        if (rc == 0 && sl_arb_tenant_find(a, asked))
+            rc = sl_err_set(err, -EEXIST,
+                            "a tenant named \"%s\" already runs: choose another --name, or see `sluice "
+                            "status`",
+                            asked);
+        if (rc == 0)
+            (void)snprintf(ret, SL_NAME_MAX, "%s", asked);
+        return rc;
+    }
+    do
+        (void)snprintf(ret, SL_NAME_MAX, "t%u", ++a->next_tenant_id);
+    while (sl_arb_tenant_find(a, ret));
+    return 0;
+}
+
+static int find_gpu(struct arbiter *a, const char *asked, uint32_t *ret, struct sl_err *err)
+{
+    char *end;
+    unsigned long index = strtoul(asked, &end, 10);
+    bool number = *asked && *end == '\0' && asked[0] != '-' && asked[0] != '+';
+    for (uint32_t i = 0; i < a->gpu_count; i++) {
+        if (number ? a->gpu[i].index == index && a->gpu[i].instance == UINT32_MAX
+                   : strcmp(a->gpu[i].uuid, asked) == 0) {
+            *ret = i;
+            return 0;
+        }
+    }
+    char have[200] = "";
+    for (uint32_t i = 0; i < a->gpu_count && strlen(have) < 150; i++)
+        (void)snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u (%s)", i ? ", " : "",
+                       a->gpu[i].index, a->gpu[i].uuid);
+    return sl_err_set(err, -ENODEV, "there is no GPU \"%.64s\" here; this machine has %s", asked, have);
+}
+
+static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                       struct sl_err *err)
+{
+    if (ask->gpu_count > SL_MAX_GPUS)
+        return sl_err_set(err, -EINVAL, "a tenant may use at most %d GPUs", SL_MAX_GPUS);
+    t->gpu_count = ask->gpu_count ? ask->gpu_count : 1;
+    for (uint32_t i = 0; i < ask->gpu_count; i++) {
+        char name[SL_UUID_MAX];
+        (void)snprintf(name, sizeof(name), "%.63s", ask->gpu[i]);
+        int rc = find_gpu(a, name, &t->gpu[i], err);
+        if (rc < 0)
+            return rc;
+        for (uint32_t j = 0; j < i; j++)
+            if (t->gpu[j] == t->gpu[i])
+                return sl_err_set(err, -EINVAL, "GPU %u is named twice; name each GPU once",
+                                  a->gpu[t->gpu[i]].index);
+    }
+    return 0;
+}
+
+/* Sum of the other tenants' memory limits on a card; a tenant without limit promises nothing. */
+static uint64_t promised_bytes(struct arbiter *a, uint32_t gpu, const struct tenant *except)
+{
+    uint64_t sum = 0;
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count && t != except; i++) {
+            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
+            if (t->gpu[i] == gpu && limit != SL_NO_LIMIT)
+                sum += limit;
+        }
+    return sum;
+}
+
+static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct tenant *except)
+{
+    uint32_t sum = 0;
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count && t != except; i++)
+            if (t->gpu[i] == gpu)
+                sum += atomic_load(&t->lease.page->cores_request_permille);
+    return sum;
+}
+
+static int grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        const struct gpu *g = &a->gpu[t->gpu[i]];
+        char has[32], want[32], left[32];
+        if (!(ask->fields & SL_FIELD_MEMORY)) {
+            ret_limit[i] = SL_NO_LIMIT;
+            continue;
+        }
+        if (ask->memory_percent > 100 || (!ask->memory_percent && !ask->memory_bytes))
+            return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
+        uint64_t bytes = ask->memory_percent
+                             ? (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100)
+                             : ask->memory_bytes;
+        bytes &= ~(SL_UNIT_BYTES - 1);
+        if (bytes > g->total_bytes)
+            return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",
+                              g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)),
+                              sl_format_bytes(bytes, want, sizeof(want)));
+        uint64_t others = promised_bytes(a, t->gpu[i], t);
+        if (others > g->total_bytes || bytes > g->total_bytes - others)
+            return sl_err_set(err, -ENOSPC,
+                              "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see "
+                              "`sluice status` for who has the rest",
+                              g->index, g->name,
+                              sl_format_bytes(others < g->total_bytes ? g->total_bytes - others : 0,
+                                              left, sizeof(left)),
+                              sl_format_bytes(g->total_bytes, has, sizeof(has)),
+                              sl_format_bytes(bytes, want, sizeof(want)));
+        ret_limit[i] = bytes;
+    }
+    return 0;
+}
+
+static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                       struct sl_err *err)
+{
+    if (!(ask->fields & SL_FIELD_CORES))
+        return 0;
+    if (ask->cores_request_permille == 0 || ask->cores_limit_permille > 1000 ||
+        ask->cores_request_permille > ask->cores_limit_permille)
+        return sl_err_set(err, -EINVAL,
+                          "cores must be a percentage of one GPU from 0.1 to 100, request before limit");
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        uint32_t others = promised_permille(a, t->gpu[i], t);
+        char left[16], want[16];
+        if (others + ask->cores_request_permille > 1000)
+            return sl_err_set(err, -ENOSPC,
+                              "GPU %u has %s %% of its time left, %s %% were asked for: ask for less, or "
+                              "see `sluice status` for who has the rest",
+                              a->gpu[t->gpu[i]].index,
+                              sl_format_cores(others < 1000 ? 1000 - others : 0,
+                                              others < 1000 ? 1000 - others : 0, left, sizeof(left)),
+                              sl_format_cores(ask->cores_request_permille,
+                                              ask->cores_request_permille, want, sizeof(want)));
+    }
+    return 0;
+}
+
+static int check_priority(const struct sl_msg_lease *ask, struct sl_err *err)
+{
+    if ((ask->fields & SL_FIELD_PRIORITY) && ask->priority > SL_PRIORITY_HIGH)
+        return sl_err_set(err, -EINVAL, "priority is high, normal or low");
+    return 0;
+}
+
+static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct tenant *t = container_of(s, struct tenant, creator);
+    sl_arb_unwatch(a, s);
+    sl_arb_tenant_maybe_end(a, t);
+}
+
+/* Sockets and watches of a tenant whose lease exists. Shared by creation and recovery. */
+int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
+{
+    char path[4096];
+    sl_arb_attach_path(a, t->name, path, sizeof(path));
+    t->listener = (struct source){.fd = sl_packet_listen(path, 4096, err),
+                                  .ready = sl_arb_attach_ready};
+    if (t->listener.fd < 0)
+        return t->listener.fd;
+    t->doorbell = (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                                  .ready = sl_arb_doorbell_ready};
+    if (t->doorbell.fd < 0)
+        return sl_err_errno(err, errno, "cannot create a doorbell for %s", t->name);
+    int rc = sl_arb_watch(a, &t->listener, EPOLLIN, err);
+    if (rc == 0)
+        rc = sl_arb_watch(a, &t->doorbell, EPOLLIN, err);
+    if (rc < 0)
+        return rc;
+    /* The creator's life keeps an empty tenant: its command may not have touched the GPU yet. */
+    t->creator = (struct source){.fd = (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
+                                 .ready = creator_gone};
+    if (t->creator.fd >= 0) {
+        rc = sl_arb_watch(a, &t->creator, EPOLLIN, err);
+        if (rc < 0)
+            return rc;
+    }
+    t->next = a->tenants;
+    a->tenants = t;
+    a->tenant_count++;
+    sl_arb_turnstile_add(a, t);
+    return 0;
+}
+
+static void tenant_free(struct arbiter *a, struct tenant *t)
+{
+    sl_arb_unwatch(a, &t->listener);
+    sl_arb_unwatch(a, &t->doorbell);
+    sl_arb_unwatch(a, &t->creator);
+    sl_lease_close(&t->lease);
+    sl_ledger_close(&t->ledger);
+    free(t);
+}
+
+static struct tenant *tenant_alloc(void)
+{
+    struct tenant *t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    t->listener.fd = t->doorbell.fd = t->creator.fd = -1;
+    t->lease = (struct sl_lease_map)SL_LEASE_MAP_INIT;
+    t->ledger = (struct sl_ledger_map)SL_LEDGER_MAP_INIT;
+    return t;
+}
+
+static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                      struct sl_err *err)
+{
+    uint64_t limit[SL_MAX_GPUS];
+    int rc = grant_memory(a, ask, t, limit, err);
+    if (rc == 0)
+        rc = check_cores(a, ask, t, err);
+    if (rc == 0)
+        rc = check_priority(ask, err);
+    if (rc == 0)
+        rc = sl_lease_create(t->cookie, &t->lease, err);
+    if (rc < 0)
+        return rc;
+    struct sl_lease_page *p = t->lease.page;
+    (void)snprintf(p->name, sizeof(p->name), "%s", t->name);
+    p->gpu_count = t->gpu_count;
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        const struct gpu *g = &a->gpu[t->gpu[i]];
+        memcpy(p->gpu[i].uuid, g->uuid, sizeof(p->gpu[i].uuid));
+        p->gpu[i].card_bytes = g->total_bytes;
+        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
+    }
+    bool cores = ask->fields & SL_FIELD_CORES;
+    atomic_store(&p->cores_request_permille, cores ? ask->cores_request_permille : 0);
+    atomic_store(&p->cores_limit_permille, cores ? ask->cores_limit_permille : 1000);
+    atomic_store(&p->priority, ask->fields & SL_FIELD_PRIORITY ? ask->priority : SL_PRIORITY_NORMAL);
+    return 0;
+}
+
+int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
+                         struct tenant **ret, struct sl_err *err)
+{
+    struct tenant *t = tenant_alloc();
+    if (!t)
+        return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
+    t->creator_pid = creator;
+    t->creator_start = sl_arb_process_start(creator);
+    t->created_ns = a->now_ns;
+    int rc = choose_name(a, ask->name, t->name, err);
+    if (rc == 0)
+        rc = choose_gpus(a, ask, t, err);
+    if (rc == 0 && getrandom(t->cookie, sizeof(t->cookie), 0) != (ssize_t)sizeof(t->cookie))
+        rc = sl_err_errno(err, errno, "cannot get random bytes");
+    if (rc == 0)
+        rc = fill_lease(a, ask, t, err);
+    if (rc == 0)
+        rc = sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err);
+    /* State first: a tenant that exists is one a restart would find. */
+    if (rc == 0)
+        rc = sl_arb_state_save(a, t, err);
+    if (rc == 0)
+        rc = sl_arb_tenant_open(a, t, err);
+    if (rc < 0) {
+        if (t->lease.page)
+            sl_arb_tenant_destroy(a, t);
+        else
+            tenant_free(a, t);
+        return rc;
+    }
+    sl_info("tenant %s created by pid %d", t->name, creator);
+    *ret = t;
+    return 0;
+}
+
+int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
+                      size_t remark_size, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    (void)snprintf(name, sizeof(name), "%.63s", ask->name);
+    struct tenant *t = sl_arb_tenant_find(a, name);
+    if (!t)
+        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+    struct sl_lease_page *p = t->lease.page;
+    uint64_t limit[SL_MAX_GPUS];
+    int rc = ask->fields & SL_FIELD_MEMORY ? grant_memory(a, ask, t, limit, err) : 0;
+    if (rc == 0)
+        rc = check_cores(a, ask, t, err);
+    if (rc == 0)
+        rc = check_priority(ask, err);
+    if (rc < 0)
+        return rc;
+
+    remark[0] = '\0';
+    for (uint32_t i = 0; i < t->gpu_count && (ask->fields & SL_FIELD_MEMORY); i++) {
+        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
+        uint64_t used = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES +
+                        atomic_load(&p->gpu[i].overhead_bytes);
+        char u[32], l[32];
+        if (used > limit[i])
+            (void)snprintf(remark, remark_size,
+                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
+                           "further allocation is refused until it frees enough",
+                           t->name, sl_format_bytes(used, u, sizeof(u)),
+                           sl_format_bytes(limit[i], l, sizeof(l)));
+    }
+    if (ask->fields & SL_FIELD_CORES) {
+        atomic_store(&p->cores_request_permille, ask->cores_request_permille);
+        atomic_store(&p->cores_limit_permille, ask->cores_limit_permille);
+    }
+    if (ask->fields & SL_FIELD_PRIORITY)
+        atomic_store(&p->priority, ask->priority);
+    atomic_fetch_add(&p->revision, 1);
+    sl_arb_turnstile_set(a, t);
+    return sl_arb_state_save(a, t, err);
+}
+
+void sl_arb_tenant_overhead(struct tenant *t)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        uint64_t sum = t->unattached_bytes[i];
+        for (const struct member *m = t->members; m; m = m->next)
+            sum += m->overhead_bytes[i];
+        atomic_store(&t->lease.page->gpu[i].overhead_bytes, sum);
+    }
+}
+
+void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t)
+{
+    for (struct tenant **p = &a->tenants; *p; p = &(*p)->next)
+        if (*p == t) {
+            *p = t->next;
+            a->tenant_count--;
+            sl_arb_turnstile_remove(a, t);
+            break;
+        }
+    while (t->visitors)
+        sl_arb_visitor_remove(a, t->visitors);
+    while (t->members)
+        sl_arb_member_remove(a, t->members);
+    tenant_free(a, t);
+}
+
+void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
+{
+    char file[SL_NAME_MAX + 16];
+    (void)snprintf(file, sizeof(file), "%s.sock", t->name);
+    (void)unlinkat(a->tenants_fd, file, 0);
+    (void)snprintf(file, sizeof(file), "%s.lease", t->name);
+    (void)unlinkat(a->tenants_fd, file, 0);
+    sl_info("tenant %s ended", t->name);
+    sl_arb_tenant_drop(a, t);
+}
+
+void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
+{
+    if (!t->members && t->creator.fd < 0 && !t->recover_until_ns)
+        sl_arb_tenant_destroy(a, t);
+}

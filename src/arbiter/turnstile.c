@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns between processes: carries what tenants' pages say to the turn-taking (src/policy/turns.h)
+ * and its decisions to the lease pages, where a futex wakes who waits. A tenant can only ask and
+ * report; the gate word it obeys is in a page it cannot write.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "policy/turns.h"
+
+#define TURN_MASK 0x3fffffffU
+/* A doorbell rung more often than this in ten milliseconds is noise or malice: it is read again
+ * when the ten milliseconds are over. */
+#define RINGS_MAX 500U
+#define RINGS_NS  (10 * SL_NS_PER_MS)
+
+struct turnstile {
+    struct sl_turns *turns;
+    struct tenant *by_id[SL_TURNS_MAX_TENANTS];
+};
+
+static uint32_t gpu_mask(const struct tenant *t)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        mask |= t->gpu[i] < SL_TURNS_MAX_GPUS ? 1U << t->gpu[i] : 0;
+    return mask;
+}
+
+static struct sl_turns_spec spec_of(const struct tenant *t)
+{
+    const struct sl_lease_page *p = t->lease.page;
+    return (struct sl_turns_spec){
+        .gpu_mask = gpu_mask(t),
+        .request_permille = atomic_load(&p->cores_request_permille),
+        .limit_permille = atomic_load(&p->cores_limit_permille),
+        .priority = (enum sl_turns_priority)atomic_load(&p->priority),
+    };
+}
+
+static void set_gate(struct tenant *t, uint32_t turn, enum sl_gate state)
+{
+    _Atomic uint32_t *gate = &t->lease.page->gate;
+    uint32_t word = SL_GATE_WORD(turn & TURN_MASK, state);
+    if (atomic_exchange(gate, word) != word)
+        (void)syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A process that runs behind a free gate does not watch it. */
+static void tell_members(const struct tenant *t)
+{
+    struct sl_msg m;
+    sl_packet_init(&m, SL_MSG_GATE, sizeof(m));
+    for (const struct member *k = t->members; k; k = k->next)
+        if (k->conn.fd >= 0 && sl_packet_send(k->conn.fd, &m, NULL, 0, NULL) < 0)
+            sl_debug("process %d is not reading", k->pid);
+}
+
+/* What its processes say, summed up: does anyone want the GPU, is anyone still on it? */
+static void look(struct arbiter *a, struct tenant *t)
+{
+    if (t->turn.id == UINT32_MAX || !t->ledger.page)
+        return;
+    struct sl_turns *turns = a->turnstile->turns;
+    bool want = false, undrained = false;
+    uint64_t started = 0;
+    uint32_t turn = SL_GATE_TURN(atomic_load(&t->lease.page->gate));
+    for (const struct member *m = t->members; m; m = m->next) {
+        const struct sl_slot *s = &t->ledger.page->slot[m->slot];
+        uint32_t busy = atomic_load(&s->busy);
+        want |= busy != SL_BUSY_IDLE;
+        if (busy == SL_BUSY_RUNNING) {
+            undrained |= atomic_load(&s->drained_turn) != turn;
+            started = atomic_load(&s->started_ns);
+        }
+    }
+    sl_turns_want(turns, t->turn.id, want, a->now_ns);
+    if (started && !t->turn.waiting_release)
+        sl_turns_started(turns, t->turn.id, a->now_ns);
+    if (t->turn.waiting_release && !undrained) {
+        t->turn.waiting_release = false;
+        sl_turns_released(turns, t->turn.id, a->now_ns);
+    }
+}
+
+static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
+{
+    struct tenant *t = a->turnstile->by_id[act->id];
+    struct sl_lease_page *p = t->lease.page;
+    bool was_free = SL_GATE_STATE(atomic_load(&p->gate)) == SL_GATE_FREE;
+    switch (act->kind) {
+    case SL_TURNS_FREE:
+        set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
+        break;
+    case SL_TURNS_GRANT:
+        atomic_store(&p->window_ns, act->window_ns);
+        atomic_store(&p->window_kernels, act->window_kernels);
+        atomic_store(&p->turn_end_ns, act->until_ns);
+        set_gate(t, (uint32_t)act->turn, SL_GATE_OPEN);
+        break;
+    case SL_TURNS_CLOSE:
+        t->turn.waiting_release = true;
+        set_gate(t, (uint32_t)act->turn, SL_GATE_CLOSED);
+        if (was_free)
+            tell_members(t);
+        look(a, t); /* nobody was on the GPU: released at once */
+        break;
+    }
+}
+
+uint64_t sl_arb_turnstile_tick(struct arbiter *a)
+{
+    struct sl_turns_action act[16];
+    uint64_t next = UINT64_MAX;
+    size_t n;
+    do {
+        n = sl_turns_decide(a->turnstile->turns, a->now_ns, act, 16, &next);
+        for (size_t i = 0; i < n; i++)
+            carry_out(a, &act[i]);
+    } while (n > 0);
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        if (t->turn.muted) {
+            if (a->now_ns - t->turn.rings_since_ns >= RINGS_NS) {
+                struct epoll_event e = {.events = EPOLLIN, .data.ptr = &t->doorbell};
+                (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, t->doorbell.fd, &e);
+                t->turn.muted = false;
+            } else if (t->turn.rings_since_ns + RINGS_NS < next) {
+                next = t->turn.rings_since_ns + RINGS_NS;
+            }
+        }
+    return next;
+}
+
+void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    struct tenant *t = container_of(s, struct tenant, doorbell);
+    uint64_t count;
+    ssize_t ignored = read(s->fd, &count, sizeof(count));
+    (void)ignored;
+    if (a->now_ns - t->turn.rings_since_ns >= RINGS_NS) {
+        t->turn.rings_since_ns = a->now_ns;
+        t->turn.rings = 0;
+    }
+    if (++t->turn.rings > RINGS_MAX) {
+        struct epoll_event e = {.events = 0, .data.ptr = s};
+        (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
+        t->turn.muted = true;
+    }
+    look(a, t);
+}
+
+void sl_arb_turnstile_member_gone(struct arbiter *a, struct tenant *t)
+{
+    look(a, t);
+}
+
+void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_turns_spec spec = spec_of(t);
+    t->turn.id = UINT32_MAX;
+    uint32_t id = 0;
+    while (id < SL_TURNS_MAX_TENANTS && a->turnstile->by_id[id])
+        id++;
+    /* A MIG instance beyond the turn-taking's reach is a GPU of its own already. */
+    if (id == SL_TURNS_MAX_TENANTS || spec.gpu_mask == 0)
+        return;
+    if (sl_turns_add(a->turnstile->turns, id, &spec, a->now_ns, &err) < 0) {
+        sl_error("tenant %s takes no part in turns: %s", t->name, err.msg);
+        return;
+    }
+    t->turn.id = id;
+    a->turnstile->by_id[id] = t;
+    set_gate(t, 0, SL_GATE_CLOSED);
+}
+
+void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_turns_spec spec = spec_of(t);
+    if (t->turn.id != UINT32_MAX &&
+        sl_turns_set(a->turnstile->turns, t->turn.id, &spec, a->now_ns, &err) < 0)
+        sl_error("tenant %s keeps its old cores: %s", t->name, err.msg);
+}
+
+void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t)
+{
+    if (t->turn.id == UINT32_MAX)
+        return;
+    sl_turns_remove(a->turnstile->turns, t->turn.id, a->now_ns);
+    a->turnstile->by_id[t->turn.id] = NULL;
+    t->turn.id = UINT32_MAX;
+    /* Its processes may outlive it (a dying arbiter drops tenants): let them run. */
+    set_gate(t, 0, SL_GATE_FREE);
+}
+
+void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
+{
+    struct sl_turns_stats s;
+    if (t->turn.id == UINT32_MAX ||
+        sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) < 0)
+        return;
+    m->share_1s_permille = s.share_1s_permille;
+    m->share_60s_permille = s.share_60s_permille;
+    m->debt_ns = (int64_t)s.debt_ns;
+}
+
+int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err)
+{
+    a->turnstile = calloc(1, sizeof(*a->turnstile));
+    if (!a->turnstile)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    return sl_turns_create(NULL, &a->turnstile->turns, err);
+}
+
+void sl_arb_turnstile_close(struct arbiter *a)
+{
+    sl_turns_destroy(a->turnstile->turns);
+    free(a->turnstile);
+    a->turnstile = NULL;
+}
