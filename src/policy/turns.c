@@ -114,6 +114,17 @@ void sl_turns_destroy(struct sl_turns *turns)
     free(turns);
 }
 
+/* The caller's clock jumped: the ends of turns it was told are on a clock that is no more. */
+static void move_clock(struct sl_turns *s, uint64_t offset)
+{
+    s->offset = offset;
+    for (uint32_t i = 0; i < s->n_busy; i++) {
+        struct tenant *t = &s->tenants[s->busy[i]];
+        if (t->state == SL_TURNS_OPEN && !t->free)
+            t->dirty = true;
+    }
+}
+
 void sl_turns_tick(struct sl_turns *s, uint64_t now_ns)
 {
     if (!s->clock_set) {
@@ -122,10 +133,10 @@ void sl_turns_tick(struct sl_turns *s, uint64_t now_ns)
     }
     uint64_t step = now_ns + s->offset - s->now_ns;
     if (step > (uint64_t)INT64_MAX) { /* the caller's clock went back */
-        s->offset = s->now_ns - now_ns;
+        move_clock(s, s->now_ns - now_ns);
         step = 0;
     } else if (step > MAX_STEP_NS) {
-        s->offset -= step - MAX_STEP_NS;
+        move_clock(s, s->offset - (step - MAX_STEP_NS));
         step = MAX_STEP_NS;
     }
     if (s->now_ns > CLOCK_END_NS)
@@ -180,6 +191,10 @@ void sl_turns_vacate(struct sl_turns *s, uint32_t id)
     struct tenant *t = &s->tenants[id];
     if (t->state == SL_TURNS_IDLE)
         return;
+    if (t->state == SL_TURNS_CLOSING) {
+        uint64_t left_ns = t->drain_until_ns - min_u64(s->now_ns, t->drain_until_ns);
+        t->drain_ns = (t->drain_ns + s->cfg.drain_ns - min_u64(left_ns, s->cfg.drain_ns)) / 2;
+    }
     FOR_EACH_GPU (g, t->hold_mask) {
         if (t->state == SL_TURNS_OVERRUN)
             s->gpu[g].overruns--;
@@ -330,7 +345,7 @@ void sl_turns_released(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
     sl_turns_tick(turns, now_ns);
     if (t->state == SL_TURNS_OPEN)
         t->gives_up = true;
-    else
+    else if (!(t->state == SL_TURNS_CLOSING && t->dirty)) /* it has not been told yet: not now */
         sl_turns_vacate(turns, id);
 }
 

@@ -152,7 +152,7 @@ void sl_turns_released(struct sl_turns *turns, uint32_t id, uint64_t now_ns);
  * What to do now: fills up to max actions, CLOSEs first, and returns how many. *ret_next_wake_ns is
  * when to call again if nothing happens before (SL_TURNS_NEVER: no need; now_ns: there was no
  * room for all actions). Times may jump: a step back counts as no time, a step of more than a day
- * as a day.
+ * as a day, and turns under way are told again with their end on the new clock.
  */
 size_t sl_turns_decide(struct sl_turns *turns, uint64_t now_ns, struct sl_turns_action *actions,
                        size_t max, uint64_t *ret_next_wake_ns);

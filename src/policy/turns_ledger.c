@@ -115,18 +115,18 @@ static void charge_floor(struct sl_turns *s, const struct tenant *t, uint64_t ns
     }
 }
 
-static void charge_virtual(struct tenant *t, uint64_t from, uint64_t to)
+static void charge_virtual(struct tenant *t, uint64_t from, uint64_t to, uint64_t divisor)
 {
     if (t->backfill)
         from = max_u64(from, t->until_ns);
     if (to <= from)
         return;
-    uint64_t scaled = add_sat(mul_sat(to - from, 1000), t->v_rest);
+    uint64_t scaled = add_sat(mul_sat((to - from) / divisor, 1000), t->v_rest);
     t->v_ns = iadd_sat(t->v_ns, to_i64(scaled / t->weight));
     t->v_rest = scaled % t->weight;
 }
 
-/* In overrun the hardware slices the GPU evenly among those on it; the fullest GPU sets the pace. */
+/* Beside an overrun the hardware slices a GPU evenly; the fullest of its GPUs sets the pace. */
 static uint64_t slices(const struct sl_turns *s, const struct tenant *t)
 {
     uint64_t most = 1;
@@ -148,16 +148,19 @@ static void charge(struct sl_turns *s, uint32_t id, uint64_t from, uint64_t to)
     if (!t->free)
         /* A clock that jumps must not ruin anybody. */
         from = max_u64(from, to - min_u64(to, s->cfg.debt_bound_ns));
-    uint64_t divisor = t->state == SL_TURNS_OVERRUN ? slices(s, t) : 1;
+    /*
+     * Among themselves tenants pay what they got: a slice. To its own limit a holder pays in full:
+     * the one in overrun may be frozen and use nothing, and a cap must hold even then.
+     */
+    uint64_t sharing = slices(s, t);
+    uint64_t divisor = t->state == SL_TURNS_OVERRUN ? sharing : 1;
+    charge_virtual(t, from, to, sharing);
     struct share_ring *ring = &s->rings[id];
     ring_add(ring->fine, FINE_N, &ring->newest, FINE_NS, from, to, divisor);
     ring_add(ring->coarse, COARSE_N, &ring->newest_coarse, COARSE_NS, from, to, divisor);
-    if (divisor > 1)
-        from = to - (to - from) / divisor;
-    uint64_t ns = to - from;
+    uint64_t ns = (to - from) / divisor;
     uint64_t *total = t->state == SL_TURNS_OVERRUN ? &t->overrun_ns : &t->held_ns;
     *total = add_sat(*total, ns);
-    charge_virtual(t, from, to);
     charge_floor(s, t, ns);
     if (capped(t)) {
         int64_t least = -to_i64(mul_sat(s->cfg.debt_bound_ns, 1000));

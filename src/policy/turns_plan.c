@@ -5,8 +5,8 @@
  * without a hand-over; one that does not is closed.
  *
  * A candidate whose GPUs are not all there reserves the ones that are, or tenants on one GPU would
- * starve those on several. The gap until the last of them comes free may be filled by others, no
- * longer than the gap is known to last.
+ * starve those on several. The gap until the last of them comes free may be filled by others, for
+ * as long as it is likely to last.
  */
 #include "policy/turns_internal.h"
 
@@ -295,19 +295,27 @@ static uint32_t take_best(struct sl_turns *s)
     return id;
 }
 
-/* It cannot start: keep its GPUs for it, for as long as it is sure to wait. */
+/* When a GPU that is not there is likely to be. What a tenant's kernels make of its drains can be
+ * learnt; a liar delays who waits for it by no more than the bound on draining. */
+static uint64_t free_at(const struct sl_turns *s, const struct gpu *gpu)
+{
+    if (gpu->holder == NOBODY)
+        return s->now_ns;
+    const struct tenant *h = &s->tenants[gpu->holder];
+    uint64_t closed_ns = s->now_ns;
+    if (h->state == SL_TURNS_CLOSING)
+        closed_ns = h->drain_until_ns - min_u64(s->cfg.drain_ns, h->drain_until_ns);
+    else if (!h->soft)
+        closed_ns = h->until_ns;
+    return max_u64(add_sat(closed_ns, h->drain_ns), s->now_ns);
+}
+
+/* It cannot start: keep its GPUs for it, for as long as it is likely to wait. */
 static void reserve(const struct sl_turns *s, struct plan *p, uint32_t mask)
 {
     uint64_t start_ns = s->now_ns;
-    FOR_EACH_GPU (g, mask & (~p->avail | p->taken)) {
-        uint32_t holder = s->gpu[g].holder;
-        const struct tenant *h = holder == NOBODY ? NULL : &s->tenants[holder];
-        if (!h || h->state != SL_TURNS_OPEN || h->soft) {
-            start_ns = s->now_ns; /* may be free any moment */
-            break;
-        }
-        start_ns = max_u64(start_ns, h->until_ns);
-    }
+    FOR_EACH_GPU (g, mask & (~p->avail | p->taken))
+        start_ns = max_u64(start_ns, free_at(s, &s->gpu[g]));
     FOR_EACH_GPU (f, mask & ~p->taken)
         p->horizon_ns[f] = min_u64(p->horizon_ns[f], start_ns);
     p->reserved |= mask & ~p->taken;
@@ -322,6 +330,8 @@ static void consider(struct sl_turns *s, struct plan *p, uint32_t id)
     FOR_EACH_GPU (g, mask & p->reserved)
         horizon = min_u64(horizon, p->horizon_ns[g]);
     bool gap = horizon != NO_HORIZON;
+    if (gap)
+        horizon -= min_u64(horizon, t->drain_ns); /* it has to be off again by then */
     if (mask & (~p->avail | p->taken)) {
         reserve(s, p, mask);
     } else if (gap && (horizon < add_sat(s->now_ns, s->cfg.min_turn_ns) ||

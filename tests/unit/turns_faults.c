@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turn-taking on bad days: stuck, frozen, killed and lying tenants, many tenants, many GPUs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "turns_world.h"
+
+#define HANDOVER (100 * US)
+
+static struct world *world;
+
+static struct sl_turns_spec spec_on(uint32_t mask, uint32_t request, uint32_t limit)
+{
+    return (struct sl_turns_spec){.gpu_mask = mask,
+                                  .request_permille = request,
+                                  .limit_permille = limit,
+                                  .priority = SL_TURNS_NORMAL};
+}
+
+static struct world_load saturating(uint64_t kernel_ns)
+{
+    return (struct world_load){.kernel_ns = kernel_ns};
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    world = calloc(1, sizeof(*world));
+    world_init(world, NULL, HANDOVER);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    world_fini(world);
+    free(world);
+    return 0;
+}
+
+#define assert_no_fault()                                                                          \
+    do {                                                                                           \
+        if (world->fault[0])                                                                       \
+            fail_msg("%s", world->fault);                                                          \
+    } while (0)
+
+static void assert_share(uint32_t id, uint32_t want, uint32_t within, uint64_t from, uint64_t to)
+{
+    uint32_t got = world_share(world, id, from, to);
+    uint32_t miss = got > want ? got - want : want - got;
+    if (miss > within)
+        fail_msg("tenant %u: %u permille in [%llu, %llu) ms, not %u +- %u", id, got,
+                 (unsigned long long)(from / MS), (unsigned long long)(to / MS), want, within);
+}
+
+static struct sl_turns_stats stats_of(uint32_t id)
+{
+    struct sl_turns_stats st = {0};
+    assert_int_equal(sl_turns_stats(world->turns, id, world->now_ns, &st), 0);
+    return st;
+}
+
+static void a_kernel_that_never_ends_freezes_nobody(void **state)
+{
+    (void)state;
+    world_add(world, 1, spec_on(1, 300, 1000), saturating(170 * US));
+    world_add(world, 2, spec_on(1, 300, 1000), saturating(170 * US));
+    world_run(world, S);
+    world_add(world, 0, spec_on(1, 300, 1000), saturating(3600 * S));
+    world_run(world, 10 * S);
+    assert_no_fault();
+    struct sl_turns_stats st = stats_of(0);
+    assert_int_equal(st.state, SL_TURNS_OVERRUN);
+    assert_int_equal(st.overruns, 1);
+    assert_int_equal(world->t[0].grants, 1);
+    assert_in_range(st.debt_ns, S, 10 * S);
+    /* the hardware gives the stuck one half; the others take turns in the rest */
+    assert_share(0, 500, 20, 2 * S, 11 * S);
+    assert_share(1, 250, 20, 2 * S, 11 * S);
+    assert_share(2, 250, 20, 2 * S, 11 * S);
+    world_run(world, 60 * S);
+    assert_no_fault();
+    assert_in_range(stats_of(0).debt_ns, S, 10 * S);
+    world_remove(world, 0);
+    world_run(world, 2 * S);
+    assert_no_fault();
+    assert_share(1, 500, 10, 72 * S, 73 * S);
+    assert_share(2, 500, 10, 72 * S, 73 * S);
+}
+
+static void five_second_kernels_are_paid_back(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 250, 1000), saturating(5 * S));
+    world_add(world, 1, spec_on(1, 750, 1000), saturating(170 * US));
+    world_run(world, 100 * S);
+    assert_no_fault();
+    assert_share(0, 250, 50, 0, 100 * S);
+    assert_in_range(world_share(world, 1, 0, 100 * S), 690, 790);
+}
+
+static void a_long_kernel_under_a_cap_is_paid_back(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 100, 100), saturating(S));
+    world_run(world, 101 * S);
+    assert_no_fault();
+    assert_share(0, 100, 10, 0, 100 * S);
+    assert_true(stats_of(0).debt_ns <= 10 * S);
+}
+
+static void a_frozen_holder_is_passed_over_and_comes_back(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 500, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 500, 1000), saturating(170 * US));
+    world_run(world, S);
+    while (!world->t[0].open || !world->t[0].in_flight_ns)
+        world_run(world, MS);
+    struct world_load frozen = saturating(170 * US);
+    frozen.stopped = true;
+    world_load_set(world, 0, frozen);
+    uint64_t before = world->t[1].done_ns;
+    world_run(world, S);
+    assert_no_fault();
+    assert_int_equal(stats_of(0).state, SL_TURNS_OVERRUN);
+    /* the rest of a turn and the drain, no more */
+    assert_in_range(world->t[1].done_ns - before, 900 * MS, S);
+    world_load_set(world, 0, saturating(170 * US));
+    world_run(world, 10 * S);
+    assert_no_fault();
+    assert_share(0, 500, 15, 7 * S, 12 * S);
+}
+
+static void a_killed_holder_frees_its_gpu_at_once(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(3, 500, 1000), saturating(50 * MS));
+    world_add(world, 1, spec_on(1, 500, 1000), saturating(170 * US));
+    world_run(world, S);
+    while (!world->t[0].open)
+        world_run(world, MS);
+    assert_false(world->t[1].open);
+    world_remove(world, 0);
+    world_run(world, 1);
+    assert_true(world->t[1].open);
+    world_run(world, S);
+    assert_no_fault();
+    assert_int_equal(stats_of(1).free, true);
+}
+
+static void start_credit_cannot_be_farmed(void **state)
+{
+    (void)state;
+    struct world_load farmer = saturating(20 * US);
+    farmer.no_start = farmer.farms_start = true;
+    world_add(world, 0, spec_on(1, 100, 100), farmer);
+    world_run(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(world_share(world, 0, S, 10 * S), 0, 107);
+    world_add(world, 1, spec_on(1, 100, 1000), saturating(170 * US));
+    world_set(world, 0, spec_on(1, 100, 1000));
+    world_run(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(world_share(world, 0, 11 * S, 20 * S), 0, 520);
+}
+
+static void sixty_four_tenants(void **state)
+{
+    (void)state;
+    struct rng r = {64};
+    for (uint32_t round = 0; round < 2; round++) {
+        world_fini(world);
+        world_init(world, NULL, HANDOVER);
+        uint32_t total = 0;
+        for (uint32_t id = 0; id < 64; id++) {
+            uint32_t request = round ? 5 + (uint32_t)rng_below(&r, 30) : 15;
+            total += request;
+            world_add(world, id, spec_on(1, request, 1000), saturating(100 * US));
+        }
+        world_run(world, 11 * S);
+        assert_no_fault();
+        uint32_t sum = 0;
+        for (uint32_t id = 0; id < 64; id++) {
+            uint32_t want = world->t[id].spec.request_permille * 1000 / total;
+            assert_share(id, want, 10, S, 11 * S);
+            assert_in_range(world_share(world, id, S, 11 * S), want / 2, want * 2 + 1);
+            sum += world_share(world, id, S, 11 * S);
+        }
+        assert_in_range(sum, 930, 1010);
+    }
+}
+
+static void two_tenants_on_two_gpus_alternate(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(3, 500, 1000), saturating(2 * MS));
+    world_add(world, 1, spec_on(3, 500, 1000), saturating(170 * US));
+    world_run(world, 11 * S);
+    assert_no_fault();
+    assert_share(0, 500, 10, S, 11 * S);
+    assert_share(1, 500, 10, S, 11 * S);
+}
+
+static void a_tenant_on_two_gpus_does_not_starve(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(3, 300, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 700, 1000), saturating(5 * MS));
+    world_add(world, 2, spec_on(2, 700, 1000), saturating(170 * US));
+    world_run(world, 11 * S);
+    assert_no_fault();
+    assert_in_range(world_share(world, 0, S, 11 * S), 280, 320);
+    assert_in_range(world_share(world, 1, S, 11 * S), 650, 710);
+    assert_in_range(world_share(world, 2, S, 11 * S), 650, 710);
+}
+
+static void a_ring_of_tenants_goes_round(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(3, 300, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(6, 300, 1000), saturating(MS));
+    world_add(world, 2, spec_on(5, 300, 1000), saturating(3 * MS));
+    world_run(world, 11 * S);
+    assert_no_fault();
+    for (uint32_t id = 0; id < 3; id++)
+        assert_share(id, 333, 25, S, 11 * S);
+}
+
+/* What GPUs did while apart must not count when a tenant ties them together. */
+static void races_that_were_apart_start_even(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 20, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(2, 900, 1000), saturating(170 * US));
+    world_run(world, 20 * S);
+    world_add(world, 2, spec_on(3, 500, 1000), saturating(170 * US));
+    world_run(world, 3 * S);
+    assert_no_fault();
+    for (uint32_t id = 0; id < 3; id++)
+        assert_true(world_share(world, id, 20 * S, 22 * S) > 10);
+    world_remove(world, 0);
+    world_run(world, 3 * S);
+    assert_no_fault();
+    assert_share(1, 643, 30, 24 * S, 26 * S);
+    assert_share(2, 357, 30, 24 * S, 26 * S);
+}
+
+static void changing_gpus_and_priority_live(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 500, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 500, 1000), saturating(170 * US));
+    world_run(world, 2 * S);
+    assert_share(0, 500, 15, S, 2 * S);
+    struct sl_turns_spec high = spec_on(1, 500, 1000);
+    high.priority = SL_TURNS_HIGH;
+    world_set(world, 1, high);
+    world_run(world, 2 * S);
+    assert_in_range(world_share(world, 1, 2 * S, 4 * S), 960, 1000);
+    world_set(world, 1, spec_on(1, 500, 1000));
+    world_run(world, 2 * S);
+    assert_no_fault();
+    assert_share(0, 500, 30, 5 * S, 6 * S);
+    assert_share(1, 500, 30, 5 * S, 6 * S);
+}
+
+/* Whoever wants all the time gets at least its part of everybody it can ever meet. */
+static void check_random_gpus(uint64_t seed)
+{
+    struct rng r = {seed};
+    uint32_t n = 2 + (uint32_t)rng_below(&r, 7), gpus = 1 + (uint32_t)rng_below(&r, 4);
+    static const uint64_t kernels[] = {50 * US, 170 * US, 2 * MS, 20 * MS};
+    for (uint32_t id = 0; id < n; id++) {
+        uint32_t mask = 1 + (uint32_t)rng_below(&r, (1U << gpus) - 1);
+        uint32_t request = 50 + (uint32_t)rng_below(&r, 400);
+        struct world_load load = saturating(kernels[rng_below(&r, 4)]);
+        if (rng_below(&r, 4) == 0) {
+            load.burst_ns = 100 * US + rng_below(&r, 50 * MS);
+            load.think_ns = rng_below(&r, 200 * MS);
+        }
+        world_add(world, id, spec_on(mask, request, 1000), load);
+    }
+    world_run(world, 11 * S);
+    if (world->fault[0])
+        fail_msg("seed %llu: %s", (unsigned long long)seed, world->fault);
+    if (getenv("SLUICE_SEED"))
+        for (uint32_t id = 0; id < n; id++)
+            print_message("  %u: GPUs %x request %u, kernel %llu us, burst %llu us, think %llu us: "
+                          "%llu turns, got %u\n",
+                          id, world->t[id].spec.gpu_mask, world->t[id].spec.request_permille,
+                          (unsigned long long)(world->t[id].load.kernel_ns / US),
+                          (unsigned long long)(world->t[id].load.burst_ns / US),
+                          (unsigned long long)(world->t[id].load.think_ns / US),
+                          (unsigned long long)world->t[id].grants,
+                          world_share(world, id, S, 11 * S));
+    for (uint32_t id = 0; id < n; id++) {
+        uint32_t meets = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (world->t[i].spec.gpu_mask & world->t[id].spec.gpu_mask)
+                meets += world->t[i].spec.request_permille;
+        uint32_t fair = world->t[id].spec.request_permille * 1000 / meets;
+        uint32_t got = world_share(world, id, S, 11 * S);
+        if (world->t[id].load.burst_ns == 0 && got < fair * 85 / 100)
+            fail_msg("seed %llu: tenant %u got %u permille of at least %u",
+                     (unsigned long long)seed, id, got, fair);
+        if (world->t[id].grants < 2 && !stats_of(id).free)
+            fail_msg("seed %llu: tenant %u had %llu turns", (unsigned long long)seed, id,
+                     (unsigned long long)world->t[id].grants);
+    }
+}
+
+static void random_gpus_starve_nobody(void **state)
+{
+    (void)state;
+    const char *given = getenv("SLUICE_SEED");
+    if (given) {
+        check_random_gpus(strtoull(given, NULL, 0));
+        return;
+    }
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        world_fini(world);
+        world_init(world, NULL, HANDOVER);
+        check_random_gpus(seed);
+    }
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(a_kernel_that_never_ends_freezes_nobody),
+        T(five_second_kernels_are_paid_back),
+        T(a_long_kernel_under_a_cap_is_paid_back),
+        T(a_frozen_holder_is_passed_over_and_comes_back),
+        T(a_killed_holder_frees_its_gpu_at_once),
+        T(start_credit_cannot_be_farmed),
+        T(sixty_four_tenants),
+        T(two_tenants_on_two_gpus_alternate),
+        T(a_tenant_on_two_gpus_does_not_starve),
+        T(a_ring_of_tenants_goes_round),
+        T(races_that_were_apart_start_even),
+        T(changing_gpus_and_priority_live),
+        T(random_gpus_starve_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turn-taking against a hostile caller: random events in any order, at times that jump, with too
+ * little room for the actions. A model of the gates, fed by nothing but the actions, checks after
+ * each step that no two open gates share a GPU and that no turn begins before the last one ended.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "turns_world.h"
+
+#define TENANTS 12U
+
+struct gate {
+    bool there, open, closing;
+    uint32_t want_mask; /* in force at the next grant */
+    uint32_t mask;
+    uint64_t turn;
+};
+
+struct fuzz {
+    struct sl_turns *turns;
+    struct rng rng;
+    struct gate gates[TENANTS];
+    uint64_t now_ns, began_ns, seed;
+    bool jumps; /* the clock may jump */
+};
+
+#define FAIL(f, ...)                                                                               \
+    do {                                                                                           \
+        print_message("seed %llu: ", (unsigned long long)(f)->seed);                               \
+        fail_msg(__VA_ARGS__);                                                                     \
+    } while (0)
+
+static struct sl_turns_spec random_spec(struct rng *r)
+{
+    static const uint32_t limits[] = {1, 100, 500, 999, 1000, 1000, 1000};
+    return (struct sl_turns_spec){.gpu_mask = 1 + (uint32_t)rng_below(r, 15),
+                                  .request_permille = (uint32_t)rng_below(r, 1001),
+                                  .limit_permille = limits[rng_below(r, 7)],
+                                  .priority = (enum sl_turns_priority)rng_below(r, 3)};
+}
+
+static void random_time(struct fuzz *f)
+{
+    static const uint64_t steps[] = {0, 1, US, 100 * US, MS, 10 * MS, 60 * MS, 300 * MS, 2 * S};
+    uint64_t kind = rng_below(&f->rng, 200);
+    if (f->jumps && kind == 0)
+        f->now_ns += 5 * 3600 * S;
+    else if (f->jumps && kind == 1)
+        f->now_ns -= rng_below(&f->rng, f->now_ns + 1);
+    else if (f->jumps && kind == 2)
+        f->now_ns = rng_next(&f->rng);
+    else
+        f->now_ns += rng_below(&f->rng, steps[rng_below(&f->rng, 9)] + 1);
+}
+
+static void model_close(struct fuzz *f, struct gate *g, const struct sl_turns_action *a)
+{
+    if (g->closing)
+        FAIL(f, "CLOSE twice for tenant %u", a->id);
+    if (g->open && a->turn != g->turn)
+        FAIL(f, "CLOSE of another turn for tenant %u", a->id);
+    g->open = false;
+    g->closing = true;
+}
+
+static void model_open(struct fuzz *f, struct gate *g, const struct sl_turns_action *a)
+{
+    if (g->closing)
+        FAIL(f, "tenant %u is opened before it released", a->id);
+    if (a->kind == SL_TURNS_GRANT && a->until_ns < f->now_ns)
+        FAIL(f, "tenant %u has a turn that is over", a->id);
+    if (g->open && a->turn != g->turn)
+        FAIL(f, "tenant %u goes from turn to turn without a CLOSE", a->id);
+    if (!g->open && a->turn <= g->turn)
+        FAIL(f, "tenant %u has turn %llu again", a->id, (unsigned long long)a->turn);
+    if (!g->open)
+        g->mask = g->want_mask;
+    g->open = true;
+    g->turn = a->turn;
+    if (a->kind == SL_TURNS_GRANT && a->window_ns == 0)
+        FAIL(f, "tenant %u has no window in a metered turn", a->id);
+}
+
+static void check_gates(struct fuzz *f)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        if (!f->gates[i].open)
+            continue;
+        if (used & f->gates[i].mask)
+            FAIL(f, "two open gates on one GPU, one is %u's", i);
+        used |= f->gates[i].mask;
+    }
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_turns_check(f->turns, &err) < 0)
+        FAIL(f, "%s", err.msg);
+}
+
+static void check_stats(struct fuzz *f)
+{
+    uint64_t held[4] = {0};
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        struct sl_turns_stats st;
+        int r = sl_turns_stats(f->turns, i, f->now_ns, &st);
+        if (r != (f->gates[i].there ? 0 : -ENOENT))
+            FAIL(f, "statistics of %u: %d", i, r);
+        if (r < 0)
+            continue;
+        if (st.debt_ns > 10 * S || st.share_1s_permille > 1000 || st.share_60s_permille > 1000)
+            FAIL(f, "statistics of %u out of bounds", i);
+        for (uint32_t g = 0; g < 4; g++)
+            if (f->gates[i].want_mask == 1U << g)
+                held[g] += st.held_ns;
+    }
+    for (uint32_t g = 0; g < 4 && !f->jumps; g++)
+        if (held[g] > f->now_ns - f->began_ns)
+            FAIL(f, "GPU %u was held for longer than there was time", g);
+}
+
+static void step_decide(struct fuzz *f)
+{
+    struct sl_turns_action actions[TENANTS];
+    size_t max = rng_below(&f->rng, 4) ? TENANTS : rng_below(&f->rng, 3);
+    uint64_t wake = 0;
+    size_t n = sl_turns_decide(f->turns, f->now_ns, actions, max, &wake);
+    assert_true(n <= max);
+    for (size_t i = 0; i < n; i++) {
+        struct gate *g = &f->gates[actions[i].id];
+        assert_true(actions[i].id < TENANTS && g->there);
+        if (actions[i].kind == SL_TURNS_CLOSE)
+            model_close(f, g, &actions[i]);
+        else
+            model_open(f, g, &actions[i]);
+    }
+    if (wake < f->now_ns || (wake == f->now_ns && n < max))
+        FAIL(f, "a wake-up in the past");
+}
+
+static void step_tenancy(struct fuzz *f, uint32_t id)
+{
+    struct gate *g = &f->gates[id];
+    struct sl_turns_spec spec = random_spec(&f->rng);
+    uint64_t kind = rng_below(&f->rng, 3);
+    if (kind == 0) {
+        sl_turns_remove(f->turns, id, f->now_ns);
+        *g = (struct gate){0};
+    } else if (kind == 1) {
+        int r = sl_turns_add(f->turns, id, &spec, f->now_ns, NULL);
+        assert_int_equal(r, g->there ? -EEXIST : 0);
+        if (!r)
+            *g = (struct gate){.there = true, .want_mask = spec.gpu_mask};
+    } else {
+        int r = sl_turns_set(f->turns, id, &spec, f->now_ns, NULL);
+        assert_int_equal(r, g->there ? 0 : -ENOENT);
+        if (!r)
+            g->want_mask = spec.gpu_mask;
+    }
+}
+
+static void step(struct fuzz *f)
+{
+    uint32_t id = (uint32_t)rng_below(&f->rng, TENANTS);
+    switch (rng_below(&f->rng, 12)) {
+    case 0:
+        if (rng_below(&f->rng, 4) == 0)
+            step_tenancy(f, id);
+        break;
+    case 1:
+    case 2:
+    case 3:
+        sl_turns_want(f->turns, id, true, f->now_ns);
+        break;
+    case 4:
+        sl_turns_want(f->turns, id, false, f->now_ns);
+        break;
+    case 5:
+        sl_turns_started(f->turns, id, f->now_ns);
+        break;
+    case 6:
+    case 7:
+        sl_turns_released(f->turns, id, f->now_ns);
+        f->gates[id].closing = false; /* if it was told; otherwise it means nothing */
+        break;
+    case 8:
+        sl_turns_want(f->turns, TENANTS + id, true, f->now_ns);
+        sl_turns_released(f->turns, UINT32_MAX, f->now_ns);
+        sl_turns_started(f->turns, TENANTS + id, f->now_ns);
+        break;
+    default:
+        step_decide(f);
+        break;
+    }
+}
+
+static void run_fuzz(uint64_t seed, bool jumps, unsigned steps)
+{
+    struct fuzz f = {.rng = {seed}, .seed = seed, .jumps = jumps};
+    struct sl_turns_config config = {.max_tenants = TENANTS};
+    assert_int_equal(sl_turns_create(&config, &f.turns, NULL), 0);
+    f.now_ns = f.began_ns = rng_below(&f.rng, 1000 * S);
+    for (unsigned i = 0; i < steps; i++) {
+        random_time(&f);
+        step(&f);
+        check_gates(&f);
+        if (i % 64 == 0)
+            check_stats(&f);
+    }
+    sl_turns_destroy(f.turns);
+}
+
+static void run_seeds(bool jumps)
+{
+    const char *given = getenv("SLUICE_SEED");
+    if (given) {
+        run_fuzz(strtoull(given, NULL, 0), jumps, 2000);
+        return;
+    }
+    for (uint64_t seed = 1; seed <= 500; seed++)
+        run_fuzz(seed, jumps, 1000);
+}
+
+static void any_order_keeps_the_invariants(void **state)
+{
+    (void)state;
+    run_seeds(false);
+}
+
+static void clock_jumps_keep_the_invariants(void **state)
+{
+    (void)state;
+    run_seeds(true);
+}
+
+static struct sl_turns *small(struct sl_turns_spec spec)
+{
+    struct sl_turns *turns;
+    assert_int_equal(sl_turns_create(NULL, &turns, NULL), 0);
+    assert_int_equal(sl_turns_add(turns, 0, &spec, S, NULL), 0);
+    assert_int_equal(sl_turns_add(turns, 1, &spec, S, NULL), 0);
+    return turns;
+}
+
+static const struct sl_turns_spec half = {
+    .gpu_mask = 1, .request_permille = 500, .limit_permille = 1000, .priority = SL_TURNS_NORMAL};
+
+static void turns_go_on_after_a_clock_jump(void **state)
+{
+    (void)state;
+    struct sl_turns *turns = small(half);
+    struct sl_turns_action a[4];
+    uint64_t wake, now = 1000 * S;
+    sl_turns_want(turns, 0, true, now);
+    sl_turns_want(turns, 1, true, now);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_GRANT);
+    uint32_t first = a[0].id;
+    now = 3 * S; /* back by most of its life: the turn has its full length again, on this clock */
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_GRANT);
+    assert_int_equal(a[0].id, first);
+    assert_int_equal(a[0].until_ns, now + 20 * MS);
+    do {
+        now = wake;
+    } while (sl_turns_decide(turns, now, a, 4, &wake) == 0);
+    assert_int_equal(now, 3 * S + 20 * MS);
+    assert_int_equal(a[0].kind, SL_TURNS_CLOSE);
+    assert_int_equal(a[0].id, first);
+    now += 3 * 3600 * S; /* ahead by hours: not drained in time, and no more than its bound owed */
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_GRANT);
+    assert_int_equal(a[0].id, 1 - first);
+    struct sl_turns_stats st;
+    assert_int_equal(sl_turns_stats(turns, first, now, &st), 0);
+    assert_int_equal(st.state, SL_TURNS_OVERRUN);
+    assert_true(st.debt_ns <= 10 * S);
+    sl_turns_destroy(turns);
+}
+
+static void giving_up_a_turn_takes_a_close_and_a_release(void **state)
+{
+    (void)state;
+    struct sl_turns *turns = small(half);
+    struct sl_turns_action a[4];
+    uint64_t wake, now = 2 * S;
+    sl_turns_want(turns, 0, true, now);
+    sl_turns_want(turns, 1, true, now);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    uint32_t first = a[0].id;
+    uint64_t turn = a[0].turn;
+    sl_turns_released(turns, first, now + MS);
+    assert_int_equal(sl_turns_decide(turns, now + MS, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_CLOSE);
+    assert_int_equal(a[0].id, first);
+    assert_int_equal(a[0].turn, turn);
+    sl_turns_released(turns, first, now + MS);
+    assert_int_equal(sl_turns_decide(turns, now + MS, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_GRANT);
+    assert_int_equal(a[0].id, 1 - first);
+    sl_turns_destroy(turns);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    struct sl_turns *turns = small(half);
+    struct sl_err err = SL_ERR_INIT;
+    static const struct sl_turns_spec bad[] = {
+        {.gpu_mask = 0, .limit_permille = 1000},
+        {.gpu_mask = 1U << 16, .limit_permille = 1000},
+        {.gpu_mask = 1, .limit_permille = 0},
+        {.gpu_mask = 1, .limit_permille = 1001},
+        {.gpu_mask = 1, .limit_permille = 1000, .request_permille = 1001},
+        {.gpu_mask = 1, .limit_permille = 1000, .priority = (enum sl_turns_priority)3},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(sl_turns_add(turns, 2, &bad[i], S, &err), -EINVAL);
+        assert_int_equal(sl_turns_set(turns, 0, &bad[i], S, &err), -EINVAL);
+    }
+    assert_int_equal(sl_turns_add(turns, 0, &half, S, &err), -EEXIST);
+    assert_int_equal(sl_turns_add(turns, SL_TURNS_MAX_TENANTS, &half, S, &err), -ERANGE);
+    assert_int_equal(sl_turns_set(turns, 7, &half, S, &err), -ENOENT);
+    struct sl_turns *other = NULL;
+    static const struct sl_turns_config wrong[] = {
+        {.max_tenants = SL_TURNS_MAX_TENANTS + 1}, {.min_turn_ns = 30 * MS},
+        {.quantum_ns = UINT64_MAX},                {.start_credit_ns = 3 * MS},
+        {.quantum_ns = 300 * MS},                  {.floor_permille = 501},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(sl_turns_create(&wrong[i], &other, &err), -EINVAL);
+    assert_null(other);
+    sl_turns_destroy(NULL);
+    sl_turns_destroy(turns);
+}
+
+static void windows_shrink_beside_a_high_tenant(void **state)
+{
+    (void)state;
+    struct sl_turns *turns;
+    assert_int_equal(sl_turns_create(NULL, &turns, NULL), 0);
+    struct sl_turns_action a[4];
+    uint64_t wake, now = S;
+    struct sl_turns_spec low = half, high = half;
+    low.priority = SL_TURNS_LOW;
+    high.priority = SL_TURNS_HIGH;
+    assert_int_equal(sl_turns_add(turns, 0, &low, now, NULL), 0);
+    /* nobody else there: open from the start, without a bound */
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_FREE);
+    assert_int_equal(a[0].window_ns, 0);
+    assert_int_equal(wake, SL_TURNS_NEVER);
+    sl_turns_want(turns, 0, true, now);
+    /* company, though idle: a window; high company: a small one */
+    assert_int_equal(sl_turns_add(turns, 1, &half, now, NULL), 0);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_FREE);
+    assert_int_equal(a[0].window_ns, 4 * MS);
+    assert_int_equal(sl_turns_set(turns, 1, &high, now, NULL), 0);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].window_ns, 200 * US);
+    assert_int_equal(a[0].window_kernels, 1);
+    /* and the high one interrupts at once */
+    now += 10 * US;
+    sl_turns_want(turns, 1, true, now);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_CLOSE);
+    assert_int_equal(a[0].id, 0);
+    sl_turns_released(turns, 0, now);
+    assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);
+    assert_int_equal(a[0].kind, SL_TURNS_GRANT);
+    assert_int_equal(a[0].id, 1);
+    assert_int_equal(a[0].window_ns, 1250 * US); /* a quarter of its turn of 5 ms */
+    sl_turns_destroy(turns);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order_keeps_the_invariants),
+        cmocka_unit_test(clock_jumps_keep_the_invariants),
+        cmocka_unit_test(turns_go_on_after_a_clock_jump),
+        cmocka_unit_test(giving_up_a_turn_takes_a_close_and_a_release),
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(windows_shrink_beside_a_high_tenant),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
