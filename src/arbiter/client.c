@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arbiter/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "shm/packet.h"
+
+#define ANSWER_TIMEOUT_MS 10000
+#define STATUS_MAX        65536 /* of each kind: more is a broken peer, not a busy machine */
+
+int sl_client_connect(const struct sl_place *place, struct sl_err *err)
+{
+    int rc = sl_place_check(place, err);
+    if (rc == -ENOENT)
+        return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
+    if (rc < 0)
+        return rc;
+    struct sl_err inner = SL_ERR_INIT;
+    int fd = sl_packet_connect(place->socket, &inner);
+    if (fd == -ENOENT || fd == -ECONNREFUSED)
+        return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
+    if (fd < 0) {
+        if (err)
+            *err = inner;
+        return fd;
+    }
+    return fd;
+}
+
+int sl_client_peer_pid(int fd)
+{
+    struct ucred cred;
+    socklen_t n = sizeof(cred);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 ? cred.pid : 0;
+}
+
+static int receive(int fd, union sl_packet *ret, struct sl_err *err)
+{
+    int rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
+    if (rc == 0)
+        rc = sl_packet_recv(fd, ret, NULL, err);
+    if (rc < 0)
+        return sl_err_wrap(err, "asking the arbiter");
+    if (ret->h.type == SL_MSG_ERROR) {
+        ret->text.text[sizeof(ret->text.text) - 1] = '\0';
+        return sl_err_set(err, ret->text.code < 0 ? ret->text.code : -EIO, "%s", ret->text.text);
+    }
+    return 0;
+}
+
+/* A connection that broke while asking reads as one that broke before the answer. */
+static int ask(int fd, const struct sl_msg *question, union sl_packet *ret, struct sl_err *err)
+{
+    int rc = sl_packet_send(fd, question, NULL, 0, err);
+    if (rc == -EPIPE)
+        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+    if (rc < 0)
+        return sl_err_wrap(err, "asking the arbiter");
+    return receive(fd, ret, err);
+}
+
+static int unexpected(const union sl_packet *got, struct sl_err *err)
+{
+    return sl_err_set(err, -EPROTO,
+                      "the arbiter gave an answer of type %u that does not belong here: install the "
+                      "same Sluice everywhere and restart it",
+                      got->h.type);
+}
+
+int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
+                     struct sl_err *err)
+{
+    struct sl_msg_lease question = *lease;
+    union sl_packet got;
+    sl_packet_init(&question.h, SL_MSG_CREATE, sizeof(question));
+    int rc = ask(fd, &question.h, &got, err);
+    if (rc < 0)
+        return rc;
+    if (got.h.type != SL_MSG_CREATED)
+        return unexpected(&got, err);
+    *ret = got.created;
+    ret->name[sizeof(ret->name) - 1] = '\0';
+    ret->attach_path[sizeof(ret->attach_path) - 1] = '\0';
+    if (ret->gpu_count > SL_MAX_GPUS)
+        ret->gpu_count = SL_MAX_GPUS;
+    for (size_t i = 0; i < SL_MAX_GPUS; i++)
+        ret->gpu[i][SL_UUID_MAX - 1] = '\0';
+    return 0;
+}
+
+int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
+                  struct sl_err *err)
+{
+    struct sl_msg_lease question = *lease;
+    union sl_packet got;
+    sl_packet_init(&question.h, SL_MSG_SET, sizeof(question));
+    int rc = ask(fd, &question.h, &got, err);
+    if (rc < 0)
+        return rc;
+    if (got.h.type != SL_MSG_OK)
+        return unexpected(&got, err);
+    *ret_remark = got.text;
+    ret_remark->text[sizeof(ret_remark->text) - 1] = '\0';
+    return 0;
+}
+
+/* Appends one record to a growing array. */
+static int append(void **list, size_t *count, const void *item, size_t size, struct sl_err *err)
+{
+    if (*count >= STATUS_MAX)
+        return sl_err_set(err, -E2BIG, "the arbiter lists more than can be");
+    if ((*count & (*count - 1)) == 0) {
+        void *grown = realloc(*list, (*count ? *count * 2 : 1) * size);
+        if (!grown)
+            return sl_err_set(err, -ENOMEM, "out of memory listing tenants");
+        *list = grown;
+    }
+    memcpy((char *)*list + *count * size, item, size);
+    (*count)++;
+    return 0;
+}
+
+/* Strings from the peer end inside their fields. */
+static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err *err)
+{
+    switch (got->h.type) {
+    case SL_MSG_GPU:
+        got->gpu.uuid[SL_UUID_MAX - 1] = got->gpu.name[SL_NAME_MAX - 1] = '\0';
+        return append((void **)&s->gpu, &s->gpu_count, &got->gpu, sizeof(got->gpu), err);
+    case SL_MSG_TENANT:
+        got->tenant.name[SL_NAME_MAX - 1] = '\0';
+        if (got->tenant.gpu_count > SL_MAX_GPUS)
+            got->tenant.gpu_count = SL_MAX_GPUS;
+        for (size_t i = 0; i < SL_MAX_GPUS; i++)
+            got->tenant.gpu[i].uuid[SL_UUID_MAX - 1] = '\0';
+        return append((void **)&s->tenant, &s->tenant_count, &got->tenant, sizeof(got->tenant), err);
+    case SL_MSG_AUDIT:
+        got->audit.uuid[SL_UUID_MAX - 1] = got->audit.tenant[SL_NAME_MAX - 1] = '\0';
+        got->audit.command[sizeof(got->audit.command) - 1] = '\0';
+        return append((void **)&s->audit, &s->audit_count, &got->audit, sizeof(got->audit), err);
+    default:
+        return unexpected(got, err);
+    }
+}
+
+int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
+{
+    struct sl_client_status s = {0};
+    struct sl_msg question;
+    union sl_packet got;
+    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    int rc = ask(fd, &question, &got, err);
+    while (rc == 0 && got.h.type != SL_MSG_END) {
+        rc = take(&s, &got, err);
+        if (rc == 0)
+            rc = receive(fd, &got, err);
+    }
+    if (rc < 0)
+        sl_client_status_free(&s);
+    else
+        *ret = s;
+    return rc;
+}
+
+void sl_client_status_free(struct sl_client_status *status)
+{
+    free(status->gpu);
+    free(status->tenant);
+    free(status->audit);
+    *status = (struct sl_client_status){0};
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Talking to an arbiter over its control socket, and starting one where none is. */
+#ifndef SLUICE_ARBITER_CLIENT_H
+#define SLUICE_ARBITER_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "arbiter/place.h"
+#include "base/err.h"
+#include "sluice/attach.h"
+
+/* What the hidden `arbiter` verb exits with when another arbiter has the directory already. */
+#define SL_ARBITER_EXIT_TAKEN 75
+
+/* The words a freshly started arbiter says on its ready descriptor. */
+#define SL_READY_YES 'R'
+#define SL_READY_NO  'E' /* the reason follows */
+
+struct sl_client_start {
+    const char *program;  /* the sluice binary, absolute */
+    unsigned idle_exit_s; /* it leaves after this long without tenants and clients; 0: never */
+};
+
+/* Connects. -ENOENT: no arbiter runs there (never started, left, or died without its socket). */
+int sl_client_connect(const struct sl_place *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
+
+/*
+ * Connects, starting an arbiter first where none runs. Any number of callers may do this at once:
+ * one arbiter results and all of them are connected to it. The arbiter outlives the caller.
+ */
+int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
+                    struct sl_err *err) SL_MUST_CHECK; /* fd */
+
+/* The arbiter's refusals come back as its own text. -ECONNRESET: it went away before answering;
+ * nothing was done, try a new connection. */
+int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
+                     struct sl_err *err) SL_MUST_CHECK;
+int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+/* Everything `status` knows. Free with sl_client_status_free. */
+struct sl_client_status {
+    struct sl_msg_gpu *gpu;
+    size_t gpu_count;
+    struct sl_msg_tenant *tenant;
+    size_t tenant_count;
+    struct sl_msg_audit *audit;
+    size_t audit_count;
+};
+
+int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_client_status_free(struct sl_client_status *status);
+
+/* The process at the other end, 0 if the kernel does not say. */
+int sl_client_peer_pid(int fd);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting an arbiter from a client: fork, cut loose from the terminal, wait until it listens. */
+#include "arbiter/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define READY_FD         3
+#define READY_TIMEOUT_NS (60 * SL_NS_PER_S) /* the driver may load firmware into eight cards */
+#define RETRY_NS         (10 * SL_NS_PER_MS)
+
+#define EXIT_LOST        74 /* it could not even say why */
+
+enum outcome { STARTED, TAKEN };
+
+/*
+ * The environment without what belongs to a tenant: `sluice run` inside a tenant starts an arbiter
+ * that must see the GPUs as they are. The array is the caller's, its strings are not.
+ */
+static char **arbiter_environment(void)
+{
+    static const char *const tenant_only[] = {"LD_PRELOAD=", "CUDA_VISIBLE_DEVICES=",
+                                              SL_ATTACH_ENV "=", SL_DIR_ENV "="};
+    size_t n = 0, kept = 0;
+    while (environ[n])
+        n++;
+    char **list = calloc(n + 1, sizeof(*list));
+    for (size_t i = 0; list && i < n; i++) {
+        bool drop = false;
+        for (size_t k = 0; k < SL_ARRAY_LEN(tenant_only); k++)
+            drop |= strncmp(environ[i], tenant_only[k], strlen(tenant_only[k])) == 0;
+        if (!drop)
+            list[kept++] = environ[i];
+    }
+    return list;
+}
+
+/* Leaves nothing of the caller's open above READY_FD: an inherited pipe would keep its reader
+ * waiting for as long as the arbiter lives. */
+static void close_others(void)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, (unsigned)READY_FD + 1, ~0U, 0U) == 0)
+        return;
+#endif
+    long most = sysconf(_SC_OPEN_MAX);
+    for (int fd = READY_FD + 1; fd < (most > 0 && most < 65536 ? (int)most : 65536); fd++)
+        (void)close(fd);
+}
+
+/* After fork, before exec: async-signal-safe calls only. */
+static void become_arbiter(char *const argv[], char *const envp[], int ready)
+{
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD};
+    for (size_t i = 0; i < SL_ARRAY_LEN(ours); i++)
+        (void)signal(ours[i], SIG_DFL);
+    (void)setsid();
+    if (chdir("/") != 0)
+        _exit(EXIT_LOST);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+        _exit(EXIT_LOST);
+    if (ready == READY_FD) /* dup2 onto itself would keep close-on-exec */
+        (void)fcntl(ready, F_SETFD, 0);
+    else if (dup2(ready, READY_FD) < 0)
+        _exit(EXIT_LOST);
+    close_others();
+    execve(argv[0], argv, envp);
+    static const char text[] = "Ecannot execute the sluice program again as the arbiter";
+    ssize_t put = write(READY_FD, text, sizeof(text) - 1);
+    _exit(put < 0 ? EXIT_LOST : 1);
+}
+
+/* Reads what the arbiter says until it says ready, closes its end, or time is up. */
+static int read_ready(int fd, uint64_t deadline_ns, char *buf, size_t size, struct sl_err *err)
+{
+    size_t n = 0;
+    while (n + 1 < size) {
+        uint64_t now = sl_now_ns();
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int left_ms = now < deadline_ns ? (int)((deadline_ns - now) / SL_NS_PER_MS) : 0;
+        int rc = poll(&p, 1, left_ms);
+        if (rc < 0 && errno == EINTR)
+            continue;
+        if (rc <= 0)
+            return sl_err_set(err, -ETIMEDOUT,
+                              "the arbiter was started but is not ready after a minute: see whether "
+                              "nvidia-smi answers, and run `sluice doctor`");
+        ssize_t got = read(fd, buf + n, size - 1 - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+        if (buf[0] == SL_READY_YES)
+            break;
+    }
+    buf[n] = '\0';
+    return 0;
+}
+
+static int exit_code(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* It said something else than ready: why? */
+static int judge(pid_t pid, const char *said, enum outcome *ret, struct sl_err *err)
+{
+    int code = exit_code(pid);
+    if (code == SL_ARBITER_EXIT_TAKEN) {
+        *ret = TAKEN;
+        return 0;
+    }
+    if (said[0] == SL_READY_NO) {
+        const char *text = said + 1 + strspn(said + 1, " ");
+        return sl_err_set(err, -EIO, "%s", text);
+    }
+    return sl_err_set(err, -EIO,
+                      code > 128 ? "the arbiter was killed by signal %d before it was ready"
+                                 : "the arbiter ended with code %d before it was ready",
+                      code > 128 ? code - 128 : code);
+}
+
+static int spawn(const struct sl_place *place, const struct sl_client_start *how, enum outcome *ret,
+                 struct sl_err *err)
+{
+    char idle[16], ready_fd[16];
+    (void)snprintf(idle, sizeof(idle), "%u", how->idle_exit_s);
+    (void)snprintf(ready_fd, sizeof(ready_fd), "%d", READY_FD);
+    /* exec takes char *const[] for historical reasons and writes to none of them. */
+    const char *words[] = {how->program, "arbiter",    "--dir",    place->dir, "--idle-exit",
+                           idle,         "--ready-fd", ready_fd,   NULL,       NULL,
+                           NULL};
+    if (place->sim[0]) {
+        words[8] = "--sim";
+        words[9] = place->sim;
+    }
+    SL_CLEANUP(free) char **envp = arbiter_environment();
+    if (!envp)
+        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return sl_err_errno(err, errno, "cannot make a pipe to the arbiter");
+    SL_CLEANUP(close) int reader = ends[0];
+    SL_CLEANUP(close) int writer = ends[1];
+    pid_t pid = fork();
+    if (pid < 0)
+        return sl_err_errno(err, errno, "cannot start the arbiter");
+    if (pid == 0)
+        become_arbiter((char *const *)(uintptr_t)words, envp, writer);
+    (void)close(sl_take_fd(writer));
+
+    char said[512];
+    int rc = read_ready(reader, sl_now_ns() + READY_TIMEOUT_NS, said, sizeof(said), err);
+    if (rc < 0) {
+        (void)kill(pid, SIGKILL);
+        (void)exit_code(pid);
+        return rc;
+    }
+    if (said[0] == SL_READY_YES) {
+        *ret = STARTED; /* it is nobody's to wait for: init inherits it, or the caller reaps it */
+        return 0;
+    }
+    return judge(pid, said, ret, err);
+}
+
+int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
+                    struct sl_err *err)
+{
+    int rc = sl_place_make(place, err);
+    if (rc < 0)
+        return rc;
+    uint64_t deadline_ns = sl_now_ns() + READY_TIMEOUT_NS;
+    do {
+        int fd = sl_client_connect(place, err);
+        if (fd != -ENOENT)
+            return fd;
+        enum outcome outcome;
+        rc = spawn(place, how, &outcome, err);
+        if (rc < 0)
+            return rc;
+        /* Taken: another starter's arbiter is on its way up (or an idle one on its way out). */
+        if (outcome == TAKEN)
+            sl_sleep_ns(RETRY_NS);
+    } while (sl_now_ns() < deadline_ns);
+    return sl_err_set(err, -ETIMEDOUT,
+                      "another arbiter has %s but does not answer: look for a hung `sluice arbiter` "
+                      "process and end it",
+                      place->dir);
+}

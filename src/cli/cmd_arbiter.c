@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hidden verb `sluice run` starts: the arbiter of one directory. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arbiter/arbiter.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/world.h"
+
+static int parse_number(const char *text, long most, long *ret)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end != '\0' || n < 0 || n > most)
+        return -EINVAL;
+    *ret = n;
+    return 0;
+}
+
+/* Whoever waits at the ready descriptor learns why this ends before the arbiter proper began. */
+static int give_up(int ready_fd, const struct sl_err *err)
+{
+    sl_cli_complain("arbiter: %s", err->msg);
+    if (ready_fd >= 0) {
+        char text[sizeof(err->msg) + 1];
+        int n = snprintf(text, sizeof(text), "%c%s", SL_READY_NO, err->msg);
+        if (n > 0 && write(ready_fd, text, (size_t)n) < 0)
+            return SL_EXIT_FAILED;
+    }
+    return SL_EXIT_FAILED;
+}
+
+/* The simulated driver reads its world from the environment, in the arbiter as in the tenants. */
+static int enter_world(const struct sl_world *w, struct sl_err *err)
+{
+    if (!w->place.sim[0])
+        return 0;
+    if (setenv(SL_SIM_ENV, w->place.sim, 1) != 0 ||
+        setenv(SL_SIM_STATE_ENV, w->place.sim_state, 1) != 0)
+        return sl_err_errno(err, errno, "cannot set the environment");
+    return 0;
+}
+
+int sl_cmd_arbiter(const struct sl_cli_args *args)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_world world;
+    long idle_s = 0, ready_fd = -1;
+    const char *idle_text = sl_cli_value(args, "idle-exit");
+    const char *ready_text = sl_cli_value(args, "ready-fd");
+    if ((idle_text && parse_number(idle_text, 86400, &idle_s) < 0) ||
+        (ready_text && parse_number(ready_text, 65535, &ready_fd) < 0)) {
+        sl_cli_complain("arbiter: --idle-exit and --ready-fd take a number");
+        return SL_EXIT_USAGE;
+    }
+    (void)umask(077);
+    sl_log_open(sl_log_level_parse(getenv("SLUICE_LOG"), SL_LOG_WARN), STDERR_FILENO);
+    int rc = sl_world_find(args, &world, &err);
+    if (rc == 0)
+        rc = sl_place_make(&world.place, &err);
+    if (rc == 0)
+        rc = enter_world(&world, &err);
+    if (rc < 0)
+        return give_up((int)ready_fd, &err);
+
+    char nvml[PATH_MAX + 32];
+    (void)snprintf(nvml, sizeof(nvml), "%s/libnvidia-ml.so.1", world.sim_lib);
+    bool simulated = world.place.sim[0] != '\0';
+    struct sl_arbiter_options options = {
+        .dir = world.place.dir,
+        .nvml_library = simulated ? nvml : NULL,
+        .idle_exit_ns = (uint64_t)idle_s * SL_NS_PER_S,
+        .ready_fd = (int)ready_fd,
+        .simulated = simulated,
+    };
+    rc = sl_arbiter_serve(&options, &err);
+    if (rc == 0)
+        return SL_EXIT_OK;
+    sl_cli_complain("arbiter: %s", err.msg);
+    return rc == SL_ARBITER_TAKEN ? SL_ARBITER_EXIT_TAKEN : SL_EXIT_FAILED;
+}

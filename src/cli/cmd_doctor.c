@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "cli/doctor.h"
+#include "cli/table.h"
+
+static const char *const result_names[] = {"ok", "warning", "problem"};
+
+void sl_doctor_add(struct sl_doctor *d, const char *name, enum sl_doctor_result result,
+                   const char *cure, const char *fmt, ...)
+{
+    if (d->count == SL_ARRAY_LEN(d->line))
+        return;
+    struct sl_doctor_line *l = &d->line[d->count++];
+    *l = (struct sl_doctor_line){.name = name, .result = result};
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(l->text, sizeof(l->text), fmt, ap);
+    va_end(ap);
+    if (cure)
+        (void)snprintf(l->cure, sizeof(l->cure), "%s", cure);
+}
+
+static size_t count_problems(const struct sl_doctor *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->count; i++)
+        n += d->line[i].result == SL_DOCTOR_PROBLEM;
+    return n;
+}
+
+static void print_text(const struct sl_doctor *d)
+{
+    static const char *const colours[] = {SL_COLOUR_GREEN, SL_COLOUR_YELLOW, SL_COLOUR_RED};
+    bool colour = sl_table_colour(stdout);
+    for (size_t i = 0; i < d->count; i++) {
+        const struct sl_doctor_line *l = &d->line[i];
+        (void)printf("%s%-7s%s  %-9s  %s\n", colour ? colours[l->result] : "",
+                     result_names[l->result], colour ? SL_COLOUR_OFF : "", l->name, l->text);
+        if (l->cure[0])
+            (void)printf("%-7s  %-9s  -> %s\n", "", "", l->cure);
+    }
+    size_t problems = count_problems(d);
+    if (problems == 0)
+        (void)printf("\n`sluice run` works here.\n");
+    else
+        (void)printf("\n`sluice run` does not work here: %zu problem%s above.\n", problems,
+                     problems == 1 ? "" : "s");
+}
+
+static void print_json(const struct sl_doctor *d)
+{
+    struct sl_json j;
+    sl_json_init(&j, stdout);
+    sl_json_begin(&j, '{');
+    sl_json_key(&j, "ok");
+    sl_json_bool(&j, count_problems(d) == 0);
+    sl_json_key(&j, "checks");
+    sl_json_begin(&j, '[');
+    for (size_t i = 0; i < d->count; i++) {
+        const struct sl_doctor_line *l = &d->line[i];
+        sl_json_begin(&j, '{');
+        sl_json_key(&j, "name");
+        sl_json_string(&j, l->name);
+        sl_json_key(&j, "result");
+        sl_json_string(&j, result_names[l->result]);
+        sl_json_key(&j, "text");
+        sl_json_string(&j, l->text);
+        sl_json_key(&j, "cure");
+        sl_json_string(&j, l->cure[0] ? l->cure : NULL);
+        sl_json_end(&j, '}');
+    }
+    sl_json_end(&j, ']');
+    sl_json_end(&j, '}');
+    (void)putchar('\n');
+}
+
+int sl_cmd_doctor(const struct sl_cli_args *args)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_world world;
+    if (args->rest_count > 0) {
+        sl_cli_complain("doctor: \"%.40s\" is one word too many", args->rest[0]);
+        return SL_EXIT_USAGE;
+    }
+    if (sl_world_find(args, &world, &err) < 0) {
+        sl_cli_complain("doctor: %s", err.msg);
+        return SL_EXIT_FAILED;
+    }
+    struct sl_doctor d = {.world = &world, .libsluice = sl_cli_value(args, "libsluice")};
+    sl_doctor_gpu(&d);
+    sl_doctor_system(&d);
+    if (sl_cli_value(args, "json"))
+        print_json(&d);
+    else
+        print_text(&d);
+    return sl_cli_finish(count_problems(&d) ? SL_EXIT_FAILED : SL_EXIT_OK);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "cli/run_child.h"
+#include "cli/world.h"
+
+/* An arbiter that is just leaving may take the connection with it; then a new one is started. */
+#define CREATE_ATTEMPTS 5
+/* An arbiter that dies again and again is not restarted faster than this. */
+#define RESTART_PAUSE_NS (500 * SL_NS_PER_MS)
+
+struct keeper {
+    const struct sl_world *world;
+    pid_t starter; /* the process that starts an arbiter anew; 0: none is under way */
+    uint64_t last_ns;
+};
+
+static int create_tenant(const struct sl_world *world, const struct sl_msg_lease *lease,
+                         struct sl_msg_created *ret, struct sl_err *err)
+{
+    int rc = -ECONNRESET;
+    for (int i = 0; i < CREATE_ATTEMPTS && rc == -ECONNRESET; i++) {
+        int fd = sl_world_start(world, err);
+        if (fd < 0)
+            return fd;
+        rc = sl_client_create(fd, lease, ret, err);
+        if (rc == 0)
+            return fd;
+        (void)close(fd);
+    }
+    return rc;
+}
+
+/* Where the tenant is, which library goes first, which GPUs it has. Never a limit. */
+static int tenant_environment(const struct sl_world *world, const struct sl_msg_created *tenant,
+                              const char *libsluice, struct sl_env *env, struct sl_err *err)
+{
+    char visible[SL_MAX_GPUS * (SL_UUID_MAX + 1)];
+    size_t n = 0;
+    visible[0] = '\0';
+    for (uint32_t i = 0; i < tenant->gpu_count; i++)
+        n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "", tenant->gpu[i]);
+
+    int rc = sl_env_copy(env, err);
+    if (rc == 0)
+        rc = sl_env_set(env, SL_ATTACH_ENV, tenant->attach_path, err);
+    if (rc == 0)
+        rc = sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible, err);
+    if (rc == 0)
+        rc = sl_env_prepend(env, "LD_PRELOAD", libsluice, ':', err);
+    if (rc == 0 && world->place.sim[0]) {
+        rc = sl_env_set(env, SL_SIM_ENV, world->place.sim, err);
+        if (rc == 0)
+            rc = sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state, err);
+        if (rc == 0)
+            rc = sl_env_prepend(env, "LD_LIBRARY_PATH", world->sim_lib, ':', err);
+    }
+    return rc;
+}
+
+static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_msg_created *tenant)
+{
+    if (!(lease->fields & SL_FIELD_MEMORY) || lease->memory_percent)
+        return;
+    for (uint32_t i = 0; i < tenant->gpu_count; i++)
+        if (tenant->memory_limit_bytes[i] != lease->memory_bytes) {
+            sl_cli_complain("run: memory is counted in units of %llu bytes: %s gets %llu of the %llu "
+                            "bytes asked for",
+                            (unsigned long long)SL_UNIT_BYTES, tenant->name,
+                            (unsigned long long)tenant->memory_limit_bytes[i],
+                            (unsigned long long)lease->memory_bytes);
+            return;
+        }
+}
+
+/* In a process of its own, because starting waits and signals must not. */
+static void start_again(struct keeper *k)
+{
+    uint64_t now = sl_now_ns();
+    uint64_t pause = k->last_ns && now - k->last_ns < RESTART_PAUSE_NS ? RESTART_PAUSE_NS : 0;
+    k->last_ns = now;
+    k->starter = fork();
+    if (k->starter != 0)
+        return;
+    struct sl_err err = SL_ERR_INIT;
+    sl_sleep_ns(pause);
+    int fd = sl_world_start(k->world, &err);
+    if (fd < 0)
+        sl_cli_complain("run: the arbiter went away and cannot be started again (%s); the command "
+                        "runs on under its last limits",
+                        err.msg);
+    _exit(fd < 0 ? SL_EXIT_FAILED : SL_EXIT_OK);
+}
+
+/* The control connection broke, or the process that restarts the arbiter is done. */
+static void watch_arbiter(struct sl_child *child, pid_t ended, int status)
+{
+    struct keeper *k = child->arg;
+    if (ended == 0) {
+        /* Nothing is ever sent to us unasked: readable means closed. */
+        sl_cleanup_close(&child->watch);
+        child->watch = -1;
+        start_again(k);
+    } else if (ended == k->starter) {
+        k->starter = 0;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            child->watch = sl_client_connect(&k->world->place, NULL);
+        if (child->watch < 0)
+            child->watch = -1;
+    }
+}
+
+static int run_command(const struct sl_world *world, int control, char *const *argv,
+                       char *const *envp)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct keeper keeper = {.world = world};
+    struct sl_child child = {
+        .signals = -1, .watch = control, .on_watch = watch_arbiter, .arg = &keeper};
+    int code = sl_child_start(&child, argv, envp, &err);
+    if (code != 0) {
+        sl_cli_complain("run: %s", err.msg);
+        return code;
+    }
+    sl_child_follow(sl_child_wait(&child));
+}
+
+int sl_cmd_run(const struct sl_cli_args *args)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_world world;
+    struct sl_msg_lease lease;
+    struct sl_msg_created tenant;
+    struct sl_env env = {0};
+    char libsluice[PATH_MAX];
+    if (args->rest_count == 0) {
+        sl_cli_complain("run: no command is given: write sluice run [OPTIONS] -- COMMAND");
+        return SL_EXIT_RUN_OURS;
+    }
+    int rc = sl_world_lease(args, &lease, &err);
+    if (rc == 0) {
+        int code = sl_child_lookup(args->rest[0], &err);
+        if (code != 0) {
+            sl_cli_complain("run: %s", err.msg);
+            return code;
+        }
+        rc = sl_world_find(args, &world, &err);
+    }
+    if (rc == 0)
+        rc = sl_world_libsluice(&world, sl_cli_value(args, "libsluice"), libsluice,
+                                sizeof(libsluice), &err);
+    if (rc == 0)
+        rc = create_tenant(&world, &lease, &tenant, &err);
+    if (rc < 0) {
+        sl_cli_complain("run: %s", err.msg);
+        return SL_EXIT_RUN_OURS;
+    }
+    int control = rc, code = SL_EXIT_RUN_OURS;
+    remark_adjusted(&lease, &tenant);
+    rc = tenant_environment(&world, &tenant, libsluice, &env, &err);
+    if (rc == 0)
+        code = run_command(&world, control, args->rest, env.list);
+    else
+        sl_cli_complain("run: %s", err.msg);
+    sl_env_free(&env);
+    (void)close(control);
+    return code;
+}

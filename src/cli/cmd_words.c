@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice words`: what may come next, one per line, straight from the table. For completion. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cli/world.h"
+
+static void list_options(const struct sl_cli_option *list)
+{
+    for (const struct sl_cli_option *o = list; o && o->name; o++)
+        (void)printf("--%s\n", o->name);
+}
+
+/* What an option's value may be; "@gpu", "@file" and "@dir" are for the shell to act on. */
+static int list_values(const struct sl_cli_option *list, const char *option)
+{
+    for (const struct sl_cli_option *o = list; o && o->name; o++) {
+        if (strcmp(o->name, option) != 0)
+            continue;
+        if (!o->arg)
+            return SL_EXIT_FAILED;
+        for (const char *p = o->words; p && *p; p += strspn(p, " ")) {
+            size_t n = strcspn(p, " ");
+            (void)printf("%.*s\n", (int)n, p);
+            p += n;
+        }
+        return SL_EXIT_OK;
+    }
+    return -1;
+}
+
+static void list_tenants(const struct sl_cli_args *args)
+{
+    struct sl_world world;
+    struct sl_client_status status = {0};
+    if (sl_world_find(args, &world, NULL) < 0)
+        return;
+    SL_CLEANUP(close) int fd = sl_client_connect(&world.place, NULL);
+    if (fd < 0 || sl_client_status(fd, &status, NULL) < 0)
+        return;
+    for (size_t i = 0; i < status.tenant_count; i++)
+        (void)printf("%s\n", status.tenant[i].name);
+    sl_client_status_free(&status);
+}
+
+int sl_cmd_words(const struct sl_cli_args *args)
+{
+    if (sl_cli_value(args, "tenants")) {
+        list_tenants(args);
+        return sl_cli_finish(SL_EXIT_OK);
+    }
+    if (args->rest_count == 0) {
+        for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
+            if (!(v->flags & SL_VERB_HIDDEN))
+                (void)printf("%s\n", v->name);
+        (void)puts("help");
+        return sl_cli_finish(SL_EXIT_OK);
+    }
+    const struct sl_cli_verb *verb = sl_cli_verb_find(args->rest[0]);
+    if (!verb)
+        return SL_EXIT_FAILED;
+    if (args->rest_count == 1) {
+        list_options(verb->options);
+        list_options(sl_cli_global_options);
+        return sl_cli_finish(SL_EXIT_OK);
+    }
+    const char *option = args->rest[1] + strspn(args->rest[1], "-");
+    int code = list_values(verb->options, option);
+    if (code < 0)
+        code = list_values(sl_cli_global_options, option);
+    return sl_cli_finish(code < 0 ? SL_EXIT_FAILED : code);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+#include "base/units.h"
+#include "cli/doctor.h"
+#include "gpu/gpu.h"
+
+static void check_module(struct sl_doctor *d)
+{
+    SL_CLEANUP(free) char *text = NULL;
+    if (sl_fs_read(AT_FDCWD, "/proc/driver/nvidia/version", 4096, &text, NULL, NULL) < 0) {
+        sl_doctor_add(d, "driver", SL_DOCTOR_PROBLEM,
+                      "install the NVIDIA driver (and `modprobe nvidia`), or try --sim h200",
+                      "the NVIDIA kernel module is not loaded");
+        return;
+    }
+    /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  <date>": the dotted number. */
+    const char *p = text;
+    while (*p && !(isdigit((unsigned char)*p) && strspn(p, "0123456789") >= 3 &&
+                   p[strspn(p, "0123456789")] == '.'))
+        p++;
+    sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "kernel module %.*s",
+                  (int)strspn(p, "0123456789."), p);
+}
+
+static void check_node(struct sl_doctor *d, const char *path, size_t *seen)
+{
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0) {
+        (*seen)++;
+        return;
+    }
+    if (errno == ENOENT)
+        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
+                      "run `nvidia-modprobe -u -c 0` as root, or start the container with its GPUs",
+                      "%s is missing", path);
+    else
+        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
+                      "give yourself access (often: the group `video` or `render`)",
+                      "%s may not be opened: %s", path, strerror(errno));
+}
+
+static void check_nodes(struct sl_doctor *d)
+{
+    size_t seen = 0, cards = 0;
+    check_node(d, "/dev/nvidiactl", &seen);
+    check_node(d, "/dev/nvidia-uvm", &seen);
+    SL_CLEANUP(closedir) DIR *dev = opendir("/dev");
+    const struct dirent *e;
+    while (dev && (e = readdir(dev))) {
+        char path[300];
+        if (strncmp(e->d_name, "nvidia", 6) != 0 || !isdigit((unsigned char)e->d_name[6]))
+            continue;
+        (void)snprintf(path, sizeof(path), "/dev/%s", e->d_name);
+        check_node(d, path, &cards);
+    }
+    if (seen == 2 && cards > 0)
+        sl_doctor_add(d, "devices", SL_DOCTOR_OK, NULL, "%zu card%s, control and uvm may be opened",
+                      cards, cards == 1 ? "" : "s");
+    else if (seen == 2)
+        sl_doctor_add(d, "devices", SL_DOCTOR_PROBLEM,
+                      "start the container with its GPUs, or run nvidia-modprobe",
+                      "there is no /dev/nvidia0");
+}
+
+static const char *cuda_trouble(int code, const char **cure)
+{
+    *cure = "see `dmesg | grep -i nvrm`";
+    switch (code) {
+    case 100:
+        *cure = "see CUDA_VISIBLE_DEVICES and the container's GPUs";
+        return "finds no GPU";
+    case 803:
+        *cure = "reboot, or reload the kernel module after a driver upgrade";
+        return "is of another version than the kernel module";
+    case 804:
+        *cure = "take the CUDA compatibility folder out of LD_LIBRARY_PATH";
+        return "is a compatibility build this card does not support";
+    case 802:
+        *cure = "start nvidia-fabricmanager";
+        return "says the system is not ready yet";
+    default:
+        return "does not start";
+    }
+}
+
+static void check_cuda(struct sl_doctor *d)
+{
+    char path[PATH_MAX + 32] = "libcuda.so.1";
+    const char *cure;
+    struct sl_load_result r;
+    if (d->world->sim_lib[0])
+        (void)snprintf(path, sizeof(path), "%s/libcuda.so.1", d->world->sim_lib);
+    sl_doctor_load(path, true, &r);
+    if (r.crashed)
+        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, "see `dmesg | grep -i nvrm`",
+                      "libcuda.so.1 crashed or did not answer");
+    else if (!r.loaded)
+        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM,
+                      "install the driver's user library (libcuda1), or try --sim h200",
+                      "libcuda.so.1 cannot be loaded: %s", r.message);
+    else if (r.cu_init != 0) {
+        const char *what = cuda_trouble(r.cu_init, &cure);
+        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, cure, "libcuda.so.1 %s (error %d)", what,
+                      r.cu_init);
+    } else
+        sl_doctor_add(d, "cuda", SL_DOCTOR_OK, NULL, "CUDA %d.%d", r.cuda_version / 1000,
+                      r.cuda_version % 1000 / 10);
+}
+
+static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_gpu_info info;
+    char total[32];
+    if (sl_gpu_info(gpu, i, &info, &err) < 0) {
+        sl_doctor_add(d, "gpu", SL_DOCTOR_PROBLEM, "see `dmesg | grep -i xid`", "GPU %zu: %s", i,
+                      err.msg);
+        return;
+    }
+    (void)sl_format_bytes(info.memory_total_bytes, total, sizeof(total));
+    if (info.mig_enabled)
+        sl_doctor_add(d, "gpu", SL_DOCTOR_WARNING,
+                      "for a slice of the whole card switch MIG off: nvidia-smi -mig 0",
+                      "GPU %zu: %s, %s: MIG is on, the card itself cannot be shared", i, info.name,
+                      total);
+    else
+        sl_doctor_add(d, "gpu", SL_DOCTOR_OK, NULL, "GPU %zu: %s, %s%s", i, info.name, total,
+                      info.mig_capable ? ", MIG off" : "");
+}
+
+static void check_nvml(struct sl_doctor *d)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_gpu *gpu = NULL;
+    char path[PATH_MAX + 32], version[96] = "?";
+    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", d->world->sim_lib);
+    size_t count = 0;
+    int rc = sl_gpu_open(d->world->sim_lib[0] ? path : NULL, &gpu, &err);
+    if (rc == 0)
+        rc = sl_gpu_driver_version(gpu, version, sizeof(version), &err);
+    if (rc == 0)
+        rc = sl_gpu_count(gpu, &count, &err);
+    if (rc < 0)
+        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi` works", "%s", err.msg);
+    else if (count == 0)
+        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi -L` lists any",
+                      "driver %s has no GPU", version);
+    else
+        sl_doctor_add(d, "nvml", SL_DOCTOR_OK, NULL, "driver %s, %zu GPU%s", version, count,
+                      count == 1 ? "" : "s");
+    for (size_t i = 0; rc == 0 && i < count && i < SL_MAX_GPUS; i++)
+        check_card(d, gpu, i);
+    sl_gpu_close(gpu);
+}
+
+static void check_mps(struct sl_doctor *d)
+{
+    SL_CLEANUP(closedir) DIR *proc = opendir("/proc");
+    const struct dirent *e;
+    while (proc && (e = readdir(proc))) {
+        char path[300];
+        SL_CLEANUP(free) char *comm = NULL;
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        (void)snprintf(path, sizeof(path), "/proc/%s/comm", e->d_name);
+        if (sl_fs_read(AT_FDCWD, path, 64, &comm, NULL, NULL) == 0 &&
+            strncmp(comm, "nvidia-cuda-mps", 15) == 0) {
+            sl_doctor_add(d, "mps", SL_DOCTOR_WARNING, "stop it: echo quit | nvidia-cuda-mps-control",
+                          "MPS is running (process %s): its clients share one context, so a fault in "
+                          "one ends all",
+                          e->d_name);
+            return;
+        }
+    }
+    sl_doctor_add(d, "mps", SL_DOCTOR_OK, NULL, "not running");
+}
+
+void sl_doctor_gpu(struct sl_doctor *d)
+{
+    struct sl_err err = SL_ERR_INIT;
+    bool simulated = d->world->place.sim[0] != '\0';
+    if (!simulated) {
+        check_module(d);
+        check_nodes(d);
+    } else if (sl_doctor_scratch_begin(d->world->place.sim, &err) < 0) {
+        sl_doctor_add(d, "driver", SL_DOCTOR_PROBLEM, "make room in /tmp", "%s", err.msg);
+    } else {
+        sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "simulated: %s", d->world->place.sim);
+    }
+    check_nvml(d);
+    check_cuda(d);
+    if (!simulated)
+        check_mps(d);
+    sl_doctor_scratch_end();
+}

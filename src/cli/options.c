@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+void sl_cli_complain(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)fputs("sluice: ", stderr);
+    (void)vfprintf(stderr, fmt, ap);
+    (void)fputc('\n', stderr);
+    va_end(ap);
+}
+
+int sl_cli_finish(int exit_code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return exit_code;
+    if (errno != EPIPE)
+        sl_cli_complain("cannot write the output: %s", strerror(errno));
+    return exit_code ? exit_code : SL_EXIT_FAILED;
+}
+
+const struct sl_cli_verb *sl_cli_verb_find(const char *name)
+{
+    for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return v;
+    return NULL;
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) between two short words, at most 99. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { MAX = 24 };
+    size_t na = strlen(a), nb = strlen(b);
+    unsigned d[MAX + 1][MAX + 1];
+    if (na > MAX || nb > MAX)
+        return 99;
+    for (size_t i = 0; i <= na; i++)
+        d[i][0] = (unsigned)i;
+    for (size_t j = 0; j <= nb; j++)
+        d[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= na; i++)
+        for (size_t j = 1; j <= nb; j++) {
+            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[na][nb];
+}
+
+/* Keeps the closer of two candidates; one edit in three letters is still "meant that". */
+static void consider(const char *word, const char *candidate, const char **best, unsigned *best_d)
+{
+    unsigned d = distance(word, candidate);
+    size_t n = strlen(word);
+    if (n >= 2 && strncmp(word, candidate, n) == 0)
+        d = 1; /* an abbreviation */
+    if (d < *best_d && d <= 1 + n / 4) {
+        *best = candidate;
+        *best_d = d;
+    }
+}
+
+const char *sl_cli_verb_suggest(const char *word)
+{
+    const char *best = NULL;
+    unsigned best_d = 99;
+    for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
+        if (!(v->flags & SL_VERB_HIDDEN))
+            consider(word, v->name, &best, &best_d);
+    return best;
+}
+
+static const char *option_suggest(const struct sl_cli_verb *verb, const char *word)
+{
+    const char *best = NULL;
+    unsigned best_d = 99;
+    for (const struct sl_cli_option *o = verb->options; o && o->name; o++)
+        consider(word, o->name, &best, &best_d);
+    for (const struct sl_cli_option *o = sl_cli_global_options; o->name; o++)
+        consider(word, o->name, &best, &best_d);
+    return best;
+}
+
+static const struct sl_cli_option *option_find(const struct sl_cli_option *list, const char *name,
+                                               size_t len)
+{
+    for (const struct sl_cli_option *o = list; o && o->name; o++)
+        if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+            return o;
+    return NULL;
+}
+
+static int unknown_option(const struct sl_cli_verb *verb, const char *word, struct sl_err *err)
+{
+    char bare[40];
+    size_t dashes = strspn(word, "-");
+    (void)snprintf(bare, sizeof(bare), "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    const char *close = option_suggest(verb, bare);
+    if (close)
+        return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": did you mean \"--%s\"?", word,
+                          close);
+    return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": `sluice %s --help` lists the options",
+                      word, verb->name);
+}
+
+/* Answers --help and --version, stores --dir. 1: it was one of those. */
+static int take_global(const struct sl_cli_option *o, const char *value, struct sl_cli_args *args,
+                       struct sl_err *err)
+{
+    if (strcmp(o->name, "help") == 0) {
+        sl_cli_verb_help(args->verb, stdout);
+        return -ECANCELED;
+    }
+    if (strcmp(o->name, "version") == 0) {
+        (void)printf("sluice %s\n", SLUICE_VERSION);
+        return -ECANCELED;
+    }
+    if (args->dir && strcmp(args->dir, value) != 0)
+        return sl_err_set(err, -EINVAL, "--dir is given twice: name one directory");
+    args->dir = value;
+    return 0;
+}
+
+/* One option word (and its value, in the same word after '=' or in the next). */
+static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args, struct sl_err *err)
+{
+    const char *word = argv[*at];
+    const char *name = strcmp(word, "-h") == 0 ? "help" : strcmp(word, "-V") == 0 ? "version" : NULL;
+    size_t len;
+    if (name)
+        len = strlen(name);
+    else if (word[1] == '-')
+        len = strcspn(name = word + 2, "=");
+    else
+        return unknown_option(args->verb, word, err);
+
+    const struct sl_cli_option *own = option_find(args->verb->options, name, len);
+    const struct sl_cli_option *o = own ? own : option_find(sl_cli_global_options, name, len);
+    if (!o)
+        return unknown_option(args->verb, word, err);
+    const char *value = "";
+    if (name[len] == '=') {
+        value = name + len + 1;
+        if (!o->arg)
+            return sl_err_set(err, -EINVAL, "--%s takes no value", o->name);
+    } else if (o->arg) {
+        if (*at + 1 >= argc || strcmp(argv[*at + 1], "--") == 0)
+            return sl_err_set(err, -EINVAL, "--%s needs a value: --%s %s", o->name, o->name, o->arg);
+        value = argv[++*at];
+    }
+    if (!own)
+        return take_global(o, value, args, err);
+    const char **slot = &args->value[own - args->verb->options];
+    if (*slot && o->arg)
+        return sl_err_set(err, -EINVAL, "--%s is given twice: say it once", o->name);
+    *slot = value;
+    return 0;
+}
+
+int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err *err)
+{
+    /* Words that are no options move to the front of argv, in order. */
+    int kept = 0, at = 0;
+    for (; at < argc; at++) {
+        const char *word = argv[at];
+        if (strcmp(word, "--") == 0) {
+            at++;
+            break;
+        }
+        if (word[0] == '-' && word[1] != '\0') {
+            int rc = take_option(argc, argv, &at, args, err);
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        if (args->verb->flags & SL_VERB_STOP)
+            break;
+        argv[kept++] = argv[at];
+    }
+    while (at < argc)
+        argv[kept++] = argv[at++];
+    argv[kept] = NULL;
+    args->rest = argv;
+    args->rest_count = kept;
+    return 0;
+}
+
+const char *sl_cli_value(const struct sl_cli_args *args, const char *name)
+{
+    const struct sl_cli_option *o = option_find(args->verb->options, name, strlen(name));
+    return o ? args->value[o - args->verb->options] : NULL;
+}
+
+static void print_options(const struct sl_cli_option *list, FILE *out)
+{
+    for (const struct sl_cli_option *o = list; o && o->name; o++) {
+        char left[40];
+        (void)snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg ? " " : "",
+                       o->arg ? o->arg : "");
+        /* A long left side gets its help on the next line, so that the columns line up. */
+        const char *text = o->help;
+        bool fits = strlen(left) <= 22;
+        (void)fprintf(out, "  %-22s", left);
+        if (!fits)
+            (void)fprintf(out, "\n%24s", "");
+        for (;;) {
+            size_t line = strcspn(text, "\n");
+            (void)fprintf(out, "  %.*s\n", (int)line, text);
+            if (text[line] == '\0')
+                break;
+            text += line + 1;
+            (void)fprintf(out, "%24s", "");
+        }
+    }
+}
+
+void sl_cli_verb_help(const struct sl_cli_verb *verb, FILE *out)
+{
+    (void)fprintf(out, "Usage: sluice %s%s%s%s\n", verb->name, verb->options ? " [OPTIONS]" : "",
+                  verb->synopsis[0] ? " " : "", verb->synopsis);
+    (void)fprintf(out, "%c%s.\n", verb->summary[0] - 'a' + 'A', verb->summary + 1);
+    if (verb->details)
+        (void)fprintf(out, "\n%s\n", verb->details);
+    (void)fputs("\nOptions:\n", out);
+    print_options(verb->options, out);
+    print_options(sl_cli_global_options, out);
+}
+
+void sl_cli_help(FILE *out)
+{
+    (void)fputs("Usage: sluice [--dir DIR] VERB [OPTIONS]\n"
+                "Share a GPU the way CPU and memory are shared.\n\nVerbs:\n",
+                out);
+    for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
+        if (!(v->flags & SL_VERB_HIDDEN))
+            (void)fprintf(out, "  %-10s  %s\n", v->name, v->summary);
+    (void)fputs("\nOptions:\n", out);
+    print_options(sl_cli_global_options, out);
+    (void)fputs("\nTry:  sluice run --memory 10Gi --cores 30 -- python train.py\n"
+                "      sluice status\n"
+                "`sluice VERB --help` explains a verb.\n",
+                out);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/status_view.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "cli/table.h"
+#include "cli/world.h"
+
+static const struct sl_msg_gpu *find_gpu(const struct sl_client_status *s, const char *uuid)
+{
+    for (size_t i = 0; i < s->gpu_count; i++)
+        if (strcmp(s->gpu[i].uuid, uuid) == 0)
+            return &s->gpu[i];
+    return NULL;
+}
+
+/* The index people know a GPU by, else its UUID. */
+static const char *gpu_label(const struct sl_client_status *s, const char *uuid, char *buf,
+                             size_t size)
+{
+    const struct sl_msg_gpu *g = find_gpu(s, uuid);
+    if (g)
+        (void)snprintf(buf, size, "%u", g->index);
+    else
+        (void)snprintf(buf, size, "%s", uuid);
+    return buf;
+}
+
+static const char *percent(uint32_t permille, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%u.%u%%", permille / 10, permille % 10);
+    return buf;
+}
+
+static void print_gpus(const struct sl_status_view *v, FILE *out, bool colour)
+{
+    static const struct sl_table_column columns[] = {
+        {"GPU", true},      {"NAME", false}, {"MEMORY", true},  {"USED", true},
+        {"PROMISED", true}, {"CORES", true}, {"TENANTS", true}, {"UUID", false}};
+    struct sl_table t;
+    sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
+    for (size_t i = 0; i < v->status->gpu_count; i++) {
+        const struct sl_msg_gpu *g = &v->status->gpu[i];
+        char b[32];
+        sl_table_cell(&t, "%u", g->index);
+        sl_table_cell(&t, "%s", g->name);
+        sl_table_cell(&t, "%s", sl_format_bytes(g->total_bytes, b, sizeof(b)));
+        sl_table_cell(&t, "%s", sl_format_bytes(g->used_bytes, b, sizeof(b)));
+        sl_table_cell(&t, "%s", sl_format_bytes(g->promised_bytes, b, sizeof(b)));
+        sl_table_cell(&t, "%s%%", sl_format_cores(g->promised_permille, g->promised_permille, b, sizeof(b)));
+        sl_table_cell(&t, "%u", g->tenants);
+        sl_table_cell(&t, "%s", g->uuid);
+    }
+    sl_table_print(&t, out, colour);
+    sl_table_free(&t);
+}
+
+/* The columns that belong to one GPU of a tenant. */
+static void gpu_cells(struct sl_table *t, const struct sl_status_view *v,
+                      const struct sl_msg_tenant *m, uint32_t i)
+{
+    char b[80];
+    uint64_t used = m->gpu[i].used_bytes + m->gpu[i].overhead_bytes;
+    sl_table_cell(t, "%s", gpu_label(v->status, m->gpu[i].uuid, b, sizeof(b)));
+    if (m->gpu[i].limit_bytes == SL_NO_LIMIT)
+        sl_table_cell(t, "-");
+    else
+        sl_table_cell(t, "%s", sl_format_bytes(m->gpu[i].limit_bytes, b, sizeof(b)));
+    sl_table_cell(t, "%s", sl_format_bytes(used, b, sizeof(b)));
+}
+
+static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
+{
+    char b[32];
+    if (m->cores_request_permille)
+        sl_table_cell(t, "%s", sl_format_cores(m->cores_request_permille, m->cores_limit_permille, b, sizeof(b)));
+    else
+        sl_table_cell(t, "-");
+    sl_table_cell(t, "%s", percent(m->share_1s_permille, b, sizeof(b)));
+    sl_table_cell(t, "%s", percent(m->share_60s_permille, b, sizeof(b)));
+    sl_table_cell(t, "%s", sl_world_priority_name(m->priority));
+    sl_table_cell(t, "%u", m->processes);
+    sl_table_cell(t, "%s", sl_format_duration(m->waited_ns, b, sizeof(b)));
+    sl_table_cell(t, "%llu", (unsigned long long)m->launches);
+    sl_table_cell(t, "%llu", (unsigned long long)m->oom_count);
+    /* Less than nothing owed is credit. */
+    uint64_t owed = m->debt_ns < 0 ? 0 - (uint64_t)m->debt_ns : (uint64_t)m->debt_ns;
+    sl_table_cell(t, "%s%s", m->debt_ns < 0 ? "-" : "", sl_format_duration(owed, b, sizeof(b)));
+    sl_table_cell(t, "%s", sl_format_duration(m->window_ns, b, sizeof(b)));
+}
+
+static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour)
+{
+    static const struct sl_table_column columns[] = {
+        {"TENANT", false},  {"GPU", true},   {"LIMIT", true},     {"USED", true},
+        {"CORES", true},    {"GOT 1s", true}, {"GOT 1min", true}, {"PRIORITY", false},
+        {"PROCS", true},    {"WAITED", true}, {"LAUNCHES", true}, {"REFUSED", true},
+        {"DEBT", true},     {"WINDOW", true}};
+    struct sl_table t;
+    sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
+    for (size_t i = 0; i < v->status->tenant_count; i++) {
+        const struct sl_msg_tenant *m = &v->status->tenant[i];
+        for (uint32_t g = 0; g < m->gpu_count; g++) {
+            sl_table_cell(&t, "%s", g ? "" : m->name);
+            gpu_cells(&t, v, m, g);
+            if (g == 0)
+                tenant_cells(&t, m);
+            while (t.cell_count % t.column_count != 0 && !t.failed)
+                sl_table_cell(&t, "%s", "");
+        }
+    }
+    sl_table_print(&t, out, colour);
+    sl_table_free(&t);
+}
+
+static void print_finding(const struct sl_status_view *v, const struct sl_msg_audit *a, FILE *out)
+{
+    char bytes[32], gpu[80], command[sizeof(a->command)], tenant[sizeof(a->tenant)];
+    memcpy(command, a->command, sizeof(command));
+    memcpy(tenant, a->tenant, sizeof(tenant));
+    (void)sl_table_printable(command);
+    (void)sl_table_printable(tenant);
+    (void)sl_format_bytes(a->bytes, bytes, sizeof(bytes));
+    (void)gpu_label(v->status, a->uuid, gpu, sizeof(gpu));
+    switch (a->kind) {
+    case SL_AUDIT_STRANGER:
+        (void)fprintf(out, "process %u (%s) uses %s on GPU %s and belongs to no tenant\n", a->pid,
+                      command, bytes, gpu);
+        break;
+    case SL_AUDIT_UNATTACHED:
+        (void)fprintf(out,
+                      "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: it is static, "
+                      "or LD_PRELOAD was removed\n",
+                      a->pid, command, tenant, bytes, gpu);
+        break;
+    case SL_AUDIT_UNACCOUNTED:
+        (void)fprintf(out, "process %u (%s) of tenant %s uses %s on GPU %s that it does not account for\n",
+                      a->pid, command, tenant, bytes, gpu);
+        break;
+    default:
+        (void)fprintf(out, "process %u (%s) uses %s on GPU %s outside every ledger\n", a->pid, command,
+                      bytes, gpu);
+    }
+}
+
+void sl_status_text(const struct sl_status_view *v, FILE *out, bool colour)
+{
+    if (v->sim)
+        (void)fprintf(out, "Simulated GPUs (%s)\n", v->sim);
+    print_gpus(v, out, colour);
+    if (v->status->tenant_count) {
+        (void)fputc('\n', out);
+        print_tenants(v, out, colour);
+    } else {
+        (void)fputs("\nNo tenants.\n", out);
+    }
+    for (size_t i = 0; i < v->status->audit_count; i++) {
+        (void)fprintf(out, "%s%sAudit:%s ", i ? "" : "\n", colour ? SL_COLOUR_YELLOW : "",
+                      colour ? SL_COLOUR_OFF : "");
+        print_finding(v, &v->status->audit[i], out);
+    }
+}
+
+/* --- JSON --- */
+
+static void put_uint(struct sl_json *j, const char *key, uint64_t value)
+{
+    sl_json_key(j, key);
+    sl_json_uint(j, value);
+}
+
+static void put_string(struct sl_json *j, const char *key, const char *value)
+{
+    sl_json_key(j, key);
+    sl_json_string(j, value);
+}
+
+static void put_percent(struct sl_json *j, const char *key, uint32_t permille)
+{
+    sl_json_key(j, key);
+    sl_json_double(j, permille / 10.0);
+}
+
+static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
+{
+    sl_json_key(j, key);
+    if (bytes == SL_NO_LIMIT)
+        sl_json_string(j, NULL);
+    else
+        sl_json_uint(j, bytes);
+}
+
+static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
+{
+    sl_json_begin(j, '{');
+    put_uint(j, "index", g->index);
+    put_string(j, "uuid", g->uuid);
+    put_string(j, "name", g->name);
+    put_uint(j, "memory_total_bytes", g->total_bytes);
+    put_uint(j, "memory_used_bytes", g->used_bytes);
+    put_uint(j, "memory_promised_bytes", g->promised_bytes);
+    put_percent(j, "cores_promised_percent", g->promised_permille);
+    put_uint(j, "tenants", g->tenants);
+    sl_json_end(j, '}');
+}
+
+static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s,
+                             const struct sl_msg_tenant *m)
+{
+    sl_json_key(j, "gpus");
+    sl_json_begin(j, '[');
+    for (uint32_t i = 0; i < m->gpu_count; i++) {
+        const struct sl_msg_gpu *g = find_gpu(s, m->gpu[i].uuid);
+        sl_json_begin(j, '{');
+        sl_json_key(j, "index");
+        if (g)
+            sl_json_uint(j, g->index);
+        else
+            sl_json_string(j, NULL);
+        put_string(j, "uuid", m->gpu[i].uuid);
+        put_limit(j, "memory_limit_bytes", m->gpu[i].limit_bytes);
+        put_uint(j, "memory_used_bytes", m->gpu[i].used_bytes);
+        put_uint(j, "memory_overhead_bytes", m->gpu[i].overhead_bytes);
+        sl_json_end(j, '}');
+    }
+    sl_json_end(j, ']');
+}
+
+static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
+                        const struct sl_msg_tenant *m)
+{
+    static const char *const gates[] = {
+        [SL_GATE_FREE] = "free", [SL_GATE_OPEN] = "open", [SL_GATE_CLOSED] = "closed"};
+    sl_json_begin(j, '{');
+    put_string(j, "name", m->name);
+    put_uint(j, "processes", m->processes);
+    put_string(j, "priority", sl_world_priority_name(m->priority));
+    sl_json_key(j, "cores_request_percent");
+    if (m->cores_request_permille)
+        sl_json_double(j, m->cores_request_permille / 10.0);
+    else
+        sl_json_string(j, NULL);
+    put_percent(j, "cores_limit_percent", m->cores_limit_permille);
+    put_percent(j, "share_1s_percent", m->share_1s_permille);
+    put_percent(j, "share_60s_percent", m->share_60s_permille);
+    put_string(j, "gate", m->gate < SL_ARRAY_LEN(gates) ? gates[m->gate] : NULL);
+    put_uint(j, "window_ns", m->window_ns);
+    sl_json_key(j, "debt_ns");
+    sl_json_int(j, m->debt_ns);
+    put_uint(j, "waited_ns", m->waited_ns);
+    put_uint(j, "launches", m->launches);
+    put_uint(j, "oom_count", m->oom_count);
+    put_uint(j, "age_ns", m->age_ns);
+    put_uint(j, "creator_pid", m->creator_pid);
+    json_tenant_gpus(j, s, m);
+    sl_json_end(j, '}');
+}
+
+static void json_audit(struct sl_json *j, const struct sl_msg_audit *a)
+{
+    static const char *const kinds[] = {[SL_AUDIT_STRANGER] = "stranger",
+                                        [SL_AUDIT_UNATTACHED] = "unattached",
+                                        [SL_AUDIT_UNACCOUNTED] = "unaccounted"};
+    sl_json_begin(j, '{');
+    put_string(j, "kind", a->kind < SL_ARRAY_LEN(kinds) ? kinds[a->kind] : NULL);
+    put_uint(j, "pid", a->pid);
+    put_string(j, "command", a->command);
+    put_string(j, "tenant", a->tenant[0] ? a->tenant : NULL);
+    put_string(j, "gpu_uuid", a->uuid);
+    put_uint(j, "bytes", a->bytes);
+    sl_json_end(j, '}');
+}
+
+void sl_status_json(const struct sl_status_view *v, FILE *out)
+{
+    struct sl_json j;
+    sl_json_init(&j, out);
+    sl_json_begin(&j, '{');
+    sl_json_key(&j, "running");
+    sl_json_bool(&j, v->running);
+    put_string(&j, "dir", v->dir);
+    put_string(&j, "simulated", v->sim);
+    sl_json_key(&j, "arbiter_pid");
+    if (v->arbiter_pid > 0)
+        sl_json_int(&j, v->arbiter_pid);
+    else
+        sl_json_string(&j, NULL);
+    sl_json_key(&j, "gpus");
+    sl_json_begin(&j, '[');
+    for (size_t i = 0; i < v->status->gpu_count; i++)
+        json_gpu(&j, &v->status->gpu[i]);
+    sl_json_end(&j, ']');
+    sl_json_key(&j, "tenants");
+    sl_json_begin(&j, '[');
+    for (size_t i = 0; i < v->status->tenant_count; i++)
+        json_tenant(&j, v->status, &v->status->tenant[i]);
+    sl_json_end(&j, ']');
+    sl_json_key(&j, "audit");
+    sl_json_begin(&j, '[');
+    for (size_t i = 0; i < v->status->audit_count; i++)
+        json_audit(&j, &v->status->audit[i]);
+    sl_json_end(&j, ']');
+    sl_json_end(&j, '}');
+    (void)fputc('\n', out);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/units.h"
+#include "sim/profiles.h"
+
+/* An arbiter without tenants and clients stays this long: a loop of short runs reuses it. */
+#define IDLE_EXIT_S 2
+
+static int find_program(char *buf, size_t size, struct sl_err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", buf, size);
+    if (n < 0 || (size_t)n >= size)
+        return sl_err_errno(err, n < 0 ? errno : ENAMETOOLONG,
+                            "cannot find this program's own file through /proc/self/exe");
+    buf[n] = '\0';
+    return 0;
+}
+
+/* The first of the folders (relative to the binary's) that has the file. */
+static int find_beside(const char *program, const char *const *folders, const char *file, char *buf,
+                       size_t size)
+{
+    const char *slash = strrchr(program, '/');
+    int dir_len = slash ? (int)(slash - program) : 0;
+    for (; *folders; folders++) {
+        char raw[PATH_MAX];
+        if ((size_t)snprintf(raw, sizeof(raw), "%.*s/%s/%s", dir_len, program, *folders, file) >=
+            sizeof(raw))
+            continue;
+        SL_CLEANUP(free) char *real = access(raw, R_OK) == 0 ? realpath(raw, NULL) : NULL;
+        /* The folder's own path is wanted: the file may be a link to a versioned name. */
+        if (real && (size_t)snprintf(buf, size, "%s", raw) < size)
+            return 0;
+    }
+    return -ENOENT;
+}
+
+/* Removes "/bin/.." so that messages and the child's environment read well. */
+static void tidy(char *path)
+{
+    char *up = strstr(path, "/../");
+    if (!up)
+        return;
+    char *start = up;
+    while (start > path && start[-1] != '/')
+        start--;
+    if (start > path)
+        memmove(start - 1, up + 3, strlen(up + 3) + 1);
+}
+
+static int find_sim_lib(struct sl_world *w, struct sl_err *err)
+{
+    static const char *const folders[] = {"../sim", "../lib/sluice/sim",
+                                          "../" SLUICE_LIBDIR "/sluice/sim", NULL};
+    char file[PATH_MAX];
+    if (find_beside(w->program, folders, "libcuda.so.1", file, sizeof(file)) < 0 ||
+        find_beside(w->program, folders, "libnvidia-ml.so.1", file, sizeof(file)) < 0)
+        return sl_err_set(err, -ENOENT,
+                          "the simulated driver is not installed with this program (looked for "
+                          "lib/sluice/sim beside %.200s)",
+                          w->program);
+    tidy(file);
+    *strrchr(file, '/') = '\0';
+    if (strchr(file, ':'))
+        return sl_err_set(err, -EINVAL,
+                          "the simulated driver's folder %s has a ':' in its name, which "
+                          "LD_LIBRARY_PATH cannot carry: move it",
+                          file);
+    memcpy(w->sim_lib, file, sizeof(w->sim_lib));
+    return 0;
+}
+
+int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct sl_err *err)
+{
+    struct sl_world w = {.program = ""};
+    const char *sim = sl_cli_value(args, "sim");
+    if (!sim)
+        sim = getenv(SL_SIM_ENV);
+    if (sim && !sim[0] && !sl_cli_value(args, "sim"))
+        sim = NULL;
+    int rc = find_program(w.program, sizeof(w.program), err);
+    if (rc == 0)
+        rc = sl_place_find(args->dir, sim, &w.place, err);
+    if (rc == 0 && sim) {
+        struct sl_sim_spec *spec = malloc(sizeof(*spec));
+        rc = spec ? sl_sim_spec_parse(w.place.sim, spec, err)
+                  : sl_err_set(err, -ENOMEM, "out of memory");
+        free(spec);
+        if (rc == 0)
+            rc = find_sim_lib(&w, err);
+    }
+    if (rc == 0)
+        *ret = w;
+    return rc;
+}
+
+int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
+                       struct sl_err *err)
+{
+    static const char *const folders[] = {"../lib", "../" SLUICE_LIBDIR, "../lib/sluice", NULL};
+    if (named) {
+        SL_CLEANUP(free) char *real = realpath(named, NULL);
+        if (!real)
+            return sl_err_errno(err, errno, "--libsluice %s", named);
+        if ((size_t)snprintf(buf, size, "%s", real) >= size)
+            return sl_err_set(err, -ENAMETOOLONG, "--libsluice %.60s...: the path is too long", named);
+    } else if (find_beside(world->program, folders, "libsluice.so", buf, size) < 0) {
+        return sl_err_set(err, -ENOENT,
+                          "libsluice.so is not installed with this program (looked for "
+                          "lib/libsluice.so beside %.200s): install it, or name it with --libsluice",
+                          world->program);
+    }
+    tidy(buf);
+    if (strpbrk(buf, ": \t"))
+        return sl_err_set(err, -EINVAL,
+                          "the path %s has a space or a ':' in it, which LD_PRELOAD cannot carry: "
+                          "install Sluice elsewhere",
+                          buf);
+    return 0;
+}
+
+/* With --dir, an arbiter of other GPUs may be in the place already. Its driver's file tells. */
+static int check_same_world(const struct sl_world *w, struct sl_err *err)
+{
+    if (w->place.sim_state[0] && access(w->place.sim_state, F_OK) != 0 && errno == ENOENT)
+        return sl_err_set(err, -EBUSY,
+                          "the arbiter in %s has other GPUs than the simulated %s: name another "
+                          "directory with --dir",
+                          w->place.dir, w->place.sim);
+    return 0;
+}
+
+int sl_world_start(const struct sl_world *world, struct sl_err *err)
+{
+    struct sl_client_start how = {.program = world->program, .idle_exit_s = IDLE_EXIT_S};
+    int fd = sl_client_start(&world->place, &how, err);
+    if (fd < 0)
+        return fd;
+    int rc = check_same_world(world, err);
+    if (rc < 0) {
+        (void)close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+static int parse_priority(const char *text, uint32_t *ret, struct sl_err *err)
+{
+    for (uint32_t p = SL_PRIORITY_LOW; p <= SL_PRIORITY_HIGH; p++)
+        if (strcmp(text, sl_world_priority_name(p)) == 0) {
+            *ret = p;
+            return 0;
+        }
+    return sl_err_set(err, -EINVAL, "priority \"%.40s\" is not known: write high, normal or low", text);
+}
+
+const char *sl_world_priority_name(uint32_t priority)
+{
+    static const char *const names[] = {
+        [SL_PRIORITY_LOW] = "low", [SL_PRIORITY_NORMAL] = "normal", [SL_PRIORITY_HIGH] = "high"};
+    return priority < SL_ARRAY_LEN(names) ? names[priority] : "?";
+}
+
+static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
+{
+    for (const char *p = text;; p++) {
+        size_t n = strcspn(p, ",");
+        if (n == 0)
+            return sl_err_set(err, -EINVAL,
+                              "--gpu \"%.60s\" has an empty name in it: write indices or UUIDs with "
+                              "commas between them, for example 0,1",
+                              text);
+        if (n >= SL_UUID_MAX)
+            return sl_err_set(err, -EINVAL, "--gpu \"%.20s...\" is longer than any GPU's name", p);
+        if (lease->gpu_count == SL_MAX_GPUS)
+            return sl_err_set(err, -E2BIG, "--gpu names more than %d GPUs: name fewer", SL_MAX_GPUS);
+        for (uint32_t i = 0; i < lease->gpu_count; i++)
+            if (strlen(lease->gpu[i]) == n && memcmp(lease->gpu[i], p, n) == 0)
+                return sl_err_set(err, -EINVAL, "GPU %s is named twice: name each GPU once",
+                                  lease->gpu[i]);
+        memcpy(lease->gpu[lease->gpu_count++], p, n);
+        p += n;
+        if (*p == '\0')
+            return 0;
+    }
+}
+
+static int parse_name(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
+{
+    if (text[0] == '\0')
+        return sl_err_set(err, -EINVAL, "the name is empty: leave --name away to have one chosen");
+    if (strlen(text) >= sizeof(lease->name))
+        return sl_err_set(err, -EINVAL, "name \"%.20s...\" is too long: use at most 40 letters", text);
+    memcpy(lease->name, text, strlen(text) + 1);
+    return 0;
+}
+
+int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, struct sl_err *err)
+{
+    struct sl_msg_lease lease = {.priority = SL_PRIORITY_NORMAL};
+    const char *memory = sl_cli_value(args, "memory"), *cores = sl_cli_value(args, "cores");
+    const char *priority = sl_cli_value(args, "priority"), *name = sl_cli_value(args, "name");
+    const char *gpus = sl_cli_value(args, "gpu");
+    int rc = 0;
+    if (memory) {
+        struct sl_memory_amount amount = {0};
+        rc = sl_parse_memory(memory, &amount, err);
+        lease.fields |= SL_FIELD_MEMORY;
+        lease.memory_bytes = amount.bytes;
+        lease.memory_percent = amount.percent;
+    }
+    if (rc == 0 && cores) {
+        rc = sl_parse_cores(cores, &lease.cores_request_permille, &lease.cores_limit_permille, err);
+        lease.fields |= SL_FIELD_CORES;
+    }
+    if (rc == 0 && priority) {
+        rc = parse_priority(priority, &lease.priority, err);
+        lease.fields |= SL_FIELD_PRIORITY;
+    }
+    if (rc == 0 && name)
+        rc = parse_name(name, &lease, err);
+    if (rc == 0 && gpus)
+        rc = parse_gpus(gpus, &lease, err);
+    if (rc == 0)
+        *ret = lease;
+    return rc;
+}

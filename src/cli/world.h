@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every verb that talks to an arbiter needs: where it lives, which GPUs, which libraries. */
+#ifndef SLUICE_CLI_WORLD_H
+#define SLUICE_CLI_WORLD_H
+
+#include <limits.h>
+
+#include "arbiter/client.h"
+#include "arbiter/place.h"
+#include "cli/cli.h"
+
+/* Names the cards for the simulated driver, and the file its processes share. As a default for
+ * --sim it also makes `sluice status` inside a simulated tenant speak of that tenant's world. */
+#define SL_SIM_ENV       "SLUICE_SIM"
+#define SL_SIM_STATE_ENV "SLUICE_SIM_STATE"
+
+struct sl_world {
+    struct sl_place place;
+    char program[PATH_MAX]; /* this binary */
+    char sim_lib[PATH_MAX]; /* folder of the simulated driver; empty: real GPUs */
+};
+
+/* From --dir, --sim and the environment. A --sim that names no known card is refused here. */
+int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct sl_err *err)
+    SL_MUST_CHECK;
+
+/* libsluice.so: the one named, or the one beside this binary. The loader must be able to take the
+ * path from LD_PRELOAD. */
+int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
+                       struct sl_err *err) SL_MUST_CHECK;
+
+/* Connects, starting an arbiter where none runs. */
+int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
+
+/* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
+int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, struct sl_err *err)
+    SL_MUST_CHECK;
+
+const char *sl_world_priority_name(uint32_t priority);
+
+#endif
