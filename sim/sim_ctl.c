@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice-sim-ctl: look into a running simulation, and make things go wrong in it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/nvml.h"
+#include "base/cleanup.h"
+#include "base/units.h"
+#include "sim/engine.h"
+#include "sim/nvml_shared.h"
+
+static const char usage[] =
+    "usage: sluice-sim-ctl COMMAND\n"
+    "\n"
+    "  show                   cards, their processes and memory\n"
+    "  xid CARD NUMBER        report an XID error on a card\n"
+    "  ecc CARD NUMBER [corrected]  report NUMBER memory errors\n"
+    "  lost CARD              the card falls off the bus\n"
+    "  back CARD              it is back\n"
+    "  slow CARD FACTOR       kernels take FACTOR times as long (1: as they should)\n"
+    "  foreign CARD AMOUNT    memory taken by somebody outside (10Gi; none: 0)\n"
+    "\n"
+    "CARD is an index or a UUID. SLUICE_SIM and SLUICE_SIM_STATE name the simulation, as they do\n"
+    "for the simulated libraries.\n";
+
+static int bad(const char *what, const char *text)
+{
+    (void)fprintf(stderr, "sluice-sim-ctl: %s \"%s\"; try \"sluice-sim-ctl help\"\n", what, text);
+    return 2;
+}
+
+static bool parse_number(const char *text, uint64_t *ret)
+{
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+        return false;
+    *ret = v;
+    return true;
+}
+
+static bool parse_card(const struct sl_sim_state *st, const char *text, uint32_t *ret)
+{
+    uint64_t n;
+    if (parse_number(text, &n)) {
+        *ret = (uint32_t)n;
+        return n < st->card_count;
+    }
+    for (uint32_t i = 0; i < st->card_count; i++)
+        if (strcmp(text, st->cards[i].desc.uuid_text) == 0) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- show ---- */
+
+static void show_mig(const struct sl_sim_card *c)
+{
+    const struct sl_sim_profile *p = sl_sim_profile_at(c->desc.profile);
+    for (size_t g = 0; c->mig.enabled && g < SL_SIM_MIG_MAX_GI; g++)
+        for (size_t k = 0; c->mig.gi[g].used && k < SL_SIM_MIG_MAX_CI; k++) {
+            uint8_t bytes[16];
+            char uuid[48], name[40];
+            if (!c->mig.gi[g].ci[k].used)
+                continue;
+            sl_sim_mig_uuid(&c->desc, &c->mig.gi[g], &c->mig.gi[g].ci[k], bytes);
+            sl_sim_uuid_format("MIG-", bytes, uuid, sizeof(uuid));
+            sl_sim_mig_ci_name(p, c->mig.gi[g].profile, c->mig.gi[g].ci[k].slices, name,
+                               sizeof(name));
+            (void)printf("    mig %-12s gi %u ci %u  %s\n", name, c->mig.gi[g].id,
+                         c->mig.gi[g].ci[k].id, uuid);
+        }
+}
+
+static int show(struct sl_sim_state *st)
+{
+    sl_sim_lock(st);
+    sl_sim_reap(st, true);
+    uint64_t now = sl_sim_now_ns();
+    sl_sim_advance(st, now);
+    (void)printf("state %s\nspec %s\n", sl_sim_path(), st->spec);
+    for (uint32_t i = 0; i < st->card_count; i++) {
+        const struct sl_sim_card *c = &st->cards[i];
+        char used[32], total[32];
+        uint64_t second = 10 * SL_SIM_BUCKET_NS, from = now > second ? now - second : 0;
+        uint64_t busy = sl_sim_usage_between(&c->usage, from, now);
+        (void)printf("%u %s %s  %s of %s  busy %" PRIu64 " %%%s%s", i, c->desc.uuid_text,
+                     c->desc.name, sl_format_bytes(sl_sim_used_bytes(st, i), used, sizeof(used)),
+                     sl_format_bytes(c->desc.memory_total_bytes, total, sizeof(total)),
+                     (uint64_t)(busy * 100 / (second + SL_SIM_BUCKET_NS)), c->lost ? "  lost" : "",
+                     c->mig.enabled ? "  mig" : "");
+        if (c->slow_permille && c->slow_permille != 1000)
+            (void)printf("  slow x%u.%03u", c->slow_permille / 1000, c->slow_permille % 1000);
+        (void)printf("\n");
+        show_mig(c);
+        for (uint32_t k = 0; k < st->proc_high; k++) {
+            const struct sl_sim_proc *p = &st->procs[k];
+            if (!p->used || (p->card[i].contexts == 0 && p->card[i].memory_bytes == 0))
+                continue;
+            (void)printf("    pid %d %s  %s  contexts %u  busy %.3f s\n",
+                         (int)sl_sim_proc_pid(st, k), p->name,
+                         sl_format_bytes(p->card[i].memory_bytes, used, sizeof(used)),
+                         p->card[i].contexts, (double)p->card[i].usage.busy_ns / 1e9);
+        }
+    }
+    sl_sim_unlock(st);
+    return 0;
+}
+
+/* ---- faults: each runs under the lock ---- */
+
+static bool do_xid(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    uint64_t xid;
+    (void)extra;
+    if (!arg || !parse_number(arg, &xid))
+        return false;
+    sl_sim_event_add(st, card, nvmlEventTypeXidCriticalError, xid, SL_SIM_NONE, SL_SIM_NONE);
+    return true;
+}
+
+static bool do_ecc(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    uint64_t n;
+    bool corrected = extra && strcmp(extra, "corrected") == 0;
+    if (!arg || !parse_number(arg, &n) || (extra && !corrected))
+        return false;
+    st->cards[card].nvml_private[SL_SIM_NVML_ECC + (corrected ? 0 : 1)] += n;
+    sl_sim_event_add(st, card,
+                     corrected ? nvmlEventTypeSingleBitEccError : nvmlEventTypeDoubleBitEccError, n,
+                     SL_SIM_NONE, SL_SIM_NONE);
+    return true;
+}
+
+static bool do_lost(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    (void)arg, (void)extra;
+    st->cards[card].lost = 1;
+    /* What a driver says when a card falls off the bus. */
+    sl_sim_event_add(st, card, nvmlEventTypeXidCriticalError, 79, SL_SIM_NONE, SL_SIM_NONE);
+    return true;
+}
+
+static bool do_back(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    (void)arg, (void)extra;
+    st->cards[card].lost = 0;
+    st->cards[card].lost_at_ns = 0;
+    return true;
+}
+
+static bool do_slow(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    char *end;
+    double factor = arg ? strtod(arg, &end) : 0;
+    (void)extra;
+    if (!arg || *end != '\0' || !(factor >= 0.001 && factor <= 1e6))
+        return false;
+    st->cards[card].slow_permille = (uint32_t)(factor * 1000 + 0.5);
+    return true;
+}
+
+static bool do_foreign(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    struct sl_memory_amount amount = {0};
+    (void)extra;
+    if (!arg || (strcmp(arg, "0") != 0 && sl_parse_memory(arg, &amount, NULL) < 0) || amount.percent)
+        return false;
+    st->cards[card].foreign_bytes = amount.bytes;
+    return true;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra);
+    int args; /* after CARD, at most */
+} commands[] = {
+    {"xid", do_xid, 1},   {"ecc", do_ecc, 2},   {"lost", do_lost, 0},
+    {"back", do_back, 0}, {"slow", do_slow, 1}, {"foreign", do_foreign, 1},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
+        (void)fputs(usage, argc < 2 ? stderr : stdout);
+        return argc < 2 ? 2 : 0;
+    }
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_sim_state *st;
+    if (sl_sim_open(&st, &err) < 0) {
+        (void)fprintf(stderr, "sluice-sim-ctl: %s\n", err.msg);
+        return 1;
+    }
+    if (strcmp(argv[1], "show") == 0)
+        return argc == 2 ? show(st) : bad("too much", argv[2]);
+    for (size_t i = 0; i < SL_ARRAY_LEN(commands); i++) {
+        uint32_t card;
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        if (argc < 3 || argc > 3 + commands[i].args)
+            return bad("wrong number of words after", argv[1]);
+        if (!parse_card(st, argv[2], &card))
+            return bad("there is no card", argv[2]);
+        sl_sim_lock(st);
+        sl_sim_advance(st, sl_sim_now_ns());
+        bool ok = commands[i].run(st, card, argc > 3 ? argv[3] : NULL, argc > 4 ? argv[4] : NULL);
+        sl_sim_unlock(st);
+        if (!ok)
+            return bad("cannot use", argc > 3 ? argv[3] : "nothing");
+        sl_sim_nvml_wake(st);
+        return 0;
+    }
+    return bad("there is no command", argv[1]);
+}
