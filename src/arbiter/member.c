@@ -115,6 +115,22 @@ void sl_arb_member_remove(struct arbiter *a, struct member *m)
     free(m);
 }
 
+/* Nobody maps the ledger any more: whatever was written into it, the next ones start clean. */
+static void fresh_ledger(struct tenant *t)
+{
+    struct sl_ledger_map fresh = SL_LEDGER_MAP_INIT;
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
+        sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
+        sl_account_clear(t->ledger.page);
+    } else {
+        sl_ledger_close(&t->ledger);
+        t->ledger = fresh;
+    }
+    memset(t->slots, 0, sizeof(t->slots));
+    t->reap_retry_ns = 0;
+}
+
 static void member_gone(struct arbiter *a, struct member *m)
 {
     struct tenant *t = m->tenant;
@@ -122,9 +138,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     sl_arb_member_remove(a, m);
     slot_reap(a, t, slot);
-    /* Books that do not balance with nobody left were written by a liar. */
-    if (!t->members && !t->reap_retry_ns)
-        sl_account_clear(t->ledger.page);
+    if (!t->members)
+        fresh_ledger(t);
     sl_arb_tenant_overhead(t);
     sl_arb_turnstile_member_gone(a, t);
     sl_arb_tenant_maybe_end(a, t);
