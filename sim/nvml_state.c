@@ -51,11 +51,12 @@ bool nv_lost(uint32_t index)
     return __atomic_load_n(&c->lost, __ATOMIC_RELAXED) || (at && sl_sim_now_ns() >= at);
 }
 
-/* The lock, with the dead cleared away. */
+/* The lock, with the dead cleared away now, not some milliseconds from now: whoever audits by these
+ * figures looks right after a process has ended. */
 static void lock_fresh(void)
 {
     sl_sim_lock(state);
-    sl_sim_reap(state, false);
+    sl_sim_reap(state, true);
 }
 
 uint64_t nv_used_bytes(uint32_t index)
@@ -69,8 +70,7 @@ uint64_t nv_used_bytes(uint32_t index)
 size_t nv_processes(uint32_t index, struct nv_process *out, size_t room)
 {
     size_t n = 0;
-    sl_sim_lock(state);
-    sl_sim_reap(state, true); /* a process list with the dead in it misleads whoever audits by it */
+    lock_fresh();
     for (uint32_t i = 0; i < state->proc_high; i++) {
         const struct sl_sim_proc *p = &state->procs[i];
         if (!p->used || p->card[index].contexts == 0)

@@ -15,25 +15,28 @@
 
 enum process_kind { KIND_COMPUTE, KIND_MPS, KIND_GRAPHICS, KIND_COUNT };
 
-/* One name of the running-process calls, newest layout the library has. */
+/* One of the running-process calls, in the newest form this driver has: _v2 and _v3 differ in name
+ * only. A library newer than its driver exports _v3 and answers that there is no such function. */
 static nvmlReturn_t read_kind(const struct nvml_gpu *g, enum process_kind kind, nvmlDevice_t dev,
                               unsigned int *count, nvmlProcessInfo_t *infos)
 {
     const struct nvml_api *api = &g->api;
-    __typeof__(api->nvmlDeviceGetComputeRunningProcesses_v3) call[KIND_COUNT] = {
-        [KIND_COMPUTE] = api->nvmlDeviceGetComputeRunningProcesses_v3
-                             ? api->nvmlDeviceGetComputeRunningProcesses_v3
-                             : api->nvmlDeviceGetComputeRunningProcesses_v2,
-        [KIND_MPS] = api->nvmlDeviceGetMPSComputeRunningProcesses_v3
-                         ? api->nvmlDeviceGetMPSComputeRunningProcesses_v3
-                         : api->nvmlDeviceGetMPSComputeRunningProcesses_v2,
-        [KIND_GRAPHICS] = api->nvmlDeviceGetGraphicsRunningProcesses_v3
-                              ? api->nvmlDeviceGetGraphicsRunningProcesses_v3
-                              : api->nvmlDeviceGetGraphicsRunningProcesses_v2,
+    const __typeof__(api->nvmlDeviceGetComputeRunningProcesses_v3) calls[KIND_COUNT][2] = {
+        [KIND_COMPUTE] = {api->nvmlDeviceGetComputeRunningProcesses_v3,
+                          api->nvmlDeviceGetComputeRunningProcesses_v2},
+        [KIND_MPS] = {api->nvmlDeviceGetMPSComputeRunningProcesses_v3,
+                      api->nvmlDeviceGetMPSComputeRunningProcesses_v2},
+        [KIND_GRAPHICS] = {api->nvmlDeviceGetGraphicsRunningProcesses_v3,
+                           api->nvmlDeviceGetGraphicsRunningProcesses_v2},
     };
-    if (!call[kind])
-        return NVML_ERROR_FUNCTION_NOT_FOUND;
-    return call[kind](dev, count, infos);
+    unsigned int room = *count;
+    nvmlReturn_t result = NVML_ERROR_FUNCTION_NOT_FOUND;
+    for (size_t i = 0; i < 2 && result == NVML_ERROR_FUNCTION_NOT_FOUND; i++) {
+        *count = room;
+        if (calls[kind][i])
+            result = calls[kind][i](dev, count, infos);
+    }
+    return result;
 }
 
 static void merge(struct sl_gpu_process *list, size_t *count, const nvmlProcessInfo_t *p)
