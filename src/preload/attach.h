@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This process as a member of its tenant. Attaching happens at the first CUDA or NVML call, never
+ * in a constructor: a program that only happens to be started with libsluice pays nothing.
+ */
+#ifndef SLUICE_PRELOAD_ATTACH_H
+#define SLUICE_PRELOAD_ATTACH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sluice/pages.h"
+
+enum sl_mode {
+    SL_MODE_NONE,    /* no tenant: everything passes through untouched */
+    SL_MODE_TENANT,  /* attached; stays so when the arbiter dies */
+    SL_MODE_REFUSED, /* a tenant whose arbiter could not be reached: nothing may run unlimited */
+};
+
+struct sl_process {
+    enum sl_mode mode;
+    /* In tenant mode never NULL. After an arbiter restart they may point to new pages; the old ones
+     * stay mapped, so a reader may go on with what it loaded. */
+    struct sl_lease_page *_Atomic lease;
+    struct sl_ledger_page *_Atomic ledger;
+    _Atomic uint32_t slot;
+    int doorbell_fd; /* an eventfd; the number stays, also when the arbiter comes back */
+    uint32_t host_pid;
+};
+
+extern struct sl_process *_Atomic sl_process_current;
+struct sl_process *sl_process_attach(void);
+
+/* The process, attached if it was not. Never NULL: look at ->mode, or at ->lease (NULL unless in
+ * tenant mode). One load once attached. */
+static inline struct sl_process *sl_process_get(void)
+{
+    struct sl_process *p = atomic_load_explicit(&sl_process_current, memory_order_acquire);
+    return __builtin_expect(p != NULL, 1) ? p : sl_process_attach();
+}
+
+/* Tries once more after a refusal (cuInit called again). */
+struct sl_process *sl_process_retry(void);
+
+/* This process's slot in the ledger; tenant mode only. */
+static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
+{
+    return &atomic_load_explicit(&p->ledger, memory_order_relaxed)
+                ->slot[atomic_load_explicit(&p->slot, memory_order_relaxed) % SL_MAX_SLOTS];
+}
+
+/* Asks the arbiter to measure the process's overhead on a GPU of the lease. With `wait`, returns
+ * when it has (true), or after two seconds, or at once when there is no arbiter. */
+bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait);
+
+/* ---- the watch thread, one per attached process ---- */
+
+/* `poll` runs in the watch thread whenever it wakes, and again after the ns it returns (UINT64_MAX:
+ * when kicked). Set it before or after attaching; NULL takes it away. */
+void sl_watch_set_poll(uint64_t (*poll)(struct sl_process *p));
+void sl_watch_kick(void);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/charge.h"
+
+#include <unistd.h>
+
+#include "preload/lock.h"
+#include "shm/account.h"
+
+/* What this process holds, by its own count: the truth when a ledger has to be filled anew. */
+static struct {
+    struct sl_lock lock;
+    uint64_t held_units;
+} books[SL_MAX_GPUS];
+
+static uint64_t limit_units(const struct sl_lease_page *lease, int gpu)
+{
+    const struct sl_lease_gpu *g = &lease->gpu[gpu];
+    uint64_t limit = atomic_load_explicit(&g->memory_limit_bytes, memory_order_relaxed);
+    uint64_t overhead = atomic_load_explicit(&g->overhead_bytes, memory_order_relaxed);
+    if (limit == SL_NO_LIMIT)
+        return UINT64_MAX;
+    return limit > overhead ? (limit - overhead) / SL_UNIT_BYTES : 0;
+}
+
+static bool charge(struct sl_process *p, int gpu, uint64_t units, bool force)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+        return units == 0;
+    if (units == 0)
+        return true;
+    uint64_t limit = force ? UINT64_MAX : limit_units(atomic_load(&p->lease), gpu);
+    sl_lock_take(&books[gpu].lock);
+    int rc = sl_account_reserve(atomic_load(&p->ledger), atomic_load(&p->slot), (uint32_t)gpu, units,
+                                limit);
+    if (rc == 0)
+        books[gpu].held_units += units;
+    sl_lock_drop(&books[gpu].lock);
+    return rc == 0;
+}
+
+bool sl_charge_try(struct sl_process *p, int gpu, uint64_t units)
+{
+    return charge(p, gpu, units, false);
+}
+
+void sl_charge_force(struct sl_process *p, int gpu, uint64_t units)
+{
+    (void)charge(p, gpu, units, true);
+}
+
+void sl_charge_return(struct sl_process *p, int gpu, uint64_t units)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS || units == 0)
+        return;
+    sl_lock_take(&books[gpu].lock);
+    if (units > books[gpu].held_units)
+        units = books[gpu].held_units;
+    books[gpu].held_units -= units;
+    sl_account_release(atomic_load(&p->ledger), atomic_load(&p->slot), (uint32_t)gpu, units);
+    sl_lock_drop(&books[gpu].lock);
+}
+
+CUresult sl_charge_refused(struct sl_process *p)
+{
+    atomic_fetch_add_explicit(&sl_process_slot(p)->oom_count, 1, memory_order_relaxed);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+struct sl_budget sl_charge_budget(struct sl_process *p, int gpu)
+{
+    struct sl_budget b = {.limited = true};
+    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+        return b;
+    const struct sl_lease_gpu *g = &atomic_load(&p->lease)->gpu[gpu];
+    b.limit_bytes = atomic_load(&g->memory_limit_bytes);
+    b.limited = b.limit_bytes != SL_NO_LIMIT;
+    b.used_bytes = sl_account_total(atomic_load(&p->ledger), (uint32_t)gpu) * SL_UNIT_BYTES +
+                   atomic_load(&g->overhead_bytes);
+    return b;
+}
+
+void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_t slot)
+{
+    for (int gpu = 0; gpu < SL_MAX_GPUS; gpu++)
+        sl_lock_take(&books[gpu].lock);
+    atomic_store(&p->ledger, ledger);
+    atomic_store(&p->slot, slot);
+    atomic_store(&ledger->slot[slot % SL_MAX_SLOTS].pid, (uint32_t)getpid());
+    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
+        /* An arbiter that lost the ledger, or took us for dead, booked less than we hold. */
+        uint64_t booked = sl_account_slot(ledger, slot, gpu), held = books[gpu].held_units;
+        if (booked < held) {
+            int ignored = sl_account_reserve(ledger, slot, gpu, held - booked, UINT64_MAX);
+            (void)ignored;
+        } else if (booked > held) {
+            sl_account_release(ledger, slot, gpu, booked - held);
+        }
+    }
+    for (int gpu = SL_MAX_GPUS - 1; gpu >= 0; gpu--)
+        sl_lock_drop(&books[gpu].lock);
+}
+
+void sl_charge_forget(void)
+{
+    for (int gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
+        sl_lock_reset(&books[gpu].lock);
+        books[gpu].held_units = 0;
+    }
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/child.h"
+
+#include "preload/charge.h"
+#include "preload/context.h"
+#include "preload/device.h"
+#include "preload/graph_mem.h"
+#include "preload/pool.h"
+#include "preload/track.h"
+#include "preload/vmm.h"
+
+void sl_child_forget(void)
+{
+    sl_charge_forget();
+    sl_track_forget();
+    sl_device_forget();
+    sl_context_forget();
+    sl_pool_forget();
+    sl_vmm_forget();
+    sl_graph_mem_forget();
+}

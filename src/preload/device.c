@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/device.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "preload/charge.h"
+#include "preload/lock.h"
+#include "preload/pool.h"
+#include "preload/track.h"
+
+#define MAX_DEVICES 64
+
+/* 0 not yet asked, else index in the lease + 2 (so SL_NOT_LEASED is 1). */
+static _Atomic int device_gpu[MAX_DEVICES];
+
+bool sl_device_uuid_matches(const char *lease_uuid, const char *uuid_text)
+{
+    const char *a = strncmp(lease_uuid, "GPU-", 4) == 0 || strncmp(lease_uuid, "MIG-", 4) == 0
+                        ? lease_uuid + 4
+                        : lease_uuid;
+    const char *b = strncmp(uuid_text, "GPU-", 4) == 0 || strncmp(uuid_text, "MIG-", 4) == 0
+                        ? uuid_text + 4
+                        : uuid_text;
+    return strcasecmp(a, b) == 0;
+}
+
+static void format_uuid(const CUuuid *uuid, char text[40])
+{
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            text[at++] = '-';
+        at += (size_t)snprintf(text + at, 40 - at, "%02x", (unsigned char)uuid->bytes[i]);
+    }
+}
+
+int sl_device_gpu(struct sl_process *p, CUdevice device)
+{
+    if (device < 0 || device >= MAX_DEVICES)
+        return SL_NOT_LEASED;
+    int known = atomic_load_explicit(&device_gpu[device], memory_order_relaxed);
+    if (known != 0)
+        return known - 2;
+
+    /* The second version names the MIG instance, the first the card it is on. */
+    __typeof__(&cuDeviceGetUuid_v2) ask = SL_REAL(cuDeviceGetUuid_v2);
+    if (!ask)
+        ask = SL_REAL(cuDeviceGetUuid);
+    CUuuid uuid;
+    if (!ask || ask(&uuid, device) != CUDA_SUCCESS)
+        return SL_NOT_LEASED;
+    char text[40];
+    format_uuid(&uuid, text);
+    const struct sl_lease_page *lease = atomic_load(&p->lease);
+    int gpu = SL_NOT_LEASED;
+    for (uint32_t i = 0; i < lease->gpu_count && i < SL_MAX_GPUS; i++)
+        if (sl_device_uuid_matches(lease->gpu[i].uuid, text))
+            gpu = (int)i;
+    atomic_store_explicit(&device_gpu[device], gpu + 2, memory_order_relaxed);
+    return gpu;
+}
+
+static void place_from(const struct sl_track *t, struct sl_place *ret)
+{
+    *ret = (struct sl_place){.context = (CUcontext)(uintptr_t)t->key,
+                             .device = (CUdevice)t->units,
+                             .context_id = t->owner,
+                             .gpu = t->gpu};
+}
+
+void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device)
+{
+    struct sl_track t = {.kind = SL_KIND_CONTEXT,
+                         .key = (uint64_t)(uintptr_t)context,
+                         .units = (uint64_t)(unsigned int)device,
+                         .owner = sl_track_new_id(),
+                         .gpu = sl_device_gpu(p, device)};
+    if (sl_track_room())
+        sl_track_put(&t);
+}
+
+static bool place_of_context(struct sl_process *p, CUcontext context, struct sl_place *ret)
+{
+    struct sl_track t;
+    if (sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t)) {
+        place_from(&t, ret);
+        return true;
+    }
+    /* Made where we did not see it (a green context, say); it is current now, so ask. */
+    __typeof__(&cuCtxGetDevice) get_device = SL_REAL(cuCtxGetDevice);
+    CUdevice device;
+    if (!get_device || get_device(&device) != CUDA_SUCCESS)
+        return false;
+    sl_context_enter(p, context, device);
+    if (!sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
+        t = (struct sl_track){.key = (uint64_t)(uintptr_t)context,
+                              .units = (uint64_t)(unsigned int)device,
+                              .gpu = sl_device_gpu(p, device)};
+    place_from(&t, ret);
+    return true;
+}
+
+bool sl_place_current(struct sl_process *p, struct sl_place *ret)
+{
+    __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
+    CUcontext context = NULL;
+    if (!get_current || get_current(&context) != CUDA_SUCCESS || !context)
+        return false;
+    return place_of_context(p, context, ret);
+}
+
+bool sl_place_stream(struct sl_process *p, CUstream stream, struct sl_place *ret)
+{
+    __typeof__(&cuStreamGetCtx) get_context = SL_REAL(cuStreamGetCtx);
+    CUcontext context = NULL;
+    struct sl_track t;
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !get_context ||
+        get_context(stream, &context) != CUDA_SUCCESS || !context ||
+        !sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
+        return sl_place_current(p, ret);
+    place_from(&t, ret);
+    return true;
+}
+
+bool sl_context_known(CUcontext context)
+{
+    struct sl_track t;
+    return sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t);
+}
+
+bool sl_context_leave(CUcontext context, struct sl_place *ret)
+{
+    struct sl_track t;
+    if (!sl_track_take(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
+        return false;
+    place_from(&t, ret);
+    return true;
+}
+
+void sl_context_back(const struct sl_place *place)
+{
+    struct sl_track t = {.kind = SL_KIND_CONTEXT,
+                         .key = (uint64_t)(uintptr_t)place->context,
+                         .units = (uint64_t)(unsigned int)place->device,
+                         .owner = place->context_id,
+                         .gpu = place->gpu};
+    if (sl_track_room())
+        sl_track_put(&t);
+}
+
+static bool dies_with_context(const struct sl_track *t, const void *arg)
+{
+    const struct sl_place *place = arg;
+    return t->owner == place->context_id &&
+           (t->kind == SL_KIND_LINEAR || t->kind == SL_KIND_ARRAY || t->kind == SL_KIND_MIPMAP ||
+            t->kind == SL_KIND_EXTERNAL);
+}
+
+void sl_context_ended(struct sl_process *p, const struct sl_place *place)
+{
+    struct sl_track t;
+    while (sl_track_take_if(dies_with_context, place, &t))
+        sl_charge_return(p, t.gpu, t.units);
+    sl_pool_settle_all(p, place->gpu);
+    if (place->gpu >= 0)
+        (void)sl_process_measure(p, (uint32_t)place->gpu, false);
+}
+
+void sl_device_forget(void)
+{
+    for (int i = 0; i < MAX_DEVICES; i++)
+        atomic_store(&device_gpu[i], 0);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/graph_mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload/charge.h"
+#include "preload/device.h"
+#include "preload/pool.h"
+#include "preload/track.h"
+
+#define MAX_DEPTH 8 /* child graphs in child graphs */
+
+/* What one graph needs at its peak, per device. */
+struct need {
+    unsigned int count;
+    struct {
+        CUdevice device;
+        uint64_t live_bytes;
+        uint64_t peak_bytes;
+    } part[SL_MAX_GPUS];
+};
+
+/* One allocation in a graph, to find its size again at the node that frees it. */
+struct live {
+    CUdeviceptr address;
+    uint64_t bytes;
+    CUdevice device;
+};
+
+struct walk {
+    struct need *need;
+    struct live *live;
+    size_t count, capacity;
+};
+
+static _Atomic bool seen;
+
+void sl_graph_mem_seen(void)
+{
+    atomic_store_explicit(&seen, true, memory_order_relaxed);
+}
+
+/* ---- the need of a graph ---- */
+
+static void add_live(struct walk *w, CUdevice device, int64_t bytes)
+{
+    struct need *n = w->need;
+    unsigned int i = 0;
+    while (i < n->count && n->part[i].device != device)
+        i++;
+    if (i == n->count) {
+        if (i == SL_MAX_GPUS)
+            return;
+        n->part[n->count++].device = device;
+    }
+    uint64_t live = n->part[i].live_bytes;
+    live = bytes < 0 && (uint64_t)-bytes > live ? 0 : live + (uint64_t)bytes;
+    n->part[i].live_bytes = live;
+    if (live > n->part[i].peak_bytes)
+        n->part[i].peak_bytes = live;
+}
+
+static void visit_alloc(struct walk *w, CUgraphNode node)
+{
+    __typeof__(&cuGraphMemAllocNodeGetParams) get = SL_REAL(cuGraphMemAllocNodeGetParams);
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    memset(&params, 0, sizeof(params));
+    if (!get || get(node, &params) != CUDA_SUCCESS ||
+        params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return;
+    if (w->count == w->capacity) {
+        size_t capacity = w->capacity ? w->capacity * 2 : 64;
+        struct live *more = realloc(w->live, capacity * sizeof(*more));
+        if (more) {
+            w->live = more;
+            w->capacity = capacity;
+        }
+    }
+    if (w->count < w->capacity)
+        w->live[w->count++] =
+            (struct live){params.dptr, params.bytesize, params.poolProps.location.id};
+    add_live(w, params.poolProps.location.id, (int64_t)params.bytesize);
+}
+
+static void visit_free(struct walk *w, CUgraphNode node)
+{
+    __typeof__(&cuGraphMemFreeNodeGetParams) get = SL_REAL(cuGraphMemFreeNodeGetParams);
+    CUdeviceptr address;
+    if (!get || get(node, &address) != CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < w->count; i++)
+        if (w->live[i].address == address) {
+            add_live(w, w->live[i].device, -(int64_t)w->live[i].bytes);
+            w->live[i] = w->live[--w->count];
+            return;
+        }
+}
+
+/*
+ * Nodes come in the order they were added, which for a captured stream is the order they run in: so
+ * memory freed before the next allocation is counted once. Branches that run side by side may need
+ * more than that; what the driver then takes is charged after the launch.
+ */
+static void visit_graph(struct walk *w, CUgraph graph, int depth)
+{
+    __typeof__(&cuGraphGetNodes) get_nodes = SL_REAL(cuGraphGetNodes);
+    __typeof__(&cuGraphNodeGetType) get_type = SL_REAL(cuGraphNodeGetType);
+    __typeof__(&cuGraphChildGraphNodeGetGraph) get_child = SL_REAL(cuGraphChildGraphNodeGetGraph);
+    size_t count = 0;
+    if (depth > MAX_DEPTH || !get_nodes || !get_type ||
+        get_nodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+        return;
+    CUgraphNode *nodes = calloc(count, sizeof(*nodes));
+    if (!nodes)
+        return;
+    if (get_nodes(graph, nodes, &count) == CUDA_SUCCESS)
+        for (size_t i = 0; i < count; i++) {
+            CUgraphNodeType type;
+            CUgraph child;
+            if (get_type(nodes[i], &type) != CUDA_SUCCESS)
+                continue;
+            if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+                visit_alloc(w, nodes[i]);
+            else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+                visit_free(w, nodes[i]);
+            else if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_child &&
+                     get_child(nodes[i], &child) == CUDA_SUCCESS)
+                visit_graph(w, child, depth + 1);
+        }
+    free(nodes);
+}
+
+static void find_need(CUgraph graph, struct need *ret)
+{
+    struct walk w = {.need = ret};
+    memset(ret, 0, sizeof(*ret));
+    if (graph)
+        visit_graph(&w, graph, 0);
+    free(w.live);
+}
+
+/* ---- reserving around a driver call ---- */
+
+static CUresult claim_need(struct sl_process *p, const struct need *need, struct sl_graph_claim *claim)
+{
+    claim->count = 0;
+    for (unsigned int i = 0; i < need->count; i++) {
+        CUdevice device = need->part[i].device;
+        uint64_t pending = 0;
+        struct sl_pool *pool = sl_pool_of_graphs(p, device, sl_device_gpu(p, device));
+        if (!pool || !sl_pool_cover(p, pool, need->part[i].peak_bytes, &pending)) {
+            sl_graph_mem_end(p, claim);
+            return sl_charge_refused(p);
+        }
+        claim->part[claim->count].pool = pool;
+        claim->part[claim->count++].pending = pending;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sl_graph_mem_begin(struct sl_process *p, CUgraphExec exec, struct sl_graph_claim *claim)
+{
+    struct sl_track t;
+    claim->count = 0;
+    if (!atomic_load_explicit(&seen, memory_order_relaxed) ||
+        !sl_track_get(SL_KIND_EXEC, (uint64_t)(uintptr_t)exec, &t))
+        return CUDA_SUCCESS;
+    return claim_need(p, t.object, claim);
+}
+
+void sl_graph_mem_end(struct sl_process *p, struct sl_graph_claim *claim)
+{
+    for (unsigned int i = 0; i < claim->count; i++) {
+        (void)sl_pool_settle(p, claim->part[i].pool, claim->part[i].pending);
+        sl_pool_expect_shrink();
+    }
+    claim->count = 0;
+}
+
+/* ---- nodes ---- */
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phNode, CUgraph hGraph,
+                                const CUgraphNode *dependencies, size_t numDependencies,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    SL_ENTER(cuGraphAddMemAllocNode, real, p,
+             (phNode, hGraph, dependencies, numDependencies, nodeParams));
+    sl_graph_mem_seen();
+    return real(phNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                        size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    SL_ENTER(cuGraphAddNode, real, p, (phNode, hGraph, dependencies, numDependencies, nodeParams));
+    if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        sl_graph_mem_seen();
+    return real(phNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                           CUgraphNodeParams *nodeParams)
+{
+    SL_ENTER(cuGraphAddNode_v2, real, p,
+             (phNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams));
+    if (nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        sl_graph_mem_seen();
+    return real(phNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+
+/* ---- instantiation ---- */
+
+struct instantiation {
+    struct sl_graph_claim claim;
+    struct need *need; /* NULL: no memory nodes */
+};
+
+static CUresult instantiate_begin(struct sl_process *p, CUgraph graph, struct instantiation *in)
+{
+    struct need need;
+    *in = (struct instantiation){0};
+    if (!atomic_load_explicit(&seen, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    find_need(graph, &need);
+    if (need.count == 0)
+        return CUDA_SUCCESS;
+    in->need = malloc(sizeof(need));
+    if (!in->need)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *in->need = need;
+    CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+    if (sl_track_room()) {
+        rc = claim_need(p, &need, &in->claim);
+        if (rc != CUDA_SUCCESS)
+            sl_track_cancel();
+    }
+    if (rc != CUDA_SUCCESS)
+        free(in->need);
+    return rc;
+}
+
+static CUresult instantiate_end(struct sl_process *p, struct instantiation *in, CUresult rc,
+                                const CUgraphExec *exec)
+{
+    if (!in->need)
+        return rc;
+    sl_graph_mem_end(p, &in->claim);
+    if (rc != CUDA_SUCCESS) {
+        sl_track_cancel();
+        free(in->need);
+        return rc;
+    }
+    struct sl_track t = {
+        .kind = SL_KIND_EXEC, .key = (uint64_t)(uintptr_t)*exec, .object = in->need, .gpu = SL_NOT_LEASED};
+    sl_track_put(&t);
+    return rc;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                            char *logBuffer, size_t bufferSize)
+{
+    SL_ENTER(cuGraphInstantiate, real, p,
+             (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize));
+    struct instantiation in;
+    CUresult rc = instantiate_begin(p, hGraph, &in);
+    return rc != CUDA_SUCCESS
+               ? rc
+               : instantiate_end(p, &in,
+                                 real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+                                 phGraphExec);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                               char *logBuffer, size_t bufferSize)
+{
+    SL_ENTER(cuGraphInstantiate_v2, real, p,
+             (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize));
+    struct instantiation in;
+    CUresult rc = instantiate_begin(p, hGraph, &in);
+    return rc != CUDA_SUCCESS
+               ? rc
+               : instantiate_end(p, &in,
+                                 real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+                                 phGraphExec);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags)
+{
+    SL_ENTER(cuGraphInstantiateWithFlags, real, p, (phGraphExec, hGraph, flags));
+    struct instantiation in;
+    CUresult rc = instantiate_begin(p, hGraph, &in);
+    return rc != CUDA_SUCCESS
+               ? rc
+               : instantiate_end(p, &in, real(phGraphExec, hGraph, flags), phGraphExec);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    SL_ENTER(cuGraphInstantiateWithParams, real, p, (phGraphExec, hGraph, params));
+    struct instantiation in;
+    CUresult rc = instantiate_begin(p, hGraph, &in);
+    return rc != CUDA_SUCCESS
+               ? rc
+               : instantiate_end(p, &in, real(phGraphExec, hGraph, params), phGraphExec);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    SL_ENTER(cuGraphInstantiateWithParams_ptsz, real, p, (phGraphExec, hGraph, params));
+    struct instantiation in;
+    CUresult rc = instantiate_begin(p, hGraph, &in);
+    return rc != CUDA_SUCCESS
+               ? rc
+               : instantiate_end(p, &in, real(phGraphExec, hGraph, params), phGraphExec);
+}
+
+/* ---- upload, the end, and trimming ---- */
+
+static CUresult upload(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstream),
+                       CUgraphExec exec, CUstream stream)
+{
+    struct sl_graph_claim claim;
+    CUresult rc = sl_graph_mem_begin(p, exec, &claim);
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    rc = real(exec, stream);
+    sl_graph_mem_end(p, &claim);
+    return rc;
+}
+
+CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    SL_ENTER(cuGraphUpload, real, p, (hGraphExec, hStream));
+    return upload(p, real, hGraphExec, hStream);
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    SL_ENTER(cuGraphUpload_ptsz, real, p, (hGraphExec, hStream));
+    return upload(p, real, hGraphExec, hStream);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    SL_ENTER(cuGraphExecDestroy, real, p, (hGraphExec));
+    struct sl_track t;
+    bool known = sl_track_take(SL_KIND_EXEC, (uint64_t)(uintptr_t)hGraphExec, &t);
+    CUresult rc = real(hGraphExec);
+    if (!known)
+        return rc;
+    if (rc != CUDA_SUCCESS && sl_track_room()) {
+        sl_track_put(&t);
+        return rc;
+    }
+    const struct need *need = t.object;
+    for (unsigned int i = 0; i < need->count; i++)
+        sl_pool_settle_all(p, sl_device_gpu(p, need->part[i].device));
+    free(t.object);
+    sl_pool_expect_shrink();
+    return rc;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice dev)
+{
+    SL_ENTER(cuDeviceGraphMemTrim, real, p, (dev));
+    CUresult rc = real(dev);
+    if (atomic_load_explicit(&seen, memory_order_relaxed))
+        sl_pool_settle_all(p, sl_device_gpu(p, dev));
+    return rc;
+}
+
+void sl_graph_mem_forget(void)
+{
+    atomic_store(&seen, false);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuInit, where a tenant without its arbiter is stopped, and cuGetProcAddress. */
+#include "preload/attach.h"
+#include "preload/hooks.h"
+
+CUresult cuInit(unsigned int flags)
+{
+    SL_REAL_OR_RETURN(cuInit, real);
+    /* An unlimited tenant would be worse than a stopped one. */
+    if (sl_process_retry()->mode == SL_MODE_REFUSED)
+        return CUDA_ERROR_NOT_PERMITTED;
+    return real(flags);
+}
+
+/* The driver decides, by the program's own version and flags; we put our wrapper of exactly that
+ * entry in its place. */
+static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    if (!symbol || !pfn || !*pfn)
+        return;
+    void *wrapper = sl_hook_wrapper_for(symbol, *pfn, version, flags);
+    if (wrapper)
+        *pfn = wrapper;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    SL_REAL_OR_RETURN(cuGetProcAddress, real);
+    CUresult rc = real(symbol, pfn, cudaVersion, flags);
+    if (rc == CUDA_SUCCESS)
+        substitute(symbol, pfn, cudaVersion, flags);
+    return rc;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    SL_REAL_OR_RETURN(cuGetProcAddress_v2, real);
+    CUresult rc = real(symbol, pfn, cudaVersion, flags, status);
+    if (rc == CUDA_SUCCESS)
+        substitute(symbol, pfn, cudaVersion, flags);
+    return rc;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection to the arbiter: one handshake, and descriptors that keep out of the program's way. */
+#ifndef SLUICE_PRELOAD_LINK_H
+#define SLUICE_PRELOAD_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "shm/pages.h"
+
+/* A descriptor and the file it was opened for: a program may close every descriptor it finds and
+ * open its own under the same number, which must then not be taken for ours. */
+struct sl_own_fd {
+    int fd; /* -1: none */
+    dev_t device;
+    ino_t inode;
+};
+#define SL_OWN_FD_INIT {-1, 0, 0}
+
+/* Takes fd, moves it out of the range programs use (500 and up, where the limit allows). */
+struct sl_own_fd sl_own_fd_take(int fd);
+bool sl_own_fd_valid(const struct sl_own_fd *own);
+/* Puts a new file under the old number if that is still ours, else under a new number. */
+void sl_own_fd_replace(struct sl_own_fd *own, int fd);
+void sl_own_fd_close(struct sl_own_fd *own); /* only if still ours */
+
+/* What a handshake gives. Descriptors are plain numbers here: the caller moves them. */
+struct sl_link {
+    int sock;
+    int doorbell;
+    struct sl_lease_map lease;
+    struct sl_ledger_map ledger;
+    uint32_t slot;
+    uint32_t host_pid;
+};
+
+/* old_slot SL_NO_SLOT and old_ledger -1 at the first attach. */
+int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeout_ms,
+                 struct sl_link *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_link_close(struct sl_link *link);
+
+#endif

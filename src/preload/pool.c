@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/pool.h"
+
+#include <stdlib.h>
+
+#include "preload/charge.h"
+#include "preload/lock.h"
+#include "preload/pool_internal.h"
+#include "shm/account.h"
+
+/* Newest first. Pools are few and stay in the list, so it is walked without a lock. */
+static struct sl_pool *_Atomic pools;
+static struct sl_lock list_lock;
+static _Atomic bool shrink_expected;
+
+static struct sl_pool *find(CUmemoryPool handle)
+{
+    for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next)
+        if (!pool->graphs && pool->handle == handle && !atomic_load(&pool->dead))
+            return pool;
+    return NULL;
+}
+
+static struct sl_pool *find_graphs(CUdevice device)
+{
+    for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next)
+        if (pool->graphs && pool->device == device)
+            return pool;
+    return NULL;
+}
+
+struct sl_pool *sl_pool_add(const struct sl_pool *model)
+{
+    struct sl_pool *pool = malloc(sizeof(*pool));
+    if (!pool)
+        return NULL;
+    *pool = *model;
+    pool->id = sl_track_new_id();
+    pool->step_units = 1;
+    sl_lock_take(&list_lock);
+    struct sl_pool *known = pool->graphs ? find_graphs(pool->device) : find(pool->handle);
+    if (!known) {
+        pool->next = atomic_load(&pools);
+        atomic_store(&pools, pool);
+    }
+    sl_lock_drop(&list_lock);
+    if (known)
+        free(pool);
+    return known ? known : pool;
+}
+
+struct sl_pool *sl_pool_by_handle(CUmemoryPool handle)
+{
+    return find(handle);
+}
+
+struct sl_pool *sl_pool_by_id(uint64_t id)
+{
+    struct sl_pool *pool = atomic_load(&pools);
+    while (pool && pool->id != id)
+        pool = pool->next;
+    return pool;
+}
+
+struct sl_pool *sl_pool_of_graphs(struct sl_process *p, CUdevice device, int gpu)
+{
+    (void)p;
+    struct sl_pool *pool = find_graphs(device);
+    struct sl_pool model = {.graphs = true, .device = device, .gpu = gpu};
+    return pool ? pool : sl_pool_add(&model);
+}
+
+/* ---- what the driver says ---- */
+
+static bool query(const struct sl_pool *pool, CUmemPool_attribute of_pool,
+                  CUgraphMem_attribute of_graphs, uint64_t *ret_bytes)
+{
+    __typeof__(&cuMemPoolGetAttribute) get = SL_REAL(cuMemPoolGetAttribute);
+    __typeof__(&cuDeviceGetGraphMemAttribute) get_graphs = SL_REAL(cuDeviceGetGraphMemAttribute);
+    cuuint64_t bytes = 0;
+    CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
+    if (pool->graphs && get_graphs)
+        rc = get_graphs(pool->device, of_graphs, &bytes);
+    else if (!pool->graphs && get)
+        rc = get(pool->handle, of_pool, &bytes);
+    *ret_bytes = bytes;
+    return rc == CUDA_SUCCESS;
+}
+
+static bool query_reserved(const struct sl_pool *pool, uint64_t *ret_bytes)
+{
+    return query(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                 ret_bytes);
+}
+
+static bool query_used(const struct sl_pool *pool, uint64_t *ret_bytes)
+{
+    return query(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
+                 ret_bytes);
+}
+
+static bool has_slack(const struct sl_pool *pool, uint64_t bytes)
+{
+    uint64_t reserved, used;
+    return query_reserved(pool, &reserved) && query_used(pool, &used) && reserved >= used &&
+           reserved - used >= bytes;
+}
+
+static void trim(const struct sl_pool *pool)
+{
+    __typeof__(&cuMemPoolTrimTo) trim_pool = SL_REAL(cuMemPoolTrimTo);
+    __typeof__(&cuDeviceGraphMemTrim) trim_graphs = SL_REAL(cuDeviceGraphMemTrim);
+    if (pool->graphs && trim_graphs)
+        (void)trim_graphs(pool->device);
+    else if (!pool->graphs && trim_pool)
+        (void)trim_pool(pool->handle, 0);
+}
+
+/* ---- settling ---- */
+
+/* With the pool's lock held: brings the charge to `want`, from `pending` first. */
+static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t want, uint64_t *pending)
+{
+    bool within = true;
+    if (want < pool->charged_units) {
+        sl_charge_return(p, pool->gpu, pool->charged_units - want);
+    } else {
+        uint64_t more = want - pool->charged_units;
+        uint64_t from_pending = more < *pending ? more : *pending;
+        *pending -= from_pending;
+        more -= from_pending;
+        if (more > 0) {
+            within = sl_charge_try(p, pool->gpu, more);
+            if (!within)
+                sl_charge_force(p, pool->gpu, more);
+            /* The driver grows in larger steps than we thought: reserve as much the next time. */
+            if (more + from_pending > pool->step_units)
+                pool->step_units = more + from_pending;
+        }
+    }
+    pool->charged_units = want;
+    pool->settled++;
+    return within;
+}
+
+bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending)
+{
+    bool within = true;
+    if (pool->free_of_charge)
+        return true;
+    /* The query is a driver call, so it is made without the lock; if somebody else settled
+     * meanwhile, his figure may be newer than ours, and we ask again. */
+    for (int tries = 0; tries < 100; tries++) {
+        uint64_t bytes;
+        sl_lock_take(&pool->lock);
+        uint64_t seen = pool->settled;
+        sl_lock_drop(&pool->lock);
+        if (atomic_load(&pool->dead) || !query_reserved(pool, &bytes))
+            break;
+        sl_lock_take(&pool->lock);
+        bool current = pool->settled == seen && !atomic_load(&pool->dead);
+        if (current)
+            within = adjust(p, pool, sl_units_of_bytes(bytes), &pending);
+        sl_lock_drop(&pool->lock);
+        if (current)
+            break;
+    }
+    sl_charge_return(p, pool->gpu, pending);
+    return within;
+}
+
+void sl_pool_settle_all(struct sl_process *p, int gpu)
+{
+    for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next)
+        if (pool->gpu == gpu && !atomic_load(&pool->dead))
+            (void)sl_pool_settle(p, pool, 0);
+}
+
+void sl_pool_reclaim(struct sl_process *p, int gpu)
+{
+    for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next) {
+        if (pool->gpu != gpu || atomic_load(&pool->dead) || pool->free_of_charge)
+            continue;
+        trim(pool);
+        (void)sl_pool_settle(p, pool, 0);
+    }
+}
+
+bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes, uint64_t *ret_pending)
+{
+    *ret_pending = 0;
+    if (pool->free_of_charge)
+        return true;
+    uint64_t units = sl_units_of_bytes(bytes), step = pool->step_units;
+    uint64_t need = units + (step - units % step) % step;
+    if (need < units)
+        need = units;
+    bool covered = sl_charge_try(p, pool->gpu, need);
+    if (!covered) {
+        sl_pool_settle_all(p, pool->gpu);
+        covered = sl_charge_try(p, pool->gpu, need);
+    }
+    if (!covered && has_slack(pool, bytes))
+        return true;
+    if (!covered) {
+        sl_pool_reclaim(p, pool->gpu);
+        covered = sl_charge_try(p, pool->gpu, need);
+    }
+    if (covered)
+        *ret_pending = need;
+    return covered;
+}
+
+void sl_pool_freed(struct sl_process *p, const struct sl_track *entry)
+{
+    struct sl_pool *pool = sl_pool_by_id(entry->owner);
+    if (!pool || pool->free_of_charge)
+        return;
+    if (!atomic_load(&pool->dead)) {
+        sl_pool_expect_shrink();
+        (void)sl_pool_settle(p, pool, 0);
+        return;
+    }
+    /* The pool was destroyed with this still allocated: it paid for itself since. */
+    sl_lock_take(&pool->lock);
+    uint64_t units = entry->units < pool->charged_units ? entry->units : pool->charged_units;
+    pool->charged_units -= units;
+    sl_lock_drop(&pool->lock);
+    sl_charge_return(p, pool->gpu, units);
+}
+
+static bool is_from_pool(const struct sl_track *t, const void *arg)
+{
+    return t->kind == SL_KIND_ASYNC && t->owner == ((const struct sl_pool *)arg)->id;
+}
+
+void sl_pool_died(struct sl_process *p, struct sl_pool *pool)
+{
+    atomic_store(&pool->dead, true);
+    uint64_t left = sl_track_sum_if(is_from_pool, pool), back = 0;
+    sl_lock_take(&pool->lock);
+    if (pool->charged_units > left) {
+        back = pool->charged_units - left;
+        pool->charged_units = left;
+    }
+    sl_lock_drop(&pool->lock);
+    sl_charge_return(p, pool->gpu, back);
+}
+
+/* ---- synchronisation ---- */
+
+void sl_pool_expect_shrink(void)
+{
+    atomic_store_explicit(&shrink_expected, true, memory_order_relaxed);
+}
+
+void sl_pool_synchronised(void)
+{
+    if (__builtin_expect(!atomic_load_explicit(&shrink_expected, memory_order_relaxed), 1))
+        return;
+    struct sl_process *p = sl_process_get();
+    bool more = false;
+    if (p->mode != SL_MODE_TENANT)
+        return;
+    atomic_store(&shrink_expected, false);
+    for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next) {
+        if (atomic_load(&pool->dead) || pool->free_of_charge)
+            continue;
+        (void)sl_pool_settle(p, pool, 0);
+        more = more || has_slack(pool, 1);
+    }
+    if (more)
+        sl_pool_expect_shrink();
+}
+
+bool sl_stream_is_capturing(CUstream stream, bool per_thread)
+{
+    __typeof__(&cuStreamIsCapturing) ask =
+        per_thread ? SL_REAL(cuStreamIsCapturing_ptsz) : SL_REAL(cuStreamIsCapturing);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return ask && ask(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+void sl_pool_forget(void)
+{
+    sl_lock_reset(&list_lock);
+    atomic_store(&pools, NULL);
+    atomic_store(&shrink_expected, false);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory pools, charged by what they really hold (reserved), not by what was asked of them: a pool
+ * keeps freed memory, grows in steps of its own, and shrinks at synchronisation. The memory behind
+ * graphs is one more pool per device.
+ */
+#ifndef SLUICE_PRELOAD_POOL_H
+#define SLUICE_PRELOAD_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+#include "preload/attach.h"
+#include "preload/track.h"
+
+struct sl_pool;
+
+/* The pool of all graphs on a device; NULL only without host memory. */
+struct sl_pool *sl_pool_of_graphs(struct sl_process *p, CUdevice device, int gpu);
+
+/* Reserves units for `bytes` more in the pool, trimming idle pools if that helps. False: the
+ * tenant cannot have them. What is reserved is given to sl_pool_settle after the driver call. */
+bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
+                   uint64_t *ret_pending);
+
+/* Makes the charge what the pool holds now, using up or returning `pending`. False when the driver
+ * took more than could be reserved: charged all the same, and the caller should undo. */
+bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending);
+void sl_pool_settle_all(struct sl_process *p, int gpu);
+
+/* Settles, and gives the idle memory of all pools on the GPU back to the card. */
+void sl_pool_reclaim(struct sl_process *p, int gpu);
+
+/* An address from a pool was freed. */
+void sl_pool_freed(struct sl_process *p, const struct sl_track *entry);
+
+/* Something may shrink at the next synchronisation. */
+void sl_pool_expect_shrink(void);
+
+/* Is work put into this stream being captured, not run? `per_thread`: what stream 0 means. */
+bool sl_stream_is_capturing(CUstream stream, bool per_thread);
+
+void sl_pool_forget(void); /* in a forked child */
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What CUDA tells the tenant about memory: its lease, as if the card had no more. */
+#include <stddef.h>
+
+#include "preload/charge.h"
+#include "preload/device.h"
+#include "preload/pool.h"
+
+/* free and total as the tenant sees them; unchanged where only the card limits. */
+static void limit_view(const struct sl_budget *b, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    if (!b->limited)
+        return;
+    uint64_t left = b->limit_bytes > b->used_bytes ? b->limit_bytes - b->used_bytes : 0;
+    *total_bytes = b->limit_bytes;
+    if (left < *free_bytes)
+        *free_bytes = left;
+}
+
+static struct sl_budget current_budget(struct sl_process *p)
+{
+    struct sl_place place;
+    if (!sl_place_current(p, &place))
+        return (struct sl_budget){.limited = false};
+    sl_pool_settle_all(p, place.gpu);
+    return sl_charge_budget(p, place.gpu);
+}
+
+static unsigned int clamp32(uint64_t bytes)
+{
+    return bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)bytes;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    SL_ENTER(cuMemGetInfo_v2, real, p, (free, total));
+    CUresult rc = real(free, total);
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    struct sl_budget b = current_budget(p);
+    uint64_t free_bytes = free ? *free : UINT64_MAX, total_bytes = total ? *total : 0;
+    limit_view(&b, &free_bytes, &total_bytes);
+    if (free)
+        *free = free_bytes;
+    if (total)
+        *total = total_bytes;
+    return rc;
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+    SL_ENTER(cuMemGetInfo, real, p, (free, total));
+    CUresult rc = real(free, total);
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    struct sl_budget b = current_budget(p);
+    uint64_t free_bytes = free ? *free : UINT64_MAX, total_bytes = total ? *total : 0;
+    limit_view(&b, &free_bytes, &total_bytes);
+    if (free)
+        *free = clamp32(free_bytes);
+    if (total)
+        *total = clamp32(total_bytes);
+    return rc;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    SL_ENTER(cuDeviceTotalMem_v2, real, p, (bytes, dev));
+    CUresult rc = real(bytes, dev);
+    if (rc != CUDA_SUCCESS || !bytes)
+        return rc;
+    struct sl_budget b = sl_charge_budget(p, sl_device_gpu(p, dev));
+    if (b.limited)
+        *bytes = b.limit_bytes;
+    return rc;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    SL_ENTER(cuDeviceTotalMem, real, p, (bytes, dev));
+    CUresult rc = real(bytes, dev);
+    if (rc != CUDA_SUCCESS || !bytes)
+        return rc;
+    struct sl_budget b = sl_charge_budget(p, sl_device_gpu(p, dev));
+    if (b.limited)
+        *bytes = clamp32(b.limit_bytes);
+    return rc;
+}

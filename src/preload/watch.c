@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "preload/charge.h"
+#include "preload/device.h"
+#include "preload/elf.h"
+#include "shm/packet.h"
+
+#define STACK_BYTES       ((size_t)256 << 10)
+#define RETRY_MIN_NS      (10 * SL_NS_PER_MS)
+#define RETRY_MAX_NS      (250 * SL_NS_PER_MS)
+#define HANDSHAKE_MS      2000
+#define MEASURE_NS        (2 * SL_NS_PER_S)
+
+struct sl_lock sl_attach_lock;
+
+static struct {
+    struct sl_own_fd sock, kick, ledger, lease, doorbell;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    bool running;
+    _Atomic bool connected;
+} watch = {SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT,
+           {0},            false,          false};
+
+static uint64_t (*_Atomic poll_function)(struct sl_process *);
+
+/* Requests for a measurement and answers to them, per GPU; the answers come in order. */
+static struct sl_lock measure_lock;
+static struct {
+    _Atomic uint32_t asked;
+    _Atomic uint32_t answered; /* a futex */
+} measures[SL_MAX_GPUS];
+
+void sl_watch_set_poll(uint64_t (*poll)(struct sl_process *))
+{
+    atomic_store(&poll_function, poll);
+    sl_watch_kick();
+}
+
+void sl_watch_kick(void)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    if (watch.running && sl_own_fd_valid(&watch.kick)) {
+        ssize_t ignored = write(watch.kick.fd, &one, sizeof(one));
+        (void)ignored;
+    }
+    errno = saved;
+}
+
+static void answer_all(uint32_t gpu)
+{
+    atomic_store(&measures[gpu].answered, atomic_load(&measures[gpu].asked));
+    sl_futex_wake_all(&measures[gpu].answered);
+}
+
+static void disconnected(void)
+{
+    atomic_store(&watch.connected, false);
+    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++)
+        answer_all(gpu);
+}
+
+static void handle_packet(const union sl_packet *packet)
+{
+    if (packet->h.type == SL_MSG_MEASURED && packet->measure.gpu < SL_MAX_GPUS) {
+        uint32_t gpu = packet->measure.gpu;
+        if (atomic_load(&measures[gpu].answered) != atomic_load(&measures[gpu].asked))
+            (void)atomic_fetch_add(&measures[gpu].answered, 1);
+        sl_futex_wake_all(&measures[gpu].answered);
+    }
+}
+
+/* Reads what is there. A closed or senseless connection is given up and made anew. */
+static void drain_socket(void)
+{
+    union sl_packet packet;
+    struct sl_err err = SL_ERR_INIT;
+    for (;;) {
+        struct pollfd p = {.fd = watch.sock.fd, .events = POLLIN};
+        if (!sl_own_fd_valid(&watch.sock)) {
+            disconnected();
+            return;
+        }
+        if (poll(&p, 1, 0) <= 0)
+            return;
+        int rc = sl_packet_recv(watch.sock.fd, &packet, NULL, &err);
+        if (rc < 0) {
+            sl_info("the arbiter is gone (%s): running on under the last limits", err.msg);
+            disconnected();
+            return;
+        }
+        handle_packet(&packet);
+    }
+}
+
+/* Puts a fresh link in the place of the old one. Readers may hold the old pages: they stay mapped. */
+static void adopt(struct sl_process *p, struct sl_link *link)
+{
+    struct sl_ledger_page *old = atomic_load(&p->ledger);
+    bool same = memcmp(old->cookie, link->ledger.page->cookie, sizeof(old->cookie)) == 0 &&
+                sl_own_fd_valid(&watch.ledger);
+    if (same) { /* the arbiter adopted the ledger we sent: keep our mapping of it */
+        (void)munmap(link->ledger.page, sizeof(*link->ledger.page));
+        (void)close(link->ledger.fd);
+    } else {
+        sl_own_fd_replace(&watch.ledger, link->ledger.fd);
+    }
+    sl_charge_move(p, same ? old : link->ledger.page, link->slot);
+    atomic_store(&p->lease, link->lease.page);
+    sl_device_forget();
+    sl_own_fd_replace(&watch.lease, link->lease.fd);
+    sl_own_fd_replace(&watch.doorbell, link->doorbell);
+    p->doorbell_fd = watch.doorbell.fd;
+    p->host_pid = link->host_pid;
+    sl_own_fd_replace(&watch.sock, link->sock);
+    atomic_store(&watch.connected, true);
+    sl_info("attached again, slot %u", link->slot);
+}
+
+static bool reconnect(struct sl_process *p)
+{
+    struct sl_link link;
+    struct sl_err err = SL_ERR_INIT;
+    sl_lock_take(&sl_attach_lock);
+    int ledger = sl_own_fd_valid(&watch.ledger) ? watch.ledger.fd : -1;
+    int rc = sl_link_open(watch.path, atomic_load(&p->slot), ledger, HANDSHAKE_MS, &link, &err);
+    if (rc == 0)
+        adopt(p, &link);
+    sl_lock_drop(&sl_attach_lock);
+    return rc == 0;
+}
+
+static void wait_events(uint64_t timeout_ns)
+{
+    bool connected = atomic_load(&watch.connected);
+    struct pollfd fds[2] = {{.fd = connected ? watch.sock.fd : -1, .events = POLLIN},
+                            {.fd = watch.kick.fd, .events = POLLIN}};
+    struct timespec ts = {.tv_sec = (time_t)(timeout_ns / SL_NS_PER_S),
+                          .tv_nsec = (long)(timeout_ns % SL_NS_PER_S)};
+    if (ppoll(fds, 2, timeout_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
+        return;
+    if (fds[1].revents & POLLIN && sl_own_fd_valid(&watch.kick)) {
+        uint64_t count;
+        ssize_t ignored = read(watch.kick.fd, &count, sizeof(count));
+        (void)ignored;
+    } else if (fds[1].revents) { /* the program closed it: without a bell, look now and then */
+        watch.kick.fd = -1;
+    }
+    if (fds[0].revents)
+        drain_socket();
+}
+
+static void *watch_main(void *arg)
+{
+    struct sl_process *p = arg;
+    uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0;
+    (void)prctl(PR_SET_NAME, "sluice-watch", 0, 0, 0);
+    for (;;) {
+        uint64_t (*poll_now)(struct sl_process *) = atomic_load(&poll_function);
+        uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX;
+        if (!atomic_load(&watch.connected)) {
+            uint64_t now_ns = sl_now_ns();
+            if (now_ns >= retry_at_ns) {
+                backoff_ns = reconnect(p) ? RETRY_MIN_NS : backoff_ns * 2;
+                if (backoff_ns > RETRY_MAX_NS)
+                    backoff_ns = RETRY_MAX_NS;
+                retry_at_ns = sl_now_ns() + backoff_ns;
+            }
+            if (!atomic_load(&watch.connected) && wait_ns > backoff_ns)
+                wait_ns = backoff_ns;
+        }
+        if (watch.kick.fd < 0 && wait_ns > RETRY_MIN_NS)
+            wait_ns = RETRY_MIN_NS;
+        wait_events(wait_ns);
+    }
+    return NULL;
+}
+
+/* Threads are in libc or in libpthread, depending on the glibc: found at run time. */
+static bool start_thread(struct sl_process *p)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        (__typeof__(create))(uintptr_t)sl_elf_libc("pthread_create");
+    int (*set_stack)(pthread_attr_t *, size_t) =
+        (__typeof__(set_stack))(uintptr_t)sl_elf_libc("pthread_attr_setstacksize");
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, before;
+    if (!create || pthread_attr_init(&attr) != 0)
+        return false;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (set_stack)
+        (void)set_stack(&attr, STACK_BYTES);
+    /* The thread starts with our mask; signals stay with the program's own threads. */
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
+    int rc = create(&thread, &attr, watch_main, p);
+    if (rc != 0 && set_stack) { /* large thread-local data may not fit a small stack */
+        (void)set_stack(&attr, (size_t)8 << 20);
+        rc = create(&thread, &attr, watch_main, p);
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return rc == 0;
+}
+
+void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link)
+{
+    (void)snprintf(watch.path, sizeof(watch.path), "%s", path);
+    watch.sock = sl_own_fd_take(link->sock);
+    watch.doorbell = sl_own_fd_take(link->doorbell);
+    watch.lease = sl_own_fd_take(link->lease.fd);
+    watch.ledger = sl_own_fd_take(link->ledger.fd);
+    watch.kick = sl_own_fd_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    p->doorbell_fd = watch.doorbell.fd;
+    atomic_store(&watch.connected, true);
+    watch.running = start_thread(p);
+    if (!watch.running)
+        sl_warn("no watch thread: this process will not return to a restarted arbiter");
+}
+
+void sl_watch_forget(struct sl_process *p)
+{
+    sl_own_fd_close(&watch.sock);
+    sl_own_fd_close(&watch.kick);
+    sl_own_fd_close(&watch.doorbell);
+    sl_own_fd_close(&watch.lease);
+    sl_own_fd_close(&watch.ledger);
+    (void)munmap(atomic_load(&p->lease), sizeof(struct sl_lease_page));
+    (void)munmap(atomic_load(&p->ledger), sizeof(struct sl_ledger_page));
+    watch.running = false;
+    atomic_store(&watch.connected, false);
+    sl_lock_reset(&measure_lock);
+    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
+        atomic_store(&measures[gpu].asked, 0);
+        atomic_store(&measures[gpu].answered, 0);
+    }
+}
+
+bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait)
+{
+    struct sl_msg_measure m;
+    if (p->mode != SL_MODE_TENANT || gpu >= SL_MAX_GPUS || !watch.running ||
+        !atomic_load(&watch.connected))
+        return false;
+    int saved = errno;
+    memset(&m, 0, sizeof(m));
+    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
+    m.gpu = gpu;
+    sl_lock_take(&measure_lock);
+    uint32_t ticket = atomic_fetch_add(&measures[gpu].asked, 1) + 1;
+    int rc = sl_own_fd_valid(&watch.sock) ? sl_packet_send(watch.sock.fd, &m.h, NULL, 0, NULL) : -1;
+    if (rc < 0)
+        (void)atomic_fetch_sub(&measures[gpu].asked, 1);
+    sl_lock_drop(&measure_lock);
+
+    uint64_t end_ns = sl_now_ns() + MEASURE_NS;
+    bool done = false;
+    while (rc == 0 && wait && !done) {
+        uint32_t answered = atomic_load(&measures[gpu].answered);
+        uint64_t now_ns = sl_now_ns();
+        done = (int32_t)(answered - ticket) >= 0;
+        if (done || now_ns >= end_ns)
+            break;
+        sl_futex_wait(&measures[gpu].answered, answered, end_ns - now_ns);
+    }
+    if (rc == 0 && wait && !done)
+        answer_all(gpu); /* it will not be waited for again */
+    errno = saved;
+    return done;
+}
