@@ -2,7 +2,7 @@
 /*
  * What the C library we build with has under a newer symbol version than glibc 2.31, defined here,
  * hidden, so that libsluice also loads there. Threads and dlopen, which moved between libraries, are
- * looked up at run time instead (elf.h).
+ * looked up at run time instead (elfsym.h).
  */
 #include <fcntl.h>
 #include <sys/stat.h>

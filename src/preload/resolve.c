@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "preload/elf.h"
+#include "preload/elfsym.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
 

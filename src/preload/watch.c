@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "preload/charge.h"
 #include "preload/device.h"
-#include "preload/elf.h"
+#include "preload/elfsym.h"
 #include "shm/packet.h"
 
 #define STACK_BYTES       ((size_t)256 << 10)

@@ -4,7 +4,7 @@
 #define SLUICE_PRELOAD_WATCH_H
 
 #include "preload/attach.h"
-#include "preload/link.h"
+#include "preload/handshake.h"
 #include "preload/lock.h"
 
 /* Held while descriptors and pages are made or replaced, and over fork. Bounded: no wait under it

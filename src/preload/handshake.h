@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The connection to the arbiter: one handshake, and descriptors that keep out of the program's way. */
-#ifndef SLUICE_PRELOAD_LINK_H
-#define SLUICE_PRELOAD_LINK_H
+#ifndef SLUICE_PRELOAD_HANDSHAKE_H
+#define SLUICE_PRELOAD_HANDSHAKE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/elf.h"
+#include "preload/elfsym.h"
 
 #include <elf.h>
 #include <stddef.h>

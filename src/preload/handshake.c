@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preload/link.h"
+#include "preload/handshake.h"
 
 #include <errno.h>
 #include <fcntl.h>

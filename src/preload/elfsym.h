@@ -5,8 +5,8 @@
  * where dlsym itself is. It needs no symbol newer than glibc 2.31 and allocates nothing, so it also
  * works when another library asks for symbols before constructors have run.
  */
-#ifndef SLUICE_PRELOAD_ELF_H
-#define SLUICE_PRELOAD_ELF_H
+#ifndef SLUICE_PRELOAD_ELFSYM_H
+#define SLUICE_PRELOAD_ELFSYM_H
 
 #include <link.h>
 #include <stdbool.h>
