@@ -32,7 +32,7 @@ if(SLUICE_FUZZ)
   add_link_options(-fsanitize=address,undefined)
 endif()
 if(SLUICE_COVERAGE)
-  add_compile_options(--coverage -fprofile-update=atomic -O1)
+  add_compile_options(--coverage -fprofile-update=atomic -O0)
   add_link_options(--coverage)
 endif()
 
