@@ -1,0 +1,139 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# demo.sh BUILD-DIR: three tenants share one GPU through `sluice run`. The real GPU where there is one,
+# else a simulated H200; the headline says which.
+set -eu
+build=$1
+sluice=$build/bin/sluice
+tenant=$build/demo/demo_tenant
+seconds=${DEMO_SECONDS:-8}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-demo.XXXXXX")
+pids=
+cleanup() {
+    # Only what we started; each `sluice run` takes its own command along.
+    for p in $pids; do
+        kill "$p" 2>/dev/null || true
+    done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+bold='' dim='' good='' bad='' off=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+    bold=$(printf '\033[1m') dim=$(printf '\033[2m') off=$(printf '\033[0m')
+    good=$(printf '\033[32m') bad=$(printf '\033[33m')
+fi
+
+# Which GPU. DEMO_SIM=CARDS asks for a simulated one where there is a real one too.
+sim=${DEMO_SIM:-}
+kind=measured
+if [ -z "$sim" ]; then
+    if found=$("$tenant" --probe 2>/dev/null); then
+        card_bytes=${found%% *}
+        card=${found#* }
+    else
+        sim=h200
+    fi
+fi
+set --
+if [ -n "$sim" ]; then
+    kind=simulated
+    card_bytes=
+    card="$sim"
+    set -- --sim "$sim" --dir "$work/arbiter"
+fi
+
+# name memory cores; on a card too small for 35 GiB, parts of it instead.
+tenants="train:10Gi:30 serve:20Gi:50 notebook:5Gi:20"
+if [ -n "$card_bytes" ] && [ "$card_bytes" -lt 42949672960 ]; then
+    tenants="train:25%:30 serve:50%:50 notebook:12%:20"
+fi
+
+for t in $tenants; do
+    name=${t%%:*}
+    rest=${t#*:}
+    "$sluice" run "$@" --memory "${rest%%:*}" --cores "${rest#*:}" --name "demo-$name" -- \
+        "$tenant" "$work" "$name" "$seconds" 2>"$work/$name.err" &
+    pids="$pids $!"
+done
+
+# Everybody has tried the memory; now all compute at once.
+for t in $tenants; do
+    name=${t%%:*}
+    i=0
+    while [ ! -e "$work/$name.ready" ] && [ $i -lt 1200 ]; do
+        if grep -q . "$work/$name.err"; then
+            sleep 0.2
+            cat "$work/$name.err" >&2
+            echo "demo: tenant $name did not start" >&2
+            exit 1
+        fi
+        sleep 0.05
+        i=$((i + 1))
+    done
+done
+: >"$work/go"
+sleep $((seconds / 2))
+"$sluice" status ${sim:+--sim "$sim" --dir "$work/arbiter"} >"$work/status" 2>&1 || true
+failed=0
+for p in $pids; do
+    wait "$p" || failed=1
+done
+pids=
+if [ $failed = 1 ]; then
+    cat "$work"/*.err >&2
+    echo "demo: a tenant failed" >&2
+    exit 1
+fi
+
+value() { # FILE KEY
+    sed -n "s/^$2=//p" "$work/$1"
+}
+gib() {
+    awk -v b="$1" 'BEGIN { printf "%.2f GiB", b / 1073741824 }'
+}
+all=0
+for t in $tenants; do
+    card=$(value "${t%%:*}" device)
+    all=$((all + $(value "${t%%:*}" kernels)))
+done
+
+if [ $kind = simulated ]; then
+    printf '\n%sThree tenants on one simulated GPU: %s%s\n' "$bold" "$card" "$off"
+    printf '%s(no usable NVIDIA driver here, or DEMO_SIM was set; all figures below come from the simulated driver)%s\n\n' "$dim" "$off"
+else
+    printf '\n%sThree tenants on one real GPU: %s%s\n\n' "$bold" "$card" "$off"
+fi
+row='%-9s %-6s %-6s  %-10s %-10s %14s bytes  %-26s %s\n'
+# shellcheck disable=SC2059 # the row is the format
+printf "$dim$row$off" tenant memory cores 'CUDA shows' 'of it free' 'could take all' 'one byte more' 'share of the work'
+verdict=0
+for t in $tenants; do
+    name=${t%%:*}
+    rest=${t#*:}
+    got=$(value "$name" got)
+    free=$(value "$name" free)
+    more=$(value "$name" more)
+    share=$(awk -v k="$(value "$name" kernels)" -v a="$all" 'BEGIN { printf "%.1f %%", a ? 100 * k / a : 0 }')
+    colour=$good
+    if [ "$more" != CUDA_ERROR_OUT_OF_MEMORY ] || [ "$got" -ne "$free" ]; then
+        colour=$bad
+        verdict=1
+    fi
+    # shellcheck disable=SC2059
+    printf "$row" "$name" "${rest%%:*}" "${rest#*:} %" "$(gib "$(value "$name" total)")" "$(gib "$free")" \
+        "$got" "$colour$more$off" "$share"
+done
+if [ $verdict = 0 ]; then
+    printf '\n%sEach tenant sees only its own share of the card, can take exactly what is free, and is refused one byte more.%s\n' "$dim" "$off"
+else
+    printf '\n%sNot as it should be: a tenant got more or less than was free, or was not refused.%s\n' "$bad" "$off"
+fi
+if grep -q demo- "$work/status"; then
+    printf '\n%ssluice status%s, half way:\n\n' "$bold" "$off"
+    cat "$work/status"
+fi
+exit $verdict
