@@ -438,14 +438,12 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned
     return NVML_SUCCESS;
 }
 
+/* For cards that are NUMA nodes themselves; none of ours is. */
 NV_EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
     ENTER(nvmlDeviceGetNumaNodeId);
     uint32_t i;
     REQUIRE(node);
     TRY(nv_card(device, &i));
-    if (desc(i)->numa_node < 0)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *node = (unsigned int)desc(i)->numa_node;
-    return NVML_SUCCESS;
+    return NVML_ERROR_NOT_SUPPORTED;
 }

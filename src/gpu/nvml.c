@@ -184,8 +184,7 @@ static unsigned int cores_per_sm(int major, int minor)
     }
 }
 
-/* The sysfs node: NVML's own call for it exists only on coherent platforms. */
-static int numa_of(const nvmlPciInfo_t *pci)
+static int numa_from_sysfs(const nvmlPciInfo_t *pci)
 {
     char path[96];
     int node = -1;
@@ -197,18 +196,23 @@ static int numa_of(const nvmlPciInfo_t *pci)
     return node;
 }
 
+/* The node whose memory is near: not nvmlDeviceGetNumaNodeId, which is about cards that are
+ * themselves NUMA nodes. */
 static void info_location(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *out)
 {
     nvmlPciInfo_t pci = {0};
-    unsigned int node = 0;
+    unsigned long nodes = 0;
     out->numa_node = -1;
+    if (NVML_CALL(g, NULL, nvmlDeviceGetMemoryAffinity, dev, 1, &nodes, NVML_AFFINITY_SCOPE_NODE) ==
+            0 &&
+        __builtin_popcountl(nodes) == 1)
+        out->numa_node = __builtin_ctzl(nodes);
     if (NVML_CALL(g, NULL, nvmlDeviceGetPciInfo_v3, dev, &pci) == 0) {
         (void)snprintf(out->pci_bus_id, sizeof(out->pci_bus_id), "%.31s", pci.busId);
         out->pci_device_id = pci.pciDeviceId;
-        out->numa_node = numa_of(&pci);
+        if (out->numa_node < 0)
+            out->numa_node = numa_from_sysfs(&pci);
     }
-    if (out->numa_node < 0 && NVML_CALL(g, NULL, nvmlDeviceGetNumaNodeId, dev, &node) == 0)
-        out->numa_node = (int)node;
 }
 
 static void info_mig(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *out)

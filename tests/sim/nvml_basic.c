@@ -54,6 +54,35 @@ static void test_devices(void **state)
     assert_nv(NVML_ERROR_NOT_SUPPORTED, nv.nvmlInternalGetExportTable(&table, "x"));
 }
 
+/* The library exports the ABI table and nothing else (nvml_load finds that it exports all of it). */
+static void test_exports(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define NVML_FN(name, since, params) #name,
+        NVML_FUNCTIONS(NVML_FN)
+#undef NVML_FN
+            "nvmlErrorString",
+    };
+    char line[256];
+    size_t seen = 0;
+    FILE *f = popen("nm -D --defined-only " SIM_NVML_LIBRARY, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        char *name = strrchr(line, ' ');
+        assert_non_null(name);
+        name[strcspn(name, "\n")] = '\0';
+        size_t i = 0;
+        while (i < SL_ARRAY_LEN(names) && strcmp(names[i], name + 1) != 0)
+            i++;
+        if (i == SL_ARRAY_LEN(names))
+            fail_msg("%s is exported and not in the table", name + 1);
+        seen++;
+    }
+    (void)pclose(f);
+    assert_int_equal(seen, SL_ARRAY_LEN(names));
+}
+
 static void test_links(void **state)
 {
     (void)state;
@@ -260,7 +289,7 @@ static void test_init_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices), cmocka_unit_test(test_links),
+        cmocka_unit_test(test_devices), cmocka_unit_test(test_exports), cmocka_unit_test(test_links),
         cmocka_unit_test(test_two_processes), cmocka_unit_test(test_load),
         cmocka_unit_test(test_modes), cmocka_unit_test(test_lost),
         cmocka_unit_test(test_init_counts),

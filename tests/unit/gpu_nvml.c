@@ -28,11 +28,12 @@ static void test_info(void **state)
     assert_false(info.mig_enabled);
     assert_int_equal(info.mig_slots, 0);
     assert_int_equal(strlen(info.pci_bus_id), 16);
-    assert_true(info.numa_node >= -1);
+    assert_int_equal(info.numa_node, 0);
     assert_int_equal(sl_gpu_info(gpu, 1, &info, &err), 0);
     assert_string_equal(info.name, "Tesla T4");
     assert_int_equal(info.sm_count, 40);
     assert_int_equal(info.minor, 1);
+    assert_int_equal(info.numa_node, 1);
     assert_false(info.mig_capable);
     assert_true(sl_gpu_info(gpu, 2, &info, &err) < 0);
     assert_int_equal(sl_gpu_driver_version(gpu, version, sizeof(version), &err), 0);
