@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The published protocol: pods in random order, drawn again with replacement when the trace is used
+ * up, until their demand reaches the wanted share of capacity; nothing leaves, nothing is retried.
+ * With churn each pod also has a lifetime, the same for every policy, and leaves when it is over.
+ */
+#include "cli/simulate_run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+struct running {
+    double ends;
+    uint32_t pod;
+    struct sl_place_decision at;
+};
+
+struct run {
+    const struct sim_cluster *cluster;
+    const struct sim_pods *pods;
+    const struct sim_options *options;
+    struct sl_place *place;
+    struct sim_result *result;
+    uint32_t *order; /* shuffled pod numbers */
+    uint64_t rng;
+    struct running *heap; /* by `ends`, soonest first */
+    size_t heap_count, heap_room;
+};
+
+uint64_t sim_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+static double uniform(uint64_t *state)
+{
+    return ((double)(sim_random(state) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static uint64_t demand_milli(const struct sl_place_request *r)
+{
+    unsigned each = r->cores_permille > r->gpu_memory_permille ? r->cores_permille
+                                                               : r->gpu_memory_permille;
+    return (uint64_t)each * r->gpu_count;
+}
+
+static int heap_push(struct run *run, struct running x, struct sl_err *err)
+{
+    if (run->heap_count == run->heap_room) {
+        size_t room = run->heap_room ? run->heap_room * 2 : 1024;
+        struct running *bigger = reallocarray(run->heap, room, sizeof(*bigger));
+        if (!bigger)
+            return sl_err_set(err, -ENOMEM, "out of memory for %zu running pods", room);
+        run->heap = bigger;
+        run->heap_room = room;
+    }
+    size_t at = run->heap_count++;
+    for (; at && run->heap[(at - 1) / 2].ends > x.ends; at = (at - 1) / 2)
+        run->heap[at] = run->heap[(at - 1) / 2];
+    run->heap[at] = x;
+    return 0;
+}
+
+static struct running heap_pop(struct run *run)
+{
+    struct running top = run->heap[0], last = run->heap[--run->heap_count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < run->heap_count; at = child) {
+        if (child + 1 < run->heap_count && run->heap[child + 1].ends < run->heap[child].ends)
+            child++;
+        if (last.ends <= run->heap[child].ends)
+            break;
+        run->heap[at] = run->heap[child];
+    }
+    run->heap[at] = last;
+    return top;
+}
+
+static double unallocated_percent(const struct run *run)
+{
+    struct sl_place_totals t;
+    sl_place_totals(run->place, &t);
+    return 100.0 * (double)t.gpu_free_milli / (double)t.gpu_milli;
+}
+
+static double fragmentation_percent(const struct run *run)
+{
+    struct sl_place_totals t;
+    double lost = 0;
+    sl_place_totals(run->place, &t);
+    for (uint32_t i = 0; i < t.nodes; i++)
+        lost += sl_place_fragmentation(run->place, i);
+    return t.gpu_free_milli ? 100 * lost / (double)t.gpu_free_milli : 0;
+}
+
+static uint32_t next_pod(struct run *run, uint64_t i)
+{
+    if (i < run->pods->count)
+        return run->order[i];
+    return (uint32_t)(sim_random(&run->rng) % run->pods->count);
+}
+
+/* 1: placed, 0: no room, negative: an error. */
+static int arrive(struct run *run, uint32_t pod, struct sl_place_decision *at, struct sl_err *err)
+{
+    const struct sl_place_request *r = &run->pods->pods[pod].request;
+    run->result->pods++;
+    int rc = sl_place_decide(run->place, r, NULL, at, err);
+    if (rc == -ENOSPC) {
+        run->result->rejected++;
+        return 0;
+    }
+    if (!rc)
+        rc = sl_place_commit(run->place, r, at, err);
+    return rc ? rc : 1;
+}
+
+static int run_arrivals(struct run *run, struct sl_err *err)
+{
+    struct sim_result *res = run->result;
+    uint64_t capacity = run->cluster->gpu_milli, arrived = 0, lost = 0;
+    uint64_t until = capacity / 100 * run->options->until_percent;
+    res->unallocated[0] = 100;
+    res->samples = 1;
+    for (uint64_t i = 0; arrived < until; i++) {
+        uint32_t pod = next_pod(run, i);
+        struct sl_place_decision at;
+        uint64_t demand = demand_milli(&run->pods->pods[pod].request);
+        int rc = arrive(run, pod, &at, err);
+        if (rc < 0)
+            return rc;
+        arrived += demand;
+        lost += rc ? 0 : demand;
+        while (res->samples <= run->options->until_percent &&
+               arrived * 100 >= capacity * res->samples) {
+            res->unallocated[res->samples] = unallocated_percent(run);
+            if (res->samples % 5 == 0)
+                res->fragmentation[res->samples] = fragmentation_percent(run);
+            res->samples++;
+        }
+    }
+    res->rejected_gpu_percent = arrived ? 100.0 * (double)lost / (double)arrived : 0;
+    return 0;
+}
+
+/* Time is counted in arrivals. The mean lifetime that keeps the wanted demand running. */
+static double mean_lifetime(const struct run *run, double *ret_scale)
+{
+    double milli = 0, weighted = 0, known = 0;
+    for (size_t i = 0; i < run->pods->count; i++) {
+        double d = (double)demand_milli(&run->pods->pods[i].request);
+        milli += d;
+        weighted += d * run->pods->pods[i].runtime_s;
+        known += run->pods->pods[i].runtime_s ? 1 : 0;
+    }
+    double wanted = (double)run->cluster->gpu_milli * run->options->load_percent / 100;
+    *ret_scale = weighted > 0 && known > 0 ? wanted * (double)run->pods->count / weighted : 0;
+    return wanted * (double)run->pods->count / milli;
+}
+
+static int depart_until(struct run *run, double now, struct sl_err *err)
+{
+    while (run->heap_count && run->heap[0].ends <= now) {
+        struct running x = heap_pop(run);
+        int rc = sl_place_release(run->place, &run->pods->pods[x.pod].request, &x.at, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int run_churn(struct run *run, struct sl_err *err)
+{
+    double scale, mean = mean_lifetime(run, &scale), sum = 0;
+    bool by_trace = run->options->lifetimes == SIM_LIFETIME_TRACE;
+    if (by_trace && scale <= 0)
+        return sl_err_set(err, -EINVAL, "the pods have no creation and deletion times; use "
+                                        "--lifetimes exponential");
+    uint64_t steps = (uint64_t)(mean * run->options->turnovers), arrived = 0, lost = 0;
+    for (uint64_t i = 0; i < 2 * steps; i++) {
+        /* Drawn whether it is placed or not: every policy sees the same pods and lifetimes. */
+        uint32_t pod = i < run->pods->count ? run->order[i]
+                                            : (uint32_t)(sim_random(&run->rng) % run->pods->count);
+        double lifetime = -mean * log(uniform(&run->rng));
+        if (by_trace)
+            lifetime = scale * run->pods->pods[pod].runtime_s;
+        int rc = depart_until(run, (double)i, err);
+        struct running x = {.ends = (double)i + lifetime, .pod = pod};
+        if (!rc)
+            rc = arrive(run, pod, &x.at, err);
+        if (rc == 1)
+            rc = heap_push(run, x, err) ? -ENOMEM : 1;
+        if (rc < 0)
+            return rc;
+        if (i < steps)
+            continue;
+        uint64_t demand = demand_milli(&run->pods->pods[pod].request);
+        arrived += demand;
+        lost += rc ? 0 : demand;
+        sum += unallocated_percent(run);
+    }
+    run->result->mean_unallocated = steps ? sum / (double)steps : 0;
+    run->result->rejected_gpu_percent = arrived ? 100.0 * (double)lost / (double)arrived : 0;
+    return 0;
+}
+
+static int tell_demand(struct run *run, struct sl_err *err)
+{
+    size_t count = run->pods->count;
+    struct sl_place_demand *demand = calloc(count, sizeof(*demand));
+    if (!demand)
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
+    for (size_t i = 0; i < count; i++)
+        demand[i] = (struct sl_place_demand){run->pods->pods[i].request, 1};
+    int rc = sl_place_set_demand(run->place, demand, count, err);
+    free(demand);
+    return rc;
+}
+
+static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
+{
+    struct sl_place_config config = run->options->place;
+    config.seed = seed;
+    run->rng = seed * 0x9e3779b97f4a7c15ULL + 0x5851f42d4c957f2dULL;
+    int rc = sl_place_create(&config, run->cluster->nodes, run->cluster->count, &run->place, err);
+    if (!rc && !run->options->learn)
+        rc = tell_demand(run, err);
+    if (rc)
+        return rc;
+    size_t count = run->pods->count;
+    run->order = calloc(count, sizeof(*run->order));
+    if (!run->order)
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
+    for (size_t i = 0; i < count; i++)
+        run->order[i] = (uint32_t)i;
+    for (size_t i = count; i > 1; i--) {
+        size_t j = (size_t)(sim_random(&run->rng) % i);
+        uint32_t t = run->order[i - 1];
+        run->order[i - 1] = run->order[j];
+        run->order[j] = t;
+    }
+    return 0;
+}
+
+int sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
+            const struct sim_options *options, uint64_t seed, struct sim_result *ret,
+            struct sl_err *err)
+{
+    struct run run = {.cluster = cluster, .pods = pods, .options = options, .result = ret};
+    memset(ret, 0, sizeof(*ret));
+    uint64_t start = sl_now_ns();
+    int rc = run_prepare(&run, seed, err);
+    if (!rc)
+        rc = options->churn ? run_churn(&run, err) : run_arrivals(&run, err);
+    ret->wall_s = (double)(sl_now_ns() - start) / 1e9;
+    ret->decisions_per_s = ret->wall_s > 0 ? (double)ret->pods / ret->wall_s : 0;
+    sl_place_destroy(run.place);
+    free(run.order);
+    free(run.heap);
+    return rc;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Placement: which node, and which GPUs on it, take a request. Pure: no I/O, no clock, no globals;
+ * the simulator and the scheduler extender run the same code.
+ *
+ * The engine keeps a score for every (node, kind of request) and rescores only the nodes that
+ * changed since that kind was last decided, so one decision costs a scan and a few rescored nodes.
+ * Equal scores go to the node that comes first in a fixed order: ties broken afresh each time
+ * spread pods over half-empty nodes and undo what the score achieves.
+ *
+ * Not thread-safe: one owner at a time.
+ */
+#ifndef SLUICE_POLICY_PLACE_H
+#define SLUICE_POLICY_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define SL_PLACE_MAX_GPUS   16 /* GPUs on one node */
+#define SL_PLACE_MAX_MODELS 64
+#define SL_PLACE_WHOLE      1000 /* cores_permille of a whole GPU */
+
+enum sl_place_policy {
+    SL_PLACE_RANDOM,
+    SL_PLACE_FIRST_FIT,
+    SL_PLACE_DOT_PRODUCT,
+    SL_PLACE_CLUSTERING,
+    SL_PLACE_PACKING,
+    SL_PLACE_BEST_FIT,
+    SL_PLACE_BINPACK,
+    SL_PLACE_SPREAD,
+    SL_PLACE_FGD,    /* fragmentation gradient descent, as published */
+    SL_PLACE_SLUICE, /* ours: see docs/placement.md */
+    SL_PLACE_POLICIES
+};
+
+/* MIG instance sizes, by compute slices (of 7); the _MEM variant has twice the memory. */
+enum sl_place_mig {
+    SL_PLACE_MIG_NONE,
+    SL_PLACE_MIG_1G,
+    SL_PLACE_MIG_1G_MEM,
+    SL_PLACE_MIG_2G,
+    SL_PLACE_MIG_3G,
+    SL_PLACE_MIG_4G,
+    SL_PLACE_MIG_7G,
+    SL_PLACE_MIG_PROFILES
+};
+
+/* What a multi-GPU request would like; never a reason to refuse. */
+enum { SL_PLACE_PREFER_NUMA = 1u << 0, SL_PLACE_PREFER_LINK = 1u << 1 };
+
+struct sl_place_gpu {
+    uint32_t memory_mib; /* 0: not known, memory requests by size do not fit */
+    uint8_t numa;
+    uint8_t link_group; /* GPUs of one NVLink island share a number */
+    bool mig;           /* may be cut into MIG instances */
+};
+
+struct sl_place_node {
+    uint32_t cpu_milli;
+    uint32_t memory_mib;
+    uint16_t max_pods; /* 0: no limit */
+    uint8_t model;     /* caller's number, below SL_PLACE_MAX_MODELS; one model a node */
+    uint8_t gpu_count;
+    struct sl_place_gpu gpus[SL_PLACE_MAX_GPUS];
+};
+
+/*
+ * What a pod asks for. With gpu_count > 0 one of these describes each GPU's share:
+ * cores and/or memory (a fraction), whole, or a MIG profile.
+ */
+struct sl_place_request {
+    uint32_t cpu_milli;
+    uint32_t memory_mib;
+    uint64_t models; /* bit per allowed model, 0 = any */
+    uint32_t gpu_memory_mib;
+    uint16_t gpu_memory_permille; /* of the card; used when gpu_memory_mib is 0 */
+    uint16_t cores_permille;      /* SL_PLACE_WHOLE = the whole card */
+    uint8_t gpu_count;
+    uint8_t mig; /* enum sl_place_mig; gpu_count must be 1 */
+    uint8_t prefer;
+};
+
+/* Where it went. Given back unchanged to sl_place_release. */
+struct sl_place_decision {
+    uint32_t node;
+    uint16_t gpus;     /* bit per GPU */
+    uint8_t mig_start; /* first memory slice of the instance */
+};
+
+/* One kind of request and how often it comes (any unit, only ratios count). */
+struct sl_place_demand {
+    struct sl_place_request request;
+    uint32_t weight;
+};
+
+/* Constants of the `sluice` policy; sl_place_tuning_init gives the shipped values. */
+struct sl_place_tuning {
+    double band;        /* milli-GPU: scores this close are equal, the order decides */
+    double size_power;  /* weight of a class = how often * size ^ this */
+    double load;        /* demand the prices are set for, as a share of capacity */
+    double price_gpu;   /* how much the GPU price counts */
+    double price_cpu;   /* how much the CPU price counts */
+    double capacity;    /* 0: published measure, 1: capacity-aware, between: mixed */
+    double free_gpu;    /* milli-GPU: cost of opening a GPU nobody uses yet */
+    double free_node;   /* milli-GPU a GPU: cost of opening a node nobody uses yet */
+    double order;       /* 0: the seed's order, 1: by kind of node */
+};
+
+struct sl_place_config {
+    enum sl_place_policy policy;
+    uint64_t seed; /* fixes the order of nodes and every draw of `random` */
+    struct sl_place_tuning tuning;
+    uint32_t learn_every; /* decisions between two looks at what arrives; 0: never learn */
+};
+
+struct sl_place_totals {
+    uint64_t gpu_milli;      /* capacity, in thousandths of a GPU */
+    uint64_t gpu_free_milli; /* the smaller of free cores and free memory, summed over GPUs */
+    uint64_t cpu_milli;
+    uint64_t cpu_free_milli;
+    uint32_t nodes;
+    uint32_t gpus;
+    uint32_t pods;
+};
+
+struct sl_place;
+
+const char *sl_place_policy_name(enum sl_place_policy policy);
+int sl_place_policy_parse(const char *name, enum sl_place_policy *ret,
+                          struct sl_err *err) SL_MUST_CHECK;
+void sl_place_tuning_init(struct sl_place_tuning *tuning);
+void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy policy);
+
+/* Copies the nodes; their numbers are their positions here. */
+int sl_place_create(const struct sl_place_config *config, const struct sl_place_node *nodes,
+                    size_t count, struct sl_place **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_place_destroy(struct sl_place *p);
+
+/* A node that joins later comes last in the order. */
+int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint32_t *ret_node,
+                      struct sl_err *err) SL_MUST_CHECK;
+
+/* A closed node takes nothing new; what runs there stays accounted. */
+void sl_place_open_node(struct sl_place *p, uint32_t node, bool open);
+
+/*
+ * Tells fgd and sluice what is going to arrive. Without it they learn from what they are asked
+ * (learn_every); with neither, they fall back to best-fit.
+ */
+int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* -EINVAL when the request contradicts itself. */
+int sl_place_check(const struct sl_place_request *request, struct sl_err *err) SL_MUST_CHECK;
+
+/*
+ * Chooses; changes no capacity. `allow` (bit per node, NULL = all) restricts the choice.
+ * -ENOSPC when nothing fits.
+ */
+int sl_place_decide(struct sl_place *p, const struct sl_place_request *request,
+                    const uint64_t *allow, struct sl_place_decision *ret,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Takes the capacity. -ENOSPC, and nothing taken, when it is not there (any more). */
+int sl_place_commit(struct sl_place *p, const struct sl_place_request *request,
+                    const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
+
+/* Gives it back. -EINVAL when it was never taken. */
+int sl_place_release(struct sl_place *p, const struct sl_place_request *request,
+                     const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
+
+/* True and the policy's score when the request fits this node; higher is better. */
+bool sl_place_score(struct sl_place *p, const struct sl_place_request *request, uint32_t node,
+                    int32_t *ret_score);
+
+/* Milli-GPU of the node that a request of the known demand cannot use, on average. */
+double sl_place_fragmentation(const struct sl_place *p, uint32_t node);
+
+void sl_place_totals(const struct sl_place *p, struct sl_place_totals *ret);
+
+/* Free share of one GPU: cores in permille, memory in MiB. */
+void sl_place_gpu_free(const struct sl_place *p, uint32_t node, unsigned gpu,
+                       uint32_t *ret_cores_permille, uint32_t *ret_memory_mib);
+
+/*
+ * Checks every book against the others: nothing above its total or below zero, sums equal their
+ * parts, every cached score equal to one computed afresh. For tests; slow.
+ */
+int sl_place_audit(struct sl_place *p, struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns "what is going to arrive" into the tables the fragmentation measures read. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <math.h>
+
+#include "base/cleanup.h"
+#include "policy/place_int.h"
+
+/* The published policy looks only at the most frequent classes that cover this much. */
+#define FGD_COVER_PERCENT 95
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct place_class *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight > y->weight ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+static bool same_class(const struct sl_place_request *a, const struct sl_place_request *b)
+{
+    return a->cpu_milli == b->cpu_milli && a->models == b->models && a->gpu_count == b->gpu_count &&
+           a->cores_permille == b->cores_permille && a->gpu_memory_mib == b->gpu_memory_mib &&
+           a->gpu_memory_permille == b->gpu_memory_permille && a->mig == b->mig;
+}
+
+static int by_class(const void *a, const void *b)
+{
+    const struct place_class *x = a, *y = b;
+#define ORDER(field)                                                                               \
+    if (x->r.field != y->r.field)                                                                  \
+    return x->r.field < y->r.field ? -1 : 1
+    ORDER(cpu_milli);
+    ORDER(models);
+    ORDER(gpu_count);
+    ORDER(cores_permille);
+    ORDER(gpu_memory_mib);
+    ORDER(gpu_memory_permille);
+    ORDER(mig);
+#undef ORDER
+    return x->at < y->at ? -1 : 1;
+}
+
+/* Host memory and preferences do not make a class: merges what differs only in them. */
+static size_t merge(struct place_class *items, size_t count)
+{
+    size_t kept = 0;
+    qsort(items, count, sizeof(*items), by_class);
+    for (size_t i = 0; i < count; i++) {
+        if (kept && same_class(&items[kept - 1].r, &items[i].r))
+            items[kept - 1].weight += items[i].weight;
+        else
+            items[kept++] = items[i];
+    }
+    qsort(items, kept, sizeof(*items), by_weight);
+    return kept;
+}
+
+static int shape_index(struct place_demand *d, const struct sl_place_request *r)
+{
+    for (uint32_t s = 0; s < d->shape_count; s++) {
+        const struct place_shape *x = &d->shapes[s];
+        if (x->cores == r->cores_permille && x->mem_mib == r->gpu_memory_mib &&
+            x->mem_permille == r->gpu_memory_permille && x->mig == r->mig)
+            return (int)s;
+    }
+    if (d->shape_count == PLACE_MAX_SHAPES)
+        return -1;
+    struct place_shape *x = &d->shapes[d->shape_count];
+    *x = (struct place_shape){.cores = r->cores_permille,
+                              .mem_mib = r->gpu_memory_mib,
+                              .mem_permille = r->gpu_memory_permille,
+                              .mig = r->mig};
+    for (unsigned free = 0; free <= 1000; free++)
+        x->tasks[free] = (uint8_t)(r->cores_permille ? (free / r->cores_permille > 255
+                                                            ? 255
+                                                            : free / r->cores_permille)
+                                                     : 255);
+    return (int)d->shape_count++;
+}
+
+
+static void add_class(struct sl_place *p, struct place_demand *d, const struct place_class *it)
+{
+    int s = it->r.gpu_count ? shape_index(d, &it->r) : -1;
+    double weight = it->weight;
+    if (p->config.policy == SL_PLACE_SLUICE && s >= 0)
+        weight *= pow(it->r.gpu_count, p->config.tuning.size_power);
+    if (it->r.gpu_count && s < 0)
+        return; /* more shapes than the tables hold: the rarest are left out */
+    d->total_weight += weight;
+    for (unsigned m = 0; m < SL_PLACE_MAX_MODELS; m++) {
+        struct place_classes *c = d->models[m];
+        if (!c)
+            continue;
+        if (s < 0 || (it->r.models && !(it->r.models >> m & 1)) || c->count == PLACE_MAX_CLASSES) {
+            c->other += (float)weight;
+            continue;
+        }
+        uint32_t i = c->count++;
+        c->weight[i] = (float)weight;
+        c->cpu[i] = (float)it->r.cpu_milli;
+        c->cpu_inverse[i] = it->r.cpu_milli ? 1.0f / (float)it->r.cpu_milli : 1.0f;
+        c->size[i] = (float)it->milli;
+        c->shape[i] = (uint16_t)s;
+        c->num[i] = it->r.gpu_count;
+    }
+}
+
+static struct place_demand *demand_create(const struct sl_place *p)
+{
+    struct place_demand *d = calloc(1, sizeof(*d));
+    for (unsigned m = 0; d && m < SL_PLACE_MAX_MODELS; m++) {
+        if (!(p->models >> m & 1))
+            continue;
+        d->models[m] = calloc(1, sizeof(*d->models[m]));
+        if (!d->models[m]) {
+            place_demand_destroy(d);
+            return NULL;
+        }
+    }
+    return d;
+}
+
+void place_demand_destroy(struct place_demand *d)
+{
+    if (!d)
+        return;
+    for (unsigned m = 0; m < SL_PLACE_MAX_MODELS; m++)
+        free(d->models[m]);
+    free(d->buyers);
+    free(d);
+}
+
+int place_demand_build(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
+                       struct sl_err *err)
+{
+    SL_CLEANUP(free) struct place_class *items = calloc(count ? count : 1, sizeof(*items));
+    struct place_demand *d = demand_create(p);
+    if (!items || !d) {
+        place_demand_destroy(d);
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
+    }
+    for (size_t i = 0; i < count; i++)
+        items[i] = (struct place_class){.r = demand[i].request,
+                                        .weight = demand[i].weight,
+                                        .milli = place_request_milli(&demand[i].request),
+                                        .at = i};
+    size_t kept = merge(items, count);
+
+    double total = 0, covered = 0;
+    for (size_t i = 0; i < kept; i++)
+        total += items[i].weight;
+    for (size_t i = 0; i < kept; i++) {
+        if (p->config.policy == SL_PLACE_FGD && covered * 100 >= total * FGD_COVER_PERCENT)
+            break;
+        covered += items[i].weight;
+        add_class(p, d, &items[i]);
+    }
+    if (d->total_weight <= 0) {
+        place_demand_destroy(d);
+        return sl_err_set(err, -EINVAL, "the expected demand is empty");
+    }
+    if (p->config.policy == SL_PLACE_SLUICE && place_price_init(p, items, kept, d)) {
+        place_demand_destroy(d);
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", kept);
+    }
+    place_demand_destroy(p->demand);
+    p->demand = d;
+    return 0;
+}

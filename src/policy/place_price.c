@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prices: what the free capacity of a kind of node is worth to demand that can run nowhere else.
+ *
+ * Take the demand that would just fill what is free now, and let it choose among the kinds of
+ * node. Each kind has a price for its GPUs and one for its CPU; demand goes where it pays least, a
+ * kind that would be over-full raises its price, one with room lowers it. At rest these are shadow
+ * prices of the relaxed packing problem. Early on nothing is scarce and all prices are near zero;
+ * when only as many T4 are left as T4-only pods will want, a T4 becomes dear for everybody else.
+ * The prices follow the cluster: a few steps from the old ones each time enough has changed.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/place_int.h"
+
+#define TEMPERATURE 0.04
+#define STEP        0.2
+#define PRICE_MAX   1.5
+#define RATIO_STEPS 2.0 /* buyers are alike when their CPU a GPU is within a factor 2^(1/2) */
+
+static uint32_t types_for(const struct sl_place *p, const struct sl_place_request *r)
+{
+    uint32_t types = 0;
+    for (unsigned t = 0; t < p->type_count; t++) {
+        const struct place_node *n = &p->nodes[p->type_example[t]];
+        if (r->cpu_milli > n->cpu_total || r->gpu_count > n->gpu_count)
+            continue;
+        if (r->gpu_count && r->models && !(r->models >> n->model & 1))
+            continue;
+        types |= 1u << t;
+    }
+    return types;
+}
+
+/* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
+int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
+                     struct place_demand *d)
+{
+    d->buyers = calloc(count ? count : 1, sizeof(*d->buyers));
+    if (!d->buyers)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        const struct place_class *c = &items[i];
+        uint32_t types = types_for(p, &c->r);
+        int ratio = -1000;
+        if (c->milli > 0)
+            ratio = (int)floor(RATIO_STEPS * log2((c->r.cpu_milli + 1) / c->milli));
+        if (!types || (c->milli <= 0 && !c->r.cpu_milli))
+            continue;
+        unsigned b = 0;
+        while (b < d->buyer_count && (d->buyers[b].types != types || d->buyers[b].ratio != ratio))
+            b++;
+        if (b == d->buyer_count)
+            d->buyers[d->buyer_count++] = (struct place_buyer){.types = types, .ratio = ratio};
+        d->buyers[b].gpu += c->weight * c->milli;
+        d->buyers[b].cpu += c->weight * c->r.cpu_milli;
+        d->buyers_gpu += c->weight * c->milli;
+    }
+    return 0;
+}
+
+/* How the buyer splits over the types: mostly to the cheapest, smoothly, by room where equal. */
+static void buyer_split(const struct sl_place *p, const struct place_buyer *b, double *share)
+{
+    const struct place_demand *d = p->demand;
+    double unit = b->gpu > 0 ? b->gpu : b->cpu / p->cpu_a_gpu, least = 1e300, sum = 0;
+    double cost[PLACE_MAX_TYPES];
+    for (unsigned t = 0; t < p->type_count; t++) {
+        share[t] = 0;
+        cost[t] = (b->gpu * d->price_gpu[t] + b->cpu * d->price_cpu[t]) / unit;
+        if ((b->types >> t & 1) && cost[t] < least)
+            least = cost[t];
+    }
+    for (unsigned t = 0; t < p->type_count; t++) {
+        if (!(b->types >> t & 1))
+            continue;
+        double room = b->gpu > 0 ? p->type_gpu[t] : p->type_cpu[t];
+        share[t] = (room + 1) * exp(-(cost[t] - least) / TEMPERATURE);
+        sum += share[t];
+    }
+    for (unsigned t = 0; t < p->type_count; t++)
+        share[t] /= sum;
+}
+
+static double move(double price, double used, double room)
+{
+    double excess = used / (room + 1) - 1;
+    price += STEP * (excess > 1 ? 1 : excess);
+    return price < 0 ? 0 : price > PRICE_MAX ? PRICE_MAX : price;
+}
+
+void place_price_step(struct sl_place *p, unsigned rounds)
+{
+    struct place_demand *d = p->demand;
+    double room = 0;
+    for (unsigned t = 0; t < p->type_count; t++)
+        room += p->type_gpu[t];
+    double scale = d->buyers_gpu > 0 ? p->config.tuning.load * room / d->buyers_gpu : 0;
+    while (scale > 0 && rounds--) {
+        double gpu[PLACE_MAX_TYPES] = {0}, cpu[PLACE_MAX_TYPES] = {0}, share[PLACE_MAX_TYPES];
+        for (unsigned i = 0; i < d->buyer_count; i++) {
+            const struct place_buyer *b = &d->buyers[i];
+            buyer_split(p, b, share);
+            for (unsigned t = 0; t < p->type_count; t++) {
+                gpu[t] += scale * b->gpu * share[t];
+                cpu[t] += scale * b->cpu * share[t];
+            }
+        }
+        for (unsigned t = 0; t < p->type_count; t++) {
+            d->price_gpu[t] = move(d->price_gpu[t], gpu[t], p->type_gpu[t]);
+            d->price_cpu[t] = move(d->price_cpu[t] * p->cpu_a_gpu, cpu[t], p->type_cpu[t]) /
+                              p->cpu_a_gpu;
+        }
+    }
+}
