@@ -44,7 +44,15 @@ int sl_place_policy_parse(const char *name, enum sl_place_policy *ret, struct sl
 void sl_place_tuning_init(struct sl_place_tuning *t)
 {
     *t = (struct sl_place_tuning){
-        .band = 50, .size_power = 0, .load = 1.1, .price_gpu = 1, .price_cpu = 1, .capacity = 1};
+        .band = 50,
+        .size_power = -1,
+        .load = 0.8,
+        .price_gpu = 10,
+        .price_cpu = 3,
+        .capacity = 0.5,
+        .slot = 1,
+        .slot_from = 0.5,
+    };
 }
 
 void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy policy)
@@ -144,6 +152,8 @@ static void mark_node(struct sl_place *p, uint32_t node)
     uint32_t at = p->position[node];
     p->mem_free[at] = p->nodes[node].mem_free;
     p->type[at] = p->nodes[node].type;
+    p->unused[at] = p->nodes[node].unused;
+    p->cpu_free[at] = p->nodes[node].cpu_free;
     for (uint32_t i = 0; i < p->kinds_used; i++)
         p->kinds[i].dirty[at / 64] |= 1ULL << (at % 64);
 }
@@ -167,9 +177,12 @@ static int grow(struct sl_place *p, uint32_t room, struct sl_err *err)
     GROW(p->position, room);
     GROW(p->mem_free, room);
     GROW(p->type, room);
+    GROW(p->cpu_free, room);
+    GROW(p->unused, room);
     GROW(p->priced, room);
     for (uint32_t i = 0; i < p->kinds_used; i++) {
         GROW(p->kinds[i].scores, room);
+        GROW(p->kinds[i].opens, room);
         GROW(p->kinds[i].dirty, dirty_words(room));
     }
 #undef GROW
@@ -218,6 +231,8 @@ static void shuffle_order(struct sl_place *p)
         p->position[p->order[i]] = i;
         p->mem_free[i] = p->nodes[p->order[i]].mem_free;
         p->type[i] = p->nodes[p->order[i]].type;
+        p->unused[i] = p->nodes[p->order[i]].unused;
+        p->cpu_free[i] = p->nodes[p->order[i]].cpu_free;
     }
 }
 
@@ -251,6 +266,7 @@ void sl_place_destroy(struct sl_place *p)
         return;
     for (uint32_t i = 0; i < p->kinds_used; i++) {
         free(p->kinds[i].scores);
+        free(p->kinds[i].opens);
         free(p->kinds[i].dirty);
     }
     place_demand_destroy(p->demand);
@@ -259,6 +275,8 @@ void sl_place_destroy(struct sl_place *p)
     free(p->position);
     free(p->mem_free);
     free(p->type);
+    free(p->cpu_free);
+    free(p->unused);
     free(p->priced);
     free(p);
 }
@@ -276,8 +294,15 @@ static void supply(struct sl_place *p, struct place_node *n, int sign)
 {
     if (!p->demand || p->config.policy != SL_PLACE_SLUICE)
         return;
-    if (sign > 0)
+    if (sign > 0) {
         n->usable = place_usable(p->demand, n);
+        n->unused = 0;
+        for (unsigned i = 0; i < n->gpu_count; i++)
+            n->unused = (uint8_t)(n->unused + (n->gpus[i].tenants == 0));
+        n->ready = (uint8_t)place_ready(p->demand, n->unused, n->cpu_free);
+    }
+    for (unsigned k = 2; k <= SL_PLACE_MAX_GPUS; k++)
+        p->slots[k] += (uint32_t)sign * (n->ready / k);
     p->type_gpu[n->type] += sign * n->usable;
     p->type_cpu[n->type] += sign * (double)n->cpu_free;
 }
@@ -290,10 +315,12 @@ int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand
         return rc;
     memset(p->type_gpu, 0, sizeof(p->type_gpu));
     memset(p->type_cpu, 0, sizeof(p->type_cpu));
+    memset(p->slots, 0, sizeof(p->slots));
     for (uint32_t i = 0; i < p->count; i++) {
         place_view_fill(p->demand, &p->nodes[i]);
         p->nodes[i].usable = 0;
         supply(p, &p->nodes[i], 1);
+        p->unused[p->position[i]] = p->nodes[i].unused;
     }
     p->cpu_a_gpu = p->totals.gpu_milli
                        ? (double)p->totals.cpu_milli / (double)p->totals.gpu_milli

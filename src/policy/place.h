@@ -105,9 +105,8 @@ struct sl_place_tuning {
     double price_gpu;   /* how much the GPU price counts */
     double price_cpu;   /* how much the CPU price counts */
     double capacity;    /* 0: published measure, 1: capacity-aware, between: mixed */
-    double free_gpu;    /* milli-GPU: cost of opening a GPU nobody uses yet */
-    double free_node;   /* milli-GPU a GPU: cost of opening a node nobody uses yet */
-    double order;       /* 0: the seed's order, 1: by kind of node */
+    double slot;        /* how much breaking up a place for a multi-GPU pod counts */
+    double slot_from;   /* such places are scarce from this share of them wanted on */
 };
 
 struct sl_place_config {

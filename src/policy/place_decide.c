@@ -70,11 +70,14 @@ static struct place_kind *kind_get(struct sl_place *p, const struct sl_place_req
     k = evict ? kind_evict(p) : &p->kinds[p->kinds_used];
     if (!evict) {
         k->scores = malloc(p->room * sizeof(*k->scores));
+        k->opens = malloc(p->room * sizeof(*k->opens));
         k->dirty = malloc((p->room + 63) / 64 * sizeof(*k->dirty));
-        if (!k->scores || !k->dirty) {
+        if (!k->scores || !k->opens || !k->dirty) {
             free(k->scores);
+            free(k->opens);
             free(k->dirty);
             k->scores = NULL;
+            k->opens = NULL;
             k->dirty = NULL;
             (void)sl_err_set(err, -ENOMEM, "out of memory for the scores of %u nodes", p->count);
             return NULL;
@@ -104,8 +107,13 @@ static void refresh(struct sl_place *p, struct place_kind *k)
         for (; bits; bits &= bits - 1) {
             uint32_t at = w * 64 + (uint32_t)__builtin_ctzll(bits);
             uint16_t gpus = 0;
-            if (at < p->count)
-                k->scores[at] = place_score_node(p, &p->nodes[p->order[at]], &k->key, &gpus);
+            if (at >= p->count)
+                break;
+            const struct place_node *n = &p->nodes[p->order[at]];
+            k->scores[at] = place_score_node(p, n, &k->key, &gpus);
+            k->opens[at] = 0;
+            for (unsigned g = 0; gpus >> g; g++)
+                k->opens[at] |= (gpus >> g & 1) && n->gpus[g].tenants == 0;
         }
     }
 }
@@ -122,11 +130,27 @@ static void price_adjust(const struct sl_place *p, const struct place_kind *k, i
 
 static void price_scores(const struct sl_place *p, const struct place_kind *k, int32_t *out)
 {
-    int32_t adjust[PLACE_MAX_TYPES];
+    int32_t adjust[PLACE_MAX_TYPES], slot[SL_PLACE_MAX_GPUS + 1][SL_PLACE_MAX_GPUS + 1] = {{0}};
+    const struct place_demand *d = p->demand;
+    unsigned opened = place_is_whole(&k->key) ? k->key.gpu_count : 1;
     price_adjust(p, k, adjust);
+    bool pays = d->slot_cpu > 0;
+    for (unsigned u = 2; pays && u <= SL_PLACE_MAX_GPUS; u++)
+        for (unsigned v = 0; v < u; v++)
+            slot[u][v] = (int32_t)lrint(PLACE_SCALE * place_slot_cost(p, u, v, opened));
     for (uint32_t at = 0; at < p->count; at++) {
         int32_t s = k->scores[at];
-        out[at] = s == PLACE_NO_FIT ? s : s + adjust[p->type[at]];
+        if (s == PLACE_NO_FIT) {
+            out[at] = s;
+            continue;
+        }
+        out[at] = s + adjust[p->type[at]];
+        if (pays && p->unused[at] > 1) {
+            unsigned before = place_ready(d, p->unused[at], p->cpu_free[at]);
+            unsigned left = p->unused[at] - (k->opens[at] ? opened : 0);
+            unsigned after = place_ready(d, left, (double)p->cpu_free[at] - k->key.cpu_milli);
+            out[at] -= slot[before][after];
+        }
     }
 }
 

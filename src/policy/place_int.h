@@ -42,6 +42,8 @@ struct place_node {
     uint8_t model, gpu_count;
     uint8_t type; /* nodes alike in model, GPUs and CPU */
     bool open;
+    uint8_t unused; /* GPUs nobody uses */
+    uint8_t ready;  /* of these, with CPU enough for a multi-GPU pod */
     double usable; /* milli-GPU that demand for this model can use */
     uint16_t holds[SL_PLACE_MAX_GPUS + 1]; /* pods by type: 0 shared, k whole GPUs */
     struct place_gpu gpus[SL_PLACE_MAX_GPUS];
@@ -88,6 +90,8 @@ struct place_demand {
     struct place_buyer *buyers;
     unsigned buyer_count;
     double buyers_gpu;
+    double slot_cpu; /* milli-CPU a GPU that multi-GPU pods want */
+    double slot_share[SL_PLACE_MAX_GPUS + 1]; /* of GPU demand that wants k or more on a node */
     bool known;
     uint32_t shape_count;
     double total_weight;
@@ -106,6 +110,7 @@ struct place_kind {
     double milli;   /* milli-GPU one takes */
     int32_t *scores;  /* by position */
     uint64_t *dirty;  /* bit per position: score is stale */
+    uint8_t *opens;   /* by position: GPUs nobody uses yet that it would take */
 };
 
 struct sl_place {
@@ -121,9 +126,12 @@ struct sl_place {
     uint32_t type_example[PLACE_MAX_TYPES]; /* a node of the type */
     double type_gpu[PLACE_MAX_TYPES];       /* milli-GPU its nodes can still give */
     double type_cpu[PLACE_MAX_TYPES];       /* milli-CPU likewise */
+    uint32_t slots[SL_PLACE_MAX_GPUS + 1];  /* places for k GPUs on one node */
     double cpu_a_gpu;                       /* milli-CPU that come with a milli-GPU */
     uint32_t price_due;                     /* commits until the prices move */
     uint8_t *type;     /* by position */
+    uint8_t *unused;   /* by position: GPUs nobody uses */
+    uint32_t *cpu_free; /* by position */
     int32_t *priced;   /* by position: scratch of one decision */
     uint64_t models; /* models some node has */
     uint64_t decisions;
@@ -173,6 +181,8 @@ void place_demand_destroy(struct place_demand *d);
 /* place_price.c */
 int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
                      struct place_demand *d) SL_MUST_CHECK;
+unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
+double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after, unsigned count);
 void place_price_step(struct sl_place *p, unsigned rounds);
 
 /* place.c */

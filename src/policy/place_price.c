@@ -38,6 +38,7 @@ static uint32_t types_for(const struct sl_place *p, const struct sl_place_reques
 int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
                      struct place_demand *d)
 {
+    double multi = 0;
     d->buyers = calloc(count ? count : 1, sizeof(*d->buyers));
     if (!d->buyers)
         return -1;
@@ -57,7 +58,16 @@ int place_price_init(const struct sl_place *p, const struct place_class *items, 
         d->buyers[b].gpu += c->weight * c->milli;
         d->buyers[b].cpu += c->weight * c->r.cpu_milli;
         d->buyers_gpu += c->weight * c->milli;
+        for (unsigned k = 2; k <= c->r.gpu_count; k++)
+            d->slot_share[k] += c->weight * c->milli;
+        if (c->r.gpu_count > 1) {
+            multi += c->weight * c->r.gpu_count;
+            d->slot_cpu += c->weight * c->r.cpu_milli;
+        }
     }
+    d->slot_cpu = multi > 0 ? d->slot_cpu / multi : 0;
+    for (unsigned k = 2; d->buyers_gpu > 0 && k <= SL_PLACE_MAX_GPUS; k++)
+        d->slot_share[k] /= d->buyers_gpu;
     return 0;
 }
 
@@ -114,4 +124,35 @@ void place_price_step(struct sl_place *p, unsigned rounds)
                               p->cpu_a_gpu;
         }
     }
+}
+
+/* How many of a node's unused GPUs a multi-GPU pod could have, its CPU counted. */
+unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free)
+{
+    double by_cpu = d->slot_cpu > 0 ? cpu_free / d->slot_cpu : unused;
+    return by_cpu < unused ? (unsigned)by_cpu : unused;
+}
+
+/*
+ * What it costs, in milli-GPU, when a node's ready GPUs go from `before` to `after`: the places for
+ * k GPUs that break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays
+ * only for places larger than its own.
+ */
+double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after,
+                       unsigned count)
+{
+    const struct place_demand *d = p->demand;
+    double room = 0, cost = 0, from = p->config.tuning.slot_from;
+    for (unsigned t = 0; t < p->type_count; t++)
+        room += p->type_gpu[t];
+    for (unsigned k = count < 2 ? 2 : count + 1; k <= before; k++) {
+        unsigned lost = before / k - after / k;
+        double marginal = d->slot_share[k] - (k < SL_PLACE_MAX_GPUS ? d->slot_share[k + 1] : 0);
+        if (!lost || marginal <= 0)
+            continue;
+        double wanted = d->slot_share[k] * room / (1000.0 * k * p->slots[k]);
+        double scarce = (wanted - from) / from;
+        cost += 1000.0 * k * lost * (scarce < 0 ? 0 : scarce > 1 ? 1 : scarce);
+    }
+    return p->config.tuning.slot * cost;
 }

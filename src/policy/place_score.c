@@ -159,19 +159,9 @@ static double sluice_measure(const struct sl_place *p, const struct place_node *
 static int32_t sluice_value(const struct sl_place *p, const struct place_node *n,
                             const struct sl_place_request *r, uint16_t gpus, double before)
 {
-    const struct sl_place_tuning *t = &p->config.tuning;
     struct outcome o;
     outcome_take(p, n, r, gpus, &o);
     double cost = sluice_measure(p, n, &o.view, o.cpu_free) - before;
-    if (r->gpu_count) {
-        bool opens = false;
-        for (unsigned i = 0; i < n->gpu_count; i++)
-            opens |= (gpus >> i & 1) && n->gpus[i].tenants == 0;
-        if (opens)
-            cost += t->free_gpu;
-        if (n->view.free == n->gpu_total)
-            cost += t->free_node * n->gpu_count;
-    }
     return (int32_t)lrint(-cost * PLACE_SCALE);
 }
 
