@@ -47,8 +47,8 @@ static double uniform(uint64_t *state)
 
 static uint64_t demand_milli(const struct sl_place_request *r)
 {
-    unsigned each = r->cores_permille > r->gpu_memory_permille ? r->cores_permille
-                                                               : r->gpu_memory_permille;
+    unsigned each =
+        r->cores_permille > r->gpu_memory_permille ? r->cores_permille : r->gpu_memory_permille;
     return (uint64_t)each * r->gpu_count;
 }
 
@@ -182,8 +182,9 @@ static int run_churn(struct run *run, struct sl_err *err)
     double scale, mean = mean_lifetime(run, &scale), sum = 0;
     bool by_trace = run->options->lifetimes == SIM_LIFETIME_TRACE;
     if (by_trace && scale <= 0)
-        return sl_err_set(err, -EINVAL, "the pods have no creation and deletion times; use "
-                                        "--lifetimes exponential");
+        return sl_err_set(err, -EINVAL,
+                          "the pods have no creation and deletion times; use "
+                          "--lifetimes exponential");
     uint64_t steps = (uint64_t)(mean * run->options->turnovers), arrived = 0, lost = 0;
     for (uint64_t i = 0; i < 2 * steps; i++) {
         /* Drawn whether it is placed or not: every policy sees the same pods and lifetimes. */

@@ -16,9 +16,9 @@ struct sim_options {
     unsigned until_percent; /* demand that arrives, as a share of capacity; at most 200 */
     bool churn;             /* pods also leave */
     enum sim_lifetimes lifetimes;
-    unsigned load_percent;  /* churn: demand that would run at once if nothing were rejected */
-    unsigned turnovers;     /* churn: mean lifetimes to measure over, after as many to settle */
-    bool learn;             /* the policy learns what arrives instead of being told */
+    unsigned load_percent; /* churn: demand that would run at once if nothing were rejected */
+    unsigned turnovers;    /* churn: mean lifetimes to measure over, after as many to settle */
+    bool learn;            /* the policy learns what arrives instead of being told */
 };
 
 struct sim_result {

@@ -101,8 +101,8 @@ static int csv_header(struct csv *c, const char *const *names, unsigned required
     return 0;
 }
 
-static int csv_number(const struct csv *c, int field, const char *name, uint64_t max,
-                      uint64_t *ret, struct sl_err *err)
+static int csv_number(const struct csv *c, int field, const char *name, uint64_t max, uint64_t *ret,
+                      struct sl_err *err)
 {
     char what[80];
     const char *s = c->fields[field];
@@ -223,10 +223,19 @@ int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *e
     return rc;
 }
 
-enum { POD_CPU, POD_MEMORY, POD_NUM, POD_MILLI, POD_SPEC, POD_CREATED, POD_DELETED,
-       POD_GPU_MEMORY, POD_COLUMNS };
-static const char *const pod_columns[] = {"cpu_milli", "memory_mib",    "num_gpu",
-                                          "gpu_milli", "gpu_spec",      "creation_time",
+enum {
+    POD_CPU,
+    POD_MEMORY,
+    POD_NUM,
+    POD_MILLI,
+    POD_SPEC,
+    POD_CREATED,
+    POD_DELETED,
+    POD_GPU_MEMORY,
+    POD_COLUMNS
+};
+static const char *const pod_columns[] = {"cpu_milli",     "memory_mib",     "num_gpu",
+                                          "gpu_milli",     "gpu_spec",       "creation_time",
                                           "deletion_time", "gpu_memory_mib", NULL};
 
 static int pod_models(const struct csv *c, int field, struct sim_models *models, uint64_t *ret,
@@ -238,9 +247,9 @@ static int pod_models(const struct csv *c, int field, struct sim_models *models,
         size_t n = strcspn(s, "|");
         int model = sim_model_number(models, s, n);
         if (model < 0)
-            return csv_error(c, (unsigned)field, err,
-                             "column gpu_spec: models separated by | are expected:",
-                             c->fields[field]);
+            return csv_error(
+                c, (unsigned)field, err,
+                "column gpu_spec: models separated by | are expected:", c->fields[field]);
         *ret |= 1ULL << model;
         s += n + (s[n] == '|');
     }

@@ -15,11 +15,16 @@
 #define PRICE_ROUNDS_NEW 200
 
 static const char *const policy_names[SL_PLACE_POLICIES] = {
-    [SL_PLACE_RANDOM] = "random",           [SL_PLACE_FIRST_FIT] = "first-fit",
-    [SL_PLACE_DOT_PRODUCT] = "dot-product", [SL_PLACE_CLUSTERING] = "clustering",
-    [SL_PLACE_PACKING] = "packing",         [SL_PLACE_BEST_FIT] = "best-fit",
-    [SL_PLACE_BINPACK] = "binpack",         [SL_PLACE_SPREAD] = "spread",
-    [SL_PLACE_FGD] = "fgd",                 [SL_PLACE_SLUICE] = "sluice",
+    [SL_PLACE_RANDOM] = "random",
+    [SL_PLACE_FIRST_FIT] = "first-fit",
+    [SL_PLACE_DOT_PRODUCT] = "dot-product",
+    [SL_PLACE_CLUSTERING] = "clustering",
+    [SL_PLACE_PACKING] = "packing",
+    [SL_PLACE_BEST_FIT] = "best-fit",
+    [SL_PLACE_BINPACK] = "binpack",
+    [SL_PLACE_SPREAD] = "spread",
+    [SL_PLACE_FGD] = "fgd",
+    [SL_PLACE_SLUICE] = "sluice",
 };
 
 const char *sl_place_policy_name(enum sl_place_policy policy)
@@ -44,7 +49,7 @@ int sl_place_policy_parse(const char *name, enum sl_place_policy *ret, struct sl
 void sl_place_tuning_init(struct sl_place_tuning *t)
 {
     *t = (struct sl_place_tuning){
-        .band = 50,
+        .band = 25,
         .size_power = -1,
         .load = 0.8,
         .price_gpu = 10,
@@ -128,7 +133,7 @@ static void node_init(struct sl_place *p, uint32_t at, const struct sl_place_nod
     p->totals.gpu_free_milli += n->gpu_total;
     p->totals.cpu_milli += n->cpu_total;
     p->totals.cpu_free_milli += n->cpu_total;
-    place_view_fill(p->demand, n);
+    n->view.free = n->gpu_total;
 }
 
 static size_t dirty_words(uint32_t room)
@@ -193,6 +198,65 @@ static int grow(struct sl_place *p, uint32_t room, struct sl_err *err)
     return 0;
 }
 
+/* What the node adds to its type's supply; called before and after every change. */
+static void supply(struct sl_place *p, struct place_node *n, int sign)
+{
+    if (!p->demand || p->config.policy != SL_PLACE_SLUICE || !n->open)
+        return;
+    if (sign > 0) {
+        n->usable = place_usable(p->demand, n);
+        n->unused = 0;
+        for (unsigned i = 0; i < n->gpu_count; i++)
+            n->unused = (uint8_t)(n->unused + (n->gpus[i].tenants == 0));
+        n->ready = (uint8_t)place_ready(p->demand, n->unused, n->cpu_free);
+    }
+    for (unsigned k = 2; k <= SL_PLACE_MAX_GPUS; k++)
+        p->slots[k] += (uint32_t)sign * (n->ready / k);
+    p->type_gpu[n->type] += sign * n->usable;
+    p->type_cpu[n->type] += sign * (double)n->cpu_free;
+}
+
+/* Puts new tables to use: every view, supply, price and score is computed afresh. */
+static void demand_use(struct sl_place *p, struct place_demand *d)
+{
+    place_demand_destroy(p->demand);
+    p->demand = d;
+    memset(p->type_gpu, 0, sizeof(p->type_gpu));
+    memset(p->type_cpu, 0, sizeof(p->type_cpu));
+    memset(p->slots, 0, sizeof(p->slots));
+    for (uint32_t i = 0; i < p->count; i++) {
+        place_view_fill(p->demand, &p->nodes[i]);
+        supply(p, &p->nodes[i], 1);
+        p->unused[p->position[i]] = p->nodes[i].unused;
+    }
+    p->cpu_a_gpu =
+        p->totals.gpu_milli ? (double)p->totals.cpu_milli / (double)p->totals.gpu_milli : 1;
+    if (d && p->config.policy == SL_PLACE_SLUICE)
+        place_price_step(p, PRICE_ROUNDS_NEW);
+    mark_everything(p);
+}
+
+int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
+                        struct sl_err *err)
+{
+    struct place_class *classes;
+    struct place_demand *d;
+    size_t kept;
+    int rc = place_demand_classes(demand, count, &classes, &kept, err);
+    if (rc)
+        return rc;
+    rc = place_demand_build(p, classes, kept, &d, err);
+    if (rc) {
+        free(classes);
+        return rc;
+    }
+    free(p->classes);
+    p->classes = classes;
+    p->class_count = kept;
+    demand_use(p, d);
+    return 0;
+}
+
 int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint32_t *ret_node,
                       struct sl_err *err)
 {
@@ -201,16 +265,21 @@ int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint
         rc = grow(p, p->room ? p->room * 2 : 64, err);
     if (rc)
         return rc;
-    uint64_t models = p->models;
+    unsigned types = p->type_count;
     uint32_t at = p->count++;
     node_init(p, at, node);
     p->order[at] = at;
     p->position[at] = at;
-    if (p->demand && models != p->models) {
-        /* The tables are by model; a new one needs them rebuilt, and until then has none. */
-        place_demand_destroy(p->demand);
-        p->demand = NULL;
-        mark_everything(p);
+    if (p->demand && types != p->type_count) {
+        /* The tables are by model and kind of node: a new one needs them built again. Without
+         * memory for that the engine goes on without a demand, as if none were known yet. */
+        struct place_demand *d = NULL;
+        if (place_demand_build(p, p->classes, p->class_count, &d, NULL) != 0)
+            d = NULL;
+        demand_use(p, d);
+    } else {
+        place_view_fill(p->demand, &p->nodes[at]);
+        supply(p, &p->nodes[at], 1);
     }
     mark_node(p, at);
     if (ret_node)
@@ -270,6 +339,7 @@ void sl_place_destroy(struct sl_place *p)
         free(p->kinds[i].dirty);
     }
     place_demand_destroy(p->demand);
+    free(p->classes);
     free(p->nodes);
     free(p->order);
     free(p->position);
@@ -285,50 +355,10 @@ void sl_place_open_node(struct sl_place *p, uint32_t node, bool open)
 {
     if (node >= p->count || p->nodes[node].open == open)
         return;
+    supply(p, &p->nodes[node], -1);
     p->nodes[node].open = open;
+    supply(p, &p->nodes[node], 1);
     mark_node(p, node);
-}
-
-/* What the node adds to its type's supply; called before and after every change. */
-static void supply(struct sl_place *p, struct place_node *n, int sign)
-{
-    if (!p->demand || p->config.policy != SL_PLACE_SLUICE)
-        return;
-    if (sign > 0) {
-        n->usable = place_usable(p->demand, n);
-        n->unused = 0;
-        for (unsigned i = 0; i < n->gpu_count; i++)
-            n->unused = (uint8_t)(n->unused + (n->gpus[i].tenants == 0));
-        n->ready = (uint8_t)place_ready(p->demand, n->unused, n->cpu_free);
-    }
-    for (unsigned k = 2; k <= SL_PLACE_MAX_GPUS; k++)
-        p->slots[k] += (uint32_t)sign * (n->ready / k);
-    p->type_gpu[n->type] += sign * n->usable;
-    p->type_cpu[n->type] += sign * (double)n->cpu_free;
-}
-
-int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
-                        struct sl_err *err)
-{
-    int rc = place_demand_build(p, demand, count, err);
-    if (rc)
-        return rc;
-    memset(p->type_gpu, 0, sizeof(p->type_gpu));
-    memset(p->type_cpu, 0, sizeof(p->type_cpu));
-    memset(p->slots, 0, sizeof(p->slots));
-    for (uint32_t i = 0; i < p->count; i++) {
-        place_view_fill(p->demand, &p->nodes[i]);
-        p->nodes[i].usable = 0;
-        supply(p, &p->nodes[i], 1);
-        p->unused[p->position[i]] = p->nodes[i].unused;
-    }
-    p->cpu_a_gpu = p->totals.gpu_milli
-                       ? (double)p->totals.cpu_milli / (double)p->totals.gpu_milli
-                       : 1;
-    if (p->config.policy == SL_PLACE_SLUICE)
-        place_price_step(p, PRICE_ROUNDS_NEW);
-    mark_everything(p);
-    return 0;
 }
 
 int sl_place_check(const struct sl_place_request *r, struct sl_err *err)
@@ -340,8 +370,8 @@ int sl_place_check(const struct sl_place_request *r, struct sl_err *err)
         return sl_err_set(err, -EINVAL, "a share of one GPU is at most 1000 permille");
     if (r->mig >= SL_PLACE_MIG_PROFILES)
         return sl_err_set(err, -EINVAL, "MIG profile number %u is not known", r->mig);
-    if (r->mig && (r->gpu_count != 1 || r->cores_permille || r->gpu_memory_mib ||
-                   r->gpu_memory_permille))
+    if (r->mig &&
+        (r->gpu_count != 1 || r->cores_permille || r->gpu_memory_mib || r->gpu_memory_permille))
         return sl_err_set(err, -EINVAL, "a MIG request names one instance and no other share");
     if (r->gpu_count && !r->mig && !r->cores_permille && !r->gpu_memory_mib &&
         !r->gpu_memory_permille)

@@ -154,6 +154,14 @@ static void price_scores(const struct sl_place *p, const struct place_kind *k, i
     }
 }
 
+static const int32_t *final_scores(struct sl_place *p, const struct place_kind *k)
+{
+    if (p->config.policy != SL_PLACE_SLUICE || !p->demand)
+        return k->scores;
+    price_scores(p, k, p->priced);
+    return p->priced;
+}
+
 static bool allowed(const struct sl_place *p, const uint64_t *allow, uint32_t at)
 {
     uint32_t node = p->order[at];
@@ -267,12 +275,7 @@ int sl_place_decide(struct sl_place *p, const struct sl_place_request *r, const 
                   (p->decisions < every && (p->decisions & (p->decisions - 1)) == 0)))
         learn(p);
     refresh(p, k);
-    const int32_t *scores = k->scores;
-    if (p->config.policy == SL_PLACE_SLUICE && p->demand) {
-        price_scores(p, k, p->priced);
-        scores = p->priced;
-    }
-    uint32_t at = choose(p, scores, r->memory_mib, allow);
+    uint32_t at = choose(p, final_scores(p, k), r->memory_mib, allow);
     if (at == p->count)
         return sl_err_set(err, -ENOSPC, "no node has room for it");
     uint32_t node = p->order[at];
@@ -282,8 +285,7 @@ int sl_place_decide(struct sl_place *p, const struct sl_place_request *r, const 
     if (p->config.policy == SL_PLACE_RANDOM)
         d.gpus = random_gpus(p, n, r);
     if (r->mig)
-        d.mig_start =
-            (uint8_t)place_mig_start(n->gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
+        d.mig_start = (uint8_t)place_mig_start(n->gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
     *ret = d;
     return 0;
 }
@@ -298,9 +300,10 @@ bool sl_place_score(struct sl_place *p, const struct sl_place_request *r, uint32
         return false;
     refresh(p, k);
     uint32_t at = p->position[node];
-    if (k->scores[at] == PLACE_NO_FIT || p->mem_free[at] < r->memory_mib)
+    const int32_t *scores = final_scores(p, k);
+    if (scores[at] == PLACE_NO_FIT || p->mem_free[at] < r->memory_mib)
         return false;
-    *ret_score = k->scores[at];
+    *ret_score = scores[at];
     return true;
 }
 

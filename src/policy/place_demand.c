@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns "what is going to arrive" into the tables the fragmentation measures read. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <math.h>
+#include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "policy/place_int.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
@@ -75,15 +72,15 @@ static int shape_index(struct place_demand *d, const struct sl_place_request *r)
                               .mem_permille = r->gpu_memory_permille,
                               .mig = r->mig};
     for (unsigned free = 0; free <= 1000; free++)
-        x->tasks[free] = (uint8_t)(r->cores_permille ? (free / r->cores_permille > 255
-                                                            ? 255
-                                                            : free / r->cores_permille)
-                                                     : 255);
+        x->tasks[free] =
+            (uint8_t)(r->cores_permille
+                          ? (free / r->cores_permille > 255 ? 255 : free / r->cores_permille)
+                          : 255);
     return (int)d->shape_count++;
 }
 
-
-static void add_class(struct sl_place *p, struct place_demand *d, const struct place_class *it)
+static void add_class(const struct sl_place *p, struct place_demand *d,
+                      const struct place_class *it)
 {
     int s = it->r.gpu_count ? shape_index(d, &it->r) : -1;
     double weight = it->weight;
@@ -135,40 +132,45 @@ void place_demand_destroy(struct place_demand *d)
     free(d);
 }
 
-int place_demand_build(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
-                       struct sl_err *err)
+int place_demand_classes(const struct sl_place_demand *demand, size_t count,
+                         struct place_class **ret, size_t *ret_count, struct sl_err *err)
 {
-    SL_CLEANUP(free) struct place_class *items = calloc(count ? count : 1, sizeof(*items));
-    struct place_demand *d = demand_create(p);
-    if (!items || !d) {
-        place_demand_destroy(d);
+    struct place_class *items = calloc(count ? count : 1, sizeof(*items));
+    if (!items)
         return sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
-    }
     for (size_t i = 0; i < count; i++)
         items[i] = (struct place_class){.r = demand[i].request,
                                         .weight = demand[i].weight,
                                         .milli = place_request_milli(&demand[i].request),
                                         .at = i};
-    size_t kept = merge(items, count);
+    *ret_count = merge(items, count);
+    *ret = items;
+    return 0;
+}
 
+int place_demand_build(const struct sl_place *p, const struct place_class *items, size_t count,
+                       struct place_demand **ret, struct sl_err *err)
+{
+    struct place_demand *d = demand_create(p);
+    if (!d)
+        return sl_err_set(err, -ENOMEM, "out of memory for the expected demand");
     double total = 0, covered = 0;
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < count; i++)
         total += items[i].weight;
-    for (size_t i = 0; i < kept; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (p->config.policy == SL_PLACE_FGD && covered * 100 >= total * FGD_COVER_PERCENT)
             break;
         covered += items[i].weight;
         add_class(p, d, &items[i]);
     }
-    if (d->total_weight <= 0) {
+    int rc = 0;
+    if (d->total_weight <= 0)
+        rc = sl_err_set(err, -EINVAL, "the expected demand is empty");
+    else if (p->config.policy == SL_PLACE_SLUICE && place_price_init(p, items, count, d))
+        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
+    if (rc)
         place_demand_destroy(d);
-        return sl_err_set(err, -EINVAL, "the expected demand is empty");
-    }
-    if (p->config.policy == SL_PLACE_SLUICE && place_price_init(p, items, kept, d)) {
-        place_demand_destroy(d);
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", kept);
-    }
-    place_demand_destroy(p->demand);
-    p->demand = d;
-    return 0;
+    else
+        *ret = d;
+    return rc;
 }

@@ -81,8 +81,7 @@ bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
     if (g->mig_used)
         return false;
     if (place_is_whole(r))
-        return g->tenants == 0 &&
-               (!r->gpu_memory_mib || r->gpu_memory_mib <= g->mem_total_mib);
+        return g->tenants == 0 && (!r->gpu_memory_mib || r->gpu_memory_mib <= g->mem_total_mib);
     if (g->cores_free < r->cores_permille)
         return false;
     if (r->gpu_memory_mib)

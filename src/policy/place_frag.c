@@ -82,8 +82,8 @@ double place_frag_published(const struct place_demand *d, unsigned model,
     return lost / d->total_weight;
 }
 
-double place_frag_capacity(const struct place_demand *d, unsigned model,
-                           const struct place_view *v, uint32_t cpu_free)
+double place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
+                           uint32_t cpu_free)
 {
     const struct place_classes *c = d->models[model];
     float cpu = (float)cpu_free + 0.5f, used = 0, weight = c->other;

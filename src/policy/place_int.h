@@ -28,10 +28,10 @@ struct place_gpu {
 
 /* What the fragmentation measures need to know about a node's GPUs, for each shape. */
 struct place_view {
-    uint32_t free;                      /* sum of r */
-    uint8_t fits[PLACE_MAX_SHAPES];     /* GPUs that take one */
-    uint16_t tasks[PLACE_MAX_SHAPES];   /* how many they take together */
-    uint16_t unfit[PLACE_MAX_SHAPES];   /* sum of r over GPUs that take none */
+    uint32_t free;                    /* sum of r */
+    uint8_t fits[PLACE_MAX_SHAPES];   /* GPUs that take one */
+    uint16_t tasks[PLACE_MAX_SHAPES]; /* how many they take together */
+    uint16_t unfit[PLACE_MAX_SHAPES]; /* sum of r over GPUs that take none */
 };
 
 struct place_node {
@@ -42,9 +42,9 @@ struct place_node {
     uint8_t model, gpu_count;
     uint8_t type; /* nodes alike in model, GPUs and CPU */
     bool open;
-    uint8_t unused; /* GPUs nobody uses */
-    uint8_t ready;  /* of these, with CPU enough for a multi-GPU pod */
-    double usable; /* milli-GPU that demand for this model can use */
+    uint8_t unused;                        /* GPUs nobody uses */
+    uint8_t ready;                         /* of these, with CPU enough for a multi-GPU pod */
+    double usable;                         /* milli-GPU that demand for this model can use */
     uint16_t holds[SL_PLACE_MAX_GPUS + 1]; /* pods by type: 0 shared, k whole GPUs */
     struct place_gpu gpus[SL_PLACE_MAX_GPUS];
     struct place_view view;
@@ -90,15 +90,15 @@ struct place_demand {
     struct place_buyer *buyers;
     unsigned buyer_count;
     double buyers_gpu;
-    double slot_cpu; /* milli-CPU a GPU that multi-GPU pods want */
+    double slot_cpu;                          /* milli-CPU a GPU that multi-GPU pods want */
     double slot_share[SL_PLACE_MAX_GPUS + 1]; /* of GPU demand that wants k or more on a node */
     bool known;
     uint32_t shape_count;
     double total_weight;
     struct place_shape shapes[PLACE_MAX_SHAPES];
     struct place_classes *models[SL_PLACE_MAX_MODELS]; /* only models some node has */
-    double price_gpu[PLACE_MAX_TYPES]; /* milli-GPU lost a milli-GPU used */
-    double price_cpu[PLACE_MAX_TYPES]; /* milli-GPU lost a milli-CPU used */
+    double price_gpu[PLACE_MAX_TYPES];                 /* milli-GPU lost a milli-GPU used */
+    double price_cpu[PLACE_MAX_TYPES];                 /* milli-GPU lost a milli-CPU used */
 };
 
 /* One kind of request: everything but host memory, which is compared during the scan. */
@@ -107,10 +107,10 @@ struct place_kind {
     uint64_t seen;  /* requests of this kind */
     uint64_t stamp; /* last use, for eviction */
     bool used;
-    double milli;   /* milli-GPU one takes */
-    int32_t *scores;  /* by position */
-    uint64_t *dirty;  /* bit per position: score is stale */
-    uint8_t *opens;   /* by position: GPUs nobody uses yet that it would take */
+    double milli;    /* milli-GPU one takes */
+    int32_t *scores; /* by position */
+    uint64_t *dirty; /* bit per position: score is stale */
+    uint8_t *opens;  /* by position: GPUs nobody uses yet that it would take */
 };
 
 struct sl_place {
@@ -129,16 +129,18 @@ struct sl_place {
     uint32_t slots[SL_PLACE_MAX_GPUS + 1];  /* places for k GPUs on one node */
     double cpu_a_gpu;                       /* milli-CPU that come with a milli-GPU */
     uint32_t price_due;                     /* commits until the prices move */
-    uint8_t *type;     /* by position */
-    uint8_t *unused;   /* by position: GPUs nobody uses */
-    uint32_t *cpu_free; /* by position */
-    int32_t *priced;   /* by position: scratch of one decision */
-    uint64_t models; /* models some node has */
+    uint8_t *type;                          /* by position */
+    uint8_t *unused;                        /* by position: GPUs nobody uses */
+    uint32_t *cpu_free;                     /* by position */
+    int32_t *priced;                        /* by position: scratch of one decision */
+    uint64_t models;                        /* models some node has */
     uint64_t decisions;
     uint32_t kinds_used;
     struct place_kind kinds[PLACE_MAX_KINDS];
     uint32_t hash[PLACE_MAX_KINDS * 2]; /* kind number + 1 */
     struct place_demand *demand;
+    struct place_class *classes; /* what the demand was built from, to build it again */
+    size_t class_count;
     struct sl_place_totals totals;
 };
 
@@ -170,12 +172,16 @@ void place_view_replace(const struct place_demand *d, struct place_view *v,
 double place_frag_published(const struct place_demand *d, unsigned model,
                             const struct place_view *v, uint32_t cpu_free);
 double place_usable(const struct place_demand *d, const struct place_node *n);
-double place_frag_capacity(const struct place_demand *d, unsigned model,
-                           const struct place_view *v, uint32_t cpu_free);
+double place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
+                           uint32_t cpu_free);
 
 /* place_demand.c */
-int place_demand_build(struct sl_place *p, const struct sl_place_demand *items, size_t count,
-                       struct sl_err *err) SL_MUST_CHECK;
+/* Merges what was told into classes; the caller frees them. */
+int place_demand_classes(const struct sl_place_demand *items, size_t count,
+                         struct place_class **ret, size_t *ret_count,
+                         struct sl_err *err) SL_MUST_CHECK;
+int place_demand_build(const struct sl_place *p, const struct place_class *items, size_t count,
+                       struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
 void place_demand_destroy(struct place_demand *d);
 
 /* place_price.c */

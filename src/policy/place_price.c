@@ -120,8 +120,8 @@ void place_price_step(struct sl_place *p, unsigned rounds)
         }
         for (unsigned t = 0; t < p->type_count; t++) {
             d->price_gpu[t] = move(d->price_gpu[t], gpu[t], p->type_gpu[t]);
-            d->price_cpu[t] = move(d->price_cpu[t] * p->cpu_a_gpu, cpu[t], p->type_cpu[t]) /
-                              p->cpu_a_gpu;
+            d->price_cpu[t] =
+                move(d->price_cpu[t] * p->cpu_a_gpu, cpu[t], p->type_cpu[t]) / p->cpu_a_gpu;
         }
     }
 }
@@ -138,8 +138,7 @@ unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_f
  * k GPUs that break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays
  * only for places larger than its own.
  */
-double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after,
-                       unsigned count)
+double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after, unsigned count)
 {
     const struct place_demand *d = p->demand;
     double room = 0, cost = 0, from = p->config.tuning.slot_from;

@@ -8,8 +8,8 @@ double place_request_milli(const struct sl_place_request *r)
 {
     if (r->mig)
         return 1000.0 * place_mig_slices[r->mig] / PLACE_MIG_SLICES;
-    unsigned each = r->cores_permille > r->gpu_memory_permille ? r->cores_permille
-                                                               : r->gpu_memory_permille;
+    unsigned each =
+        r->cores_permille > r->gpu_memory_permille ? r->cores_permille : r->gpu_memory_permille;
     return (double)each * r->gpu_count;
 }
 
