@@ -266,11 +266,12 @@ int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint
     if (rc)
         return rc;
     unsigned types = p->type_count;
+    uint64_t models = p->models;
     uint32_t at = p->count++;
     node_init(p, at, node);
     p->order[at] = at;
     p->position[at] = at;
-    if (p->demand && types != p->type_count) {
+    if (p->demand && (types != p->type_count || models != p->models)) {
         /* The tables are by model and kind of node: a new one needs them built again. Without
          * memory for that the engine goes on without a demand, as if none were known yet. */
         struct place_demand *d = NULL;

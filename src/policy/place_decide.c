@@ -118,47 +118,56 @@ static void refresh(struct sl_place *p, struct place_kind *k)
     }
 }
 
-/* The price part of a score depends on the type of node only, so it is added during the scan. */
-static void price_adjust(const struct sl_place *p, const struct place_kind *k, int32_t *adjust)
+/* The part of `sluice` scores that changes with the cluster, not with the node: added in the scan. */
+struct prices {
+    bool slots;      /* multi-GPU pods are expected */
+    unsigned opened; /* unused GPUs the request takes where it takes any */
+    int32_t type[PLACE_MAX_TYPES];
+    place_slot_table slot;
+};
+
+static void prices_init(struct prices *x, const struct sl_place *p, const struct place_kind *k)
 {
     const struct sl_place_tuning *t = &p->config.tuning;
     for (unsigned i = 0; i < p->type_count; i++)
-        adjust[i] = -(int32_t)lrint(PLACE_SCALE *
-                                    (t->price_gpu * p->demand->price_gpu[i] * k->milli +
-                                     t->price_cpu * p->demand->price_cpu[i] * k->key.cpu_milli));
+        x->type[i] = -(int32_t)lrint(PLACE_SCALE *
+                                     (t->price_gpu * p->demand->price_gpu[i] * k->milli +
+                                      t->price_cpu * p->demand->price_cpu[i] * k->key.cpu_milli));
+    x->opened = place_is_whole(&k->key) ? k->key.gpu_count : 1;
+    x->slots = p->demand->slot_cpu > 0;
+    if (x->slots)
+        place_slot_costs(p, x->opened, x->slot);
 }
 
-static void price_scores(const struct sl_place *p, const struct place_kind *k, int32_t *out)
+static int32_t priced(const struct prices *x, const struct sl_place *p, const struct place_kind *k,
+                      uint32_t at)
 {
-    int32_t adjust[PLACE_MAX_TYPES], slot[SL_PLACE_MAX_GPUS + 1][SL_PLACE_MAX_GPUS + 1] = {{0}};
-    const struct place_demand *d = p->demand;
-    unsigned opened = place_is_whole(&k->key) ? k->key.gpu_count : 1;
-    price_adjust(p, k, adjust);
-    bool pays = d->slot_cpu > 0;
-    for (unsigned u = 2; pays && u <= SL_PLACE_MAX_GPUS; u++)
-        for (unsigned v = 0; v < u; v++)
-            slot[u][v] = (int32_t)lrint(PLACE_SCALE * place_slot_cost(p, u, v, opened));
-    for (uint32_t at = 0; at < p->count; at++) {
-        int32_t s = k->scores[at];
-        if (s == PLACE_NO_FIT) {
-            out[at] = s;
-            continue;
-        }
-        out[at] = s + adjust[p->type[at]];
-        if (pays && p->unused[at] > 1) {
-            unsigned before = place_ready(d, p->unused[at], p->cpu_free[at]);
-            unsigned left = p->unused[at] - (k->opens[at] ? opened : 0);
-            unsigned after = place_ready(d, left, (double)p->cpu_free[at] - k->key.cpu_milli);
-            out[at] -= slot[before][after];
-        }
+    int32_t score = k->scores[at];
+    if (score == PLACE_NO_FIT)
+        return score;
+    score += x->type[p->type[at]];
+    if (x->slots && p->unused[at] > 1) {
+        unsigned left = p->unused[at] - (k->opens[at] ? x->opened : 0);
+        unsigned before = place_ready(p->demand, p->unused[at], p->cpu_free[at]);
+        double cpu_left = (double)p->cpu_free[at] - k->key.cpu_milli;
+        score -= x->slot[before][place_ready(p->demand, left, cpu_left)];
     }
+    return score;
+}
+
+static bool has_prices(const struct sl_place *p)
+{
+    return p->config.policy == SL_PLACE_SLUICE && p->demand;
 }
 
 static const int32_t *final_scores(struct sl_place *p, const struct place_kind *k)
 {
-    if (p->config.policy != SL_PLACE_SLUICE || !p->demand)
+    if (!has_prices(p))
         return k->scores;
-    price_scores(p, k, p->priced);
+    struct prices x;
+    prices_init(&x, p, k);
+    for (uint32_t at = 0; at < p->count; at++)
+        p->priced[at] = priced(&x, p, k, at);
     return p->priced;
 }
 
@@ -300,10 +309,14 @@ bool sl_place_score(struct sl_place *p, const struct sl_place_request *r, uint32
         return false;
     refresh(p, k);
     uint32_t at = p->position[node];
-    const int32_t *scores = final_scores(p, k);
-    if (scores[at] == PLACE_NO_FIT || p->mem_free[at] < r->memory_mib)
+    if (k->scores[at] == PLACE_NO_FIT || p->mem_free[at] < r->memory_mib)
         return false;
-    *ret_score = scores[at];
+    *ret_score = k->scores[at];
+    if (has_prices(p)) {
+        struct prices x;
+        prices_init(&x, p, k);
+        *ret_score = priced(&x, p, k, at);
+    }
     return true;
 }
 

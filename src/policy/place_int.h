@@ -144,6 +144,9 @@ struct sl_place {
     struct sl_place_totals totals;
 };
 
+/* Cost of a node's ready GPUs going from u to v, as a score. */
+typedef int32_t place_slot_table[SL_PLACE_MAX_GPUS + 1][SL_PLACE_MAX_GPUS + 1];
+
 /* place_fit.c */
 extern const uint8_t place_mig_slices[SL_PLACE_MIG_PROFILES];
 bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r);
@@ -188,7 +191,7 @@ void place_demand_destroy(struct place_demand *d);
 int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
                      struct place_demand *d) SL_MUST_CHECK;
 unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
-double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after, unsigned count);
+void place_slot_costs(const struct sl_place *p, unsigned count, place_slot_table ret);
 void place_price_step(struct sl_place *p, unsigned rounds);
 
 /* place.c */

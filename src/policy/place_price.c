@@ -134,24 +134,30 @@ unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_f
 }
 
 /*
- * What it costs, in milli-GPU, when a node's ready GPUs go from `before` to `after`: the places for
- * k GPUs that break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays
- * only for places larger than its own.
+ * What it costs, in milli-GPU, when a node's ready GPUs go from u to v: the places for k GPUs that
+ * break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays only for
+ * places larger than its own.
  */
-double place_slot_cost(const struct sl_place *p, unsigned before, unsigned after, unsigned count)
+void place_slot_costs(const struct sl_place *p, unsigned count, place_slot_table ret)
 {
     const struct place_demand *d = p->demand;
-    double room = 0, cost = 0, from = p->config.tuning.slot_from;
+    double room = 0, from = p->config.tuning.slot_from, each[SL_PLACE_MAX_GPUS + 1] = {0};
     for (unsigned t = 0; t < p->type_count; t++)
         room += p->type_gpu[t];
-    for (unsigned k = count < 2 ? 2 : count + 1; k <= before; k++) {
-        unsigned lost = before / k - after / k;
-        double marginal = d->slot_share[k] - (k < SL_PLACE_MAX_GPUS ? d->slot_share[k + 1] : 0);
-        if (!lost || marginal <= 0)
-            continue;
+    for (unsigned k = count < 2 ? 2 : count + 1; k <= SL_PLACE_MAX_GPUS; k++) {
+        double next = k < SL_PLACE_MAX_GPUS ? d->slot_share[k + 1] : 0;
+        if (d->slot_share[k] <= next || !p->slots[k])
+            continue; /* nobody wants exactly k, or there is nothing to break */
         double wanted = d->slot_share[k] * room / (1000.0 * k * p->slots[k]);
         double scarce = (wanted - from) / from;
-        cost += 1000.0 * k * lost * (scarce < 0 ? 0 : scarce > 1 ? 1 : scarce);
+        scarce = scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
+        each[k] = PLACE_SCALE * p->config.tuning.slot * 1000.0 * k * scarce;
     }
-    return p->config.tuning.slot * cost;
+    for (unsigned u = 0; u <= SL_PLACE_MAX_GPUS; u++)
+        for (unsigned v = 0; v <= u; v++) {
+            double cost = 0;
+            for (unsigned k = 2; k <= u; k++)
+                cost += each[k] > 0 ? each[k] * (u / k - v / k) : 0;
+            ret[u][v] = (int32_t)lrint(cost);
+        }
 }
