@@ -6,13 +6,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -226,6 +231,76 @@ static void a_full_queue_says_so(void **state)
     assert_int_equal(rc, -EAGAIN);
 }
 
+static void other_control_data_is_no_descriptor(void **state)
+{
+    (void)state;
+    struct sl_msg_hello m;
+    union sl_packet in;
+    struct sl_packet_fds fds = {.count = -1};
+    int on = 1;
+    hello(&m);
+    /* The kernel now puts the sender's credentials beside every packet. */
+    assert_int_equal(setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+    assert_int_equal(sl_packet_send(pair[0], &m.h, NULL, 0, NULL), 0);
+    assert_int_equal(sl_packet_recv(pair[1], &in, &fds, NULL), 0);
+    assert_int_equal(fds.count, 0);
+}
+
+static void no_descriptors_left_is_an_error(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    struct rlimit old, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none = old;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int rc_connect = sl_packet_connect("nowhere", &err), rc_listen = sl_packet_listen("nowhere", 1, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(rc_connect, -EMFILE);
+    assert_int_equal(rc_listen, -EMFILE);
+}
+
+static void interrupt(int sig)
+{
+    (void)sig;
+}
+
+/* A signal whose handler does not restart calls is no reason to give up. */
+static void interrupted_calls_go_on(void **state)
+{
+    (void)state;
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_msg_hello m;
+    union sl_packet in;
+    hello(&m);
+    struct sigaction act = {.sa_handler = interrupt}, old;
+    assert_int_equal(sigaction(SIGALRM, &act, &old), 0);
+    struct itimerval often = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+
+    int blocking[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, blocking), 0);
+    pid_t pid = fork(); /* it answers after several of our signals; its own timer is off */
+    if (pid == 0) {
+        const struct timespec pause = {.tv_nsec = 50000000};
+        (void)nanosleep(&pause, NULL);
+        int rc = sl_packet_send(blocking[1], &m.h, NULL, 0, NULL);
+        (void)nanosleep(&pause, NULL);
+        _exit(rc < 0 || sl_packet_send(blocking[1], &m.h, NULL, 0, NULL) < 0);
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    int rc_recv = sl_packet_recv(blocking[0], &in, NULL, &err);
+    int rc_wait = sl_packet_wait(blocking[0], 10000, &err);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &old, NULL), 0);
+    assert_int_equal(rc_recv, 0);
+    assert_int_equal(rc_wait, 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    (void)close(blocking[0]);
+    (void)close(blocking[1]);
+    assert_int_equal(sl_packet_send(-1, &m.h, NULL, 0, &err), -EBADF);
+}
+
 static void sockets_are_made_reached_and_replaced(void **state)
 {
     (void)state;
@@ -277,6 +352,9 @@ int main(void)
         P(too_many_descriptors_are_refused_and_closed),
         P(silence_and_goodbye),
         P(a_full_queue_says_so),
+        P(other_control_data_is_no_descriptor),
+        cmocka_unit_test(no_descriptors_left_is_an_error),
+        cmocka_unit_test(interrupted_calls_go_on),
         cmocka_unit_test(sockets_are_made_reached_and_replaced),
     };
     return cmocka_run_group_tests_name("shm packet", tests, NULL, NULL);

@@ -230,6 +230,58 @@ static void no_descriptors_left_is_an_error_not_a_crash(void **state)
     assert_non_null(strstr(err.msg, "Too many open files"));
 }
 
+/* Runs `f` in a child that has hit a resource limit; the child's exit status says what it saw. */
+static int in_limited_child(int resource, rlim_t most, int (*f)(void))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit r = {most, most};
+        (void)signal(SIGXFSZ, SIG_IGN);
+        _exit(setrlimit(resource, &r) == 0 ? f() : 99);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int create_fails_with_efbig(void)
+{
+    struct sl_lease_map lease = SL_LEASE_MAP_INIT;
+    struct sl_ledger_map ledger = SL_LEDGER_MAP_INIT;
+    if (sl_lease_create(cookie, &lease, NULL) != -EFBIG || lease.fd != -1)
+        return 1;
+    return sl_ledger_create(cookie, 1, &ledger, NULL) != -EFBIG || ledger.fd != -1 ? 2 : 0;
+}
+
+static int shared_fd;
+
+static int mapping_fails_with_enomem(void)
+{
+    struct sl_lease_map lease = SL_LEASE_MAP_INIT;
+    struct sl_ledger_map ledger = SL_LEDGER_MAP_INIT;
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_ledger_create(cookie, 1, &ledger, &err) != -ENOMEM || ledger.page)
+        return 1;
+    if (sl_ledger_attach(shared_fd, cookie, &ledger, &err) != -ENOMEM || ledger.page)
+        return 2;
+    return lease.page ? 3 : 0;
+}
+
+static void pages_that_do_not_fit_are_errors(void **state)
+{
+    (void)state;
+    assert_int_equal(in_limited_child(RLIMIT_FSIZE, 100, create_fails_with_efbig), 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* A sanitizer's shadow memory does not fit in any such limit. */
+    struct sl_ledger_map ledger = SL_LEDGER_MAP_INIT;
+    assert_int_equal(sl_ledger_create(cookie, 1, &ledger, NULL), 0);
+    shared_fd = ledger.fd;
+    assert_int_equal(in_limited_child(RLIMIT_AS, 1 << 20, mapping_fails_with_enomem), 0);
+    sl_ledger_close(&ledger);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +292,7 @@ int main(void)
         cmocka_unit_test(foreign_descriptors_are_refused),
         cmocka_unit_test(ledger_is_shared_and_bound_to_its_lease),
         cmocka_unit_test(no_descriptors_left_is_an_error_not_a_crash),
+        cmocka_unit_test(pages_that_do_not_fit_are_errors),
     };
     return cmocka_run_group_tests_name("shm pages", tests, NULL, NULL);
 }
