@@ -71,8 +71,8 @@ struct tenant {
     char name[SL_NAME_MAX];
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
-        uint32_t closing;     /* the turn whose end we wait for */
-        bool waiting_release;
+        uint64_t granted_ns;  /* when its current turn began */
+        bool waiting_release; /* told to stop, not drained yet */
         uint32_t rings;       /* of its doorbell, since rings_since_ns */
         uint64_t rings_since_ns;
         bool muted;           /* rang too often: not listened to for a moment */

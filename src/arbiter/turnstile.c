@@ -81,11 +81,12 @@ static void look(struct arbiter *a, struct tenant *t)
         want |= busy != SL_BUSY_IDLE;
         if (busy == SL_BUSY_RUNNING) {
             undrained |= atomic_load(&s->drained_turn) != turn;
-            started = atomic_load(&s->started_ns);
+            uint64_t at = atomic_load(&s->started_ns);
+            started = at > started ? at : started;
         }
     }
     sl_turns_want(turns, t->turn.id, want, a->now_ns);
-    if (started && !t->turn.waiting_release)
+    if (started >= t->turn.granted_ns && started && !t->turn.waiting_release)
         sl_turns_started(turns, t->turn.id, a->now_ns);
     if (t->turn.waiting_release && !undrained) {
         t->turn.waiting_release = false;
@@ -103,6 +104,8 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
         break;
     case SL_TURNS_GRANT:
+        if (SL_GATE_STATE(atomic_load(&p->gate)) != SL_GATE_OPEN)
+            t->turn.granted_ns = a->now_ns;
         atomic_store(&p->window_ns, act->window_ns);
         atomic_store(&p->window_kernels, act->window_kernels);
         atomic_store(&p->turn_end_ns, act->until_ns);
