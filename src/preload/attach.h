@@ -54,6 +54,9 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
  * when it has (true), or after two seconds, or at once when there is no arbiter. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait);
 
+/* Is there an arbiter at the other end just now? */
+bool sl_process_connected(void);
+
 /* ---- the watch thread, one per attached process ---- */
 
 /* `poll` runs in the watch thread whenever it wakes, and again after the ns it returns (UINT64_MAX:

@@ -4,6 +4,7 @@
 #include "preload/charge.h"
 #include "preload/context.h"
 #include "preload/device.h"
+#include "preload/gate.h"
 #include "preload/graph_mem.h"
 #include "preload/pool.h"
 #include "preload/track.h"
@@ -18,4 +19,5 @@ void sl_child_forget(void)
     sl_pool_forget();
     sl_vmm_forget();
     sl_graph_mem_forget();
+    sl_gate_forget();
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/gate.h"
 #include "preload/device.h"
 
 #include <stdio.h>
@@ -136,6 +137,7 @@ bool sl_context_leave(CUcontext context, struct sl_place *ret)
     if (!sl_track_take(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
         return false;
     place_from(&t, ret);
+    sl_gate_context_gone(context);
     return true;
 }
 

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/cost.h"
 #include "preload/charge.h"
 #include "preload/device.h"
+#include "preload/gate.h"
 #include "preload/pool.h"
 #include "preload/track.h"
 
@@ -350,6 +352,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     SL_ENTER(cuGraphExecDestroy, real, p, (hGraphExec));
     struct sl_track t;
     bool known = sl_track_take(SL_KIND_EXEC, (uint64_t)(uintptr_t)hGraphExec, &t);
+    sl_cost_forget(&sl_gate_costs, sl_cost_key_graph(hGraphExec));
     CUresult rc = real(hGraphExec);
     if (!known)
         return rc;

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/elfsym.h"
+#include "preload/gate.h"
 #include "shm/packet.h"
 
 #define STACK_BYTES       ((size_t)256 << 10)
@@ -60,6 +62,11 @@ void sl_watch_kick(void)
         (void)ignored;
     }
     errno = saved;
+}
+
+bool sl_process_connected(void)
+{
+    return atomic_load(&watch.connected);
 }
 
 static void answer_all(uint32_t gpu)
@@ -108,12 +115,17 @@ static void drain_socket(void)
     }
 }
 
+static bool same_file(int a, int b)
+{
+    struct stat sa, sb;
+    return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
 /* Puts a fresh link in the place of the old one. Readers may hold the old pages: they stay mapped. */
 static void adopt(struct sl_process *p, struct sl_link *link)
 {
     struct sl_ledger_page *old = atomic_load(&p->ledger);
-    bool same = memcmp(old->cookie, link->ledger.page->cookie, sizeof(old->cookie)) == 0 &&
-                sl_own_fd_valid(&watch.ledger);
+    bool same = sl_own_fd_valid(&watch.ledger) && same_file(watch.ledger.fd, link->ledger.fd);
     if (same) { /* the arbiter adopted the ledger we sent: keep our mapping of it */
         (void)munmap(link->ledger.page, sizeof(*link->ledger.page));
         (void)close(link->ledger.fd);
@@ -129,6 +141,7 @@ static void adopt(struct sl_process *p, struct sl_link *link)
     p->host_pid = link->host_pid;
     sl_own_fd_replace(&watch.sock, link->sock);
     atomic_store(&watch.connected, true);
+    sl_gate_replaced(p);
     sl_info("attached again, slot %u", link->slot);
 }
 
@@ -170,6 +183,8 @@ static void *watch_main(void *arg)
     struct sl_process *p = arg;
     uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0;
     (void)prctl(PR_SET_NAME, "sluice-watch", 0, 0, 0);
+    /* This thread alone: the end of a turn is seen in microseconds, not in the default fifty. */
+    (void)prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     for (;;) {
         uint64_t (*poll_now)(struct sl_process *) = atomic_load(&poll_function);
         uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX;

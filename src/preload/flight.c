@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/flight.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "policy/cost.h"
+#include "preload/hooks.h"
+#include "preload/lock.h"
+
+#define LANES        64  /* streams in use; further ones share the last lane and are always marked */
+#define MARKERS      256
+#define BATCH_MAX    64  /* launches behind one marker at most: estimates may be wrong */
+#define EVENTS_SPARE 128
+/* In a window this short every launch counts, so each one is marked. */
+#define SHORT_WINDOW_NS SL_NS_PER_MS
+
+/* A stream with work in flight. */
+struct lane {
+    CUstream stream;
+    CUcontext context;
+    uint32_t in_flight;   /* launches admitted and not seen done */
+    uint32_t unmarked;    /* … of which no marker stands behind */
+    uint64_t unmarked_ns;
+};
+
+/* An event behind a batch of launches of one lane. */
+struct marker {
+    CUevent event; /* NULL: it could not be recorded; done when due_ns has passed */
+    CUevent start; /* of a measured launch */
+    CUcontext context;
+    uint64_t key;
+    uint64_t batch_ns;
+    uint64_t due_ns;
+    uint32_t batch;
+    uint32_t lane;
+    bool done;
+};
+
+struct spare {
+    CUevent event;
+    CUcontext context;
+};
+
+static struct {
+    struct sl_lock lock;
+    _Atomic uint32_t polling;
+    struct lane lane[LANES];
+    struct marker marker[MARKERS]; /* a ring: first … first + count */
+    uint32_t first, count;
+    uint32_t busy;                 /* launches inside the driver, markers being recorded */
+    struct spare spare[EVENTS_SPARE];
+    uint32_t spares;
+    _Atomic uint64_t in_flight_ns;
+    _Atomic uint32_t in_flight;
+    _Atomic uint64_t progress_ns;
+    _Atomic uint64_t last_launch_ns;
+} board;
+
+bool sl_flight_empty(void)
+{
+    return atomic_load(&board.in_flight) == 0;
+}
+
+uint64_t sl_flight_ns(void)
+{
+    return atomic_load(&board.in_flight_ns);
+}
+
+uint64_t sl_flight_progress_ns(void)
+{
+    return atomic_load(&board.progress_ns);
+}
+
+uint64_t sl_flight_last_launch_ns(void)
+{
+    return atomic_load(&board.last_launch_ns);
+}
+
+void sl_flight_reset(void)
+{
+    memset(&board, 0, sizeof(board));
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+/* Our own calls must neither disturb nor be refused by a capture the program has under way. */
+static CUstreamCaptureMode relax_capture(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange = SL_REAL(cuThreadExchangeStreamCaptureMode);
+    if (exchange)
+        (void)exchange(&mode);
+    return mode;
+}
+
+static void restore_capture(CUstreamCaptureMode mode)
+{
+    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange = SL_REAL(cuThreadExchangeStreamCaptureMode);
+    if (exchange)
+        (void)exchange(&mode);
+}
+
+/* The context must be current. */
+static CUevent event_get(CUcontext context)
+{
+    CUevent event = NULL;
+    sl_lock_take(&board.lock);
+    for (uint32_t i = 0; i < board.spares && !event; i++)
+        if (board.spare[i].context == context) {
+            event = board.spare[i].event;
+            board.spare[i] = board.spare[--board.spares];
+        }
+    sl_lock_drop(&board.lock);
+    if (event)
+        return event;
+    __typeof__(&cuEventCreate) create = SL_REAL(cuEventCreate);
+    return create && create(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : NULL;
+}
+
+/* Under the lock. An event too many is forgotten: destroying it needs its context. */
+static void event_put(CUevent event, CUcontext context)
+{
+    if (event && board.spares < EVENTS_SPARE)
+        board.spare[board.spares++] = (struct spare){event, context};
+}
+
+static bool capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    __typeof__(&cuStreamIsCapturing) ask = SL_REAL(cuStreamIsCapturing);
+    return ask && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* An event at the end of the stream, or NULL. */
+static CUevent event_record(CUcontext context, CUstream stream)
+{
+    __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
+    CUstreamCaptureMode mode = relax_capture();
+    CUevent event = NULL;
+    if (record && !capturing(stream))
+        event = event_get(context);
+    if (event && record(event, stream) != CUDA_SUCCESS) {
+        sl_lock_take(&board.lock);
+        event_put(event, context);
+        sl_lock_drop(&board.lock);
+        event = NULL;
+    }
+    restore_capture(mode);
+    return event;
+}
+
+/* --- the board -------------------------------------------------------------------------------- */
+
+static uint32_t lane_find(CUstream stream, CUcontext context)
+{
+    uint32_t empty = LANES - 1;
+    for (uint32_t i = 0; i < LANES - 1; i++) {
+        if (board.lane[i].stream == stream && board.lane[i].context == context)
+            return i;
+        if (empty == LANES - 1 && board.lane[i].in_flight == 0)
+            empty = i;
+    }
+    struct lane *lane = &board.lane[empty];
+    if (lane->in_flight == 0)
+        *lane = (struct lane){.stream = stream, .context = context};
+    return empty;
+}
+
+bool sl_flight_admit(struct sl_launch *l, const struct sl_flight_window *window)
+{
+    sl_lock_take(&board.lock);
+    uint32_t i = lane_find(l->stream, l->context);
+    struct lane *lane = &board.lane[i];
+    uint64_t ns = atomic_load(&board.in_flight_ns);
+    uint32_t n = atomic_load(&board.in_flight);
+    bool room = window->ns == 0 || n < window->kernels || ns + l->estimate_ns <= window->ns ||
+                lane->in_flight == 0;
+    if (room) {
+        l->lane = i;
+        lane->in_flight++;
+        board.busy++;
+        atomic_store(&board.in_flight, n + 1);
+        atomic_store(&board.in_flight_ns, ns + l->estimate_ns);
+        uint64_t now = sl_now_ns();
+        if (n == 0)
+            atomic_store(&board.progress_ns, now);
+        atomic_store(&board.last_launch_ns, now);
+    }
+    sl_lock_drop(&board.lock);
+    return room;
+}
+
+/* Under the lock: launches are done. */
+static void land(uint32_t lane, uint32_t launches, uint64_t ns)
+{
+    uint64_t have = atomic_load(&board.in_flight_ns);
+    board.lane[lane].in_flight -= launches;
+    atomic_store(&board.in_flight_ns, have > ns ? have - ns : 0);
+    uint32_t left = atomic_load(&board.in_flight) - launches;
+    if (left == 0)
+        atomic_store(&board.in_flight_ns, 0);
+    atomic_store(&board.in_flight, left);
+    atomic_store(&board.progress_ns, sl_now_ns());
+}
+
+/* Takes a lane's unmarked batch off it; the caller records the event and calls marker_add. */
+static bool batch_take(uint32_t lane, struct marker *ret)
+{
+    struct lane *l = &board.lane[lane];
+    if (l->unmarked == 0 || board.count + board.busy >= MARKERS)
+        return false;
+    *ret = (struct marker){
+        .context = l->context, .batch = l->unmarked, .batch_ns = l->unmarked_ns, .lane = lane};
+    l->unmarked = 0;
+    l->unmarked_ns = 0;
+    board.busy++;
+    return true;
+}
+
+static void marker_add(const struct marker *m)
+{
+    sl_lock_take(&board.lock);
+    board.busy--;
+    board.marker[(board.first + board.count++) % MARKERS] = *m;
+    sl_lock_drop(&board.lock);
+}
+
+/* The context must be current in this thread, except for explicit streams. */
+static void mark(struct marker *m, CUstream stream)
+{
+    m->event = event_record(m->context, stream);
+    if (!m->event)
+        m->due_ns = sl_now_ns() + 2 * m->batch_ns;
+    marker_add(m);
+}
+
+void sl_flight_measure(struct sl_launch *l)
+{
+    l->start = event_record(l->context, l->stream);
+}
+
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing, const struct sl_flight_window *window)
+{
+    struct marker m;
+    sl_lock_take(&board.lock);
+    struct lane *lane = &board.lane[l->lane];
+    board.busy--;
+    if (!ok) {
+        land(l->lane, 1, l->estimate_ns);
+        event_put(l->start, l->context);
+        sl_lock_drop(&board.lock);
+        return;
+    }
+    lane->unmarked++;
+    lane->unmarked_ns += l->estimate_ns;
+    /* Nobody but this thread can name its own default stream, and a shared lane names none. */
+    bool now = closing || l->start || l->lane == LANES - 1 || l->stream == CU_STREAM_PER_THREAD ||
+               lane->unmarked >= BATCH_MAX || lane->unmarked_ns >= window->ns / 8 ||
+               window->ns < SHORT_WINDOW_NS;
+    now = now && batch_take(l->lane, &m);
+    if (!now)
+        event_put(l->start, l->context);
+    sl_lock_drop(&board.lock);
+    if (!now)
+        return;
+    m.context = l->context;
+    m.start = l->start;
+    m.key = l->key;
+    mark(&m, l->stream);
+}
+
+void sl_flight_mark_tails(void)
+{
+    for (uint32_t i = 0; i < LANES - 1; i++) {
+        struct marker m;
+        sl_lock_take(&board.lock);
+        CUstream stream = board.lane[i].stream;
+        bool take = batch_take(i, &m);
+        sl_lock_drop(&board.lock);
+        if (!take)
+            continue;
+        CUcontext popped;
+        __typeof__(&cuCtxPushCurrent_v2) push = SL_REAL(cuCtxPushCurrent_v2);
+        __typeof__(&cuCtxPopCurrent_v2) pop = SL_REAL(cuCtxPopCurrent_v2);
+        bool pushed = push && pop && push(m.context) == CUDA_SUCCESS;
+        if (pushed) {
+            mark(&m, stream);
+            (void)pop(&popped);
+        } else {
+            m.due_ns = sl_now_ns() + 2 * m.batch_ns;
+            marker_add(&m);
+        }
+    }
+}
+
+void sl_flight_mark_context(CUcontext context)
+{
+    /* The legacy stream waits for every blocking stream of its context. Newer drivers can mark all
+     * streams at once, the others miss the non-blocking ones, which then overlap for a moment. */
+    struct marker m = {.context = context, .batch = 1, .lane = LANES - 1};
+    __typeof__(&cuCtxRecordEvent) record = SL_REAL(cuCtxRecordEvent);
+    __typeof__(&cuCtxPushCurrent_v2) push = SL_REAL(cuCtxPushCurrent_v2);
+    __typeof__(&cuCtxPopCurrent_v2) pop = SL_REAL(cuCtxPopCurrent_v2);
+    CUcontext popped;
+    if (!push || !pop || push(context) != CUDA_SUCCESS)
+        return;
+    CUstreamCaptureMode mode = relax_capture();
+    m.event = event_get(context);
+    if (m.event && (!record || record(context, m.event) != CUDA_SUCCESS)) {
+        sl_lock_take(&board.lock);
+        event_put(m.event, context);
+        sl_lock_drop(&board.lock);
+        m.event = event_record(context, CU_STREAM_LEGACY);
+    }
+    restore_capture(mode);
+    (void)pop(&popped);
+    if (!m.event)
+        return;
+    sl_lock_take(&board.lock);
+    bool room = board.count + board.busy < MARKERS;
+    if (room) {
+        board.lane[m.lane].in_flight++;
+        atomic_fetch_add(&board.in_flight, 1);
+        board.busy++;
+    } else {
+        event_put(m.event, context);
+    }
+    sl_lock_drop(&board.lock);
+    if (room)
+        marker_add(&m);
+}
+
+/* --- seeing the end --------------------------------------------------------------------------- */
+
+static bool marker_done(const struct marker *m)
+{
+    if (!m->event)
+        return sl_now_ns() >= m->due_ns;
+    __typeof__(&cuEventQuery) query = SL_REAL(cuEventQuery);
+    /* An error is an end too: the context is broken or gone, nothing runs in it. */
+    return !query || query(m->event) != CUDA_ERROR_NOT_READY;
+}
+
+static void learn(const struct marker *m)
+{
+    float ms = 0;
+    __typeof__(&cuEventElapsedTime) elapsed = SL_REAL(cuEventElapsedTime);
+    if (m->start && m->event && elapsed && elapsed(&ms, m->start, m->event) == CUDA_SUCCESS && ms >= 0)
+        sl_cost_learn(&sl_gate_costs, m->key, (uint64_t)((double)ms * 1e6));
+}
+
+void sl_flight_poll(void)
+{
+    uint32_t idle = 0;
+    if (sl_flight_empty() || !atomic_compare_exchange_strong(&board.polling, &idle, 1))
+        return;
+    CUstreamCaptureMode mode = relax_capture();
+    uint64_t blocked = 0; /* lanes whose oldest marker is not done: the later ones cannot be */
+    sl_lock_take(&board.lock);
+    uint32_t first = board.first, count = board.count;
+    sl_lock_drop(&board.lock);
+    for (uint32_t k = 0; k < count; k++) {
+        /* Only the poller changes a marker once it is on the ring. */
+        struct marker *m = &board.marker[(first + k) % MARKERS];
+        bool shared = m->lane == LANES - 1;
+        if (m->done || (!shared && (blocked >> m->lane & 1)))
+            continue;
+        if (!marker_done(m)) {
+            blocked |= 1ULL << m->lane;
+            continue;
+        }
+        learn(m);
+        sl_lock_take(&board.lock);
+        m->done = true;
+        land(m->lane, m->batch, m->batch_ns);
+        event_put(m->event, m->context);
+        event_put(m->start, m->context);
+        sl_lock_drop(&board.lock);
+    }
+    sl_lock_take(&board.lock);
+    while (board.count > 0 && board.marker[board.first].done) {
+        board.first = (board.first + 1) % MARKERS;
+        board.count--;
+    }
+    sl_lock_drop(&board.lock);
+    restore_capture(mode);
+    atomic_store(&board.polling, 0);
+}
+
+/* Waits for a poller to finish with the markers, then takes its place. */
+static void stop_polling(void)
+{
+    uint32_t idle = 0;
+    while (!atomic_compare_exchange_strong(&board.polling, &idle, 1)) {
+        idle = 0;
+        (void)sched_yield();
+    }
+}
+
+void sl_flight_context_gone(CUcontext context)
+{
+    stop_polling();
+    sl_lock_take(&board.lock);
+    for (uint32_t k = 0; k < board.count; k++) {
+        struct marker *m = &board.marker[(board.first + k) % MARKERS];
+        if (m->context != context || m->done)
+            continue;
+        m->done = true;
+        land(m->lane, m->batch, m->batch_ns);
+    }
+    for (uint32_t i = 0; i < LANES; i++)
+        if (board.lane[i].context == context && board.lane[i].unmarked > 0) {
+            land(i, board.lane[i].unmarked, board.lane[i].unmarked_ns);
+            board.lane[i].unmarked = 0;
+            board.lane[i].unmarked_ns = 0;
+        }
+    for (uint32_t i = 0; i < board.spares;)
+        if (board.spare[i].context == context)
+            board.spare[i] = board.spare[--board.spares];
+        else
+            i++;
+    sl_lock_drop(&board.lock);
+    atomic_store(&board.polling, 0);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What this process has on the GPU: a board of streams with launches in flight, and markers (CUDA
+ * events recorded behind batches of launches) that tell when they are done. Only used in metered
+ * turns. No lock is held across a driver call.
+ */
+#ifndef SLUICE_PRELOAD_FLIGHT_H
+#define SLUICE_PRELOAD_FLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "preload/gate.h"
+
+struct sl_flight_window {
+    uint64_t ns;
+    uint32_t kernels;
+};
+
+/* Takes a launch onto the board if the window has room, or if its stream has nothing in flight:
+ * kernels on two streams may wait for each other, and holding the second back would never end. */
+bool sl_flight_admit(struct sl_launch *l, const struct sl_flight_window *window);
+
+/* The launch is in the driver (ok) or was refused by it. Records a marker when the batch is large
+ * enough, when it is measured, or when `closing`. */
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing, const struct sl_flight_window *window);
+
+/* Records an event in front of the launch, so that its duration is learnt. */
+void sl_flight_measure(struct sl_launch *l);
+
+/* Looks which markers are done. One thread at a time does it; the others return at once. */
+void sl_flight_poll(void);
+
+/* Marks what is not marked yet, so that its end will be seen. From any thread. */
+void sl_flight_mark_tails(void);
+
+/* Everything submitted to the context before now, tracked or not (it ran behind a free gate). */
+void sl_flight_mark_context(CUcontext context);
+
+bool sl_flight_empty(void);
+uint64_t sl_flight_ns(void);            /* estimated time in flight */
+uint64_t sl_flight_progress_ns(void);   /* when a marker was last seen done, or the board empty */
+uint64_t sl_flight_last_launch_ns(void);
+
+/* The context is destroyed: its work and its events are gone. */
+void sl_flight_context_gone(CUcontext context);
+
+void sl_flight_reset(void); /* in a forked child: nothing of the parent's is ours */
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/gate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "policy/cost.h"
+#include "preload/attach.h"
+#include "preload/flight.h"
+#include "preload/hooks.h"
+#include "preload/lock.h"
+
+/* A pause shorter than this is part of the work, not its end. */
+#define IDLE_NS (100 * SL_NS_PER_US)
+/* Work that makes no progress for this long behind a closed gate may be waiting for a launch that
+ * stands at the gate (kernels of one collective on two GPUs): then that launch passes. */
+#define STUCK_NS (25 * SL_NS_PER_MS)
+/* Without an arbiter nobody opens the gate: after this long it counts as free. */
+#define ORPHAN_NS (200 * SL_NS_PER_MS)
+/* A free gate behind which nothing was launched for this long is given up. */
+#define FREE_IDLE_NS SL_NS_PER_S
+#define NOT_PASSED   UINT32_MAX
+
+static const _Atomic uint32_t unattached = SL_GATE_WORD(0, 3);
+static const _Atomic uint32_t nobody = SL_GATE_WORD(0, SL_GATE_FREE);
+static _Atomic uint64_t uncounted;
+
+struct sl_gate_view sl_gate_view = {&unattached, NOT_PASSED, &uncounted};
+
+struct sl_cost sl_gate_costs;
+
+static struct {
+    struct sl_lock lock;
+    _Atomic uint32_t waiting;     /* threads at the gate */
+    _Atomic uint32_t turn;        /* the turn the process last submitted in */
+    _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
+    CUcontext free_context;       /* … submitted in this context first */
+    uint64_t free_launches;       /* the counter when it was last looked at */
+    uint64_t free_since_ns;
+} gate = {.turn = UINT32_MAX};
+
+static void ring(const struct sl_process *p)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t ignored = write(p->doorbell_fd, &one, sizeof(one));
+    (void)ignored;
+    errno = saved;
+}
+
+/* Another process sets the word, so the futex is not private. */
+static void wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
+{
+    int saved = errno;
+    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S), .tv_nsec = (long)(ns % SL_NS_PER_S)};
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
+    errno = saved;
+}
+
+static void nap(uint64_t ns)
+{
+    if (ns < 20 * SL_NS_PER_US)
+        (void)sched_yield();
+    else
+        sl_sleep_ns(ns);
+}
+
+/* --- what the arbiter is told ------------------------------------------------------------------ */
+
+/* Brings the slot's `busy` up to date and rings if that is news. */
+static void report(struct sl_process *p, bool linger)
+{
+    struct sl_slot *slot = sl_process_slot(p);
+    uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
+    sl_lock_take(&gate.lock);
+    bool running = !sl_flight_empty() || atomic_load(&gate.ran_free);
+    uint32_t busy = running || linger ? SL_BUSY_RUNNING
+                    : atomic_load(&gate.waiting) ? SL_BUSY_WAITING
+                                                 : SL_BUSY_IDLE;
+    bool drained = !running && SL_GATE_STATE(word) == SL_GATE_CLOSED;
+    if (drained && busy == SL_BUSY_RUNNING)
+        busy = atomic_load(&gate.waiting) ? SL_BUSY_WAITING : SL_BUSY_IDLE;
+    bool news = atomic_exchange(&slot->busy, busy) != busy;
+    if (drained)
+        news |= atomic_exchange(&slot->drained_turn, SL_GATE_TURN(word)) != SL_GATE_TURN(word);
+    atomic_store(&slot->inflight_ns, sl_flight_ns());
+    sl_lock_drop(&gate.lock);
+    if (news)
+        ring(p);
+}
+
+/* The first submission of a turn. */
+static void begin_turn(struct sl_process *p, uint32_t turn)
+{
+    struct sl_slot *slot = sl_process_slot(p);
+    if (atomic_exchange(&gate.turn, turn) != turn || atomic_load(&slot->busy) != SL_BUSY_RUNNING) {
+        atomic_store(&slot->started_ns, sl_now_ns());
+        atomic_store(&slot->busy, SL_BUSY_RUNNING);
+        ring(p);
+        sl_watch_kick();
+    }
+}
+
+/* --- the watch thread's part ------------------------------------------------------------------- */
+
+/* Behind a free gate nothing is tracked; when it closes, everything submitted so far is marked. */
+static void mark_free_work(struct sl_process *p)
+{
+    if (!atomic_exchange(&gate.ran_free, false))
+        return;
+    __typeof__(&cuDevicePrimaryCtxGetState) state = SL_REAL(cuDevicePrimaryCtxGetState);
+    __typeof__(&cuDevicePrimaryCtxRetain) retain = SL_REAL(cuDevicePrimaryCtxRetain);
+    __typeof__(&cuDevicePrimaryCtxRelease_v2) release = SL_REAL(cuDevicePrimaryCtxRelease_v2);
+    CUcontext first = gate.free_context;
+    uint32_t devices = atomic_load(&p->lease)->gpu_count;
+    if (first)
+        sl_flight_mark_context(first);
+    for (int d = 0; state && retain && release && d < (int)devices; d++) {
+        unsigned int flags;
+        int active = 0;
+        CUcontext context;
+        if (state(d, &flags, &active) != CUDA_SUCCESS || !active ||
+            retain(&context, d) != CUDA_SUCCESS)
+            continue;
+        if (context != first)
+            sl_flight_mark_context(context);
+        (void)release(d);
+    }
+}
+
+static uint64_t poll_free(struct sl_process *p)
+{
+    struct sl_slot *slot = sl_process_slot(p);
+    uint64_t launches = atomic_load(&slot->launches), now = sl_now_ns();
+    if (launches != gate.free_launches) {
+        gate.free_launches = launches;
+        gate.free_since_ns = now;
+    } else if (now - gate.free_since_ns > FREE_IDLE_NS) {
+        /* The next launch takes the long way and says that the GPU is wanted again. */
+        atomic_store(&sl_gate_view.passed, NOT_PASSED);
+        atomic_store(&gate.ran_free, false);
+        report(p, false);
+        return UINT64_MAX;
+    }
+    return FREE_IDLE_NS / 4;
+}
+
+static uint64_t watch(struct sl_process *p)
+{
+    if (p->mode != SL_MODE_TENANT)
+        return UINT64_MAX;
+    uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
+    enum sl_gate state = SL_GATE_STATE(word);
+    if (state == SL_GATE_FREE)
+        return poll_free(p);
+    mark_free_work(p);
+    if (sl_flight_empty()) {
+        uint64_t quiet = sl_now_ns() - sl_flight_last_launch_ns();
+        bool linger = state == SL_GATE_OPEN && quiet < IDLE_NS;
+        report(p, linger);
+        return linger ? IDLE_NS - quiet + SL_NS_PER_US : UINT64_MAX;
+    }
+    if (state == SL_GATE_CLOSED || sl_now_ns() - sl_flight_last_launch_ns() > IDLE_NS / 2)
+        sl_flight_mark_tails();
+    sl_flight_poll();
+    report(p, state == SL_GATE_OPEN);
+    if (state == SL_GATE_CLOSED)
+        return 20 * SL_NS_PER_US;
+    uint64_t next = sl_flight_ns() / 4;
+    return next < 40 * SL_NS_PER_US ? 40 * SL_NS_PER_US
+           : next > 500 * SL_NS_PER_US ? 500 * SL_NS_PER_US
+                                       : next;
+}
+
+/* --- attaching --------------------------------------------------------------------------------- */
+
+void sl_gate_replaced(struct sl_process *p)
+{
+    atomic_store(&sl_gate_view.passed, NOT_PASSED);
+    atomic_store(&sl_gate_view.launches, &sl_process_slot(p)->launches);
+    atomic_store(&sl_gate_view.word, &atomic_load(&p->lease)->gate);
+}
+
+void sl_gate_forget(void)
+{
+    sl_lock_reset(&gate.lock);
+    atomic_store(&sl_gate_view.word, &unattached);
+    atomic_store(&sl_gate_view.passed, NOT_PASSED);
+    atomic_store(&sl_gate_view.launches, &uncounted);
+    atomic_store(&gate.waiting, 0);
+    atomic_store(&gate.turn, UINT32_MAX);
+    atomic_store(&gate.ran_free, false);
+    sl_flight_reset();
+}
+
+static CUresult prepare(struct sl_process *p)
+{
+    if (p->mode == SL_MODE_REFUSED)
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (p->mode == SL_MODE_NONE) {
+        atomic_store(&sl_gate_view.word, &nobody);
+        atomic_store(&sl_gate_view.passed, SL_GATE_WORD(0, SL_GATE_FREE));
+        return CUDA_SUCCESS;
+    }
+    if (atomic_load(&sl_gate_view.word) == &unattached) {
+        sl_gate_replaced(p);
+        sl_watch_set_poll(watch);
+    }
+    return CUDA_SUCCESS;
+}
+
+void sl_gate_context_gone(CUcontext context)
+{
+    sl_lock_take(&gate.lock);
+    if (gate.free_context == context)
+        gate.free_context = NULL;
+    sl_lock_drop(&gate.lock);
+    sl_flight_context_gone(context);
+}
+
+/* --- the caller's thread ----------------------------------------------------------------------- */
+
+static void pass_free(struct sl_process *p, uint32_t word, const struct sl_launch *l)
+{
+    sl_lock_take(&gate.lock);
+    gate.free_context = l->context;
+    gate.free_since_ns = sl_now_ns();
+    atomic_store(&gate.ran_free, true);
+    sl_lock_drop(&gate.lock);
+    begin_turn(p, SL_GATE_TURN(word));
+    /* Last: from here on other threads pass without looking. The gate may have closed meanwhile;
+     * then the words differ and they look. */
+    atomic_store(&sl_gate_view.passed, word);
+}
+
+static bool lane_stuck(uint64_t since_ns)
+{
+    uint64_t progress = sl_flight_progress_ns(), now = sl_now_ns();
+    uint64_t from = progress > since_ns ? progress : since_ns;
+    return !sl_flight_empty() && now > from && now - from > STUCK_NS;
+}
+
+/* Stands at the closed gate until the word changes. True: go through all the same. */
+static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
+                        struct sl_launch *l)
+{
+    uint64_t since = sl_now_ns();
+    bool escape = false;
+    atomic_fetch_add(&gate.waiting, 1);
+    report(p, false);
+    sl_watch_kick();
+    while (atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word && !escape) {
+        if (!sl_flight_empty()) {
+            sl_flight_mark_tails();
+            sl_flight_poll();
+            if (sl_flight_empty())
+                report(p, false);
+            else if (lane_stuck(since))
+                escape = sl_flight_admit(l, &(struct sl_flight_window){.ns = 1, .kernels = 0});
+            else
+                nap(20 * SL_NS_PER_US);
+            continue;
+        }
+        wait_word(word, seen, 50 * SL_NS_PER_MS);
+        if (!sl_process_connected() && sl_now_ns() - since > ORPHAN_NS)
+            break;
+    }
+    atomic_fetch_sub(&gate.waiting, 1);
+    atomic_fetch_add(&sl_process_slot(p)->waited_ns, sl_now_ns() - since);
+    return escape;
+}
+
+static struct sl_flight_window window_of(struct sl_process *p)
+{
+    const struct sl_lease_page *lease = atomic_load(&p->lease);
+    /* Each GPU of a tenant has its own queue to keep full. */
+    return (struct sl_flight_window){.ns = atomic_load(&lease->window_ns) * lease->gpu_count,
+                                     .kernels = atomic_load(&lease->window_kernels) *
+                                                lease->gpu_count};
+}
+
+/* In an open turn: waits for room in the window. False: the gate changed, look again. */
+static bool wait_window(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
+                        struct sl_launch *l)
+{
+    uint64_t since = 0;
+    while (atomic_load(word) == seen) {
+        struct sl_flight_window w = window_of(p);
+        if (sl_flight_admit(l, &w)) {
+            if (since)
+                atomic_fetch_add(&sl_process_slot(p)->waited_ns, sl_now_ns() - since);
+            return true;
+        }
+        if (!since)
+            since = sl_now_ns();
+        sl_flight_poll();
+        uint64_t ahead = sl_flight_ns();
+        /* A short window is there for a neighbour's latency: then the end must be seen at once. */
+        if (w.ns >= SL_NS_PER_MS && ahead > w.ns / 2)
+            nap((ahead - w.ns / 2) / 4);
+        else
+            nap(0);
+        if (lane_stuck(since) && sl_flight_admit(l, &(struct sl_flight_window){0}))
+            return true;
+    }
+    return false;
+}
+
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    __typeof__(&cuStreamIsCapturing) ask = SL_REAL(cuStreamIsCapturing);
+    return ask && ask(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
+{
+    struct sl_process *p = sl_process_get();
+    CUresult rc = prepare(p);
+    *l = (struct sl_launch){.key = key, .stream = stream};
+    if (rc != CUDA_SUCCESS || p->mode == SL_MODE_NONE)
+        return rc;
+    /* Recording a graph is not running it. */
+    if (is_captured(stream))
+        return CUDA_SUCCESS;
+    __typeof__(&cuCtxGetCurrent) current = SL_REAL(cuCtxGetCurrent);
+    if (!current || current(&l->context) != CUDA_SUCCESS || !l->context)
+        return CUDA_SUCCESS; /* the driver will say what is wrong */
+
+    struct sl_cost_guess guess = sl_cost_launch(&sl_gate_costs, key);
+    l->estimate_ns = guess.ns;
+    atomic_fetch_add_explicit(&sl_process_slot(p)->launches, 1, memory_order_relaxed);
+    for (;;) {
+        const _Atomic uint32_t *word = atomic_load(&sl_gate_view.word);
+        uint32_t seen = atomic_load(word);
+        if (SL_GATE_STATE(seen) == SL_GATE_FREE) {
+            pass_free(p, seen, l);
+            return CUDA_SUCCESS;
+        }
+        if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
+            if (!wait_window(p, word, seen, l))
+                continue;
+            begin_turn(p, SL_GATE_TURN(seen));
+            break;
+        }
+        if (wait_closed(p, word, seen, l))
+            break;
+        if (!sl_process_connected() && atomic_load(word) == seen)
+            return CUDA_SUCCESS; /* no arbiter, no turns */
+    }
+    l->metered = true;
+    if (guess.sample)
+        sl_flight_measure(l);
+    return CUDA_SUCCESS;
+}
+
+CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
+{
+    if (!l->metered)
+        return rc;
+    struct sl_process *p = sl_process_get();
+    if (p->mode != SL_MODE_TENANT)
+        return rc;
+    struct sl_flight_window w = window_of(p);
+    bool closing = SL_GATE_STATE(atomic_load(atomic_load(&sl_gate_view.word))) == SL_GATE_CLOSED;
+    sl_flight_left(l, rc == CUDA_SUCCESS, closing, &w);
+    return rc;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gate every submission passes: kernels in all variants, graphs. Behind a free gate it costs a
+ * few loads; in a metered turn the work in flight is bounded in estimated time; behind a closed
+ * gate the caller's thread waits. Nothing is ever moved to another thread.
+ *
+ *     struct sl_launch l;
+ *     if (sl_gate_is_free())
+ *         return real(…);
+ *     rc = sl_gate_enter(&l, key, stream);
+ *     if (rc == CUDA_SUCCESS)
+ *         rc = sl_gate_leave(&l, real(…));
+ *     return rc;
+ */
+#ifndef SLUICE_PRELOAD_GATE_H
+#define SLUICE_PRELOAD_GATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+struct sl_cost;
+
+/* What a launch looks at first; one cache line, written only when something changes. */
+struct sl_gate_view {
+    const _Atomic uint32_t *_Atomic word; /* the lease's gate, or a stand-in */
+    _Atomic uint32_t passed;              /* the word behind which nothing is accounted */
+    _Atomic uint64_t *_Atomic launches;   /* where launches are counted */
+} __attribute__((aligned(64)));
+
+extern struct sl_gate_view sl_gate_view;
+
+static inline bool sl_gate_is_free(void)
+{
+    const _Atomic uint32_t *word = atomic_load_explicit(&sl_gate_view.word, memory_order_acquire);
+    if (__builtin_expect(atomic_load_explicit(word, memory_order_relaxed) !=
+                             atomic_load_explicit(&sl_gate_view.passed, memory_order_relaxed),
+                         0))
+        return false;
+    _Atomic uint64_t *count = atomic_load_explicit(&sl_gate_view.launches, memory_order_relaxed);
+    atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    return true;
+}
+
+/* One submission on its way through. */
+struct sl_launch {
+    uint64_t key; /* of the cost model: what is launched */
+    uint64_t estimate_ns;
+    CUstream stream; /* explicit: CU_STREAM_LEGACY or _PER_THREAD for the default ones */
+    CUcontext context;
+    CUevent start; /* recorded before it, when this one is measured */
+    uint32_t lane; /* of the flight board */
+    bool metered;
+};
+
+/* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
+extern struct sl_cost sl_gate_costs;
+
+/* The pages were replaced after an arbiter restart; in the watch thread. */
+struct sl_process;
+void sl_gate_replaced(struct sl_process *p);
+
+/* In a forked child: it passes the gate as a process of its own. */
+void sl_gate_forget(void);
+
+/* The context takes its events with it. */
+void sl_gate_context_gone(CUcontext context);
+
+/* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
+CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
+
+/* After the driver's own call: takes its result and returns it. */
+CUresult sl_gate_leave(struct sl_launch *l, CUresult rc);
+
+#endif

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Good and bad days of compute shares, on a simulated GPU, with real processes.
+
+usage: compute_days.py BUILD_DIR [unittest options]
+
+Every scenario asserts behaviour: who got how much of the GPU in one run, who went on, who waited.
+Margins are wide, because the machine may be busy; the benchmarks have the narrow ones.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
+SLUICE = os.path.join(BUILD, "bin", "sluice")
+TENANT = os.path.join(BUILD, "tests", "integration", "compute_tenant")
+
+
+class Tenant:
+    """One `sluice run`, and the work its command reports."""
+
+    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None):
+        command = [SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
+        command += ["--cores", str(cores)] if cores else []
+        command += ["--priority", priority] if priority else []
+        command += ["--gpu", gpus] if gpus else []
+        command += ["--", TENANT, *mode]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env={**os.environ, **(env or {})})
+        self.name = name
+        self.pid = 0
+        for line in self.process.stderr:
+            if line.startswith("ready "):
+                self.pid = int(line.split()[1])
+                break
+        self.ready = time.monotonic()
+        if not self.pid:
+            raise AssertionError(f"{name} did not start: {self.process.stderr.read()}")
+
+    def result(self, timeout=60):
+        out, err = self.process.communicate(timeout=timeout)
+        if self.process.returncode != 0 or not out.strip():
+            raise AssertionError(f"{self.name}: exit {self.process.returncode}: {err}")
+        return json.loads(out)
+
+    def kill(self):
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.communicate(timeout=20)
+
+
+class World(unittest.TestCase):
+    sim = "h200"
+
+    def setUp(self):
+        self.tmp = tempfile.TemporaryDirectory(prefix="sluice-days-")
+        self.dir = os.path.join(self.tmp.name, "w")
+
+    def tearDown(self):
+        self.tmp.cleanup()
+
+    def status(self):
+        out = subprocess.run([SLUICE, "--dir", self.dir, "status", "--json"], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+        return json.loads(out)
+
+    @staticmethod
+    def share(result, begin=0.0, end=None):
+        """Part of the wall time between two moments (s) in which its kernels ran, in percent."""
+        tenths = result["tenths"]
+        end = len(tenths) / 10 - 0.1 if end is None else end
+        part = tenths[int(begin * 10):int(end * 10)]
+        return 100.0 * sum(part) / (len(part) * 1e8) if part else 0.0
+
+
+class GoodDays(World):
+    def test_cap_alone(self):
+        got = self.share(Tenant(self, "a", "steady", "seconds=4", cores=25).result(), 0.5)
+        self.assertAlmostEqual(got, 25, delta=4)
+
+    def test_cap_alone_graph(self):
+        got = self.share(Tenant(self, "a", "graph", "seconds=4", cores=30).result(), 0.5)
+        self.assertAlmostEqual(got, 30, delta=4)
+
+    def test_cap_alone_long_kernels(self):
+        got = self.share(Tenant(self, "a", "steady", "kernel_us=20000", "seconds=5", cores=25).result(),
+                         1.0)
+        self.assertAlmostEqual(got, 25, delta=5)
+
+    def test_weights(self):
+        a = Tenant(self, "a", "steady", "seconds=4", cores="30:100")
+        b = Tenant(self, "b", "steady", "seconds=4", cores="70:100")
+        got_a, got_b = self.share(a.result(), 1, 3.5), self.share(b.result(), 1, 3.5)
+        self.assertAlmostEqual(100 * got_a / (got_a + got_b), 30, delta=5)
+        self.assertGreater(got_a + got_b, 80)
+
+    def test_burst(self):
+        a = Tenant(self, "a", "steady", "seconds=6", cores="30:100")
+        time.sleep(2)
+        b = Tenant(self, "b", "steady", "seconds=2", cores="70:100")
+        came = b.ready - a.ready
+        b.result()
+        a = a.result()
+        self.assertGreater(self.share(a, 0.5, came - 0.3), 90)
+        self.assertLess(self.share(a, came + 0.6, came + 1.6), 45)
+        self.assertGreater(self.share(a, came + 3.0, 5.5), 90)
+
+    def test_many_processes_one_lease(self):
+        script = f"for i in 1 2 3 4; do {TENANT} steady seconds=3 & done; wait"
+        out = subprocess.run([SLUICE, "--dir", self.dir, "run", "--sim", self.sim, "--cores", "25", "--",
+                              "sh", "-c", script], check=True, stdout=subprocess.PIPE, text=True,
+                             stderr=subprocess.DEVNULL).stdout
+        got = sum(self.share(json.loads(line), 0.5, 2.8) for line in out.splitlines())
+        self.assertAlmostEqual(got, 25, delta=6)
+
+    def test_live_set(self):
+        a = Tenant(self, "a", "steady", "seconds=5", cores=25)
+        time.sleep(2)
+        changed = time.monotonic() - a.ready
+        subprocess.run([SLUICE, "--dir", self.dir, "set", "a", "--cores", "50"], check=True,
+                       stdout=subprocess.DEVNULL)
+        r = a.result()
+        self.assertAlmostEqual(self.share(r, 0.5, changed), 25, delta=6)
+        self.assertAlmostEqual(self.share(r, changed + 1, 4.8), 50, delta=7)
+
+    def test_priority(self):
+        low = Tenant(self, "low", "steady", "seconds=5", cores="50:100", priority="low")
+        time.sleep(1)
+        high = Tenant(self, "high", "steady", "seconds=2", cores="50:100", priority="high")
+        came = high.ready - low.ready
+        got_high = self.share(high.result(), 0.3, 1.8)
+        got_low = self.share(low.result(), came + 0.4, came + 1.8)
+        self.assertGreater(got_high, 75)
+        self.assertLess(got_low, 20)
+
+    def test_unlimited_tenant_is_not_slowed(self):
+        got = self.share(Tenant(self, "a", "steady", "seconds=2").result(), 0.3)
+        self.assertGreater(got, 90)
+
+
+class BadDays(World):
+    def test_kernel_of_seconds(self):
+        long = Tenant(self, "long", "long", "kernel_us=2000000", "seconds=6", cores="50")
+        b = Tenant(self, "b", "steady", "seconds=6", cores="50:100")
+        b = b.result()
+        long.result()
+        self.assertGreater(self.share(b, 0.5, 2.0), 25)  # the hardware slices beside the long one
+        self.assertGreater(self.share(b, 3.5, 5.0), 60)  # then the long one owes
+
+    def test_kernel_without_end(self):
+        endless = Tenant(self, "endless", "forever", cores=50)
+        b = Tenant(self, "b", "steady", "seconds=3", cores="50:100")
+        got = self.share(b.result(), 0.5)
+        endless.kill()
+        self.assertGreater(got, 25)
+        after = self.share(Tenant(self, "c", "steady", "seconds=2", cores="50:100").result(), 0.5)
+        self.assertGreater(after, 85)
+
+    def test_flood_of_launches(self):
+        flood = Tenant(self, "flood", "tiny", "count=1000000", cores="20:100")
+        b = Tenant(self, "b", "steady", "seconds=3", cores="80:100")
+        got = self.share(b.result(), 0.5)
+        self.assertGreater(got, 55)
+        self.assertEqual(flood.result(timeout=120)["launches"], 1000000)
+
+    def test_stopped_in_its_turn(self):
+        a = Tenant(self, "a", "steady", "seconds=4", cores="50:100")
+        b = Tenant(self, "b", "steady", "seconds=4", cores="50:100")
+        time.sleep(1)
+        os.kill(a.pid, signal.SIGSTOP)
+        stopped = time.monotonic() - b.ready
+        time.sleep(1.5)
+        os.kill(a.pid, signal.SIGCONT)
+        r = b.result()
+        a.result()
+        self.assertGreater(self.share(r, stopped + 0.3, stopped + 1.4), 80)
+
+    def test_killed_in_its_turn(self):
+        for _ in range(5):
+            a = Tenant(self, "a", "steady", "seconds=30", cores="50:100")
+            b = Tenant(self, "b", "steady", "seconds=1.5", cores="50:100")
+            time.sleep(0.6)
+            a.kill()
+            gone = time.monotonic() - b.ready
+            self.assertGreater(self.share(b.result(), gone + 0.2), 75)
+
+    def test_arbiter_killed_with_four_waiting(self):
+        tenants = [Tenant(self, f"t{i}", "steady", "seconds=6", cores="20") for i in range(4)]
+        time.sleep(1)
+        arbiter = int(subprocess.run(["fuser", os.path.join(self.dir, "lock")], check=False,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                     text=True).stdout.split()[0])
+        os.kill(arbiter, signal.SIGKILL)
+        died = time.monotonic()
+        subprocess.run([SLUICE, "--dir", self.dir, "run", "--sim", self.sim, "--", "true"], check=True)
+        for t in tenants:
+            r = t.result()
+            at = died - t.ready
+            self.assertGreater(self.share(r, at + 0.5, at + 1.5), 3, f"{t.name} stands still")
+            self.assertAlmostEqual(self.share(r, at + 2, 5.8), 20, delta=7)
+
+    def test_graph_of_ten_thousand_nodes(self):
+        got = self.share(Tenant(self, "a", "graph", "nodes=10000", "kernel_us=2", "seconds=5",
+                                cores=50).result(), 1)
+        self.assertAlmostEqual(got, 50, delta=8)
+
+    def test_sixty_four_tenants(self):
+        tenants = [Tenant(self, f"t{i}", "steady", "seconds=12", cores="1.5:100") for i in range(64)]
+        results = [t.result(timeout=90) for t in tenants]
+        # The last to start defines the common time; shares over it must be alike.
+        begin = [t.ready for t in tenants]
+        common = (max(begin) + 1, min(begin) + 11.5)
+        got = [self.share(r, common[0] - b, common[1] - b) for r, b in zip(results, begin)]
+        self.assertGreater(min(got), 0.3 * sum(got) / 64, got)
+        self.assertGreater(sum(got), 60)
+
+    def test_clean_end(self):
+        a = Tenant(self, "a", "steady", "seconds=30", cores=50)
+        a.process.send_signal(signal.SIGTERM)
+        a.process.communicate(timeout=20)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and self.status()["tenants"]:
+            time.sleep(0.1)
+        self.assertEqual(self.status()["tenants"], [])
+
+
+class TwoGpus(World):
+    sim = "h200x2"
+
+    def test_kernels_that_wait_for_each_other(self):
+        a = Tenant(self, "a", "meet", "count=300", cores="50:100", gpus="0,1")
+        b = Tenant(self, "b", "meet", "count=300", cores="50:100", gpus="0,1")
+        self.assertEqual(a.result(timeout=60)["launches"], 600)
+        self.assertEqual(b.result(timeout=60)["launches"], 600)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

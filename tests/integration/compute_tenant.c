@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tenant that keeps a GPU busy and counts what it got done. Plain driver API by dlopen, so the same
+ * program runs on a simulated and on a real GPU.
+ *
+ *   compute_tenant MODE [key=value …]
+ *
+ * MODE: steady   kernels back to back            (kernel_us, seconds, streams)
+ *       graph    graphs of `nodes` kernels       (kernel_us, nodes, seconds)
+ *       long     one kernel of kernel_us, then steady
+ *       forever  one kernel that never ends, until killed
+ *       tiny     `count` empty kernels, as fast as they go
+ *       meet     pairs of kernels on two GPUs that wait for each other (count)
+ *
+ * Prints one JSON line: work done (launches, GPU ns) in all and in each tenth of a second.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "abi/cuda.h"
+
+extern const char sluice_test_kernels[];
+
+#define BINS 600
+
+static struct {
+    const char *mode;
+    double kernel_us, seconds;
+    unsigned nodes, count, streams;
+} opt = {"steady", 100, 3, 20, 1000, 1};
+
+static void *driver;
+static uint64_t begin_ns, done_launches, done_ns, bin_ns[BINS];
+static unsigned last_bin;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+static void *sym(const char *name)
+{
+    void *p = dlsym(driver, name);
+    if (!p) {
+        fprintf(stderr, "no %s\n", name);
+        exit(3);
+    }
+    return p;
+}
+
+/* CU(cuInit, 0): looks the function up once and calls it; any error ends the program. */
+#define CU(function, ...)                                                                          \
+    do {                                                                                           \
+        static __typeof__(&function) p_;                                                           \
+        if (!p_)                                                                                   \
+            p_ = (__typeof__(&function))(uintptr_t)sym(#function);                                 \
+        CUresult rc_ = p_(__VA_ARGS__);                                                            \
+        if (rc_ != CUDA_SUCCESS) {                                                                 \
+            fprintf(stderr, "%s: error %d\n", #function, (int)rc_);                                \
+            exit(4);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void completed(unsigned launches, uint64_t ns)
+{
+    uint64_t bin = (now_ns() - begin_ns) / 100000000ULL;
+    done_launches += launches;
+    done_ns += ns;
+    if (bin < BINS) {
+        bin_ns[bin] += ns;
+        last_bin = (unsigned)bin;
+    }
+}
+
+static void report(void)
+{
+    printf("{\"launches\": %llu, \"done_ns\": %llu, \"elapsed_ns\": %llu, \"tenths\": [",
+           (unsigned long long)done_launches, (unsigned long long)done_ns,
+           (unsigned long long)(now_ns() - begin_ns));
+    for (unsigned i = 0; i <= last_bin; i++)
+        printf("%s%llu", i ? ", " : "", (unsigned long long)bin_ns[i]);
+    printf("]}\n");
+    fflush(stdout);
+}
+
+static void launch(CUfunction f, CUstream stream, uint64_t *args, int n)
+{
+    void *params[4];
+    for (int i = 0; i < n; i++)
+        params[i] = &args[i];
+    CU(cuLaunchKernel, f, 132, 1, 1, 256, 1, 1, 0, stream, params, NULL);
+}
+
+/* Keeps two batches in flight, so that the GPU is never without work. */
+static void steady(CUfunction fma, CUdeviceptr out)
+{
+    CUstream stream[16];
+    CUevent event[2][16];
+    uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+    unsigned batch = (unsigned)(2000 / opt.kernel_us);
+    batch = batch < 1 ? 1 : batch > 64 ? 64 : batch;
+    for (unsigned s = 0; s < opt.streams; s++) {
+        CU(cuStreamCreate, &stream[s], CU_STREAM_NON_BLOCKING);
+        for (int k = 0; k < 2; k++)
+            CU(cuEventCreate, &event[k][s], CU_EVENT_DEFAULT);
+    }
+    for (unsigned i = 0; now_ns() - begin_ns < (uint64_t)(opt.seconds * 1e9); i++)
+        for (unsigned s = 0; s < opt.streams; s++) {
+            for (unsigned k = 0; k < batch; k++)
+                launch(fma, stream[s], args, 2);
+            CU(cuEventRecord, event[i % 2][s], stream[s]);
+            if (i == 0)
+                continue;
+            CU(cuEventSynchronize, event[(i + 1) % 2][s]);
+            completed(batch, batch * args[0]);
+        }
+    CU(cuCtxSynchronize);
+}
+
+static void graphs(CUfunction fma, CUdeviceptr out)
+{
+    uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUevent event[2];
+    CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CU(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    for (unsigned i = 0; i < opt.nodes; i++)
+        launch(fma, stream, args, 2);
+    CU(cuStreamEndCapture, stream, &graph);
+    CU(cuGraphInstantiateWithFlags, &exec, graph, 0);
+    for (int k = 0; k < 2; k++)
+        CU(cuEventCreate, &event[k], CU_EVENT_DEFAULT);
+    for (unsigned i = 0; now_ns() - begin_ns < (uint64_t)(opt.seconds * 1e9); i++) {
+        CU(cuGraphLaunch, exec, stream);
+        CU(cuEventRecord, event[i % 2], stream);
+        if (i == 0)
+            continue;
+        CU(cuEventSynchronize, event[(i + 1) % 2]);
+        completed(1, opt.nodes * args[0]);
+    }
+    CU(cuCtxSynchronize);
+}
+
+static void meet(CUmodule *module, CUcontext *context)
+{
+    CUfunction f[2];
+    CUstream stream[2];
+    CUdeviceptr flag[2];
+    for (int d = 0; d < 2; d++) {
+        CU(cuCtxSetCurrent, context[d]);
+        CU(cuModuleGetFunction, &f[d], module[d], "sluice_meet");
+        CU(cuStreamCreate, &stream[d], CU_STREAM_NON_BLOCKING);
+        CU(cuMemAlloc_v2, &flag[d], 4096);
+    }
+    for (unsigned i = 0; i < opt.count; i++) {
+        for (int d = 0; d < 2; d++) {
+            CU(cuCtxSetCurrent, context[d]);
+            CU(cuMemsetD32_v2, flag[d], 0, 16);
+        }
+        for (int d = 0; d < 2; d++) {
+            uint64_t args[2] = {flag[d], flag[1 - d]};
+            CU(cuCtxSetCurrent, context[d]);
+            launch(f[d], stream[d], args, 2);
+        }
+        for (int d = 0; d < 2; d++) {
+            CU(cuCtxSetCurrent, context[d]);
+            CU(cuStreamSynchronize, stream[d]);
+        }
+        completed(2, 0);
+    }
+}
+
+static void parse(int argc, char **argv)
+{
+    if (argc > 1)
+        opt.mode = argv[1];
+    for (int i = 2; i < argc; i++) {
+        const char *eq = strchr(argv[i], '=');
+        double v = eq ? atof(eq + 1) : 0;
+        if (strncmp(argv[i], "kernel_us=", 10) == 0)
+            opt.kernel_us = v;
+        else if (strncmp(argv[i], "seconds=", 8) == 0)
+            opt.seconds = v;
+        else if (strncmp(argv[i], "nodes=", 6) == 0)
+            opt.nodes = (unsigned)v;
+        else if (strncmp(argv[i], "count=", 6) == 0)
+            opt.count = (unsigned)v;
+        else if (strncmp(argv[i], "streams=", 8) == 0)
+            opt.streams = (unsigned)v;
+        else {
+            fprintf(stderr, "unknown option %s\n", argv[i]);
+            exit(2);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    CUcontext context[2];
+    CUmodule module[2];
+    CUfunction fma, empty, forever;
+    CUdeviceptr out;
+    parse(argc, argv);
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 3;
+    }
+    CU(cuInit, 0);
+    int devices = strcmp(opt.mode, "meet") == 0 ? 2 : 1;
+    for (int d = devices - 1; d >= 0; d--) {
+        CU(cuDevicePrimaryCtxRetain, &context[d], d);
+        CU(cuCtxSetCurrent, context[d]);
+        CU(cuModuleLoadData, &module[d], sluice_test_kernels);
+    }
+    CU(cuModuleGetFunction, &fma, module[0], "sluice_fma");
+    CU(cuModuleGetFunction, &empty, module[0], "sluice_empty");
+    CU(cuModuleGetFunction, &forever, module[0], "sluice_forever");
+    CU(cuMemAlloc_v2, &out, 1 << 20);
+    begin_ns = now_ns();
+    fprintf(stderr, "ready %d\n", (int)getpid());
+
+    if (strcmp(opt.mode, "steady") == 0) {
+        steady(fma, out);
+    } else if (strcmp(opt.mode, "graph") == 0) {
+        graphs(fma, out);
+    } else if (strcmp(opt.mode, "long") == 0) {
+        uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+        launch(fma, NULL, args, 2);
+        opt.kernel_us = 100;
+        steady(fma, out);
+    } else if (strcmp(opt.mode, "forever") == 0) {
+        launch(forever, NULL, NULL, 0);
+        pause();
+    } else if (strcmp(opt.mode, "tiny") == 0) {
+        for (unsigned i = 0; i < opt.count; i++)
+            launch(empty, NULL, NULL, 0);
+        CU(cuCtxSynchronize);
+        completed(opt.count, 0);
+    } else if (strcmp(opt.mode, "meet") == 0) {
+        meet(module, context);
+    } else {
+        fprintf(stderr, "unknown mode %s\n", opt.mode);
+        return 2;
+    }
+    report();
+    return 0;
+}
