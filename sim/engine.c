@@ -85,8 +85,11 @@ static void complete(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint
         q->active_slots--;
     if (q->current == seq)
         q->current = 0;
-    while (q->first < q->tail && sl_sim_op_at(st, queue, q->first + 1)->state == SL_SIM_OP_DONE)
+    q->ahead++;
+    while (q->first < q->tail && sl_sim_op_at(st, queue, q->first + 1)->state == SL_SIM_OP_DONE) {
         q->first++;
+        q->ahead--;
+    }
 }
 
 void sl_sim_op_finish(struct sl_sim_state *st, uint32_t queue, uint64_t seq)

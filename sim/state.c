@@ -196,10 +196,13 @@ static void repair(struct sl_sim_state *st)
         uint32_t slots = 0;
         memset(q->pending, 0, sizeof(q->pending));
         q->spinning = 0;
+        q->ahead = 0;
         for (uint64_t s = q->head + 1; s <= q->tail; s++) {
             const struct sl_sim_op *op = sl_sim_op_at(st, i, s);
-            if (op->state == SL_SIM_OP_DONE)
+            if (op->state == SL_SIM_OP_DONE) {
+                q->ahead += s > q->first;
                 continue;
+            }
             if (q->pending[op->stream % SL_SIM_STREAM_SLOTS]++ == 0)
                 slots++;
             if (op->kind == SL_SIM_OP_SPIN && op->state != SL_SIM_OP_PENDING)

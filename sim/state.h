@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      3
+#define SL_SIM_VERSION      4
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -135,6 +135,8 @@ struct sl_sim_queue {
     uint32_t card;
     uint64_t head, tail;
     uint64_t first; /* no operation up to and including this one is unfinished */
+    uint32_t ahead; /* finished operations beyond `first` */
+    uint32_t pad;
     uint64_t current; /* kernel begun and not finished, or 0 */
     uint32_t pending[SL_SIM_STREAM_SLOTS]; /* unfinished operations by stream slot */
     uint32_t active_slots;                 /* how many of those are not zero */

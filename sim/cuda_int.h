@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the simulated libcuda. One lock per process (sim_lock) guards every object below; the shared
+ * state's lock is taken inside it, never the other way round, and neither is held while waiting.
+ * Device memory is host memory: a CUdeviceptr is an address in this process, so copies and the few
+ * known kernels really happen. They happen when the process looks (poll), in stream order.
+ */
+#ifndef SLUICE_SIM_CUDA_INT_H
+#define SLUICE_SIM_CUDA_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+#include "abi/cuda.h"
+#pragma GCC visibility pop
+
+#include "sim/engine.h"
+#include "sim/state.h"
+
+#define SIM_MIB       (1ULL << 20)
+#define SIM_BLOCK     (2 * SIM_MIB) /* what the card hands out */
+#define SIM_UNIT      512ULL        /* what cuMemAlloc hands out of a block */
+#define SIM_CTX_MAGIC 0x43545831u
+#define SIM_STR_MAGIC 0x53545231u
+#define SIM_EVT_MAGIC 0x45565431u
+
+struct sim_graph_program;
+
+/* One thing a stream does: what is submitted, captured and kept in graph nodes. */
+enum sim_work_type {
+    SIM_WORK_KERNEL,
+    SIM_WORK_COPY,
+    SIM_WORK_MEMSET,
+    SIM_WORK_HOST,
+    SIM_WORK_CALLBACK,
+    SIM_WORK_RECORD,
+    SIM_WORK_WAIT,
+    SIM_WORK_ALLOC, /* pool memory becomes usable */
+    SIM_WORK_FREE,  /* pool memory goes back */
+    SIM_WORK_WRITE_VALUE,
+    SIM_WORK_WAIT_VALUE,
+    SIM_WORK_GRAPH, /* a whole graph as one operation */
+    SIM_WORK_EMPTY,
+};
+
+/* A copy with every address resolved: depth planes of height rows of width bytes. */
+struct sim_copy {
+    uint64_t dst, src;
+    size_t width, height, depth;
+    size_t dst_pitch, dst_plane, src_pitch, src_plane;
+    uint8_t engine;
+    void *staging; /* the bytes of a pageable source, freed once copied; or NULL */
+};
+
+struct sim_work {
+    uint8_t type;
+    bool begun; /* a waiting kernel whose first act is done */
+    union {
+        struct {
+            CUfunction f;
+            uint64_t arg[3];
+            unsigned int grid[3], block[3], shared_bytes;
+        } kernel;
+        struct sim_copy copy;
+        struct {
+            uint64_t dst;
+            size_t pitch, width, height;
+            uint32_t value, element;
+        } memset;
+        struct {
+            CUhostFn fn;
+            CUstreamCallback callback;
+            CUstream stream;
+            void *arg;
+        } host;
+        struct {
+            CUevent event;
+            uint64_t generation;
+        } record;
+        struct {
+            uint32_t queue, generation;
+            uint64_t seq;
+        } wait;
+        struct {
+            uint64_t address, value;
+            uint32_t bytes, flags;
+        } word;
+        uint64_t address; /* ALLOC, FREE */
+        struct sim_graph_program *program;
+    };
+};
+
+struct sim_local_op {
+    bool done, applied;
+    uint64_t end_ns;
+    struct sim_work work;
+};
+
+struct sim_capture;
+struct CUstream_st {
+    uint32_t magic;
+    uint16_t slot;
+    uint8_t op_flags; /* SL_SIM_OPF_* */
+    unsigned int flags;
+    int priority;
+    CUcontext ctx;
+    uint64_t id, last_seq;
+    struct sim_capture *capture;
+    CUgraphNode *cap_deps; /* what the next captured node depends on */
+    size_t cap_count;
+    CUlaunchAttributeValue attrs[16];
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    uint32_t magic;
+    unsigned int flags;
+    CUcontext ctx;
+    uint64_t generation; /* counts records */
+    bool recorded, done;
+    uint32_t queue, queue_generation;
+    uint64_t seq, time_ns;
+    struct sim_capture *capture; /* last recorded in this capture … */
+    CUgraphNode *cap_deps;       /* … after these */
+    size_t cap_count;
+    uint32_t ipc; /* index + 1 in the shared table, or 0 */
+    uint64_t ipc_id;
+    bool imported;
+};
+
+struct CUctx_st {
+    uint32_t magic;
+    bool primary, dead;
+    int refs;
+    uint32_t card;
+    CUdevice ordinal;
+    unsigned int flags;
+    uint64_t id;
+    uint32_t queue, queue_generation;
+    uint64_t retired;    /* every operation up to this one is applied */
+    unsigned int watched; /* unfinished SPIN, HOST and POLL operations */
+    struct sim_local_op *ops;
+    struct CUstream_st legacy;
+    struct CUstream_st *streams;
+    uint16_t next_slot;
+    uint64_t peers; /* bit: that card's memory may be used */
+    size_t limits[CU_LIMIT_MAX];
+    CUresult sticky;
+    struct CUctx_st *next;
+};
+
+enum sim_alloc_kind {
+    SIM_DEVICE,
+    SIM_MANAGED,
+    SIM_HOST,
+    SIM_HOST_REGISTERED,
+    SIM_POOL,
+    SIM_MAPPED,  /* VMM */
+    SIM_IMPORTED, /* IPC or external */
+    SIM_ARRAY,
+    SIM_GRAPH,
+};
+
+struct sim_chunk;
+struct sim_alloc {
+    uint64_t address;
+    size_t size;          /* as asked for */
+    size_t charged;       /* on the card, for this one alone (0 inside a chunk) */
+    enum sim_alloc_kind kind;
+    uint32_t card;
+    CUcontext ctx;
+    unsigned int flags;
+    uint64_t id;
+    struct sim_chunk *chunk; /* NULL: has its own mapping */
+    void *owner;             /* pool, VMM handle */
+    uint32_t block;          /* index + 1 in the shared blocks, or 0 */
+    bool pending_free;
+};
+
+/* The process. */
+struct sim_process {
+    struct sl_sim_state *st;
+    uint32_t slot;
+    bool forked;
+    int version;
+    int count;
+    uint32_t card[SL_SIM_MAX_DEVICES]; /* of each ordinal: CUDA_VISIBLE_DEVICES */
+    CUcontext primary[SL_SIM_MAX_DEVICES];
+    unsigned int primary_flags[SL_SIM_MAX_DEVICES];
+    CUcontext contexts;
+    uint64_t next_id;
+};
+extern struct sim_process sim_p;
+
+/* cuda_core.c */
+void sim_lock(void);
+void sim_unlock(void);
+CUresult sim_enter(const char *name, bool need_init);
+#define ENTER()                                                                                    \
+    do {                                                                                           \
+        CUresult enter_ = sim_enter(__func__, true);                                               \
+        if (enter_ != CUDA_SUCCESS)                                                                \
+            return enter_;                                                                         \
+    } while (0)
+/* Runs `expr` under the process lock and returns its result. */
+#define LOCKED(expr)                                                                               \
+    __extension__({                                                                                \
+        sim_lock();                                                                                \
+        CUresult locked_ = (expr);                                                                 \
+        sim_unlock();                                                                              \
+        locked_;                                                                                   \
+    })
+CUresult sim_init(void);
+uint64_t sim_next_id(void);
+
+/* cuda_run.c: submission, completion, waiting. Lock held unless said otherwise. */
+CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq);
+void sim_poll(void);
+bool sim_seq_done(CUcontext ctx, uint64_t seq);
+CUresult sim_wait_seq(CUcontext ctx, uint64_t seq); /* drops and retakes the lock */
+CUresult sim_wait_ctx(CUcontext ctx);               /* the same */
+void sim_wait_card(uint32_t card);                  /* the same: every context of ours on it */
+uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind);
+void sim_apply(CUcontext ctx, struct sim_work *w, uint64_t end_ns);
+bool sim_watch_over(struct sim_work *w);
+uint64_t sim_copy_bytes(const struct sim_copy *c);
+void sim_copy_run(const struct sim_copy *c);
+void sim_memset_run(const struct sim_work *w);
+
+/* cuda_ctx.c */
+CUcontext sim_current(void); /* NULL if none, or destroyed */
+CUresult sim_need_ctx(CUcontext *ret);
+bool sim_ctx_ok(CUcontext ctx);
+CUresult sim_ordinal(CUdevice dev, uint32_t *ret_card);
+CUresult sim_ctx_health(CUcontext ctx);
+
+/* cuda_stream.c */
+CUresult sim_stream(CUstream h, bool per_thread, CUstream *ret);
+CUresult sim_stream_do(CUstream s, const struct sim_work *w); /* submits, or captures */
+CUresult sim_event_record(CUevent e, CUstream s, bool external);
+CUresult sim_event_wait(CUstream s, CUevent e, bool external);
+void sim_event_done(CUevent e, uint64_t generation, uint64_t end_ns);
+
+/* cuda_capture.c. sim_capture_unsafe: the error of a call that a capture in progress forbids. */
+CUresult sim_capture_unsafe(void);
+CUresult sim_capture_add(CUstream s, const struct sim_work *w, CUgraphNode *ret);
+CUresult sim_capture_stream_ok(CUstream s);
+CUresult sim_capture_forbid(CUstream s);
+CUresult sim_capture_record(CUevent e, CUstream s);
+CUresult sim_capture_wait(CUstream s, CUevent e);
+bool sim_capture_legacy_blocked(CUcontext ctx);
+void sim_capture_invalidate(struct sim_capture *c);
+
+/* cuda_mem.c */
+CUresult sim_charge(uint32_t card, uint64_t bytes);
+void sim_uncharge(uint32_t card, uint64_t bytes);
+void *sim_map_memory(uint64_t bytes);
+void sim_unmap_memory(void *p, uint64_t bytes);
+struct sim_alloc *sim_alloc_add(const struct sim_alloc *a); /* NULL: no host memory */
+struct sim_alloc *sim_alloc_find(uint64_t address);         /* the one it lies in */
+void sim_alloc_remove(struct sim_alloc *a);
+CUresult sim_device_alloc(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kind, uint64_t *ret);
+void sim_device_free(struct sim_alloc *a);
+void sim_ctx_free_memory(CUcontext ctx);
+/* Whether [address, +bytes) is device memory we know, or no device memory at all (host). */
+bool sim_range_ok(uint64_t address, uint64_t bytes);
+size_t sim_chunk_range(struct sim_chunk *c, uint64_t *ret_address);
+uint32_t sim_chunk_block(struct sim_chunk *c, uint32_t set_block);
+
+/* cuda_pool.c */
+void sim_pool_work(struct sim_work *w); /* ALLOC and FREE reached in stream order */
+void sim_pool_sync(void);               /* a synchronisation: give back what is over thresholds */
+void sim_pools_of_ctx_gone(uint32_t card);
+bool sim_pool_free(struct sim_alloc *a);
+CUresult sim_graph_mem(uint32_t card, int64_t reserve_bytes, int64_t used_bytes);
+
+/* cuda_ipc.c: memory that other processes hold. */
+int sim_block_add(uint32_t card, uint64_t bytes, int fd); /* index or -1 */
+void sim_block_hold(uint32_t index, bool hold);
+void sim_block_disown(uint32_t index);
+int sim_block_find_fd(int fd);
+
+/* cuda_module.c */
+struct sim_param {
+    size_t offset, size;
+};
+enum sim_kernel_id {
+    SIM_K_OTHER,
+    SIM_K_EMPTY,
+    SIM_K_FMA,
+    SIM_K_FILL,
+    SIM_K_ADD,
+    SIM_K_SPIN,
+    SIM_K_FOREVER,
+    SIM_K_MEET,
+};
+struct CUfunc_st {
+    char *name;
+    CUmodule module;
+    enum sim_kernel_id id;
+    size_t param_count;
+    struct sim_param *params;
+    size_t param_bytes;
+    /* cuFuncSetBlockShape and friends */
+    unsigned int block[3], shared_bytes;
+    unsigned char legacy_args[256];
+    int max_dynamic_shared;
+};
+
+/* cuda_launch.c */
+CUresult sim_kernel_work(CUfunction f, const unsigned int grid[3], const unsigned int block[3],
+                         unsigned int shared, void **params, void **extra, struct sim_work *ret);
+
+/* cuda_copy.c */
+CUresult sim_copy_resolve(const CUDA_MEMCPY3D *p, struct sim_work *ret);
+CUresult sim_copy_linear(uint64_t dst, uint64_t src, size_t bytes, struct sim_work *ret);
+CUresult sim_array_place(CUarray a, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_plane);
+CUresult sim_memset_check(const struct sim_work *w);
+
+/* cuda_graph.c */
+uint64_t sim_program_ns(const struct sim_graph_program *p, uint32_t card);
+void sim_program_apply(CUcontext ctx, struct sim_graph_program *p, uint64_t end_ns);
+
+/* Files that are compiled twice name their functions by these. */
+#ifdef SIM_PER_THREAD
+#define PTSZ(name) name##_ptsz
+#define PTDS(name) name##_ptds
+#define SIM_PT     true
+#else
+#define PTSZ(name) name
+#define PTDS(name) name
+#define SIM_PT     false
+#endif
+
+#endif
