@@ -412,7 +412,7 @@ static nvmlReturn_t by_pci(const char *bus_id, nvmlDevice_t *device)
 {
     unsigned int domain = 0, bus, dev, function = 0;
     int used = 0;
-    REQUIRE(bus_id && device);
+    REQUIRE(bus_id && device && bus_id[strspn(bus_id, "0123456789abcdefABCDEF:.")] == '\0');
     if (sscanf(bus_id, "%8x:%2x:%2x.%1x%n", &domain, &bus, &dev, &function, &used) != 4 ||
         bus_id[used] != '\0') {
         domain = 0;

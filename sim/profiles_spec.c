@@ -334,7 +334,9 @@ static int set_pci(struct line *l, struct sl_sim_device *d, struct sl_err *err)
 {
     unsigned domain, bus, device;
     int used = 0;
-    if (sscanf(l->value, "%8x:%2x:%2x.0%n", &domain, &bus, &device, &used) != 3 ||
+    /* scanf reads signs and spaces too: only these characters may be there at all. */
+    if (l->value[strspn(l->value, "0123456789abcdefABCDEF:.")] != '\0' ||
+        sscanf(l->value, "%8x:%2x:%2x.0%n", &domain, &bus, &device, &used) != 3 ||
         l->value[used] != '\0' || used == 0 || device > 31)
         return bad_value(l, "a PCI address such as 0000:1b:00.0", err);
     d->pci_domain = domain;
@@ -371,7 +373,8 @@ static int set_driver(struct line *l, struct sl_err *err)
 {
     unsigned major, minor, patch = 0;
     int used = 0;
-    if (sscanf(l->value, "%3u.%3u%n.%3u%n", &major, &minor, &used, &patch, &used) < 2 ||
+    if (l->value[strspn(l->value, "0123456789.")] != '\0' ||
+        sscanf(l->value, "%3u.%3u%n.%3u%n", &major, &minor, &used, &patch, &used) < 2 ||
         l->value[used] != '\0')
         return bad_value(l, "a driver version such as 580.159.04", err);
     (void)snprintf(l->draft->spec.driver_version, sizeof(l->draft->spec.driver_version), "%s",
@@ -383,7 +386,8 @@ static int set_cuda(struct line *l, struct sl_err *err)
 {
     unsigned major, minor;
     int used = 0;
-    if (sscanf(l->value, "%2u.%2u%n", &major, &minor, &used) != 2 || l->value[used] != '\0')
+    if (l->value[strspn(l->value, "0123456789.")] != '\0' ||
+        sscanf(l->value, "%2u.%2u%n", &major, &minor, &used) != 2 || l->value[used] != '\0')
         return bad_value(l, "a CUDA version such as 13.0", err);
     l->draft->spec.cuda_version = major * 1000 + minor * 10;
     return 0;

@@ -185,6 +185,33 @@ static void test_two_processes(void **state)
     assert_int_equal(used(1), 0);
 }
 
+/* A process is on the list it reads itself, though the other simulated library registered it: file
+ * locks do not show a process its own. */
+static void test_self(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        nvmlProcessInfo_t list[4];
+        unsigned int n = 4;
+        sl_sim_lock(sim);
+        int slot = sl_sim_register(sim);
+        sim->procs[slot].card[1].contexts = 1;
+        sim->procs[slot].card[1].memory_bytes = GIB;
+        sl_sim_unlock(sim);
+        nvmlReturn_t r = nv.nvmlDeviceGetComputeRunningProcesses_v3(card(1), &n, list);
+        _exit(r == NVML_SUCCESS && n == 1 && list[0].pid == (unsigned int)getpid() &&
+                      list[0].usedGpuMemory == GIB && used(1) == GIB
+                  ? 0
+                  : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(used(1), 0);
+}
+
 static void test_load(void **state)
 {
     (void)state;
@@ -290,7 +317,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_devices), cmocka_unit_test(test_exports), cmocka_unit_test(test_links),
-        cmocka_unit_test(test_two_processes), cmocka_unit_test(test_load),
+        cmocka_unit_test(test_two_processes), cmocka_unit_test(test_self),
+        cmocka_unit_test(test_load),
         cmocka_unit_test(test_modes), cmocka_unit_test(test_lost),
         cmocka_unit_test(test_init_counts),
     };

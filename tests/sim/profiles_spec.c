@@ -199,6 +199,8 @@ static void test_bad_file(void **state)
         {"device = h200\nuuid = GPU-1\n", "a UUID such as"},
         {"device = h200\nuuid = GPU-01234567-89ab-cdef-0123-456789abcdeg\n", "a UUID such as"},
         {"device = h200\npci = 1b\n", "a PCI address"},
+        {"device = h200\npci = 0000:-1:00.0\n", "a PCI address"},
+        {"device = h200\ndriver = 5-1.1\n", "a driver version"},
         {"device = h200x2\npci = 0000:1b:00.0\n", "belongs to one card"},
         {"device = h200\npci = 0:1:0.0\ndevice = l4\npci = 0:1:0.0\n", "same pci address"},
         {"device = h200\nnuma = 64\n", "a whole number"},
@@ -216,12 +218,57 @@ static void test_bad_file(void **state)
     }
 }
 
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Whatever is done to a good file: it is read or refused with a sentence, and what is read holds. */
+static void test_mutations(void **state)
+{
+    (void)state;
+    static const char good[] = "driver = 535.1\ncuda = 12.2\nseed = a\ndevice = h200x2\n"
+                               "memory = 8Gi\ndevice = l4\npci = 0001:c1:00.0\nnuma = -1\n"
+                               "uuid = GPU-01234567-89ab-cdef-0123-456789abcdef\nsms = 3\n";
+    static const char letters[] = "=\n #,x@-0189afGPU.:/%\x80";
+    uint32_t seed = 1;
+    unsigned read_ok = 0, refused_ok = 0;
+    for (int round = 0; round < 20000; round++) {
+        char text[sizeof(good)];
+        memcpy(text, good, sizeof(good));
+        for (uint32_t k = next_random(&seed) % 3 + 1; k > 0; k--) {
+            uint32_t at = next_random(&seed) % (sizeof(good) - 1);
+            text[at] = letters[next_random(&seed) % (sizeof(letters) - 1)];
+        }
+        if (next_random(&seed) % 8 == 0)
+            text[next_random(&seed) % sizeof(good)] = '\0';
+        struct sl_sim_spec s;
+        struct sl_err err = SL_ERR_INIT;
+        if (from_text(text, &s, &err) != 0) {
+            assert_true(err.code < 0 && err.msg[0] != '\0');
+            refused_ok++;
+            continue;
+        }
+        read_ok++;
+        assert_in_range(s.count, 1, SL_SIM_MAX_DEVICES);
+        for (size_t i = 0; i < s.count; i++) {
+            assert_non_null(sl_sim_profile_at(s.devices[i].profile));
+            assert_true(s.devices[i].sm_count > 0 && s.devices[i].memory_total_bytes > 0);
+            assert_int_equal(strlen(s.devices[i].uuid_text), 40);
+            assert_true(s.devices[i].pci_bus <= 0xff && s.devices[i].pci_device <= 31);
+        }
+    }
+    assert_true(read_ok > 100 && refused_ok > 100); /* both happen, or this tests nothing */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_profiles), cmocka_unit_test(test_good),
         cmocka_unit_test(test_bad),      cmocka_unit_test(test_nvlink),
         cmocka_unit_test(test_file),     cmocka_unit_test(test_bad_file),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
