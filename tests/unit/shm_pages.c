@@ -231,7 +231,7 @@ static void no_descriptors_left_is_an_error_not_a_crash(void **state)
 }
 
 /* Runs `f` in a child that has hit a resource limit; the child's exit status says what it saw. */
-static int in_limited_child(int resource, rlim_t most, int (*f)(void))
+static int in_limited_child(__rlimit_resource_t resource, rlim_t most, int (*f)(void))
 {
     pid_t pid = fork();
     if (pid == 0) {
