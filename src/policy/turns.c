@@ -36,6 +36,8 @@ static void fill_defaults(struct sl_turns_config *c)
     default_u64(&c->idle_ns, 100 * US);
     default_u64(&c->grace_ns, 100 * MS);
     default_u64(&c->debt_bound_ns, 10000 * MS);
+    default_u64(&c->repay_ns, 30000 * MS);
+    default_u64(&c->claim_ns, 1000 * MS);
     default_u64(&c->start_credit_ns, 300 * US);
     default_u32(&c->credit_permille, 50);
     default_u64(&c->cap_period_ns, 50 * MS);
@@ -54,7 +56,8 @@ static int check_config(const struct sl_turns_config *c, struct sl_err *err)
                               c->min_turn_ns,     c->drain_ns,        c->idle_ns,
                               c->grace_ns,        c->debt_bound_ns,   c->start_credit_ns,
                               c->cap_period_ns,   c->burst_idle_ns,   c->burst_wait_ns,
-                              c->floor_turn_ns,   c->window_ns,       c->window_high_ns};
+                              c->floor_turn_ns,   c->window_ns,       c->window_high_ns,
+                              c->repay_ns,        c->claim_ns};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
         if (times[i] > MAX_STEP_NS)
             return sl_err_set(err, -EINVAL, "turns: a time of more than a day in the settings");
@@ -227,7 +230,6 @@ static void apply_spec(struct sl_turns *s, struct tenant *t, const struct sl_tur
     if (t->spec.request_permille > t->spec.limit_permille)
         t->spec.request_permille = t->spec.limit_permille;
     t->weight = t->spec.request_permille ? t->spec.request_permille : s->cfg.best_effort_permille;
-    t->v_rest = 0;
 }
 
 static struct tenant *find(struct sl_turns *s, uint32_t id)
@@ -272,14 +274,11 @@ int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
     sl_turns_ledger_accrue(turns, t);
     bool was_capped = capped(t);
     uint32_t old_weight = t->weight;
-    if (t->recent)
+    bool moves = spec->priority != t->spec.priority || spec->gpu_mask != t->spec.gpu_mask;
+    if (t->awake && moves)
         sl_turns_virtual_leave(turns, t);
     apply_spec(turns, t, spec);
-    /* The distance stays the same GPU time under the new weight. */
-    bool owes = t->rel_ns > 0;
-    uint64_t distance = owes ? (uint64_t)t->rel_ns : (uint64_t)-t->rel_ns;
-    int64_t scaled = to_i64(mul_sat(distance, old_weight) / t->weight);
-    t->rel_ns = owes ? scaled : -scaled;
+    sl_turns_virtual_reweigh(turns, t, old_weight);
     if (capped(t)) {
         /* What was used before the cap was set is not held against it, nor may it be saved. */
         int64_t start = sl_turns_ledger_start_tokens(turns, t);
@@ -317,7 +316,7 @@ void sl_turns_want(struct sl_turns *turns, uint32_t id, bool want, uint64_t now_
             t->waited_ns = add_sat(t->waited_ns, turns->now_ns - t->wait_from_ns);
             t->live = false;
         }
-        t->ready_ns = turns->now_ns;
+        t->slept_ns = turns->now_ns;
         t->idle_since_ns = turns->now_ns;
     }
 }
@@ -343,9 +342,11 @@ void sl_turns_released(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
     if (!t)
         return;
     sl_turns_tick(turns, now_ns);
-    if (t->state == SL_TURNS_OPEN)
+    /* Not told yet what it says it did: the gate may be open. */
+    bool ended = !t->dirty && !t->free && turns->now_ns >= t->until_ns;
+    if (t->state == SL_TURNS_OPEN && !ended)
         t->gives_up = true;
-    else if (!(t->state == SL_TURNS_CLOSING && t->dirty)) /* it has not been told yet: not now */
+    else if (!t->dirty)
         sl_turns_vacate(turns, id);
 }
 

@@ -53,6 +53,9 @@ struct sl_turns_config {
     uint64_t idle_ns;              /* a holder without work keeps its turn this long [100 us] */
     uint64_t grace_ns;             /* a pause up to this keeps a tenant's place exactly [100 ms] */
     uint64_t debt_bound_ns;        /* no tenant owes more GPU time than this [10 s] */
+    uint64_t repay_ns;             /* … nor pays its neighbours back for longer than this [30 s] */
+    uint64_t claim_ns;             /* what a tenant that pauses, or waits for its cap, may claim of
+                                      the others, in time at its full share [1 s] */
     uint64_t start_credit_ns;      /* uncharged time between grant and start, at most [300 us] */
     uint32_t credit_permille;      /* … and at most this part of the time charged [50] */
     uint64_t cap_period_ns;        /* a capped tenant alone goes on and off in this period [50 ms] */
@@ -142,9 +145,10 @@ void sl_turns_want(struct sl_turns *turns, uint32_t id, bool want, uint64_t now_
 void sl_turns_started(struct sl_turns *turns, uint32_t id, uint64_t now_ns);
 
 /*
- * The gate is shut and nothing is in flight. Ends a turn that was told to CLOSE. From a tenant
- * whose gate is open it means that it gives its turn up: a CLOSE follows, and only the release
- * after that one counts, so a stray message cannot leave an open gate unaccounted for.
+ * The gate is shut and nothing is in flight. Ends a turn that was told to CLOSE, or whose until_ns
+ * has passed. Before that, from a tenant whose gate is open, it means that it gives its turn up: a
+ * CLOSE follows, and only the release after that one counts, so a stray message cannot leave an
+ * open gate unaccounted for.
  */
 void sl_turns_released(struct sl_turns *turns, uint32_t id, uint64_t now_ns);
 

@@ -39,7 +39,8 @@ struct tenant {
     bool ready;     /* has work, and its cap allows a turn */
     bool live;      /* ready or running */
     bool stale;     /* during decide: awake for longer than it had reason to be */
-    bool recent;    /* live, or was within grace_ns: counts in virtual time */
+    bool returns;   /* during decide: live, and was not */
+    bool awake;     /* live within grace_ns: v_ns counts; otherwise rel_ns does */
     bool soft;      /* during decide: its turn may end now */
     enum sl_turns_state state;
     struct sl_turns_spec spec;
@@ -57,7 +58,7 @@ struct tenant {
     uint64_t wait_from_ns;
     int64_t v_ns;
     uint64_t v_rest; /* remainder of the division by weight */
-    int64_t rel_ns;  /* while not recent: distance to the others when it fell asleep */
+    int64_t rel_ns;  /* while not awake: distance to the others when it fell asleep */
     int64_t tokens;  /* cap account, in ns × permille */
     uint64_t tokens_at_ns;
     uint64_t credit_ns;
@@ -80,7 +81,7 @@ struct gpu {
     uint64_t weights[CLASSES];   /* of those */
     uint64_t promised[CLASSES];  /* requests of those ready or busy */
     bool has_v[CLASSES];
-    int64_t v_ns[CLASSES];       /* least virtual time of the recent */
+    int64_t v_ns[CLASSES];       /* least virtual time of the awake */
 };
 
 struct sl_turns {
@@ -175,8 +176,10 @@ uint32_t sl_turns_ledger_share_permille(const struct share_ring *ring, bool minu
 
 /* Rebuilds what a plan needs of tenants and GPUs: who is ready, virtual times, weights. */
 void sl_turns_virtual_refresh(struct sl_turns *s);
-/* Turns an awake tenant's virtual time into a distance, before its class, weight or GPUs change. */
+/* Turns an awake tenant's virtual time into a distance, before its priority or GPUs change. */
 void sl_turns_virtual_leave(struct sl_turns *s, struct tenant *t);
+/* Its weight has changed: what it owes or is owed stays the same GPU time. */
+void sl_turns_virtual_reweigh(struct sl_turns *s, struct tenant *t, uint32_t old_weight);
 /* Least virtual time of the awake tenants it meets. False: it meets none. */
 bool sl_turns_virtual_least(const struct sl_turns *s, const struct tenant *t, int64_t *ret);
 

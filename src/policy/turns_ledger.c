@@ -193,7 +193,7 @@ uint64_t sl_turns_ledger_debt_ns(struct sl_turns *s, struct tenant *t)
     }
     int64_t least;
     int64_t lead = t->rel_ns;
-    if (t->recent)
+    if (t->awake)
         lead = sl_turns_virtual_least(s, t, &least) ? t->v_ns - least : 0;
     if (lead > 0)
         debt = max_u64(debt, mul_sat((uint64_t)lead, t->weight) / 1000);

@@ -5,7 +5,8 @@
  * It is kept apart for each priority: a tenant starved by a higher one must not hold back the
  * clock by which newcomers of the higher one start. A tenant that sleeps longer than grace_ns
  * leaves the race and keeps only its distance to it: what it owes melts while it sleeps, and what
- * it is owed is bounded, so sleeping banks no advantage.
+ * it is owed is bounded, so sleeping banks no advantage. Over a shorter pause it keeps its place,
+ * or every gap between two of its steps would wipe out what the others owe it.
  */
 #include "policy/turns_internal.h"
 
@@ -35,19 +36,59 @@ static void count_virtual(struct sl_turns *s, const struct tenant *t)
     }
 }
 
+/* The least virtual time of the others it meets; of those live now, or of all awake. */
+static bool least_of_others(const struct sl_turns *s, const struct tenant *t, bool live,
+                            int64_t *ret)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < s->n_ids; i++) {
+        const struct tenant *o = &s->tenants[s->ids[i]];
+        if (o == t || !o->awake || o->stale || (live && !o->live) ||
+            o->spec.priority != t->spec.priority || !(o->spec.gpu_mask & t->spec.gpu_mask))
+            continue;
+        *ret = found ? min_i64(*ret, o->v_ns) : o->v_ns;
+        found = true;
+    }
+    return found;
+}
+
+/* The most a tenant may be behind the others: what it owes, and how long they may make it pay. */
+static int64_t most_behind(const struct sl_turns *s, const struct tenant *t)
+{
+    return min_i64(virtual_of(s->cfg.debt_bound_ns, t->weight), to_i64(s->cfg.repay_ns));
+}
+
 static void clamp_distance(const struct sl_turns *s, struct tenant *t)
 {
-    int64_t most = virtual_of(s->cfg.debt_bound_ns, t->weight);
-    t->rel_ns = min_i64(max_i64(t->rel_ns, -to_i64(s->cfg.grace_ns)), most);
+    int64_t least = -to_i64(s->cfg.grace_ns);
+    t->rel_ns = min_i64(max_i64(t->rel_ns, least), most_behind(s, t));
 }
 
 void sl_turns_virtual_leave(struct sl_turns *s, struct tenant *t)
 {
     int64_t least;
-    t->rel_ns = sl_turns_virtual_least(s, t, &least) ? t->v_ns - least : 0;
+    t->rel_ns = least_of_others(s, t, false, &least) ? t->v_ns - least : 0;
     clamp_distance(s, t);
-    t->recent = false;
+    t->awake = t->stale = false;
     t->slept_ns = s->now_ns;
+}
+
+/* The same GPU time, under another weight. */
+static int64_t reweigh(int64_t distance_ns, uint32_t old, uint32_t new)
+{
+    uint64_t size = distance_ns < 0 ? (uint64_t)-distance_ns : (uint64_t)distance_ns;
+    int64_t scaled = to_i64(mul_sat(size, old) / new);
+    return distance_ns < 0 ? -scaled : scaled;
+}
+
+void sl_turns_virtual_reweigh(struct sl_turns *s, struct tenant *t, uint32_t old_weight)
+{
+    int64_t least;
+    t->v_rest = 0;
+    if (!t->awake)
+        t->rel_ns = reweigh(t->rel_ns, old_weight, t->weight);
+    else if (sl_turns_virtual_least(s, t, &least))
+        t->v_ns = iadd_sat(least, reweigh(t->v_ns - least, old_weight, t->weight));
 }
 
 /* GPUs that awake tenants of one class connect, directly or through others. */
@@ -58,7 +99,7 @@ static uint32_t component(const struct sl_turns *s, uint32_t mask, enum sl_turns
         before = mask;
         for (uint32_t i = 0; i < s->n_ids; i++) {
             const struct tenant *t = &s->tenants[s->ids[i]];
-            if (t->recent && t->spec.priority == class && (t->spec.gpu_mask & mask))
+            if (t->awake && t->spec.priority == class && (t->spec.gpu_mask & mask))
                 mask |= t->spec.gpu_mask;
         }
     } while (mask != before);
@@ -69,7 +110,7 @@ static void shift(struct sl_turns *s, uint32_t mask, enum sl_turns_priority clas
 {
     for (uint32_t i = 0; i < s->n_ids; i++) {
         struct tenant *t = &s->tenants[s->ids[i]];
-        if (t->recent && t->spec.priority == class && (t->spec.gpu_mask & mask))
+        if (t->awake && t->spec.priority == class && (t->spec.gpu_mask & mask))
             t->v_ns = iadd_sat(t->v_ns, by);
     }
     FOR_EACH_GPU (g, mask)
@@ -108,8 +149,19 @@ static void come_back(struct sl_turns *s, struct tenant *t)
     int64_t least;
     if (sl_turns_virtual_least(s, t, &least))
         t->v_ns = iadd_sat(least, t->rel_ns);
-    t->recent = true;
+    t->awake = true;
     count_virtual(s, t);
+}
+
+/*
+ * Back from a short pause, or from waiting for its cap: it keeps its place, but the others used
+ * what it could not use, and small weights must not pay for that for ever.
+ */
+static void resume(struct sl_turns *s, struct tenant *t)
+{
+    int64_t least;
+    if (least_of_others(s, t, true, &least))
+        t->v_ns = max_i64(t->v_ns, iadd_sat(least, -to_i64(s->cfg.claim_ns)));
 }
 
 /* Is it using a GPU, as far as the ledger can see? */
@@ -175,12 +227,14 @@ void sl_turns_virtual_refresh(struct sl_turns *s)
         bool allowed = !capped(t) || t->tokens >= sl_turns_ledger_start_tokens(s, t);
         t->ready = t->want && t->state == SL_TURNS_IDLE && allowed;
         /* It slept since it was last live, even if nobody asked for a plan meanwhile. */
-        t->stale = t->recent && !t->live && s->now_ns - t->ready_ns > s->cfg.grace_ns;
+        t->stale = t->awake && !t->live && s->now_ns - t->ready_ns > s->cfg.grace_ns;
+        bool was_live = t->live;
         t->live = t->ready || running(t);
+        t->returns = t->live && !was_live;
         if (t->live)
             t->ready_ns = s->now_ns;
         count_tenant(s, t);
-        if (t->recent && !t->stale)
+        if (t->awake && !t->stale)
             count_virtual(s, t);
     }
     for (uint32_t i = 0; i < s->n_ids; i++) {
@@ -190,12 +244,13 @@ void sl_turns_virtual_refresh(struct sl_turns *s)
     }
     for (uint32_t i = 0; i < s->n_ids; i++) {
         struct tenant *t = &s->tenants[s->ids[i]];
-        if (!t->recent && t->live)
+        if (!t->awake && t->live)
             come_back(s, t);
+        else if (t->returns)
+            resume(s, t);
         int64_t least;
-        if (t->recent && sl_turns_virtual_least(s, t, &least)) {
-            int64_t most = iadd_sat(least, virtual_of(s->cfg.debt_bound_ns, t->weight));
-            t->v_ns = min_i64(t->v_ns, most);
+        if (t->awake && sl_turns_virtual_least(s, t, &least)) {
+            t->v_ns = min_i64(t->v_ns, iadd_sat(least, most_behind(s, t)));
             if (least > REBASE_NS)
                 shift(s, component(s, t->spec.gpu_mask, t->spec.priority), t->spec.priority,
                       -least);

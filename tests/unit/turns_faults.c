@@ -252,6 +252,94 @@ static void races_that_were_apart_start_even(void **state)
     assert_share(2, 357, 30, 24 * S, 26 * S);
 }
 
+/* GPU 0 ran fast, GPU 1 slowly; the newcomer must not be owed the difference. */
+static void a_newcomer_is_owed_nothing_by_the_faster_race(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 100, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(2, 900, 1000), saturating(170 * US));
+    world_run(world, 20 * S);
+    world_add(world, 2, spec_on(3, 300, 1000), saturating(170 * US));
+    world_run(world, S);
+    world_remove(world, 1);
+    world_run(world, 4 * S);
+    assert_no_fault();
+    assert_share(0, 250, 25, 22 * S, 25 * S);
+    assert_share(2, 750, 25, 22 * S, 25 * S);
+}
+
+/* Using what nobody else can is not held against a tenant later. */
+static void filling_gaps_is_free(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(3, 300, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 300, 1000), saturating(170 * US));
+    world_add(world, 2, spec_on(2, 700, 1000), saturating(170 * US));
+    world_run(world, 20 * S);
+    assert_share(0, 300, 30, S, 20 * S);
+    assert_in_range(world_share(world, 1, S, 20 * S), 620, 720);
+    world_remove(world, 2);
+    world_run(world, 3 * S);
+    assert_no_fault();
+    assert_share(0, 500, 40, 21 * S, 23 * S);
+    assert_share(1, 500, 40, 21 * S, 23 * S);
+}
+
+/* A frozen neighbour uses nothing: nobody's cap gets wider by it. */
+static void caps_hold_beside_a_frozen_tenant(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 500, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 300, 300), saturating(170 * US));
+    world_run(world, S);
+    while (!world->t[0].open)
+        world_run(world, MS);
+    struct world_load frozen = saturating(170 * US);
+    frozen.stopped = true;
+    world_load_set(world, 0, frozen);
+    world_run(world, 10 * S);
+    assert_no_fault();
+    assert_int_equal(stats_of(0).state, SL_TURNS_OVERRUN);
+    assert_share(1, 300, 10, 3 * S, 10 * S);
+}
+
+static void debt_is_paid_but_bounded(void **state)
+{
+    (void)state;
+    world_add(world, 0, spec_on(1, 300, 1000), saturating(170 * US));
+    world_add(world, 1, spec_on(1, 700, 1000), saturating(170 * US));
+    world_run(world, S);
+    while (!world->t[0].open)
+        world_run(world, MS);
+    struct world_load frozen = saturating(170 * US);
+    frozen.stopped = true;
+    world_load_set(world, 0, frozen);
+    world_run(world, 60 * S); /* half the GPU for a minute, as far as anyone can tell */
+    world_load_set(world, 0, saturating(170 * US));
+    uint64_t from_ns = world->now_ns - world->start_ns;
+    world_run(world, 30 * S);
+    assert_no_fault();
+    /* 30 s at its neighbour's share of 70 % */
+    assert_in_range(world_share(world, 0, from_ns + S, from_ns + 19 * S), 0, 10);
+    assert_share(0, 300, 20, from_ns + 23 * S, from_ns + 29 * S);
+}
+
+static void debt_melts_asleep(void **state)
+{
+    (void)state;
+    world_add(world, 1, spec_on(1, 900, 1000), saturating(170 * US));
+    world_run(world, S);
+    world_add(world, 0, spec_on(1, 100, 1000),
+              (struct world_load){.kernel_ns = 2 * S, .burst_ns = 2 * S, .think_ns = 30 * S});
+    world_run(world, 6 * S);
+    assert_true(stats_of(0).debt_ns > S);
+    world_run(world, 20 * S);
+    world_load_set(world, 0, saturating(170 * US));
+    world_run(world, 4 * S);
+    assert_no_fault();
+    assert_share(0, 100, 40, 27 * S, 30 * S);
+}
+
 static void changing_gpus_and_priority_live(void **state)
 {
     (void)state;
@@ -324,7 +412,9 @@ static void random_gpus_starve_nobody(void **state)
         check_random_gpus(strtoull(given, NULL, 0));
         return;
     }
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    const char *count = getenv("SLUICE_SEEDS");
+    uint64_t last = count ? strtoull(count, NULL, 0) : 200;
+    for (uint64_t seed = 1; seed <= last; seed++) {
         world_fini(world);
         world_init(world, NULL, HANDOVER);
         check_random_gpus(seed);
@@ -346,6 +436,11 @@ int main(void)
         T(a_tenant_on_two_gpus_does_not_starve),
         T(a_ring_of_tenants_goes_round),
         T(races_that_were_apart_start_even),
+        T(a_newcomer_is_owed_nothing_by_the_faster_race),
+        T(filling_gaps_is_free),
+        T(caps_hold_beside_a_frozen_tenant),
+        T(debt_is_paid_but_bounded),
+        T(debt_melts_asleep),
         T(changing_gpus_and_priority_live),
         T(random_gpus_starve_nobody),
     };

@@ -22,7 +22,7 @@ struct gate {
     bool there, open, closing;
     uint32_t want_mask; /* in force at the next grant */
     uint32_t mask;
-    uint64_t turn;
+    uint64_t turn, until_ns;
 };
 
 struct fuzz {
@@ -86,6 +86,7 @@ static void model_open(struct fuzz *f, struct gate *g, const struct sl_turns_act
         g->mask = g->want_mask;
     g->open = true;
     g->turn = a->turn;
+    g->until_ns = a->until_ns;
     if (a->kind == SL_TURNS_GRANT && a->window_ns == 0)
         FAIL(f, "tenant %u has no window in a metered turn", a->id);
 }
@@ -166,6 +167,20 @@ static void step_tenancy(struct fuzz *f, uint32_t id)
     }
 }
 
+/* Ends what was told to close or has run out. From an open gate it must end nothing. */
+static void step_release(struct fuzz *f, uint32_t id)
+{
+    struct gate *g = &f->gates[id];
+    sl_turns_released(f->turns, id, f->now_ns);
+    g->closing = false;
+    struct sl_turns_stats st;
+    if (!g->open || sl_turns_stats(f->turns, id, f->now_ns, &st) < 0 || st.state != SL_TURNS_IDLE)
+        return;
+    if (f->now_ns < g->until_ns)
+        FAIL(f, "tenant %u was released with its gate open", id);
+    g->open = false;
+}
+
 static void step(struct fuzz *f)
 {
     uint32_t id = (uint32_t)rng_below(&f->rng, TENANTS);
@@ -187,8 +202,7 @@ static void step(struct fuzz *f)
         break;
     case 6:
     case 7:
-        sl_turns_released(f->turns, id, f->now_ns);
-        f->gates[id].closing = false; /* if it was told; otherwise it means nothing */
+        step_release(f, id);
         break;
     case 8:
         sl_turns_want(f->turns, TENANTS + id, true, f->now_ns);

@@ -190,6 +190,22 @@ static void best_effort_gets_the_rest_and_never_nothing(void **state)
     assert_in_range(world_share(world, 1, 6 * S, 10 * S), 5, 30);
 }
 
+/* It lived on what the other left; when the other stops leaving any, it must not pay for that. */
+static void best_effort_survives_the_end_of_pauses(void **state)
+{
+    (void)state;
+    struct world_load pausing = {.kernel_ns = 170 * US, .burst_ns = 50 * MS, .think_ns = 50 * MS};
+    world_add(world, 0, spec_of(900, 1000), pausing);
+    world_add(world, 1, spec_of(0, 1000), saturating(20 * MS));
+    world_run(world, 60 * S);
+    assert_in_range(world_share(world, 1, 0, 60 * S), 300, 600);
+    world_load_set(world, 0, saturating(170 * US));
+    world_run(world, 20 * S);
+    assert_no_fault();
+    for (uint64_t from = 60; from < 80; from += 5)
+        assert_in_range(world_share(world, 1, from * S, (from + 5) * S), 2, 40);
+}
+
 /* Pauses between steps must not cost a tenant the share it asked for. */
 static void short_pauses_keep_the_share(void **state)
 {
@@ -330,7 +346,9 @@ static void random_shares_converge(void **state)
         check_random(strtoull(given, NULL, 0));
         return;
     }
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    const char *count = getenv("SLUICE_SEEDS");
+    uint64_t last = count ? strtoull(count, NULL, 0) : 300;
+    for (uint64_t seed = 1; seed <= last; seed++) {
         world_fini(world);
         world_init(world, NULL, HANDOVER);
         check_random(seed);
@@ -349,6 +367,7 @@ int main(void)
         T(burst_gives_way_and_comes_back),
         T(set_is_in_force_within_a_second),
         T(best_effort_gets_the_rest_and_never_nothing),
+        T(best_effort_survives_the_end_of_pauses),
         T(short_pauses_keep_the_share),
         T(sleepers_bank_nothing),
         T(high_interrupts_low),
