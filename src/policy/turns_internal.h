@@ -43,6 +43,8 @@ struct tenant {
     bool awake;     /* live within grace_ns: v_ns counts; otherwise rel_ns does */
     bool soft;      /* during decide: its turn may end now */
     enum sl_turns_state state;
+    uint32_t rank;  /* during decide: who goes first … */
+    int64_t key_ns; /* … and among equals */
     struct sl_turns_spec spec;
     uint32_t weight;
     uint32_t hold_mask; /* what it holds: differs from spec.gpu_mask after a set */

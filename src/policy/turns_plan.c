@@ -13,6 +13,7 @@
 #define NO_HORIZON UINT64_MAX
 
 struct plan {
+    uint32_t asked;    /* some candidate can use it */
     uint32_t avail;    /* no holder, or a soft one */
     uint32_t soft;     /* of those: has a soft holder */
     uint32_t taken;    /* given away by this plan */
@@ -189,16 +190,14 @@ static int64_t order_key(const struct sl_turns *s, const struct tenant *t)
     return iadd_sat(t->v_ns, virtual_of(turn_ns(s, t) / 2, t->weight));
 }
 
-static bool goes_before(const struct sl_turns *s, const struct tenant *a, const struct tenant *b)
+static bool goes_before(const struct tenant *a, const struct tenant *b)
 {
-    uint32_t ra = rank(s, a), rb = rank(s, b);
-    if (ra != rb)
-        return ra > rb;
-    if (ra == CLASSES && a->wait_from_ns != b->wait_from_ns)
+    if (a->rank != b->rank)
+        return a->rank > b->rank;
+    if (a->rank == CLASSES && a->wait_from_ns != b->wait_from_ns)
         return a->wait_from_ns < b->wait_from_ns;
-    int64_t ka = order_key(s, a), kb = order_key(s, b);
-    if (ka != kb)
-        return ka < kb;
+    if (a->key_ns != b->key_ns)
+        return a->key_ns < b->key_ns;
     return a->state == SL_TURNS_IDLE && b->state != SL_TURNS_IDLE;
 }
 
@@ -270,8 +269,12 @@ static void collect(struct sl_turns *s, struct plan *p)
         uint32_t id = s->ids[i];
         struct tenant *t = &s->tenants[id];
         bool opens = t->state == SL_TURNS_IDLE && !t->ready && may_be_free(s, t) && alone(s, t);
-        if (t->ready || (t->state == SL_TURNS_OPEN && t->soft) || opens)
-            s->cands[s->n_cands++] = id;
+        if (!t->ready && !(t->state == SL_TURNS_OPEN && t->soft) && !opens)
+            continue;
+        t->rank = rank(s, t);
+        t->key_ns = order_key(s, t);
+        p->asked |= t->spec.gpu_mask;
+        s->cands[s->n_cands++] = id;
     }
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++) {
         uint32_t holder = s->gpu[g].holder;
@@ -288,7 +291,7 @@ static uint32_t take_best(struct sl_turns *s)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < s->n_cands; i++)
-        if (goes_before(s, &s->tenants[s->cands[i]], &s->tenants[s->cands[best]]))
+        if (goes_before(&s->tenants[s->cands[i]], &s->tenants[s->cands[best]]))
             best = i;
     uint32_t id = s->cands[best];
     s->cands[best] = s->cands[--s->n_cands];
@@ -353,7 +356,7 @@ static void plan(struct sl_turns *s)
 {
     struct plan p = {0};
     collect(s, &p);
-    while (s->n_cands && (p.avail & ~p.taken))
+    while (s->n_cands && (p.asked & p.avail & ~p.taken))
         consider(s, &p, take_best(s));
     for (uint32_t i = 0; i < s->n_busy; i++) {
         struct tenant *t = &s->tenants[s->busy[i]];
