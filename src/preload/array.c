@@ -58,7 +58,7 @@ static uint64_t array_units(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level
 }
 
 struct pending {
-    struct sl_place place;
+    struct sl_site place;
     uint64_t units;
     bool counted;
 };
@@ -66,7 +66,7 @@ struct pending {
 static CUresult begin(struct sl_process *p, uint64_t units, struct pending *ret)
 {
     *ret = (struct pending){.units = units};
-    if (!sl_place_current(p, &ret->place))
+    if (!sl_site_current(p, &ret->place))
         return CUDA_SUCCESS;
     bool granted = sl_charge_try(p, ret->place.gpu, units);
     if (!granted) {

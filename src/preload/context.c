@@ -35,7 +35,7 @@ static bool context_made(struct sl_process *p, CUcontext context, CUdevice devic
 
 static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device)
 {
-    struct sl_place place;
+    struct sl_site place;
     if (rc != CUDA_SUCCESS || context_made(p, *pctx, device))
         return rc;
     __typeof__(&cuCtxDestroy_v2) destroy = SL_REAL(cuCtxDestroy_v2);
@@ -77,7 +77,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int
 
 static CUresult destroy_with(struct sl_process *p, CUresult (*real)(CUcontext), CUcontext ctx)
 {
-    struct sl_place place;
+    struct sl_site place;
     bool known = sl_context_leave(ctx, &place);
     CUresult rc = real(ctx);
     if (known && rc == CUDA_SUCCESS)
@@ -102,7 +102,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 CUresult cuCtxDetach(CUcontext ctx)
 {
     SL_ENTER(cuCtxDetach, real, p, (ctx));
-    struct sl_place place;
+    struct sl_site place;
     CUcontext current = NULL;
     __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
     bool known = sl_context_leave(ctx, &place);
@@ -131,7 +131,7 @@ static CUresult release_primary(CUdevice dev)
 
 static void primary_ended(struct sl_process *p, CUdevice dev)
 {
-    struct sl_place place;
+    struct sl_site place;
     if (dev < 0 || dev >= MAX_DEVICES)
         return;
     CUcontext context = atomic_exchange(&primary[dev], NULL);

@@ -63,9 +63,9 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
     return gpu;
 }
 
-static void place_from(const struct sl_track *t, struct sl_place *ret)
+static void place_from(const struct sl_track *t, struct sl_site *ret)
 {
-    *ret = (struct sl_place){.context = (CUcontext)(uintptr_t)t->key,
+    *ret = (struct sl_site){.context = (CUcontext)(uintptr_t)t->key,
                              .device = (CUdevice)t->units,
                              .context_id = t->owner,
                              .gpu = t->gpu};
@@ -82,7 +82,7 @@ void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device)
         sl_track_put(&t);
 }
 
-static bool place_of_context(struct sl_process *p, CUcontext context, struct sl_place *ret)
+static bool place_of_context(struct sl_process *p, CUcontext context, struct sl_site *ret)
 {
     struct sl_track t;
     if (sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t)) {
@@ -103,7 +103,7 @@ static bool place_of_context(struct sl_process *p, CUcontext context, struct sl_
     return true;
 }
 
-bool sl_place_current(struct sl_process *p, struct sl_place *ret)
+bool sl_site_current(struct sl_process *p, struct sl_site *ret)
 {
     __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
     CUcontext context = NULL;
@@ -112,7 +112,7 @@ bool sl_place_current(struct sl_process *p, struct sl_place *ret)
     return place_of_context(p, context, ret);
 }
 
-bool sl_place_stream(struct sl_process *p, CUstream stream, struct sl_place *ret)
+bool sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret)
 {
     __typeof__(&cuStreamGetCtx) get_context = SL_REAL(cuStreamGetCtx);
     CUcontext context = NULL;
@@ -120,7 +120,7 @@ bool sl_place_stream(struct sl_process *p, CUstream stream, struct sl_place *ret
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !get_context ||
         get_context(stream, &context) != CUDA_SUCCESS || !context ||
         !sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
-        return sl_place_current(p, ret);
+        return sl_site_current(p, ret);
     place_from(&t, ret);
     return true;
 }
@@ -131,7 +131,7 @@ bool sl_context_known(CUcontext context)
     return sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t);
 }
 
-bool sl_context_leave(CUcontext context, struct sl_place *ret)
+bool sl_context_leave(CUcontext context, struct sl_site *ret)
 {
     struct sl_track t;
     if (!sl_track_take(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
@@ -141,7 +141,7 @@ bool sl_context_leave(CUcontext context, struct sl_place *ret)
     return true;
 }
 
-void sl_context_back(const struct sl_place *place)
+void sl_context_back(const struct sl_site *place)
 {
     struct sl_track t = {.kind = SL_KIND_CONTEXT,
                          .key = (uint64_t)(uintptr_t)place->context,
@@ -154,13 +154,13 @@ void sl_context_back(const struct sl_place *place)
 
 static bool dies_with_context(const struct sl_track *t, const void *arg)
 {
-    const struct sl_place *place = arg;
+    const struct sl_site *place = arg;
     return t->owner == place->context_id &&
            (t->kind == SL_KIND_LINEAR || t->kind == SL_KIND_ARRAY || t->kind == SL_KIND_MIPMAP ||
             t->kind == SL_KIND_EXTERNAL);
 }
 
-void sl_context_ended(struct sl_process *p, const struct sl_place *place)
+void sl_context_ended(struct sl_process *p, const struct sl_site *place)
 {
     struct sl_track t;
     while (sl_track_take_if(dies_with_context, place, &t))

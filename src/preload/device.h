@@ -16,7 +16,7 @@ int sl_device_gpu(struct sl_process *p, CUdevice device);
 bool sl_device_uuid_matches(const char *lease_uuid, const char *uuid_text);
 
 /* Where an allocation made now would go. */
-struct sl_place {
+struct sl_site {
     CUcontext context;
     CUdevice device;
     uint64_t context_id; /* owner of what is allocated in it */
@@ -24,16 +24,16 @@ struct sl_place {
 };
 
 /* False when no context is current: the driver will say so itself. */
-bool sl_place_current(struct sl_process *p, struct sl_place *ret);
+bool sl_site_current(struct sl_process *p, struct sl_site *ret);
 /* The place of a stream's work; of the current context for the NULL and default streams. */
-bool sl_place_stream(struct sl_process *p, CUstream stream, struct sl_place *ret);
+bool sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret);
 
 /* A context begins and ends. Leaving takes it out, so that a new one under the same handle is
  * another; ended is called once the driver has destroyed it and returns what was charged in it. */
 void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device);
-bool sl_context_leave(CUcontext context, struct sl_place *ret);
-void sl_context_back(const struct sl_place *place); /* the driver refused to destroy it */
-void sl_context_ended(struct sl_process *p, const struct sl_place *place);
+bool sl_context_leave(CUcontext context, struct sl_site *ret);
+void sl_context_back(const struct sl_site *place); /* the driver refused to destroy it */
+void sl_context_ended(struct sl_process *p, const struct sl_site *place);
 bool sl_context_known(CUcontext context);
 
 void sl_device_forget(void); /* in a forked child, and when a lease is replaced */

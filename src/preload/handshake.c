@@ -32,11 +32,15 @@ struct sl_own_fd sl_own_fd_take(int fd)
     return own;
 }
 
-bool sl_own_fd_valid(const struct sl_own_fd *own)
+bool sl_own_fd_same_file(const struct sl_own_fd *own, int fd)
 {
     struct stat st;
-    return own->fd >= 0 && fstat(own->fd, &st) == 0 && st.st_dev == own->device &&
-           st.st_ino == own->inode;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == own->device && st.st_ino == own->inode;
+}
+
+bool sl_own_fd_valid(const struct sl_own_fd *own)
+{
+    return sl_own_fd_same_file(own, own->fd);
 }
 
 void sl_own_fd_replace(struct sl_own_fd *own, int fd)

@@ -22,6 +22,7 @@ struct sl_own_fd {
 /* Takes fd, moves it out of the range programs use (500 and up, where the limit allows). */
 struct sl_own_fd sl_own_fd_take(int fd);
 bool sl_own_fd_valid(const struct sl_own_fd *own);
+bool sl_own_fd_same_file(const struct sl_own_fd *own, int fd);
 /* Puts a new file under the old number if that is still ours, else under a new number. */
 void sl_own_fd_replace(struct sl_own_fd *own, int fd);
 void sl_own_fd_close(struct sl_own_fd *own); /* only if still ours */

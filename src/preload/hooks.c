@@ -90,7 +90,8 @@ static void *wrapper_by_version(const char *stem, void *entry, int version, uint
 void *sl_hook_wrapper_for(const char *stem, void *entry, int version, uint64_t flags)
 {
     for (size_t i = 0; i < SL_HOOK_COUNT; i++)
-        if (sl_hooks[i].library == SL_LIBRARY_CUDA && sl_real((enum sl_symbol)i) == entry)
+        if (sl_hooks[i].library == SL_LIBRARY_CUDA &&
+            (sl_real((enum sl_symbol)i) == entry || sl_hooks[i].wrapper == entry))
             return sl_hooks[i].wrapper;
     return wrapper_by_version(stem, entry, version, flags);
 }

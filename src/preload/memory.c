@@ -10,7 +10,7 @@
 
 /* An allocation under way: room in the table and units in the ledger are taken, or nothing is. */
 struct pending {
-    struct sl_place place;
+    struct sl_site place;
     uint64_t units;
     bool counted;
 };
@@ -18,7 +18,7 @@ struct pending {
 static CUresult begin(struct sl_process *p, uint64_t units, struct pending *ret)
 {
     *ret = (struct pending){.units = units};
-    if (!sl_place_current(p, &ret->place))
+    if (!sl_site_current(p, &ret->place))
         return CUDA_SUCCESS; /* no context: the driver has the right error for it */
     if (!sl_charge_try(p, ret->place.gpu, units)) {
         sl_pool_reclaim(p, ret->place.gpu);

@@ -90,14 +90,14 @@ static CUresult alloc_async(struct sl_process *p, alloc_function *real, free_fun
                             bool per_thread, CUdeviceptr *dptr, size_t bytesize, CUstream stream)
 {
     struct request r;
-    struct sl_place place;
+    struct sl_site place;
     CUmemoryPool pool;
     __typeof__(&cuDeviceGetMemPool) get_pool = SL_REAL(cuDeviceGetMemPool);
     if (sl_stream_is_capturing(stream, per_thread)) {
         sl_graph_mem_seen();
         return real(dptr, bytesize, stream);
     }
-    if (!get_pool || !sl_place_stream(p, stream, &place) ||
+    if (!get_pool || !sl_site_stream(p, stream, &place) ||
         get_pool(&pool, place.device) != CUDA_SUCCESS)
         return real(dptr, bytesize, stream);
     CUresult rc = begin(p, pool, place.device, bytesize, &r);
@@ -111,12 +111,12 @@ static CUresult alloc_from(struct sl_process *p, alloc_from_function *real, free
                            CUstream stream)
 {
     struct request r;
-    struct sl_place place;
+    struct sl_site place;
     if (sl_stream_is_capturing(stream, per_thread)) {
         sl_graph_mem_seen();
         return real(dptr, bytesize, pool, stream);
     }
-    if (!pool || !sl_place_stream(p, stream, &place))
+    if (!pool || !sl_site_stream(p, stream, &place))
         return real(dptr, bytesize, pool, stream);
     CUresult rc = begin(p, pool, place.device, bytesize, &r);
     return rc != CUDA_SUCCESS

@@ -19,8 +19,8 @@ static void limit_view(const struct sl_budget *b, uint64_t *free_bytes, uint64_t
 
 static struct sl_budget current_budget(struct sl_process *p)
 {
-    struct sl_place place;
-    if (!sl_place_current(p, &place))
+    struct sl_site place;
+    if (!sl_site_current(p, &place))
         return (struct sl_budget){.limited = false};
     sl_pool_settle_all(p, place.gpu);
     return sl_charge_budget(p, place.gpu);

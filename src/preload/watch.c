@@ -10,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,7 +39,8 @@ static struct {
 
 static uint64_t (*_Atomic poll_function)(struct sl_process *);
 
-/* Requests for a measurement and answers to them, per GPU; the answers come in order. */
+/* Requests for a measurement and answers to them, per GPU. One is under way at a time, so that an
+ * answer is surely to the request it is taken for. */
 static struct sl_lock measure_lock;
 static struct {
     _Atomic uint32_t asked;
@@ -85,10 +85,7 @@ static void disconnected(void)
 static void handle_packet(const union sl_packet *packet)
 {
     if (packet->h.type == SL_MSG_MEASURED && packet->measure.gpu < SL_MAX_GPUS) {
-        uint32_t gpu = packet->measure.gpu;
-        if (atomic_load(&measures[gpu].answered) != atomic_load(&measures[gpu].asked))
-            (void)atomic_fetch_add(&measures[gpu].answered, 1);
-        sl_futex_wake_all(&measures[gpu].answered);
+        answer_all(packet->measure.gpu);
     }
 }
 
@@ -115,17 +112,11 @@ static void drain_socket(void)
     }
 }
 
-static bool same_file(int a, int b)
-{
-    struct stat sa, sb;
-    return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-}
-
 /* Puts a fresh link in the place of the old one. Readers may hold the old pages: they stay mapped. */
 static void adopt(struct sl_process *p, struct sl_link *link)
 {
     struct sl_ledger_page *old = atomic_load(&p->ledger);
-    bool same = sl_own_fd_valid(&watch.ledger) && same_file(watch.ledger.fd, link->ledger.fd);
+    bool same = sl_own_fd_valid(&watch.ledger) && sl_own_fd_same_file(&watch.ledger, link->ledger.fd);
     if (same) { /* the arbiter adopted the ledger we sent: keep our mapping of it */
         (void)munmap(link->ledger.page, sizeof(*link->ledger.page));
         (void)close(link->ledger.fd);
@@ -267,35 +258,62 @@ void sl_watch_forget(struct sl_process *p)
     }
 }
 
-bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait)
+/* Waits until request number `ticket` is answered. */
+static bool wait_answer(uint32_t gpu, uint32_t ticket, uint64_t end_ns)
+{
+    for (;;) {
+        uint32_t answered = atomic_load(&measures[gpu].answered);
+        uint64_t now_ns = sl_now_ns();
+        if ((int32_t)(answered - ticket) >= 0)
+            return true;
+        if (now_ns >= end_ns)
+            return false;
+        sl_futex_wait(&measures[gpu].answered, answered, end_ns - now_ns);
+    }
+}
+
+/* Sends a request once none is under way; 0 or the ticket to wait for. */
+static bool ask_measure(uint32_t gpu, uint64_t end_ns, uint32_t *ret_ticket)
 {
     struct sl_msg_measure m;
+    memset(&m, 0, sizeof(m));
+    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
+    m.gpu = gpu;
+    for (;;) {
+        sl_lock_take(&measure_lock);
+        uint32_t asked = atomic_load(&measures[gpu].asked);
+        bool idle = atomic_load(&measures[gpu].answered) == asked, sent = false;
+        if (idle && sl_own_fd_valid(&watch.sock)) {
+            atomic_store(&measures[gpu].asked, asked + 1);
+            sent = sl_packet_send(watch.sock.fd, &m.h, NULL, 0, NULL) == 0;
+            if (!sent)
+                atomic_store(&measures[gpu].asked, asked);
+        }
+        sl_lock_drop(&measure_lock);
+        *ret_ticket = asked + 1;
+        if (idle || !wait_answer(gpu, asked, end_ns))
+            return sent;
+    }
+}
+
+bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait)
+{
     if (p->mode != SL_MODE_TENANT || gpu >= SL_MAX_GPUS || !watch.running ||
         !atomic_load(&watch.connected))
         return false;
     int saved = errno;
-    memset(&m, 0, sizeof(m));
-    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
-    m.gpu = gpu;
-    sl_lock_take(&measure_lock);
-    uint32_t ticket = atomic_fetch_add(&measures[gpu].asked, 1) + 1;
-    int rc = sl_own_fd_valid(&watch.sock) ? sl_packet_send(watch.sock.fd, &m.h, NULL, 0, NULL) : -1;
-    if (rc < 0)
-        (void)atomic_fetch_sub(&measures[gpu].asked, 1);
-    sl_lock_drop(&measure_lock);
-
+    uint32_t ticket = 0;
     uint64_t end_ns = sl_now_ns() + MEASURE_NS;
     bool done = false;
-    while (rc == 0 && wait && !done) {
-        uint32_t answered = atomic_load(&measures[gpu].answered);
-        uint64_t now_ns = sl_now_ns();
-        done = (int32_t)(answered - ticket) >= 0;
-        if (done || now_ns >= end_ns)
-            break;
-        sl_futex_wait(&measures[gpu].answered, answered, end_ns - now_ns);
+    if (!wait && atomic_load(&measures[gpu].answered) != atomic_load(&measures[gpu].asked)) {
+        errno = saved; /* one is under way, and the arbiter measures by itself every second */
+        return false;
     }
-    if (rc == 0 && wait && !done)
-        answer_all(gpu); /* it will not be waited for again */
+    if (ask_measure(gpu, end_ns, &ticket) && wait) {
+        done = wait_answer(gpu, ticket, end_ns);
+        if (!done)
+            answer_all(gpu); /* it will not be waited for again */
+    }
     errno = saved;
     return done;
 }
