@@ -130,7 +130,10 @@ static bool capturing(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     __typeof__(&cuStreamIsCapturing) ask = SL_REAL(cuStreamIsCapturing);
-    return ask && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
+    CUresult rc = ask ? ask(stream, &status) : CUDA_ERROR_NOT_SUPPORTED;
+    /* The legacy stream answers with an error while another stream that it waits for records. */
+    return rc != CUDA_ERROR_NOT_SUPPORTED &&
+           (rc != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 /* An event at the end of the stream, or NULL. */
