@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bars, and whether what was measured meets them. On the simulated GPU they are looser."""
+
+
+class Row:
+    def __init__(self, what, bar, got, ok):
+        self.what, self.bar, self.got, self.ok = what, bar, got, ok
+
+    @property
+    def verdict(self):
+        return {True: "pass", False: "FAIL", None: "not measured"}[self.ok]
+
+
+def cells(data, group, mode="sluice"):
+    return [c for c in data["cells"] if c["group"] == group and c.get("mode") == mode]
+
+
+def broken(data, group):
+    return [c for c in data["cells"] if c["group"] == group and "broken" in c]
+
+
+def judge(data, group, what, bar, found, fn):
+    """A row from the group's cells; a broken cell fails it, none at all leaves it open."""
+    bad = broken(data, group)
+    if bad:
+        return Row(what, bar, f"{len(bad)} broken: {bad[0]['label']}: {bad[0]['broken'][:80]}", False)
+    if not found:
+        return Row(what, bar, "", None)
+    got, ok = fn(found)
+    return Row(what, bar, got, ok)
+
+
+def caps_rows(data, slack):
+    rows = []
+    error, second = 2 + slack, 10 + slack
+    found = cells(data, "caps")
+    names = []
+    for c in found:
+        if c["work"] not in names:
+            names.append(c["work"])
+    for work in names or ["caps"]:
+        mine = [c for c in found if c["work"] == work]
+
+        def look(cs):
+            worst = max(cs, key=lambda c: abs(c["error"]))
+            seconds = [c for c in cs if c["worst_second"] is not None]
+            off = max((abs(c["worst_second"]) for c in seconds), default=0)
+            text = (f"worst {worst['error']:+.1f} (asked {worst['asked']}), "
+                    f"second {off:.1f}")
+            return text, abs(worst["error"]) <= error and off <= second and bool(seconds)
+        bad = [c for c in broken(data, "caps") if work in c["label"]]
+        one = {"cells": mine + bad}
+        rows.append(judge(one, "caps", f"cap 10, 25, 50, 75 alone: {work}",
+                          f"error <= {error}, no second off by > {second} points", mine, look))
+    return rows
+
+
+def pair_rows(data, slack):
+    rows = []
+    for label in ("30 / 70", "10 / 90", "50 / 50"):
+        mine = [c for c in cells(data, "pairs") if label in c["label"]]
+        rows.append(judge(data, "pairs", f"two gemm tenants {label}",
+                          f"each within {2 + slack} points, sum >= {97 - slack}", mine,
+                          lambda cs: (f"{cs[0]['got'][0]:.1f} / {cs[0]['got'][1]:.1f}, "
+                                      f"sum {cs[0]['sum']:.1f}",
+                                      max(map(abs, cs[0]["error"])) <= 2 + slack
+                                      and cs[0]["sum"] >= 97 - slack)))
+    rows.append(judge(data, "long", "20 ms kernels (25) beside gemm (75)",
+                      f"within {3 + slack} points", cells(data, "long"),
+                      lambda cs: (f"{cs[0]['got'][0]:.1f} / {cs[0]['got'][1]:.1f}",
+                                  max(map(abs, cs[0]["error"])) <= 3 + slack)))
+    return rows
+
+
+def priority_rows(data, slack):
+    ratio, part = 1.2 + slack / 100, 95 - slack
+    alone = [c for c in cells(data, "priority", "native") if c["label"] == "req alone"]
+
+    def look(cs):
+        solo, mine = alone[0], cs[0]
+        # What requests leave is what their own kernels do not use.
+        left = 100 - 100 * left_used(solo)
+        times = mine["p99_ms"] / solo["p99_ms"]
+        gemm = 100 * mine["gemm"] / left
+        return (f"p99 {times:.2f} x solo, gemm {gemm:.0f} % of the {left:.0f} left",
+                times <= ratio and gemm >= part)
+    return [judge(data, "priority", "req (high) beside gemm (low)",
+                  f"req p99 <= {ratio:g} x solo and gemm >= {part} % of what is left",
+                  cells(data, "priority") if alone else [], look)]
+
+
+def left_used(solo):
+    """The part of the GPU's time that requests alone use: 20 kernels each, as calibrated."""
+    result = solo["raw"][0]
+    return result["rate"] * result["unit_alone_us"] / 1e6
+
+
+def time_within(seconds):
+    return "never" if seconds is None else f"{seconds:.2f} s"
+
+
+def burst_rows(data, slack):
+    full = 99 - slack
+
+    def look(cs):
+        c = cs[0]
+        text = (f"{c['alone']:.1f}; {c['beside']:.1f} after {time_within(c['to_share_s'])}; "
+                f"{c['again']:.1f} after {time_within(c['to_all_s'])}")
+        ok = (c["alone"] >= full and abs(c["beside"] - 30) <= 2 + slack and c["again"] >= full
+              and c["to_share_s"] is not None and c["to_share_s"] <= 1
+              and c["to_all_s"] is not None and c["to_all_s"] <= 1)
+        return text, ok
+    return [judge(data, "burst", "burst 30:100 alone; neighbour arrives; leaves",
+                  f">= {full} %; 30 +- {2 + slack} within 1 s; >= {full} % within 1 s",
+                  cells(data, "burst"), look)]
+
+
+def other_rows(data, slack):
+    rows = [judge(data, "eight", "8 tenants equal",
+                  f"Jain >= {0.99 - slack / 100:g}, sum >= {95 - slack}", cells(data, "eight"),
+                  lambda cs: (f"Jain {cs[0]['jain']:.4f}, sum {cs[0]['sum']:.1f}",
+                              cs[0]["jain"] >= 0.99 - slack / 100 and cs[0]["sum"] >= 95 - slack))]
+    for c in cells(data, "launch") or [None]:
+        if c is None or c["label"] == "tiny":
+            rows.append(judge(data, "launch", "launch path, no limit, open gate",
+                              "<= 50 ns added (median of >= 20 pairs)", [c] if c else [],
+                              lambda cs: (f"{cs[0]['added_ns']:+.0f} ns on {cs[0]['launch_ns'][0]:.0f}"
+                                          f" ({cs[0]['pairs']} pairs)",
+                                          cs[0]["added_ns"] <= 50 and cs[0]["pairs"] >= 20)))
+        else:
+            limit = 0.5 + slack
+            rows.append(judge(data, "launch", f"the same: {c['label']}", f"<= {limit:g} %", [c],
+                              lambda cs: (f"{cs[0]['added_percent']:+.2f} % ({cs[0]['pairs']} pairs)",
+                                          cs[0]["added_percent"] <= limit)))
+    rows.append(judge(data, "multi", "one tenant of 4 processes, cores 25", f"25 +- {2 + slack} together",
+                      cells(data, "multi"),
+                      lambda cs: (f"{cs[0]['got']:.1f}", abs(cs[0]["error"]) <= 2 + slack)))
+    rows.append(judge(data, "set", "live `set` 25 -> 50", "new share within 1 s, no launch lost",
+                      cells(data, "set"),
+                      lambda cs: (f"{cs[0]['before']:.1f} -> {cs[0]['after']:.1f} after "
+                                  f"{time_within(cs[0]['to_share_s'])}, {cs[0]['lost']} lost",
+                                  cs[0]["to_share_s"] is not None and cs[0]["to_share_s"] <= 1
+                                  and abs(cs[0]["after"] - 50) <= 2 + slack
+                                  and cs[0]["lost"] == 0)))
+    return rows
+
+
+def summary(data):
+    slack = data["slack_points"]
+    return (caps_rows(data, slack) + pair_rows(data, slack) + priority_rows(data, slack)
+            + burst_rows(data, slack) + other_rows(data, slack))

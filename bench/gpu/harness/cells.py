@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring: intervals in which tenants overlap exactly, and arithmetic on what they completed."""
+import json
+import os
+import time
+
+from .world import Broken, now_ns
+
+MS = 1_000_000
+TAIL_NS = 60 * MS  # load goes on past the measured end, so nobody is alone at it
+
+
+class Bench:
+    """The results so far, kept on disk after every cell, and the solo rates they are compared with."""
+
+    def __init__(self, world, out, seconds, warm, slack):
+        self.world = world
+        self.out = out
+        self.seconds = seconds
+        self.warm = warm
+        self.slack = slack  # added to the bars, in points
+        self.began = time.monotonic()
+        self.expected = 0
+        self.broken = 0
+        self.data = {"about": world.describe(), "slack_points": slack, "solo": {}, "cells": []}
+
+    def save(self):
+        self.data["about"]["elapsed_s"] = round(time.monotonic() - self.began, 1)
+        self.data["about"]["iters"] = {str(k): v for k, v in self.world.iters.items()}
+        path = os.path.join(self.out, "results.json")
+        with open(path + ".new", "w", encoding="utf-8") as f:
+            json.dump(self.data, f)
+        os.replace(path + ".new", path)
+
+    def progress(self, text):
+        gone = time.monotonic() - self.began
+        print(f"[{gone:5.0f} s of ~{self.expected:.0f}] {text}", flush=True)
+
+    def add(self, group, label, **cell):
+        self.data["cells"].append({"group": group, "label": label, **cell})
+        self.save()
+
+    def attempt(self, group, label, fn):
+        """A cell that breaks is recorded as broken; the others still run."""
+        try:
+            return fn()
+        except (Broken, OSError, ValueError, KeyError) as e:
+            self.broken += 1
+            self.add(group, label, broken=str(e))
+            self.progress(f"{group} {label}: BROKEN: {e}")
+            return None
+
+    def measure(self, tenants, seconds=None, warm=None, loads=None, during=None):
+        """
+        Runs tenants over one interval. loads: for some, (from, until) in seconds after the start of
+        what is measured. during(start_ns) is called while they run. Returns their results.
+        """
+        seconds = self.seconds if seconds is None else seconds
+        warm = self.warm if warm is None else warm
+        for t in tenants:
+            t.ready()
+        load = now_ns() + 30 * MS
+        start = load + int(warm * 1e9)
+        until = start + int(seconds * 1e9)
+        for i, t in enumerate(tenants):
+            mine = (loads or {}).get(i)
+            t.go(start + int(mine[0] * 1e9) if mine else load,
+                 start + int(mine[1] * 1e9) if mine else until + TAIL_NS, start, until)
+        if during:
+            during(start)
+        return [t.result() for t in tenants]
+
+    def once(self, starts, after=None, **kw):
+        """
+        Starts tenants ((work, options) each), measures one interval, ends them. `after`: another
+        tenant that is starting meanwhile; it has to have done so, lest it disturb.
+        """
+        tenants = []
+        try:
+            for work, options in starts:
+                tenants.append(self.world.start(work, **options))
+            if after:
+                after.ready()
+            return self.measure(tenants, **kw)
+        finally:
+            for t in tenants:
+                t.close()
+
+    def solo(self, work, after=None):
+        """The rate of `work` alone, without Sluice, in this run."""
+        if work not in self.data["solo"]:
+            got = self.once([(work, {})], after=after)[0]
+            if got["rate"] <= 0:
+                raise Broken(f"{work} alone completes nothing")
+            if "unit_us" in got and work not in ("train", "infer"):
+                self.world.unit_us[work] = got["unit_us"]["p50"]
+            self.data["solo"][work] = got
+            self.save()
+            self.progress(f"solo {work}: {got['rate']:.1f}/s")
+        return self.data["solo"][work]
+
+    def share(self, work, result):
+        return 100 * result["rate"] / self.solo(work)["rate"]
+
+    def series(self, work, result):
+        """Share of solo in each bucket, in percent."""
+        rate = self.solo(work)["rate"] * result["bucket_ms"] / 1000
+        return [100 * b / rate for b in result["buckets"]]
+
+
+def mean(values):
+    return sum(values) / len(values) if values else float("nan")
+
+
+def median(values):
+    v = sorted(values)
+    n = len(v)
+    return float("nan") if n == 0 else v[n // 2] if n % 2 else (v[n // 2 - 1] + v[n // 2]) / 2
+
+
+def between(series, bucket_ms, from_s, until_s):
+    """The mean of a series between two times."""
+    return mean(series[round(from_s * 1000 / bucket_ms):round(until_s * 1000 / bucket_ms)])
+
+
+def worst_second(series, bucket_ms, asked):
+    """The second (any, not only whole ones) whose mean is furthest from what was asked, in points."""
+    n = round(1000 / bucket_ms)
+    off = [mean(series[i:i + n]) - asked for i in range(len(series) - n + 1)]
+    return max(off, key=abs) if off else None
+
+
+def reached(series, bucket_ms, after_s, low, high, window_s=0.5):
+    """Seconds after `after_s` from when on half-second means lie in [low, high], or None."""
+    at = after_s
+    end = len(series) * bucket_ms / 1000
+    while at + window_s <= end + 1e-9:
+        if low <= between(series, bucket_ms, at, at + window_s) <= high:
+            return at - after_s
+        at += bucket_ms / 1000
+    return None
+
+
+def jain(values):
+    squares = sum(v * v for v in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The groups of cells: one function each, in the order of the table they fill."""
+import time
+
+from .cells import between, jain, median, reached, worst_second
+from .world import Mps, now_ns
+
+CAPS = (10, 25, 50, 75)
+
+
+def works(bench):
+    list_ = ["fma100us", "gemm", "graph", "fma20ms"]
+    return list_ + (["train", "infer"] if bench.world.torch else [])
+
+
+def cap_cell(bench, work, asked, result, mode):
+    got = bench.share(work, result)
+    worst = worst_second(bench.series(work, result), result["bucket_ms"], asked)
+    bench.add("caps", f"{work} {asked}", mode=mode, work=work, asked=asked, got=got,
+              error=got - asked, worst_second=worst, raw=[result])
+    bench.progress(f"caps {mode} {work}: asked {asked}, got {got:.1f}, worst second "
+                   f"{worst:+.1f} points" if worst is not None else
+                   f"caps {mode} {work}: asked {asked}, got {got:.1f}")
+
+
+def caps(bench):
+    """A hard cap, alone on the GPU."""
+    world = bench.world
+    for work in works(bench):
+        if work in ("train", "infer"):
+            bench.attempt("caps", work, lambda w=work: caps_torch(bench, w))
+            continue
+        if bench.attempt("caps", f"solo {work}", lambda w=work: bench.solo(w)) is None:
+            continue
+        for asked in CAPS:
+            bench.attempt("caps", f"{work} {asked}", lambda w=work, a=asked: cap_cell(
+                bench, w, a, bench.once([(w, {"mode": "sluice", "cores": a})])[0], "sluice"))
+    if world.has_mps:
+        with Mps(world.scratch) as mps:
+            for asked in CAPS:
+                bench.attempt("caps", f"mps gemm {asked}", lambda a=asked: cap_cell(
+                    bench, "gemm", a,
+                    bench.once([("gemm", {"mode": "mps", "percent": a, "mps": mps})])[0], "mps"))
+
+
+def caps_torch(bench, work):
+    """PyTorch is slow to start: one process, given its caps in turn with `sluice set`."""
+    tenant = bench.world.start(work, mode="sluice", cores="100")
+    try:
+        bench.solo(work, after=tenant)
+        for asked in CAPS:
+            bench.world.set_cores(tenant.name, asked)
+            cap_cell(bench, work, asked, bench.measure([tenant], warm=1.0)[0], "sluice")
+    finally:
+        tenant.close()
+
+
+def pair_cell(bench, group, label, mode, a, b, asked):
+    """Two tenants at once: (work, options) each."""
+    def run():
+        bench.solo(a[0])
+        bench.solo(b[0])
+        results = bench.once([a, b])
+        got = [bench.share(w, r) for w, r in zip((a[0], b[0]), results)]
+        worst = [worst_second(bench.series(w, r), r["bucket_ms"], x)
+                 for w, r, x in zip((a[0], b[0]), results, asked)] if asked else None
+        error = [g - x for g, x in zip(got, asked)] if asked else None
+        bench.add(group, label, mode=mode, work=[a[0], b[0]], asked=asked, got=got, error=error,
+                  sum=sum(got), worst_second=worst, raw=results)
+        bench.progress(f"{group} {label}: got {got[0]:.1f} / {got[1]:.1f}, sum {sum(got):.1f}")
+    bench.attempt(group, label, run)
+
+
+def pairs(bench):
+    """Two gemm tenants."""
+    pair_cell(bench, "pairs", "time-slicing", "native", ("gemm", {}), ("gemm", {}), None)
+    if bench.world.has_mps:
+        with Mps(bench.world.scratch) as mps:
+            for x, y in ((None, None), (30, 70)):
+                pair_cell(bench, "pairs", f"MPS {x} / {y}" if x else "MPS, no percentages", "mps",
+                          *(("gemm", {"mode": "mps", "mps": mps, "percent": p}) for p in (x, y)),
+                          [x, y] if x else None)
+    for x, y in ((30, 70), (10, 90), (50, 50)):
+        pair_cell(bench, "pairs", f"Sluice {x} / {y}", "sluice",
+                  *(("gemm", {"mode": "sluice", "cores": c}) for c in (x, y)), [x, y])
+
+
+def long(bench):
+    """Kernels of 20 ms beside gemm."""
+    pair_cell(bench, "long", "time-slicing", "native", ("fma20ms", {}), ("gemm", {}), None)
+    pair_cell(bench, "long", "Sluice 25 / 75", "sluice", ("fma20ms", {"mode": "sluice", "cores": 25}),
+              ("gemm", {"mode": "sluice", "cores": 75}), [25, 75])
+
+
+def priority(bench):
+    """Requests that must be answered soon, beside work that only wants throughput."""
+    seconds = max(bench.seconds, 5 if not bench.world.sim else 4)
+
+    def cell(label, mode, req, gemm):
+        def run():
+            starts = [("req", req)] + ([("gemm", gemm)] if gemm is not None else [])
+            bench.solo("gemm")
+            results = bench.once(starts, seconds=seconds)
+            lat = results[0]["latency_ms"]
+            rest = bench.share("gemm", results[1]) if gemm is not None else None
+            bench.add("priority", label, mode=mode, p50_ms=lat["p50"], p99_ms=lat["p99"],
+                      max_ms=lat["max"], requests=lat["n"], gemm=rest, raw=results)
+            bench.progress(f"priority {label}: p50 {lat['p50']:.2f} p99 {lat['p99']:.2f} ms"
+                           + (f", gemm {rest:.1f} %" if rest is not None else ""))
+        bench.attempt("priority", label, run)
+
+    cell("req alone", "native", {}, None)
+    cell("time-slicing", "native", {}, {})
+    if bench.world.has_mps:
+        with Mps(bench.world.scratch) as mps:
+            cell("MPS, no percentages", "mps", {"mode": "mps", "mps": mps},
+                 {"mode": "mps", "mps": mps})
+            cell("MPS 50 / 50", "mps", {"mode": "mps", "mps": mps, "percent": 50},
+                 {"mode": "mps", "mps": mps, "percent": 50})
+    cell("Sluice high / low", "sluice",
+         {"mode": "sluice", "cores": "50:100", "priority": "high"},
+         {"mode": "sluice", "cores": "50:100", "priority": "low"})
+
+
+def burst(bench):
+    """30:100 alone, then a neighbour (70:100) works for a while, then alone again."""
+    phase = 3.0 if bench.world.sim is None else 2.5
+
+    def run():
+        bench.solo("gemm")
+        results = bench.once([("gemm", {"mode": "sluice", "cores": "30:100"}),
+                              ("gemm", {"mode": "sluice", "cores": "70:100"})],
+                             seconds=3 * phase, loads={1: (phase, 2 * phase)})
+        series = [bench.series("gemm", r) for r in results]
+        ms = results[0]["bucket_ms"]
+        low, high = 30 - 5 - bench.slack, 30 + 5 + bench.slack
+        cell = {"alone": between(series[0], ms, 0, phase),
+                "beside": between(series[0], ms, phase + 1, 2 * phase),
+                "neighbour": between(series[1], ms, phase + 1, 2 * phase),
+                "again": between(series[0], ms, 2 * phase + 1, 3 * phase),
+                "to_share_s": reached(series[0], ms, phase, low, high),
+                "to_all_s": reached(series[0], ms, 2 * phase, 97 - bench.slack, 1000)}
+        bench.add("burst", "30:100", mode="sluice", phase_s=phase, series=series, raw=results, **cell)
+        bench.progress("burst: " + ", ".join(
+            f"{k} {v:.2f}" if v is not None else f"{k} never" for k, v in cell.items()))
+    bench.attempt("burst", "30:100", run)
+
+
+def eight(bench):
+    """Eight equal tenants."""
+    def cell(label, mode, options):
+        def run():
+            bench.solo("gemm")
+            results = bench.once([("gemm", options)] * 8)
+            got = [bench.share("gemm", r) for r in results]
+            bench.add("eight", label, mode=mode, got=got, sum=sum(got), jain=jain(got), raw=results)
+            bench.progress(f"eight {label}: sum {sum(got):.1f}, Jain {jain(got):.4f}")
+        bench.attempt("eight", label, run)
+    cell("time-slicing", "native", {})
+    cell("Sluice 8 x 12.5", "sluice", {"mode": "sluice", "cores": "12.5"})
+
+
+def launch(bench):
+    """Paired runs, alternating: what an open gate with no limit adds."""
+    sim = bench.world.sim
+    plan = [("tiny", 20, 1, 0.2), ("gemm", 5, 4, 0.4 if not sim else 0.3)]
+    if bench.world.torch:
+        plan += [("train", 1, 20, 0.6), ("infer", 1, 20, 0.4)]
+    for work, processes, windows, seconds in plan:
+        bench.attempt("launch", work, lambda p=(work, processes, windows, seconds): launch_work(
+            bench, *p))
+
+
+def launch_work(bench, work, processes, windows, seconds):
+    if work in ("gemm",):
+        bench.solo(work)
+    native, sluice = [], []
+    for p in range(processes):
+        pair = [(native, bench.world.start(work)), (sluice, bench.world.start(work, mode="sluice"))]
+        try:
+            for _, tenant in pair:
+                tenant.ready()
+            for w in range(windows):
+                # AB, BA, AB …: a drift in the clocks falls on both alike
+                for to, tenant in pair if (p + w) % 2 == 0 else pair[::-1]:
+                    to.append(bench.measure([tenant], seconds=seconds, warm=0.1)[0])
+        finally:
+            for _, tenant in pair:
+                tenant.close()
+    cell = {"pairs": len(native),
+            "added_percent": median([100 * (n["rate"] / s["rate"] - 1)
+                                     for n, s in zip(native, sluice)]),
+            "first_call_ms": [median([r["first_call_ms"] for r in rs]) for rs in (native, sluice)]}
+    if work == "tiny":
+        ns = [[r["launch_ns"]["p50"] for r in rs] for rs in (native, sluice)]
+        cell["launch_ns"] = [median(v) for v in ns]
+        cell["added_ns"] = median([b - a for a, b in zip(*ns)])
+    bench.add("launch", work, mode="sluice", raw=[native, sluice], **cell)
+    bench.progress(f"launch {work}: {cell['added_percent']:+.2f} %"
+                   + (f", {cell['added_ns']:+.0f} ns a launch" if work == "tiny" else ""))
+
+
+def multi(bench):
+    """Four processes that are one tenant."""
+    def run():
+        bench.solo("gemm")
+        result = bench.once([("gemm", {"mode": "sluice", "cores": 25,
+                                       "extra": ("--processes", "4")})])[0]
+        got = bench.share("gemm", result)
+        worst = worst_second(bench.series("gemm", result), result["bucket_ms"], 25)
+        bench.add("multi", "4 processes, cores 25", mode="sluice", asked=25, got=got, error=got - 25,
+                  worst_second=worst, raw=[result])
+        bench.progress(f"multi: asked 25, got {got:.1f}")
+    bench.attempt("multi", "4 processes, cores 25", run)
+
+
+def set_(bench):
+    """A live change of a running tenant's share."""
+    at = 2.0
+
+    def run():
+        bench.solo("fma100us")
+        tenant = bench.world.start("fma100us", mode="sluice", cores=25, extra=("--count",))
+        when = []
+
+        def change(start):
+            wait_until(start + int(at * 1e9))
+            when.append((now_ns() - start) / 1e9)
+            bench.world.set_cores(tenant.name, 50)
+            when.append((now_ns() - start) / 1e9)
+        try:
+            result = bench.measure([tenant], seconds=at + 3, during=change)[0]
+        finally:
+            tenant.close()
+        series = bench.series("fma100us", result)
+        ms = result["bucket_ms"]
+        off = 5 + bench.slack
+        cell = {"before": between(series, ms, 0, when[0]),
+                "after": between(series, ms, when[0] + 1, at + 3),
+                "to_share_s": reached(series, ms, when[0], 50 - off, 50 + off),
+                "set_took_s": when[1] - when[0],
+                "lost": result["expected"] - result["counted"]
+                + result["launched"] - result["finished"]}
+        bench.add("set", "25 -> 50", mode="sluice", series=[series], raw=[result], **cell)
+        bench.progress("set: " + ", ".join(
+            f"{k} {v:.2f}" if v is not None else f"{k} never" for k, v in cell.items()))
+    bench.attempt("set", "25 -> 50", run)
+
+
+def wait_until(ns):
+    while now_ns() < ns:
+        time.sleep(min(0.01, max(0, (ns - now_ns()) / 1e9)))
+
+
+GROUPS = {"caps": caps, "pairs": pairs, "long": long, "priority": priority, "burst": burst,
+          "eight": eight, "launch": launch, "multi": multi, "set": set_}
+
+
+def expected_seconds(bench, names):
+    """A guess of the whole run's time, for the progress lines."""
+    world = bench.world
+    cell = bench.seconds + bench.warm + 0.6
+    torch, mps = world.torch, world.has_mps
+    guess = {"caps": 20 * cell + (10 * cell + 30 if torch else 0) + (4 * cell if mps else 0),
+             "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2),
+             "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 35 + 60 * torch,
+             "multi": cell, "set": 6.5}
+    return sum(guess[n] for n in names)

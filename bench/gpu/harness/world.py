@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the benchmark runs: real GPU or simulated, what is built, and how a tenant is started."""
+import glob
+import importlib.util
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+class Broken(Exception):
+    """Something did not work, as opposed to being slow or unfair."""
+
+
+def now_ns():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+class Tenant:
+    """One tenant: a process (or several) that says when it is ready and obeys `go` lines."""
+
+    def __init__(self, name, command, env, log, ready_s=60):
+        self.name = name
+        self.log = log
+        self.ready_s = ready_s
+        self.errors = open(log, "ab")
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.errors)
+        self.buffer = b""
+        self.info = None
+
+    def _line(self, seconds):
+        deadline = time.monotonic() + seconds
+        fd = self.process.stdout.fileno()
+        while b"\n" not in self.buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise Broken(f"{self.name}: no answer within {seconds:.0f} s")
+            data = os.read(fd, 1 << 16)
+            if not data:
+                with open(self.log, "rb") as f:
+                    said = f.read().decode(errors="replace").strip().splitlines()[-3:]
+                raise Broken(f"{self.name} ended early ({self.process.wait()}): {' | '.join(said)}")
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def ready(self):
+        if self.info is None:
+            self.info = self._line(self.ready_s)
+        return self.info
+
+    def go(self, load_from, load_until, from_ns, until_ns):
+        try:
+            self.process.stdin.write(f"go {load_from} {load_until} {from_ns} {until_ns}\n".encode())
+            self.process.stdin.flush()
+        except OSError as e:
+            raise Broken(f"{self.name}: {e}") from e
+        self.until_ns = load_until
+
+    def result(self):
+        return self._line(max(0, self.until_ns - now_ns()) / 1e9 + 30)
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+class Mps:
+    """An MPS daemon with directories of its own; the GPU's compute mode is left as it is."""
+
+    def __init__(self, scratch):
+        self.dir = tempfile.mkdtemp(prefix="mps-", dir=scratch)
+        self.env = {"CUDA_MPS_PIPE_DIRECTORY": self.dir, "CUDA_MPS_LOG_DIRECTORY": self.dir}
+
+    def __enter__(self):
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **self.env},
+                       check=True, timeout=20, stdout=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_):
+        try:
+            subprocess.run(["nvidia-cuda-mps-control"], input=b"quit -t 5\n", timeout=30,
+                           env={**os.environ, **self.env}, stdout=subprocess.DEVNULL, check=False)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            print(f"bench: the MPS daemon did not quit: {e}", file=sys.stderr)
+
+
+class World:
+    def __init__(self, sim, build, scratch):
+        self.sim = sim
+        self.scratch = scratch
+        self.build = os.path.abspath(build)
+        self.dir = tempfile.mkdtemp(prefix="d-", dir=scratch)
+        self.log = os.path.join(scratch, "log")
+        self.sluice = os.path.join(self.build, "bin", "sluice")
+        self.tenant = os.path.join(scratch, "tenant")
+        self.serial = 0
+        self.iters = {}
+        self.unit_us = {}
+        self.cublas = None if sim else find_cublas()
+        self.torch = not sim and importlib.util.find_spec("torch") is not None
+        self.has_mps = not sim and bool(shutil.which("nvidia-cuda-mps-control"))
+        if not os.access(self.sluice, os.X_OK):
+            raise Broken(f"{self.sluice} is not built: run `make core` (or name the build with --build)")
+
+    def build_tenant(self):
+        ptx = os.path.join(ROOT, "tests", "common", "kernels.ptx")
+        subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-O2", "-fno-strict-aliasing",
+                        "-D_GNU_SOURCE", f'-DKERNELS_PTX="{ptx}"', "-I", os.path.join(ROOT, "include"),
+                        "-o", self.tenant, *sorted(glob.glob(os.path.join(HERE, "tenant*.c"))),
+                        "-ldl", "-lpthread"], check=True)
+
+    def native_env(self):
+        env = dict(os.environ)
+        if self.sim:
+            env["SLUICE_SIM"] = self.sim
+            env["SLUICE_SIM_STATE"] = os.path.join(self.dir, "native-state")
+            path = os.path.join(self.build, "sim")
+            old = env.get("LD_LIBRARY_PATH")
+            env["LD_LIBRARY_PATH"] = f"{path}:{old}" if old else path
+        return env
+
+    def sluice_command(self, verb, *args):
+        sim = ["--sim", self.sim] if self.sim else []
+        return [self.sluice, "--dir", self.dir, verb, *sim, *args]
+
+    def start(self, work, mode="native", cores=None, priority=None, percent=None, mps=None,
+              extra=()):
+        """Starts a tenant doing `work`. mode: native, mps or sluice. Returns at once."""
+        command = self.command(work) + list(extra)
+        self.serial += 1
+        name = f"{work}-{self.serial}"
+        env = self.native_env()
+        if mode == "mps":
+            env.update(mps.env)
+            if percent:
+                env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(percent)
+        elif mode == "sluice":
+            args = ["--name", name]
+            args += ["--cores", str(cores)] if cores else []
+            args += ["--priority", priority] if priority else []
+            command = self.sluice_command("run", *args, "--", *command)
+            env = dict(os.environ)
+        return Tenant(name, command, env, self.log, 180 if work in ("train", "infer") else 60)
+
+    def command(self, work):
+        if work in ("train", "infer"):
+            return [sys.executable, os.path.join(HERE, f"torch_{work}.py")]
+        unit = ["--unit-us", f"{self.unit_us[work]:.4f}"] if work in self.unit_us else []
+        if work == "gemm" and not self.sim:
+            return [self.tenant, "--work", "gemm", *(["--cublas", self.cublas] if self.cublas else []),
+                    *unit]
+        kind, length = {"fma100us": ("fma", 100), "fma20ms": ("fma", 20000), "gemm": ("fma", 170),
+                        "graph": ("graph", 100), "req": ("req", 100), "tiny": ("tiny", 100)}[work]
+        return [self.tenant, "--work", kind, "--iters", str(self.iters_for(length)), *unit]
+
+    def iters_for(self, length_us):
+        """Iterations of the FMA kernel that make it this long here; found once, then the same."""
+        if length_us not in self.iters:
+            run = subprocess.run([self.tenant, "--work", "fma", "--calibrate", "--target-us",
+                                  str(length_us)], env=self.native_env(), capture_output=True,
+                                 timeout=60, check=False)
+            if run.returncode != 0:
+                raise Broken(f"calibrating: {run.stderr.decode(errors='replace').strip()}")
+            self.iters[length_us] = json.loads(run.stdout)["iters"]
+        return self.iters[length_us]
+
+    def set_cores(self, name, cores):
+        run = subprocess.run(self.sluice_command("set", name, "--cores", str(cores)),
+                             capture_output=True, timeout=30, check=False)
+        if run.returncode != 0:
+            raise Broken(f"sluice set: {run.stderr.decode(errors='replace').strip()}")
+
+    def describe(self):
+        info = {"sim": self.sim, "torch": self.torch, "mps": self.has_mps, "cublas": self.cublas,
+                "cpus": os.cpu_count(), "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())}
+        info["kernel"] = os.uname().release
+        info["command"] = " ".join(sys.argv)
+        if shutil.which("git"):
+            run = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True,
+                                 check=False)
+            info["commit"] = run.stdout.strip()
+        run = subprocess.run([self.sluice, "--version"], capture_output=True, text=True, check=False)
+        info["sluice"] = run.stdout.strip()
+        if not self.sim and shutil.which("nvidia-smi"):
+            run = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,"
+                                  "memory.total,compute_mode", "--format=csv,noheader", "-i", "0"],
+                                 capture_output=True, text=True, timeout=60, check=False)
+            info["gpu"] = run.stdout.strip()
+        return info
+
+
+def find_cublas():
+    """cuBLAS with its path, where the loader would not find it by name: beside torch, in a toolkit."""
+    places = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"]
+    for base in sys.path:
+        places += glob.glob(os.path.join(base, "nvidia", "*", "lib"))
+    for version in ("13", "12"):
+        for place in places:
+            path = os.path.join(place, f"libcublas.so.{version}")
+            if os.path.exists(path):
+                return path
+    return None

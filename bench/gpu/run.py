@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Compute shares, measured: driver time-slicing, MPS where it is there, and Sluice, side by side.
+
+Builds the tenants, runs every cell over a few seconds, prints the tables and what passes the bars,
+and leaves results.json (raw, kept up to date while it runs), report.md and asked-got.svg in --out.
+Only the standard library. PyTorch cells where PyTorch is there, cuBLAS on real GPUs only.
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # the tenants' too: the tree stays as it was
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import report  # noqa: E402
+from harness.bars import summary  # noqa: E402
+from harness.cells import Bench  # noqa: E402
+from harness.groups import GROUPS, expected_seconds  # noqa: E402
+from harness.world import ROOT, Broken, World  # noqa: E402
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    p.add_argument("--sim", metavar="CARDS", help="on the simulated GPU, e.g. h200; bars looser by 2")
+    p.add_argument("--quick", action="store_true", help="half the time per cell")
+    p.add_argument("--seconds", type=float, help="measured time per cell")
+    p.add_argument("--only", metavar="GROUP,...", help="of " + ", ".join(GROUPS))
+    p.add_argument("--out", metavar="DIR", default="bench-results", help="default: bench-results")
+    p.add_argument("--build", metavar="DIR", help="where sluice is built (default: build-core or build)")
+    p.add_argument("--strict", action="store_true", help="a bar that is not met is exit code 1")
+    p.add_argument("--report", nargs="+", metavar="JSON",
+                   help="measure nothing: tables and plot from results of earlier runs, put together")
+    args = p.parse_args()
+    args.groups = args.only.split(",") if args.only else list(GROUPS)
+    for g in args.groups:
+        if g not in GROUPS:
+            p.error(f"no group {g}: there are {', '.join(GROUPS)}")
+    return args
+
+
+def find_build(named):
+    for name in [named] if named else ["build-core", "build"]:
+        path = name if named else os.path.join(ROOT, name)
+        if os.access(os.path.join(path, "bin", "sluice"), os.X_OK):
+            return path
+    return named or os.path.join(ROOT, "build-core")
+
+
+def again(files, out):
+    """Puts results together. A share is of the solo rate of its own run, so this loses nothing."""
+    data = None
+    for name in files:
+        with open(name, encoding="utf-8") as f:
+            one = json.load(f)
+        if data is None:
+            data = one
+        else:
+            data["cells"] += one["cells"]
+            data["about"]["elapsed_s"] += one["about"]["elapsed_s"]
+            for work, solo in one["solo"].items():
+                data["solo"].setdefault(work, solo)
+    with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as f:
+        json.dump(data, f)
+    return data
+
+
+def measure(args, scratch):
+    world = World(args.sim, find_build(args.build), scratch)
+    world.build_tenant()
+    seconds = args.seconds or (2.0 if args.sim else 4.0) / (2 if args.quick else 1)
+    bench = Bench(world, args.out, seconds, warm=0.3 if args.sim else 0.5, slack=2 if args.sim else 0)
+    bench.expected = expected_seconds(bench, args.groups)
+    bench.save()
+    try:
+        for g in args.groups:
+            GROUPS[g](bench)
+    except KeyboardInterrupt:
+        bench.progress("stopped: what is there is reported")
+    bench.save()
+    return bench
+
+
+def stop(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    args = arguments()
+    os.makedirs(args.out, exist_ok=True)
+    signal.signal(signal.SIGTERM, stop)
+    if args.report:
+        print(report.write(again(args.report, args.out), args.out), end="")
+        return 0
+    scratch = tempfile.mkdtemp(prefix="sluice-bench-")
+    try:
+        bench = measure(args, scratch)
+        print("\n" + report.write(bench.data, args.out), end="")
+    except Broken as e:
+        print(f"bench: {e}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    failed = [r for r in summary(bench.data) if r.ok is False]
+    print(f"\n{args.out}: results.json, report.md, asked-got.svg")
+    return 1 if bench.broken or (args.strict and failed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

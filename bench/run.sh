@@ -1,0 +1,9 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make bench`: instructions per hook and attach times. Usage: run.sh BUILD
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+code=0
+"$here/callgrind.sh" "${1:-build}" || code=1
+"$here/attach.sh" "${1:-build}" || code=1
+exit $code
