@@ -62,6 +62,7 @@ def again(files, out):
             data = one
         else:
             data["cells"] += one["cells"]
+            data["solo_history"] += one["solo_history"]
             data["about"]["elapsed_s"] += one["about"]["elapsed_s"]
             for work, solo in one["solo"].items():
                 data["solo"].setdefault(work, solo)
@@ -79,6 +80,7 @@ def measure(args, scratch):
     bench.save()
     try:
         for g in args.groups:
+            bench.begin_group()
             GROUPS[g](bench)
     except KeyboardInterrupt:
         bench.progress("stopped: what is there is reported")

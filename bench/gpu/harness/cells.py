@@ -22,7 +22,9 @@ class Bench:
         self.began = time.monotonic()
         self.expected = 0
         self.broken = 0
-        self.data = {"about": world.describe(), "slack_points": slack, "solo": {}, "cells": []}
+        self.data = {"about": world.describe(), "slack_points": slack, "solo": {},
+                     "solo_history": [], "cells": []}
+        self.fresh = set()
 
     def save(self):
         self.data["about"]["elapsed_s"] = round(time.monotonic() - self.began, 1)
@@ -37,7 +39,8 @@ class Bench:
         print(f"[{gone:5.0f} s of ~{self.expected:.0f}] {text}", flush=True)
 
     def add(self, group, label, **cell):
-        self.data["cells"].append({"group": group, "label": label, **cell})
+        solo = {w: self.data["solo"][w]["rate"] for w in self.fresh}
+        self.data["cells"].append({"group": group, "label": label, "solo_rate": solo, **cell})
         self.save()
 
     def attempt(self, group, label, fn):
@@ -86,15 +89,23 @@ class Bench:
             for t in tenants:
                 t.close()
 
+    def begin_group(self):
+        """A real GPU's clocks drift with its warmth: each group is compared with its own solo runs."""
+        if not self.world.sim:
+            self.fresh.clear()
+
     def solo(self, work, after=None):
         """The rate of `work` alone, without Sluice, in this run."""
-        if work not in self.data["solo"]:
+        if work not in self.fresh:
             got = self.once([(work, {})], after=after)[0]
             if got["rate"] <= 0:
                 raise Broken(f"{work} alone completes nothing")
             if "unit_us" in got and work not in ("train", "infer"):
                 self.world.unit_us[work] = got["unit_us"]["p50"]
             self.data["solo"][work] = got
+            self.data["solo_history"].append({"work": work, "rate": got["rate"],
+                                              "at_s": round(time.monotonic() - self.began, 1)})
+            self.fresh.add(work)
             self.save()
             self.progress(f"solo {work}: {got['rate']:.1f}/s")
         return self.data["solo"][work]

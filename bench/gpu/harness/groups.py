@@ -261,8 +261,9 @@ def expected_seconds(bench, names):
     world = bench.world
     cell = bench.seconds + bench.warm + 0.6
     torch, mps = world.torch, world.has_mps
+    again = 0 if world.sim else 1.5 * cell  # solo runs anew
     guess = {"caps": 20 * cell + (10 * cell + 30 if torch else 0) + (4 * cell if mps else 0),
              "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2),
              "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 35 + 60 * torch,
              "multi": cell, "set": 6.5}
-    return sum(guess[n] for n in names)
+    return sum(guess[n] + again for n in names)
