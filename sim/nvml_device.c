@@ -96,8 +96,8 @@ void nv_fill_pci(const struct sl_sim_device *dev, nvmlPciInfo_t *out)
     /* The legacy form has room for 16 bits of domain only. */
     (void)snprintf(out->busIdLegacy, sizeof(out->busIdLegacy), "%04X:%02X:%02X.0",
                    dev->pci_domain & 0xffff, dev->pci_bus & 0xff, dev->pci_device & 0xff);
-    (void)snprintf(out->busId, sizeof(out->busId), "%08X:%02X:%02X.0", dev->pci_domain, dev->pci_bus,
-                   dev->pci_device);
+    (void)snprintf(out->busId, sizeof(out->busId), "%08X:%02X:%02X.0", dev->pci_domain,
+                   dev->pci_bus, dev->pci_device);
 }
 
 static void narrow_pci(const nvmlPciInfo_t *in, nvmlPciInfo_v2_t *out)
@@ -256,9 +256,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsign
     int peer;
     REQUIRE(result && capability <= NVML_NVLINK_CAP_VALID);
     TRY(link_of(device, link, &i, &peer));
-    *result = peer != SL_SIM_LINK_NONE && (capability == NVML_NVLINK_CAP_P2P_SUPPORTED ||
-                                           capability == NVML_NVLINK_CAP_P2P_ATOMICS ||
-                                           capability == NVML_NVLINK_CAP_VALID);
+    *result = peer != SL_SIM_LINK_NONE &&
+              (capability == NVML_NVLINK_CAP_P2P_SUPPORTED ||
+               capability == NVML_NVLINK_CAP_P2P_ATOMICS || capability == NVML_NVLINK_CAP_VALID);
     return NVML_SUCCESS;
 }
 
@@ -307,9 +307,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, 
     int peer;
     REQUIRE(type);
     TRY(link_of(device, link, &i, &peer));
-    *type = peer >= 0                     ? NVML_NVLINK_DEVICE_TYPE_GPU
+    *type = peer >= 0                    ? NVML_NVLINK_DEVICE_TYPE_GPU
             : peer == SL_SIM_LINK_SWITCH ? NVML_NVLINK_DEVICE_TYPE_SWITCH
-                                          : NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
+                                         : NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
     return NVML_SUCCESS;
 }
 

@@ -20,7 +20,7 @@ enum nv_fn {
 #define NVML_FN(name, since, params) FN_##name,
     NVML_FUNCTIONS(NVML_FN)
 #undef NVML_FN
-    FN_COUNT
+        FN_COUNT
 };
 
 /* What every entry point does first: an injected fault, a function the simulated driver is too old

@@ -66,8 +66,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1
     REQUIRE(memory);
     TRY(nv_card(device, &i));
     uint64_t total = nv_profile(desc(i))->bar1_bytes;
-    *memory = (nvmlBAR1Memory_t){.bar1Total = total, .bar1Free = total - (1 << 20),
-                                 .bar1Used = 1 << 20};
+    *memory =
+        (nvmlBAR1Memory_t){.bar1Total = total, .bar1Free = total - (1 << 20), .bar1Used = 1 << 20};
     return NVML_SUCCESS;
 }
 
@@ -251,11 +251,10 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, unsigned int ty
         n = *count;
     for (size_t k = 0; k < n; k++) {
         samples[k] = (nvmlSample_t){.timeStamp = list[k].timestamp_us};
-        samples[k].sampleValue.uiVal = type == NVML_TOTAL_POWER_SAMPLES
-                                           ? power_mw(i, list[k].sm_percent)
-                                       : type == NVML_GPU_UTILIZATION_SAMPLES
-                                           ? list[k].sm_percent
-                                           : list[k].memory_percent;
+        samples[k].sampleValue.uiVal =
+            type == NVML_TOTAL_POWER_SAMPLES       ? power_mw(i, list[k].sm_percent)
+            : type == NVML_GPU_UTILIZATION_SAMPLES ? list[k].sm_percent
+                                                   : list[k].memory_percent;
     }
     *count = (unsigned int)n;
     return NVML_SUCCESS;
@@ -298,8 +297,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     return NVML_SUCCESS;
 }
 
-NV_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
-                                                             nvmlProcessesUtilizationInfo_v1_t *info)
+NV_EXPORT nvmlReturn_t
+nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t *info)
 {
     ENTER(nvmlDeviceGetProcessesUtilizationInfo);
     struct nv_sample list[MAX_SAMPLES];
@@ -387,7 +386,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned in
     return NVML_SUCCESS;
 }
 
-NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int threshold,
+NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
+                                                         unsigned int threshold,
                                                          unsigned int *celsius)
 {
     ENTER(nvmlDeviceGetTemperatureThreshold);

@@ -154,16 +154,34 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device,
     sl_sim_mig_name(p, row, name, sizeof(name));
     (void)snprintf(full, sizeof(full), "MIG %s", name);
     if (version == NVML_GPU_INSTANCE_PROFILE_INFO_V2) {
-        *info = (nvmlGpuInstanceProfileInfo_v2_t){
-            version, v1.id, v1.isP2pSupported, v1.sliceCount, v1.instanceCount,
-            v1.multiprocessorCount, v1.copyEngineCount, v1.decoderCount, v1.encoderCount,
-            v1.jpegCount, v1.ofaCount, v1.memorySizeMB, {0}};
+        *info = (nvmlGpuInstanceProfileInfo_v2_t){version,
+                                                  v1.id,
+                                                  v1.isP2pSupported,
+                                                  v1.sliceCount,
+                                                  v1.instanceCount,
+                                                  v1.multiprocessorCount,
+                                                  v1.copyEngineCount,
+                                                  v1.decoderCount,
+                                                  v1.encoderCount,
+                                                  v1.jpegCount,
+                                                  v1.ofaCount,
+                                                  v1.memorySizeMB,
+                                                  {0}};
         memcpy(info->name, full, sizeof(full));
     } else {
-        nvmlGpuInstanceProfileInfo_v3_t v3 = {
-            version, v1.id, v1.sliceCount, v1.instanceCount, v1.multiprocessorCount,
-            v1.copyEngineCount, v1.decoderCount, v1.encoderCount, v1.jpegCount, v1.ofaCount,
-            v1.memorySizeMB, {0}, 0};
+        nvmlGpuInstanceProfileInfo_v3_t v3 = {version,
+                                              v1.id,
+                                              v1.sliceCount,
+                                              v1.instanceCount,
+                                              v1.multiprocessorCount,
+                                              v1.copyEngineCount,
+                                              v1.decoderCount,
+                                              v1.encoderCount,
+                                              v1.jpegCount,
+                                              v1.ofaCount,
+                                              v1.memorySizeMB,
+                                              {0},
+                                              0};
         memcpy(v3.name, full, sizeof(full));
         memcpy(info, &v3, sizeof(v3));
     }
@@ -200,10 +218,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t d
     return placements(device, profile_id, out, count);
 }
 
-NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device,
-                                                                     unsigned int profile_id,
-                                                                     nvmlGpuInstancePlacement_t *out,
-                                                                     unsigned int *count)
+NV_EXPORT nvmlReturn_t
+nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profile_id,
+                                              nvmlGpuInstancePlacement_t *out, unsigned int *count)
 {
     ENTER(nvmlDeviceGetGpuInstancePossiblePlacements_v2);
     return placements(device, profile_id, out, count);
@@ -312,7 +329,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigne
     return NVML_ERROR_NOT_FOUND;
 }
 
-NV_EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *info)
+NV_EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance,
+                                              nvmlGpuInstanceInfo_t *info)
 {
     ENTER(nvmlGpuInstanceGetInfo);
     uint32_t i, g;

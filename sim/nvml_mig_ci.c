@@ -76,17 +76,23 @@ NV_EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     if (version != NVML_COMPUTE_INSTANCE_PROFILE_INFO_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(fill_profile(instance, profile, engine_profile, &v1, name));
-    *info = (nvmlComputeInstanceProfileInfo_v2_t){
-        version, v1.id, v1.sliceCount, v1.instanceCount, v1.multiprocessorCount,
-        v1.sharedCopyEngineCount, v1.sharedDecoderCount, v1.sharedEncoderCount, v1.sharedJpegCount,
-        v1.sharedOfaCount, {0}};
+    *info = (nvmlComputeInstanceProfileInfo_v2_t){version,
+                                                  v1.id,
+                                                  v1.sliceCount,
+                                                  v1.instanceCount,
+                                                  v1.multiprocessorCount,
+                                                  v1.sharedCopyEngineCount,
+                                                  v1.sharedDecoderCount,
+                                                  v1.sharedEncoderCount,
+                                                  v1.sharedJpegCount,
+                                                  v1.sharedOfaCount,
+                                                  {0}};
     memcpy(info->name, name, sizeof(name));
     return NVML_SUCCESS;
 }
 
-NV_EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instance,
-                                                                          unsigned int profile_id,
-                                                                          unsigned int *count)
+NV_EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(
+    nvmlGpuInstance_t instance, unsigned int profile_id, unsigned int *count)
 {
     ENTER(nvmlGpuInstanceGetComputeInstanceRemainingCapacity);
     uint32_t i, g;
@@ -123,12 +129,10 @@ static nvmlReturn_t create_ci(nvmlGpuInstance_t instance, unsigned int profile_i
     struct sl_sim_mig_state copy;
     REQUIRE(out);
     TRY(ci_profile(instance, profile_id, &i, &g, &copy));
-    REQUIRE(!at ||
-            (at->size == sl_sim_mig_ci_slices(profile_id) && at->start < SL_SIM_MIG_SLICES));
+    REQUIRE(!at || (at->size == sl_sim_mig_ci_slices(profile_id) && at->start < SL_SIM_MIG_SLICES));
     struct sl_sim_mig_state *s = nv_mig_lock(i);
     int slot = s->gi[g].used && s->gi[g].generation == copy.gi[g].generation
-                   ? sl_sim_mig_create_ci(profile_of(i), s, g, profile_id,
-                                          at ? (int)at->start : -1)
+                   ? sl_sim_mig_create_ci(profile_of(i), s, g, profile_id, at ? (int)at->start : -1)
                    : -ENOENT;
     nv_mig_unlock(i);
     if (slot < 0)

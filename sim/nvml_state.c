@@ -20,7 +20,7 @@
 /* Load is reported over this long, as the real one does over up to a second. */
 #define WINDOW_BUCKETS 10
 /* An event written by somebody who does not know to wake us is seen after this long at worst. */
-#define EVENT_POLL_MS 20
+#define EVENT_POLL_MS  20
 
 static struct sl_sim_state *state;
 
@@ -195,8 +195,7 @@ size_t nv_process_samples(uint32_t index, uint64_t since_us, struct nv_sample *o
     uint64_t tolerance_us = SL_SIM_BUCKET_NS / 2000;
     uint64_t oldest_us = w.end_us - (w.to_ns - w.from_ns) / 1000;
     if (since_us + tolerance_us > oldest_us && w.end_us > since_us + tolerance_us) {
-        uint64_t buckets =
-            (w.end_us - since_us + tolerance_us) * 1000 / SL_SIM_BUCKET_NS;
+        uint64_t buckets = (w.end_us - since_us + tolerance_us) * 1000 / SL_SIM_BUCKET_NS;
         w.from_ns = w.to_ns - buckets * SL_SIM_BUCKET_NS;
     }
     for (uint32_t i = 0; w.end_us > since_us + tolerance_us && i < state->proc_high; i++) {

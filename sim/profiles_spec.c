@@ -149,10 +149,11 @@ static int finish(struct draft *d, const char *where, struct sl_sim_spec *ret, s
 {
     struct sl_sim_spec *s = &d->spec;
     if (s->count == 0)
-        return sl_err_set(err, -EINVAL,
-                          "%s: no card is named; write for example h200x4, or \"device = h200\" in a "
-                          "file",
-                          where);
+        return sl_err_set(
+            err, -EINVAL,
+            "%s: no card is named; write for example h200x4, or \"device = h200\" in a "
+            "file",
+            where);
     for (size_t i = 0; i < s->count; i++) {
         struct sl_sim_device *dev = &s->devices[i];
         const char *key = sl_sim_profile_at(dev->profile)->key;
@@ -172,8 +173,8 @@ static int finish(struct draft *d, const char *where, struct sl_sim_spec *ret, s
         for (size_t j = 0; j < i; j++) {
             const struct sl_sim_device *o = &s->devices[j];
             if (memcmp(o->uuid, dev->uuid, sizeof(o->uuid)) == 0)
-                return sl_err_set(err, -EINVAL, "%s: cards %zu and %zu have the same uuid", where, j,
-                                  i);
+                return sl_err_set(err, -EINVAL, "%s: cards %zu and %zu have the same uuid", where,
+                                  j, i);
             if (o->pci_domain == dev->pci_domain && o->pci_bus == dev->pci_bus &&
                 o->pci_device == dev->pci_device)
                 return sl_err_set(err, -EINVAL, "%s: cards %zu and %zu have the same pci address",
@@ -438,10 +439,11 @@ static int apply_line(struct line *l, struct sl_err *err)
         }
         return 0;
     }
-    return sl_err_set(err, -EINVAL,
-                      "%s: the key \"%.40s\" is not known; the known ones are device, driver, cuda, "
-                      "seed, memory, bandwidth, context, sms, nvlinks, numa, name, pci, uuid",
-                      l->where, l->key);
+    return sl_err_set(
+        err, -EINVAL,
+        "%s: the key \"%.40s\" is not known; the known ones are device, driver, cuda, "
+        "seed, memory, bandwidth, context, sms, nvlinks, numa, name, pci, uuid",
+        l->where, l->key);
 }
 
 static char *trim(char *s)

@@ -170,7 +170,8 @@ static bool do_foreign(struct sl_sim_state *st, uint32_t card, const char *arg, 
 {
     struct sl_memory_amount amount = {0};
     (void)extra;
-    if (!arg || (strcmp(arg, "0") != 0 && sl_parse_memory(arg, &amount, NULL) < 0) || amount.percent)
+    if (!arg || (strcmp(arg, "0") != 0 && sl_parse_memory(arg, &amount, NULL) < 0) ||
+        amount.percent)
         return false;
     st->cards[card].foreign_bytes = amount.bytes;
     return true;

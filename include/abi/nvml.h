@@ -58,16 +58,17 @@ typedef enum {
 #define NVML_NO_INSTANCE         0xFFFFFFFFu /* gpuInstanceId, computeInstanceId without MIG */
 
 /* The version word of a versioned struct: its size and its number. */
-#define NVML_STRUCT_VERSION(type, number) ((unsigned int)(sizeof(type) | ((unsigned int)(number) << 24)))
+#define NVML_STRUCT_VERSION(type, number)                                                          \
+    ((unsigned int)(sizeof(type) | ((unsigned int)(number) << 24)))
 
-#define NVML_DEVICE_UUID_V2_BUFFER_SIZE          96
-#define NVML_DEVICE_NAME_V2_BUFFER_SIZE          96
-#define NVML_DEVICE_SERIAL_BUFFER_SIZE           30
-#define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE   80
-#define NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE     80
-#define NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE    16
-#define NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE       32
-#define NVML_MAX_NVLINKS                         18
+#define NVML_DEVICE_UUID_V2_BUFFER_SIZE        96
+#define NVML_DEVICE_NAME_V2_BUFFER_SIZE        96
+#define NVML_DEVICE_SERIAL_BUFFER_SIZE         30
+#define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
+#define NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE   80
+#define NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE  16
+#define NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE     32
+#define NVML_MAX_NVLINKS                       18
 
 #define NVML_INIT_FLAG_NO_GPUS   1u
 #define NVML_INIT_FLAG_NO_ATTACH 2u
@@ -234,11 +235,7 @@ typedef struct {
 } nvmlProcessDetail_v1_t;
 _Static_assert(sizeof(nvmlProcessDetail_v1_t) == 32, "NVML ABI");
 
-enum {
-    NVML_PROCESS_MODE_COMPUTE = 0,
-    NVML_PROCESS_MODE_GRAPHICS = 1,
-    NVML_PROCESS_MODE_MPS = 2
-};
+enum { NVML_PROCESS_MODE_COMPUTE = 0, NVML_PROCESS_MODE_GRAPHICS = 1, NVML_PROCESS_MODE_MPS = 2 };
 
 typedef struct {
     unsigned int version; /* NVML_PROCESS_DETAIL_LIST_V1 */
@@ -275,8 +272,7 @@ typedef struct {
     nvmlProcessUtilizationInfo_v1_t *procUtilArray;
 } nvmlProcessesUtilizationInfo_v1_t;
 _Static_assert(sizeof(nvmlProcessesUtilizationInfo_v1_t) == 24, "NVML ABI");
-#define NVML_PROCESSES_UTILIZATION_INFO_V1                                                         \
-    NVML_STRUCT_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1)
+#define NVML_PROCESSES_UTILIZATION_INFO_V1 NVML_STRUCT_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1)
 
 typedef union {
     double dVal;

@@ -84,7 +84,8 @@ static void load_symbols(struct nvml_gpu *g)
 
 static bool driver_present(const char *root)
 {
-    static const char *const signs[] = {"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"};
+    static const char *const signs[] = {"/proc/driver/nvidia/version", "/dev/nvidiactl",
+                                        "/dev/dxg"};
     for (size_t i = 0; i < SL_ARRAY_LEN(signs); i++) {
         char path[512];
         (void)snprintf(path, sizeof(path), "%s%s", root, signs[i]);
@@ -103,12 +104,11 @@ static int explain_no_library(const char *library, const char *root, const char 
                           "install the driver's libnvidia-ml package, or give the container the "
                           "\"utility\" driver capability",
                           why);
-    return sl_err_set(err, -ENODEV,
-                      "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
-                      "driver%s",
-                      why,
-                      strcmp(library, DEFAULT_LIBRARY) == 0 ? ", or use simulated GPUs (--sim h200)"
-                                                            : "");
+    return sl_err_set(
+        err, -ENODEV,
+        "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
+        "driver%s",
+        why, strcmp(library, DEFAULT_LIBRARY) == 0 ? ", or use simulated GPUs (--sim h200)" : "");
 }
 
 static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl_err *err)
@@ -117,9 +117,10 @@ static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl
     case NVML_SUCCESS:
         return 0;
     case NVML_ERROR_DRIVER_NOT_LOADED:
-        return sl_err_set(err, -ENODEV,
-                          "no NVIDIA driver on this machine: NVML is installed but the kernel module "
-                          "is not loaded; run \"modprobe nvidia\", or install the driver");
+        return sl_err_set(
+            err, -ENODEV,
+            "no NVIDIA driver on this machine: NVML is installed but the kernel module "
+            "is not loaded; run \"modprobe nvidia\", or install the driver");
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return sl_err_set(err, -ELIBBAD,
                           "driver/library version mismatch: the loaded NVIDIA kernel module is not "
@@ -222,8 +223,7 @@ static void info_mig(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *o
         return;
     out->mig_capable = true;
     out->mig_enabled = current == NVML_DEVICE_MIG_ENABLE;
-    if (out->mig_enabled &&
-        NVML_CALL(g, NULL, nvmlDeviceGetMaxMigDeviceCount, dev, &slots) == 0)
+    if (out->mig_enabled && NVML_CALL(g, NULL, nvmlDeviceGetMaxMigDeviceCount, dev, &slots) == 0)
         out->mig_slots = slots;
 }
 

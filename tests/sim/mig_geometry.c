@@ -32,7 +32,8 @@ static void test_names(void **state)
     static const struct {
         const char *key, *names[7];
     } want[] = {
-        {"a100-40g", {"7g.40gb", "4g.20gb", "3g.20gb", "2g.10gb", "1g.10gb", "1g.5gb", "1g.5gb+me"}},
+        {"a100-40g",
+         {"7g.40gb", "4g.20gb", "3g.20gb", "2g.10gb", "1g.10gb", "1g.5gb", "1g.5gb+me"}},
         {"a100-80g",
          {"7g.80gb", "4g.40gb", "3g.40gb", "2g.20gb", "1g.20gb", "1g.10gb", "1g.10gb+me"}},
         {"h100-80g",
@@ -185,8 +186,10 @@ static void test_compute_instances(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),     cmocka_unit_test(test_seven),
-        cmocka_unit_test(test_mixed),     cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_seven),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_placement),
         cmocka_unit_test(test_compute_instances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

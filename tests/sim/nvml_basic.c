@@ -158,9 +158,8 @@ static void test_two_processes(void **state)
     assert_int_equal(((unsigned char *)&old[2])[0], 0x5a);
 
     nvmlProcessDetail_v1_t detail[4];
-    nvmlProcessDetailList_v1_t all = {.version = NVML_PROCESS_DETAIL_LIST_V1,
-                                      .numProcArrayEntries = 4,
-                                      .procArray = detail};
+    nvmlProcessDetailList_v1_t all = {
+        .version = NVML_PROCESS_DETAIL_LIST_V1, .numProcArrayEntries = 4, .procArray = detail};
     assert_nv_ok(nv.nvmlDeviceGetRunningProcessDetailList(card(1), &all));
     assert_int_equal(all.numProcArrayEntries, 2);
     all.version = 7;
@@ -239,9 +238,8 @@ static void test_load(void **state)
     assert_int_equal(samples[0].smUtil, 60);
     assert_true(samples[0].timeStamp > 0);
     n = 8;
-    assert_nv(NVML_ERROR_NOT_FOUND,
-              nv.nvmlDeviceGetProcessUtilization(card(2), samples, &n,
-                                                 samples[0].timeStamp + 10000000));
+    assert_nv(NVML_ERROR_NOT_FOUND, nv.nvmlDeviceGetProcessUtilization(
+                                        card(2), samples, &n, samples[0].timeStamp + 10000000));
 
     nvmlProcessUtilizationInfo_v1_t infos[8];
     nvmlProcessesUtilizationInfo_v1_t all = {.version = NVML_PROCESSES_UTILIZATION_INFO_V1,
@@ -253,11 +251,12 @@ static void test_load(void **state)
 
     nvmlSample_t s[64];
     unsigned int type = 99, count = 0;
-    assert_nv_ok(nv.nvmlDeviceGetSamples(card(2), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count,
-                                         NULL));
+    assert_nv_ok(
+        nv.nvmlDeviceGetSamples(card(2), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, NULL));
     assert_true(count > 0);
     count = 64;
-    assert_nv_ok(nv.nvmlDeviceGetSamples(card(2), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, s));
+    assert_nv_ok(
+        nv.nvmlDeviceGetSamples(card(2), NVML_GPU_UTILIZATION_SAMPLES, 0, &type, &count, s));
     assert_int_equal(type, NVML_VALUE_TYPE_UNSIGNED_INT);
     assert_true(count >= 8);
     for (unsigned int i = 0; i < count; i++)
@@ -316,10 +315,10 @@ static void test_init_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices), cmocka_unit_test(test_exports), cmocka_unit_test(test_links),
-        cmocka_unit_test(test_two_processes), cmocka_unit_test(test_self),
-        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_modes), cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_devices),     cmocka_unit_test(test_exports),
+        cmocka_unit_test(test_links),       cmocka_unit_test(test_two_processes),
+        cmocka_unit_test(test_self),        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_modes),       cmocka_unit_test(test_lost),
         cmocka_unit_test(test_init_counts),
     };
     sim_start("h200x3,l4");

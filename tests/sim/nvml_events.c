@@ -179,7 +179,8 @@ int main(int argc, char **argv)
         return child(atoi(argv[2]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timeout), cmocka_unit_test(test_xid_wakes),
-        cmocka_unit_test(test_order), cmocka_unit_test(test_ctl), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_ctl),
+        cmocka_unit_test(test_faults),
     };
     sim_start("h200x2");
     nvml_load();

@@ -106,8 +106,8 @@ static void test_profiles(void **state)
     nvmlGpuInstanceProfileInfo_t v1;
     assert_nv(NVML_ERROR_NOT_SUPPORTED, nv.nvmlDeviceGetGpuInstanceProfileInfo(
                                             card(0), NVML_GPU_INSTANCE_PROFILE_6_SLICE, &v1));
-    assert_nv(NVML_ERROR_INVALID_ARGUMENT,
-              nv.nvmlDeviceGetGpuInstanceProfileInfo(card(0), NVML_GPU_INSTANCE_PROFILE_COUNT, &v1));
+    assert_nv(NVML_ERROR_INVALID_ARGUMENT, nv.nvmlDeviceGetGpuInstanceProfileInfo(
+                                               card(0), NVML_GPU_INSTANCE_PROFILE_COUNT, &v1));
 }
 
 static void test_fill(void **state)
@@ -139,7 +139,8 @@ static void test_fill(void **state)
 
     /* A chosen place: free, taken, overlapping, none of the profile's. */
     nvmlGpuInstancePlacement_t at = {0, 4};
-    assert_nv_ok(nv.nvmlDeviceCreateGpuInstanceWithPlacement(card(0), G3, &at, &made[made_count++]));
+    assert_nv_ok(
+        nv.nvmlDeviceCreateGpuInstanceWithPlacement(card(0), G3, &at, &made[made_count++]));
     nvmlGpuInstance_t no;
     assert_nv(NVML_ERROR_INSUFFICIENT_RESOURCES,
               nv.nvmlDeviceCreateGpuInstanceWithPlacement(card(0), G3, &at, &no));
@@ -178,8 +179,8 @@ static void test_devices(void **state)
     assert_nv_ok(nv.nvmlGpuInstanceCreateComputeInstance(
         made[0], NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, &ci[1]));
     assert_nv(NVML_ERROR_INSUFFICIENT_RESOURCES,
-              nv.nvmlGpuInstanceCreateComputeInstance(
-                  made[0], NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, &no));
+              nv.nvmlGpuInstanceCreateComputeInstance(made[0],
+                                                      NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE, &no));
     assert_nv(NVML_ERROR_IN_USE, nv.nvmlGpuInstanceDestroy(made[0]));
 
     assert_nv_ok(nv.nvmlDeviceGetMaxMigDeviceCount(card(0), &n));
@@ -267,8 +268,9 @@ static void test_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mode), cmocka_unit_test(test_profiles), cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_devices), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_mode),   cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_fill),   cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_shared),
     };
     sim_start("h200,l4");
     nvml_load();

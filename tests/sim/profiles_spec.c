@@ -265,9 +265,9 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles), cmocka_unit_test(test_good),
-        cmocka_unit_test(test_bad),      cmocka_unit_test(test_nvlink),
-        cmocka_unit_test(test_file),     cmocka_unit_test(test_bad_file),
+        cmocka_unit_test(test_profiles),  cmocka_unit_test(test_good),
+        cmocka_unit_test(test_bad),       cmocka_unit_test(test_nvlink),
+        cmocka_unit_test(test_file),      cmocka_unit_test(test_bad_file),
         cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

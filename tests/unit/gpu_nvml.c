@@ -208,9 +208,9 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "open") == 0)
         return open_child(atoi(argv[2]), argv[3]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info), cmocka_unit_test(test_memory_and_processes),
+        cmocka_unit_test(test_info),        cmocka_unit_test(test_memory_and_processes),
         cmocka_unit_test(test_utilization), cmocka_unit_test(test_mig),
-        cmocka_unit_test(test_events), cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_events),      cmocka_unit_test(test_lost),
         cmocka_unit_test(test_open_errors),
     };
     struct sl_err err = SL_ERR_INIT;

@@ -49,7 +49,7 @@ static void verdict(const char *name, nvmlReturn_t result, const unsigned char *
             unsigned char tail[TAIL];                                                              \
         } out;                                                                                     \
         __typeof__(&fn) call;                                                                      \
-        void *sym = symbol((library), #fn);                                                      \
+        void *sym = symbol((library), #fn);                                                        \
         memset(&out, MARK, sizeof(out));                                                           \
         setup;                                                                                     \
         memcpy(&call, &sym, sizeof(call));                                                         \
