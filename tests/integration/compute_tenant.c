@@ -5,11 +5,15 @@
  *
  *   compute_tenant MODE [key=value …]
  *
+ * ns_per_iter=N says how long a turn of the kernel's loop takes: 1 on the simulated GPU; `calibrate`
+ * measures it on a real one.
+ *
  * MODE: steady   kernels back to back            (kernel_us, seconds, streams)
  *       graph    graphs of `nodes` kernels       (kernel_us, nodes, seconds)
  *       long     one kernel of kernel_us, then steady
  *       forever  one kernel that never ends, until killed
  *       tiny     `count` empty kernels, as fast as they go
+ *       calibrate  print ns_per_iter
  *       meet     pairs of kernels on two GPUs that wait for each other (count)
  *
  * Prints one JSON line: work done (launches, GPU ns) in all and in each tenth of a second.
@@ -23,16 +27,17 @@
 #include <unistd.h>
 
 #include "abi/cuda.h"
+#include "common/kernels_ptx.h"
 
-extern const char sluice_test_kernels[];
+
 
 #define BINS 600
 
 static struct {
     const char *mode;
-    double kernel_us, seconds;
+    double kernel_us, seconds, ns_per_iter;
     unsigned nodes, count, streams;
-} opt = {"steady", 100, 3, 20, 1000, 1};
+} opt = {"steady", 100, 3, 1, 20, 1000, 1};
 
 static void *driver;
 static uint64_t begin_ns, done_launches, done_ns, bin_ns[BINS];
@@ -90,6 +95,16 @@ static void report(void)
     fflush(stdout);
 }
 
+static uint64_t kernel_ns(void)
+{
+    return (uint64_t)(opt.kernel_us * 1000);
+}
+
+static uint64_t iterations(void)
+{
+    return (uint64_t)(opt.kernel_us * 1000 / opt.ns_per_iter);
+}
+
 static void launch(CUfunction f, CUstream stream, uint64_t *args, int n)
 {
     void *params[4];
@@ -103,7 +118,7 @@ static void steady(CUfunction fma, CUdeviceptr out)
 {
     CUstream stream[16];
     CUevent event[2][16];
-    uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+    uint64_t args[2] = {iterations(), out};
     unsigned batch = (unsigned)(2000 / opt.kernel_us);
     batch = batch < 1 ? 1 : batch > 64 ? 64 : batch;
     for (unsigned s = 0; s < opt.streams; s++) {
@@ -119,14 +134,32 @@ static void steady(CUfunction fma, CUdeviceptr out)
             if (i == 0)
                 continue;
             CU(cuEventSynchronize, event[(i + 1) % 2][s]);
-            completed(batch, batch * args[0]);
+            completed(batch, batch * kernel_ns());
         }
     CU(cuCtxSynchronize);
 }
 
+static void calibrate(CUfunction fma, CUdeviceptr out)
+{
+    uint64_t args[2] = {10000000, out};
+    CUevent event[2];
+    float ms = 0;
+    for (int k = 0; k < 2; k++)
+        CU(cuEventCreate, &event[k], CU_EVENT_DEFAULT);
+    for (int i = 0; i < 3; i++) { /* the first ones raise the clocks */
+        CU(cuEventRecord, event[0], NULL);
+        for (int k = 0; k < 5; k++)
+            launch(fma, NULL, args, 2);
+        CU(cuEventRecord, event[1], NULL);
+        CU(cuEventSynchronize, event[1]);
+        CU(cuEventElapsedTime, &ms, event[0], event[1]);
+    }
+    printf("%.5f\n", (double)ms * 1e6 / 5 / (double)args[0]);
+}
+
 static void graphs(CUfunction fma, CUdeviceptr out)
 {
-    uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+    uint64_t args[2] = {iterations(), out};
     CUstream stream;
     CUgraph graph;
     CUgraphExec exec;
@@ -145,7 +178,7 @@ static void graphs(CUfunction fma, CUdeviceptr out)
         if (i == 0)
             continue;
         CU(cuEventSynchronize, event[(i + 1) % 2]);
-        completed(1, opt.nodes * args[0]);
+        completed(1, opt.nodes * kernel_ns());
     }
     CU(cuCtxSynchronize);
 }
@@ -190,6 +223,8 @@ static void parse(int argc, char **argv)
             opt.kernel_us = v;
         else if (strncmp(argv[i], "seconds=", 8) == 0)
             opt.seconds = v;
+        else if (strncmp(argv[i], "ns_per_iter=", 12) == 0)
+            opt.ns_per_iter = v;
         else if (strncmp(argv[i], "nodes=", 6) == 0)
             opt.nodes = (unsigned)v;
         else if (strncmp(argv[i], "count=", 6) == 0)
@@ -220,7 +255,7 @@ int main(int argc, char **argv)
     for (int d = devices - 1; d >= 0; d--) {
         CU(cuDevicePrimaryCtxRetain, &context[d], d);
         CU(cuCtxSetCurrent, context[d]);
-        CU(cuModuleLoadData, &module[d], sluice_test_kernels);
+        CU(cuModuleLoadData, &module[d], sluice_kernels_ptx);
     }
     CU(cuModuleGetFunction, &fma, module[0], "sluice_fma");
     CU(cuModuleGetFunction, &empty, module[0], "sluice_empty");
@@ -234,13 +269,16 @@ int main(int argc, char **argv)
     } else if (strcmp(opt.mode, "graph") == 0) {
         graphs(fma, out);
     } else if (strcmp(opt.mode, "long") == 0) {
-        uint64_t args[2] = {(uint64_t)(opt.kernel_us * 1000), out};
+        uint64_t args[2] = {iterations(), out};
         launch(fma, NULL, args, 2);
         opt.kernel_us = 100;
         steady(fma, out);
     } else if (strcmp(opt.mode, "forever") == 0) {
         launch(forever, NULL, NULL, 0);
         pause();
+    } else if (strcmp(opt.mode, "calibrate") == 0) {
+        calibrate(fma, out);
+        return 0;
     } else if (strcmp(opt.mode, "tiny") == 0) {
         for (unsigned i = 0; i < opt.count; i++)
             launch(empty, NULL, NULL, 0);
