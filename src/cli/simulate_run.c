@@ -24,10 +24,11 @@ struct run {
     const struct sim_cluster *cluster;
     const struct sim_pods *pods;
     const struct sim_options *options;
-    struct sl_place *place;
+    struct sl_placer *place;
     struct sim_result *result;
     uint32_t *order; /* shuffled pod numbers */
     uint64_t rng;
+    uint64_t served;      /* milli-GPU that running pods asked for */
     struct running *heap; /* by `ends`, soonest first */
     size_t heap_count, heap_room;
 };
@@ -43,13 +44,6 @@ uint64_t sim_random(uint64_t *state)
 static double uniform(uint64_t *state)
 {
     return ((double)(sim_random(state) >> 11) + 0.5) / 9007199254740992.0;
-}
-
-static uint64_t demand_milli(const struct sl_place_request *r)
-{
-    unsigned each =
-        r->cores_permille > r->gpu_memory_permille ? r->cores_permille : r->gpu_memory_permille;
-    return (uint64_t)each * r->gpu_count;
 }
 
 static int heap_push(struct run *run, struct running x, struct sl_err *err)
@@ -86,9 +80,8 @@ static struct running heap_pop(struct run *run)
 
 static double unallocated_percent(const struct run *run)
 {
-    struct sl_place_totals t;
-    sl_place_totals(run->place, &t);
-    return 100.0 * (double)t.gpu_free_milli / (double)t.gpu_milli;
+    double capacity = (double)run->cluster->gpu_milli;
+    return 100.0 * (capacity - (double)run->served) / capacity;
 }
 
 static double fragmentation_percent(const struct run *run)
@@ -120,6 +113,8 @@ static int arrive(struct run *run, uint32_t pod, struct sl_place_decision *at, s
     }
     if (!rc)
         rc = sl_place_commit(run->place, r, at, err);
+    if (!rc)
+        run->served += run->pods->pods[pod].worth_milli;
     return rc ? rc : 1;
 }
 
@@ -133,7 +128,7 @@ static int run_arrivals(struct run *run, struct sl_err *err)
     for (uint64_t i = 0; arrived < until; i++) {
         uint32_t pod = next_pod(run, i);
         struct sl_place_decision at;
-        uint64_t demand = demand_milli(&run->pods->pods[pod].request);
+        uint64_t demand = run->pods->pods[pod].worth_milli;
         int rc = arrive(run, pod, &at, err);
         if (rc < 0)
             return rc;
@@ -156,7 +151,7 @@ static double mean_lifetime(const struct run *run, double *ret_scale)
 {
     double milli = 0, weighted = 0, known = 0;
     for (size_t i = 0; i < run->pods->count; i++) {
-        double d = (double)demand_milli(&run->pods->pods[i].request);
+        double d = run->pods->pods[i].worth_milli;
         milli += d;
         weighted += d * run->pods->pods[i].runtime_s;
         known += run->pods->pods[i].runtime_s ? 1 : 0;
@@ -173,6 +168,7 @@ static int depart_until(struct run *run, double now, struct sl_err *err)
         int rc = sl_place_release(run->place, &run->pods->pods[x.pod].request, &x.at, err);
         if (rc)
             return rc;
+        run->served -= run->pods->pods[x.pod].worth_milli;
     }
     return 0;
 }
@@ -188,8 +184,7 @@ static int run_churn(struct run *run, struct sl_err *err)
     uint64_t steps = (uint64_t)(mean * run->options->turnovers), arrived = 0, lost = 0;
     for (uint64_t i = 0; i < 2 * steps; i++) {
         /* Drawn whether it is placed or not: every policy sees the same pods and lifetimes. */
-        uint32_t pod = i < run->pods->count ? run->order[i]
-                                            : (uint32_t)(sim_random(&run->rng) % run->pods->count);
+        uint32_t pod = next_pod(run, i);
         double lifetime = -mean * log(uniform(&run->rng));
         if (by_trace)
             lifetime = scale * run->pods->pods[pod].runtime_s;
@@ -203,7 +198,7 @@ static int run_churn(struct run *run, struct sl_err *err)
             return rc;
         if (i < steps)
             continue;
-        uint64_t demand = demand_milli(&run->pods->pods[pod].request);
+        uint64_t demand = run->pods->pods[pod].worth_milli;
         arrived += demand;
         lost += rc ? 0 : demand;
         sum += unallocated_percent(run);

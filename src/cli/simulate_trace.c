@@ -299,6 +299,7 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
         pod->request.gpu_memory_mib = (uint32_t)gpu_memory;
         pod->request.models = spec;
     }
+    pod->worth_milli = (uint32_t)(num * milli);
     pod->runtime_s = pod_runtime(c, at, NULL);
     ret->gpu_milli += num * milli;
     return 0;

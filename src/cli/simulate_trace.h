@@ -26,7 +26,8 @@ struct sim_cluster {
 
 struct sim_pod {
     struct sl_place_request request;
-    uint32_t runtime_s; /* 0: the trace does not say */
+    uint32_t worth_milli; /* milli-GPU it asked for, before any what-if */
+    uint32_t runtime_s;   /* 0: the trace does not say */
 };
 
 struct sim_pods {
@@ -46,8 +47,7 @@ int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret,
 
 /* A cluster and pods with the proportions of a large production cluster; see docs/simulate.md. */
 int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err) SL_MUST_CHECK;
-int sim_pods_generate(uint64_t gpu_milli, uint64_t seed, struct sim_pods *ret,
-                      struct sl_err *err) SL_MUST_CHECK;
+int sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* The number of a model, added when new; -1 when there are too many or the name is too long. */
 int sim_model_number(struct sim_models *models, const char *name, size_t length);

@@ -28,8 +28,14 @@
         "priority", "LEVEL", "high, normal or low: high goes first, low takes what is left",       \
             "high normal low"                                                                      \
     }
-#define OPTION_JSON {"json", NULL, "print JSON", NULL}
-#define OPTION_END  {NULL, NULL, NULL, NULL}
+#define OPTION_JSON                                                                                \
+    {                                                                                              \
+        "json", NULL, "print JSON", NULL                                                           \
+    }
+#define OPTION_END                                                                                 \
+    {                                                                                              \
+        NULL, NULL, NULL, NULL                                                                     \
+    }
 
 const struct sl_cli_option sl_cli_global_options[] = {
     {"dir", "DIR", "where the arbiter lives (default: see sluice(1))", "@dir"},
@@ -65,6 +71,41 @@ static const struct sl_cli_option doctor_options[] = {
     OPTION_JSON,
     OPTION_SIM,
     {"libsluice", "FILE", "check this libsluice.so", "@file"},
+    OPTION_END,
+};
+
+static const struct sl_cli_option simulate_options[] = {
+    {"nodes", "FILE", "the cluster: CSV with cpu_milli, memory_mib, gpu, model", "@file"},
+    {"mix", "NODES",
+     "the cluster, written out: 100xH200:8:192000:2097152,...\n(COUNTxMODEL:GPUS:CPU_MILLI:"
+     "MEMORY_MIB[:GPU_MEMORY_MIB])",
+     ""},
+    {"generate", "COUNT", "the cluster: that many made-up nodes (default: 1213)", "100 1213 5000"},
+    {"pods", "FILE[,FILE...]",
+     "what arrives: CSV with cpu_milli, memory_mib, num_gpu,\ngpu_milli (default: made-up pods)",
+     "@file"},
+    {"policy", "POLICY[,POLICY...]",
+     "random, first-fit, dot-product, clustering, packing,\nbest-fit, binpack, spread, fgd, sluice",
+     "random first-fit dot-product clustering packing best-fit binpack spread fgd sluice"},
+    {"seeds", "SEEDS", "orders to try: 42-51 (default), or 1,2,3", "42-51"},
+    {"until", "PERCENT", "stop when so much of capacity has arrived (default: 130)", "100 130"},
+    {"at", "PERCENT[,...]", "print tables for these (default: 90,100)", "90,95,100,130"},
+    {"churn", NULL, "pods also leave; measure the steady state", NULL},
+    {"load", "PERCENT", "with --churn: demand running at once, of capacity\n(default: 100)",
+     "90 95 100 105"},
+    {"turnovers", "COUNT", "with --churn: mean lifetimes to measure over (default: 2)", "2 5"},
+    {"lifetimes", "HOW", "with --churn: exponential (default), or as in the trace",
+     "exponential trace"},
+    {"strategy", "HOW",
+     "what if: fractional (default), exclusive, mig, or\nslots:N (N equal slots a card)",
+     "fractional exclusive mig slots:4"},
+    {"gpu-memory", "HOW",
+     "what if shares also take GPU memory: none (default),\nsame as compute, or independent",
+     "none same independent"},
+    {"learn", NULL, "policies learn what arrives instead of being told", NULL},
+    {"tune", "NAME=VALUE[,...]", "change constants of the sluice policy", ""},
+    {"svg", "FILE", "draw the curves", "@file"},
+    OPTION_JSON,
     OPTION_END,
 };
 
@@ -114,6 +155,18 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .options = doctor_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_doctor},
+    {.name = "simulate",
+     .synopsis = "[PODS-FILE...]",
+     .summary = "try placement policies on a cluster and its pods",
+     .details =
+         "Pods arrive in random order until their GPU demand reaches --until percent of the\n"
+         "cluster; a table shows how much GPU each policy leaves unallocated. Files are in\n"
+         "the format of the public openb trace, with any further columns; without files a\n"
+         "cluster and pods with similar proportions are made up. With --json one object a\n"
+         "run is printed, one a line.",
+     .options = simulate_options,
+     .usage_exit = SL_EXIT_USAGE,
+     .run = sl_cmd_simulate},
     {.name = "arbiter",
      .synopsis = "",
      .summary = "serve one directory's tenants; `sluice run` starts it by itself",

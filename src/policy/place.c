@@ -87,7 +87,7 @@ static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *e
 }
 
 /* Past the table's end everything is of the last type: prices get coarser, nothing breaks. */
-static uint8_t node_type(struct sl_place *p, const struct sl_place_node *spec, uint32_t at)
+static uint8_t node_type(struct sl_placer *p, const struct sl_place_node *spec, uint32_t at)
 {
     for (unsigned t = 0; t < p->type_count; t++) {
         const struct place_node *x = &p->nodes[p->type_example[t]];
@@ -101,7 +101,7 @@ static uint8_t node_type(struct sl_place *p, const struct sl_place_node *spec, u
     return (uint8_t)p->type_count++;
 }
 
-static void node_init(struct sl_place *p, uint32_t at, const struct sl_place_node *spec)
+static void node_init(struct sl_placer *p, uint32_t at, const struct sl_place_node *spec)
 {
     struct place_node *n = &p->nodes[at];
     uint8_t type = node_type(p, spec, at);
@@ -141,18 +141,18 @@ static size_t dirty_words(uint32_t room)
     return (room + 63) / 64;
 }
 
-static void kind_mark_all(struct sl_place *p, struct place_kind *k)
+static void kind_mark_all(struct sl_placer *p, struct place_kind *k)
 {
     memset(k->dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
 }
 
-static void mark_everything(struct sl_place *p)
+static void mark_everything(struct sl_placer *p)
 {
     for (uint32_t i = 0; i < p->kinds_used; i++)
         kind_mark_all(p, &p->kinds[i]);
 }
 
-static void mark_node(struct sl_place *p, uint32_t node)
+static void mark_node(struct sl_placer *p, uint32_t node)
 {
     uint32_t at = p->position[node];
     p->mem_free[at] = p->nodes[node].mem_free;
@@ -164,7 +164,7 @@ static void mark_node(struct sl_place *p, uint32_t node)
 }
 
 /* Grows every per-node array together, so that a failure leaves the old sizes valid. */
-static int grow(struct sl_place *p, uint32_t room, struct sl_err *err)
+static int grow(struct sl_placer *p, uint32_t room, struct sl_err *err)
 {
     if (room <= p->room)
         return 0;
@@ -199,7 +199,7 @@ static int grow(struct sl_place *p, uint32_t room, struct sl_err *err)
 }
 
 /* What the node adds to its type's supply; called before and after every change. */
-static void supply(struct sl_place *p, struct place_node *n, int sign)
+static void supply(struct sl_placer *p, struct place_node *n, int sign)
 {
     if (!p->demand || p->config.policy != SL_PLACE_SLUICE || !n->open)
         return;
@@ -217,7 +217,7 @@ static void supply(struct sl_place *p, struct place_node *n, int sign)
 }
 
 /* Puts new tables to use: every view, supply, price and score is computed afresh. */
-static void demand_use(struct sl_place *p, struct place_demand *d)
+static void demand_use(struct sl_placer *p, struct place_demand *d)
 {
     place_demand_destroy(p->demand);
     p->demand = d;
@@ -236,7 +236,7 @@ static void demand_use(struct sl_place *p, struct place_demand *d)
     mark_everything(p);
 }
 
-int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
+int sl_place_set_demand(struct sl_placer *p, const struct sl_place_demand *demand, size_t count,
                         struct sl_err *err)
 {
     struct place_class *classes;
@@ -257,7 +257,7 @@ int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand
     return 0;
 }
 
-int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint32_t *ret_node,
+int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uint32_t *ret_node,
                       struct sl_err *err)
 {
     int rc = node_check(node, p->count, err);
@@ -289,7 +289,7 @@ int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint
 }
 
 /* Fisher-Yates: the fixed order in which equal nodes are preferred. */
-static void shuffle_order(struct sl_place *p)
+static void shuffle_order(struct sl_placer *p)
 {
     for (uint32_t i = p->count; i > 1; i--) {
         uint32_t j = (uint32_t)(place_random(&p->rng) % i);
@@ -307,13 +307,13 @@ static void shuffle_order(struct sl_place *p)
 }
 
 int sl_place_create(const struct sl_place_config *config, const struct sl_place_node *nodes,
-                    size_t count, struct sl_place **ret, struct sl_err *err)
+                    size_t count, struct sl_placer **ret, struct sl_err *err)
 {
     if (config->policy >= SL_PLACE_POLICIES)
         return sl_err_set(err, -EINVAL, "policy number %d is not known", (int)config->policy);
     if (count > UINT32_MAX / 2)
         return sl_err_set(err, -EINVAL, "%zu nodes are more than supported", count);
-    struct sl_place *p = calloc(1, sizeof(*p));
+    struct sl_placer *p = calloc(1, sizeof(*p));
     if (!p)
         return sl_err_set(err, -ENOMEM, "out of memory for the placement engine");
     p->config = *config;
@@ -330,7 +330,7 @@ int sl_place_create(const struct sl_place_config *config, const struct sl_place_
     return 0;
 }
 
-void sl_place_destroy(struct sl_place *p)
+void sl_place_destroy(struct sl_placer *p)
 {
     if (!p)
         return;
@@ -352,7 +352,7 @@ void sl_place_destroy(struct sl_place *p)
     free(p);
 }
 
-void sl_place_open_node(struct sl_place *p, uint32_t node, bool open)
+void sl_place_open_node(struct sl_placer *p, uint32_t node, bool open)
 {
     if (node >= p->count || p->nodes[node].open == open)
         return;
@@ -362,7 +362,7 @@ void sl_place_open_node(struct sl_place *p, uint32_t node, bool open)
     mark_node(p, node);
 }
 
-int sl_place_check(const struct sl_place_request *r, struct sl_err *err)
+int sl_place_validate(const struct sl_place_request *r, struct sl_err *err)
 {
     if (r->gpu_count > SL_PLACE_MAX_GPUS)
         return sl_err_set(err, -EINVAL, "%u GPUs asked for; a node has at most %d", r->gpu_count,
@@ -380,16 +380,16 @@ int sl_place_check(const struct sl_place_request *r, struct sl_err *err)
     return 0;
 }
 
-static int commit_check(const struct sl_place *p, const struct sl_place_request *r,
+static int commit_check(const struct sl_placer *p, const struct sl_place_request *r,
                         const struct sl_place_decision *d, struct sl_err *err)
 {
     if (d->node >= p->count || __builtin_popcount(d->gpus) != r->gpu_count ||
         d->gpus >> p->nodes[d->node].gpu_count)
         return sl_err_set(err, -EINVAL, "the decision does not belong to the request");
-    return sl_place_check(r, err);
+    return sl_place_validate(r, err);
 }
 
-static void account(struct sl_place *p, uint32_t node, const struct sl_place_request *r,
+static void account(struct sl_placer *p, uint32_t node, const struct sl_place_request *r,
                     const struct sl_place_decision *d, bool take)
 {
     struct place_node *n = &p->nodes[node];
@@ -423,7 +423,7 @@ static void account(struct sl_place *p, uint32_t node, const struct sl_place_req
     mark_node(p, node);
 }
 
-int sl_place_commit(struct sl_place *p, const struct sl_place_request *r,
+int sl_place_commit(struct sl_placer *p, const struct sl_place_request *r,
                     const struct sl_place_decision *d, struct sl_err *err)
 {
     int rc = commit_check(p, r, d, err);
@@ -456,7 +456,7 @@ static bool release_possible(const struct place_node *n, const struct sl_place_r
     return true;
 }
 
-int sl_place_release(struct sl_place *p, const struct sl_place_request *r,
+int sl_place_release(struct sl_placer *p, const struct sl_place_request *r,
                      const struct sl_place_decision *d, struct sl_err *err)
 {
     int rc = commit_check(p, r, d, err);
@@ -468,7 +468,7 @@ int sl_place_release(struct sl_place *p, const struct sl_place_request *r,
     return 0;
 }
 
-double sl_place_fragmentation(const struct sl_place *p, uint32_t node)
+double sl_place_fragmentation(const struct sl_placer *p, uint32_t node)
 {
     if (!p->demand || node >= p->count)
         return 0;
@@ -476,12 +476,12 @@ double sl_place_fragmentation(const struct sl_place *p, uint32_t node)
     return place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
 }
 
-void sl_place_totals(const struct sl_place *p, struct sl_place_totals *ret)
+void sl_place_totals(const struct sl_placer *p, struct sl_place_totals *ret)
 {
     *ret = p->totals;
 }
 
-void sl_place_gpu_free(const struct sl_place *p, uint32_t node, unsigned gpu,
+void sl_place_gpu_free(const struct sl_placer *p, uint32_t node, unsigned gpu,
                        uint32_t *ret_cores_permille, uint32_t *ret_memory_mib)
 {
     bool known = node < p->count && gpu < p->nodes[node].gpu_count;

@@ -126,7 +126,7 @@ struct sl_place_totals {
     uint32_t pods;
 };
 
-struct sl_place;
+struct sl_placer;
 
 const char *sl_place_policy_name(enum sl_place_policy policy);
 int sl_place_policy_parse(const char *name, enum sl_place_policy *ret,
@@ -136,59 +136,59 @@ void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy p
 
 /* Copies the nodes; their numbers are their positions here. */
 int sl_place_create(const struct sl_place_config *config, const struct sl_place_node *nodes,
-                    size_t count, struct sl_place **ret, struct sl_err *err) SL_MUST_CHECK;
-void sl_place_destroy(struct sl_place *p);
+                    size_t count, struct sl_placer **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_place_destroy(struct sl_placer *p);
 
 /* A node that joins later comes last in the order. */
-int sl_place_add_node(struct sl_place *p, const struct sl_place_node *node, uint32_t *ret_node,
+int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uint32_t *ret_node,
                       struct sl_err *err) SL_MUST_CHECK;
 
 /* A closed node takes nothing new; what runs there stays accounted. */
-void sl_place_open_node(struct sl_place *p, uint32_t node, bool open);
+void sl_place_open_node(struct sl_placer *p, uint32_t node, bool open);
 
 /*
  * Tells fgd and sluice what is going to arrive. Without it they learn from what they are asked
  * (learn_every); with neither, they fall back to best-fit.
  */
-int sl_place_set_demand(struct sl_place *p, const struct sl_place_demand *demand, size_t count,
+int sl_place_set_demand(struct sl_placer *p, const struct sl_place_demand *demand, size_t count,
                         struct sl_err *err) SL_MUST_CHECK;
 
 /* -EINVAL when the request contradicts itself. */
-int sl_place_check(const struct sl_place_request *request, struct sl_err *err) SL_MUST_CHECK;
+int sl_place_validate(const struct sl_place_request *request, struct sl_err *err) SL_MUST_CHECK;
 
 /*
  * Chooses; changes no capacity. `allow` (bit per node, NULL = all) restricts the choice.
  * -ENOSPC when nothing fits.
  */
-int sl_place_decide(struct sl_place *p, const struct sl_place_request *request,
+int sl_place_decide(struct sl_placer *p, const struct sl_place_request *request,
                     const uint64_t *allow, struct sl_place_decision *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 
 /* Takes the capacity. -ENOSPC, and nothing taken, when it is not there (any more). */
-int sl_place_commit(struct sl_place *p, const struct sl_place_request *request,
+int sl_place_commit(struct sl_placer *p, const struct sl_place_request *request,
                     const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 
 /* Gives it back. -EINVAL when it was never taken. */
-int sl_place_release(struct sl_place *p, const struct sl_place_request *request,
+int sl_place_release(struct sl_placer *p, const struct sl_place_request *request,
                      const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 
 /* True and the policy's score when the request fits this node; higher is better. */
-bool sl_place_score(struct sl_place *p, const struct sl_place_request *request, uint32_t node,
+bool sl_place_score(struct sl_placer *p, const struct sl_place_request *request, uint32_t node,
                     int32_t *ret_score);
 
 /* Milli-GPU of the node that a request of the known demand cannot use, on average. */
-double sl_place_fragmentation(const struct sl_place *p, uint32_t node);
+double sl_place_fragmentation(const struct sl_placer *p, uint32_t node);
 
-void sl_place_totals(const struct sl_place *p, struct sl_place_totals *ret);
+void sl_place_totals(const struct sl_placer *p, struct sl_place_totals *ret);
 
 /* Free share of one GPU: cores in permille, memory in MiB. */
-void sl_place_gpu_free(const struct sl_place *p, uint32_t node, unsigned gpu,
+void sl_place_gpu_free(const struct sl_placer *p, uint32_t node, unsigned gpu,
                        uint32_t *ret_cores_permille, uint32_t *ret_memory_mib);
 
 /*
  * Checks every book against the others: nothing above its total or below zero, sums equal their
  * parts, every cached score equal to one computed afresh. For tests; slow.
  */
-int sl_place_audit(struct sl_place *p, struct sl_err *err) SL_MUST_CHECK;
+int sl_place_audit(struct sl_placer *p, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

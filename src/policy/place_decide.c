@@ -30,10 +30,10 @@ static uint32_t key_hash(const struct sl_place_request *key)
     const unsigned char *b = (const unsigned char *)key;
     for (size_t i = 0; i < sizeof(*key); i++)
         h = (h ^ b[i]) * 0x100000001b3ULL;
-    return (uint32_t)(h ^ (h >> 32)) % SL_ARRAY_LEN(((struct sl_place *)0)->hash);
+    return (uint32_t)(h ^ (h >> 32)) % SL_ARRAY_LEN(((struct sl_placer *)0)->hash);
 }
 
-static void hash_insert(struct sl_place *p, uint32_t kind)
+static void hash_insert(struct sl_placer *p, uint32_t kind)
 {
     uint32_t at = key_hash(&p->kinds[kind].key);
     while (p->hash[at])
@@ -41,7 +41,7 @@ static void hash_insert(struct sl_place *p, uint32_t kind)
     p->hash[at] = kind + 1;
 }
 
-static struct place_kind *kind_lookup(struct sl_place *p, const struct sl_place_request *key)
+static struct place_kind *kind_lookup(struct sl_placer *p, const struct sl_place_request *key)
 {
     for (uint32_t at = key_hash(key); p->hash[at]; at = (at + 1) % (uint32_t)SL_ARRAY_LEN(p->hash))
         if (memcmp(&p->kinds[p->hash[at] - 1].key, key, sizeof(*key)) == 0)
@@ -50,7 +50,7 @@ static struct place_kind *kind_lookup(struct sl_place *p, const struct sl_place_
 }
 
 /* Reuses the kind unused for longest. Open addressing cannot delete, so the table is refilled. */
-static struct place_kind *kind_evict(struct sl_place *p)
+static struct place_kind *kind_evict(struct sl_placer *p)
 {
     uint32_t oldest = 0;
     for (uint32_t i = 1; i < p->kinds_used; i++)
@@ -59,7 +59,7 @@ static struct place_kind *kind_evict(struct sl_place *p)
     return &p->kinds[oldest];
 }
 
-static struct place_kind *kind_get(struct sl_place *p, const struct sl_place_request *r,
+static struct place_kind *kind_get(struct sl_placer *p, const struct sl_place_request *r,
                                    struct sl_err *err)
 {
     struct sl_place_request key = kind_key(r);
@@ -98,7 +98,7 @@ static struct place_kind *kind_get(struct sl_place *p, const struct sl_place_req
     return k;
 }
 
-static void refresh(struct sl_place *p, struct place_kind *k)
+static void refresh(struct sl_placer *p, struct place_kind *k)
 {
     uint32_t words = (p->count + 63) / 64;
     for (uint32_t w = 0; w < words; w++) {
@@ -126,7 +126,7 @@ struct prices {
     place_slot_table slot;
 };
 
-static void prices_init(struct prices *x, const struct sl_place *p, const struct place_kind *k)
+static void prices_init(struct prices *x, const struct sl_placer *p, const struct place_kind *k)
 {
     const struct sl_place_tuning *t = &p->config.tuning;
     for (unsigned i = 0; i < p->type_count; i++)
@@ -139,7 +139,7 @@ static void prices_init(struct prices *x, const struct sl_place *p, const struct
         place_slot_costs(p, x->opened, x->slot);
 }
 
-static int32_t priced(const struct prices *x, const struct sl_place *p, const struct place_kind *k,
+static int32_t priced(const struct prices *x, const struct sl_placer *p, const struct place_kind *k,
                       uint32_t at)
 {
     int32_t score = k->scores[at];
@@ -155,12 +155,12 @@ static int32_t priced(const struct prices *x, const struct sl_place *p, const st
     return score;
 }
 
-static bool has_prices(const struct sl_place *p)
+static bool has_prices(const struct sl_placer *p)
 {
     return p->config.policy == SL_PLACE_SLUICE && p->demand;
 }
 
-static const int32_t *final_scores(struct sl_place *p, const struct place_kind *k)
+static const int32_t *final_scores(struct sl_placer *p, const struct place_kind *k)
 {
     if (!has_prices(p))
         return k->scores;
@@ -171,13 +171,13 @@ static const int32_t *final_scores(struct sl_place *p, const struct place_kind *
     return p->priced;
 }
 
-static bool allowed(const struct sl_place *p, const uint64_t *allow, uint32_t at)
+static bool allowed(const struct sl_placer *p, const uint64_t *allow, uint32_t at)
 {
     uint32_t node = p->order[at];
     return !allow || (allow[node / 64] >> (node % 64) & 1);
 }
 
-static int32_t best_score(const struct sl_place *p, const int32_t *scores, uint32_t memory,
+static int32_t best_score(const struct sl_placer *p, const int32_t *scores, uint32_t memory,
                           const uint64_t *allow)
 {
     int32_t best = PLACE_NO_FIT;
@@ -195,7 +195,7 @@ static int32_t best_score(const struct sl_place *p, const int32_t *scores, uint3
 }
 
 /* Position of the first node whose score is at least `floor_score`, skipping `skip` of them. */
-static uint32_t first_at_least(const struct sl_place *p, const int32_t *scores, uint32_t memory,
+static uint32_t first_at_least(const struct sl_placer *p, const int32_t *scores, uint32_t memory,
                                const uint64_t *allow, int32_t floor_score, uint32_t skip)
 {
     for (uint32_t at = 0; at < p->count; at++)
@@ -205,7 +205,7 @@ static uint32_t first_at_least(const struct sl_place *p, const int32_t *scores, 
     return p->count;
 }
 
-static uint32_t choose_random(struct sl_place *p, const int32_t *scores, uint32_t memory,
+static uint32_t choose_random(struct sl_placer *p, const int32_t *scores, uint32_t memory,
                               const uint64_t *allow)
 {
     uint32_t fits = 0;
@@ -217,7 +217,7 @@ static uint32_t choose_random(struct sl_place *p, const int32_t *scores, uint32_
                           (uint32_t)(place_random(&p->rng) % fits));
 }
 
-static uint32_t choose(struct sl_place *p, const int32_t *scores, uint32_t memory,
+static uint32_t choose(struct sl_placer *p, const int32_t *scores, uint32_t memory,
                        const uint64_t *allow)
 {
     if (p->config.policy == SL_PLACE_RANDOM)
@@ -233,7 +233,7 @@ static uint32_t choose(struct sl_place *p, const int32_t *scores, uint32_t memor
 }
 
 /* Any GPU that fits, each as likely as the next. */
-static uint16_t random_gpus(struct sl_place *p, const struct place_node *n,
+static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
                             const struct sl_place_request *r)
 {
     uint16_t gpus = 0, left = r->gpu_count;
@@ -253,7 +253,7 @@ static uint16_t random_gpus(struct sl_place *p, const struct place_node *n,
 }
 
 /* What has been asked for so far becomes what is expected. */
-static void learn(struct sl_place *p)
+static void learn(struct sl_placer *p)
 {
     struct sl_place_demand *items = calloc(p->kinds_used, sizeof(*items));
     uint32_t count = 0;
@@ -267,10 +267,10 @@ static void learn(struct sl_place *p)
     free(items);
 }
 
-int sl_place_decide(struct sl_place *p, const struct sl_place_request *r, const uint64_t *allow,
+int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
                     struct sl_place_decision *ret, struct sl_err *err)
 {
-    int rc = sl_place_check(r, err);
+    int rc = sl_place_validate(r, err);
     if (rc)
         return rc;
     struct place_kind *k = kind_get(p, r, err);
@@ -299,10 +299,10 @@ int sl_place_decide(struct sl_place *p, const struct sl_place_request *r, const 
     return 0;
 }
 
-bool sl_place_score(struct sl_place *p, const struct sl_place_request *r, uint32_t node,
+bool sl_place_score(struct sl_placer *p, const struct sl_place_request *r, uint32_t node,
                     int32_t *ret_score)
 {
-    if (node >= p->count || sl_place_check(r, NULL) != 0)
+    if (node >= p->count || sl_place_validate(r, NULL) != 0)
         return false;
     struct place_kind *k = kind_get(p, r, NULL);
     if (!k)
@@ -320,7 +320,7 @@ bool sl_place_score(struct sl_place *p, const struct sl_place_request *r, uint32
     return true;
 }
 
-static int audit_node(const struct sl_place *p, uint32_t i, struct sl_err *err)
+static int audit_node(const struct sl_placer *p, uint32_t i, struct sl_err *err)
 {
     const struct place_node *n = &p->nodes[i];
     uint32_t free = 0;
@@ -342,7 +342,7 @@ static int audit_node(const struct sl_place *p, uint32_t i, struct sl_err *err)
     return 0;
 }
 
-int sl_place_audit(struct sl_place *p, struct sl_err *err)
+int sl_place_audit(struct sl_placer *p, struct sl_err *err)
 {
     uint64_t gpu_free = 0, cpu_free = 0, pods = 0;
     for (uint32_t i = 0; i < p->count; i++) {

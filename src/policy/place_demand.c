@@ -79,7 +79,7 @@ static int shape_index(struct place_demand *d, const struct sl_place_request *r)
     return (int)d->shape_count++;
 }
 
-static void add_class(const struct sl_place *p, struct place_demand *d,
+static void add_class(const struct sl_placer *p, struct place_demand *d,
                       const struct place_class *it)
 {
     int s = it->r.gpu_count ? shape_index(d, &it->r) : -1;
@@ -107,7 +107,7 @@ static void add_class(const struct sl_place *p, struct place_demand *d,
     }
 }
 
-static struct place_demand *demand_create(const struct sl_place *p)
+static struct place_demand *demand_create(const struct sl_placer *p)
 {
     struct place_demand *d = calloc(1, sizeof(*d));
     for (unsigned m = 0; d && m < SL_PLACE_MAX_MODELS; m++) {
@@ -148,7 +148,7 @@ int place_demand_classes(const struct sl_place_demand *demand, size_t count,
     return 0;
 }
 
-int place_demand_build(const struct sl_place *p, const struct place_class *items, size_t count,
+int place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
                        struct place_demand **ret, struct sl_err *err)
 {
     struct place_demand *d = demand_create(p);

@@ -113,7 +113,7 @@ struct place_kind {
     uint8_t *opens;  /* by position: GPUs nobody uses yet that it would take */
 };
 
-struct sl_place {
+struct sl_placer {
     struct sl_place_config config;
     uint64_t rng;
     uint32_t count, room;
@@ -165,7 +165,7 @@ uint16_t place_pick_tightest(const struct place_node *n, const struct sl_place_r
 /* place_score.c */
 double place_request_milli(const struct sl_place_request *r);
 /* Fills gpus with the policy's choice; PLACE_NO_FIT when it does not fit. */
-int32_t place_score_node(const struct sl_place *p, const struct place_node *n,
+int32_t place_score_node(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *ret_gpus);
 
 /* place_frag.c */
@@ -183,16 +183,16 @@ double place_frag_capacity(const struct place_demand *d, unsigned model, const s
 int place_demand_classes(const struct sl_place_demand *items, size_t count,
                          struct place_class **ret, size_t *ret_count,
                          struct sl_err *err) SL_MUST_CHECK;
-int place_demand_build(const struct sl_place *p, const struct place_class *items, size_t count,
+int place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
                        struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
 void place_demand_destroy(struct place_demand *d);
 
 /* place_price.c */
-int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
+int place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
                      struct place_demand *d) SL_MUST_CHECK;
 unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
-void place_slot_costs(const struct sl_place *p, unsigned count, place_slot_table ret);
-void place_price_step(struct sl_place *p, unsigned rounds);
+void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret);
+void place_price_step(struct sl_placer *p, unsigned rounds);
 
 /* place.c */
 uint64_t place_random(uint64_t *state);

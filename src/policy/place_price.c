@@ -20,7 +20,7 @@
 #define PRICE_MAX   1.5
 #define RATIO_STEPS 2.0 /* buyers are alike when their CPU a GPU is within a factor 2^(1/2) */
 
-static uint32_t types_for(const struct sl_place *p, const struct sl_place_request *r)
+static uint32_t types_for(const struct sl_placer *p, const struct sl_place_request *r)
 {
     uint32_t types = 0;
     for (unsigned t = 0; t < p->type_count; t++) {
@@ -35,7 +35,7 @@ static uint32_t types_for(const struct sl_place *p, const struct sl_place_reques
 }
 
 /* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
-int place_price_init(const struct sl_place *p, const struct place_class *items, size_t count,
+int place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
                      struct place_demand *d)
 {
     double multi = 0;
@@ -72,7 +72,7 @@ int place_price_init(const struct sl_place *p, const struct place_class *items, 
 }
 
 /* How the buyer splits over the types: mostly to the cheapest, smoothly, by room where equal. */
-static void buyer_split(const struct sl_place *p, const struct place_buyer *b, double *share)
+static void buyer_split(const struct sl_placer *p, const struct place_buyer *b, double *share)
 {
     const struct place_demand *d = p->demand;
     double unit = b->gpu > 0 ? b->gpu : b->cpu / p->cpu_a_gpu, least = 1e300, sum = 0;
@@ -101,7 +101,7 @@ static double move(double price, double used, double room)
     return price < 0 ? 0 : price > PRICE_MAX ? PRICE_MAX : price;
 }
 
-void place_price_step(struct sl_place *p, unsigned rounds)
+void place_price_step(struct sl_placer *p, unsigned rounds)
 {
     struct place_demand *d = p->demand;
     double room = 0;
@@ -138,7 +138,7 @@ unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_f
  * break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays only for
  * places larger than its own.
  */
-void place_slot_costs(const struct sl_place *p, unsigned count, place_slot_table ret)
+void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret)
 {
     const struct place_demand *d = p->demand;
     double room = 0, from = p->config.tuning.slot_from, each[SL_PLACE_MAX_GPUS + 1] = {0};

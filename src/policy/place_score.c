@@ -13,7 +13,7 @@ double place_request_milli(const struct sl_place_request *r)
     return (double)each * r->gpu_count;
 }
 
-static int32_t score_dot_product(const struct sl_place *p, const struct place_node *n,
+static int32_t score_dot_product(const struct sl_placer *p, const struct place_node *n,
                                  const struct sl_place_request *r)
 {
     double cpu_scale = p->cpu_scale, gpu_scale = p->gpu_scale;
@@ -22,7 +22,7 @@ static int32_t score_dot_product(const struct sl_place *p, const struct place_no
     return (int32_t)floor(100 * (1 - dot / 2));
 }
 
-static int32_t score_best_fit(const struct sl_place *p, const struct place_node *n,
+static int32_t score_best_fit(const struct sl_placer *p, const struct place_node *n,
                               const struct sl_place_request *r)
 {
     double left = (n->cpu_free - (double)r->cpu_milli) / p->cpu_scale +
@@ -30,7 +30,7 @@ static int32_t score_best_fit(const struct sl_place *p, const struct place_node 
     return (int32_t)floor(100 * (1 - left / 2));
 }
 
-static int32_t score_clustering(const struct sl_place *p, const struct place_node *n,
+static int32_t score_clustering(const struct sl_placer *p, const struct place_node *n,
                                 const struct sl_place_request *r)
 {
     if (r->gpu_count == 0)
@@ -80,7 +80,7 @@ struct outcome {
     uint32_t cpu_free;
 };
 
-static void outcome_take(const struct sl_place *p, const struct place_node *n,
+static void outcome_take(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t gpus, struct outcome *o)
 {
     o->view = n->view;
@@ -111,7 +111,7 @@ static bool seen_before(const struct place_node *n, unsigned gpu)
     return false;
 }
 
-static int32_t fgd_value(const struct sl_place *p, const struct place_node *n,
+static int32_t fgd_value(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t gpus, double before)
 {
     struct outcome o;
@@ -120,7 +120,7 @@ static int32_t fgd_value(const struct sl_place *p, const struct place_node *n,
     return (int32_t)floor(100 / (1 + exp(-(before - after) / 1000)));
 }
 
-static int32_t score_fgd(const struct sl_place *p, const struct place_node *n,
+static int32_t score_fgd(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *gpus)
 {
     double before = place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
@@ -145,7 +145,7 @@ static int32_t score_fgd(const struct sl_place *p, const struct place_node *n,
  * Ours. In milli-GPU: how much usable GPU the placement destroys (both measures, mixed), plus what
  * the resources it takes are worth to the demand that can run nowhere else (prices).
  */
-static double sluice_measure(const struct sl_place *p, const struct place_node *n,
+static double sluice_measure(const struct sl_placer *p, const struct place_node *n,
                              const struct place_view *v, uint32_t cpu_free)
 {
     double mix = p->config.tuning.capacity, f = 0;
@@ -156,7 +156,7 @@ static double sluice_measure(const struct sl_place *p, const struct place_node *
     return f;
 }
 
-static int32_t sluice_value(const struct sl_place *p, const struct place_node *n,
+static int32_t sluice_value(const struct sl_placer *p, const struct place_node *n,
                             const struct sl_place_request *r, uint16_t gpus, double before)
 {
     struct outcome o;
@@ -165,7 +165,7 @@ static int32_t sluice_value(const struct sl_place *p, const struct place_node *n
     return (int32_t)lrint(-cost * PLACE_SCALE);
 }
 
-static int32_t score_sluice(const struct sl_place *p, const struct place_node *n,
+static int32_t score_sluice(const struct sl_placer *p, const struct place_node *n,
                             const struct sl_place_request *r, uint16_t *gpus)
 {
     double before = sluice_measure(p, n, &n->view, n->cpu_free);
@@ -186,7 +186,7 @@ static int32_t score_sluice(const struct sl_place *p, const struct place_node *n
     return best;
 }
 
-int32_t place_score_node(const struct sl_place *p, const struct place_node *n,
+int32_t place_score_node(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *ret_gpus)
 {
     if (!place_node_fits(n, r))

@@ -130,7 +130,7 @@ static void shadow_check(const struct shadow *s, const struct sl_place_node *nod
     }
 }
 
-static void audit(struct sl_place *p)
+static void audit(struct sl_placer *p)
 {
     struct sl_err err = SL_ERR_INIT;
     if (sl_place_audit(p, &err) != 0)
@@ -144,7 +144,7 @@ static void history(enum sl_place_policy policy, uint64_t seed, bool learn)
     struct shadow shadow = {0};
     uint64_t rng = seed * 7919 + 1;
     size_t count = 0, refused = 0;
-    struct sl_place *p;
+    struct sl_placer *p;
     struct sl_place_config config;
     random_nodes(nodes, NODES, &rng);
     sl_place_config_init(&config, policy);
@@ -216,7 +216,7 @@ static void test_the_same_seed_decides_the_same(void **state)
     (void)state;
     for (unsigned policy = 0; policy < SL_PLACE_POLICIES; policy++) {
         struct sl_place_node nodes[NODES];
-        struct sl_place *a, *b;
+        struct sl_placer *a, *b;
         struct sl_place_config config;
         uint64_t rng = 99;
         random_nodes(nodes, NODES, &rng);
@@ -245,7 +245,7 @@ static void test_many_kinds_are_evicted_quietly(void **state)
 {
     (void)state;
     struct sl_place_node nodes[NODES];
-    struct sl_place *p;
+    struct sl_placer *p;
     struct sl_place_config config;
     uint64_t rng = 5;
     random_nodes(nodes, NODES, &rng);
@@ -267,7 +267,7 @@ static void test_nodes_join_and_close(void **state)
     (void)state;
     for (unsigned policy = SL_PLACE_BEST_FIT; policy < SL_PLACE_POLICIES; policy++) {
         struct sl_place_node nodes[NODES];
-        struct sl_place *p;
+        struct sl_placer *p;
         struct sl_place_config config;
         uint64_t rng = 17;
         random_nodes(nodes, NODES, &rng);

@@ -19,7 +19,7 @@ for path in files:
     for match in call.finditer(path.read_text()):
         text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group(1).split("PRI")[0]))
         text = text.replace('\\"', '"').replace("%%", "%")
-        text = re.sub(r"^(?:run|set|status|doctor|arbiter): ", "", text)
+        text = re.sub(r"^(?:run|set|status|doctor|arbiter|simulate): ", "", text)
         parts = [p.strip(' "') for p in re.split(r"%[-0-9.*]*[a-z]+", text)]
         parts = [p for p in parts if len(p) >= 8]
         if not parts or text.startswith(general):

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/simulate_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "cli/table.h"
+
+static const unsigned json_levels[] = {90, 95, 100, 130};
+
+int sim_report_init(struct sim_report *r, struct sl_err *err)
+{
+    size_t count = r->trace_count * r->policy_count * r->seed_count;
+    r->results = calloc(count ? count : 1, sizeof(*r->results));
+    if (!r->results)
+        return sl_err_set(err, -ENOMEM, "out of memory for the results of %zu runs", count);
+    return 0;
+}
+
+void sim_report_fini(struct sim_report *r)
+{
+    free(r->results);
+    r->results = NULL;
+}
+
+struct sim_result *sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
+                                 size_t seed)
+{
+    return &r->results[(trace * r->policy_count + policy) * r->seed_count + seed];
+}
+
+double sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
+{
+    double sum = 0;
+    for (size_t s = 0; s < r->seed_count; s++)
+        sum += sim_report_at(r, trace, policy, s)->unallocated[level];
+    return sum / (double)r->seed_count;
+}
+
+enum column { COLUMN_LEVEL, COLUMN_CHURN_UNALLOCATED, COLUMN_CHURN_REJECTED };
+
+static double cell(const struct sim_report *r, size_t trace, size_t policy, enum column what,
+                   unsigned level)
+{
+    double sum = 0;
+    if (what == COLUMN_LEVEL)
+        return sim_report_mean(r, trace, policy, level);
+    for (size_t s = 0; s < r->seed_count; s++) {
+        const struct sim_result *x = sim_report_at(r, trace, policy, s);
+        sum += what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent : x->mean_unallocated;
+    }
+    return sum / (double)r->seed_count;
+}
+
+static void print_table(const struct sim_report *r, enum column what, unsigned level, FILE *out)
+{
+    struct sl_table_column columns[SIM_MAX_POLICIES + 1] = {{"TRACE", false}};
+    for (size_t p = 0; p < r->policy_count; p++)
+        columns[p + 1] = (struct sl_table_column){sl_place_policy_name(r->policies[p]), true};
+    struct sl_table t;
+    sl_table_init(&t, columns, r->policy_count + 1);
+    for (size_t i = 0; i < r->trace_count; i++) {
+        sl_table_cell(&t, "%.40s", r->traces[i]);
+        for (size_t p = 0; p < r->policy_count; p++)
+            sl_table_cell(&t, "%.2f", cell(r, i, p, what, level));
+    }
+    if (r->trace_count > 1) {
+        sl_table_cell(&t, "mean");
+        for (size_t p = 0; p < r->policy_count; p++) {
+            double sum = 0;
+            for (size_t i = 0; i < r->trace_count; i++)
+                sum += cell(r, i, p, what, level);
+            sl_table_cell(&t, "%.2f", sum / (double)r->trace_count);
+        }
+    }
+    sl_table_print(&t, out, sl_table_colour(out));
+    sl_table_free(&t);
+}
+
+void sim_report_tables(const struct sim_report *r, FILE *out)
+{
+    (void)fprintf(out, "%zu nodes, %llu GPUs; mean of %zu seed%s\n", r->cluster->count,
+                  (unsigned long long)(r->cluster->gpu_milli / 1000), r->seed_count,
+                  r->seed_count == 1 ? "" : "s");
+    if (r->options->churn) {
+        (void)fprintf(out, "\nGPU unallocated, %% of capacity, pods leaving, load %u %%\n",
+                      r->options->load_percent);
+        print_table(r, COLUMN_CHURN_UNALLOCATED, 0, out);
+        (void)fprintf(out, "\nGPU demand rejected, %% of what arrived\n");
+        print_table(r, COLUMN_CHURN_REJECTED, 0, out);
+        return;
+    }
+    for (size_t l = 0; l < r->level_count; l++) {
+        (void)fprintf(out, "\nGPU unallocated, %% of capacity, when %u %% has arrived\n",
+                      r->levels[l]);
+        print_table(r, COLUMN_LEVEL, r->levels[l], out);
+    }
+}
+
+/* Hundredths are more than ten seeds tell apart; thousandths keep rounding out of comparisons. */
+static double rounded(double x)
+{
+    return round(x * 1000) / 1000;
+}
+
+static void json_curve(struct sl_json *j, const char *key, const double *curve, unsigned samples)
+{
+    sl_json_key(j, key);
+    sl_json_begin(j, '{');
+    for (size_t i = 0; i < SL_ARRAY_LEN(json_levels); i++) {
+        char level[16];
+        if (json_levels[i] >= samples)
+            continue;
+        (void)snprintf(level, sizeof(level), "%u", json_levels[i]);
+        sl_json_key(j, level);
+        sl_json_double(j, rounded(curve[json_levels[i]]));
+    }
+    sl_json_end(j, '}');
+}
+
+static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace, size_t policy,
+                     size_t seed)
+{
+    const struct sim_result *x = sim_report_at(r, trace, policy, seed);
+    sl_json_begin(j, '{');
+    sl_json_key(j, "trace");
+    sl_json_string(j, r->traces[trace]);
+    sl_json_key(j, "policy");
+    sl_json_string(j, sl_place_policy_name(r->policies[policy]));
+    sl_json_key(j, "seed");
+    sl_json_uint(j, r->seeds[seed]);
+    sl_json_key(j, "nodes");
+    sl_json_uint(j, r->cluster->count);
+    sl_json_key(j, "gpus");
+    sl_json_uint(j, r->cluster->gpu_milli / 1000);
+    if (r->options->churn) {
+        sl_json_key(j, "load_percent");
+        sl_json_uint(j, r->options->load_percent);
+        sl_json_key(j, "mean_unallocated_percent");
+        sl_json_double(j, rounded(x->mean_unallocated));
+    } else {
+        json_curve(j, "unallocated_percent", x->unallocated, x->samples);
+        json_curve(j, "fragmentation_percent", x->fragmentation, x->samples);
+    }
+    sl_json_key(j, "pods");
+    sl_json_uint(j, x->pods);
+    sl_json_key(j, "rejected_pods");
+    sl_json_uint(j, x->rejected);
+    sl_json_key(j, "rejected_gpu_percent");
+    sl_json_double(j, rounded(x->rejected_gpu_percent));
+    sl_json_key(j, "seconds");
+    sl_json_double(j, rounded(x->wall_s));
+    sl_json_key(j, "decisions_per_second");
+    sl_json_uint(j, (uint64_t)x->decisions_per_s);
+    sl_json_end(j, '}');
+}
+
+int sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out,
+                    struct sl_err *err)
+{
+    SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    struct sl_json j;
+    if (!memory)
+        return sl_err_errno(err, errno, "cannot format the results");
+    sl_json_init(&j, memory);
+    json_run(&j, r, trace, policy, seed);
+    if (fclose(memory) != 0)
+        return sl_err_errno(err, errno, "cannot format the results");
+    /* The writer indents; one run a line is what tools want. Strings have no raw newline. */
+    for (const char *s = text; *s;) {
+        if (*s == '\n') {
+            s += strspn(s, "\n ");
+            continue;
+        }
+        fputc(*s++, out);
+    }
+    fputc('\n', out);
+    return 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What-if: the same pods on the same cluster, with GPUs shared another way or in two dimensions. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/simulate_run.h"
+
+/* The smallest instance with that much compute, by sevenths of a card. */
+static uint8_t mig_for(unsigned milli)
+{
+    static const uint8_t profiles[] = {SL_PLACE_MIG_1G, SL_PLACE_MIG_2G, SL_PLACE_MIG_3G,
+                                       SL_PLACE_MIG_4G};
+    for (unsigned g = 0; g < sizeof(profiles); g++)
+        if (milli * 7 <= 1000 * (g + 1))
+            return profiles[g];
+    return SL_PLACE_MIG_7G;
+}
+
+static bool is_share(const struct sl_place_request *r)
+{
+    return r->gpu_count == 1 && !r->mig && r->cores_permille < SL_PLACE_WHOLE;
+}
+
+static void apply_strategy(const struct sim_options *o, struct sl_place_request *r)
+{
+    if (!is_share(r))
+        return;
+    if (o->strategy == SIM_EXCLUSIVE) {
+        r->cores_permille = SL_PLACE_WHOLE;
+        r->gpu_memory_permille = 0;
+    } else if (o->strategy == SIM_SLOTS) {
+        unsigned slots = (r->cores_permille * o->slots + 999) / 1000;
+        r->cores_permille =
+            (uint16_t)(slots == o->slots ? SL_PLACE_WHOLE : slots * (1000 / o->slots));
+    } else if (o->strategy == SIM_MIG) {
+        r->mig = mig_for(r->cores_permille);
+        r->cores_permille = 0;
+        r->gpu_memory_permille = 0;
+        r->gpu_memory_mib = 0;
+    }
+}
+
+static int apply_memory(const struct sim_options *o, struct sim_pods *pods, struct sl_err *err)
+{
+    if (o->memory == SIM_MEMORY_NONE)
+        return 0;
+    uint16_t *shares = calloc(pods->count, sizeof(*shares));
+    size_t count = 0;
+    if (!shares)
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", pods->count);
+    for (size_t i = 0; i < pods->count; i++)
+        if (is_share(&pods->pods[i].request))
+            shares[count++] = pods->pods[i].request.cores_permille;
+    uint64_t rng = 1; /* a property of the pods, so the same for every seed */
+    for (size_t i = 0; i < pods->count; i++) {
+        struct sl_place_request *r = &pods->pods[i].request;
+        if (!is_share(r))
+            continue;
+        r->gpu_memory_mib = 0;
+        r->gpu_memory_permille =
+            o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sim_random(&rng) % count];
+    }
+    free(shares);
+    return 0;
+}
+
+int sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
+                  const struct sim_pods *pods, struct sim_cluster *ret_cluster,
+                  struct sim_pods *ret_pods, struct sl_err *err)
+{
+    struct sim_cluster c = *cluster;
+    struct sim_pods p = *pods;
+    c.nodes = malloc(c.count * sizeof(*c.nodes));
+    p.pods = malloc(p.count * sizeof(*p.pods));
+    int rc = 0;
+    if (!c.nodes || !p.pods) {
+        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu pods", p.count);
+    } else {
+        memcpy(c.nodes, cluster->nodes, c.count * sizeof(*c.nodes));
+        memcpy(p.pods, pods->pods, p.count * sizeof(*p.pods));
+        rc = apply_memory(o, &p, err);
+    }
+    for (size_t i = 0; !rc && i < p.count; i++)
+        apply_strategy(o, &p.pods[i].request);
+    for (size_t i = 0; !rc && o->strategy == SIM_MIG && i < c.count; i++)
+        for (unsigned g = 0; g < c.nodes[i].gpu_count; g++)
+            c.nodes[i].gpus[g].mig = true;
+    if (rc) {
+        free(c.nodes);
+        free(p.pods);
+        return rc;
+    }
+    *ret_cluster = c;
+    *ret_pods = p;
+    return 0;
+}
