@@ -58,6 +58,7 @@ struct tenant {
     uint64_t ready_ns;  /* last moment it was seen live */
     uint64_t slept_ns;  /* when rel_ns was taken */
     uint64_t wait_from_ns;
+    uint64_t promise_ns; /* while its GPUs are kept for it: when it was to start, 0: none */
     int64_t v_ns;
     uint64_t v_rest; /* remainder of the division by weight */
     int64_t rel_ns;  /* while not awake: distance to the others when it fell asleep */

@@ -138,6 +138,7 @@ static void grant(struct sl_turns *s, uint32_t id, bool floor, uint64_t horizon_
     t->floor = floor;
     t->backfill = horizon_ns != NO_HORIZON;
     t->woken = t->gives_up = t->started = false;
+    t->promise_ns = 0;
     t->ready = false;
     t->turns++;
     t->granted_ns = s->now_ns;
@@ -268,6 +269,8 @@ static void collect(struct sl_turns *s, struct plan *p)
     for (uint32_t i = 0; i < s->n_ids; i++) {
         uint32_t id = s->ids[i];
         struct tenant *t = &s->tenants[id];
+        if (!t->ready)
+            t->promise_ns = 0;
         bool opens = t->state == SL_TURNS_IDLE && !t->ready && may_be_free(s, t) && alone(s, t);
         if (!t->ready && !(t->state == SL_TURNS_OPEN && t->soft) && !opens)
             continue;
@@ -313,12 +316,23 @@ static uint64_t free_at(const struct sl_turns *s, const struct gpu *gpu)
     return max_u64(add_sat(closed_ns, h->drain_ns), s->now_ns);
 }
 
-/* It cannot start: keep its GPUs for it, for as long as it is likely to wait. */
-static void reserve(const struct sl_turns *s, struct plan *p, uint32_t mask)
+/*
+ * It cannot start: keep its GPUs for it, for as long as it is likely to wait. That moment is fixed
+ * when nobody better stands in its way: those who fill the gap on one GPU and on the other must
+ * not put it off in turns for ever.
+ */
+static void reserve(const struct sl_turns *s, struct plan *p, struct tenant *t)
 {
+    uint32_t mask = t->spec.gpu_mask;
     uint64_t start_ns = s->now_ns;
     FOR_EACH_GPU (g, mask & (~p->avail | p->taken))
         start_ns = max_u64(start_ns, free_at(s, &s->gpu[g]));
+    if (mask & p->taken)
+        t->promise_ns = 0;
+    else if (!t->promise_ns)
+        t->promise_ns = start_ns;
+    else
+        start_ns = min_u64(start_ns, t->promise_ns);
     FOR_EACH_GPU (f, mask & ~p->taken)
         p->horizon_ns[f] = min_u64(p->horizon_ns[f], start_ns);
     p->reserved |= mask & ~p->taken;
@@ -336,7 +350,7 @@ static void consider(struct sl_turns *s, struct plan *p, uint32_t id)
     if (gap)
         horizon -= min_u64(horizon, t->drain_ns); /* it has to be off again by then */
     if (mask & (~p->avail | p->taken)) {
-        reserve(s, p, mask);
+        reserve(s, p, t);
     } else if (gap && (horizon < add_sat(s->now_ns, s->cfg.min_turn_ns) ||
                        (!holds && (mask & p->soft)))) {
         return; /* not worth a hand-over */
