@@ -53,7 +53,8 @@ struct tenant {
     uint64_t charge_from_ns; /* within the start credit nothing is charged */
     bool started;
     uint64_t drain_until_ns;
-    uint64_t drain_ns; /* how long it usually takes to drain */
+    uint64_t drain_ns;  /* how long it usually takes to drain */
+    uint64_t length_ns; /* … and holds its turns */
     uint64_t idle_since_ns;
     uint64_t ready_ns;  /* last moment it was seen live */
     uint64_t slept_ns;  /* when rel_ns was taken */

@@ -108,6 +108,8 @@ static void set_until(struct tenant *t, uint64_t until_ns)
 
 static void close_turn(struct sl_turns *s, struct tenant *t)
 {
+    uint64_t length_ns = min_u64(s->now_ns - t->granted_ns, s->cfg.round_ns);
+    t->length_ns = t->turns == 1 ? length_ns : (3 * t->length_ns + length_ns) / 4;
     t->state = SL_TURNS_CLOSING;
     t->soft = false;
     if (t->free) {
@@ -311,8 +313,8 @@ static uint64_t free_at(const struct sl_turns *s, const struct gpu *gpu)
     uint64_t closed_ns = s->now_ns;
     if (h->state == SL_TURNS_CLOSING)
         closed_ns = h->drain_until_ns - min_u64(s->cfg.drain_ns, h->drain_until_ns);
-    else if (!h->soft)
-        closed_ns = h->until_ns;
+    else if (!h->soft) /* some usually have no more work long before their turn is over */
+        closed_ns = min_u64(h->until_ns, add_sat(h->granted_ns, h->length_ns));
     return max_u64(add_sat(closed_ns, h->drain_ns), s->now_ns);
 }
 

@@ -360,8 +360,9 @@ static void changing_gpus_and_priority_live(void **state)
 }
 
 /*
- * Whoever wants all the time gets most of its part of everybody it can ever meet. Not all of it: a
- * tenant on several GPUs also waits for each of them to drain.
+ * Whoever wants all the time gets at least half of its part of everybody it can ever meet. Not all
+ * of it: a tenant on several GPUs waits for each of them to drain, and the gaps this leaves go to
+ * those whose kernels fit.
  */
 static void check_random_gpus(uint64_t seed)
 {
@@ -398,7 +399,7 @@ static void check_random_gpus(uint64_t seed)
                 meets += world->t[i].spec.request_permille;
         uint32_t fair = world->t[id].spec.request_permille * 1000 / meets;
         uint32_t got = world_share(world, id, S, 11 * S);
-        if (world->t[id].load.burst_ns == 0 && got < fair * 70 / 100)
+        if (world->t[id].load.burst_ns == 0 && got < fair * 50 / 100)
             fail_msg("seed %llu: tenant %u got %u permille of at least %u",
                      (unsigned long long)seed, id, got, fair);
         if (world->t[id].grants < 2 && !stats_of(id).free)
