@@ -13,7 +13,7 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim \
-	coverage lint format install clean
+	coverage lint format install clean picture
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ core: deps-core ## build libsluice, sluice and the GPU tests with only a C compi
 
 demo: core ## three tenants share one GPU: the real one if there is one, else a simulated one
 	@demo/demo.sh build-core
+
+picture: core ## run the demo and draw its output into docs/img/demo.svg
+	@tools/picture.sh build-core
 
 test: build ## everything that needs no GPU and no Kubernetes
 	@$(call CTEST,build)

@@ -22,20 +22,22 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 bold='' dim='' good='' bad='' off=''
-if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+if { [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; } || [ -n "${CLICOLOR_FORCE:-}" ]; then
     bold=$(printf '\033[1m') dim=$(printf '\033[2m') off=$(printf '\033[0m')
     good=$(printf '\033[32m') bad=$(printf '\033[33m')
 fi
 
 # Which GPU. DEMO_SIM=CARDS asks for a simulated one where there is a real one too.
 sim=${DEMO_SIM:-}
-kind=measured
+kind=real
+why="DEMO_SIM is set"
 if [ -z "$sim" ]; then
     if found=$("$tenant" --probe 2>/dev/null); then
         card_bytes=${found%% *}
         card=${found#* }
     else
         sim=h200
+        why="no usable NVIDIA driver here"
     fi
 fi
 set --
@@ -65,7 +67,7 @@ for t in $tenants; do
     name=${t%%:*}
     i=0
     while [ ! -e "$work/$name.ready" ] && [ $i -lt 1200 ]; do
-        if grep -q . "$work/$name.err"; then
+        if [ -s "$work/$name.err" ]; then
             sleep 0.2
             cat "$work/$name.err" >&2
             echo "demo: tenant $name did not start" >&2
@@ -103,13 +105,13 @@ done
 
 if [ $kind = simulated ]; then
     printf '\n%sThree tenants on one simulated GPU: %s%s\n' "$bold" "$card" "$off"
-    printf '%s(no usable NVIDIA driver here, or DEMO_SIM was set; all figures below come from the simulated driver)%s\n\n' "$dim" "$off"
+    printf '%s(%s: all figures below come from the simulated driver)%s\n\n' "$dim" "$why" "$off"
 else
     printf '\n%sThree tenants on one real GPU: %s%s\n\n' "$bold" "$card" "$off"
 fi
-row='%-9s %-6s %-6s  %-10s %-10s %14s bytes  %-26s %s\n'
+row='%-9s  %-6s  %-5s  %-10s  %-10s  %-17s  %s  %s\n'
 # shellcheck disable=SC2059 # the row is the format
-printf "$dim$row$off" tenant memory cores 'CUDA shows' 'of it free' 'could take all' 'one byte more' 'share of the work'
+printf "$dim$row$off" tenant memory cores 'CUDA shows' 'of it free' 'could take' 'one byte more           ' 'of the work done'
 verdict=0
 for t in $tenants; do
     name=${t%%:*}
@@ -125,7 +127,7 @@ for t in $tenants; do
     fi
     # shellcheck disable=SC2059
     printf "$row" "$name" "${rest%%:*}" "${rest#*:} %" "$(gib "$(value "$name" total)")" "$(gib "$free")" \
-        "$got" "$colour$more$off" "$share"
+        "$got bytes" "$colour$more$off" "$share"
 done
 if [ $verdict = 0 ]; then
     printf '\n%sEach tenant sees only its own share of the card, can take exactly what is free, and is refused one byte more.%s\n' "$dim" "$off"

@@ -21,6 +21,7 @@
 
 #define KERNEL_NS 200000ULL
 #define BATCH     5
+#define RING      4
 #define MOST      512 /* allocations kept */
 
 static struct {
@@ -139,17 +140,17 @@ static void batch(CUfunction kernel, CUdeviceptr sink)
         must(cu.launch(kernel, KERNEL_GRID, 1, 1, KERNEL_BLOCK, 1, 1, 0, NULL, args, NULL), "cuLaunchKernel");
 }
 
-/* Two batches in flight: the GPU never waits for the host. */
+/* Several batches in flight: the GPU never waits for the host. */
 static uint64_t compute(CUfunction kernel, CUdeviceptr sink, uint64_t until_ns)
 {
-    CUevent done[2];
+    CUevent done[RING];
     uint64_t finished = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < RING; i++) {
         must(cu.event(&done[i], 0), "cuEventCreate");
         batch(kernel, sink);
         must(cu.record(done[i], NULL), "cuEventRecord");
     }
-    for (int i = 0;; i ^= 1) {
+    for (int i = 0;; i = (i + 1) % RING) {
         must(cu.wait(done[i]), "cuEventSynchronize");
         if (now_ns() >= until_ns)
             break;
