@@ -241,21 +241,21 @@ nvmlDevice_t nv_card_handle(uint32_t index)
 
 nvmlDevice_t nv_mig_handle(uint32_t index, uint32_t gi, uint32_t ci)
 {
-    size_t at = (size_t)index * MIG_PER_CARD + gi * SL_SIM_MIG_MAX_CI + ci;
+    uint32_t at = (index * SL_SIM_MIG_MAX_GI + gi) * SL_SIM_MIG_MAX_CI + ci;
     atomic_store(&mig_generation[at], nv_mig(index).gi[gi].ci[ci].generation);
     return &migs[at];
 }
 
 nvmlGpuInstance_t nv_gi_handle(uint32_t index, uint32_t gi)
 {
-    size_t at = (size_t)index * SL_SIM_MIG_MAX_GI + gi;
+    uint32_t at = index * SL_SIM_MIG_MAX_GI + gi;
     atomic_store(&gi_generation[at], nv_mig(index).gi[gi].generation);
     return &gis[at];
 }
 
 nvmlComputeInstance_t nv_ci_handle(uint32_t index, uint32_t gi, uint32_t ci)
 {
-    size_t at = (size_t)index * MIG_PER_CARD + gi * SL_SIM_MIG_MAX_CI + ci;
+    uint32_t at = (index * SL_SIM_MIG_MAX_GI + gi) * SL_SIM_MIG_MAX_CI + ci;
     atomic_store(&ci_generation[at], nv_mig(index).gi[gi].ci[ci].generation);
     return &cis[at];
 }
@@ -407,23 +407,13 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevic
     return NVML_ERROR_NOT_FOUND;
 }
 
-/* "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0": all the same card. */
 static nvmlReturn_t by_pci(const char *bus_id, nvmlDevice_t *device)
 {
-    unsigned int domain = 0, bus, dev, function = 0;
-    int used = 0;
-    REQUIRE(bus_id && device && bus_id[strspn(bus_id, "0123456789abcdefABCDEF:.")] == '\0');
-    if (sscanf(bus_id, "%8x:%2x:%2x.%1x%n", &domain, &bus, &dev, &function, &used) != 4 ||
-        bus_id[used] != '\0') {
-        domain = 0;
-        used = 0;
-        if (sscanf(bus_id, "%2x:%2x.%1x%n", &bus, &dev, &function, &used) != 3 ||
-            bus_id[used] != '\0')
-            return NVML_ERROR_INVALID_ARGUMENT;
-    }
+    uint32_t domain, bus, dev;
+    REQUIRE(bus_id && device && sl_sim_pci_parse(bus_id, &domain, &bus, &dev));
     for (uint32_t i = 0; i < nv_spec()->count; i++) {
         const struct sl_sim_device *d = &nv_spec()->devices[i];
-        if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == dev && function == 0)
+        if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == dev)
             return by_index(i, device);
     }
     return NVML_ERROR_NOT_FOUND;

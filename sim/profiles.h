@@ -7,6 +7,7 @@
 #ifndef SLUICE_SIM_PROFILES_H
 #define SLUICE_SIM_PROFILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -111,6 +112,9 @@ int sl_sim_nvlink_peer(const struct sl_sim_spec *spec, size_t device, uint32_t l
 
 /* How many links two cards have between them (through switches: all of them). 0: none. */
 uint32_t sl_sim_nvlink_count(const struct sl_sim_spec *spec, size_t a, size_t b);
+
+/* "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0": the three ways to write an address. */
+bool sl_sim_pci_parse(const char *text, uint32_t *domain, uint32_t *bus, uint32_t *device);
 
 /* 128 bits that depend on every input and on nothing else: UUIDs are made of it. */
 void sl_sim_hash128(const char *text, uint64_t a, uint64_t b, uint8_t out[16]);

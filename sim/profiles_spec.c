@@ -331,14 +331,34 @@ static int set_name(struct line *l, struct sl_sim_device *d, struct sl_err *err)
     return 0;
 }
 
+/* Digits of a base up to `most`, then `end`; NULL when that is not what is there. */
+static const char *read_field(const char *s, int base, size_t most, char end, uint32_t *ret)
+{
+    const char *digits = base == 16 ? "0123456789abcdefABCDEF" : "0123456789";
+    size_t n = strspn(s, digits);
+    if (n == 0 || n > most || s[n] != end)
+        return NULL;
+    *ret = (uint32_t)strtoul(s, NULL, base);
+    return s + n + (end != '\0');
+}
+
+bool sl_sim_pci_parse(const char *text, uint32_t *domain, uint32_t *bus, uint32_t *device)
+{
+    const char *first = strchr(text, ':'), *rest = text;
+    uint32_t function;
+    *domain = 0;
+    if (first && strchr(first + 1, ':'))
+        rest = read_field(text, 16, 8, ':', domain);
+    rest = rest ? read_field(rest, 16, 2, ':', bus) : NULL;
+    rest = rest ? read_field(rest, 16, 2, '.', device) : NULL;
+    rest = rest ? read_field(rest, 16, 1, '\0', &function) : NULL;
+    return rest && *device <= 31 && function == 0;
+}
+
 static int set_pci(struct line *l, struct sl_sim_device *d, struct sl_err *err)
 {
-    unsigned domain, bus, device;
-    int used = 0;
-    /* scanf reads signs and spaces too: only these characters may be there at all. */
-    if (l->value[strspn(l->value, "0123456789abcdefABCDEF:.")] != '\0' ||
-        sscanf(l->value, "%8x:%2x:%2x.0%n", &domain, &bus, &device, &used) != 3 ||
-        l->value[used] != '\0' || used == 0 || device > 31)
+    uint32_t domain, bus, device;
+    if (!sl_sim_pci_parse(l->value, &domain, &bus, &device))
         return bad_value(l, "a PCI address such as 0000:1b:00.0", err);
     d->pci_domain = domain;
     d->pci_bus = bus;
@@ -372,11 +392,10 @@ static int set_uuid(struct line *l, struct sl_sim_device *d, struct sl_err *err)
 
 static int set_driver(struct line *l, struct sl_err *err)
 {
-    unsigned major, minor, patch = 0;
-    int used = 0;
-    if (l->value[strspn(l->value, "0123456789.")] != '\0' ||
-        sscanf(l->value, "%3u.%3u%n.%3u%n", &major, &minor, &used, &patch, &used) < 2 ||
-        l->value[used] != '\0')
+    uint32_t number;
+    const char *rest = read_field(l->value, 10, 3, '.', &number);
+    const char *patch = rest ? read_field(rest, 10, 3, '.', &number) : NULL;
+    if (!rest || !read_field(patch ? patch : rest, 10, 3, '\0', &number))
         return bad_value(l, "a driver version such as 580.159.04", err);
     (void)snprintf(l->draft->spec.driver_version, sizeof(l->draft->spec.driver_version), "%s",
                    l->value);
@@ -385,10 +404,9 @@ static int set_driver(struct line *l, struct sl_err *err)
 
 static int set_cuda(struct line *l, struct sl_err *err)
 {
-    unsigned major, minor;
-    int used = 0;
-    if (l->value[strspn(l->value, "0123456789.")] != '\0' ||
-        sscanf(l->value, "%2u.%2u%n", &major, &minor, &used) != 2 || l->value[used] != '\0')
+    uint32_t major, minor;
+    const char *rest = read_field(l->value, 10, 2, '.', &major);
+    if (!rest || !read_field(rest, 10, 2, '\0', &minor))
         return bad_value(l, "a CUDA version such as 13.0", err);
     l->draft->spec.cuda_version = major * 1000 + minor * 10;
     return 0;
