@@ -27,7 +27,8 @@ void sl_sim_mig_name(const struct sl_sim_profile *p, size_t row, char *buf, size
 {
     /* The driver counts in eighths of the card's whole GiB, rounded half up. */
     uint64_t total_gib = (p->memory_total_bytes + (1ULL << 30) - 1) >> 30;
-    uint64_t gb = (2 * total_gib * p->mig[row].size + SL_SIM_MIG_SLICES) / (2 * SL_SIM_MIG_SLICES);
+    uint64_t sixteenths = 2 * total_gib * p->mig[row].size;
+    uint64_t gb = (sixteenths + SL_SIM_MIG_SLICES) / (2ULL * SL_SIM_MIG_SLICES);
     (void)snprintf(buf, size, "%ug.%llugb%s", p->mig[row].gpu_slices, (unsigned long long)gb,
                    p->mig[row].suffix);
 }

@@ -373,23 +373,25 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, un
 static bool read_cpulist(const char *path, unsigned int words, unsigned long *set)
 {
     SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    unsigned long bits = sizeof(long) * CHAR_BIT, first, last;
-    if (!f)
+    char text[4096], *p = text, *end;
+    unsigned long bits = sizeof(long) * CHAR_BIT;
+    if (!f || !fgets(text, sizeof(text), f))
         return false;
-    while (fscanf(f, "%lu", &first) == 1) {
-        last = first;
-        int c = fgetc(f);
-        if (c == '-') {
-            if (fscanf(f, "%lu", &last) != 1)
+    for (;; p = end + 1) {
+        unsigned long first = strtoul(p, &end, 10), last = first;
+        if (end == p)
+            return false;
+        if (*end == '-') {
+            p = end + 1;
+            last = strtoul(p, &end, 10);
+            if (end == p)
                 return false;
-            c = fgetc(f);
         }
         for (; first <= last && first / bits < words; first++)
             set[first / bits] |= 1UL << (first % bits);
-        if (c != ',')
-            break;
+        if (*end != ',')
+            return true;
     }
-    return true;
 }
 
 /* CPUs of the card's NUMA node if this machine has such a node, else all of them. */

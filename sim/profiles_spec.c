@@ -528,8 +528,10 @@ int sl_sim_nvlink_peer(const struct sl_sim_spec *spec, size_t device, uint32_t l
     if (device >= spec->count || link >= spec->devices[device].nvlinks ||
         spec->devices[device].nvlink_fabric == 0)
         return SL_SIM_LINK_NONE;
-    size_t members[SL_SIM_MAX_DEVICES], self = 0;
+    size_t members[SL_SIM_MAX_DEVICES] = {0}, self = 0;
     size_t n = fabric_members(spec, device, members, &self);
+    if (n < 2)
+        return SL_SIM_LINK_NONE;
     if (n > 4)
         return SL_SIM_LINK_SWITCH;
     uint32_t per_peer = spec->devices[device].nvlinks / (uint32_t)(n - 1);

@@ -168,33 +168,22 @@ static int gpu_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err)
 /* CUDA cores per multiprocessor by compute capability; 0 where we do not know the chip. */
 static unsigned int cores_per_sm(int major, int minor)
 {
-    switch (major) {
-    case 7:
+    if (major == 7 || ((major == 6 || major == 8) && minor == 0))
         return 64;
-    case 8:
-        return minor == 0 ? 64 : 128;
-    case 6:
-        return minor == 0 ? 64 : 128;
-    case 9:
-    case 10:
-    case 11:
-    case 12:
-        return 128;
-    default:
-        return 0;
-    }
+    return major >= 6 && major <= 12 ? 128 : 0;
 }
 
 static int numa_from_sysfs(const nvmlPciInfo_t *pci)
 {
     char path[96];
-    int node = -1;
+    char text[16], *end;
     (void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node",
                    pci->domain, pci->bus, pci->device);
     SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    if (!f || fscanf(f, "%d", &node) != 1)
+    if (!f || !fgets(text, sizeof(text), f))
         return -1;
-    return node;
+    long node = strtol(text, &end, 10);
+    return end != text && node >= 0 && node < 1024 ? (int)node : -1;
 }
 
 /* The node whose memory is near: not nvmlDeviceGetNumaNodeId, which is about cards that are
@@ -232,9 +221,9 @@ static int gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, s
 static int gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev;
+    nvmlDevice_t dev = NULL;
     struct sl_gpu_info out = {0};
-    struct sl_gpu_memory memory;
+    struct sl_gpu_memory memory = {0};
     unsigned int cores = 0;
 
     int r = sl_nvml_handle(g, i, &dev, err);
@@ -261,7 +250,7 @@ static int gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struc
 static int gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev;
+    nvmlDevice_t dev = NULL;
     int r = sl_nvml_handle(g, i, &dev, err);
     if (r < 0)
         return r;

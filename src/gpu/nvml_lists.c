@@ -100,7 +100,7 @@ int sl_nvml_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret,
                       struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev;
+    nvmlDevice_t dev = NULL;
     SL_CLEANUP(free) struct sl_gpu_process *list = NULL;
     size_t count = 0;
     int r = sl_nvml_handle(g, i, &dev, err);
@@ -136,7 +136,7 @@ int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
                         struct sl_gpu_utilization **ret, size_t *ret_count, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev;
+    nvmlDevice_t dev = NULL;
     int r = sl_nvml_handle(g, i, &dev, err);
     if (r < 0)
         return r;
@@ -205,7 +205,7 @@ int sl_nvml_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_
                      struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev, mig;
+    nvmlDevice_t dev = NULL, mig = NULL;
     struct sl_gpu_mig_info out = {0};
     nvmlDeviceAttributes_t attributes = {0};
     nvmlMemory_t card = {0}, memory = {0};
@@ -250,7 +250,7 @@ static int subscribe(struct nvml_gpu *g, struct sl_err *err)
         return r;
     unsigned int subscribed = 0;
     for (unsigned int i = 0; i < count; i++) {
-        nvmlDevice_t dev;
+        nvmlDevice_t dev = NULL;
         /* One card without events (or lost) must not deafen us to the others. */
         if (sl_nvml_handle(g, i, &dev, err) == 0 &&
             NVML_CALL(g, err, nvmlDeviceRegisterEvents, dev, nvmlEventTypeXidCriticalError, set) ==
