@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cost of a launch: what is learnt, what is sampled, what is thrown away. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -246,6 +247,32 @@ static void forgotten_is_unknown(void **state)
     assert_true(sl_cost_launch(cost, key).sample);
 }
 
+static void *launch_many(void *arg)
+{
+    uintptr_t salt = (uintptr_t)arg;
+    for (uintptr_t i = 0; i < 100000; i++) {
+        uintptr_t f = i % 16 == 0 ? 1000 * salt + i : 1 + i % 8; /* some new, most shared */
+        uint64_t key = key_of(f, 1);
+        if (sl_cost_launch(cost, key).sample)
+            sl_cost_learn(cost, key, 100 * US);
+        if (i % 1000 == 0)
+            sl_cost_forget(cost, key);
+    }
+    return NULL;
+}
+
+static void threads_share_the_model(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    for (uintptr_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, launch_many, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (uintptr_t f = 1; f <= 8; f++)
+        assert_int_equal(sl_cost_peek(cost, key_of(f, 1)).ns, 100 * US);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -264,6 +291,7 @@ int main(void)
         T(broken_samples_are_dropped),
         T(hot_kernels_survive_a_flood),
         T(forgotten_is_unknown),
+        T(threads_share_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

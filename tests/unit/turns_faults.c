@@ -333,7 +333,11 @@ static void debt_melts_asleep(void **state)
               (struct world_load){.kernel_ns = 2 * S, .burst_ns = 2 * S, .think_ns = 30 * S});
     world_run(world, 6 * S);
     assert_true(stats_of(0).debt_ns > S);
+    /* somebody else comes and goes, so that there are plans to make meanwhile */
+    world_add(world, 2, spec_on(1, 900, 1000),
+              (struct world_load){.kernel_ns = MS, .burst_ns = MS, .think_ns = 500 * MS});
     world_run(world, 20 * S);
+    world_remove(world, 2);
     world_load_set(world, 0, saturating(170 * US));
     world_run(world, 4 * S);
     assert_no_fault();
