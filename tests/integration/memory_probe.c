@@ -10,6 +10,7 @@
  *   info                                             → "info FREE TOTAL DEVICE_TOTAL"
  *   reset     destroy the context with all in it, make a new one → "reset RESULT"
  *   crash     dies by SIGKILL
+ *   quit      or the end of stdin: ends
  */
 #include <signal.h>
 #include <stdio.h>
@@ -111,6 +112,8 @@ int main(int argc, char **argv)
             reset();
         else if (strncmp(line, "crash", 5) == 0)
             (void)kill(getpid(), SIGKILL);
+        else if (strncmp(line, "quit", 4) == 0)
+            break;
         else
             return 2;
     }

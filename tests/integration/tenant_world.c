@@ -126,8 +126,12 @@ void program_ask(struct program *p, const char *line, char *buf, size_t size)
 int program_end(struct program *p)
 {
     int status = -1;
-    if (p->in)
+    /* An arbiter started meanwhile holds a copy of the pipe, so its end alone would not be seen. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (p->in) {
+        (void)fputs("quit\n", p->in);
         (void)fclose(p->in);
+    }
     (void)waitpid(p->pid, &status, 0);
     if (p->out)
         (void)fclose(p->out);

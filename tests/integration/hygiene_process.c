@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What libsluice does to the process it lives in: nothing a program could notice. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tenant_world.h"
+
+#define LIMIT (2 * GIB)
+
+static struct world world;
+
+/* Runs a tenant program to its end; its output is shown when it fails. stderr must stay empty. */
+static void run(const struct tenant *t, const char *const *argv, const char *const *extra)
+{
+    struct program p;
+    char line[512], all[4096] = "";
+    program_start(t, argv, extra, &p);
+    while (fgets(line, sizeof(line), p.out))
+        if (strlen(all) + strlen(line) < sizeof(all))
+            (void)strcat(all, line);
+    int status = program_end(&p);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("%s %s: status %#x\n%s", argv[0], argv[1] ? argv[1] : "", (unsigned)status, all);
+}
+
+static void run_case(const char *name, const char *const *extra)
+{
+    struct tenant t;
+    const char *argv[] = {"hygiene_tenant", name, NULL};
+    tenant_begin(&world, name, LIMIT, &t);
+    run(&t, argv, extra);
+    EVENTUALLY(tenant_usage(&t).processes == 0);
+    assert_int_equal(tenant_usage(&t).used_bytes, 0);
+    tenant_end(&t);
+}
+
+#define CASE(function, name)                                                                       \
+    static void function(void **state)                                                             \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_case(name, NULL);                                                                      \
+    }
+
+CASE(test_hygiene, "hygiene")
+CASE(test_thread, "thread")
+CASE(test_threads, "threads")
+CASE(test_fork_first, "fork-first")
+CASE(test_fork_later, "fork-later")
+CASE(test_fork_threads, "fork-threads")
+CASE(test_exec, "exec")
+CASE(test_close_all, "close-all")
+
+/* Nothing on stdout or stderr, whether attached or refused. */
+static void test_silent(void **state)
+{
+    (void)state;
+    struct tenant t;
+    tenant_begin(&world, "silent", LIMIT, &t);
+    const char *attach[] = {t.attach_path, "/nonexistent/attach.sock"};
+    const char *arguments[] = {"hygiene", "expect 800"};
+    for (int i = 0; i < 2; i++) {
+        char command[1024], line[256];
+        (void)snprintf(command, sizeof(command),
+                       "LD_PRELOAD=%s LD_LIBRARY_PATH=%s SLUICE_ATTACH=%s %s/hygiene_tenant %s 2>&1",
+                       getenv("SLUICE_TEST_PRELOAD"), getenv("SLUICE_TEST_DRIVER"), attach[i],
+                       getenv("SLUICE_TEST_BIN"), arguments[i]);
+        FILE *out = popen(command, "r");
+        assert_non_null(out);
+        if (fgets(line, sizeof(line), out))
+            fail_msg("%s", line);
+        assert_int_equal(pclose(out), 0);
+    }
+    tenant_end(&t);
+}
+
+static void test_lookup(void **state)
+{
+    (void)state;
+    struct tenant t;
+    const char *argv[] = {"hygiene_lookup", NULL};
+    const char *without[] = {"hygiene_lookup", "without-driver", NULL};
+    tenant_begin(&world, "lookup", LIMIT, &t);
+    run(&t, argv, NULL);
+    run(&t, without, NULL);
+    run(NULL, argv, NULL);
+    run(NULL, without, NULL);
+    tenant_end(&t);
+}
+
+static void test_next(void **state)
+{
+    (void)state;
+    char before[1024];
+    (void)snprintf(before, sizeof(before), "LD_PRELOAD=%s/libhygiene_next.so:%s",
+                   getenv("SLUICE_TEST_BIN"), getenv("SLUICE_TEST_PRELOAD"));
+    const char *extra_before[] = {before, NULL};
+    run_case("next", extra_before);
+}
+
+static void test_no_tenant(void **state)
+{
+    (void)state;
+    const char *argv[] = {"hygiene_tenant", "expect", "0", NULL};
+    run(NULL, argv, NULL);
+}
+
+static void test_no_arbiter(void **state)
+{
+    (void)state;
+    const char *argv[] = {"hygiene_tenant", "expect", "800", NULL};
+    const char *extra[] = {"SLUICE_ATTACH=/nonexistent/attach.sock", NULL};
+    run(NULL, argv, extra);
+}
+
+/* A tenant whose arbiter dies goes on under its last limit, and comes back to the next one. */
+static void test_arbiter_dies(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    char line[128];
+    const char *argv[] = {"memory_probe", "alloc", "direct", NULL};
+    tenant_begin(&world, "orphan", LIMIT, &t);
+    program_start(&t, argv, NULL, &p);
+    program_answer(&p, line, sizeof(line));
+    assert_string_equal(line, "ready 0\n");
+    program_ask(&p, "take 10", line, sizeof(line));
+    assert_string_equal(line, "got 10 0\n");
+    world_kill(&world);
+    program_ask(&p, "take 10", line, sizeof(line));
+    assert_string_equal(line, "got 20 0\n");
+    program_ask(&p, "fill", line, sizeof(line));
+    assert_non_null(strstr(line, " 2\n"));
+    int pieces = 0;
+    (void)sscanf(line, "got %d", &pieces);
+    assert_true(pieces > 100 && (uint64_t)pieces * 2 * 1024 * 1024 <= LIMIT);
+    world_start(&world);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    EVENTUALLY(tenant_usage(&t).used_bytes == (uint64_t)pieces * 2 * 1024 * 1024);
+    program_ask(&p, "give", line, sizeof(line));
+    assert_int_equal(tenant_usage(&t).used_bytes, 0);
+    program_ask(&p, "take 3", line, sizeof(line));
+    assert_string_equal(line, "got 3 0\n");
+    assert_int_equal(tenant_usage(&t).used_bytes, 3 * 2 * 1024 * 1024);
+    assert_int_equal(program_end(&p), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 0);
+    tenant_end(&t);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    world_begin(&world);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    world_end(&world);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lookup),      cmocka_unit_test(test_hygiene),
+        cmocka_unit_test(test_silent),      cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_fork_first),
+        cmocka_unit_test(test_fork_later),  cmocka_unit_test(test_fork_threads),
+        cmocka_unit_test(test_exec),        cmocka_unit_test(test_close_all),
+        cmocka_unit_test(test_next),        cmocka_unit_test(test_no_tenant),
+        cmocka_unit_test(test_no_arbiter),  cmocka_unit_test(test_arbiter_dies),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
