@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `make install` puts where. Rooms install their own programs and libraries; this is the rest.
+file(GLOB SLUICE_MAN_PAGES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/docs/man/*.1")
+install(FILES ${SLUICE_MAN_PAGES} DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.bash"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME sluice)
