@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Help, versions, mistyped words, man pages and completion: all from the one table.
+load common
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+@test "--help lists every verb and exits 0" {
+    run -0 "$SLUICE" --help
+    for verb in $("$SLUICE" words | grep -v '^help$'); do has "  $verb "; done
+}
+
+@test "no verb is an error that shows the help" {
+    run -2 "$SLUICE"
+    has "Verbs:"
+}
+
+@test "--version, at the front and after a verb" {
+    run -0 "$SLUICE" --version
+    [[ $output =~ ^sluice\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+    run -0 "$SLUICE" status --version
+    [[ $output =~ ^sluice\ [0-9] ]]
+}
+
+@test "every verb explains itself, by --help, -h and help VERB" {
+    for verb in $("$SLUICE" words | grep -v '^help$'); do
+        run -0 "$SLUICE" "$verb" --help
+        has "Usage: sluice $verb"
+        first=$output
+        run -0 "$SLUICE" help "$verb"
+        [ "$output" = "$first" ]
+        run -0 "$SLUICE" "$verb" -h
+        [ "$output" = "$first" ]
+    done
+}
+
+@test "help lines fit an 88 column terminal" {
+    for verb in $("$SLUICE" words | grep -v '^help$'); do
+        [ "$("$SLUICE" "$verb" --help | awk 'length > 88' | wc -l)" -eq 0 ]
+    done
+}
+
+@test "a mistyped verb or option is met with the one that was meant" {
+    run -2 "$SLUICE" stauts
+    has 'did you mean "status"?'
+    run -2 "$SLUICE" frobnicate
+    has 'sluice --help'
+    run -125 "$SLUICE" run --memry 1Gi -- true
+    has 'did you mean "--memory"?'
+    run -125 "$SLUICE" run --prio=low -- true
+    has 'did you mean "--priority"?'
+    run -2 "$SLUICE" status --zzzzzz
+    has '`sluice status --help`'
+    run -2 "$SLUICE" status -x
+    has 'unknown option "-x"'
+}
+
+@test "a value that is missing, twice there, or too much" {
+    run -125 "$SLUICE" run --memory
+    has "--memory needs a value"
+    run -125 "$SLUICE" run --memory -- true
+    has "--memory needs a value"
+    run -125 "$SLUICE" run --memory 1Gi --memory 2Gi -- true
+    has "given twice"
+    run -2 "$SLUICE" status --json=yes
+    has "takes no value"
+    run -2 "$SLUICE" status extra
+    has "one word too many"
+}
+
+@test "output that cannot be written is a failure" {
+    run bash -c '"$SLUICE" --help >/dev/full'
+    [ "$status" -ne 0 ]
+    has "No space left"
+}
+
+@test "man pages are clean and name every option" {
+    command -v mandoc >/dev/null || skip "no mandoc"
+    for page in "$SLUICE_SOURCE"/docs/man/*.1; do
+        run mandoc -T lint -W warning "$page"
+        [ -z "$output" ] || { echo "$output"; return 1; }
+    done
+    for verb in run status set doctor; do
+        text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluice-$verb.1" | sed 's/.\x08//g')
+        for option in $("$SLUICE" words "$verb"); do
+            [[ $text == *"$option"* ]] || { echo "sluice-$verb.1 lacks $option"; return 1; }
+        done
+    done
+}
+
+# complete WORDS...: what bash offers for the last word.
+complete_words() {
+    bash -c 'PATH=$(dirname "$SLUICE"):$PATH; source "$SLUICE_SOURCE/completions/sluice.bash"
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice 2>/dev/null; printf "%s\n" "${COMPREPLY[@]}"' \
+        bash "$@"
+}
+
+@test "bash completion offers verbs, options and values" {
+    run complete_words sluice st
+    [ "$output" = status ]
+    run complete_words sluice run --mem
+    [ "$output" = --memory ]
+    run complete_words sluice run --priority ''
+    has high
+    has low
+    run complete_words sluice run --priority l
+    [ "$output" = low ]
+    run complete_words sluice --dir "$PLACE" status --j
+    [ "$output" = --json ]
+    run complete_words sluice run -- tru
+    has true
+    run complete_words sluice run --memory 1Gi tru
+    has true
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What `status`, `set` and `doctor` say.
+load common
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+# tenant NAME OPTIONS... -- BYTES: runs in the background, holding BYTES.
+tenant() {
+    local name=$1 fd
+    shift
+    mkfifo "$PLACE/$name.in"
+    "$SLUICE" run --name "$name" "${@:1:$#-2}" -- sh -c 'exec "$0" "$1" <"$2"' "$ALLOC" "${@: -1}" \
+        "$PLACE/$name.in" >"$PLACE/$name.log" &
+    BACKGROUND+=($!)
+    exec {fd}>"$PLACE/$name.in"
+    HOLDS+=("$fd")
+    eventually file_has "$PLACE/$name.log" total
+}
+
+@test "no arbiter: says so, exits 0, and JSON has empty lists" {
+    run -0 "$SLUICE" status
+    has "No arbiter is running in $SLUICE_DIR"
+    run -0 "$SLUICE" status --json
+    [ "$(jq -c '[.running, .gpus, .tenants, .audit, .arbiter_pid]' <<<"$output")" = '[false,[],[],[],null]' ]
+    [ ! -e "$SLUICE_DIR" ]
+}
+
+@test "JSON has what was asked for and what is used" {
+    tenant a --sim h200 --memory 2Gi --cores 30:60 --priority high -- 1048576
+    run -0 "$SLUICE" status --json
+    [ "$(jq -c '.running' <<<"$output")" = true ]
+    [ "$(jq -c '.gpus | length' <<<"$output")" = 1 ]
+    [ "$(jq -c '.gpus[0].memory_promised_bytes' <<<"$output")" = 2147483648 ]
+    [ "$(jq -c '.gpus[0].cores_promised_percent' <<<"$output")" = 30 ]
+    [ "$(jq -c '.tenants[0] | [.name, .priority, .cores_request_percent, .cores_limit_percent, .processes]' \
+        <<<"$output")" = '["a","high",30,60,1]' ]
+    [ "$(jq -c '.tenants[0].gpus[0] | [.index, .memory_limit_bytes, .memory_used_bytes]' <<<"$output")" = \
+        '[0,2147483648,1048576]' ]
+}
+
+@test "the table lines up and has no colours in a pipe" {
+    tenant a --sim h200x2 --gpu 0,1 --memory 2Gi --cores 30 -- 1048576
+    tenant long-name-of-a-tenant --sim h200x2 --memory 100Gi --cores 12.5:100 --priority low -- 512
+    run -0 "$SLUICE" status
+    [[ $output != *$'\033'* ]]
+    has "TENANT"
+    has "long-name-of-a-tenant"
+    has "12.5:100"
+    # Every line of the tenants' table has its CORES column end where the title's does.
+    title=$(grep TENANT <<<"$output" | grep PROCS)
+    prefix=${title%%PROCS*}PROCS
+    column=${#prefix}
+    rows=$(grep -E '^  (a|long-name-of-a-tenant) ' <<<"$output")
+    [ "$(wc -l <<<"$rows")" -eq 2 ]
+    while IFS= read -r row; do [[ ${row:column-1:1} == [0-9] && ${row:column:1} == ' ' ]]; done <<<"$rows"
+}
+
+@test "colours on a terminal, none with NO_COLOR" {
+    command -v script >/dev/null || skip "no script(1)"
+    "$SLUICE" run --sim h200 -- sleep 30 &
+    BACKGROUND+=($!)
+    eventually test -S "$SLUICE_DIR/arbiter.sock"
+    run -0 env TERM=xterm script -qec "$SLUICE status" /dev/null
+    [[ $output == *$'\033['* ]]
+    run -0 env TERM=xterm NO_COLOR=1 script -qec "$SLUICE status" /dev/null
+    [[ $output != *$'\033['* ]]
+}
+
+@test "--watch goes on until it is interrupted" {
+    "$SLUICE" status --watch >"$PLACE/log" &
+    pid=$!
+    BACKGROUND+=("$pid")
+    twice() { [ "$(grep -c 'No arbiter' "$PLACE/log")" -ge 2 ]; }
+    eventually twice
+    kill -TERM "$pid"
+    code=0
+    wait "$pid" || code=$?
+    [ "$code" -eq 143 ]
+}
+
+@test "set: grows at once, shrinks below use with a remark" {
+    tenant a --sim h200 --memory 1Gi -- 536870912
+    run -0 "$SLUICE" set a --memory 2Gi
+    has "a: memory 1.0 GiB -> 2.0 GiB"
+    [ "$(field '.tenants[0].gpus[0].memory_limit_bytes')" = 2147483648 ]
+    run -0 "$SLUICE" set a --memory 256Mi --cores 20:50 --priority low
+    has "a: memory 2.0 GiB -> 256 MiB"
+    has "a: cores nothing asked -> 20:50%"
+    has "a: priority normal -> low"
+    has "more than its new limit"
+    [ "$(field '.tenants[0] | [.priority, .cores_request_percent] | @csv')" = '"low",20' ]
+    [ "$(field '.tenants[0].gpus[0].memory_used_bytes')" = 536870912 ]
+}
+
+@test "a tenant that is gone is gone from the list" {
+    run -0 "$SLUICE" run --sim h200 --name brief -- true
+    run -0 "$SLUICE" status
+    [[ $output != *brief* ]]
+}
+
+@test "completion knows the tenants" {
+    "$SLUICE" run --sim h200 --name findme -- sleep 30 &
+    BACKGROUND+=($!)
+    eventually tenant_exists findme
+    run -0 "$SLUICE" words --tenants
+    [ "$output" = findme ]
+}
+
+@test "doctor: all is well with simulated cards, and nothing is left" {
+    before=$(ls /tmp | grep -c sluice-doctor || true)
+    run -0 "$SLUICE" doctor --sim h200x2
+    has "\`sluice run\` works here"
+    has "GPU 1: NVIDIA H200"
+    has "CUDA "
+    [[ $output != *problem* ]]
+    [ "$(ls /tmp | grep -c sluice-doctor || true)" = "$before" ]
+    [ ! -e "$SLUICE_DIR" ]
+}
+
+@test "doctor: without a driver it says what to do and exits 1" {
+    [ ! -e /proc/driver/nvidia/version ] || skip "there is a driver here"
+    run -1 "$SLUICE" doctor
+    has "kernel module is not loaded"
+    has "does not work here"
+    run -1 "$SLUICE" doctor --json
+    [ "$(jq -c '[.ok, (.checks | map(select(.result == "problem" and .cure == null)) | length)]' <<<"$output")" = '[false,0]' ]
+}
+
+@test "doctor: a broken libsluice and a directory that cannot be" {
+    echo nonsense >"$PLACE/libsluice.so"
+    run -1 "$SLUICE" doctor --sim h200 --libsluice "$PLACE/libsluice.so"
+    has "cannot be loaded"
+    touch "$PLACE/file"
+    run -1 "$SLUICE" --dir "$PLACE/file" doctor --sim h200
+    has "is not a directory"
+}
