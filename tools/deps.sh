@@ -11,6 +11,10 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
 fi
 
 installed() {
+    case $1 in
+    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1; return ;;
+    file:*) [ -e "${1#file:}" ]; return ;;
+    esac
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
@@ -47,6 +51,7 @@ packages=
 for choice in $missing; do
     found=
     for p in $(echo "$choice" | tr '|' ' '); do
+        case $p in *:*) continue ;; esac
         if apt-cache show "$p" >/dev/null 2>&1; then
             found=$p
             break
