@@ -73,6 +73,8 @@ struct tenant {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
         uint64_t granted_ns;  /* when its current turn began */
         bool waiting_release; /* told to stop, not drained yet */
+        bool running;         /* one of its processes has begun this turn */
+        bool absent;          /* was given a turn and did not come: asks again before the next */
         uint32_t rings;       /* of its doorbell, since rings_since_ns */
         uint64_t rings_since_ns;
         bool muted;           /* rang too often: not listened to for a moment */

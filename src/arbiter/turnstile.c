@@ -23,6 +23,9 @@
  * when the ten milliseconds are over. */
 #define RINGS_MAX 500U
 #define RINGS_NS  (10 * SL_NS_PER_MS)
+/* A tenant that said it waits and does not come within this is stopped, or its machine is swamped:
+ * its turn goes on to the next. */
+#define COME_NS (5 * SL_NS_PER_MS)
 
 struct turnstile {
     struct sl_turns *turns;
@@ -85,8 +88,9 @@ static void look(struct arbiter *a, struct tenant *t)
             started = at > started ? at : started;
         }
     }
-    sl_turns_want(turns, t->turn.id, want, a->now_ns);
-    if (started >= t->turn.granted_ns && started && !t->turn.waiting_release)
+    t->turn.running = started >= t->turn.granted_ns && started;
+    sl_turns_want(turns, t->turn.id, want && !t->turn.absent, a->now_ns);
+    if (t->turn.running && !t->turn.waiting_release)
         sl_turns_started(turns, t->turn.id, a->now_ns);
     if (t->turn.waiting_release && !undrained) {
         t->turn.waiting_release = false;
@@ -104,8 +108,10 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
         break;
     case SL_TURNS_GRANT:
-        if (SL_GATE_STATE(atomic_load(&p->gate)) != SL_GATE_OPEN)
+        if (SL_GATE_STATE(atomic_load(&p->gate)) != SL_GATE_OPEN) {
             t->turn.granted_ns = a->now_ns;
+            t->turn.running = false;
+        }
         atomic_store(&p->window_ns, act->window_ns);
         atomic_store(&p->window_kernels, act->window_kernels);
         atomic_store(&p->turn_end_ns, act->until_ns);
@@ -121,16 +127,38 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
     }
 }
 
+/* Who was given a turn and does not come; returns when to look again. */
+static uint64_t pass_over_absent(struct arbiter *a)
+{
+    uint64_t next = UINT64_MAX;
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        bool open = SL_GATE_STATE(atomic_load(&t->lease.page->gate)) == SL_GATE_OPEN;
+        if (!open || t->turn.running || t->turn.absent || t->turn.id == UINT32_MAX)
+            continue;
+        uint64_t due = t->turn.granted_ns + COME_NS;
+        if (a->now_ns >= due) {
+            t->turn.absent = true;
+            look(a, t);
+        } else if (due < next) {
+            next = due;
+        }
+    }
+    return next;
+}
+
 uint64_t sl_arb_turnstile_tick(struct arbiter *a)
 {
     struct sl_turns_action act[16];
     uint64_t next = UINT64_MAX;
     size_t n;
+    (void)pass_over_absent(a);
     do {
         n = sl_turns_decide(a->turnstile->turns, a->now_ns, act, 16, &next);
         for (size_t i = 0; i < n; i++)
             carry_out(a, &act[i]);
     } while (n > 0);
+    uint64_t absent = pass_over_absent(a); /* of those who were just given one */
+    next = absent < next ? absent : next;
     for (struct tenant *t = a->tenants; t; t = t->next)
         if (t->turn.muted) {
             if (a->now_ns - t->turn.rings_since_ns >= RINGS_NS) {
@@ -160,6 +188,7 @@ void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
         (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
         t->turn.muted = true;
     }
+    t->turn.absent = false;
     look(a, t);
 }
 

@@ -254,6 +254,8 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     bool escape = false;
     atomic_fetch_add(&gate.waiting, 1);
     report(p, false);
+    /* Also when that is no news: a turn we came too late for was taken back, and is asked for again. */
+    ring(p);
     sl_watch_kick();
     while (atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word && !escape) {
         if (!sl_flight_empty()) {
