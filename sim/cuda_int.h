@@ -249,7 +249,12 @@ CUresult sim_capture_stream_ok(CUstream s);
 CUresult sim_capture_forbid(CUstream s);
 CUresult sim_capture_record(CUevent e, CUstream s);
 CUresult sim_capture_wait(CUstream s, CUevent e);
-bool sim_capture_legacy_blocked(CUcontext ctx);
+CUresult sim_capture_begin(CUstream s, CUstreamCaptureMode mode, CUgraph into,
+                           const CUgraphNode *deps, size_t count);
+CUresult sim_capture_end(CUstream s, CUgraph *phGraph);
+CUresult sim_capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                          const CUgraphNode **deps, size_t *count);
+CUresult sim_capture_update(CUstream s, const CUgraphNode *deps, size_t count, unsigned int flags);
 void sim_capture_invalidate(struct sim_capture *c);
 
 /* cuda_mem.c */
@@ -273,6 +278,8 @@ void sim_pool_work(struct sim_work *w); /* ALLOC and FREE reached in stream orde
 void sim_pool_sync(void);               /* a synchronisation: give back what is over thresholds */
 void sim_pools_of_ctx_gone(uint32_t card);
 bool sim_pool_free(struct sim_alloc *a);
+CUresult sim_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool p, bool any, CUstream s);
+CUresult sim_free_async(CUdeviceptr dptr, CUstream s);
 CUresult sim_graph_mem(uint32_t card, int64_t reserve_bytes, int64_t used_bytes);
 
 /* cuda_ipc.c: memory that other processes hold. */
@@ -318,7 +325,10 @@ CUresult sim_copy_linear(uint64_t dst, uint64_t src, size_t bytes, struct sim_wo
 CUresult sim_array_place(CUarray a, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_plane);
 CUresult sim_memset_check(const struct sim_work *w);
 
-/* cuda_graph.c */
+/* cuda_graph.c, cuda_graph_exec.c */
+CUresult sim_graph_launch(CUgraphExec exec, CUstream s);
+CUresult sim_graph_upload(CUgraphExec exec, CUstream s);
+CUresult sim_graph_instantiate(CUgraphExec *ret, CUgraph g, unsigned long long flags);
 uint64_t sim_program_ns(const struct sim_graph_program *p, uint32_t card);
 void sim_program_apply(CUcontext ctx, struct sim_graph_program *p, uint64_t end_ns);
 

@@ -132,7 +132,7 @@ void sim_alloc_remove(struct sim_alloc *a)
 bool sim_range_ok(uint64_t address, uint64_t bytes)
 {
     const struct sim_alloc *a = sim_alloc_find(address);
-    if (!a)
+    if (!a || (a->kind == SIM_MAPPED && !a->flags)) /* mapped, and no access given */
         return false;
     if (address + bytes <= a->address + a->size)
         return true;
@@ -270,7 +270,7 @@ void sim_device_free(struct sim_alloc *a)
         if (c->used == 0)
             chunk_destroy(c);
     } else {
-        sim_unmap_memory((void *)(uintptr_t)a->address, a->charged);
+        sim_unmap_memory((void *)(uintptr_t)a->address, a->charged ? a->charged : a->size);
         sim_uncharge(a->card, a->charged);
         if (a->block)
             sim_block_disown(a->block - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events: making, finding, recording, waiting. What takes a stream is in
  * cuda_stream_pt.c, which is compiled once for each default stream. */
-#include "sim/cuda_int.h"
+#include "sim/cuda_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +183,11 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int flags)
 
 static bool event_ok(CUevent e)
 {
-    return e && e->magic == SIM_EVT_MAGIC;
+    if (!e || e->magic != SIM_EVT_MAGIC)
+        return false;
+    if (e->capture && e->capture->ended) /* then it stands for nothing any more */
+        e->capture = NULL;
+    return true;
 }
 
 static CUresult event_destroy(CUevent e)
@@ -297,10 +301,14 @@ CUresult sim_event_wait(CUstream s, CUevent e, bool external)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!external && (s->capture || e->capture))
         return sim_capture_wait(s, e);
-    refresh_ipc(e);
-    if (!s->capture && (!e->recorded || e->done))
-        return sim_capture_stream_ok(s);
     struct sim_work w = {.type = SIM_WORK_WAIT};
+    if (s->capture) {
+        w.record.event = e; /* in a graph: whatever it stands for at each launch */
+        return sim_capture_add(s, &w, NULL);
+    }
+    refresh_ipc(e);
+    if (!e->recorded || e->done)
+        return sim_capture_stream_ok(s);
     w.wait.queue = e->queue;
     w.wait.generation = e->queue_generation;
     w.wait.seq = e->seq;
@@ -315,7 +323,9 @@ static CUresult event_query(CUevent e)
         sim_capture_invalidate(e->capture);
         return CUDA_ERROR_CAPTURED_EVENT;
     }
-    CUresult r = sim_ctx_health(e->ctx);
+    CUresult r = sim_capture_unsafe();
+    if (r == CUDA_SUCCESS)
+        r = sim_ctx_health(e->ctx);
     if (r != CUDA_SUCCESS)
         return r;
     sim_poll();

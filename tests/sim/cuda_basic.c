@@ -346,6 +346,7 @@ static void slow_card(void)
     float ms;
     CU_OK(cuEventCreate(&a, 0));
     CU_OK(cuEventCreate(&b, 0));
+    sl_tenant_fma(&t, NULL, 10000000); /* so that all of it is queued behind */
     CU_OK(cuEventRecord(a, NULL));
     sl_tenant_fma(&t, NULL, 2000000);
     CU_OK(cuEventRecord(b, NULL));
