@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The documented commands. Each is a thin cover over CMake and ctest; `make help` lists them.
 SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_ARGS ?=
