@@ -4,3 +4,6 @@ file(GLOB SLUICE_MAN_PAGES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/docs/man/*.1")
 install(FILES ${SLUICE_MAN_PAGES} DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
 install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.bash"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME sluice)
+if(TARGET sim_cuda)
+  install(TARGETS sim_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/sluice/sim" NAMELINK_SKIP)
+endif()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hidden verb `sluice run` starts: the arbiter of one directory. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,18 @@ static int enter_world(const struct sl_world *w, struct sl_err *err)
     return 0;
 }
 
+/* Started by a client, stderr leads nowhere: a log that was asked for goes to a file. */
+static void open_log(const struct sl_place *place, bool detached)
+{
+    const char *level = getenv("SLUICE_LOG");
+    char path[sizeof(place->dir) + 16];
+    int fd = STDERR_FILENO;
+    (void)snprintf(path, sizeof(path), "%s/arbiter.log", place->dir);
+    if (detached && level)
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    sl_log_open(sl_log_level_parse(level, SL_LOG_WARN), fd);
+}
+
 int sl_cmd_arbiter(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -59,7 +72,6 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
         return SL_EXIT_USAGE;
     }
     (void)umask(077);
-    sl_log_open(sl_log_level_parse(getenv("SLUICE_LOG"), SL_LOG_WARN), STDERR_FILENO);
     int rc = sl_world_find(args, &world, &err);
     if (rc == 0)
         rc = sl_place_make(&world.place, &err);
@@ -67,6 +79,7 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
         rc = enter_world(&world, &err);
     if (rc < 0)
         return give_up((int)ready_fd, &err);
+    open_log(&world.place, ready_fd >= 0);
 
     char nvml[PATH_MAX + 32];
     (void)snprintf(nvml, sizeof(nvml), "%s/libnvidia-ml.so.1", world.sim_lib);

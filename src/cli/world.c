@@ -2,11 +2,13 @@
 #include "cli/world.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fsutil.h"
 #include "base/units.h"
 #include "sim/profiles.h"
 
@@ -126,15 +128,45 @@ int sl_world_libsluice(const struct sl_world *world, const char *named, char *bu
     return 0;
 }
 
-/* With --dir, an arbiter of other GPUs may be in the place already. Its driver's file tells. */
-static int check_same_world(const struct sl_world *w, struct sl_err *err)
+/* The cards an arbiter of ours was started with, from its command line: "" for real ones. -ENOENT
+ * when it cannot be told (the agent's arbiter, another PID namespace). */
+static int arbiter_cards(int pid, char *buf, size_t size)
 {
-    if (w->place.sim_state[0] && access(w->place.sim_state, F_OK) != 0 && errno == ENOENT)
+    char path[64];
+    SL_CLEANUP(free) char *words = NULL;
+    size_t n = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+    if (pid <= 0 || sl_fs_read(AT_FDCWD, path, 65536, &words, &n, NULL) < 0)
+        return -ENOENT;
+    const char *end = words + n, *p = words;
+    bool arbiter = false;
+    buf[0] = '\0';
+    while (p < end) {
+        const char *next = p + strlen(p) + 1;
+        arbiter = arbiter || strcmp(p, "arbiter") == 0;
+        if (strcmp(p, "--sim") == 0 && next < end)
+            (void)snprintf(buf, size, "%s", next);
+        p = next;
+    }
+    return arbiter ? 0 : -ENOENT;
+}
+
+/* With --dir, an arbiter of other GPUs may be in the place already. */
+static int check_same_world(const struct sl_world *w, int fd, struct sl_err *err)
+{
+    char cards[sizeof(w->place.sim)];
+    if (arbiter_cards(sl_client_peer_pid(fd), cards, sizeof(cards)) < 0 ||
+        strcmp(cards, w->place.sim) == 0)
+        return 0;
+    if (!w->place.sim[0])
         return sl_err_set(err, -EBUSY,
-                          "the arbiter in %s has other GPUs than the simulated %s: name another "
+                          "the arbiter in %s has simulated GPUs: add --sim %s, or name another "
                           "directory with --dir",
-                          w->place.dir, w->place.sim);
-    return 0;
+                          w->place.dir, cards);
+    return sl_err_set(err, -EBUSY,
+                      "the arbiter in %s has other GPUs (%s) than the simulated %s: name another "
+                      "directory with --dir",
+                      w->place.dir, cards[0] ? cards : "real ones", w->place.sim);
 }
 
 int sl_world_start(const struct sl_world *world, struct sl_err *err)
@@ -143,7 +175,7 @@ int sl_world_start(const struct sl_world *world, struct sl_err *err)
     int fd = sl_client_start(&world->place, &how, err);
     if (fd < 0)
         return fd;
-    int rc = check_same_world(world, err);
+    int rc = check_same_world(world, fd, err);
     if (rc < 0) {
         (void)close(fd);
         return rc;
