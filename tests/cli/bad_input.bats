@@ -210,7 +210,9 @@ as_nobody() {
     BACKGROUND+=($!)
     eventually test -S "$SLUICE_DIR/arbiter.sock"
     run -125 "$SLUICE" run --sim t4 -- true
-    has "other GPUs"
+    has "other GPUs (h200)"
+    run -125 "$SLUICE" run -- true
+    has "add --sim h200"
     kill "${BACKGROUND[0]}"
     wait "${BACKGROUND[0]}" || true
 }

@@ -109,3 +109,19 @@ teardown() { common_teardown; }
     [[ $a == */sim-cards-* ]]
     export SLUICE_DIR=$PLACE/d
 }
+
+@test "an installed sluice finds its library and the simulated driver" {
+    cmake --install "$SLUICE_BUILD" --prefix "$PLACE/usr" >/dev/null
+    run -0 "$PLACE/usr/bin/sluice" run --sim h200 --memory 4Gi -- "$ALLOC" 512 </dev/null
+    [ "${lines[0]}" = ok ]
+    [ "${lines[1]}" = "total 4294967296" ]
+    run -0 "$PLACE/usr/bin/sluice" run --sim h200 -- printenv LD_PRELOAD
+    [[ $output == "$PLACE"/usr/lib*/libsluice.so ]]
+    [ -f "$PLACE/usr/share/man/man1/sluice-run.1" ]
+    [ -f "$PLACE/usr/share/bash-completion/completions/sluice" ]
+}
+
+@test "SLUICE_LOG makes a log in the arbiter's directory" {
+    SLUICE_LOG=info run -0 "$SLUICE" run --sim h200 --name chatty -- true
+    grep -q chatty "$SLUICE_DIR/arbiter.log"
+}
