@@ -26,7 +26,7 @@ sluice -- "$build/bench/bench_attach" cuinit 1 21 >"$scratch/with1"
 native "$build/bench/bench_attach" cuinit 1 21 >"$scratch/without1"
 
 p99=$(middle "$scratch/protocol" | cut -d' ' -f2)
-verdict=$(awk -v a="$p99" -v b=$BAR_MS 'BEGIN { print a > 0 && a <= b ? "pass" : "FAIL" }')
+verdict=$(awk -v a="$p99" -v b=$BAR_MS 'BEGIN { print (a > 0 && a <= b) ? "pass" : "FAIL" }')
 line() {
     middle "$2" | { read -r p50 p99th max; printf '  %-44s p50 %7.2f  p99 %7.2f  max %7.2f' "$1" "$p50" "$p99th" "$max"; }
 }

@@ -40,7 +40,7 @@ alloc=$(per "$many" "$few" 2000)
 freed=$(count --memory 10Gi -- alloc 3000 2000)
 free=$(per "$freed" "$many" 2000)
 
-verdict() { awk -v a="$1" -v b="$2" 'BEGIN { print a > 0 && a <= b ? "pass" : "FAIL" }'; }
+verdict() { awk -v a="$1" -v b="$2" 'BEGIN { print (a > 0 && a <= b) ? "pass" : "FAIL" }'; }
 echo "Instructions in libsluice per call (callgrind, simulated driver):"
 printf '  %-34s %8s   bar %4s   %s\n' "cuLaunchKernel, no limit, free gate" "$launch" "$LAUNCH_BAR" "$(verdict "$launch" $LAUNCH_BAR)"
 printf '  %-34s %8s   bar %4s   %s\n' "cuMemAlloc_v2 under a limit" "$alloc" "$ALLOC_BAR" "$(verdict "$alloc" $ALLOC_BAR)"
