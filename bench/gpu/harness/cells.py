@@ -28,6 +28,7 @@ class Bench:
 
     def save(self):
         self.data["about"]["elapsed_s"] = round(time.monotonic() - self.began, 1)
+        self.data["about"]["load"] = [round(x, 1) for x in os.getloadavg()]
         self.data["about"]["iters"] = {str(k): v for k, v in self.world.iters.items()}
         path = os.path.join(self.out, "results.json")
         with open(path + ".new", "w", encoding="utf-8") as f:
@@ -142,12 +143,12 @@ def worst_second(series, bucket_ms, asked):
 
 
 def reached(series, bucket_ms, after_s, low, high, window_s=0.5):
-    """Seconds after `after_s` from when on half-second means lie in [low, high], or None."""
+    """Seconds from `after_s` to the end of the first half second whose mean is in [low, high]."""
     at = after_s
     end = len(series) * bucket_ms / 1000
     while at + window_s <= end + 1e-9:
         if low <= between(series, bucket_ms, at, at + window_s) <= high:
-            return at - after_s
+            return at - after_s + window_s
         at += bucket_ms / 1000
     return None
 

@@ -63,6 +63,15 @@ def priority_table(data):
 
 def small_tables(data):
     out = []
+    rows = [[c["label"], number(c["asked"], "d"), number(c["got"])]
+            for c in data["cells"] if c["group"] == "multi" and "got" in c]
+    if rows:
+        out.append(("One tenant of several processes, together", table(["", "asked", "got"], rows)))
+    rows = [[c["label"], number(c["alone"]), number(c["beside"]), number(c["neighbour"]),
+             number(c["again"])] for c in cells(data, "burst")]
+    if rows:
+        out.append(("Burst: alone, beside a 70:100 neighbour (from one second on), alone again", table(
+            ["", "alone", "beside", "the neighbour", "again"], rows)))
     rows = [[c["label"], number(c["sum"]), number(c["jain"], ".4f"),
              " ".join(f"{g:.1f}" for g in c["got"])]
             for c in data["cells"] if c["group"] == "eight" and "got" in c]
@@ -84,6 +93,9 @@ def text(data):
     where = f"simulated {about['sim']}" if about["sim"] else about.get("gpu") or "a real GPU"
     parts = [f"On: {where}; {about['sluice']}; {about['cpus']} CPUs; {about['time']}; took "
              f"{about.get('elapsed_s', 0):.0f} s."]
+    if about.get("load") and about["load"][0] > about["cpus"]:
+        parts.append(f"The machine was busy with other things (load {about['load'][0]} on "
+                     f"{about['cpus']} CPUs): figures may be worse than they would be.")
     if not about["mps"]:
         parts.append("No MPS here, so no MPS rows.")
     if not about["torch"]:

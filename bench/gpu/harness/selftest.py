@@ -25,8 +25,8 @@ class Arithmetic(unittest.TestCase):
         self.assertIsNone(cells.worst_second([1.0] * 10, 50, 1))
 
     def test_reached(self):
-        self.assertAlmostEqual(cells.reached(STEP, 50, 1.8, 49, 51), 0.2)
-        self.assertEqual(cells.reached(STEP, 50, 0, 24, 26), 0)
+        self.assertAlmostEqual(cells.reached(STEP, 50, 1.8, 49, 51), 0.7)
+        self.assertEqual(cells.reached(STEP, 50, 0, 24, 26), 0.5)
         self.assertIsNone(cells.reached(STEP, 50, 0, 90, 100))
 
     def test_jain(self):
@@ -67,6 +67,13 @@ class Judgement(unittest.TestCase):
         data = made_up()
         data["cells"].append({"group": "eight", "label": "Sluice 8 x 12.5", "broken": "no answer"})
         self.assertEqual(self.rows(data)["8 tenants equal"], "FAIL")
+
+    def test_work_whose_solo_run_broke_has_a_row(self):
+        data = made_up()
+        data["cells"].append({"group": "caps", "label": "solo graph", "broken": "no answer"})
+        rows = self.rows(data)
+        self.assertEqual(rows["cap 10, 25, 50, 75 alone: graph"], "FAIL")
+        self.assertEqual(rows["cap 10, 25, 50, 75 alone: fma100us"], "pass")
 
     def test_slack(self):
         data = made_up(error=3.5)
