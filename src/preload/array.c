@@ -2,10 +2,8 @@
 /* Arrays, mipmapped arrays, and memory imported from other APIs. */
 #include <stddef.h>
 
+#include "preload/alloc.h"
 #include "preload/charge.h"
-#include "preload/device.h"
-#include "preload/pool.h"
-#include "preload/track.h"
 #include "shm/account.h"
 
 #define FLAG_CUBEMAP          0x04U
@@ -57,63 +55,16 @@ static uint64_t array_units(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level
     return sl_units_of_bytes(sum);
 }
 
-struct pending {
-    struct sl_site place;
-    uint64_t units;
-    bool counted;
-};
-
-static CUresult begin(struct sl_process *p, uint64_t units, struct pending *ret)
-{
-    *ret = (struct pending){.units = units};
-    if (!sl_site_current(p, &ret->place))
-        return CUDA_SUCCESS;
-    bool granted = sl_charge_try(p, ret->place.gpu, units);
-    if (!granted) {
-        sl_pool_reclaim(p, ret->place.gpu);
-        granted = sl_charge_try(p, ret->place.gpu, units);
-    }
-    if (!granted)
-        return sl_charge_refused(p);
-    if (!sl_track_room()) {
-        sl_charge_return(p, ret->place.gpu, units);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    ret->counted = true;
-    return CUDA_SUCCESS;
-}
-
-static CUresult end(struct sl_process *p, const struct pending *a, CUresult rc, enum sl_kind kind,
+static CUresult end(struct sl_process *p, const struct sl_alloc *a, CUresult rc, enum sl_kind kind,
                     const void *handle)
 {
-    struct sl_track t = {.kind = kind,
-                         .units = a->units,
-                         .owner = a->place.context_id,
-                         .gpu = a->place.gpu};
-    if (!a->counted)
-        return rc;
-    if (rc != CUDA_SUCCESS) {
-        sl_track_cancel();
-        sl_charge_return(p, a->place.gpu, a->units);
-        return rc;
-    }
-    t.key = (uint64_t)(uintptr_t) * (void *const *)handle;
-    sl_track_put(&t);
-    return rc;
+    return sl_alloc_end(p, a, rc, kind,
+                        rc == CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (void *const *)handle : 0);
 }
 
 static bool take(enum sl_kind kind, const void *handle, struct sl_track *ret)
 {
-    return sl_track_take(kind, (uint64_t)(uintptr_t)handle, ret);
-}
-
-static CUresult released(struct sl_process *p, const struct sl_track *t, CUresult rc)
-{
-    if (rc == CUDA_SUCCESS)
-        sl_charge_return(p, t->gpu, t->units);
-    else if (sl_track_room())
-        sl_track_put(t);
-    return rc;
+    return sl_alloc_release_begin(kind, (uint64_t)(uintptr_t)handle, ret);
 }
 
 /* ---- arrays ---- */
@@ -121,7 +72,7 @@ static CUresult released(struct sl_process *p, const struct sl_track *t, CUresul
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
 {
     SL_ENTER(cuArrayCreate, real, p, (pHandle, desc));
-    struct pending a;
+    struct sl_alloc a;
     CUDA_ARRAY3D_DESCRIPTOR d = {0};
     if (!desc)
         return real(pHandle, desc);
@@ -129,28 +80,28 @@ CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
                                   .Height = desc->Height,
                                   .Format = desc->Format,
                                   .NumChannels = desc->NumChannels};
-    CUresult rc = begin(p, array_units(&d, 1), &a);
+    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
 }
 
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
     SL_ENTER(cuArrayCreate_v2, real, p, (pHandle, desc));
-    struct pending a;
+    struct sl_alloc a;
     if (!desc)
         return real(pHandle, desc);
     CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
                                  .Height = desc->Height,
                                  .Format = desc->Format,
                                  .NumChannels = desc->NumChannels};
-    CUresult rc = begin(p, array_units(&d, 1), &a);
+    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
 }
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc)
 {
     SL_ENTER(cuArray3DCreate, real, p, (pHandle, desc));
-    struct pending a;
+    struct sl_alloc a;
     if (!desc)
         return real(pHandle, desc);
     CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
@@ -159,17 +110,17 @@ CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *des
                                  .Format = desc->Format,
                                  .NumChannels = desc->NumChannels,
                                  .Flags = desc->Flags};
-    CUresult rc = begin(p, array_units(&d, 1), &a);
+    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
 }
 
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     SL_ENTER(cuArray3DCreate_v2, real, p, (pHandle, desc));
-    struct pending a;
+    struct sl_alloc a;
     if (!desc)
         return real(pHandle, desc);
-    CUresult rc = begin(p, array_units(desc, 1), &a);
+    CUresult rc = sl_alloc_begin(p, array_units(desc, 1), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
 }
 
@@ -179,17 +130,17 @@ CUresult cuArrayDestroy(CUarray array)
     struct sl_track t;
     bool known = take(SL_KIND_ARRAY, array, &t);
     CUresult rc = real(array);
-    return known ? released(p, &t, rc) : rc;
+    return known ? sl_alloc_release_end(p, &t, rc) : rc;
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *desc,
                                 unsigned int numLevels)
 {
     SL_ENTER(cuMipmappedArrayCreate, real, p, (pHandle, desc, numLevels));
-    struct pending a;
+    struct sl_alloc a;
     if (!desc)
         return real(pHandle, desc, numLevels);
-    CUresult rc = begin(p, array_units(desc, numLevels), &a);
+    CUresult rc = sl_alloc_begin(p, array_units(desc, numLevels), &a);
     return rc == CUDA_SUCCESS
                ? end(p, &a, real(pHandle, desc, numLevels), SL_KIND_MIPMAP, pHandle)
                : rc;
@@ -201,7 +152,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
     struct sl_track t;
     bool known = take(SL_KIND_MIPMAP, array, &t);
     CUresult rc = real(array);
-    return known ? released(p, &t, rc) : rc;
+    return known ? sl_alloc_release_end(p, &t, rc) : rc;
 }
 
 /* ---- imported from another API: nobody else in this tenant's books has it ---- */
@@ -210,10 +161,10 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     SL_ENTER(cuImportExternalMemory, real, p, (extMem, desc));
-    struct pending a;
+    struct sl_alloc a;
     if (!desc)
         return real(extMem, desc);
-    CUresult rc = begin(p, sl_units_of_bytes(desc->size), &a);
+    CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(desc->size), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(extMem, desc), SL_KIND_EXTERNAL, extMem) : rc;
 }
 
@@ -223,5 +174,5 @@ CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
     struct sl_track t;
     bool known = take(SL_KIND_EXTERNAL, extMem, &t);
     CUresult rc = real(extMem);
-    return known ? released(p, &t, rc) : rc;
+    return known ? sl_alloc_release_end(p, &t, rc) : rc;
 }

@@ -63,7 +63,7 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
     return gpu;
 }
 
-static void place_from(const struct sl_track *t, struct sl_site *ret)
+static void site_from(const struct sl_track *t, struct sl_site *ret)
 {
     *ret = (struct sl_site){.context = (CUcontext)(uintptr_t)t->key,
                              .device = (CUdevice)t->units,
@@ -82,37 +82,39 @@ void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device)
         sl_track_put(&t);
 }
 
-static bool place_of_context(struct sl_process *p, CUcontext context, struct sl_site *ret)
+static CUresult site_of_context(struct sl_process *p, CUcontext context, struct sl_site *ret)
 {
     struct sl_track t;
     if (sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t)) {
-        place_from(&t, ret);
-        return true;
+        site_from(&t, ret);
+        return CUDA_SUCCESS;
     }
     /* Made where we did not see it (a green context, say); it is current now, so ask. */
     __typeof__(&cuCtxGetDevice) get_device = SL_REAL(cuCtxGetDevice);
     CUdevice device;
-    if (!get_device || get_device(&device) != CUDA_SUCCESS)
-        return false;
+    CUresult rc = get_device ? get_device(&device) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc != CUDA_SUCCESS)
+        return rc;
     sl_context_enter(p, context, device);
     if (!sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
         t = (struct sl_track){.key = (uint64_t)(uintptr_t)context,
                               .units = (uint64_t)(unsigned int)device,
                               .gpu = sl_device_gpu(p, device)};
-    place_from(&t, ret);
-    return true;
+    site_from(&t, ret);
+    return CUDA_SUCCESS;
 }
 
-bool sl_site_current(struct sl_process *p, struct sl_site *ret)
+CUresult sl_site_current(struct sl_process *p, struct sl_site *ret)
 {
     __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
-    CUcontext context = NULL;
-    if (!get_current || get_current(&context) != CUDA_SUCCESS || !context)
-        return false;
-    return place_of_context(p, context, ret);
+    *ret = (struct sl_site){.gpu = SL_NOT_LEASED};
+    CUresult rc = get_current ? get_current(&ret->context) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc != CUDA_SUCCESS || !ret->context)
+        return rc;
+    return site_of_context(p, ret->context, ret);
 }
 
-bool sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret)
+CUresult sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret)
 {
     __typeof__(&cuStreamGetCtx) get_context = SL_REAL(cuStreamGetCtx);
     CUcontext context = NULL;
@@ -121,8 +123,8 @@ bool sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret)
         get_context(stream, &context) != CUDA_SUCCESS || !context ||
         !sl_track_get(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
         return sl_site_current(p, ret);
-    place_from(&t, ret);
-    return true;
+    site_from(&t, ret);
+    return CUDA_SUCCESS;
 }
 
 bool sl_context_known(CUcontext context)
@@ -136,7 +138,7 @@ bool sl_context_leave(CUcontext context, struct sl_site *ret)
     struct sl_track t;
     if (!sl_track_take(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
         return false;
-    place_from(&t, ret);
+    site_from(&t, ret);
     sl_gate_context_gone(context);
     return true;
 }

@@ -23,10 +23,11 @@ struct sl_site {
     int gpu;
 };
 
-/* False when no context is current: the driver will say so itself. */
-bool sl_site_current(struct sl_process *p, struct sl_site *ret);
+/* context NULL: none is current, as the driver will say itself. A driver that cannot tell is an
+ * error to pass on: memory of an unknown place is not handed out. */
+CUresult sl_site_current(struct sl_process *p, struct sl_site *ret);
 /* The place of a stream's work; of the current context for the NULL and default streams. */
-bool sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret);
+CUresult sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret);
 
 /* A context begins and ends. Leaving takes it out, so that a new one under the same handle is
  * another; ended is called once the driver has destroyed it and returns what was charged in it. */

@@ -63,40 +63,60 @@ static void add_live(struct walk *w, CUdevice device, int64_t bytes)
         n->part[i].peak_bytes = live;
 }
 
-static void visit_alloc(struct walk *w, CUgraphNode node)
+static CUresult visit_alloc(struct walk *w, CUgraphNode node)
 {
     __typeof__(&cuGraphMemAllocNodeGetParams) get = SL_REAL(cuGraphMemAllocNodeGetParams);
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     memset(&params, 0, sizeof(params));
-    if (!get || get(node, &params) != CUDA_SUCCESS ||
-        params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return;
+    CUresult rc = get ? get(node, &params) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc != CUDA_SUCCESS || params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return rc;
     if (w->count == w->capacity) {
         size_t capacity = w->capacity ? w->capacity * 2 : 64;
         struct live *more = realloc(w->live, capacity * sizeof(*more));
-        if (more) {
-            w->live = more;
-            w->capacity = capacity;
-        }
+        if (!more)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        w->live = more;
+        w->capacity = capacity;
     }
-    if (w->count < w->capacity)
-        w->live[w->count++] =
-            (struct live){params.dptr, params.bytesize, params.poolProps.location.id};
+    w->live[w->count++] = (struct live){params.dptr, params.bytesize, params.poolProps.location.id};
     add_live(w, params.poolProps.location.id, (int64_t)params.bytesize);
+    return CUDA_SUCCESS;
 }
 
-static void visit_free(struct walk *w, CUgraphNode node)
+static CUresult visit_free(struct walk *w, CUgraphNode node)
 {
     __typeof__(&cuGraphMemFreeNodeGetParams) get = SL_REAL(cuGraphMemFreeNodeGetParams);
     CUdeviceptr address;
-    if (!get || get(node, &address) != CUDA_SUCCESS)
-        return;
-    for (size_t i = 0; i < w->count; i++)
+    CUresult rc = get ? get(node, &address) : CUDA_ERROR_NOT_SUPPORTED;
+    for (size_t i = 0; rc == CUDA_SUCCESS && i < w->count; i++)
         if (w->live[i].address == address) {
             add_live(w, w->live[i].device, -(int64_t)w->live[i].bytes);
             w->live[i] = w->live[--w->count];
-            return;
+            break;
         }
+    return rc;
+}
+
+static CUresult visit_graph(struct walk *w, CUgraph graph, int depth);
+
+static CUresult visit_node(struct walk *w, CUgraphNode node, int depth)
+{
+    __typeof__(&cuGraphNodeGetType) get_type = SL_REAL(cuGraphNodeGetType);
+    __typeof__(&cuGraphChildGraphNodeGetGraph) get_child = SL_REAL(cuGraphChildGraphNodeGetGraph);
+    CUgraphNodeType type;
+    CUgraph child;
+    CUresult rc = get_type ? get_type(node, &type) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return visit_alloc(w, node);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return visit_free(w, node);
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH)
+        return CUDA_SUCCESS;
+    rc = get_child ? get_child(node, &child) : CUDA_ERROR_NOT_SUPPORTED;
+    return rc == CUDA_SUCCESS ? visit_graph(w, child, depth + 1) : rc;
 }
 
 /*
@@ -104,42 +124,31 @@ static void visit_free(struct walk *w, CUgraphNode node)
  * memory freed before the next allocation is counted once. Branches that run side by side may need
  * more than that; what the driver then takes is charged after the launch.
  */
-static void visit_graph(struct walk *w, CUgraph graph, int depth)
+static CUresult visit_graph(struct walk *w, CUgraph graph, int depth)
 {
     __typeof__(&cuGraphGetNodes) get_nodes = SL_REAL(cuGraphGetNodes);
-    __typeof__(&cuGraphNodeGetType) get_type = SL_REAL(cuGraphNodeGetType);
-    __typeof__(&cuGraphChildGraphNodeGetGraph) get_child = SL_REAL(cuGraphChildGraphNodeGetGraph);
     size_t count = 0;
-    if (depth > MAX_DEPTH || !get_nodes || !get_type ||
-        get_nodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
-        return;
+    CUresult rc = get_nodes ? get_nodes(graph, NULL, &count) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc != CUDA_SUCCESS || count == 0 || depth > MAX_DEPTH)
+        return rc;
     CUgraphNode *nodes = calloc(count, sizeof(*nodes));
     if (!nodes)
-        return;
-    if (get_nodes(graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++) {
-            CUgraphNodeType type;
-            CUgraph child;
-            if (get_type(nodes[i], &type) != CUDA_SUCCESS)
-                continue;
-            if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-                visit_alloc(w, nodes[i]);
-            else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-                visit_free(w, nodes[i]);
-            else if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_child &&
-                     get_child(nodes[i], &child) == CUDA_SUCCESS)
-                visit_graph(w, child, depth + 1);
-        }
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    rc = get_nodes(graph, nodes, &count);
+    for (size_t i = 0; i < count && rc == CUDA_SUCCESS; i++)
+        rc = visit_node(w, nodes[i], depth);
     free(nodes);
+    return rc;
 }
 
-static void find_need(CUgraph graph, struct need *ret)
+/* What cannot be found out is an error: a graph of unknown need is not instantiated. */
+static CUresult find_need(CUgraph graph, struct need *ret)
 {
     struct walk w = {.need = ret};
     memset(ret, 0, sizeof(*ret));
-    if (graph)
-        visit_graph(&w, graph, 0);
+    CUresult rc = graph ? visit_graph(&w, graph, 0) : CUDA_SUCCESS;
     free(w.live);
+    return rc;
 }
 
 /* ---- reserving around a driver call ---- */
@@ -225,14 +234,14 @@ static CUresult instantiate_begin(struct sl_process *p, CUgraph graph, struct in
     *in = (struct instantiation){0};
     if (!atomic_load_explicit(&seen, memory_order_relaxed))
         return CUDA_SUCCESS;
-    find_need(graph, &need);
-    if (need.count == 0)
-        return CUDA_SUCCESS;
+    CUresult rc = find_need(graph, &need);
+    if (rc != CUDA_SUCCESS || need.count == 0)
+        return rc;
     in->need = malloc(sizeof(need));
     if (!in->need)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *in->need = need;
-    CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+    rc = CUDA_ERROR_OUT_OF_MEMORY;
     if (sl_track_room()) {
         rc = claim_need(p, &need, &in->claim);
         if (rc != CUDA_SUCCESS)

@@ -2,99 +2,43 @@
 /* Linear memory: reserve in the ledger, call the driver, roll back when it fails. */
 #include <stdint.h>
 
+#include "preload/alloc.h"
 #include "preload/charge.h"
-#include "preload/device.h"
 #include "preload/pool.h"
 #include "preload/track.h"
 #include "shm/account.h"
 
-/* An allocation under way: room in the table and units in the ledger are taken, or nothing is. */
-struct pending {
-    struct sl_site place;
-    uint64_t units;
-    bool counted;
-};
-
-static CUresult begin(struct sl_process *p, uint64_t units, struct pending *ret)
-{
-    *ret = (struct pending){.units = units};
-    if (!sl_site_current(p, &ret->place))
-        return CUDA_SUCCESS; /* no context: the driver has the right error for it */
-    if (!sl_charge_try(p, ret->place.gpu, units)) {
-        sl_pool_reclaim(p, ret->place.gpu);
-        if (!sl_charge_try(p, ret->place.gpu, units))
-            return sl_charge_refused(p);
-    }
-    if (!sl_track_room()) {
-        sl_charge_return(p, ret->place.gpu, units);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    ret->counted = true;
-    return CUDA_SUCCESS;
-}
-
-static void fail(struct sl_process *p, const struct pending *a)
-{
-    if (!a->counted)
-        return;
-    sl_track_cancel();
-    sl_charge_return(p, a->place.gpu, a->units);
-}
-
-static void succeed(const struct pending *a, CUdeviceptr address)
-{
-    struct sl_track t = {.kind = SL_KIND_LINEAR,
-                         .key = address,
-                         .units = a->units,
-                         .owner = a->place.context_id,
-                         .gpu = a->place.gpu};
-    if (a->counted)
-        sl_track_put(&t);
-}
-
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     SL_ENTER(cuMemAlloc, real, p, (dptr, bytesize));
-    struct pending a;
-    CUresult rc = begin(p, sl_units_of_bytes(bytesize), &a);
+    struct sl_alloc a;
+    CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(dptr, bytesize);
-    if (rc == CUDA_SUCCESS)
-        succeed(&a, *dptr);
-    else
-        fail(p, &a);
-    return rc;
+    return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     SL_ENTER(cuMemAlloc_v2, real, p, (dptr, bytesize));
-    struct pending a;
-    CUresult rc = begin(p, sl_units_of_bytes(bytesize), &a);
+    struct sl_alloc a;
+    CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(dptr, bytesize);
-    if (rc == CUDA_SUCCESS)
-        succeed(&a, *dptr);
-    else
-        fail(p, &a);
-    return rc;
+    return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     SL_ENTER(cuMemAllocManaged, real, p, (dptr, bytesize, flags));
-    struct pending a;
-    CUresult rc = begin(p, sl_units_of_bytes(bytesize), &a);
+    struct sl_alloc a;
+    CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(dptr, bytesize, flags);
-    if (rc == CUDA_SUCCESS)
-        succeed(&a, *dptr);
-    else
-        fail(p, &a);
-    return rc;
+    return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
 /* ---- pitched: the driver chooses the pitch, so what it costs is known only afterwards ---- */
@@ -116,15 +60,15 @@ static uint64_t pitched_guess(uint64_t width, uint64_t height)
 }
 
 /* True when the charge now is what the driver really took. */
-static bool settle_pitch(struct sl_process *p, struct pending *a, uint64_t pitch, uint64_t height)
+static bool settle_pitch(struct sl_process *p, struct sl_alloc *a, uint64_t pitch, uint64_t height)
 {
     uint64_t units = pitched_units(pitch, height);
     if (!a->counted)
         return true;
-    if (units > a->units && !sl_charge_try(p, a->place.gpu, units - a->units))
+    if (units > a->units && !sl_charge_try(p, a->site.gpu, units - a->units))
         return false;
     if (units < a->units)
-        sl_charge_return(p, a->place.gpu, a->units - units);
+        sl_charge_return(p, a->site.gpu, a->units - units);
     a->units = units;
     return true;
 }
@@ -133,48 +77,34 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
                          unsigned int height, unsigned int elementSizeBytes)
 {
     SL_ENTER(cuMemAllocPitch, real, p, (dptr, pPitch, widthInBytes, height, elementSizeBytes));
-    struct pending a;
-    CUresult rc = begin(p, pitched_guess(widthInBytes, height), &a);
+    struct sl_alloc a;
+    CUresult rc = sl_alloc_begin(p, pitched_guess(widthInBytes, height), &a);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
-    if (rc != CUDA_SUCCESS) {
-        fail(p, &a);
-        return rc;
-    }
-    if (settle_pitch(p, &a, *pPitch, height)) {
-        succeed(&a, *dptr);
-        return rc;
-    }
+    if (rc != CUDA_SUCCESS || settle_pitch(p, &a, *pPitch, height))
+        return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
     __typeof__(&cuMemFree) undo = SL_REAL(cuMemFree);
     if (undo)
         (void)undo(*dptr);
-    fail(p, &a);
-    return sl_charge_refused(p);
+    return sl_alloc_end(p, &a, sl_charge_refused(p), SL_KIND_LINEAR, 0);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t widthInBytes, size_t height,
                             unsigned int elementSizeBytes)
 {
     SL_ENTER(cuMemAllocPitch_v2, real, p, (dptr, pPitch, widthInBytes, height, elementSizeBytes));
-    struct pending a;
-    CUresult rc = begin(p, pitched_guess(widthInBytes, height), &a);
+    struct sl_alloc a;
+    CUresult rc = sl_alloc_begin(p, pitched_guess(widthInBytes, height), &a);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
-    if (rc != CUDA_SUCCESS) {
-        fail(p, &a);
-        return rc;
-    }
-    if (settle_pitch(p, &a, *pPitch, height)) {
-        succeed(&a, *dptr);
-        return rc;
-    }
+    if (rc != CUDA_SUCCESS || settle_pitch(p, &a, *pPitch, height))
+        return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
     __typeof__(&cuMemFree_v2) undo = SL_REAL(cuMemFree_v2);
     if (undo)
         (void)undo(*dptr);
-    fail(p, &a);
-    return sl_charge_refused(p);
+    return sl_alloc_end(p, &a, sl_charge_refused(p), SL_KIND_LINEAR, 0);
 }
 
 /* ---- free ---- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "preload/charge.h"
+#include "preload/graph_mem.h"
 #include "preload/lock.h"
 #include "preload/pool_internal.h"
 #include "shm/account.h"
@@ -155,8 +156,17 @@ bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending
         sl_lock_take(&pool->lock);
         uint64_t seen = pool->settled;
         sl_lock_drop(&pool->lock);
-        if (atomic_load(&pool->dead) || !query_reserved(pool, &bytes))
+        if (atomic_load(&pool->dead))
             break;
+        if (!query_reserved(pool, &bytes)) {
+            /* Unknown: what was reserved may have been taken. The next settlement will tell. */
+            sl_lock_take(&pool->lock);
+            pool->charged_units += pending;
+            pool->settled++;
+            sl_lock_drop(&pool->lock);
+            sl_pool_expect_shrink();
+            return true;
+        }
         sl_lock_take(&pool->lock);
         bool current = pool->settled == seen && !atomic_load(&pool->dead);
         if (current)
@@ -278,7 +288,13 @@ bool sl_stream_is_capturing(CUstream stream, bool per_thread)
     __typeof__(&cuStreamIsCapturing) ask =
         per_thread ? SL_REAL(cuStreamIsCapturing_ptsz) : SL_REAL(cuStreamIsCapturing);
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return ask && ask(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (!ask)
+        return false;
+    if (ask(stream, &status) != CUDA_SUCCESS) {
+        sl_graph_mem_seen(); /* perhaps it is: then look into graphs from now on */
+        return false;
+    }
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 void sl_pool_forget(void)

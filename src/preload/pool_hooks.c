@@ -90,17 +90,20 @@ static CUresult alloc_async(struct sl_process *p, alloc_function *real, free_fun
                             bool per_thread, CUdeviceptr *dptr, size_t bytesize, CUstream stream)
 {
     struct request r;
-    struct sl_site place;
+    struct sl_site site;
     CUmemoryPool pool;
     __typeof__(&cuDeviceGetMemPool) get_pool = SL_REAL(cuDeviceGetMemPool);
     if (sl_stream_is_capturing(stream, per_thread)) {
         sl_graph_mem_seen();
         return real(dptr, bytesize, stream);
     }
-    if (!get_pool || !sl_site_stream(p, stream, &place) ||
-        get_pool(&pool, place.device) != CUDA_SUCCESS)
-        return real(dptr, bytesize, stream);
-    CUresult rc = begin(p, pool, place.device, bytesize, &r);
+    CUresult rc = sl_site_stream(p, stream, &site);
+    if (rc == CUDA_SUCCESS && !site.context)
+        return real(dptr, bytesize, stream); /* the driver has the right error for it */
+    if (rc == CUDA_SUCCESS)
+        rc = get_pool ? get_pool(&pool, site.device) : CUDA_ERROR_NOT_SUPPORTED;
+    if (rc == CUDA_SUCCESS)
+        rc = begin(p, pool, site.device, bytesize, &r);
     return rc != CUDA_SUCCESS
                ? rc
                : end(p, &r, real(dptr, bytesize, stream), dptr, stream, undo);
@@ -111,14 +114,16 @@ static CUresult alloc_from(struct sl_process *p, alloc_from_function *real, free
                            CUstream stream)
 {
     struct request r;
-    struct sl_site place;
+    struct sl_site site;
     if (sl_stream_is_capturing(stream, per_thread)) {
         sl_graph_mem_seen();
         return real(dptr, bytesize, pool, stream);
     }
-    if (!pool || !sl_site_stream(p, stream, &place))
+    CUresult rc = sl_site_stream(p, stream, &site);
+    if (!pool || (rc == CUDA_SUCCESS && !site.context))
         return real(dptr, bytesize, pool, stream);
-    CUresult rc = begin(p, pool, place.device, bytesize, &r);
+    if (rc == CUDA_SUCCESS)
+        rc = begin(p, pool, site.device, bytesize, &r);
     return rc != CUDA_SUCCESS
                ? rc
                : end(p, &r, real(dptr, bytesize, pool, stream), dptr, stream, undo);

@@ -19,11 +19,11 @@ static void limit_view(const struct sl_budget *b, uint64_t *free_bytes, uint64_t
 
 static struct sl_budget current_budget(struct sl_process *p)
 {
-    struct sl_site place;
-    if (!sl_site_current(p, &place))
-        return (struct sl_budget){.limited = false};
-    sl_pool_settle_all(p, place.gpu);
-    return sl_charge_budget(p, place.gpu);
+    struct sl_site site;
+    if (sl_site_current(p, &site) != CUDA_SUCCESS)
+        site.gpu = SL_NOT_LEASED; /* rather nothing than the card's own figures */
+    sl_pool_settle_all(p, site.gpu);
+    return sl_charge_budget(p, site.gpu);
 }
 
 static unsigned int clamp32(uint64_t bytes)

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/alloc.h"
+
+#include "preload/charge.h"
+#include "preload/pool.h"
+
+CUresult sl_alloc_begin(struct sl_process *p, uint64_t units, struct sl_alloc *ret)
+{
+    *ret = (struct sl_alloc){.units = units};
+    CUresult rc = sl_site_current(p, &ret->site);
+    if (rc != CUDA_SUCCESS || !ret->site.context)
+        return rc;
+    bool granted = sl_charge_try(p, ret->site.gpu, units);
+    if (!granted) {
+        sl_pool_reclaim(p, ret->site.gpu);
+        granted = sl_charge_try(p, ret->site.gpu, units);
+    }
+    if (!granted)
+        return sl_charge_refused(p);
+    if (!sl_track_room()) {
+        sl_charge_return(p, ret->site.gpu, units);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    ret->counted = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult sl_alloc_end(struct sl_process *p, const struct sl_alloc *a, CUresult rc,
+                      enum sl_kind kind, uint64_t key)
+{
+    struct sl_track t = {.kind = kind,
+                         .key = key,
+                         .units = a->units,
+                         .owner = a->site.context_id,
+                         .gpu = a->site.gpu};
+    if (!a->counted)
+        return rc;
+    if (rc == CUDA_SUCCESS) {
+        sl_track_put(&t);
+    } else {
+        sl_track_cancel();
+        sl_charge_return(p, a->site.gpu, a->units);
+    }
+    return rc;
+}
+
+bool sl_alloc_release_begin(enum sl_kind kind, uint64_t key, struct sl_track *ret)
+{
+    return sl_track_take(kind, key, ret);
+}
+
+CUresult sl_alloc_release_end(struct sl_process *p, const struct sl_track *entry, CUresult rc)
+{
+    if (rc == CUDA_SUCCESS)
+        sl_charge_return(p, entry->gpu, entry->units);
+    else if (sl_track_room())
+        sl_track_put(entry);
+    return rc;
+}
