@@ -9,6 +9,11 @@
 #include "preload/pool_internal.h"
 #include "shm/account.h"
 
+/* A pool grows by 32 MiB at least, a larger request by its own size in blocks of 2 MiB; the memory of
+ * graphs grows by blocks. Reserving less than the driver takes would let it take too much. */
+#define BLOCK_UNITS ((2ULL << 20) / SL_UNIT_BYTES)
+#define STEP_UNITS  ((32ULL << 20) / SL_UNIT_BYTES)
+
 /* Newest first. Pools are few and stay in the list, so it is walked without a lock. */
 static struct sl_pool *_Atomic pools;
 static struct sl_lock list_lock;
@@ -37,7 +42,7 @@ struct sl_pool *sl_pool_add(const struct sl_pool *model)
         return NULL;
     *pool = *model;
     pool->id = sl_track_new_id();
-    pool->step_units = 1;
+    pool->step_units = pool->graphs ? BLOCK_UNITS : STEP_UNITS;
     sl_lock_take(&list_lock);
     struct sl_pool *known = pool->graphs ? find_graphs(pool->device) : find(pool->handle);
     if (!known) {
@@ -134,9 +139,9 @@ static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t want, ui
             within = sl_charge_try(p, pool->gpu, more);
             if (!within)
                 sl_charge_force(p, pool->gpu, more);
-            /* The driver grows in larger steps than we thought: reserve as much the next time. */
-            if (more + from_pending > pool->step_units)
-                pool->step_units = more + from_pending;
+            /* This driver takes larger steps than we know of: reserve as much the next time. */
+            if (want - pool->charged_units > pool->step_units)
+                pool->step_units = want - pool->charged_units;
         }
     }
     pool->charged_units = want;
@@ -201,10 +206,10 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes, u
     *ret_pending = 0;
     if (pool->free_of_charge)
         return true;
-    uint64_t units = sl_units_of_bytes(bytes), step = pool->step_units;
-    uint64_t need = units + (step - units % step) % step;
-    if (need < units)
-        need = units;
+    uint64_t need = sl_units_of_bytes(bytes);
+    need += (BLOCK_UNITS - need % BLOCK_UNITS) % BLOCK_UNITS;
+    if (need < pool->step_units)
+        need = pool->step_units;
     bool covered = sl_charge_try(p, pool->gpu, need);
     if (!covered) {
         sl_pool_settle_all(p, pool->gpu);

@@ -20,7 +20,7 @@ struct sl_pool {
     struct sl_lock lock;    /* over the three below */
     uint64_t charged_units; /* in the ledger for this pool */
     uint64_t settled;       /* counts settlements */
-    uint64_t step_units;    /* how the driver was seen to grow it */
+    uint64_t step_units;    /* the least the driver grows it by */
 };
 
 /* A copy of model joins the list; NULL without host memory. */

@@ -131,7 +131,7 @@ static void test_arbiter_dies(void **state)
     tenant_begin(&world, "orphan", LIMIT, &t);
     program_start(&t, argv, NULL, &p);
     program_answer(&p, line, sizeof(line));
-    assert_string_equal(line, "ready 0\n");
+    assert_string_equal(line, "ready 0 2097152\n");
     program_ask(&p, "take 10", line, sizeof(line));
     assert_string_equal(line, "got 10 0\n");
     world_kill(&world);

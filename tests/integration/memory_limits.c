@@ -17,12 +17,12 @@
 #include "tenant_world.h"
 
 #define MIB         (1ULL << 20)
-#define PIECE_BYTES (2 * MIB)
 #define PROCESSES   3
 #define PIECES      10 /* of the tenant, beside its contexts */
 #define OUT_OF_MEMORY 2
 
 static const char *path;
+static uint64_t piece_bytes;
 static struct world world;
 
 static void start_probe(const struct tenant *t, const char *lookup, struct program *p)
@@ -31,7 +31,8 @@ static void start_probe(const struct tenant *t, const char *lookup, struct progr
     char line[128];
     program_start(t, argv, NULL, p);
     program_answer(p, line, sizeof(line));
-    assert_string_equal(line, "ready 0\n");
+    if (sscanf(line, "ready 0 %lu", &piece_bytes) != 1)
+        fail_msg("%s", line);
 }
 
 /* All ask for all at once; returns how many pieces they got together. */
@@ -74,9 +75,9 @@ static void check_view(struct program *p, uint64_t limit, bool full)
     assert_int_equal(total, limit);
     assert_int_equal(device_total, limit);
     if (full)
-        assert_true(free_bytes < PIECE_BYTES);
+        assert_true(free_bytes < piece_bytes);
     else
-        assert_true(free_bytes >= PIECES * PIECE_BYTES);
+        assert_true(free_bytes >= PIECES * piece_bytes);
 }
 
 static void check_lookup(const char *lookup)
@@ -92,12 +93,12 @@ static void check_lookup(const char *lookup)
     struct usage u = tenant_usage(&t);
     assert_true(u.overhead_bytes > 0);
     assert_int_equal(u.processes, PROCESSES);
-    uint64_t limit = u.overhead_bytes + PIECES * PIECE_BYTES + MIB;
+    uint64_t limit = u.overhead_bytes + PIECES * piece_bytes + MIB;
     tenant_set_limit(&t, limit);
 
     assert_int_equal(fill_all(p), PIECES);
     u = tenant_usage(&t);
-    assert_int_equal(u.used_bytes, PIECES * PIECE_BYTES);
+    assert_int_equal(u.used_bytes, PIECES * piece_bytes);
     assert_true(u.oom_count >= PROCESSES);
     check_view(&p[0], limit, true);
     give_all(p);

@@ -59,12 +59,12 @@ static CUresult give_free_v1(struct piece *p)
 
 static CUresult take_async(struct piece *p)
 {
-    return cu.cuMemAllocAsync(&p->address, PIECE_BYTES, path_stream);
+    return cu.cuMemAllocAsync(&p->address, POOL_PIECE_BYTES, path_stream);
 }
 
 static CUresult take_async_ptsz(struct piece *p)
 {
-    return cu.cuMemAllocAsync_ptsz(&p->address, PIECE_BYTES, NULL);
+    return cu.cuMemAllocAsync_ptsz(&p->address, POOL_PIECE_BYTES, NULL);
 }
 
 static CUresult make_pool(void)
@@ -80,13 +80,13 @@ static CUresult make_pool(void)
 static CUresult take_pool(struct piece *p)
 {
     CUresult rc = make_pool();
-    return rc ? rc : cu.cuMemAllocFromPoolAsync(&p->address, PIECE_BYTES, path_pool, path_stream);
+    return rc ? rc : cu.cuMemAllocFromPoolAsync(&p->address, POOL_PIECE_BYTES, path_pool, path_stream);
 }
 
 static CUresult take_pool_ptsz(struct piece *p)
 {
     CUresult rc = make_pool();
-    return rc ? rc : cu.cuMemAllocFromPoolAsync_ptsz(&p->address, PIECE_BYTES, path_pool, NULL);
+    return rc ? rc : cu.cuMemAllocFromPoolAsync_ptsz(&p->address, POOL_PIECE_BYTES, path_pool, NULL);
 }
 
 static CUresult give_async(struct piece *p)
@@ -319,30 +319,30 @@ static CUresult give_graph(struct piece *p)
 }
 
 const struct memory_path memory_paths[] = {
-    {"alloc", take_alloc, give_free},
-    {"alloc-v1", take_alloc_v1, give_free_v1},
-    {"pitch", take_pitch, give_free},
-    {"pitch-v1", take_pitch_v1, give_free_v1},
-    {"managed", take_managed, give_free},
-    {"async", take_async, give_async},
-    {"async-freed", take_async, give_free},
-    {"async-ptsz", take_async_ptsz, give_async_ptsz},
-    {"pool", take_pool, give_async},
-    {"pool-ptsz", take_pool_ptsz, give_async_ptsz},
-    {"create", take_create, give_release},
-    {"mapped", take_mapped, give_unmap},
-    {"retained", take_retained, give_retained},
-    {"imported", take_imported, give_imported},
-    {"array", take_array, give_array},
-    {"array-v1", take_array_v1, give_array},
-    {"array3d", take_array3d, give_array},
-    {"array3d-v1", take_array3d_v1, give_array},
-    {"mipmap", take_mipmap, give_mipmap},
-    {"graph", take_graph, give_graph},
-    {"graph-addnode", take_graph_addnode, give_graph},
-    {"graph-addnode-v2", take_graph_addnode_v2, give_graph},
-    {"capture", take_capture, give_graph},
-    {NULL, NULL, NULL},
+    {"alloc", take_alloc, give_free, PIECE_BYTES},
+    {"alloc-v1", take_alloc_v1, give_free_v1, PIECE_BYTES},
+    {"pitch", take_pitch, give_free, PIECE_BYTES},
+    {"pitch-v1", take_pitch_v1, give_free_v1, PIECE_BYTES},
+    {"managed", take_managed, give_free, PIECE_BYTES},
+    {"async", take_async, give_async, POOL_PIECE_BYTES},
+    {"async-freed", take_async, give_free, POOL_PIECE_BYTES},
+    {"async-ptsz", take_async_ptsz, give_async_ptsz, POOL_PIECE_BYTES},
+    {"pool", take_pool, give_async, POOL_PIECE_BYTES},
+    {"pool-ptsz", take_pool_ptsz, give_async_ptsz, POOL_PIECE_BYTES},
+    {"create", take_create, give_release, PIECE_BYTES},
+    {"mapped", take_mapped, give_unmap, PIECE_BYTES},
+    {"retained", take_retained, give_retained, PIECE_BYTES},
+    {"imported", take_imported, give_imported, PIECE_BYTES},
+    {"array", take_array, give_array, PIECE_BYTES},
+    {"array-v1", take_array_v1, give_array, PIECE_BYTES},
+    {"array3d", take_array3d, give_array, PIECE_BYTES},
+    {"array3d-v1", take_array3d_v1, give_array, PIECE_BYTES},
+    {"mipmap", take_mipmap, give_mipmap, PIECE_BYTES},
+    {"graph", take_graph, give_graph, PIECE_BYTES},
+    {"graph-addnode", take_graph_addnode, give_graph, PIECE_BYTES},
+    {"graph-addnode-v2", take_graph_addnode_v2, give_graph, PIECE_BYTES},
+    {"capture", take_capture, give_graph, PIECE_BYTES},
+    {NULL, NULL, NULL, 0},
 };
 
 const struct memory_path *memory_path_find(const char *name)

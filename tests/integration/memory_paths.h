@@ -5,7 +5,9 @@
 
 #include "memory_api.h"
 
-#define PIECE_BYTES ((size_t)2 << 20) /* the driver's block, so that nothing is rounded */
+/* The driver's own steps, so that nothing is rounded: blocks of 2 MiB, pools by 32 MiB. */
+#define PIECE_BYTES      ((size_t)2 << 20)
+#define POOL_PIECE_BYTES ((size_t)32 << 20)
 
 struct piece {
     CUdeviceptr address;
@@ -18,6 +20,7 @@ struct memory_path {
     const char *name;
     CUresult (*take)(struct piece *piece);
     CUresult (*give)(struct piece *piece);
+    size_t piece_bytes;
 };
 
 extern const struct memory_path memory_paths[];

@@ -4,6 +4,8 @@
  * stdout its answer. It checks nothing itself; who drives it does (on the simulated driver
  * memory_limits.c, on a real GPU the scripts of tests/gpu).
  *
+ * It begins with "ready RESULT PIECE_BYTES".
+ *
  *   fill      take pieces until the driver refuses   → "got PIECES RESULT"
  *   take N    take N pieces                          → "got PIECES RESULT"
  *   give      give all pieces back, trim, synchronise → "gave PIECES RESULT"
@@ -99,7 +101,7 @@ int main(int argc, char **argv)
         rc = cu.cuDeviceGet(&path_device, 0);
     if (rc == CUDA_SUCCESS)
         rc = start_context();
-    (void)printf("ready %d\n", (int)rc);
+    (void)printf("ready %d %zu\n", (int)rc, path->piece_bytes);
     while (rc == CUDA_SUCCESS && fgets(line, sizeof(line), stdin)) {
         int n = MAX_PIECES;
         if (strncmp(line, "fill", 4) == 0 || sscanf(line, "take %d", &n) == 1)
