@@ -33,8 +33,8 @@ static struct {
     CUresult (*set_current)(CUcontext);
     CUresult (*module)(CUmodule *, const void *);
     CUresult (*function)(CUfunction *, CUmodule, const char *);
-    CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                       unsigned int, unsigned int, CUstream, void **, void **);
+    CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                       unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
     CUresult (*synchronize)(void);
     CUresult (*event)(CUevent *, unsigned int);
     CUresult (*record)(CUevent, CUstream);
@@ -137,7 +137,8 @@ static void batch(CUfunction kernel, CUdeviceptr sink)
     uint64_t ns = KERNEL_NS;
     void *args[] = {&ns, &sink};
     for (int i = 0; i < BATCH; i++)
-        must(cu.launch(kernel, KERNEL_GRID, 1, 1, KERNEL_BLOCK, 1, 1, 0, NULL, args, NULL), "cuLaunchKernel");
+        must(cu.launch(kernel, KERNEL_GRID, 1, 1, KERNEL_BLOCK, 1, 1, 0, NULL, args, NULL),
+             "cuLaunchKernel");
 }
 
 /* Several batches in flight: the GPU never waits for the host. */
@@ -212,7 +213,7 @@ int main(int argc, char **argv)
     meet(argv[1], argv[2]);
     uint64_t start = now_ns(), length = strtoull(argv[3], NULL, 10) * 1000000000ULL;
     uint64_t kernels = compute(kernel, sink, start + length);
-    (void)fprintf(out, "kernels=%" PRIu64 "\nkernel_ns=%llu\nwindow_ns=%" PRIu64 "\n", kernels, KERNEL_NS,
-                  length);
+    (void)fprintf(out, "kernels=%" PRIu64 "\nkernel_ns=%llu\nwindow_ns=%" PRIu64 "\n", kernels,
+                  KERNEL_NS, length);
     return fclose(out) == 0 ? 0 : 1;
 }

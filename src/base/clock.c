@@ -14,7 +14,8 @@ uint64_t sl_now_ns(void)
 void sl_sleep_ns(uint64_t ns)
 {
     int saved = errno;
-    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S), .tv_nsec = (long)(ns % SL_NS_PER_S)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S),
+                          .tv_nsec = (long)(ns % SL_NS_PER_S)};
     while (nanosleep(&ts, &ts) != 0 && errno == EINTR)
         ;
     errno = saved;

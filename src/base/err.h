@@ -14,9 +14,15 @@ struct sl_err {
     char msg[400]; /* one sentence: what went wrong and, where known, what to do about it */
 };
 
-#define SL_ERR_INIT {0, {0}}
+#define SL_ERR_INIT                                                                                \
+    {                                                                                              \
+        0,                                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
 #define SL_PRINTF(a, b) __attribute__((format(printf, a, b)))
-#define SL_MUST_CHECK __attribute__((warn_unused_result))
+#define SL_MUST_CHECK   __attribute__((warn_unused_result))
 
 /* Sets err and returns code, so that `return sl_err_set(err, -EINVAL, "…")` reads well. */
 int sl_err_set(struct sl_err *err, int code, const char *fmt, ...) SL_PRINTF(3, 4);

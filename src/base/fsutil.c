@@ -17,7 +17,8 @@ int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err)
     char buf[PATH_MAX];
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(buf))
-        return sl_err_set(err, -ENAMETOOLONG, "directory \"%s\": the path is empty or too long", path);
+        return sl_err_set(err, -ENAMETOOLONG, "directory \"%s\": the path is empty or too long",
+                          path);
     memcpy(buf, path, n + 1);
     for (char *p = buf + 1;; p++) {
         if (*p != '/' && *p != '\0')
@@ -37,8 +38,8 @@ int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err)
         return sl_err_set(err, -ENOTDIR, "%s is not a directory: remove it, or name another place",
                           path);
     if (st.st_uid != geteuid())
-        return sl_err_set(err, -EPERM, "%s belongs to another user (uid %u): name another place", path,
-                          (unsigned)st.st_uid);
+        return sl_err_set(err, -EPERM, "%s belongs to another user (uid %u): name another place",
+                          path, (unsigned)st.st_uid);
     return 0;
 }
 

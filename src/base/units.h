@@ -15,7 +15,8 @@ struct sl_memory_amount {
 };
 
 /* Kubernetes quantities: plain bytes, k M G T P, Ki Mi Gi Ti Pi, with decimals; or N%. */
-int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_err *err) SL_MUST_CHECK;
+int sl_parse_memory(const char *text, struct sl_memory_amount *ret,
+                    struct sl_err *err) SL_MUST_CHECK;
 
 /* `30` (a hard 30) or `30:100` (at least 30, up to 100), in percent of one GPU, decimals allowed
  * to a tenth. Results are permille. */

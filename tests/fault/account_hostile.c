@@ -38,8 +38,8 @@ static void lie(uint64_t seed)
             atomic_store(&p->total[gpu].word, v);
             break;
         case 1: /* a tag that invites the arbiter to help */
-            atomic_store(&p->total[gpu].word,
-                         (v & 0xffffff) | (uint64_t)slot << 40 | (atomic_load(&m->applied) + 1) << 52);
+            atomic_store(&p->total[gpu].word, (v & 0xffffff) | (uint64_t)slot << 40 |
+                                                  (atomic_load(&m->applied) + 1) << 52);
             break;
         case 2:
             atomic_store(&m->applied, v);
@@ -120,10 +120,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < LIARS; i++) {
         (void)kill(liar[i], SIGKILL);
         int status = 0;
-        good &= waitpid(liar[i], &status, 0) == liar[i] && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        good &= waitpid(liar[i], &status, 0) == liar[i] && WIFSIGNALED(status) &&
+                WTERMSIG(status) == SIGKILL;
     }
     bool usable = books_are_good();
-    printf("%" PRIu64 " calls against %d liars, %" PRIu64 " put off, slowest %.1f ms; books %s\n", calls, LIARS,
-           unfinished, (double)slowest_ns / 1e6, usable ? "good afterwards" : "BROKEN afterwards");
+    printf("%" PRIu64 " calls against %d liars, %" PRIu64 " put off, slowest %.1f ms; books %s\n",
+           calls, LIARS, unfinished, (double)slowest_ns / 1e6,
+           usable ? "good afterwards" : "BROKEN afterwards");
     return good && usable && calls > 0 ? 0 : 1;
 }

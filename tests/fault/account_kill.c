@@ -61,8 +61,10 @@ static uint32_t slot_of(int worker)
 
 static void fail(const char *what, int worker, int gpu, int64_t got, int64_t want)
 {
-    fprintf(stderr, "FAILED: %s: worker %d gpu %d: %" PRId64 ", expected %" PRId64
-            " (seed %" PRIu64 ", after %" PRIu64 " kills)\n", what, worker, gpu, got, want, seed, kills);
+    fprintf(stderr,
+            "FAILED: %s: worker %d gpu %d: %" PRId64 ", expected %" PRId64 " (seed %" PRIu64
+            ", after %" PRIu64 " kills)\n",
+            what, worker, gpu, got, want, seed, kills);
     for (int i = 0; i < WORKERS; i++)
         if (worker_pid[i] > 0)
             (void)kill(worker_pid[i], SIGKILL);

@@ -85,7 +85,8 @@ static void mutate(struct input *in, struct rng *r)
             break;
         }
         default: { /* a number with edges */
-            static const uint64_t edge[] = {0, 1, 0x7f, 0xff, 0x7fffffff, 0xffffffff, UINT64_MAX, 1ULL << 40};
+            static const uint64_t edge[] = {0,          1,          0x7f,       0xff,
+                                            0x7fffffff, 0xffffffff, UINT64_MAX, 1ULL << 40};
             uint64_t v = edge[rng_below(r, sizeof(edge) / sizeof(edge[0]))];
             size_t n = 1U << rng_below(r, 4);
             if (at + n <= in->size)

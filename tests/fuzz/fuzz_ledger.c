@@ -47,7 +47,8 @@ static void reserve(uint32_t slot, uint32_t gpu, uint64_t value)
     FUZZ_CHECK(rc == 0 || rc == -ENOMEM || rc == -EINVAL);
     FUZZ_CHECK((rc == -EINVAL) == (slot >= SL_MAX_SLOTS || gpu >= SL_MAX_GPUS));
     if (rc == 0)
-        FUZZ_CHECK(sl_account_total(page, gpu) <= limit && sl_account_total(page, gpu) == before + units);
+        FUZZ_CHECK(sl_account_total(page, gpu) <= limit &&
+                   sl_account_total(page, gpu) == before + units);
     else
         FUZZ_CHECK(sl_account_total(page, gpu) == before);
 }

@@ -29,8 +29,8 @@ static void cores(const char *text)
     if (sl_parse_cores(text, &request, &limit, &err) == 0) {
         FUZZ_CHECK(request >= 1 && request <= limit && limit <= 1000);
         char buf[16];
-        FUZZ_CHECK(sl_parse_cores(sl_format_cores(request, limit, buf, sizeof(buf)), &request2, &limit2,
-                                  NULL) == 0);
+        FUZZ_CHECK(sl_parse_cores(sl_format_cores(request, limit, buf, sizeof(buf)), &request2,
+                                  &limit2, NULL) == 0);
         FUZZ_CHECK(request == request2 && limit == limit2);
     } else {
         FUZZ_CHECK(err.code < 0 && err.msg[0] != '\0' && request == 0 && limit == 0);

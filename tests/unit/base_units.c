@@ -133,9 +133,9 @@ static void cores_accepts(void **state)
         const char *text;
         uint32_t request, limit;
     } good[] = {
-        {"30", 300, 300},     {"100", 1000, 1000},  {"0.1", 1, 1},         {"12.5", 125, 125},
-        {"30:100", 300, 1000}, {"30:30", 300, 300}, {"0.1:0.2", 1, 2},     {"99.9", 999, 999},
-        {"1.000", 10, 10},    {"100:100", 1000, 1000}, {"030", 300, 300}, {"5.50:10.0", 55, 100},
+        {"30", 300, 300},      {"100", 1000, 1000},     {"0.1", 1, 1},     {"12.5", 125, 125},
+        {"30:100", 300, 1000}, {"30:30", 300, 300},     {"0.1:0.2", 1, 2}, {"99.9", 999, 999},
+        {"1.000", 10, 10},     {"100:100", 1000, 1000}, {"030", 300, 300}, {"5.50:10.0", 55, 100},
     };
     (void)state;
     for (size_t i = 0; i < SL_ARRAY_LEN(good); i++) {
@@ -151,11 +151,41 @@ static void cores_accepts(void **state)
 static void cores_refuses(void **state)
 {
     static const char *const bad[] = {
-        "",      "0",       "0.0",     "-1",   "+30",  "100.1",  "101",      "1000",
-        "12.55", "0.05",    "30%",     "30 ",  " 30",  "30:",    ":100",     ":",
-        "30:0",  "30:20",   "30:101",  "30::", "x",    "30:x",   "30:40:50", "1e1",
-        "3O",    "30-100",  "30,5",    ".5",   "5.",   "0x1e",   "nan",      "inf",
-        "18446744073709551617", "99999999999999999999999", "30:99999999999999999999999",
+        "",
+        "0",
+        "0.0",
+        "-1",
+        "+30",
+        "100.1",
+        "101",
+        "1000",
+        "12.55",
+        "0.05",
+        "30%",
+        "30 ",
+        " 30",
+        "30:",
+        ":100",
+        ":",
+        "30:0",
+        "30:20",
+        "30:101",
+        "30::",
+        "x",
+        "30:x",
+        "30:40:50",
+        "1e1",
+        "3O",
+        "30-100",
+        "30,5",
+        ".5",
+        "5.",
+        "0x1e",
+        "nan",
+        "inf",
+        "18446744073709551617",
+        "99999999999999999999999",
+        "30:99999999999999999999999",
     };
     (void)state;
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
@@ -192,8 +222,12 @@ static void formats(void **state)
     static const struct {
         uint64_t ns;
         const char *text;
-    } times[] = {{0, "0 ns"},           {999, "999 ns"},       {850000, "850 us"},
-                 {1500000, "1.5 ms"},   {1500000000, "1.5 s"}, {119000000000, "119.0 s"},
+    } times[] = {{0, "0 ns"},
+                 {999, "999 ns"},
+                 {850000, "850 us"},
+                 {1500000, "1.5 ms"},
+                 {1500000000, "1.5 s"},
+                 {119000000000, "119.0 s"},
                  {120000000000, "2 min"}};
     char buf[32];
     (void)state;
@@ -228,9 +262,9 @@ static void cores_survive_a_round_trip(void **state)
     for (uint32_t request = 1; request <= 1000; request++) {
         uint32_t limit = request + (uint32_t)rng_below(&r, 1001 - request), got_request, got_limit;
         char buf[32];
-        assert_int_equal(
-            sl_parse_cores(sl_format_cores(request, limit, buf, sizeof(buf)), &got_request, &got_limit, NULL),
-            0);
+        assert_int_equal(sl_parse_cores(sl_format_cores(request, limit, buf, sizeof(buf)),
+                                        &got_request, &got_limit, NULL),
+                         0);
         assert_int_equal(got_request, request);
         assert_int_equal(got_limit, limit);
     }

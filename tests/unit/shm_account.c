@@ -166,7 +166,8 @@ static void a_stale_tag_helps_nobody(void **state)
     for (uint64_t i = 0; i < TAG_MASK; i++)
         assert_int_equal(sl_account_reserve(page, 9, 0, 0, 100), 0);
     assert_int_equal(sl_account_reserve(page, 9, 1, 1, 100), 0); /* another GPU is another matter */
-    page->slot[9].memory[0].used[(page->slot[9].memory[0].applied + 1) & 1] = 77; /* prepared only */
+    page->slot[9].memory[0].used[(page->slot[9].memory[0].applied + 1) & 1] =
+        77; /* prepared only */
     uint64_t applied = page->slot[9].memory[0].applied;
     assert_int_equal((applied + 1) & TAG_MASK, tag_op(old));
 
@@ -179,7 +180,8 @@ static void clear_zeroes_the_books_and_they_work_again(void **state)
 {
     (void)state;
     for (uint32_t slot = 0; slot < 50; slot++)
-        assert_int_equal(sl_account_reserve(page, slot * 80, slot % SL_MAX_GPUS, slot + 1, 100000), 0);
+        assert_int_equal(sl_account_reserve(page, slot * 80, slot % SL_MAX_GPUS, slot + 1, 100000),
+                         0);
     sl_account_clear(page);
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++)
         assert_int_equal(sl_account_total(page, gpu), 0);
@@ -214,7 +216,15 @@ static void step(struct model *m, struct rng *r, uint64_t limit)
         for (uint32_t g = 0; g < GPUS; g++)
             m->used[slot][g] = 0;
         break;
-    case 1: case 2: case 3: case 4: case 5: case 6: case 7: case 8: case 9:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8:
+    case 9:
         sl_account_release(page, real, gpu, units);
         m->used[slot][gpu] -= units < m->used[slot][gpu] ? units : m->used[slot][gpu];
         break;

@@ -153,17 +153,22 @@ static void nonsense_is_refused_and_leaks_nothing(void **state)
         uint16_t version, type;
     } cases[] = {
         {"one byte", 1, SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_HELLO},
-        {"half a header", sizeof(struct sl_msg) - 1, SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_HELLO},
-        {"a header that promises more", sizeof(struct sl_msg), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_HELLO},
-        {"cut short", sizeof(good) - 1, SL_MSG_MAGIC, sizeof(good) - 1, SL_MSG_VERSION, SL_MSG_HELLO},
-        {"too long", sizeof(good) + 1, SL_MSG_MAGIC, sizeof(good) + 1, SL_MSG_VERSION, SL_MSG_HELLO},
+        {"half a header", sizeof(struct sl_msg) - 1, SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION,
+         SL_MSG_HELLO},
+        {"a header that promises more", sizeof(struct sl_msg), SL_MSG_MAGIC, sizeof(good),
+         SL_MSG_VERSION, SL_MSG_HELLO},
+        {"cut short", sizeof(good) - 1, SL_MSG_MAGIC, sizeof(good) - 1, SL_MSG_VERSION,
+         SL_MSG_HELLO},
+        {"too long", sizeof(good) + 1, SL_MSG_MAGIC, sizeof(good) + 1, SL_MSG_VERSION,
+         SL_MSG_HELLO},
         {"wrong magic", sizeof(good), 1, sizeof(good), SL_MSG_VERSION, SL_MSG_HELLO},
         {"wrong size", sizeof(good), SL_MSG_MAGIC, 7, SL_MSG_VERSION, SL_MSG_HELLO},
         {"no type", sizeof(good), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, 0},
         {"unknown type", sizeof(good), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, 999},
         {"another type", sizeof(good), SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_WELCOME},
         {"another version", sizeof(good), SL_MSG_MAGIC, sizeof(good), 99, SL_MSG_HELLO},
-        {"larger than any", sizeof(union sl_packet) + 100, SL_MSG_MAGIC, sizeof(good), SL_MSG_VERSION, SL_MSG_HELLO},
+        {"larger than any", sizeof(union sl_packet) + 100, SL_MSG_MAGIC, sizeof(good),
+         SL_MSG_VERSION, SL_MSG_HELLO},
     };
     int before = open_fds();
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
@@ -255,7 +260,8 @@ static void no_descriptors_left_is_an_error(void **state)
     none = old;
     none.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    int rc_connect = sl_packet_connect("nowhere", &err), rc_listen = sl_packet_listen("nowhere", 1, &err);
+    int rc_connect = sl_packet_connect("nowhere", &err),
+        rc_listen = sl_packet_listen("nowhere", 1, &err);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     assert_int_equal(rc_connect, -EMFILE);
     assert_int_equal(rc_listen, -EMFILE);

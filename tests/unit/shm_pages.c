@@ -90,7 +90,8 @@ static void lease_cannot_be_written_by_any_way(void **state)
     size_t size = sizeof(struct sl_lease_page);
     uint64_t lie = UINT64_MAX;
 
-    assert_ptr_equal(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, tenant.fd, 0), MAP_FAILED);
+    assert_ptr_equal(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, tenant.fd, 0),
+                     MAP_FAILED);
     assert_int_equal(mprotect(tenant.page, size, PROT_READ | PROT_WRITE), -1);
     assert_int_equal(pwrite(tenant.fd, &lie, sizeof(lie), 0), -1);
     assert_int_equal(ftruncate(tenant.fd, 0), -1);
@@ -103,7 +104,8 @@ static void lease_cannot_be_written_by_any_way(void **state)
     int again = open(path, O_RDWR | O_CLOEXEC);
     if (again >= 0) {
         assert_int_equal(write(again, &lie, sizeof(lie)), -1);
-        assert_ptr_equal(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+        assert_ptr_equal(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0),
+                         MAP_FAILED);
         (void)close(again);
     }
     again = open(path, O_RDWR | O_TRUNC | O_CLOEXEC);
