@@ -31,6 +31,7 @@ struct live {
 };
 
 struct walk {
+    struct sl_process *process;
     struct need *need;
     struct live *live;
     size_t count, capacity;
@@ -69,7 +70,16 @@ static CUresult visit_alloc(struct walk *w, CUgraphNode node)
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     memset(&params, 0, sizeof(params));
     CUresult rc = get ? get(node, &params) : CUDA_ERROR_NOT_SUPPORTED;
-    if (rc != CUDA_SUCCESS || params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    CUdevice device = params.poolProps.location.id;
+    if (rc == CUDA_SUCCESS && params.poolProps.location.type == CU_MEM_LOCATION_TYPE_INVALID) {
+        /* Captured, and the driver does not say from where: then it was from here. */
+        struct sl_site site;
+        rc = sl_site_current(w->process, &site);
+        device = site.device;
+    } else if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return rc;
+    }
+    if (rc != CUDA_SUCCESS)
         return rc;
     if (w->count == w->capacity) {
         size_t capacity = w->capacity ? w->capacity * 2 : 64;
@@ -79,8 +89,8 @@ static CUresult visit_alloc(struct walk *w, CUgraphNode node)
         w->live = more;
         w->capacity = capacity;
     }
-    w->live[w->count++] = (struct live){params.dptr, params.bytesize, params.poolProps.location.id};
-    add_live(w, params.poolProps.location.id, (int64_t)params.bytesize);
+    w->live[w->count++] = (struct live){params.dptr, params.bytesize, device};
+    add_live(w, device, (int64_t)params.bytesize);
     return CUDA_SUCCESS;
 }
 
@@ -142,9 +152,9 @@ static CUresult visit_graph(struct walk *w, CUgraph graph, int depth)
 }
 
 /* What cannot be found out is an error: a graph of unknown need is not instantiated. */
-static CUresult find_need(CUgraph graph, struct need *ret)
+static CUresult find_need(struct sl_process *p, CUgraph graph, struct need *ret)
 {
-    struct walk w = {.need = ret};
+    struct walk w = {.process = p, .need = ret};
     memset(ret, 0, sizeof(*ret));
     CUresult rc = graph ? visit_graph(&w, graph, 0) : CUDA_SUCCESS;
     free(w.live);
@@ -234,7 +244,7 @@ static CUresult instantiate_begin(struct sl_process *p, CUgraph graph, struct in
     *in = (struct instantiation){0};
     if (!atomic_load_explicit(&seen, memory_order_relaxed))
         return CUDA_SUCCESS;
-    CUresult rc = find_need(graph, &need);
+    CUresult rc = find_need(p, graph, &need);
     if (rc != CUDA_SUCCESS || need.count == 0)
         return rc;
     in->need = malloc(sizeof(need));

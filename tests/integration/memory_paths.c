@@ -310,7 +310,9 @@ static CUresult take_capture(struct piece *p)
 
 static CUresult give_graph(struct piece *p)
 {
-    CUresult rc = cu.cuMemFree_v2(p->address);
+    CUresult rc = cu.cuMemFreeAsync(p->address, path_stream);
+    if (rc == CUDA_SUCCESS)
+        rc = cu.cuStreamSynchronize(path_stream);
     if (rc == CUDA_SUCCESS)
         rc = cu.cuGraphExecDestroy((CUgraphExec)p->object);
     if (rc == CUDA_SUCCESS)
