@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         return 4;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < 2; k++)
-            if (held[i][k] && twice(paths[i]->give, &pieces[i][k]) == CUDA_SUCCESS)
+            if (held[i][k] && paths[i]->give(&pieces[i][k]) == CUDA_SUCCESS)
                 bytes -= paths[i]->piece_bytes;
     if (cu.cuCtxSynchronize() != CUDA_SUCCESS)
         (void)cu.cuCtxSynchronize();

@@ -10,6 +10,13 @@ CUdevice path_device;
 CUstream path_stream;
 CUmemoryPool path_pool;
 
+/* A step that undoes something, or stands in the middle: with faults injected it may fail once. */
+#define TWICE(call)                                                                                \
+    __extension__({                                                                                \
+        CUresult once_ = (call);                                                                   \
+        once_ == CUDA_SUCCESS || once_ == CUDA_ERROR_OUT_OF_MEMORY ? once_ : (call);               \
+    })
+
 /* ---- linear ---- */
 
 static CUresult take_alloc(struct piece *p)
@@ -47,12 +54,12 @@ static CUresult take_managed(struct piece *p)
 
 static CUresult give_free(struct piece *p)
 {
-    return cu.cuMemFree_v2(p->address);
+    return TWICE(cu.cuMemFree_v2(p->address));
 }
 
 static CUresult give_free_v1(struct piece *p)
 {
-    return cu.cuMemFree((CUdeviceptr_v1)p->address);
+    return TWICE(cu.cuMemFree((CUdeviceptr_v1)p->address));
 }
 
 /* ---- stream-ordered ---- */
@@ -74,7 +81,7 @@ static CUresult make_pool(void)
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     props.location.id = path_device;
-    return path_pool ? CUDA_SUCCESS : cu.cuMemPoolCreate(&path_pool, &props);
+    return path_pool ? CUDA_SUCCESS : TWICE(cu.cuMemPoolCreate(&path_pool, &props));
 }
 
 static CUresult take_pool(struct piece *p)
@@ -91,12 +98,12 @@ static CUresult take_pool_ptsz(struct piece *p)
 
 static CUresult give_async(struct piece *p)
 {
-    return cu.cuMemFreeAsync(p->address, path_stream);
+    return TWICE(cu.cuMemFreeAsync(p->address, path_stream));
 }
 
 static CUresult give_async_ptsz(struct piece *p)
 {
-    return cu.cuMemFreeAsync_ptsz(p->address, NULL);
+    return TWICE(cu.cuMemFreeAsync_ptsz(p->address, NULL));
 }
 
 /* ---- virtual memory management ---- */
@@ -120,7 +127,7 @@ static CUresult take_create(struct piece *p)
 
 static CUresult give_release(struct piece *p)
 {
-    return cu.cuMemRelease(p->handle);
+    return TWICE(cu.cuMemRelease(p->handle));
 }
 
 /* The handle goes at once, the mapping keeps the memory: what PyTorch's expandable segments do. */
@@ -129,31 +136,31 @@ static CUresult take_mapped(struct piece *p)
     CUresult rc = take_create(p);
     if (rc != CUDA_SUCCESS)
         return rc;
-    rc = cu.cuMemAddressReserve(&p->address, PIECE_BYTES, 0, 0, 0);
+    rc = TWICE(cu.cuMemAddressReserve(&p->address, PIECE_BYTES, 0, 0, 0));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuMemMap(p->address, PIECE_BYTES, 0, p->handle, 0);
-    CUresult released = cu.cuMemRelease(p->handle);
+        rc = TWICE(cu.cuMemMap(p->address, PIECE_BYTES, 0, p->handle, 0));
+    CUresult released = TWICE(cu.cuMemRelease(p->handle));
     return rc ? rc : released;
 }
 
 static CUresult give_unmap(struct piece *p)
 {
-    CUresult rc = cu.cuMemUnmap(p->address, PIECE_BYTES);
-    return rc ? rc : cu.cuMemAddressFree(p->address, PIECE_BYTES);
+    CUresult rc = TWICE(cu.cuMemUnmap(p->address, PIECE_BYTES));
+    return rc ? rc : TWICE(cu.cuMemAddressFree(p->address, PIECE_BYTES));
 }
 
 /* Mapped, handle released, and taken again from the address: three references, one charge. */
 static CUresult take_retained(struct piece *p)
 {
     CUresult rc = take_mapped(p);
-    return rc ? rc
-              : cu.cuMemRetainAllocationHandle(&p->handle, (void *)(uintptr_t)(p->address + 4096));
+    void *inside = (void *)(uintptr_t)(p->address + 4096);
+    return rc ? rc : TWICE(cu.cuMemRetainAllocationHandle(&p->handle, inside));
 }
 
 static CUresult give_retained(struct piece *p)
 {
     CUresult rc = give_unmap(p);
-    return rc ? rc : cu.cuMemRelease(p->handle);
+    return rc ? rc : TWICE(cu.cuMemRelease(p->handle));
 }
 
 /* Exported and imported again: the importer is not charged a second time. */
@@ -164,10 +171,11 @@ static CUresult take_imported(struct piece *p)
     CUresult rc = take_create(p);
     if (rc != CUDA_SUCCESS)
         return rc;
-    rc = cu.cuMemExportToShareableHandle(&fd, p->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    rc = TWICE(cu.cuMemExportToShareableHandle(&fd, p->handle,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuMemImportFromShareableHandle(&other, (void *)(intptr_t)fd,
-                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        rc = TWICE(cu.cuMemImportFromShareableHandle(&other, (void *)(intptr_t)fd,
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     if (fd >= 0)
         (void)close(fd);
     p->object = (void *)(uintptr_t)other;
@@ -177,8 +185,8 @@ static CUresult take_imported(struct piece *p)
 static CUresult give_imported(struct piece *p)
 {
     CUmemGenericAllocationHandle other = (CUmemGenericAllocationHandle)(uintptr_t)p->object;
-    CUresult rc = other != p->handle ? cu.cuMemRelease(other) : CUDA_SUCCESS;
-    return rc ? rc : cu.cuMemRelease(p->handle);
+    CUresult rc = other != p->handle ? TWICE(cu.cuMemRelease(other)) : CUDA_SUCCESS;
+    return rc ? rc : TWICE(cu.cuMemRelease(p->handle));
 }
 
 /* ---- arrays ---- */
@@ -210,7 +218,7 @@ static CUresult take_array3d_v1(struct piece *p)
 
 static CUresult give_array(struct piece *p)
 {
-    return cu.cuArrayDestroy((CUarray)p->object);
+    return TWICE(cu.cuArrayDestroy((CUarray)p->object));
 }
 
 static CUresult take_mipmap(struct piece *p)
@@ -221,7 +229,7 @@ static CUresult take_mipmap(struct piece *p)
 
 static CUresult give_mipmap(struct piece *p)
 {
-    return cu.cuMipmappedArrayDestroy((CUmipmappedArray)p->object);
+    return TWICE(cu.cuMipmappedArrayDestroy((CUmipmappedArray)p->object));
 }
 
 /* ---- graphs: the memory exists from the launch until the graph's memory is freed and trimmed ---- */
@@ -238,17 +246,17 @@ static void fill_node(CUDA_MEM_ALLOC_NODE_PARAMS *a)
 static CUresult run_graph(struct piece *p, CUgraph graph)
 {
     CUgraphExec exec = NULL;
-    CUresult rc = cu.cuGraphInstantiateWithFlags(&exec, graph, 0);
+    CUresult rc = TWICE(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuGraphLaunch(exec, path_stream);
+        rc = TWICE(cu.cuGraphLaunch(exec, path_stream));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuStreamSynchronize(path_stream);
+        rc = TWICE(cu.cuStreamSynchronize(path_stream));
     p->object = exec;
     p->other = graph;
     if (rc != CUDA_SUCCESS) {
         if (exec)
-            (void)cu.cuGraphExecDestroy(exec);
-        (void)cu.cuGraphDestroy(graph);
+            (void)TWICE(cu.cuGraphExecDestroy(exec));
+        (void)TWICE(cu.cuGraphDestroy(graph));
     }
     return rc;
 }
@@ -301,8 +309,8 @@ static CUresult take_capture(struct piece *p)
     CUgraph graph;
     CUresult rc = cu.cuStreamBeginCapture_v2(path_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuMemAllocAsync(&p->address, PIECE_BYTES, path_stream);
-    CUresult ended = cu.cuStreamEndCapture(path_stream, &graph);
+        rc = TWICE(cu.cuMemAllocAsync(&p->address, PIECE_BYTES, path_stream));
+    CUresult ended = TWICE(cu.cuStreamEndCapture(path_stream, &graph));
     if (rc != CUDA_SUCCESS || ended != CUDA_SUCCESS)
         return rc ? rc : ended;
     return run_graph(p, graph);
@@ -310,14 +318,14 @@ static CUresult take_capture(struct piece *p)
 
 static CUresult give_graph(struct piece *p)
 {
-    CUresult rc = cu.cuMemFreeAsync(p->address, path_stream);
+    CUresult rc = TWICE(cu.cuMemFreeAsync(p->address, path_stream));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuStreamSynchronize(path_stream);
+        rc = TWICE(cu.cuStreamSynchronize(path_stream));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuGraphExecDestroy((CUgraphExec)p->object);
+        rc = TWICE(cu.cuGraphExecDestroy((CUgraphExec)p->object));
     if (rc == CUDA_SUCCESS)
-        rc = cu.cuGraphDestroy((CUgraph)p->other);
-    return rc ? rc : cu.cuDeviceGraphMemTrim(path_device);
+        rc = TWICE(cu.cuGraphDestroy((CUgraph)p->other));
+    return rc ? rc : TWICE(cu.cuDeviceGraphMemTrim(path_device));
 }
 
 const struct memory_path memory_paths[] = {
