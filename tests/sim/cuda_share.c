@@ -9,7 +9,8 @@
 
 #include "sim/state.h"
 
-#define MIB (1ULL << 20)
+#define MIB   (1ULL << 20)
+#define DEPTH 40 /* rounds in flight: a busy machine must not leave the card idle */
 
 struct shared {
     _Atomic int ready, go, stop;
@@ -37,19 +38,19 @@ static void saturate(void *arg)
     struct sl_tenant t;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     sl_tenant_open(&t, 0);
-    CUevent e[8];
-    for (int i = 0; i < 8; i++)
+    CUevent e[DEPTH];
+    for (int i = 0; i < DEPTH; i++)
         CU_OK(cuEventCreate(&e[i], CU_EVENT_DISABLE_TIMING));
     sh->ready++;
     wait_for(&sh->go, 1);
     for (unsigned int round = 0; !sh->stop; round++) {
-        if (round >= 8) {
-            CU_OK(cuEventSynchronize(e[round % 8]));
+        if (round >= DEPTH) {
+            CU_OK(cuEventSynchronize(e[round % DEPTH]));
             sh->done[me] += 20 * 170000;
         }
         for (int i = 0; i < 20; i++)
             sl_tenant_fma(&t, NULL, 170000);
-        CU_OK(cuEventRecord(e[round % 8], NULL));
+        CU_OK(cuEventRecord(e[round % DEPTH], NULL));
     }
 }
 
@@ -77,8 +78,8 @@ static void two_saturate(void)
         pid[i] = case_child(saturate, (void *)(intptr_t)i);
     wait_for(&sh->ready, 2);
     sh->go = 1;
-    (void)usleep(200000);
-    measure(2, 2000, share);
+    (void)usleep(400000);
+    measure(2, 3000, share);
     (void)fprintf(stderr, "shares %.1f %.1f\n", share[0], share[1]);
     CHECK(fabs(share[0] - 46.8) < 5 && fabs(share[1] - 46.8) < 5);
     sh->stop = 1;
@@ -97,7 +98,7 @@ static void requests(int slot, int n)
             sl_tenant_fma(&t, NULL, 100000);
         CU_OK(cuCtxSynchronize());
         sh->ms[slot][i] = sl_tenant_now_ms() - t0;
-        (void)usleep(7300);
+        (void)usleep((useconds_t)(5000 + i * 1931 % 4400)); /* at all phases of the other's turn */
     }
     sh->count[slot] = n;
     sl_tenant_close(&t);
