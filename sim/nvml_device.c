@@ -407,7 +407,11 @@ static nvmlReturn_t cpu_affinity(nvmlDevice_t device, unsigned int words, unsign
     if (read_cpulist(path, words, set) ||
         read_cpulist("/sys/devices/system/cpu/online", words, set))
         return NVML_SUCCESS;
-    return NVML_ERROR_UNKNOWN;
+    /* No /sys in this container: every processor there is. */
+    unsigned long cpus = (unsigned long)sysconf(_SC_NPROCESSORS_ONLN);
+    for (unsigned long c = 0; c < cpus && c < words * sizeof(*set) * 8; c++)
+        set[c / (sizeof(*set) * 8)] |= 1UL << (c % (sizeof(*set) * 8));
+    return NVML_SUCCESS;
 }
 
 NV_EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int set_size,
