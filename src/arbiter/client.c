@@ -67,17 +67,18 @@ static int ask(int fd, const struct sl_msg *question, union sl_packet *ret, stru
 
 static int unexpected(const union sl_packet *got, struct sl_err *err)
 {
-    return sl_err_set(err, -EPROTO,
-                      "the arbiter gave an answer of type %u that does not belong here: install the "
-                      "same Sluice everywhere and restart it",
-                      got->h.type);
+    return sl_err_set(
+        err, -EPROTO,
+        "the arbiter gave an answer of type %u that does not belong here: install the "
+        "same Sluice everywhere and restart it",
+        got->h.type);
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
                      struct sl_err *err)
 {
     struct sl_msg_lease question = *lease;
-    union sl_packet got;
+    union sl_packet got = {.h = {0}};
     sl_packet_init(&question.h, SL_MSG_CREATE, sizeof(question));
     int rc = ask(fd, &question.h, &got, err);
     if (rc < 0)
@@ -98,7 +99,7 @@ int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *
                   struct sl_err *err)
 {
     struct sl_msg_lease question = *lease;
-    union sl_packet got;
+    union sl_packet got = {.h = {0}};
     sl_packet_init(&question.h, SL_MSG_SET, sizeof(question));
     int rc = ask(fd, &question.h, &got, err);
     if (rc < 0)
@@ -139,7 +140,8 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
             got->tenant.gpu_count = SL_MAX_GPUS;
         for (size_t i = 0; i < SL_MAX_GPUS; i++)
             got->tenant.gpu[i].uuid[SL_UUID_MAX - 1] = '\0';
-        return append((void **)&s->tenant, &s->tenant_count, &got->tenant, sizeof(got->tenant), err);
+        return append((void **)&s->tenant, &s->tenant_count, &got->tenant, sizeof(got->tenant),
+                      err);
     case SL_MSG_AUDIT:
         got->audit.uuid[SL_UUID_MAX - 1] = got->audit.tenant[SL_NAME_MAX - 1] = '\0';
         got->audit.command[sizeof(got->audit.command) - 1] = '\0';
@@ -153,7 +155,7 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
 {
     struct sl_client_status s = {0};
     struct sl_msg question;
-    union sl_packet got;
+    union sl_packet got = {.h = {0}};
     sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
     int rc = ask(fd, &question, &got, err);
     while (rc == 0 && got.h.type != SL_MSG_END) {

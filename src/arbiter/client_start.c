@@ -20,7 +20,7 @@
 #define READY_TIMEOUT_NS (60 * SL_NS_PER_S) /* the driver may load firmware into eight cards */
 #define RETRY_NS         (10 * SL_NS_PER_MS)
 
-#define EXIT_LOST        74 /* it could not even say why */
+#define EXIT_LOST 74 /* it could not even say why */
 
 enum outcome { STARTED, TAKEN };
 
@@ -30,8 +30,8 @@ enum outcome { STARTED, TAKEN };
  */
 static char **arbiter_environment(void)
 {
-    static const char *const tenant_only[] = {"LD_PRELOAD=", "CUDA_VISIBLE_DEVICES=",
-                                              SL_ATTACH_ENV "=", SL_DIR_ENV "="};
+    static const char *const tenant_only[] = {
+        "LD_PRELOAD=", "CUDA_VISIBLE_DEVICES=", SL_ATTACH_ENV "=", SL_DIR_ENV "="};
     size_t n = 0, kept = 0;
     while (environ[n])
         n++;
@@ -97,9 +97,10 @@ static int read_ready(int fd, uint64_t deadline_ns, char *buf, size_t size, stru
         if (rc < 0 && errno == EINTR)
             continue;
         if (rc <= 0)
-            return sl_err_set(err, -ETIMEDOUT,
-                              "the arbiter was started but is not ready after a minute: see whether "
-                              "nvidia-smi answers, and run `sluice doctor`");
+            return sl_err_set(
+                err, -ETIMEDOUT,
+                "the arbiter was started but is not ready after a minute: see whether "
+                "nvidia-smi answers, and run `sluice doctor`");
         ssize_t got = read(fd, buf + n, size - 1 - n);
         if (got < 0 && errno == EINTR)
             continue;
@@ -146,14 +147,15 @@ static int spawn(const struct sl_place *place, const struct sl_client_start *how
     char idle[16], ready_fd[16];
     (void)snprintf(idle, sizeof(idle), "%u", how->idle_exit_s);
     (void)snprintf(ready_fd, sizeof(ready_fd), "%d", READY_FD);
-    /* exec takes char *const[] for historical reasons and writes to none of them. */
-    const char *words[] = {how->program, "arbiter",    "--dir",    place->dir, "--idle-exit",
-                           idle,         "--ready-fd", ready_fd,   NULL,       NULL,
-                           NULL};
+    const char *words[] = {how->program, "arbiter", "--dir", place->dir, "--idle-exit", idle,
+                           "--ready-fd", ready_fd,  NULL,    NULL,       NULL};
     if (place->sim[0]) {
         words[8] = "--sim";
         words[9] = place->sim;
     }
+    /* exec takes char *const[] for historical reasons and writes to none of the strings. */
+    char *argv[SL_ARRAY_LEN(words)];
+    memcpy(argv, words, sizeof(argv));
     SL_CLEANUP(free) char **envp = arbiter_environment();
     if (!envp)
         return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
@@ -166,10 +168,10 @@ static int spawn(const struct sl_place *place, const struct sl_client_start *how
     if (pid < 0)
         return sl_err_errno(err, errno, "cannot start the arbiter");
     if (pid == 0)
-        become_arbiter((char *const *)(uintptr_t)words, envp, writer);
+        become_arbiter(argv, envp, writer);
     (void)close(sl_take_fd(writer));
 
-    char said[512];
+    char said[512] = "";
     int rc = read_ready(reader, sl_now_ns() + READY_TIMEOUT_NS, said, sizeof(said), err);
     if (rc < 0) {
         (void)kill(pid, SIGKILL);
@@ -194,7 +196,7 @@ int sl_client_start(const struct sl_place *place, const struct sl_client_start *
         int fd = sl_client_connect(place, err);
         if (fd != -ENOENT)
             return fd;
-        enum outcome outcome;
+        enum outcome outcome = TAKEN;
         rc = spawn(place, how, &outcome, err);
         if (rc < 0)
             return rc;
@@ -202,8 +204,9 @@ int sl_client_start(const struct sl_place *place, const struct sl_client_start *
         if (outcome == TAKEN)
             sl_sleep_ns(RETRY_NS);
     } while (sl_now_ns() < deadline_ns);
-    return sl_err_set(err, -ETIMEDOUT,
-                      "another arbiter has %s but does not answer: look for a hung `sluice arbiter` "
-                      "process and end it",
-                      place->dir);
+    return sl_err_set(
+        err, -ETIMEDOUT,
+        "another arbiter has %s but does not answer: look for a hung `sluice arbiter` "
+        "process and end it",
+        place->dir);
 }

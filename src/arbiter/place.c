@@ -18,10 +18,11 @@
 
 static int too_long(struct sl_err *err, const char *what)
 {
-    return sl_err_set(err, -ENAMETOOLONG,
-                      "the directory \"%.100s...\" is too long for a unix socket in it (107 bytes with "
-                      "\"/%s\"): name a shorter one with --dir",
-                      what, SL_CONTROL_SOCKET);
+    return sl_err_set(
+        err, -ENAMETOOLONG,
+        "the directory \"%.100s...\" is too long for a unix socket in it (107 bytes with "
+        "\"/%s\"): name a shorter one with --dir",
+        what, SL_CONTROL_SOCKET);
 }
 
 /* The directory for real GPUs. An XDG_RUNTIME_DIR that is not ours (su, sudo) is passed over. */
@@ -147,16 +148,18 @@ static int check_dir(const char *path, struct sl_err *err)
     if (S_ISLNK(st.st_mode)) {
         /* Only a link nobody else could have put there is followed. */
         if (st.st_uid != geteuid() && st.st_uid != 0)
-            return sl_err_set(err, -EPERM,
-                              "%s is a link that another user (uid %u) put there: remove it, or name "
-                              "another place with --dir",
-                              path, (unsigned)st.st_uid);
+            return sl_err_set(
+                err, -EPERM,
+                "%s is a link that another user (uid %u) put there: remove it, or name "
+                "another place with --dir",
+                path, (unsigned)st.st_uid);
         if (stat(path, &st) != 0)
             return sl_err_errno(err, errno, "cannot look at the arbiter's directory %s", path);
     }
     if (!S_ISDIR(st.st_mode))
         return sl_err_set(err, -ENOTDIR,
-                          "%s is not a directory: remove it, or name another place with --dir", path);
+                          "%s is not a directory: remove it, or name another place with --dir",
+                          path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return sl_err_set(err, -EPERM,
                           "the directory %s belongs to another user (uid %u): name one of your own "
@@ -184,9 +187,9 @@ int sl_place_check(const struct sl_place *place, struct sl_err *err)
 static int make_one(const char *path, struct sl_err *err)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return sl_err_errno(err, errno,
-                            "cannot make the arbiter's directory %s (name another place with --dir)",
-                            path);
+        return sl_err_errno(
+            err, errno, "cannot make the arbiter's directory %s (name another place with --dir)",
+            path);
     return check_dir(path, err);
 }
 

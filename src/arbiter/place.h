@@ -24,8 +24,8 @@ struct sl_place {
 };
 
 /* Works the place out; touches nothing. `dir` and `sim` may be NULL. */
-int sl_place_find(const char *dir, const char *sim, struct sl_place *ret, struct sl_err *err)
-    SL_MUST_CHECK;
+int sl_place_find(const char *dir, const char *sim, struct sl_place *ret,
+                  struct sl_err *err) SL_MUST_CHECK;
 
 /*
  * Is the directory there and safe to trust: a real directory (no link) of ours or root's that nobody

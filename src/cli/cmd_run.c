@@ -12,7 +12,7 @@
 #include "cli/world.h"
 
 /* An arbiter that is just leaving may take the connection with it; then a new one is started. */
-#define CREATE_ATTEMPTS 5
+#define CREATE_ATTEMPTS  5
 /* An arbiter that dies again and again is not restarted faster than this. */
 #define RESTART_PAUSE_NS (500 * SL_NS_PER_MS)
 
@@ -46,7 +46,8 @@ static int tenant_environment(const struct sl_world *world, const struct sl_msg_
     size_t n = 0;
     visible[0] = '\0';
     for (uint32_t i = 0; i < tenant->gpu_count; i++)
-        n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "", tenant->gpu[i]);
+        n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
+                              tenant->gpu[i]);
 
     int rc = sl_env_copy(env, err);
     if (rc == 0)
@@ -71,11 +72,12 @@ static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_ms
         return;
     for (uint32_t i = 0; i < tenant->gpu_count; i++)
         if (tenant->memory_limit_bytes[i] != lease->memory_bytes) {
-            sl_cli_complain("run: memory is counted in units of %llu bytes: %s gets %llu of the %llu "
-                            "bytes asked for",
-                            (unsigned long long)SL_UNIT_BYTES, tenant->name,
-                            (unsigned long long)tenant->memory_limit_bytes[i],
-                            (unsigned long long)lease->memory_bytes);
+            sl_cli_complain(
+                "run: memory is counted in units of %llu bytes: %s gets %llu of the %llu "
+                "bytes asked for",
+                (unsigned long long)SL_UNIT_BYTES, tenant->name,
+                (unsigned long long)tenant->memory_limit_bytes[i],
+                (unsigned long long)lease->memory_bytes);
             return;
         }
 }
@@ -137,7 +139,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
     struct sl_msg_lease lease;
-    struct sl_msg_created tenant;
+    struct sl_msg_created tenant = {.gpu_count = 0};
     struct sl_env env = {0};
     char libsluice[PATH_MAX];
     if (args->rest_count == 0) {

@@ -30,8 +30,11 @@ static const char *cores_text(const struct sl_msg_tenant *t, char *buf, size_t s
         (void)snprintf(buf, size, "nothing asked");
         return buf;
     }
-    (void)sl_format_cores(t->cores_request_permille, t->cores_limit_permille, buf, size - 1);
-    return strcat(buf, "%");
+    char share[24];
+    (void)snprintf(
+        buf, size, "%s%%",
+        sl_format_cores(t->cores_request_permille, t->cores_limit_permille, share, sizeof(share)));
+    return buf;
 }
 
 /* One line for what is different now, or that nothing is. */
@@ -40,7 +43,8 @@ static void print_changes(const struct sl_msg_tenant *old, const struct sl_msg_t
 {
     char a[40], b[40];
     if (fields & SL_FIELD_MEMORY) {
-        bool same = true; /* one limit for all its GPUs, unless it is a percentage of unlike cards */
+        bool same =
+            true; /* one limit for all its GPUs, unless it is a percentage of unlike cards */
         for (uint32_t i = 1; i < now->gpu_count; i++)
             same = same && now->gpu[i].limit_bytes == now->gpu[0].limit_bytes &&
                    old->gpu[i].limit_bytes == old->gpu[0].limit_bytes;
@@ -94,8 +98,9 @@ int sl_cmd_set(const struct sl_cli_args *args)
     }
     int rc = sl_world_lease(args, &lease, &err);
     if (rc < 0 || lease.fields == 0) {
-        sl_cli_complain("set: %s", rc < 0 ? err.msg
-                                          : "nothing to change: give --memory, --cores or --priority");
+        sl_cli_complain("set: %s", rc < 0
+                                       ? err.msg
+                                       : "nothing to change: give --memory, --cores or --priority");
         return SL_EXIT_USAGE;
     }
     const char *name = args->rest[0];

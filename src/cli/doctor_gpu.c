@@ -149,7 +149,8 @@ static void check_nvml(struct sl_doctor *d)
     if (rc == 0)
         rc = sl_gpu_count(gpu, &count, &err);
     if (rc < 0)
-        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi` works", "%s", err.msg);
+        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi` works", "%s",
+                      err.msg);
     else if (count == 0)
         sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi -L` lists any",
                       "driver %s has no GPU", version);
@@ -173,10 +174,11 @@ static void check_mps(struct sl_doctor *d)
         (void)snprintf(path, sizeof(path), "/proc/%s/comm", e->d_name);
         if (sl_fs_read(AT_FDCWD, path, 64, &comm, NULL, NULL) == 0 &&
             strncmp(comm, "nvidia-cuda-mps", 15) == 0) {
-            sl_doctor_add(d, "mps", SL_DOCTOR_WARNING, "stop it: echo quit | nvidia-cuda-mps-control",
-                          "MPS is running (process %s): its clients share one context, so a fault in "
-                          "one ends all",
-                          e->d_name);
+            sl_doctor_add(
+                d, "mps", SL_DOCTOR_WARNING, "stop it: echo quit | nvidia-cuda-mps-control",
+                "MPS is running (process %s): its clients share one context, so a fault in "
+                "one ends all",
+                e->d_name);
             return;
         }
     }

@@ -40,8 +40,8 @@ static void check_kernel(struct sl_doctor *d)
                       "Linux %s has no process descriptors: a tenant's end is noticed later",
                       u.release);
     else
-        sl_doctor_add(d, "kernel", SL_DOCTOR_OK, NULL, "Linux %s: sealed pages, process descriptors",
-                      u.release);
+        sl_doctor_add(d, "kernel", SL_DOCTOR_OK, NULL,
+                      "Linux %s: sealed pages, process descriptors", u.release);
 }
 
 static void check_libc(struct sl_doctor *d)
@@ -95,7 +95,8 @@ static void check_directory(struct sl_doctor *d)
                       rc == 0 ? "" : " (made when needed)");
     SL_CLEANUP(close) int fd = sl_client_connect(p, NULL);
     if (fd >= 0)
-        sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL, "running, process %d", sl_client_peer_pid(fd));
+        sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL, "running, process %d",
+                      sl_client_peer_pid(fd));
     else
         sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL, "not running; `sluice run` starts it");
 }
@@ -138,16 +139,16 @@ static void check_interposers(struct sl_doctor *d)
 
 static void check_container(struct sl_doctor *d)
 {
-    const char *kind = access("/.dockerenv", F_OK) == 0           ? "Docker"
-                       : access("/run/.containerenv", F_OK) == 0  ? "Podman"
+    const char *kind = access("/.dockerenv", F_OK) == 0            ? "Docker"
+                       : access("/run/.containerenv", F_OK) == 0   ? "Podman"
                        : getenv("KUBERNETES_SERVICE_HOST") != NULL ? "Kubernetes"
-                                                                  : NULL;
+                                                                   : NULL;
     if (kind && !d->world->place.sim[0])
-        sl_doctor_add(d, "container", SL_DOCTOR_WARNING,
-                      "limits hold; for exact context overhead start the container with the host's "
-                      "PID namespace",
-                      "inside %s: the driver names processes as the host does, not as this container",
-                      kind);
+        sl_doctor_add(
+            d, "container", SL_DOCTOR_WARNING,
+            "limits hold; for exact context overhead start the container with the host's "
+            "PID namespace",
+            "inside %s: the driver names processes as the host does, not as this container", kind);
 }
 
 void sl_doctor_system(struct sl_doctor *d)

@@ -51,9 +51,10 @@ static int global_options(int argc, char **argv, const char **dir)
             }
             *dir = argv[++at];
         } else {
-            sl_cli_complain("unknown option \"%.60s\" before the verb: write `sluice VERB %.60s`, or "
-                            "see `sluice --help`",
-                            word, word);
+            sl_cli_complain(
+                "unknown option \"%.60s\" before the verb: write `sluice VERB %.60s`, or "
+                "see `sluice --help`",
+                word, word);
             return -1 - SL_EXIT_USAGE;
         }
     }

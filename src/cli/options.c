@@ -113,8 +113,9 @@ static int unknown_option(const struct sl_cli_verb *verb, const char *word, stru
     if (close)
         return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": did you mean \"--%s\"?", word,
                           close);
-    return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": `sluice %s --help` lists the options",
-                      word, verb->name);
+    return sl_err_set(err, -EINVAL,
+                      "unknown option \"%.60s\": `sluice %s --help` lists the options", word,
+                      verb->name);
 }
 
 /* Answers --help and --version, stores --dir. 1: it was one of those. */
@@ -139,7 +140,9 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
 static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args, struct sl_err *err)
 {
     const char *word = argv[*at];
-    const char *name = strcmp(word, "-h") == 0 ? "help" : strcmp(word, "-V") == 0 ? "version" : NULL;
+    const char *name = strcmp(word, "-h") == 0   ? "help"
+                       : strcmp(word, "-V") == 0 ? "version"
+                                                 : NULL;
     size_t len;
     if (name)
         len = strlen(name);
@@ -159,7 +162,8 @@ static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args,
             return sl_err_set(err, -EINVAL, "--%s takes no value", o->name);
     } else if (o->arg) {
         if (*at + 1 >= argc || strcmp(argv[*at + 1], "--") == 0)
-            return sl_err_set(err, -EINVAL, "--%s needs a value: --%s %s", o->name, o->name, o->arg);
+            return sl_err_set(err, -EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
+                              o->arg);
         value = argv[++*at];
     }
     if (!own)

@@ -21,8 +21,8 @@
 #include "base/cleanup.h"
 #include "cli/cli.h"
 
-static const int passed_on[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
-                                SIGALRM, SIGWINCH, SIGTSTP, SIGCONT};
+static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
+                                SIGUSR2, SIGALRM, SIGWINCH, SIGTSTP, SIGCONT};
 
 static int cannot_run(const char *command, int error, struct sl_err *err)
 {

@@ -50,7 +50,8 @@ static void print_gpus(const struct sl_status_view *v, FILE *out, bool colour)
         sl_table_cell(&t, "%s", sl_format_bytes(g->total_bytes, b, sizeof(b)));
         sl_table_cell(&t, "%s", sl_format_bytes(g->used_bytes, b, sizeof(b)));
         sl_table_cell(&t, "%s", sl_format_bytes(g->promised_bytes, b, sizeof(b)));
-        sl_table_cell(&t, "%s%%", sl_format_cores(g->promised_permille, g->promised_permille, b, sizeof(b)));
+        sl_table_cell(&t, "%s%%",
+                      sl_format_cores(g->promised_permille, g->promised_permille, b, sizeof(b)));
         sl_table_cell(&t, "%u", g->tenants);
         sl_table_cell(&t, "%s", g->uuid);
     }
@@ -76,7 +77,9 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
 {
     char b[32];
     if (m->cores_request_permille)
-        sl_table_cell(t, "%s", sl_format_cores(m->cores_request_permille, m->cores_limit_permille, b, sizeof(b)));
+        sl_table_cell(
+            t, "%s",
+            sl_format_cores(m->cores_request_permille, m->cores_limit_permille, b, sizeof(b)));
     else
         sl_table_cell(t, "-");
     sl_table_cell(t, "%s", percent(m->share_1s_permille, b, sizeof(b)));
@@ -95,10 +98,10 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
 static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour)
 {
     static const struct sl_table_column columns[] = {
-        {"TENANT", false},  {"GPU", true},   {"LIMIT", true},     {"USED", true},
-        {"CORES", true},    {"GOT 1s", true}, {"GOT 1min", true}, {"PRIORITY", false},
-        {"PROCS", true},    {"WAITED", true}, {"LAUNCHES", true}, {"REFUSED", true},
-        {"DEBT", true},     {"WINDOW", true}};
+        {"TENANT", false}, {"GPU", true},    {"LIMIT", true},    {"USED", true},
+        {"CORES", true},   {"GOT 1s", true}, {"GOT 1min", true}, {"PRIORITY", false},
+        {"PROCS", true},   {"WAITED", true}, {"LAUNCHES", true}, {"REFUSED", true},
+        {"DEBT", true},    {"WINDOW", true}};
     struct sl_table t;
     sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
     for (size_t i = 0; i < v->status->tenant_count; i++) {
@@ -131,18 +134,20 @@ static void print_finding(const struct sl_status_view *v, const struct sl_msg_au
                       command, bytes, gpu);
         break;
     case SL_AUDIT_UNATTACHED:
-        (void)fprintf(out,
-                      "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: it is static, "
-                      "or LD_PRELOAD was removed\n",
-                      a->pid, command, tenant, bytes, gpu);
+        (void)fprintf(
+            out,
+            "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: it is static, "
+            "or LD_PRELOAD was removed\n",
+            a->pid, command, tenant, bytes, gpu);
         break;
     case SL_AUDIT_UNACCOUNTED:
-        (void)fprintf(out, "process %u (%s) of tenant %s uses %s on GPU %s that it does not account for\n",
-                      a->pid, command, tenant, bytes, gpu);
+        (void)fprintf(
+            out, "process %u (%s) of tenant %s uses %s on GPU %s that it does not account for\n",
+            a->pid, command, tenant, bytes, gpu);
         break;
     default:
-        (void)fprintf(out, "process %u (%s) uses %s on GPU %s outside every ledger\n", a->pid, command,
-                      bytes, gpu);
+        (void)fprintf(out, "process %u (%s) uses %s on GPU %s outside every ledger\n", a->pid,
+                      command, bytes, gpu);
     }
 }
 

@@ -112,12 +112,14 @@ int sl_world_libsluice(const struct sl_world *world, const char *named, char *bu
         if (!real)
             return sl_err_errno(err, errno, "--libsluice %s", named);
         if ((size_t)snprintf(buf, size, "%s", real) >= size)
-            return sl_err_set(err, -ENAMETOOLONG, "--libsluice %.60s...: the path is too long", named);
+            return sl_err_set(err, -ENAMETOOLONG, "--libsluice %.60s...: the path is too long",
+                              named);
     } else if (find_beside(world->program, folders, "libsluice.so", buf, size) < 0) {
-        return sl_err_set(err, -ENOENT,
-                          "libsluice.so is not installed with this program (looked for "
-                          "lib/libsluice.so beside %.200s): install it, or name it with --libsluice",
-                          world->program);
+        return sl_err_set(
+            err, -ENOENT,
+            "libsluice.so is not installed with this program (looked for "
+            "lib/libsluice.so beside %.200s): install it, or name it with --libsluice",
+            world->program);
     }
     tidy(buf);
     if (strpbrk(buf, ": \t"))
@@ -190,7 +192,8 @@ static int parse_priority(const char *text, uint32_t *ret, struct sl_err *err)
             *ret = p;
             return 0;
         }
-    return sl_err_set(err, -EINVAL, "priority \"%.40s\" is not known: write high, normal or low", text);
+    return sl_err_set(err, -EINVAL, "priority \"%.40s\" is not known: write high, normal or low",
+                      text);
 }
 
 const char *sl_world_priority_name(uint32_t priority)
@@ -205,14 +208,16 @@ static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_er
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ",");
         if (n == 0)
-            return sl_err_set(err, -EINVAL,
-                              "--gpu \"%.60s\" has an empty name in it: write indices or UUIDs with "
-                              "commas between them, for example 0,1",
-                              text);
+            return sl_err_set(
+                err, -EINVAL,
+                "--gpu \"%.60s\" has an empty name in it: write indices or UUIDs with "
+                "commas between them, for example 0,1",
+                text);
         if (n >= SL_UUID_MAX)
             return sl_err_set(err, -EINVAL, "--gpu \"%.20s...\" is longer than any GPU's name", p);
         if (lease->gpu_count == SL_MAX_GPUS)
-            return sl_err_set(err, -E2BIG, "--gpu names more than %d GPUs: name fewer", SL_MAX_GPUS);
+            return sl_err_set(err, -E2BIG, "--gpu names more than %d GPUs: name fewer",
+                              SL_MAX_GPUS);
         for (uint32_t i = 0; i < lease->gpu_count; i++)
             if (strlen(lease->gpu[i]) == n && memcmp(lease->gpu[i], p, n) == 0)
                 return sl_err_set(err, -EINVAL, "GPU %s is named twice: name each GPU once",
@@ -229,7 +234,8 @@ static int parse_name(const char *text, struct sl_msg_lease *lease, struct sl_er
     if (text[0] == '\0')
         return sl_err_set(err, -EINVAL, "the name is empty: leave --name away to have one chosen");
     if (strlen(text) >= sizeof(lease->name))
-        return sl_err_set(err, -EINVAL, "name \"%.20s...\" is too long: use at most 40 letters", text);
+        return sl_err_set(err, -EINVAL, "name \"%.20s...\" is too long: use at most 40 letters",
+                          text);
     memcpy(lease->name, text, strlen(text) + 1);
     return 0;
 }

@@ -21,8 +21,8 @@ struct sl_world {
 };
 
 /* From --dir, --sim and the environment. A --sim that names no known card is refused here. */
-int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct sl_err *err)
-    SL_MUST_CHECK;
+int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret,
+                  struct sl_err *err) SL_MUST_CHECK;
 
 /* libsluice.so: the one named, or the one beside this binary. The loader must be able to take the
  * path from LD_PRELOAD. */
@@ -33,8 +33,8 @@ int sl_world_libsluice(const struct sl_world *world, const char *named, char *bu
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
-int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, struct sl_err *err)
-    SL_MUST_CHECK;
+int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
+                   struct sl_err *err) SL_MUST_CHECK;
 
 const char *sl_world_priority_name(uint32_t priority);
 

@@ -115,8 +115,8 @@ static void lease_from_options(void **state)
     assert_int_equal(lease.gpu_count, 2);
     assert_string_equal(lease.gpu[1], "GPU-x");
 
-    assert_int_equal(parse("run", &a, NULL, WORDS(w("--gpu=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"))),
-                     0);
+    assert_int_equal(
+        parse("run", &a, NULL, WORDS(w("--gpu=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"))), 0);
     assert_int_equal(sl_world_lease(&a, &lease, &err), -E2BIG);
 }
 
