@@ -63,6 +63,9 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
     return gpu;
 }
 
+/* Moves on whenever a context ends, or a forked child forgets all of them. */
+static _Atomic uint64_t context_epoch = 1;
+
 static void site_from(const struct sl_track *t, struct sl_site *ret)
 {
     *ret = (struct sl_site){.context = (CUcontext)(uintptr_t)t->key,
@@ -106,12 +109,27 @@ static CUresult site_of_context(struct sl_process *p, CUcontext context, struct 
 
 CUresult sl_site_current(struct sl_process *p, struct sl_site *ret)
 {
+    /* A thread stays with its context: the last answer holds until some context ends. */
+    static _Thread_local struct {
+        struct sl_site site;
+        uint64_t epoch;
+    } last;
     __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
     *ret = (struct sl_site){.gpu = SL_NOT_LEASED};
     CUresult rc = get_current ? get_current(&ret->context) : CUDA_ERROR_NOT_SUPPORTED;
     if (rc != CUDA_SUCCESS || !ret->context)
         return rc;
-    return site_of_context(p, ret->context, ret);
+    uint64_t epoch = atomic_load_explicit(&context_epoch, memory_order_acquire);
+    if (last.site.context == ret->context && last.epoch == epoch) {
+        *ret = last.site;
+        return CUDA_SUCCESS;
+    }
+    rc = site_of_context(p, ret->context, ret);
+    if (rc == CUDA_SUCCESS) {
+        last.site = *ret;
+        last.epoch = epoch;
+    }
+    return rc;
 }
 
 CUresult sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret)
@@ -139,6 +157,7 @@ bool sl_context_leave(CUcontext context, struct sl_site *ret)
     if (!sl_track_take(SL_KIND_CONTEXT, (uint64_t)(uintptr_t)context, &t))
         return false;
     site_from(&t, ret);
+    atomic_fetch_add(&context_epoch, 1);
     sl_gate_context_gone(context);
     return true;
 }
@@ -174,6 +193,7 @@ void sl_context_ended(struct sl_process *p, const struct sl_site *place)
 
 void sl_device_forget(void)
 {
+    atomic_fetch_add(&context_epoch, 1);
     for (int i = 0; i < MAX_DEVICES; i++)
         atomic_store(&device_gpu[i], 0);
 }

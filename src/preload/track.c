@@ -21,9 +21,9 @@ static _Atomic uint64_t last_id;
 
 static uint64_t place_of(enum sl_kind kind, uint64_t key, uint64_t capacity)
 {
-    uint64_t x = key ^ ((uint64_t)kind << 57);
-    x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ULL;
-    return (x >> 20) & (capacity - 1);
+    /* Addresses come in steps of the driver's blocks: the product's upper half mixes all their bits. */
+    uint64_t x = (key ^ ((uint64_t)kind << 57)) * 0x9e3779b97f4a7c15ULL;
+    return (x >> 32) & (capacity - 1);
 }
 
 static struct sl_track *find(enum sl_kind kind, uint64_t key)
@@ -64,7 +64,7 @@ static void erase(struct sl_track *entry)
 
 static bool grow(void)
 {
-    uint64_t capacity = table.capacity ? table.capacity * 2 : FIRST_CAPACITY;
+    uint64_t capacity = table.capacity ? table.capacity * 4 : FIRST_CAPACITY;
     struct sl_track *entries = calloc(capacity, sizeof(*entries));
     if (!entries)
         return false;
@@ -81,7 +81,7 @@ bool sl_track_room(void)
 {
     sl_lock_take(&table.lock);
     bool ok = true;
-    while (ok && (table.count + table.promised + 1) * 4 > table.capacity * 3)
+    while (ok && (table.count + table.promised + 1) * 2 > table.capacity)
         ok = grow();
     if (ok)
         table.promised++;
@@ -100,13 +100,13 @@ void sl_track_put(const struct sl_track *entry)
 {
     sl_lock_take(&table.lock);
     table.promised--;
-    struct sl_track *old = find(entry->kind, entry->key);
-    if (old) {
-        *old = *entry;
-    } else {
-        insert(table.entries, table.capacity, entry);
+    uint64_t i = place_of(entry->kind, entry->key, table.capacity);
+    while (table.entries[i].kind != SL_KIND_FREE &&
+           (table.entries[i].key != entry->key || table.entries[i].kind != entry->kind))
+        i = (i + 1) & (table.capacity - 1);
+    if (table.entries[i].kind == SL_KIND_FREE)
         table.count++;
-    }
+    table.entries[i] = *entry;
     sl_lock_drop(&table.lock);
 }
 

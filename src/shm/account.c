@@ -71,7 +71,8 @@ int sl_account_reserve(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gp
         uint64_t have = word & UNITS_MASK;
         if (have > limit_units || units > limit_units - have)
             return -ENOMEM;
-        complete(ledger, gpu, word);
+        if (tag_slot(word) != slot) /* one's own is complete */
+            complete(ledger, gpu, word);
     } while (!atomic_compare_exchange_weak(total, &word,
                                            pack((word & UNITS_MASK) + units, slot, op)));
     SL_FAULT("account.reserve.moved");
@@ -97,7 +98,8 @@ void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t g
     uint64_t word = atomic_load(total), have;
     do {
         have = word & UNITS_MASK;
-        complete(ledger, gpu, word);
+        if (tag_slot(word) != slot)
+            complete(ledger, gpu, word);
     } while (!atomic_compare_exchange_weak(total, &word,
                                            pack(have > units ? have - units : 0, slot, op)));
     SL_FAULT("account.release.moved");
