@@ -124,10 +124,15 @@ static int parse_tuning(const char *s, struct sl_place_tuning *t, struct sl_err 
     const struct {
         const char *name;
         double *value;
-    } names[] = {{"band", &t->band},           {"size-power", &t->size_power},
-                 {"load", &t->load},           {"price-gpu", &t->price_gpu},
-                 {"price-cpu", &t->price_cpu}, {"capacity", &t->capacity},
-                 {"slot", &t->slot},           {"slot-from", &t->slot_from}};
+    } names[] = {{"band", &t->band},
+                 {"size-power", &t->size_power},
+                 {"load", &t->load},
+                 {"price-gpu", &t->price_gpu},
+                 {"price-cpu", &t->price_cpu},
+                 {"capacity", &t->capacity},
+                 {"slot", &t->slot},
+                 {"slot-from", &t->slot_from},
+                 {"slot-margin", &t->slot_margin}};
     while (*s) {
         size_t n = strcspn(s, "="), i = 0;
         while (i < SL_ARRAY_LEN(names) &&
@@ -139,7 +144,7 @@ static int parse_tuning(const char *s, struct sl_place_tuning *t, struct sl_err 
             !(fabs(v) <= 1000) || (names[i].value == &t->slot_from && v <= 0))
             return usage(err, "tune", s,
                          "write NAME=VALUE with band, size-power, load, price-gpu, price-cpu, "
-                         "capacity, slot or slot-from");
+                         "capacity, slot, slot-margin or slot-from");
         *names[i].value = v;
         s = end + (*end == ',');
     }

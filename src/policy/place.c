@@ -56,7 +56,8 @@ void sl_place_tuning_init(struct sl_place_tuning *t)
         .price_cpu = 3,
         .capacity = 0.5,
         .slot = 1,
-        .slot_from = 0.5,
+        .slot_margin = 6,
+        .slot_from = 0.85,
     };
 }
 

@@ -99,14 +99,15 @@ struct sl_place_demand {
 
 /* Constants of the `sluice` policy; sl_place_tuning_init gives the shipped values. */
 struct sl_place_tuning {
-    double band;       /* milli-GPU: scores this close are equal, the order decides */
-    double size_power; /* weight of a class = how often * size ^ this */
-    double load;       /* demand the prices are set for, as a share of capacity */
-    double price_gpu;  /* how much the GPU price counts */
-    double price_cpu;  /* how much the CPU price counts */
-    double capacity;   /* 0: published measure, 1: capacity-aware, between: mixed */
-    double slot;       /* how much breaking up a place for a multi-GPU pod counts */
-    double slot_from;  /* such places are scarce from this share of them wanted on */
+    double band;        /* milli-GPU: scores this close are equal, the order decides */
+    double size_power;  /* weight of a class = how often * size ^ this */
+    double load;        /* demand the prices are set for, as a share of capacity */
+    double price_gpu;   /* how much the GPU price counts */
+    double price_cpu;   /* how much the CPU price counts */
+    double capacity;    /* 0: published measure, 1: capacity-aware, between: mixed */
+    double slot;        /* how much breaking up a place for a multi-GPU pod counts */
+    double slot_margin; /* standard deviations of multi-GPU arrivals to keep places for */
+    double slot_from;   /* such places are scarce from this share of them wanted on */
 };
 
 struct sl_place_config {

@@ -148,8 +148,10 @@ void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_tabl
         double next = k < SL_PLACE_MAX_GPUS ? d->slot_share[k + 1] : 0;
         if (d->slot_share[k] <= next || !p->slots[k])
             continue; /* nobody wants exactly k, or there is nothing to break */
-        double wanted = d->slot_share[k] * room / (1000.0 * k * p->slots[k]);
-        double scarce = (wanted - from) / from;
+        /* Arrivals scatter about their mean: the fewer are expected, the larger the margin. */
+        double wanted = d->slot_share[k] * room / (1000.0 * k);
+        double need = wanted + p->config.tuning.slot_margin * sqrt(wanted);
+        double scarce = (need / p->slots[k] - from) / from;
         scarce = scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
         each[k] = PLACE_SCALE * p->config.tuning.slot * 1000.0 * k * scarce;
     }
