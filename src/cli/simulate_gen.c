@@ -120,9 +120,9 @@ static uint16_t draw_share(uint64_t *rng)
     return share_sizes[0].milli;
 }
 
-static void draw_pod(uint64_t *rng, struct sim_pod *pod)
+/* `at`, in ten thousandths, says which kind it is: the kinds come in exact proportions. */
+static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
 {
-    unsigned at = (unsigned)(sim_random(rng) % 10000);
     size_t k = 0;
     while (k + 1 < SL_ARRAY_LEN(pod_kinds) && at >= pod_kinds[k].per_10000)
         at -= pod_kinds[k++].per_10000;
@@ -146,7 +146,7 @@ int sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err)
         return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", ret->count);
     uint64_t rng = seed * 0xd1342543de82ef95ULL + 1;
     for (size_t i = 0; i < ret->count; i++) {
-        draw_pod(&rng, &ret->pods[i]);
+        draw_pod(&rng, (unsigned)(i * 10000 / ret->count), &ret->pods[i]);
         ret->gpu_milli += ret->pods[i].worth_milli;
     }
     return 0;

@@ -181,5 +181,6 @@ int sim_report_json(const struct sim_report *r, size_t trace, size_t policy, siz
         fputc(*s++, out);
     }
     fputc('\n', out);
+    (void)fflush(out); /* whoever reads along sees each run as it ends */
     return 0;
 }
