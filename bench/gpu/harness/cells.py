@@ -95,12 +95,27 @@ class Bench:
         if not self.world.sim:
             self.fresh.clear()
 
+    def busy_solo(self, work, after):
+        """
+        Alone, and the GPU never idle: a program that got no CPU for a while would make everything
+        after it look good. Then once more, up to three times; the best counts.
+        """
+        best = None
+        for _ in range(3):
+            got = self.once([(work, {})], after=after)[0]
+            best = got if best is None or got["rate"] > best["rate"] else best
+            busy = got["rate"] * got["unit_us"]["p50"] / 1e6 if "unit_us" in got else 0
+            if work in ("req", "tiny") or busy >= 0.99:
+                break
+            self.progress(f"solo {work}: the GPU was busy {100 * busy:.0f} % of the time only")
+        if best["rate"] <= 0:
+            raise Broken(f"{work} alone completes nothing")
+        return best
+
     def solo(self, work, after=None):
         """The rate of `work` alone, without Sluice, in this run."""
         if work not in self.fresh:
-            got = self.once([(work, {})], after=after)[0]
-            if got["rate"] <= 0:
-                raise Broken(f"{work} alone completes nothing")
+            got = self.busy_solo(work, after)
             if "unit_us" in got and work not in ("train", "infer"):
                 self.world.unit_us[work] = got["unit_us"]["p50"]
             self.data["solo"][work] = got

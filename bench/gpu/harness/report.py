@@ -180,7 +180,7 @@ def svg(data):
         y = py(c["got"][0])
         out.append(f'<path d="M{px(0)} {y}H{px(100)}" stroke="#c00" stroke-dasharray="2 4"/>')
         out.append(f'<text x="{px(100)}" y="{y - 5}" text-anchor="end" fill="#c00">'
-                   'time-slicing: the same for both, whatever is wanted</text>')
+                   'time-slicing: the same for both</text>')
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
