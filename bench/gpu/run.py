@@ -81,7 +81,7 @@ def measure(args, scratch):
     try:
         for g in args.groups:
             bench.begin_group()
-            GROUPS[g](bench)
+            bench.attempt(g, g, lambda group=GROUPS[g]: group(bench))
     except KeyboardInterrupt:
         bench.progress("stopped: what is there is reported")
     bench.save()

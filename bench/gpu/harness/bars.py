@@ -136,6 +136,11 @@ def other_rows(data, slack):
             rows.append(judge(data, "launch", f"the same: {c['label']}", f"<= {limit:g} %", [c],
                               lambda cs: (f"{cs[0]['added_percent']:+.2f} % ({cs[0]['pairs']} pairs)",
                                           cs[0]["added_percent"] <= limit)))
+    tiny = [c for c in cells(data, "launch") if c["label"] == "tiny"]
+    if not data["about"]["sim"]:  # a simulated driver starts in no time: no ratio to speak of
+        rows.append(judge(data, "launch", "first CUDA call", "<= 1.1 x native", tiny,
+                          lambda cs: ("{1:.0f} ms, native {0:.0f}".format(*cs[0]["first_call_ms"]),
+                                      cs[0]["first_call_ms"][1] <= 1.1 * cs[0]["first_call_ms"][0])))
     rows.append(judge(data, "multi", "one tenant of 4 processes, cores 25", f"25 +- {2 + slack} together",
                       cells(data, "multi"),
                       lambda cs: (f"{cs[0]['got']:.1f}", abs(cs[0]["error"]) <= 2 + slack)))

@@ -2,6 +2,7 @@
 """Measuring: intervals in which tenants overlap exactly, and arithmetic on what they completed."""
 import json
 import os
+import subprocess
 import time
 
 from .world import Broken, now_ns
@@ -48,7 +49,7 @@ class Bench:
         """A cell that breaks is recorded as broken; the others still run."""
         try:
             return fn()
-        except (Broken, OSError, ValueError, KeyError) as e:
+        except (Broken, OSError, ValueError, KeyError, subprocess.SubprocessError) as e:
             self.broken += 1
             self.add(group, label, broken=str(e))
             self.progress(f"{group} {label}: BROKEN: {e}")
