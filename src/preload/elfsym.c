@@ -3,7 +3,16 @@
 
 #include <elf.h>
 #include <stddef.h>
-#include <string.h>
+
+/* Not strcmp: the caller may be a sanitizer that is just looking for the real strcmp. */
+static bool same(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
 
 struct tables {
     const ElfW(Sym) *symbols;
@@ -103,7 +112,7 @@ static bool version_matches(const struct tables *t, size_t index, const char *ve
          d = d->vd_next ? (const ElfW(Verdef) *)((const char *)d + d->vd_next) : NULL) {
         const ElfW(Verdaux) *name = (const ElfW(Verdaux) *)((const char *)d + d->vd_aux);
         if (d->vd_ndx == (v & 0x7fffU))
-            return strcmp(t->strings + name->vda_name, version) == 0;
+            return same(t->strings + name->vda_name, version);
     }
     return false;
 }
@@ -113,7 +122,7 @@ static bool symbol_is(const struct tables *t, size_t index, const char *name, co
     const ElfW(Sym) *s = &t->symbols[index];
     unsigned int type = s->st_info & 0xfU;
     return s->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) &&
-           strcmp(t->strings + s->st_name, name) == 0 && version_matches(t, index, version);
+           same(t->strings + s->st_name, name) && version_matches(t, index, version);
 }
 
 static const ElfW(Sym) *find_gnu(const struct tables *t, const char *name, const char *version)
@@ -179,7 +188,7 @@ bool sl_elf_has_soname(const struct sl_elf *object, const char *soname)
 {
     struct tables t;
     read_tables(object, &t);
-    return t.soname && strcmp(t.soname, soname) == 0;
+    return t.soname && same(t.soname, soname);
 }
 
 bool sl_elf_is_self(const struct sl_elf *object)

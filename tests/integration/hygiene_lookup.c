@@ -127,8 +127,45 @@ static void check_others(void)
     CHECK(!dlsym(RTLD_DEFAULT, "no_such_symbol_here") && dlerror(), "a made-up symbol was found");
 }
 
+/* The driver opened, used and closed again and again, each time looked up anew. */
+static void check_reopen(void)
+{
+    for (int i = 0; i < 3; i++) {
+        void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        CHECK(cuda, "no driver: %s", dlerror());
+        if (!cuda)
+            return;
+#define GET(name) __typeof__(&name) do_##name = (__typeof__(&name))(uintptr_t)dlsym(cuda, #name)
+        GET(cuInit);
+        GET(cuDevicePrimaryCtxRetain);
+        GET(cuDevicePrimaryCtxRelease_v2);
+        GET(cuCtxSetCurrent);
+        GET(cuMemAlloc_v2);
+        GET(cuMemFree_v2);
+        CUcontext context = NULL;
+        CUdeviceptr p;
+        CUresult rc = do_cuInit(0);
+        if (rc == CUDA_SUCCESS)
+            rc = do_cuDevicePrimaryCtxRetain(&context, 0);
+        if (rc == CUDA_SUCCESS)
+            rc = do_cuCtxSetCurrent(context);
+        if (rc == CUDA_SUCCESS)
+            rc = do_cuMemAlloc_v2(&p, 1 << 20);
+        if (rc == CUDA_SUCCESS)
+            rc = do_cuMemFree_v2(p);
+        if (rc == CUDA_SUCCESS)
+            rc = do_cuDevicePrimaryCtxRelease_v2(0);
+        CHECK(rc == CUDA_SUCCESS, "round %d: %d", i, (int)rc);
+        (void)dlclose(cuda);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "reopen") == 0) {
+        check_reopen();
+        return failures != 0;
+    }
     if (argc > 1 && strcmp(argv[1], "without-driver") == 0) {
         CHECK(!dlsym(RTLD_DEFAULT, "cuInit") && dlerror(),
               "without a driver, RTLD_DEFAULT still found cuInit");

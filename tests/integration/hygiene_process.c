@@ -67,11 +67,12 @@ static void test_silent(void **state)
     const char *attach[] = {t.attach_path, "/nonexistent/attach.sock"};
     const char *arguments[] = {"hygiene", "expect 800"};
     for (int i = 0; i < 2; i++) {
-        char command[1024], line[256];
+        char preload[2048], command[4096], line[256];
+        tenant_preload("", preload, sizeof(preload));
         (void)snprintf(command, sizeof(command),
-                       "LD_PRELOAD=%s LD_LIBRARY_PATH=%s SLUICE_ATTACH=%s %s/hygiene_tenant %s 2>&1",
-                       getenv("SLUICE_TEST_PRELOAD"), getenv("SLUICE_TEST_DRIVER"), attach[i],
-                       getenv("SLUICE_TEST_BIN"), arguments[i]);
+                       "%s LD_LIBRARY_PATH=%s SLUICE_ATTACH=%s %s/hygiene_tenant %s 2>&1", preload,
+                       getenv("SLUICE_TEST_DRIVER"), attach[i], getenv("SLUICE_TEST_BIN"),
+                       arguments[i]);
         FILE *out = popen(command, "r");
         assert_non_null(out);
         if (fgets(line, sizeof(line), out))
@@ -87,9 +88,12 @@ static void test_lookup(void **state)
     struct tenant t;
     const char *argv[] = {"hygiene_lookup", NULL};
     const char *without[] = {"hygiene_lookup", "without-driver", NULL};
+    const char *reopen[] = {"hygiene_lookup", "reopen", NULL};
     tenant_begin(&world, "lookup", LIMIT, &t);
     run(&t, argv, NULL);
     run(&t, without, NULL);
+    run(&t, reopen, NULL);
+    run(NULL, reopen, NULL);
     run(NULL, argv, NULL);
     run(NULL, without, NULL);
     tenant_end(&t);
@@ -98,9 +102,9 @@ static void test_lookup(void **state)
 static void test_next(void **state)
 {
     (void)state;
-    char before[1024];
-    (void)snprintf(before, sizeof(before), "LD_PRELOAD=%s/libhygiene_next.so:%s",
-                   getenv("SLUICE_TEST_BIN"), getenv("SLUICE_TEST_PRELOAD"));
+    char next[512], before[2048];
+    (void)snprintf(next, sizeof(next), "%s/libhygiene_next.so:", getenv("SLUICE_TEST_BIN"));
+    tenant_preload(next, before, sizeof(before));
     const char *extra_before[] = {before, NULL};
     run_case("next", extra_before);
 }

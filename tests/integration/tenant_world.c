@@ -65,9 +65,18 @@ void tenant_end(struct tenant *t)
     *t = (struct tenant){.control = -1};
 }
 
+void tenant_preload(const char *first, char *buf, size_t size)
+{
+    const char *runtime = getenv("SLUICE_TEST_RUNTIME");
+    (void)snprintf(buf, size, "LD_PRELOAD=%s%s%s", runtime ? runtime : "", first,
+                   getenv("SLUICE_TEST_PRELOAD"));
+}
+
 static void child_environment(const struct tenant *t, const char *const *extra)
 {
-    (void)setenv("LD_PRELOAD", getenv("SLUICE_TEST_PRELOAD"), 1);
+    static char preload[2048];
+    tenant_preload("", preload, sizeof(preload));
+    (void)putenv(preload);
     (void)setenv("LD_LIBRARY_PATH", getenv("SLUICE_TEST_DRIVER"), 1);
     if (t)
         (void)setenv(SL_ATTACH_ENV, t->attach_path, 1);

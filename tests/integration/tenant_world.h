@@ -28,6 +28,9 @@ struct usage {
 };
 struct usage tenant_usage(const struct tenant *t);
 
+/* "LD_PRELOAD=…" with libsluice, after a sanitizer's run-time and `first` ("" or "file:"). */
+void tenant_preload(const char *first, char *buf, size_t size);
+
 struct program {
     pid_t pid;
     FILE *in, *out; /* its stdin and stdout */
