@@ -175,7 +175,9 @@ static bool add_global(CUmodule m, const char *p)
 
 static CUresult parse_ptx(CUmodule m, const char *text)
 {
-    if (!strstr(text, ".version") || !strstr(text, ".target"))
+    if (!strstr(text, ".version"))
+        return CUDA_ERROR_INVALID_IMAGE; /* not even PTX */
+    if (!strstr(text, ".target"))
         return CUDA_ERROR_INVALID_PTX;
     int depth = 0;
     for (const char *p = skip_space(text); *p; p = skip_space(p)) {

@@ -60,8 +60,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
         *status = best    ? CU_GET_PROC_ADDRESS_SUCCESS
                   : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                           : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    if (!best)
-        return CUDA_ERROR_NOT_FOUND;
+    if (!best) /* as the real one: with somewhere to say why, not finding is no error of the call */
+        return status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
     *pfn = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && best->per_thread
                ? best->per_thread
                : best->plain;

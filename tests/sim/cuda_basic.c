@@ -116,7 +116,8 @@ static void kernels(void)
     CUfunction f;
     CU_IS(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&f, t.module, "nothing"));
     CUmodule m;
-    CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, "this is not PTX"));
+    CU_IS(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&m, "this is not PTX"));
+    CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadData(&m, ".version 7.0\n.target sm_70\n{"));
     /* Legacy launches and packed arguments. */
     struct {
         uint64_t p;
@@ -297,10 +298,13 @@ static void proc_address(void)
     CHECK(p == (void *)(uintptr_t)cuLaunchKernel && q == (void *)(uintptr_t)cuLaunchKernel_ptsz);
     CU_OK(cuGetProcAddress("cuMemcpyHtoD", &q, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
     CHECK(q == (void *)(uintptr_t)cuMemcpyHtoD_v2_ptds);
-    CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &st));
+    CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
+    CU_OK(cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &st)); /* the status tells */
     CHECK(p == NULL && st == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress_v2("cuMemAllocAsync", &p, 11000, 0, &st));
+    CU_OK(cuGetProcAddress_v2("cuMemAllocAsync", &p, 11000, 0, &st));
     CHECK(p == NULL && st == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    /* Names with a version in them are not what is looked up. */
+    CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuMemAlloc_v2", &p, 12000, 0));
 }
 
 static void old_abi(void)
