@@ -6,7 +6,8 @@
 
 CUresult sl_alloc_begin(struct sl_process *p, uint64_t units, struct sl_alloc *ret)
 {
-    *ret = (struct sl_alloc){.units = units};
+    ret->units = units;
+    ret->counted = false;
     CUresult rc = sl_site_current(p, &ret->site);
     if (rc != CUDA_SUCCESS || !ret->site.context)
         return rc;

@@ -24,7 +24,7 @@ static uint64_t limit_units(const struct sl_lease_page *lease, int gpu)
 
 static bool charge(struct sl_process *p, int gpu, uint64_t units, bool force)
 {
-    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+    if ((unsigned int)gpu >= SL_MAX_GPUS)
         return units == 0;
     if (units == 0)
         return true;

@@ -115,16 +115,17 @@ CUresult sl_site_current(struct sl_process *p, struct sl_site *ret)
         uint64_t epoch;
     } last;
     __typeof__(&cuCtxGetCurrent) get_current = SL_REAL(cuCtxGetCurrent);
-    *ret = (struct sl_site){.gpu = SL_NOT_LEASED};
-    CUresult rc = get_current ? get_current(&ret->context) : CUDA_ERROR_NOT_SUPPORTED;
-    if (rc != CUDA_SUCCESS || !ret->context)
-        return rc;
+    CUcontext context = NULL;
+    CUresult rc = get_current ? get_current(&context) : CUDA_ERROR_NOT_SUPPORTED;
     uint64_t epoch = atomic_load_explicit(&context_epoch, memory_order_acquire);
-    if (last.site.context == ret->context && last.epoch == epoch) {
+    if (rc == CUDA_SUCCESS && context && last.site.context == context && last.epoch == epoch) {
         *ret = last.site;
         return CUDA_SUCCESS;
     }
-    rc = site_of_context(p, ret->context, ret);
+    *ret = (struct sl_site){.context = context, .gpu = SL_NOT_LEASED};
+    if (rc != CUDA_SUCCESS || !context)
+        return rc;
+    rc = site_of_context(p, context, ret);
     if (rc == CUDA_SUCCESS) {
         last.site = *ret;
         last.epoch = epoch;
