@@ -32,6 +32,7 @@ class Tenant:
         command += ["--", TENANT, *mode]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {})})
+        world.addCleanup(self.end)
         self.name = name
         self.pid = 0
         for line in self.process.stderr:
@@ -47,6 +48,18 @@ class Tenant:
         if self.process.returncode != 0 or not out.strip():
             raise AssertionError(f"{self.name}: exit {self.process.returncode}: {err}")
         return json.loads(out)
+
+    def end(self):
+        """Whatever became of the test, nothing stays behind."""
+        for stop in (self.process.terminate, self.process.kill):
+            if self.process.poll() is None:
+                stop()
+                try:
+                    self.process.wait(5)
+                except subprocess.TimeoutExpired:
+                    pass
+        for pipe in (self.process.stdout, self.process.stderr):
+            pipe.close()
 
     def kill(self):
         try:
