@@ -98,11 +98,10 @@ CUresult sim_node_keep_params(CUgraphNode n, void **params, void **extra)
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_node(CUgraphNode from, CUgraph to, CUgraphNode *deps)
+/* All but the edges, which need every node's copy first. */
+static CUresult copy_node(CUgraphNode from, CUgraph to)
 {
     CUgraphNode n;
-    for (size_t k = 0; k < from->dep_count; k++)
-        deps[k] = NULL;
     CUresult r = sim_graph_add(to, NULL, 0, from->type, &from->work, &n);
     if (r != CUDA_SUCCESS)
         return r;
@@ -127,13 +126,8 @@ CUresult sim_graph_copy(CUgraph from, CUgraph *ret)
 {
     CUgraph g = sim_graph_new();
     CUresult r = g ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    CUgraphNode none;
-    for (size_t i = 0; i < from->count && r == CUDA_SUCCESS; i++) {
-        size_t kept = from->nodes[i]->dep_count;
-        from->nodes[i]->dep_count = 0;
-        r = copy_node(from->nodes[i], g, &none);
-        from->nodes[i]->dep_count = kept;
-    }
+    for (size_t i = 0; i < from->count && r == CUDA_SUCCESS; i++)
+        r = copy_node(from->nodes[i], g);
     for (size_t i = 0; i < from->count && r == CUDA_SUCCESS; i++) {
         CUgraphNode n = g->nodes[i], o = from->nodes[i];
         n->deps = o->dep_count ? malloc(o->dep_count * sizeof(CUgraphNode)) : NULL;

@@ -191,7 +191,7 @@ static void give_back(const struct sim_graph_program *p, size_t upto)
         struct sim_alloc *a =
             p->works[i].type == SIM_WORK_ALLOC ? sim_alloc_find(p->works[i].address) : NULL;
         if (a && a->charged) {
-            (void)sim_graph_mem(a->card, 0, -(int64_t)a->charged);
+            (void)sim_graph_mem(a->card, -(int64_t)a->charged);
             a->charged = 0;
         }
     }
@@ -226,7 +226,7 @@ static CUresult take_memory(CUgraphExec e)
         if (!a)
             continue;
         uint64_t bytes = (a->size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
-        CUresult r = sim_graph_mem(a->card, 0, (int64_t)bytes);
+        CUresult r = sim_graph_mem(a->card, (int64_t)bytes);
         if (r != CUDA_SUCCESS) {
             give_back(p, i);
             return r;

@@ -280,7 +280,7 @@ void sim_pools_of_ctx_gone(uint32_t card);
 bool sim_pool_free(struct sim_alloc *a);
 CUresult sim_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool p, bool any, CUstream s);
 CUresult sim_free_async(CUdeviceptr dptr, CUstream s);
-CUresult sim_graph_mem(uint32_t card, int64_t reserve_bytes, int64_t used_bytes);
+CUresult sim_graph_mem(uint32_t card, int64_t used_bytes);
 
 /* cuda_ipc.c: memory that other processes hold. */
 int sim_block_add(uint32_t card, uint64_t bytes, int fd); /* index or -1 */

@@ -206,7 +206,7 @@ void sim_pool_work(struct sim_work *w)
     else if (a->kind == SIM_DEVICE)
         sim_device_free(a);
     else if (a->kind == SIM_GRAPH && a->charged) {
-        (void)sim_graph_mem(a->card, 0, -(int64_t)a->charged);
+        (void)sim_graph_mem(a->card, -(int64_t)a->charged);
         a->charged = 0;
     }
 }
@@ -391,10 +391,9 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 
 /* ---- memory of graphs ---- */
 
-/* Charges or returns, and counts what launched graphs use of it. */
-CUresult sim_graph_mem(uint32_t card, int64_t reserve_bytes, int64_t used_bytes)
+/* Counts what launched graphs use, more or less; charges the card when it was never as much. */
+CUresult sim_graph_mem(uint32_t card, int64_t used_bytes)
 {
-    (void)reserve_bytes;
     if (used_bytes > 0) {
         uint64_t want = graph_mem[card].used + (uint64_t)used_bytes;
         if (want > graph_mem[card].reserved) {
