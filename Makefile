@@ -20,13 +20,13 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what building and testing need (Debian 12, Ubuntu 24.04); silent when all is there
-	@tools/deps.sh core test
+	@tools/deps.sh core test agent
 
 deps-core:
 	@tools/deps.sh core
 
 deps-dev:
-	@tools/deps.sh core test dev
+	@tools/deps.sh core test agent dev
 
 build: deps ## build everything into build/
 	@$(call CONFIGURE,build,)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What server and client have in common: limits, and the calls themselves. */
+#ifndef SLUICE_RPC_CALL_H
+#define SLUICE_RPC_CALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "rpc/status.h"
+
+/* What a peer can make us hold. 0 stands for the default. */
+struct sl_rpc_limits {
+    size_t max_message_bytes; /* of a message we accept; 4 MiB */
+    size_t max_queue_bytes;   /* of one call, waiting for the peer to read; 1 MiB */
+    size_t max_conn_bytes;    /* of one connection, in parts of messages and queues; 64 MiB */
+    uint32_t max_streams;     /* calls at a time on one connection; 1024 */
+    uint32_t max_conns;       /* connections to one server; 64 */
+};
+
+/* One call. Everything about it happens in the loop's thread. */
+struct sl_rpc_call;
+
+/* Queues one message (copied) for the peer. -EAGAIN: the peer is slow and the queue full; nothing
+ * was queued, `writable` will tell when to come back. A message is always taken when the call's
+ * queue is empty, whatever its size. -EMSGSIZE: it is larger than max_conn_bytes. -EPIPE: the call
+ * or its connection is over (the event that says so has come or will). -ENOMEM. */
+int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size,
+                     struct sl_err *err) SL_MUST_CHECK;
+
+/* Bytes queued and not yet on their way. */
+size_t sl_rpc_call_queued(const struct sl_rpc_call *call);
+
+/* Who is on the other end, from the kernel, as of connect() or listen(). */
+const struct ucred *sl_rpc_call_peer(const struct sl_rpc_call *call);
+
+/* When the call is to be over, on the loop's clock; SL_RPC_NO_TIMEOUT if never. */
+uint64_t sl_rpc_call_deadline(const struct sl_rpc_call *call);
+
+#endif

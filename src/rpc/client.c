@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client: one connection and its calls. */
+#include "rpc/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "rpc/unix.h"
+
+struct sl_rpc_client {
+    struct sl_rpc_client_options options;
+    struct rpc_conn *conn; /* NULL once it is gone */
+    char authority[256];
+    bool draining, destroyed;
+};
+
+/* --- answers ------------------------------------------------------------------------------- */
+
+static void tell_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text)
+{
+    if (call->over)
+        return;
+    call->over = true;
+    call->ops->done(call, code, text, call->data);
+}
+
+/* Our own verdict, before the server's: it is told to stop. */
+static void give_up(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text)
+{
+    rpc_call_reset(call, NGHTTP2_CANCEL);
+    tell_done(call, code, text);
+}
+
+static void answer_header(struct sl_rpc_call *call, const uint8_t *name, size_t name_size,
+                          const uint8_t *value, size_t value_size)
+{
+    if (rpc_is(name, name_size, ":status")) {
+        call->http_status = 0;
+        for (size_t i = 0; i < value_size && i < 3; i++)
+            call->http_status = call->http_status * 10 + (unsigned)(value[i] - '0');
+    } else if (rpc_is(name, name_size, "content-type")) {
+        if (rpc_starts(value, value_size, "application/grpc"))
+            call->seen |= RPC_SEEN_GRPC;
+    } else if (rpc_is(name, name_size, "grpc-status")) {
+        call->status_seen = true;
+        call->code = sl_rpc_code_parse(value, value_size);
+    } else if (rpc_is(name, name_size, "grpc-message")) {
+        sl_rpc_text_decode(value, value_size, call->text, sizeof(call->text));
+    }
+}
+
+static void answer_headers_done(struct sl_rpc_call *call, bool ends)
+{
+    (void)ends;
+    if (call->discard || (call->http_status >= 100 && call->http_status < 200))
+        return;
+    char text[96];
+    if (call->header_bytes > RPC_HEADER_BYTES) {
+        give_up(call, SL_RPC_RESOURCE_EXHAUSTED, "the answer has too many headers");
+    } else if (!call->status_seen && (call->http_status != 200 || !(call->seen & RPC_SEEN_GRPC))) {
+        (void)snprintf(text, sizeof(text), "the server does not speak gRPC: HTTP status %u",
+                       call->http_status);
+        give_up(call, sl_rpc_code_from_http(call->http_status), text);
+    }
+}
+
+static void answer_message(struct sl_rpc_call *call)
+{
+    call->messages++;
+    if (call->ops->unary && call->messages > 1)
+        give_up(call, SL_RPC_UNIMPLEMENTED, "the server sent more than one answer");
+    else if (call->ops->message)
+        call->ops->message(call, call->in.body, call->in.have, call->data);
+}
+
+static void answer_broken(struct sl_rpc_call *call, const struct sl_err *err)
+{
+    bool ours = err->code == -EMSGSIZE || err->code == -ENOMEM || err->code == -ENOBUFS;
+    give_up(call, ours ? SL_RPC_RESOURCE_EXHAUSTED : SL_RPC_INTERNAL, err->msg);
+}
+
+static void answer_ended(struct sl_rpc_call *call)
+{
+    if (!call->status_seen)
+        tell_done(call, SL_RPC_UNKNOWN, "the answer ended without a status");
+    else if (call->code != SL_RPC_OK)
+        tell_done(call, call->code, call->text);
+    else if (!sl_rpc_reader_idle(&call->in))
+        tell_done(call, SL_RPC_INTERNAL, "the answer ended inside a message");
+    else if (call->ops->unary && call->messages == 0)
+        tell_done(call, SL_RPC_UNIMPLEMENTED, "the server sent no answer");
+    else
+        tell_done(call, SL_RPC_OK, call->text);
+    /* A server may answer before it has read everything; there is no point in sending the rest. */
+    if (!call->conn->dead && (call->out_first || !call->finished))
+        rpc_call_reset(call, NGHTTP2_CANCEL);
+    call->discard = true;
+}
+
+static void answer_expired(struct sl_rpc_call *call)
+{
+    if (!call->over)
+        give_up(call, SL_RPC_DEADLINE_EXCEEDED, "the deadline has passed");
+}
+
+static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error)
+{
+    const struct sl_rpc_client *client = call->conn->owner;
+    char text[RPC_TEXT];
+    if (lost) {
+        (void)snprintf(text, sizeof(text), "%s", call->conn->why.msg);
+        tell_done(call, client->destroyed ? SL_RPC_CANCELLED : SL_RPC_UNAVAILABLE, text);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "the server reset the call: %s", nghttp2_http2_strerror(h2_error));
+    tell_done(call, sl_rpc_code_from_h2(h2_error), text);
+}
+
+static void request_sent(struct sl_rpc_call *call)
+{
+    (void)call;
+}
+
+static void going_away(struct rpc_conn *conn)
+{
+    struct sl_rpc_client *client = conn->owner;
+    client->draining = true;
+}
+
+static void ignore(struct rpc_conn *conn)
+{
+    (void)conn;
+}
+
+static void conn_lost(struct rpc_conn *conn, const struct sl_err *why)
+{
+    struct sl_rpc_client *client = conn->owner;
+    client->conn = NULL;
+    if (client->destroyed)
+        free(client);
+    else if (client->options.closed)
+        client->options.closed(client, why, client->options.data);
+}
+
+static const struct rpc_role client_role = {
+    .header = answer_header,
+    .headers_done = answer_headers_done,
+    .message = answer_message,
+    .broken = answer_broken,
+    .peer_ended = answer_ended,
+    .expired = answer_expired,
+    .closed = answer_closed,
+    .sent_end = request_sent,
+    .goaway = going_away,
+    .ping_acked = ignore,
+    .lost = conn_lost,
+};
+
+/* --- client -------------------------------------------------------------------------------- */
+
+int sl_rpc_client_adopt(struct sl_rpc_loop *loop, int fd,
+                        const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
+                        struct sl_err *err)
+{
+    struct sl_rpc_client *client = calloc(1, sizeof(*client));
+    if (!client) {
+        (void)close(fd);
+        return sl_err_set(err, -ENOMEM, "out of memory for a client");
+    }
+    if (options)
+        client->options = *options;
+    rpc_limits_fill(&client->options.limits);
+    (void)snprintf(client->authority, sizeof(client->authority), "%s",
+                   client->options.authority ? client->options.authority : "localhost");
+    int rc = rpc_conn_create(loop, fd, false, &client_role, &client->options.limits, client,
+                             &client->conn, err);
+    if (rc < 0) {
+        free(client);
+        return rc;
+    }
+    *ret = client;
+    return 0;
+}
+
+int sl_rpc_client_connect(struct sl_rpc_loop *loop, const char *path,
+                          const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
+                          struct sl_err *err)
+{
+    int fd = sl_rpc_unix_connect(path, err);
+    return fd < 0 ? fd : sl_rpc_client_adopt(loop, fd, options, ret, err);
+}
+
+void sl_rpc_client_destroy(struct sl_rpc_client *client)
+{
+    if (!client || client->destroyed)
+        return;
+    client->destroyed = true;
+    if (!client->conn)
+        free(client);
+    else
+        rpc_conn_drop(client->conn, -ECANCELED, "the client was closed");
+}
+
+bool sl_rpc_client_usable(const struct sl_rpc_client *client)
+{
+    return client->conn && !client->conn->dead && !client->draining && !client->destroyed;
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static int submit_request(struct sl_rpc_client *client, struct sl_rpc_call *call, const char *path,
+                          uint64_t timeout_ns)
+{
+    char timeout[SL_RPC_TIMEOUT_TEXT];
+    sl_rpc_timeout_format(timeout_ns, timeout);
+    nghttp2_nv nv[] = {
+        rpc_nv(":method", "POST"),
+        rpc_nv(":scheme", "http"),
+        rpc_nv(":path", path),
+        rpc_nv(":authority", client->authority),
+        rpc_nv("content-type", "application/grpc"),
+        rpc_nv("te", "trailers"),
+        rpc_nv("user-agent", "sluice/" SLUICE_VERSION),
+        rpc_nv("grpc-timeout", timeout),
+    };
+    size_t count = SL_ARRAY_LEN(nv);
+    if (timeout_ns == SL_RPC_NO_TIMEOUT)
+        count--;
+    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = rpc_call_read};
+    call->stream_id = nghttp2_submit_request(client->conn->session, NULL, nv, count, &provider, call);
+    return call->stream_id < 0 ? call->stream_id : 0;
+}
+
+int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const void *msg, size_t size,
+                       uint64_t timeout_ns, const struct sl_rpc_call_ops *ops, void *data,
+                       struct sl_rpc_call **ret, struct sl_err *err)
+{
+    if (!sl_rpc_client_usable(client))
+        return sl_err_set(err, -ESHUTDOWN, "the connection is closed or closing");
+    if (client->conn->call_count >= client->options.limits.max_streams)
+        return sl_err_set(err, -EAGAIN, "%zu calls are under way already", client->conn->call_count);
+    struct sl_rpc_call *call = rpc_call_create(client->conn);
+    if (!call)
+        return sl_err_set(err, -ENOMEM, "out of memory for a call");
+    call->ops = ops;
+    call->data = data;
+    call->started = call->finished = true; /* one message, then our end of the stream */
+    int rc = rpc_call_push(call, msg, size, err);
+    if (rc == 0) {
+        rc = submit_request(client, call, path, timeout_ns);
+        if (rc != 0)
+            rc = sl_err_set(err, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -ESHUTDOWN,
+                            "cannot start the call: %s", nghttp2_strerror(rc));
+    }
+    if (rc < 0) {
+        rpc_call_free(call);
+        return rc;
+    }
+    rpc_call_set_deadline(call, timeout_ns);
+    rpc_conn_schedule(client->conn);
+    if (ret)
+        *ret = call;
+    return 0;
+}
+
+void sl_rpc_call_cancel(struct sl_rpc_call *call)
+{
+    call->over = true;
+    sl_rpc_timer_stop(call->conn->loop, &call->deadline);
+    if (!call->conn->dead)
+        rpc_call_reset(call, NGHTTP2_CANCEL);
+}
+
+void sl_rpc_call_pause(struct sl_rpc_call *call)
+{
+    call->paused = true;
+}
+
+void sl_rpc_call_resume(struct sl_rpc_call *call)
+{
+    struct rpc_conn *conn = call->conn;
+    call->paused = false;
+    uint64_t bytes = call->unconsumed;
+    call->unconsumed = 0;
+    if (conn->dead || !bytes)
+        return;
+    if (nghttp2_is_fatal(nghttp2_session_consume_stream(conn->session, call->stream_id, (size_t)bytes)))
+        rpc_conn_fail(conn, -ENOMEM, "out of memory");
+    rpc_conn_schedule(conn);
+}

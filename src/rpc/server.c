@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server: its methods, sockets, connections, and how it stops. */
+#include "rpc/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "rpc/unix.h"
+
+struct listener {
+    struct sl_rpc_source source;
+    struct sl_rpc_timer retry;
+    struct sl_rpc_server *server;
+    struct listener *next;
+    struct sl_rpc_unix at;
+};
+
+struct sl_rpc_server {
+    struct sl_rpc_loop *loop;
+    struct sl_rpc_limits limits;
+    struct rpc_method *methods;
+    struct listener *listeners;
+    struct rpc_conn *conns;
+    size_t conn_count;
+    struct sl_rpc_timer stop_timer;
+    void (*stopped)(struct sl_rpc_server *server, void *data);
+    void *stopped_data;
+    unsigned busy; /* inside our own loops over connections: not to be freed */
+    bool stopping, destroyed;
+};
+
+static void free_if_done(struct sl_rpc_server *server)
+{
+    if (!server->destroyed || server->busy || server->conn_count)
+        return;
+    while (server->methods) {
+        struct rpc_method *m = server->methods;
+        server->methods = m->next;
+        free(m);
+    }
+    free(server);
+}
+
+static void close_listeners(struct sl_rpc_server *server)
+{
+    while (server->listeners) {
+        struct listener *l = server->listeners;
+        server->listeners = l->next;
+        sl_rpc_timer_stop(server->loop, &l->retry);
+        sl_rpc_loop_unwatch(server->loop, &l->source);
+        sl_rpc_unix_close(&l->at);
+        free(l);
+    }
+}
+
+/* Releases every connection that is not on the stack; those on it go when they return. */
+static void drop_conns(struct sl_rpc_server *server, const char *why)
+{
+    server->busy++;
+    for (struct rpc_conn *conn = server->conns; conn;) {
+        if (conn->depth > 0) {
+            rpc_conn_fail(conn, -ESHUTDOWN, why);
+            conn = conn->next;
+        } else {
+            rpc_conn_drop(conn, -ESHUTDOWN, why);
+            conn = server->conns; /* callbacks may have changed the list */
+        }
+    }
+    server->busy--;
+}
+
+static void stop_fires(struct sl_rpc_timer *timer)
+{
+    struct sl_rpc_server *server = RPC_CONTAINER(timer, struct sl_rpc_server, stop_timer);
+    server->busy++;
+    drop_conns(server, "the server has stopped");
+    server->busy--;
+    if (server->destroyed) /* by a call's last event */
+        free_if_done(server);
+    else if (server->stopped)
+        server->stopped(server, server->stopped_data);
+}
+
+int sl_rpc_server_create(struct sl_rpc_loop *loop, const struct sl_rpc_limits *limits,
+                         struct sl_rpc_server **ret, struct sl_err *err)
+{
+    struct sl_rpc_server *server = calloc(1, sizeof(*server));
+    if (!server)
+        return sl_err_set(err, -ENOMEM, "out of memory for a server");
+    server->loop = loop;
+    if (limits)
+        server->limits = *limits;
+    rpc_limits_fill(&server->limits);
+    server->stop_timer.fire = stop_fires;
+    *ret = server;
+    return 0;
+}
+
+void sl_rpc_server_destroy(struct sl_rpc_server *server)
+{
+    if (!server || server->destroyed)
+        return;
+    server->destroyed = true;
+    sl_rpc_timer_stop(server->loop, &server->stop_timer);
+    close_listeners(server);
+    drop_conns(server, "the server has stopped");
+    free_if_done(server);
+}
+
+int sl_rpc_server_handle(struct sl_rpc_server *server, const char *path, sl_rpc_handler *handler,
+                         void *data, struct sl_err *err)
+{
+    size_t size = strlen(path) + 1;
+    struct rpc_method *m = malloc(sizeof(*m) + size);
+    if (!m)
+        return sl_err_set(err, -ENOMEM, "out of memory for method %s", path);
+    m->handler = handler;
+    m->data = data;
+    memcpy(m->path, path, size);
+    m->next = server->methods;
+    server->methods = m;
+    return 0;
+}
+
+const struct rpc_method *rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
+                                         size_t size)
+{
+    const struct sl_rpc_server *server = conn->owner;
+    for (const struct rpc_method *m = server->methods; m; m = m->next)
+        if (rpc_is(path, size, m->path))
+            return m;
+    return NULL;
+}
+
+/* --- connections --------------------------------------------------------------------------- */
+
+int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err)
+{
+    struct rpc_conn *conn;
+    if (server->stopping || server->destroyed || server->conn_count >= server->limits.max_conns) {
+        (void)close(fd);
+        return sl_err_set(err, -EAGAIN, "%s", server->stopping ? "the server is stopping"
+                                                               : "too many connections");
+    }
+    int rc = rpc_conn_create(server->loop, fd, true, &rpc_server_role, &server->limits, server, &conn,
+                             err);
+    if (rc < 0)
+        return rc;
+    conn->next = server->conns;
+    if (conn->next)
+        conn->next->prev = conn;
+    server->conns = conn;
+    server->conn_count++;
+    return 0;
+}
+
+void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
+{
+    (void)why;
+    struct sl_rpc_server *server = conn->owner;
+    *(conn->prev ? &conn->prev->next : &server->conns) = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    server->conn_count--;
+    if (server->stop_timer.set && server->conn_count == 0)
+        sl_rpc_timer_set(server->loop, &server->stop_timer, sl_rpc_loop_now(server->loop));
+    free_if_done(server);
+}
+
+static void retry_fires(struct sl_rpc_timer *timer)
+{
+    struct listener *l = RPC_CONTAINER(timer, struct listener, retry);
+    if (sl_rpc_loop_watch(l->server->loop, &l->source, EPOLLIN, NULL) < 0)
+        sl_rpc_timer_set(l->server->loop, timer, sl_rpc_loop_now(l->server->loop) + SL_NS_PER_S);
+}
+
+static void listener_ready(struct sl_rpc_source *source, uint32_t events)
+{
+    (void)events;
+    struct listener *l = RPC_CONTAINER(source, struct listener, source);
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        int refused = sl_rpc_server_adopt(l->server, fd, NULL);
+        (void)refused; /* the peer sees the close */
+        return;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        /* The connection stays in the queue: asking again at once would be a busy loop. */
+        sl_rpc_loop_unwatch(l->server->loop, source);
+        sl_rpc_timer_set(l->server->loop, &l->retry,
+                         sl_rpc_loop_now(l->server->loop) + 100 * SL_NS_PER_MS);
+    }
+}
+
+int sl_rpc_server_listen(struct sl_rpc_server *server, const char *path, mode_t mode,
+                         struct sl_err *err)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+    if (!l)
+        return sl_err_set(err, -ENOMEM, "out of memory for a socket");
+    int rc = sl_rpc_unix_listen(path, mode, &l->at, err);
+    if (rc < 0) {
+        free(l);
+        return rc;
+    }
+    l->server = server;
+    l->retry.fire = retry_fires;
+    l->source = (struct sl_rpc_source){.fd = l->at.fd, .ready = listener_ready};
+    rc = sl_rpc_loop_watch(server->loop, &l->source, EPOLLIN, err);
+    if (rc < 0) {
+        sl_rpc_unix_close(&l->at);
+        free(l);
+        return rc;
+    }
+    l->next = server->listeners;
+    server->listeners = l;
+    return 0;
+}
+
+size_t sl_rpc_server_conns(const struct sl_rpc_server *server)
+{
+    return server->conn_count;
+}
+
+/* --- stopping ------------------------------------------------------------------------------ */
+
+/* First "no more calls, please", which a client may not have seen when it opens the next one; then,
+ * when it has answered a ping sent after that, the number of the last call that counts. */
+static void say_goodbye(struct rpc_conn *conn)
+{
+    rpc_conn_enter(conn);
+    int rc = nghttp2_submit_shutdown_notice(conn->session);
+    if (rc == 0)
+        rc = nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);
+    if (rc != 0)
+        rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+    rpc_conn_schedule(conn);
+    for (struct sl_rpc_call *call = conn->calls; call && !conn->dead; call = call->next)
+        if (!call->over && !call->finished && call->events && call->events->draining)
+            call->events->draining(call, call->data);
+    rpc_conn_leave(conn);
+}
+
+void rpc_server_goaway(struct rpc_conn *conn)
+{
+    const struct sl_rpc_server *server = conn->owner;
+    if (!server->stopping)
+        return;
+    int rc = nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
+                                   nghttp2_session_get_last_proc_stream_id(conn->session),
+                                   NGHTTP2_NO_ERROR, NULL, 0);
+    if (rc != 0)
+        rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+    rpc_conn_schedule(conn);
+}
+
+void sl_rpc_server_stop(struct sl_rpc_server *server, uint64_t grace_ns,
+                        void (*stopped)(struct sl_rpc_server *server, void *data), void *data)
+{
+    if (server->stopping || server->destroyed)
+        return;
+    server->stopping = true;
+    server->stopped = stopped;
+    server->stopped_data = data;
+    close_listeners(server);
+    uint64_t now = sl_rpc_loop_now(server->loop), at;
+    if (server->conn_count == 0)
+        at = now;
+    else if (__builtin_add_overflow(now, grace_ns, &at))
+        at = UINT64_MAX;
+    sl_rpc_timer_set(server->loop, &server->stop_timer, at);
+    server->busy++;
+    for (struct rpc_conn *conn = server->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (!conn->dead)
+            say_goodbye(conn);
+    }
+    server->busy--;
+    free_if_done(server);
+}
