@@ -173,6 +173,49 @@ static int depart_until(struct run *run, double now, struct sl_err *err)
     return 0;
 }
 
+static int place_for(struct run *run, uint32_t pod, double ends, struct sl_err *err)
+{
+    struct running x = {.ends = ends, .pod = pod};
+    int rc = arrive(run, pod, &x.at, err);
+    if (rc == 1 && heap_push(run, x, err) != 0)
+        return -ENOMEM;
+    return rc;
+}
+
+/*
+ * Real run times have so long a tail that no simulated time would reach their steady state: a few
+ * pods that run for months are most of the load. So begin in it: who is found running at some
+ * moment is drawn in proportion to run time, and has a uniform part of it left.
+ */
+static int fill_stationary(struct run *run, double scale, struct sl_err *err)
+{
+    size_t count = run->pods->count;
+    SL_CLEANUP(free) double *until = calloc(count, sizeof(*until));
+    double sum = 0, milli = 0;
+    double wanted = (double)run->cluster->gpu_milli * run->options->load_percent / 100;
+    if (!until)
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
+    for (size_t i = 0; i < count; i++)
+        until[i] = sum += run->pods->pods[i].runtime_s;
+    while (milli < wanted) {
+        double at = uniform(&run->rng) * sum;
+        size_t low = 0, high = count - 1;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (until[middle] > at)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        double left = uniform(&run->rng) * scale * run->pods->pods[low].runtime_s;
+        int rc = place_for(run, (uint32_t)low, left, err);
+        if (rc < 0)
+            return rc;
+        milli += run->pods->pods[low].worth_milli;
+    }
+    return 0;
+}
+
 static int run_churn(struct run *run, struct sl_err *err)
 {
     double scale, mean = mean_lifetime(run, &scale), sum = 0;
@@ -181,6 +224,9 @@ static int run_churn(struct run *run, struct sl_err *err)
         return sl_err_set(err, -EINVAL,
                           "the pods have no creation and deletion times; use "
                           "--lifetimes exponential");
+    int rc = by_trace ? fill_stationary(run, scale, err) : 0;
+    if (rc)
+        return rc;
     uint64_t steps = (uint64_t)(mean * run->options->turnovers), arrived = 0, lost = 0;
     for (uint64_t i = 0; i < 2 * steps; i++) {
         /* Drawn whether it is placed or not: every policy sees the same pods and lifetimes. */
@@ -188,12 +234,9 @@ static int run_churn(struct run *run, struct sl_err *err)
         double lifetime = -mean * log(uniform(&run->rng));
         if (by_trace)
             lifetime = scale * run->pods->pods[pod].runtime_s;
-        int rc = depart_until(run, (double)i, err);
-        struct running x = {.ends = (double)i + lifetime, .pod = pod};
+        rc = depart_until(run, (double)i, err);
         if (!rc)
-            rc = arrive(run, pod, &x.at, err);
-        if (rc == 1)
-            rc = heap_push(run, x, err) ? -ENOMEM : 1;
+            rc = place_for(run, pod, (double)i + lifetime, err);
         if (rc < 0)
             return rc;
         if (i < steps)

@@ -216,9 +216,12 @@ static void test_churn_reaches_a_steady_state(void **state)
     assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
     assert_true(r.mean_unallocated < 20);
     assert_true(r.rejected_gpu_percent > 30);
+    w.options.lifetimes = SIM_LIFETIME_TRACE;
+    w.options.load_percent = 60;
+    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
+    assert_true(r.mean_unallocated > 25 && r.mean_unallocated < 60);
     for (size_t i = 0; i < w.pods.count; i++)
         w.pods.pods[i].runtime_s = 0;
-    w.options.lifetimes = SIM_LIFETIME_TRACE;
     assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), -EINVAL);
     world_fini(&w);
 }
