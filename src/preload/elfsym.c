@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/elfsym.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <stddef.h>
 
@@ -196,24 +197,32 @@ bool sl_elf_is_self(const struct sl_elf *object)
     return sl_elf_contains(object, (const void *)(uintptr_t)sl_elf_is_self);
 }
 
-struct libc_search {
-    const char *name;
-    void *found;
-};
-
-static int visit_libc(const struct sl_elf *object, void *arg)
+static bool is_libc(const struct sl_elf *object)
 {
-    static const char *const homes[] = {"libc.so.6", "libdl.so.2", "libpthread.so.0"};
-    struct libc_search *s = arg;
-    for (size_t i = 0; i < sizeof(homes) / sizeof(homes[0]); i++)
-        if (sl_elf_has_soname(object, homes[i]))
-            s->found = sl_elf_symbol(object, s->name, NULL);
-    return s->found != NULL;
+    return sl_elf_has_soname(object, "libc.so.6") || sl_elf_has_soname(object, "libdl.so.2") ||
+           sl_elf_has_soname(object, "libpthread.so.0");
 }
 
+/*
+ * Along the loader's own list, not through dl_iterate_phdr: a program built with ThreadSanitizer has
+ * its own of that, which does not work yet when the sanitizer looks for functions. The C library was
+ * there from the start, so it comes before everything that may be loaded or unloaded meanwhile.
+ */
 void *sl_elf_libc(const char *name)
 {
-    struct libc_search s = {.name = name};
-    (void)sl_elf_each(visit_libc, &s);
-    return s.found;
+    void *found = NULL;
+    for (const struct link_map *m = _r_debug.r_map; m && !found; m = m->l_next) {
+        struct sl_elf object = {.path = m->l_name, .base = m->l_addr, .dynamic = m->l_ld};
+        if (is_libc(&object))
+            found = sl_elf_symbol(&object, name, NULL);
+    }
+    return found;
+}
+
+void *sl_elf_process(const char *name)
+{
+    void *(*find)(void *, const char *) =
+        (void *(*)(void *, const char *))(uintptr_t)sl_elf_libc("dlsym");
+    void *found = find ? find(RTLD_DEFAULT, name) : NULL;
+    return found ? found : sl_elf_libc(name);
 }

@@ -38,4 +38,7 @@ bool sl_elf_is_self(const struct sl_elf *object);
 /* A function of the C library (libc, or libdl and libpthread where those are apart), never ours. */
 void *sl_elf_libc(const char *name);
 
+/* The same as the process itself would call it: a sanitizer must know of a thread we make. */
+void *sl_elf_process(const char *name);
+
 #endif

@@ -7,6 +7,7 @@
 #include "preload/lock.h"
 
 #define FIRST_CAPACITY 256
+#define LARGE_CAPACITY 65536
 
 /* Open addressing, linear probing, deletion by shifting back: no tombstones to sweep. */
 static struct {
@@ -39,12 +40,16 @@ static struct sl_track *find(enum sl_kind kind, uint64_t key)
     }
 }
 
-static void insert(struct sl_track *entries, uint64_t capacity, const struct sl_track *entry)
+/* True if the entry is new, false if it took the place of one with the same key. */
+static bool insert(struct sl_track *entries, uint64_t capacity, const struct sl_track *entry)
 {
     uint64_t i = place_of(entry->kind, entry->key, capacity);
-    while (entries[i].kind != SL_KIND_FREE)
+    while (entries[i].kind != SL_KIND_FREE &&
+           (entries[i].key != entry->key || entries[i].kind != entry->kind))
         i = (i + 1) & (capacity - 1);
+    bool is_new = entries[i].kind == SL_KIND_FREE;
     entries[i] = *entry;
+    return is_new;
 }
 
 static void erase(struct sl_track *entry)
@@ -62,7 +67,7 @@ static void erase(struct sl_track *entry)
     table.count--;
 }
 
-static bool grow(void)
+__attribute__((noinline, cold)) static bool grow(void)
 {
     uint64_t capacity = table.capacity ? table.capacity * 4 : FIRST_CAPACITY;
     struct sl_track *entries = calloc(capacity, sizeof(*entries));
@@ -70,7 +75,7 @@ static bool grow(void)
         return false;
     for (uint64_t i = 0; i < table.capacity; i++)
         if (table.entries[i].kind != SL_KIND_FREE)
-            insert(entries, capacity, &table.entries[i]);
+            (void)insert(entries, capacity, &table.entries[i]);
     free(table.entries);
     table.entries = entries;
     table.capacity = capacity;

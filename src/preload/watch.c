@@ -201,9 +201,9 @@ static void *watch_main(void *arg)
 static bool start_thread(struct sl_process *p)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-        (__typeof__(create))(uintptr_t)sl_elf_libc("pthread_create");
+        (__typeof__(create))(uintptr_t)sl_elf_process("pthread_create");
     int (*set_stack)(pthread_attr_t *, size_t) =
-        (__typeof__(set_stack))(uintptr_t)sl_elf_libc("pthread_attr_setstacksize");
+        (__typeof__(set_stack))(uintptr_t)sl_elf_process("pthread_attr_setstacksize");
     pthread_attr_t attr;
     pthread_t thread;
     sigset_t all, before;

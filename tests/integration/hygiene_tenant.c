@@ -23,7 +23,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static int failures;
+static _Atomic int failures;
 
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
@@ -157,9 +157,10 @@ static void case_thread(void)
 static void *first_call(void *arg)
 {
     CUresult *rc = arg;
+    CUcontext mine;
     *rc = cuInit(0);
     if (*rc == CUDA_SUCCESS)
-        *rc = cuDevicePrimaryCtxRetain(&context, 0);
+        *rc = cuDevicePrimaryCtxRetain(&mine, 0);
     return NULL;
 }
 
@@ -198,7 +199,7 @@ static void case_threads(void)
         (void)pthread_join(t[i], NULL);
         CHECK(rc[i] == CUDA_SUCCESS, "first call: %d", (int)rc[i]);
     }
-    (void)cuCtxSetCurrent(context);
+    CHECK(start() == CUDA_SUCCESS, "no start");
     CHECK(cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS, "no info");
     for (uintptr_t i = 0; i < 8; i++)
         CHECK(pthread_create(&t[i], NULL, alloc_and_free, (void *)(i + 1)) == 0, "no thread");
