@@ -7,7 +7,6 @@
 #include "preload/lock.h"
 
 #define FIRST_CAPACITY 256
-#define LARGE_CAPACITY 65536
 
 /* Open addressing, linear probing, deletion by shifting back: no tombstones to sweep. */
 static struct {
@@ -67,7 +66,7 @@ static void erase(struct sl_track *entry)
     table.count--;
 }
 
-__attribute__((noinline, cold)) static bool grow(void)
+__attribute__((noinline)) static bool grow(void)
 {
     uint64_t capacity = table.capacity ? table.capacity * 4 : FIRST_CAPACITY;
     struct sl_track *entries = calloc(capacity, sizeof(*entries));
