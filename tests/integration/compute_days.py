@@ -248,10 +248,10 @@ class TwoGpus(World):
     sim = "h200x2"
 
     def test_kernels_that_wait_for_each_other(self):
-        a = Tenant(self, "a", "meet", "count=300", cores="50:100", gpus="0,1")
-        b = Tenant(self, "b", "meet", "count=300", cores="50:100", gpus="0,1")
-        self.assertEqual(a.result(timeout=60)["launches"], 600)
-        self.assertEqual(b.result(timeout=60)["launches"], 600)
+        a = Tenant(self, "a", "meet", "count=2000", cores="50:100", gpus="0,1")
+        b = Tenant(self, "b", "meet", "count=2000", cores="50:100", gpus="0,1")
+        self.assertEqual(a.result(timeout=60)["launches"], 4000)
+        self.assertEqual(b.result(timeout=60)["launches"], 4000)
 
 
 if __name__ == "__main__":

@@ -198,6 +198,7 @@ static void meet(CUmodule *module, CUcontext *context)
         for (int d = 0; d < 2; d++) {
             CU(cuCtxSetCurrent, context[d]);
             CU(cuMemsetD32_v2, flag[d], 0, 16);
+            CU(cuCtxSynchronize); /* the streams do not wait for the default one */
         }
         for (int d = 0; d < 2; d++) {
             uint64_t args[2] = {flag[d], flag[1 - d]};
