@@ -105,8 +105,12 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
     bool was_free = SL_GATE_STATE(atomic_load(&p->gate)) == SL_GATE_FREE;
     switch (act->kind) {
     case SL_TURNS_FREE:
-        set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
-        break;
+        /* Others are attached, if idle: what is in flight when they come must stay bounded. */
+        if (act->window_ns == 0) {
+            set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
+            break;
+        }
+        __attribute__((fallthrough));
     case SL_TURNS_GRANT:
         if (SL_GATE_STATE(atomic_load(&p->gate)) != SL_GATE_OPEN) {
             t->turn.granted_ns = a->now_ns;
@@ -116,6 +120,8 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         atomic_store(&p->window_kernels, act->window_kernels);
         atomic_store(&p->turn_end_ns, act->until_ns);
         set_gate(t, (uint32_t)act->turn, SL_GATE_OPEN);
+        if (was_free)
+            tell_members(t);
         break;
     case SL_TURNS_CLOSE:
         t->turn.waiting_release = true;
