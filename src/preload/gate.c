@@ -164,6 +164,8 @@ static uint64_t watch(struct sl_process *p)
         uint64_t quiet = sl_now_ns() - sl_flight_last_launch_ns();
         bool linger = state == SL_GATE_OPEN && quiet < IDLE_NS;
         report(p, linger);
+        if (!sl_flight_empty()) /* a launch came meanwhile and saw us still busy: nobody kicks */
+            return 40 * SL_NS_PER_US;
         return linger ? IDLE_NS - quiet + SL_NS_PER_US : UINT64_MAX;
     }
     if (state == SL_GATE_CLOSED || sl_now_ns() - sl_flight_last_launch_ns() > IDLE_NS / 2)
