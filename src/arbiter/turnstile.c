@@ -25,7 +25,7 @@
 #define RINGS_NS  (10 * SL_NS_PER_MS)
 /* A tenant that said it waits and does not come within this is stopped, or its machine is swamped:
  * its turn goes on to the next. */
-#define COME_NS (5 * SL_NS_PER_MS)
+#define COME_NS (10 * SL_NS_PER_MS)
 
 struct turnstile {
     struct sl_turns *turns;

@@ -34,6 +34,7 @@ static void fill_defaults(struct sl_turns_config *c)
     default_u64(&c->min_turn_ns, 2 * MS);
     default_u64(&c->drain_ns, 50 * MS);
     default_u64(&c->idle_ns, 100 * US);
+    default_u64(&c->come_ns, 10 * MS);
     default_u64(&c->grace_ns, 100 * MS);
     default_u64(&c->debt_bound_ns, 10000 * MS);
     default_u64(&c->repay_ns, 30000 * MS);
@@ -53,7 +54,7 @@ static void fill_defaults(struct sl_turns_config *c)
 static int check_config(const struct sl_turns_config *c, struct sl_err *err)
 {
     const uint64_t times[] = {c->quantum_ns,      c->quantum_high_ns, c->round_ns,
-                              c->min_turn_ns,     c->drain_ns,        c->idle_ns,
+                              c->min_turn_ns,     c->drain_ns,        c->idle_ns,      c->come_ns,
                               c->grace_ns,        c->debt_bound_ns,   c->start_credit_ns,
                               c->cap_period_ns,   c->burst_idle_ns,   c->burst_wait_ns,
                               c->floor_turn_ns,   c->window_ns,       c->window_high_ns,
@@ -333,6 +334,11 @@ void sl_turns_started(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
     if (t->charge_from_ns > turns->now_ns) { /* give back what it did not need */
         t->credit_ns = add_sat(t->credit_ns, t->charge_from_ns - turns->now_ns);
         t->charge_from_ns = turns->now_ns;
+    }
+    if (t->state == SL_TURNS_OPEN && !t->free && !t->backfill) {
+        uint64_t late_ns = min_u64(turns->now_ns - t->granted_ns, turns->cfg.come_ns);
+        t->until_ns = add_sat(t->until_ns, late_ns);
+        t->dirty |= late_ns > 0;
     }
 }
 

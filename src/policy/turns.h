@@ -51,6 +51,7 @@ struct sl_turns_config {
     uint64_t min_turn_ns;          /* no turn is shorter, a hand-over would eat it [2 ms] */
     uint64_t drain_ns;             /* a closed holder may drain this long [50 ms] */
     uint64_t idle_ns;              /* a holder without work keeps its turn this long [100 us] */
+    uint64_t come_ns;              /* a turn waits this long for its tenant to start [10 ms] */
     uint64_t grace_ns;             /* a pause up to this keeps a tenant's place exactly [100 ms] */
     uint64_t debt_bound_ns;        /* no tenant owes more GPU time than this [10 s] */
     uint64_t repay_ns;             /* … nor pays its neighbours back for longer than this [30 s] */

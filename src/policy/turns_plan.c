@@ -262,7 +262,11 @@ static void review_holder(struct sl_turns *s, struct tenant *t)
         uint64_t turn = min_u64(turn_ns(s, t), sl_turns_ledger_run_ns(s, t));
         set_until(t, max_u64(add_sat(t->granted_ns, turn), s->now_ns));
     }
-    t->soft = s->now_ns >= t->until_ns || interrupted(s, t);
+    /* On a machine short of processors a tenant wakes late: a turn that ended before it could begin
+     * would be lost again and again. */
+    bool over = s->now_ns >= t->until_ns &&
+                (t->started || s->now_ns - t->granted_ns >= s->cfg.come_ns);
+    t->soft = over || interrupted(s, t);
 }
 
 static void collect(struct sl_turns *s, struct plan *p)
@@ -393,6 +397,8 @@ static uint64_t wake_of(struct sl_turns *s, struct tenant *t)
     switch (t->state) {
     case SL_TURNS_OPEN: {
         uint64_t wake = t->until_ns;
+        if (!t->started && !t->free)
+            wake = max_u64(wake, add_sat(t->granted_ns, s->cfg.come_ns));
         if (!t->want && !t->free)
             wake = min_u64(wake, add_sat(t->idle_since_ns, s->cfg.idle_ns));
         return wake;
