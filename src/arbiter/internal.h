@@ -129,6 +129,7 @@ struct arbiter {
     struct gpu gpu[SL_ARB_MAX_GPUS];
     uint32_t gpu_count;
     struct audit_finding *findings;
+    uint64_t changes; /* tenants and processes that came or went */
     struct measure *measure;
     struct turnstile *turnstile;
     uint64_t now_ns; /* read once per wake-up */

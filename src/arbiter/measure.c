@@ -18,7 +18,10 @@
 #include "base/log.h"
 #include "shm/account.h"
 
-#define AUDIT_PERIOD_NS SL_NS_PER_S
+/* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
+ * only while tenants come and go, then ever more rarely. */
+#define AUDIT_MIN_NS SL_NS_PER_S
+#define AUDIT_MAX_NS (16 * SL_NS_PER_S)
 /* More than this beyond ledger and context is no module any more. */
 #define UNACCOUNTED_BYTES (1ULL << 30)
 /* A ledger that never stands still is measured anyhow after this many tries. */
@@ -30,6 +33,8 @@ struct measure {
     struct source results;
     uint32_t cards;
     uint64_t next_audit_ns;
+    uint64_t audit_gap_ns;
+    uint64_t seen_changes; /* arbiter.changes at the last audit */
 };
 
 static void add_gpu(struct arbiter *a, const struct gpu *g)
@@ -318,8 +323,16 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
 {
     if (!a->tenants)
         return UINT64_MAX;
-    if (a->now_ns >= a->measure->next_audit_ns) {
-        a->measure->next_audit_ns = a->now_ns + AUDIT_PERIOD_NS;
+    struct measure *m = a->measure;
+    if (m->seen_changes != a->changes) {
+        m->seen_changes = a->changes;
+        m->audit_gap_ns = AUDIT_MIN_NS;
+        if (m->next_audit_ns > a->now_ns + AUDIT_MIN_NS)
+            m->next_audit_ns = a->now_ns + AUDIT_MIN_NS;
+    }
+    if (a->now_ns >= m->next_audit_ns) {
+        m->next_audit_ns = a->now_ns + m->audit_gap_ns;
+        m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 2 : AUDIT_MAX_NS;
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);
     }

@@ -136,6 +136,7 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
+    a->changes++;
     sl_arb_member_remove(a, m);
     slot_reap(a, t, slot);
     if (!t->members)
@@ -229,6 +230,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     m->next = t->members;
     t->members = m;
     t->member_count++;
+    a->changes++;
     *ret = m;
     return 0;
 }

@@ -230,6 +230,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     t->next = a->tenants;
     a->tenants = t;
     a->tenant_count++;
+    a->changes++;
     sl_arb_turnstile_add(a, t);
     return 0;
 }

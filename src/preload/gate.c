@@ -16,8 +16,12 @@
 #include "preload/hooks.h"
 #include "preload/lock.h"
 
-/* A pause shorter than this is part of the work, not its end. */
-#define IDLE_NS (100 * SL_NS_PER_US)
+/* A pause shorter than this is part of the work, not its end. A tenant of high priority comes back
+ * at once when it wants to, so it may leave sooner. */
+#define IDLE_NS      (100 * SL_NS_PER_US)
+#define IDLE_HIGH_NS (40 * SL_NS_PER_US)
+/* What it waits for is a kernel of somebody else's: not worth falling asleep. */
+#define SPIN_HIGH_NS (400 * SL_NS_PER_US)
 /* Work that makes no progress for this long behind a closed gate may be waiting for a launch that
  * stands at the gate (kernels of one collective on two GPUs): then that launch passes. */
 #define STUCK_NS (25 * SL_NS_PER_MS)
@@ -61,6 +65,13 @@ static void wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
     struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S), .tv_nsec = (long)(ns % SL_NS_PER_S)};
     (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
     errno = saved;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
 }
 
 static void nap(uint64_t ns)
@@ -151,6 +162,12 @@ static uint64_t poll_free(struct sl_process *p)
     return FREE_IDLE_NS / 4;
 }
 
+static bool is_high(struct sl_process *p)
+{
+    return atomic_load_explicit(&atomic_load(&p->lease)->priority, memory_order_relaxed) ==
+           SL_PRIORITY_HIGH;
+}
+
 static uint64_t watch(struct sl_process *p)
 {
     if (p->mode != SL_MODE_TENANT)
@@ -160,21 +177,26 @@ static uint64_t watch(struct sl_process *p)
     if (state == SL_GATE_FREE)
         return poll_free(p);
     mark_free_work(p);
+    uint64_t idle_ns = is_high(p) ? IDLE_HIGH_NS : IDLE_NS;
     if (sl_flight_empty()) {
-        uint64_t quiet = sl_now_ns() - sl_flight_last_launch_ns();
-        bool linger = state == SL_GATE_OPEN && quiet < IDLE_NS;
+        /* Since the last launch, or since its end was seen. */
+        uint64_t last = sl_flight_last_launch_ns(), end = sl_flight_progress_ns();
+        uint64_t quiet = sl_now_ns() - (end > last ? end : last);
+        bool linger = state == SL_GATE_OPEN && quiet < idle_ns;
         report(p, linger);
         if (!sl_flight_empty()) /* a launch came meanwhile and saw us still busy: nobody kicks */
             return 40 * SL_NS_PER_US;
-        return linger ? IDLE_NS - quiet + SL_NS_PER_US : UINT64_MAX;
+        return linger ? idle_ns - quiet + SL_NS_PER_US : UINT64_MAX;
     }
-    if (state == SL_GATE_CLOSED || sl_now_ns() - sl_flight_last_launch_ns() > IDLE_NS / 2)
+    if (state == SL_GATE_CLOSED || sl_now_ns() - sl_flight_last_launch_ns() > idle_ns / 2)
         sl_flight_mark_tails();
     sl_flight_poll();
     report(p, state == SL_GATE_OPEN);
     if (state == SL_GATE_CLOSED)
         return 20 * SL_NS_PER_US;
     uint64_t next = sl_flight_ns() / 4;
+    if (is_high(p) && next > 40 * SL_NS_PER_US)
+        next = 40 * SL_NS_PER_US; /* somebody waits for the rest of our turn */
     return next < 40 * SL_NS_PER_US ? 40 * SL_NS_PER_US
            : next > 500 * SL_NS_PER_US ? 500 * SL_NS_PER_US
                                        : next;
@@ -271,6 +293,10 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
                 nap(20 * SL_NS_PER_US);
             continue;
         }
+        if (is_high(p) && sl_now_ns() - since < SPIN_HIGH_NS) {
+            relax();
+            continue;
+        }
         wait_word(word, seen, 50 * SL_NS_PER_MS);
         if (!sl_process_connected() && sl_now_ns() - since > ORPHAN_NS)
             break;
@@ -308,8 +334,10 @@ static bool wait_window(struct sl_process *p, const _Atomic uint32_t *word, uint
         /* A short window is there for a neighbour's latency: then the end must be seen at once. */
         if (w.ns >= SL_NS_PER_MS && ahead > w.ns / 2)
             nap((ahead - w.ns / 2) / 4);
-        else
+        else if (w.ns >= SL_NS_PER_MS)
             nap(0);
+        else
+            relax();
         if (lane_stuck(since) && sl_flight_admit(l, &(struct sl_flight_window){0}))
             return true;
     }
