@@ -157,6 +157,7 @@ static const struct rpc_role client_role = {
     .goaway = going_away,
     .ping_acked = ignore,
     .lost = conn_lost,
+    .reads_to_the_end = true,
 };
 
 /* --- client -------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@ enum {
     READ_BYTES = 64 * 1024,
     WRITE_BUDGET = 256 * 1024, /* a turn: other connections want theirs */
     MAX_FRAMES_WAITING = 16384, /* a peer that makes us answer and never reads is dropped here */
+    MAX_LAST_READS = 256,
 };
 
 /* Its own allocator: a test that makes malloc fail reaches into nghttp2 too. */
@@ -333,23 +334,35 @@ void rpc_conn_schedule(struct rpc_conn *conn)
 
 /* --- bytes --------------------------------------------------------------------------------- */
 
-static void read_some(struct rpc_conn *conn)
+/* Returns whether something came. */
+static bool read_some(struct rpc_conn *conn)
 {
     static _Thread_local uint8_t buf[READ_BYTES];
     ssize_t n = recv(conn->source.fd, buf, sizeof(buf), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (n == 0) {
         rpc_conn_fail(conn, -EPIPE, "the peer closed the connection");
-        return;
+        return false;
     }
     if (n < 0) {
         rpc_conn_fail(conn, -errno, "the connection was lost");
-        return;
+        return false;
     }
     ssize_t used = nghttp2_session_mem_recv(conn->session, buf, (size_t)n);
     if (used < 0)
-        rpc_conn_fail(conn, -EPROTO, nghttp2_strerror((int)used));
+        rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO, nghttp2_strerror((int)used));
+    return !conn->dead;
+}
+
+/* The peer takes nothing any more. What it wrote before it went is still worth reading: a server
+ * that stops in order answers, then closes, and never sees our last window updates. */
+static void write_failed(struct rpc_conn *conn, int errno_value)
+{
+    if (conn->role->reads_to_the_end)
+        for (int i = 0; i < MAX_LAST_READS && read_some(conn); i++)
+            ;
+    rpc_conn_fail(conn, -errno_value, "the connection was lost");
 }
 
 /* Moves frames into out until it is full or there are none. */
@@ -392,7 +405,7 @@ static bool write_out(struct rpc_conn *conn)
                          MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
             if (errno != EAGAIN)
-                rpc_conn_fail(conn, -errno, "the connection was lost");
+                write_failed(conn, errno);
             return true;
         }
         if (n > 0) {

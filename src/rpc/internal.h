@@ -115,6 +115,7 @@ struct rpc_role {
     void (*ping_acked)(struct rpc_conn *conn);
     /* The connection is gone and will be freed next; why is set. */
     void (*lost)(struct rpc_conn *conn, const struct sl_err *why);
+    bool reads_to_the_end; /* what a peer sent before it left still counts */
 };
 
 struct rpc_conn {
