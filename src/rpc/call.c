@@ -128,8 +128,9 @@ int rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size, struc
 {
     struct rpc_conn *conn = call->conn;
     if (size > conn->limits.max_conn_bytes || size > UINT32_MAX)
-        return sl_err_set(err, -EMSGSIZE, "a message of %zu bytes is too large to send, at most %zu",
-                          size, conn->limits.max_conn_bytes);
+        return sl_err_set(err, -EMSGSIZE,
+                          "a message of %zu bytes is too large to send, at most %zu", size,
+                          conn->limits.max_conn_bytes);
     if (call->queued > 0 && call->queued + size > conn->limits.max_queue_bytes) {
         call->blocked = true;
         return sl_err_set(err, -EAGAIN, "the peer has yet to read %zu bytes", call->queued);

@@ -115,7 +115,8 @@ static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error
         tell_done(call, client->destroyed ? SL_RPC_CANCELLED : SL_RPC_UNAVAILABLE, text);
         return;
     }
-    (void)snprintf(text, sizeof(text), "the server reset the call: %s", nghttp2_http2_strerror(h2_error));
+    (void)snprintf(text, sizeof(text), "the server reset the call: %s",
+                   nghttp2_http2_strerror(h2_error));
     tell_done(call, sl_rpc_code_from_h2(h2_error), text);
 }
 
@@ -231,7 +232,8 @@ static int submit_request(struct sl_rpc_client *client, struct sl_rpc_call *call
     if (timeout_ns == SL_RPC_NO_TIMEOUT)
         count--;
     nghttp2_data_provider provider = {.source.ptr = call, .read_callback = rpc_call_read};
-    call->stream_id = nghttp2_submit_request(client->conn->session, NULL, nv, count, &provider, call);
+    call->stream_id =
+        nghttp2_submit_request(client->conn->session, NULL, nv, count, &provider, call);
     return call->stream_id < 0 ? call->stream_id : 0;
 }
 
@@ -242,7 +244,8 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
     if (!sl_rpc_client_usable(client))
         return sl_err_set(err, -ESHUTDOWN, "the connection is closed or closing");
     if (client->conn->call_count >= client->options.limits.max_streams)
-        return sl_err_set(err, -EAGAIN, "%zu calls are under way already", client->conn->call_count);
+        return sl_err_set(err, -EAGAIN, "%zu calls are under way already",
+                          client->conn->call_count);
     struct sl_rpc_call *call = rpc_call_create(client->conn);
     if (!call)
         return sl_err_set(err, -ENOMEM, "out of memory for a call");
@@ -288,7 +291,8 @@ void sl_rpc_call_resume(struct sl_rpc_call *call)
     call->unconsumed = 0;
     if (conn->dead || !bytes)
         return;
-    if (nghttp2_is_fatal(nghttp2_session_consume_stream(conn->session, call->stream_id, (size_t)bytes)))
+    if (nghttp2_is_fatal(
+            nghttp2_session_consume_stream(conn->session, call->stream_id, (size_t)bytes)))
         rpc_conn_fail(conn, -ENOMEM, "out of memory");
     rpc_conn_schedule(conn);
 }

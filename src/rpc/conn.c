@@ -9,7 +9,7 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    WRITE_BUDGET = 256 * 1024, /* a turn: other connections want theirs */
+    WRITE_BUDGET = 256 * 1024,  /* a turn: other connections want theirs */
     MAX_FRAMES_WAITING = 16384, /* a peer that makes us answer and never reads is dropped here */
     MAX_LAST_READS = 256,
 };
@@ -41,7 +41,7 @@ static void *mem_realloc(void *ptr, size_t size, void *data)
 
 void rpc_limits_fill(struct sl_rpc_limits *limits)
 {
-    static const size_t mib = 1024 * 1024;
+    static const size_t mib = 1UL << 20;
     if (!limits->max_message_bytes)
         limits->max_message_bytes = 4 * mib;
     if (!limits->max_queue_bytes)
@@ -191,10 +191,8 @@ static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *fram
 
 static int make_session(struct rpc_conn *conn, bool server)
 {
-    static const nghttp2_mem mem_template = {.malloc = mem_malloc,
-                                             .free = mem_free,
-                                             .calloc = mem_calloc,
-                                             .realloc = mem_realloc};
+    static const nghttp2_mem mem_template = {
+        .malloc = mem_malloc, .free = mem_free, .calloc = mem_calloc, .realloc = mem_realloc};
     nghttp2_mem mem = mem_template;
     nghttp2_session_callbacks *cb = NULL;
     nghttp2_option *option = NULL;
@@ -351,7 +349,8 @@ static bool read_some(struct rpc_conn *conn)
     }
     ssize_t used = nghttp2_session_mem_recv(conn->session, buf, (size_t)n);
     if (used < 0)
-        rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO, nghttp2_strerror((int)used));
+        rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
+                      nghttp2_strerror((int)used));
     return !conn->dead;
 }
 
@@ -396,7 +395,8 @@ static bool write_out(struct rpc_conn *conn)
         if (conn->out_at == conn->out_size) {
             int rc = gather(conn);
             if (rc != 0 && !conn->dead)
-                rpc_conn_fail(conn, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO, nghttp2_strerror(rc));
+                rpc_conn_fail(conn, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
+                              nghttp2_strerror(rc));
             if (conn->out_size == 0)
                 return false;
             continue;
@@ -454,8 +454,8 @@ static void conn_ready(struct sl_rpc_source *source, uint32_t events)
     if (!conn->dead && !stuck && !nghttp2_session_want_read(conn->session) &&
         !nghttp2_session_want_write(conn->session))
         rpc_conn_fail(conn, -ESHUTDOWN, "the HTTP/2 session ended");
-    if (!conn->dead &&
-        sl_rpc_loop_watch(conn->loop, source, EPOLLIN | (stuck ? (uint32_t)EPOLLOUT : 0U), NULL) < 0)
+    if (!conn->dead && sl_rpc_loop_watch(conn->loop, source,
+                                         EPOLLIN | (stuck ? (uint32_t)EPOLLOUT : 0U), NULL) < 0)
         rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
     conn->unwritten = false; /* all written, or the loop will be back */
     rpc_conn_leave(conn);

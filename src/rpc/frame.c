@@ -15,8 +15,9 @@ static int prefix_complete(struct sl_rpc_reader *r, struct sl_err *err)
         return sl_err_set(err, -EPROTO, "the message starts with flag %u instead of 0 or 1", p[0]);
     r->want = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
     if (r->want > r->max_bytes)
-        return sl_err_set(err, -EMSGSIZE, "the message has %" PRIu32 " bytes, at most %zu are accepted",
-                          r->want, r->max_bytes);
+        return sl_err_set(err, -EMSGSIZE,
+                          "the message has %" PRIu32 " bytes, at most %zu are accepted", r->want,
+                          r->max_bytes);
     return 0;
 }
 
@@ -30,7 +31,8 @@ static int make_room(struct sl_rpc_reader *r, size_t arriving, struct sl_err *er
         grown = r->want;
     uint8_t *body = realloc(r->body, grown);
     if (!body)
-        return sl_err_set(err, -ENOMEM, "out of memory for a message of %" PRIu32 " bytes", r->want);
+        return sl_err_set(err, -ENOMEM, "out of memory for a message of %" PRIu32 " bytes",
+                          r->want);
     r->body = body;
     r->capacity = grown;
     return 0;

@@ -18,8 +18,8 @@ struct sl_rpc_reader {
     size_t max_bytes; /* a longer message is refused as soon as its prefix is there */
     uint8_t *body;
     size_t capacity;
-    size_t have;    /* bytes of the body so far */
-    uint32_t want;  /* its length, once the prefix is there */
+    size_t have;   /* bytes of the body so far */
+    uint32_t want; /* its length, once the prefix is there */
     uint8_t prefix[SL_RPC_PREFIX];
     uint8_t prefix_have;
 };

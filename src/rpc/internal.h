@@ -55,14 +55,14 @@ struct sl_rpc_call {
     bool peer_ended;     /* END_STREAM received */
 
     struct rpc_out *out_first, *out_last;
-    size_t queued;   /* bytes in that list */
-    bool deferred;   /* nghttp2 waits for nghttp2_session_resume_data */
-    bool blocked;    /* a send was refused: the owner waits for `writable` */
-    bool notify;     /* … and can be told now */
-    bool started;    /* a response, or the request, was submitted */
-    bool finished;   /* nothing more will be queued */
-    bool unsent;     /* its HEADERS will never be sent: no stream, so no close event either */
-    bool over;       /* the owner has been told, or wants to hear no more */
+    size_t queued; /* bytes in that list */
+    bool deferred; /* nghttp2 waits for nghttp2_session_resume_data */
+    bool blocked;  /* a send was refused: the owner waits for `writable` */
+    bool notify;   /* … and can be told now */
+    bool started;  /* a response, or the request, was submitted */
+    bool finished; /* nothing more will be queued */
+    bool unsent;   /* its HEADERS will never be sent: no stream, so no close event either */
+    bool over;     /* the owner has been told, or wants to hear no more */
 
     enum sl_rpc_code code; /* server: to send; client: received */
     char text[RPC_TEXT];
@@ -127,12 +127,13 @@ struct rpc_conn {
     struct ucred peer;
     struct sl_rpc_call *calls;
     size_t call_count;
-    size_t held_bytes;    /* in parts of messages and queues, of all calls */
-    unsigned depth;       /* inside how many of our own frames; freed only at 0 */
-    bool dead;            /* to be released as soon as depth is 0 */
-    bool unwritten;       /* something was submitted since the last write */
-    bool sweep, notify;   /* some call is `unsent`, or has `notify` */
-    struct sl_err why;    /* … it is dead */
+    size_t held_bytes;  /* in parts of messages and queues, of all calls */
+    unsigned depth;     /* inside how many of our own frames; freed only at 0 */
+    bool dead;          /* to be released as soon as depth is 0 */
+    bool unwritten;     /* something was submitted since the last write */
+    bool said_goodbye;  /* the final GOAWAY is out */
+    bool sweep, notify; /* some call is `unsent`, or has `notify` */
+    struct sl_err why;  /* … it is dead */
     void *owner;
     struct rpc_conn *prev, *next;
     const uint8_t *more; /* nghttp2's, valid until its next send: what did not fit into out */
@@ -191,10 +192,19 @@ static inline bool rpc_starts(const uint8_t *text, size_t size, const char *word
 }
 
 /* nghttp2 copies names and values; its struct only lacks the const. */
+static inline uint8_t *rpc_unconst(const char *text)
+{
+    union {
+        const char *in;
+        uint8_t *out;
+    } same = {.in = text};
+    return same.out;
+}
+
 static inline nghttp2_nv rpc_nv(const char *name, const char *value)
 {
-    return (nghttp2_nv){.name = (uint8_t *)(uintptr_t)name,
-                        .value = (uint8_t *)(uintptr_t)value,
+    return (nghttp2_nv){.name = rpc_unconst(name),
+                        .value = rpc_unconst(value),
                         .namelen = strlen(name),
                         .valuelen = strlen(value)};
 }

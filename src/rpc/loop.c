@@ -81,8 +81,8 @@ static void set_alarm(struct sl_rpc_loop *loop)
     if (loop->now_ns || !loop->first || loop->first->at_ns >= loop->alarm_at_ns)
         return;
     uint64_t at = loop->first->at_ns ? loop->first->at_ns : 1; /* 0 would switch it off */
-    struct itimerspec its = {.it_value = {.tv_sec = (time_t)(at / SL_NS_PER_S),
-                                          .tv_nsec = (long)(at % SL_NS_PER_S)}};
+    struct itimerspec its = {
+        .it_value = {.tv_sec = (time_t)(at / SL_NS_PER_S), .tv_nsec = (long)(at % SL_NS_PER_S)}};
     if (timerfd_settime(loop->alarm.fd, TFD_TIMER_ABSTIME, &its, NULL) == 0)
         loop->alarm_at_ns = loop->first->at_ns;
 }

@@ -40,7 +40,7 @@ int sl_rpc_loop_fd(const struct sl_rpc_loop *loop);
 uint64_t sl_rpc_loop_now(const struct sl_rpc_loop *loop);
 
 /* Waits up to timeout_ms (-1: for ever) for something to happen, then runs what is ready: a bounded
- * batch, so that no source can keep the others waiting. */
+ * batch, so that no source can keep the others waiting. Not from inside a callback. */
 int sl_rpc_loop_step(struct sl_rpc_loop *loop, int timeout_ms, struct sl_err *err) SL_MUST_CHECK;
 
 /* Starts watching, or changes what is watched. events 0 stops. */

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
-
 enum { UNPACKED_MAX = 64 * 1024 * 1024 };
 
 static void *budget_alloc(void *data, size_t size)
@@ -27,7 +25,8 @@ int sl_rpc_pb_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data
                      ProtobufCMessage **ret, struct sl_err *err)
 {
     size_t left = UNPACKED_MAX;
-    ProtobufCAllocator allocator = {.alloc = budget_alloc, .free = plain_free, .allocator_data = &left};
+    ProtobufCAllocator allocator = {
+        .alloc = budget_alloc, .free = plain_free, .allocator_data = &left};
     ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, size, data);
     if (!message)
         return sl_err_set(err, -EBADMSG, "the bytes are no %s", type->name);
@@ -52,42 +51,47 @@ int sl_rpc_pb_request(struct sl_rpc_call *call, const ProtobufCMessageDescriptor
     return rc;
 }
 
-static int pack(const ProtobufCMessage *message, uint8_t **ret, size_t *ret_size, struct sl_err *err)
+/* Returns the message's bytes, for free(), or NULL. */
+static uint8_t *pack(const ProtobufCMessage *message, size_t *ret_size, struct sl_err *err)
 {
     size_t size = protobuf_c_message_get_packed_size(message);
     uint8_t *data = malloc(size ? size : 1);
-    if (!data)
-        return sl_err_set(err, -ENOMEM, "out of memory for a message of %zu bytes", size);
-    *ret_size = protobuf_c_message_pack(message, data);
-    *ret = data;
-    return 0;
+    if (data)
+        *ret_size = protobuf_c_message_pack(message, data);
+    else
+        (void)sl_err_set(err, -ENOMEM, "out of memory for a message of %zu bytes", size);
+    return data;
 }
 
 int sl_rpc_pb_send(struct sl_rpc_call *call, const ProtobufCMessage *message, struct sl_err *err)
 {
-    SL_CLEANUP(free) uint8_t *data = NULL;
     size_t size = 0;
-    int rc = pack(message, &data, &size, err);
-    return rc < 0 ? rc : sl_rpc_call_send(call, data, size, err);
+    uint8_t *data = pack(message, &size, err);
+    int rc = data ? sl_rpc_call_send(call, data, size, err) : -ENOMEM;
+    free(data);
+    return rc;
 }
 
 void sl_rpc_pb_reply(struct sl_rpc_call *call, const ProtobufCMessage *message)
 {
-    SL_CLEANUP(free) uint8_t *data = NULL;
     size_t size = 0;
     struct sl_err err = SL_ERR_INIT;
-    if (pack(message, &data, &size, &err) < 0)
-        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, err.msg);
-    else
+    uint8_t *data = pack(message, &size, &err);
+    if (data)
         sl_rpc_call_reply(call, data, size);
+    else
+        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, err.msg);
+    free(data);
 }
 
 int sl_rpc_pb_call(struct sl_rpc_client *client, const char *path, const ProtobufCMessage *message,
                    uint64_t timeout_ns, const struct sl_rpc_call_ops *ops, void *data,
                    struct sl_rpc_call **ret, struct sl_err *err)
 {
-    SL_CLEANUP(free) uint8_t *bytes = NULL;
     size_t size = 0;
-    int rc = pack(message, &bytes, &size, err);
-    return rc < 0 ? rc : sl_rpc_client_call(client, path, bytes, size, timeout_ns, ops, data, ret, err);
+    uint8_t *bytes = pack(message, &size, err);
+    int rc = bytes ? sl_rpc_client_call(client, path, bytes, size, timeout_ns, ops, data, ret, err)
+                   : -ENOMEM;
+    free(bytes);
+    return rc;
 }

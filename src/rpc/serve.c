@@ -93,11 +93,13 @@ void sl_rpc_call_reply(struct sl_rpc_call *call, const void *data, size_t size)
     if (rc == 0)
         sl_rpc_call_finish(call, SL_RPC_OK, NULL);
     else
-        sl_rpc_call_finish(call, rc == -EMSGSIZE ? SL_RPC_RESOURCE_EXHAUSTED : sl_rpc_code_from_errno(rc),
+        sl_rpc_call_finish(call,
+                           rc == -EMSGSIZE ? SL_RPC_RESOURCE_EXHAUSTED : sl_rpc_code_from_errno(rc),
                            err.msg);
 }
 
-void sl_rpc_call_watch(struct sl_rpc_call *call, const struct sl_rpc_call_events *events, void *data)
+void sl_rpc_call_watch(struct sl_rpc_call *call, const struct sl_rpc_call_events *events,
+                       void *data)
 {
     call->events = events;
     call->data = data;

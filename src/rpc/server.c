@@ -48,11 +48,16 @@ static void free_if_done(struct sl_rpc_server *server)
     free(server);
 }
 
-static void close_listeners(struct sl_rpc_server *server)
+/* Those on this path; NULL: all. */
+static void close_listeners(struct sl_rpc_server *server, const char *path)
 {
-    while (server->listeners) {
-        struct listener *l = server->listeners;
-        server->listeners = l->next;
+    for (struct listener **at = &server->listeners; *at;) {
+        struct listener *l = *at;
+        if (path && strcmp(l->at.path, path) != 0) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
         sl_rpc_timer_stop(server->loop, &l->retry);
         sl_rpc_loop_unwatch(server->loop, &l->source);
         sl_rpc_unix_close(&l->at);
@@ -109,7 +114,7 @@ void sl_rpc_server_destroy(struct sl_rpc_server *server)
         return;
     server->destroyed = true;
     sl_rpc_timer_stop(server->loop, &server->stop_timer);
-    close_listeners(server);
+    close_listeners(server, NULL);
     drop_conns(server, "the server has stopped");
     free_if_done(server);
 }
@@ -146,11 +151,11 @@ int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err
     struct rpc_conn *conn;
     if (server->stopping || server->destroyed || server->conn_count >= server->limits.max_conns) {
         (void)close(fd);
-        return sl_err_set(err, -EAGAIN, "%s", server->stopping ? "the server is stopping"
-                                                               : "too many connections");
+        return sl_err_set(err, -EAGAIN, "%s",
+                          server->stopping ? "the server is stopping" : "too many connections");
     }
-    int rc = rpc_conn_create(server->loop, fd, true, &rpc_server_role, &server->limits, server, &conn,
-                             err);
+    int rc = rpc_conn_create(server->loop, fd, true, &rpc_server_role, &server->limits, server,
+                             &conn, err);
     if (rc < 0)
         return rc;
     conn->next = server->conns;
@@ -219,6 +224,7 @@ int sl_rpc_server_listen(struct sl_rpc_server *server, const char *path, mode_t 
         free(l);
         return rc;
     }
+    close_listeners(server, path);
     l->next = server->listeners;
     server->listeners = l;
     return 0;
@@ -251,8 +257,9 @@ static void say_goodbye(struct rpc_conn *conn)
 void rpc_server_goaway(struct rpc_conn *conn)
 {
     const struct sl_rpc_server *server = conn->owner;
-    if (!server->stopping)
+    if (!server->stopping || conn->said_goodbye)
         return;
+    conn->said_goodbye = true;
     int rc = nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
                                    nghttp2_session_get_last_proc_stream_id(conn->session),
                                    NGHTTP2_NO_ERROR, NULL, 0);
@@ -269,7 +276,7 @@ void sl_rpc_server_stop(struct sl_rpc_server *server, uint64_t grace_ns,
     server->stopping = true;
     server->stopped = stopped;
     server->stopped_data = data;
-    close_listeners(server);
+    close_listeners(server, NULL);
     uint64_t now = sl_rpc_loop_now(server->loop), at;
     if (server->conn_count == 0)
         at = now;

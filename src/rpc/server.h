@@ -38,7 +38,8 @@ int sl_rpc_server_handle(struct sl_rpc_server *server, const char *path, sl_rpc_
                          void *data, struct sl_err *err) SL_MUST_CHECK;
 
 /* Listens on a unix socket with this mode. A socket already there is replaced, any other file is an
- * error. May be called several times. */
+ * error. May be called for several paths, and again for one whose file somebody has removed;
+ * connections made before live on. */
 int sl_rpc_server_listen(struct sl_rpc_server *server, const char *path, mode_t mode,
                          struct sl_err *err) SL_MUST_CHECK;
 

@@ -169,7 +169,8 @@ void sl_rpc_text_decode(const uint8_t *text, size_t size, char *out, size_t out_
         return;
     for (size_t i = 0; i < size && used + 1 < out_size; i++) {
         int c = text[i];
-        if (c == '%' && i + 2 < size && hex_value(text[i + 1]) >= 0 && hex_value(text[i + 2]) >= 0) {
+        if (c == '%' && i + 2 < size && hex_value(text[i + 1]) >= 0 &&
+            hex_value(text[i + 2]) >= 0) {
             c = hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]);
             i += 2;
         }

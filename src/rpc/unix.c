@@ -15,7 +15,8 @@ static int fill_address(const char *path, struct sockaddr_un *ret, struct sl_err
     size_t size = strlen(path) + 1;
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (size == 1 || size > sizeof(ret->sun_path))
-        return sl_err_set(err, -ENAMETOOLONG, "a socket's path has 1 to %zu bytes, this one has %zu: %s",
+        return sl_err_set(err, -ENAMETOOLONG,
+                          "a socket's path has 1 to %zu bytes, this one has %zu: %s",
                           sizeof(ret->sun_path) - 1, size - 1, path);
     memcpy(ret->sun_path, path, size);
     return 0;

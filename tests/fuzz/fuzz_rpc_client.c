@@ -54,7 +54,8 @@ static void on_closed(struct sl_rpc_client *client, const struct sl_err *why, vo
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct sl_rpc_call_ops unary = {.message = on_message, .done = on_done, .unary = true};
+    static const struct sl_rpc_call_ops unary = {
+        .message = on_message, .done = on_done, .unary = true};
     static const struct sl_rpc_call_ops stream = {.message = on_message, .done = on_done};
     struct sl_rpc_client_options options = {.limits.max_message_bytes = 1000, .closed = on_closed};
     struct sl_rpc_client *client;
@@ -68,8 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(done, 0, sizeof(done));
     closed = 0;
     for (int i = 0; i < 3; i++) /* streams 1, 3, 5 */
-        FUZZ_CHECK(sl_rpc_client_call(client, "/a/B", "x", 1, i == 2 ? 1000000000 : SL_RPC_NO_TIMEOUT,
-                                      i ? &stream : &unary, &done[i], NULL, NULL) == 0);
+        FUZZ_CHECK(sl_rpc_client_call(client, "/a/B", "x", 1,
+                                      i == 2 ? 1000000000 : SL_RPC_NO_TIMEOUT, i ? &stream : &unary,
+                                      &done[i], NULL, NULL) == 0);
     settle();
     size_t piece = data[0] & 2 ? (size_t)data[0] + 1 : size;
     for (size_t at = 1; at < size; at += piece) {

@@ -16,7 +16,8 @@ static int model(const uint8_t *data, size_t size, size_t *ret_end)
 {
     if (size < SL_RPC_PREFIX)
         return 0;
-    uint32_t want = (uint32_t)data[1] << 24 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 8 | data[4];
+    uint32_t want =
+        (uint32_t)data[1] << 24 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 8 | data[4];
     if (data[0] == 1)
         return -EOPNOTSUPP;
     if (data[0] != 0)

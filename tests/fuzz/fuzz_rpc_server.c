@@ -54,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     FUZZ_CHECK(sl_rpc_server_adopt(server, pair[0], NULL) == 0);
     if (data[0] & 1)
-        FUZZ_CHECK(send(pair[1], preface, sizeof(preface), MSG_NOSIGNAL) == (ssize_t)sizeof(preface));
+        FUZZ_CHECK(send(pair[1], preface, sizeof(preface), MSG_NOSIGNAL) ==
+                   (ssize_t)sizeof(preface));
     size_t piece = data[0] & 2 ? (size_t)data[0] + 1 : size;
     for (size_t at = 1; at < size; at += piece) {
         size_t n = size - at < piece ? size - at : piece;

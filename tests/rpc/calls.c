@@ -38,7 +38,8 @@ static void too_long_messages_are_refused(void **state)
     assert_non_null(message);
     world_open(&w, NULL, &small, NULL);
     /* By the server, as soon as it knows the length. */
-    assert_int_equal(world_call(&w, ECHO_UNARY, message, 4 * MIB + 1, &r), SL_RPC_RESOURCE_EXHAUSTED);
+    assert_int_equal(world_call(&w, ECHO_UNARY, message, 4 * MIB + 1, &r),
+                     SL_RPC_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.text, "4194305"));
     /* By the client: the answer is too long for it. */
     assert_int_equal(world_call(&w, ECHO_UNARY, message, 1001, &r), SL_RPC_RESOURCE_EXHAUSTED);
@@ -196,7 +197,8 @@ static void a_thousand_calls_at_once(void **state)
         for (int i = 0; i < N; i++) {
             char text[32];
             int n = snprintf(text, sizeof(text), "call %d", i);
-            world_start(w.client, ECHO_UNARY, text, (size_t)n, 60 * SL_NS_PER_S, &world_unary, &r[i]);
+            world_start(w.client, ECHO_UNARY, text, (size_t)n, 60 * SL_NS_PER_S, &world_unary,
+                        &r[i]);
         }
         for (int i = 0; i < N; i++) {
             char text[32];
@@ -229,8 +231,8 @@ static void too_many_calls_are_refused(void **state)
     world_open(&w, NULL, &two, NULL);
     for (int i = 0; i < 2; i++)
         world_start(w.client, ECHO_NEVER, "", 0, SL_RPC_NO_TIMEOUT, &world_unary, &r[i]);
-    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "", 0, SL_RPC_NO_TIMEOUT, &world_unary,
-                                        &r[2], &r[2].call, &err),
+    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "", 0, SL_RPC_NO_TIMEOUT,
+                                        &world_unary, &r[2], &r[2].call, &err),
                      -EAGAIN);
     world_close(&w);
     assert_int_equal(r[0].done + r[1].done, 2);
@@ -290,8 +292,8 @@ static void a_lost_peer_ends_its_calls(void **state)
     assert_int_equal(r.code, SL_RPC_UNAVAILABLE);
     world_until(&w, &w.closed, 1);
     assert_false(sl_rpc_client_usable(w.client));
-    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "", 0, SL_RPC_NO_TIMEOUT, &world_unary, &r,
-                                        NULL, NULL),
+    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "", 0, SL_RPC_NO_TIMEOUT,
+                                        &world_unary, &r, NULL, NULL),
                      -ESHUTDOWN);
     world_close(&w);
 }
@@ -300,7 +302,8 @@ static void a_lost_peer_ends_its_calls(void **state)
 
 static struct world *doomed;
 
-static void destroy_client_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+static void destroy_client_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size,
+                                   void *data)
 {
     (void)call;
     (void)msg;
@@ -310,7 +313,8 @@ static void destroy_client_message(struct sl_rpc_call *call, const uint8_t *msg,
     doomed->client = NULL;
 }
 
-static void destroy_client_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text, void *data)
+static void destroy_client_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text,
+                                void *data)
 {
     (void)call;
     (void)code;
@@ -345,12 +349,14 @@ static void everything_may_go_in_its_own_callbacks(void **state)
         doomed = &w;
         world_stream_request(request, 100, 100);
         if (i < 2) {
-            assert_int_equal(sl_rpc_client_call(w.client, ECHO_STREAM, request, 8, SL_RPC_NO_TIMEOUT,
-                                                i ? &at_done : &at_message, &done, NULL, NULL),
+            assert_int_equal(sl_rpc_client_call(w.client, ECHO_STREAM, request, 8,
+                                                SL_RPC_NO_TIMEOUT, i ? &at_done : &at_message,
+                                                &done, NULL, NULL),
                              0);
             world_until(&w, &done, 1);
         } else {
-            assert_int_equal(sl_rpc_server_handle(w.server, "/test/End", destroy_server, NULL, NULL), 0);
+            assert_int_equal(
+                sl_rpc_server_handle(w.server, "/test/End", destroy_server, NULL, NULL), 0);
             world_start(w.client, ECHO_NEVER, "", 0, SL_RPC_NO_TIMEOUT, &world_unary, &never);
             world_call(&w, "/test/End", "", 0, &r);
             assert_int_equal(r.code, SL_RPC_UNAVAILABLE);
@@ -383,7 +389,22 @@ static void listening_sockets_serve(void **state)
     }
     world_settle(&w);
     assert_false(sl_rpc_client_usable(c[2])); /* turned away */
-    for (int i = 0; i < 3; i++)
+    sl_rpc_client_destroy(c[2]);
+
+    /* Somebody removes the file, as kubelet does when it starts: listen again, old peers stay. */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(sl_rpc_client_connect(w.loop, path, NULL, &c[2], &err), -ENOENT);
+    assert_int_equal(sl_rpc_server_listen(w.server, path, 0600, &err), 0);
+    world_start(c[0], ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &r);
+    world_until(&w, &r.done, 1);
+    assert_int_equal(r.code, SL_RPC_OK);
+    sl_rpc_client_destroy(c[1]);
+    world_settle(&w);
+    assert_int_equal(sl_rpc_client_connect(w.loop, path, NULL, &c[1], &err), 0);
+    world_start(c[1], ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &r);
+    world_until(&w, &r.done, 1);
+    assert_int_equal(r.code, SL_RPC_OK);
+    for (int i = 0; i < 2; i++)
         sl_rpc_client_destroy(c[i]);
     world_close(&w);
     assert_int_equal(rmdir(dir), 0); /* the socket went with the server */

@@ -58,7 +58,8 @@ static uint32_t be32(const uint8_t *p)
 
 static void handle_stream(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    static const struct sl_rpc_call_events events = {.writable = stream_pump, .ended = stream_ended};
+    static const struct sl_rpc_call_events events = {.writable = stream_pump,
+                                                     .ended = stream_ended};
     if (size != 8 || be32(msg + 4) > 64 * 1024 * 1024) {
         sl_rpc_call_finish(call, SL_RPC_INVALID_ARGUMENT, "count and size, please");
         return;
@@ -71,7 +72,8 @@ static void handle_stream(struct sl_rpc_call *call, const uint8_t *msg, size_t s
         sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
-    *s = (struct stream){.echo = data, .left = be32(msg), .size = be32(msg + 4), .message = message};
+    *s =
+        (struct stream){.echo = data, .left = be32(msg), .size = be32(msg + 4), .message = message};
     s->echo->open++;
     sl_rpc_call_watch(call, &events, s);
     stream_pump(call, s);
@@ -102,7 +104,8 @@ static void handle_never(struct sl_rpc_call *call, const uint8_t *msg, size_t si
 
 static void handle_hello(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    static const struct sl_rpc_call_events events = {.ended = silent_ended, .draining = silent_drains};
+    static const struct sl_rpc_call_events events = {.ended = silent_ended,
+                                                     .draining = silent_drains};
     ((struct echo *)data)->open++;
     sl_rpc_call_watch(call, &events, data);
     struct sl_err err = SL_ERR_INIT;

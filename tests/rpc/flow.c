@@ -11,8 +11,8 @@
 
 enum { MIB = 1024 * 1024, KIB = 1024 };
 
-static void start_stream(struct sl_rpc_client *client, uint32_t count, uint32_t size, uint64_t timeout_ns,
-                         struct result *r)
+static void start_stream(struct sl_rpc_client *client, uint32_t count, uint32_t size,
+                         uint64_t timeout_ns, struct result *r)
 {
     uint8_t request[8];
     world_stream_request(request, count, size);
@@ -162,7 +162,8 @@ static void devices_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void 
 
 static void handle_devices(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    static const struct sl_rpc_call_events events = {.writable = devices_send, .ended = devices_ended};
+    static const struct sl_rpc_call_events events = {.writable = devices_send,
+                                                     .ended = devices_ended};
     struct devices *d = data;
     ProtobufCMessage *request;
     if (sl_rpc_pb_request(call, &dp__empty__descriptor, msg, size, &request) < 0)
@@ -183,7 +184,8 @@ static void list_arrives(struct sl_rpc_call *call, const uint8_t *msg, size_t si
     (void)call;
     struct watcher *watcher = data;
     ProtobufCMessage *m;
-    assert_int_equal(sl_rpc_pb_unpack(&dp__list_and_watch_response__descriptor, msg, size, &m, NULL), 0);
+    assert_int_equal(
+        sl_rpc_pb_unpack(&dp__list_and_watch_response__descriptor, msg, size, &m, NULL), 0);
     const Dp__ListAndWatchResponse *list = (const void *)m;
     assert_int_equal(list->n_devices, DEVICES);
     assert_string_equal(list->devices[7]->id, "GPU-00000000-0000-0000-0000-000000000000::7");
@@ -234,8 +236,8 @@ static void twenty_thousand_devices_to_a_slow_reader(void **state)
     struct sl_rpc_call *call;
     Dp__Empty empty = DP__EMPTY__INIT;
     world_open(&w, NULL, NULL, NULL);
-    assert_int_equal(sl_rpc_server_handle(w.server, "/v1beta1.DevicePlugin/ListAndWatch", handle_devices,
-                                          &d, NULL),
+    assert_int_equal(sl_rpc_server_handle(w.server, "/v1beta1.DevicePlugin/ListAndWatch",
+                                          handle_devices, &d, NULL),
                      0);
     assert_int_equal(sl_rpc_pb_call(w.client, "/v1beta1.DevicePlugin/ListAndWatch", &empty.base,
                                     SL_RPC_NO_TIMEOUT, &ops, &watcher, &call, NULL),
@@ -290,8 +292,8 @@ static void a_graceful_stop_lets_calls_finish(void **state)
     assert_string_equal(hello.text, "the server is stopping");
     world_settle(&w);
     assert_false(sl_rpc_client_usable(w.client));
-    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &r,
-                                        NULL, &err),
+    assert_int_equal(sl_rpc_client_call(w.client, ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT,
+                                        &world_unary, &r, NULL, &err),
                      -ESHUTDOWN);
     assert_non_null(w.server);
     sl_rpc_call_resume(stream.call);

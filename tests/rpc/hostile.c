@@ -136,7 +136,8 @@ static void begin(void)
 static void no_http2_at_all(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "zero\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    static const char *const texts[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                                        "zero\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
                                         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         out.size = 0;
@@ -175,14 +176,14 @@ static void messages_that_are_none(void **state)
         size_t size;
         enum sl_rpc_code code;
     } cases[] = {
-        {"\1\0\0\0\1x", 6, SL_RPC_UNIMPLEMENTED},              /* compressed */
-        {"\2\0\0\0\1x", 6, SL_RPC_INTERNAL},                   /* neither nor */
-        {"\0\xff\xff\xff\xff", 5, SL_RPC_RESOURCE_EXHAUSTED},  /* 4 GiB announced */
-        {"\0\0\0\0\5x", 6, SL_RPC_INTERNAL},                   /* cut short */
-        {"\0\0\0", 3, SL_RPC_INTERNAL},                        /* cut very short */
-        {"", 0, SL_RPC_UNIMPLEMENTED},                         /* none */
-        {"\0\0\0\0\1x\0\0\0\0\1y", 12, SL_RPC_UNIMPLEMENTED},  /* two */
-        {"\0\0\0\0\0\0\0\0\0\0", 10, SL_RPC_UNIMPLEMENTED},    /* two empty ones */
+        {"\1\0\0\0\1x", 6, SL_RPC_UNIMPLEMENTED},             /* compressed */
+        {"\2\0\0\0\1x", 6, SL_RPC_INTERNAL},                  /* neither nor */
+        {"\0\xff\xff\xff\xff", 5, SL_RPC_RESOURCE_EXHAUSTED}, /* 4 GiB announced */
+        {"\0\0\0\0\5x", 6, SL_RPC_INTERNAL},                  /* cut short */
+        {"\0\0\0", 3, SL_RPC_INTERNAL},                       /* cut very short */
+        {"", 0, SL_RPC_UNIMPLEMENTED},                        /* none */
+        {"\0\0\0\0\1x\0\0\0\0\1y", 12, SL_RPC_UNIMPLEMENTED}, /* two */
+        {"\0\0\0\0\0\0\0\0\0\0", 10, SL_RPC_UNIMPLEMENTED},   /* two empty ones */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
@@ -210,60 +211,104 @@ static void requests_that_are_none(void **state)
         const char *pairs[18];
         int http, grpc, reset;
     } cases[] = {
-        {{":method", "GET", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc"},
-         405, SL_RPC_INTERNAL, -1},
+        {{":method", "GET", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpc"},
+         405,
+         SL_RPC_INTERNAL,
+         -1},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "text/plain"},
-         415, SL_RPC_INTERNAL, -1},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpcx"},
-         415, SL_RPC_INTERNAL, -1},
+         415,
+         SL_RPC_INTERNAL,
+         -1},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpcx"},
+         415,
+         SL_RPC_INTERNAL,
+         -1},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY}, 415, SL_RPC_INTERNAL, -1},
         {{":method", "POST", ":scheme", "http", ":path", "/test.Echo/Nope", "content-type",
           "application/grpc+proto"},
-         200, SL_RPC_UNIMPLEMENTED, -1},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc",
-          "grpc-encoding", "gzip"},
-         200, SL_RPC_UNIMPLEMENTED, -1},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc",
-          "grpc-encoding", "identity"},
-         200, SL_RPC_OK, -1},
+         200,
+         SL_RPC_UNIMPLEMENTED,
+         -1},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpc", "grpc-encoding", "gzip"},
+         200,
+         SL_RPC_UNIMPLEMENTED,
+         -1},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpc", "grpc-encoding", "identity"},
+         200,
+         SL_RPC_OK,
+         -1},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
           "application/grpc; charset=utf-8"},
-         200, SL_RPC_OK, -1},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc",
-          "grpc-timeout", "soon"},
-         200, SL_RPC_INTERNAL, -1},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc",
-          "grpc-timeout", "0n"},
-         200, SL_RPC_DEADLINE_EXCEEDED, -1},
+         200,
+         SL_RPC_OK,
+         -1},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpc", "grpc-timeout", "soon"},
+         200,
+         SL_RPC_INTERNAL,
+         -1},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "content-type",
+          "application/grpc", "grpc-timeout", "0n"},
+         200,
+         SL_RPC_DEADLINE_EXCEEDED,
+         -1},
         /* Malformed by HTTP/2's own rules. */
         {{":method", "POST", ":scheme", "http", "content-type", "application/grpc"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":path", ECHO_UNARY, "content-type", "application/grpc"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":scheme", "http", ":path", ECHO_UNARY, "content-type", "application/grpc"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
-        {{":method", "POST", ":scheme", "http", ":path", "no-slash", "content-type", "application/grpc"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
+        {{":method", "POST", ":scheme", "http", ":path", "no-slash", "content-type",
+          "application/grpc"},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":method", "POST", ":scheme", "http", ":path", ECHO_UNARY},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":scheme", "http", "te", "trailers", ":path", ECHO_UNARY},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, ":new", "x"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
-        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "Content-Type", "application/grpc"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
+        {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "Content-Type",
+          "application/grpc"},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "connection", "close"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
         {{":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "x", "a\nb"},
-         -1, -1, NGHTTP2_PROTOCOL_ERROR},
+         -1,
+         -1,
+         NGHTTP2_PROTOCOL_ERROR},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
         raw_headers(&out, 0, 1, cases[i].pairs);
         raw_message(&out, RAW_END_STREAM, 1, 0, "x");
         struct seen s = talk(&world);
-        if (s.http_status != cases[i].http || s.grpc_status != cases[i].grpc || s.reset != cases[i].reset)
-            fail_msg("case %zu: HTTP %d, grpc %d, reset %d", i, s.http_status, s.grpc_status, s.reset);
+        if (s.http_status != cases[i].http || s.grpc_status != cases[i].grpc ||
+            s.reset != cases[i].reset)
+            fail_msg("case %zu: HTTP %d, grpc %d, reset %d", i, s.http_status, s.grpc_status,
+                     s.reset);
         assert_int_equal(s.closed, 0);
     }
 }
@@ -275,16 +320,17 @@ static void headers_without_end(void **state)
     memset(value, 'v', 12000);
     begin();
     raw_headers(&out, 0, 1,
-                (const char *const[]){":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "x", value,
-                                      NULL});
-    assert_int_equal(talk(&world).http_status, 415); /* long, but within bounds: only the type is missing */
+                (const char *const[]){":method", "POST", ":scheme", "http", ":path", ECHO_UNARY,
+                                      "x", value, NULL});
+    assert_int_equal(talk(&world).http_status,
+                     415); /* long, but within bounds: only the type is missing */
     struct raw_bytes *one = malloc(sizeof(*one));
     assert_non_null(one);
     /* The same block twice over, in one HEADERS and one CONTINUATION. */
     one->size = 0;
     raw_headers(one, 0, 1,
-                (const char *const[]){":method", "POST", ":scheme", "http", ":path", ECHO_UNARY, "x", value,
-                                      NULL});
+                (const char *const[]){":method", "POST", ":scheme", "http", ":path", ECHO_UNARY,
+                                      "x", value, NULL});
     begin();
     one->data[4] = 0; /* not the end of the headers */
     raw_put(&out, one->data, one->size);
@@ -307,9 +353,9 @@ static void broken_framing_ends_the_connection(void **state)
         size_t size;
         int goaway;
     } cases[] = {
-        {RAW_DATA, 0, 0, "x", 1, NGHTTP2_PROTOCOL_ERROR},        /* DATA for the connection */
-        {RAW_DATA, 0, 1, "x", 1, NGHTTP2_PROTOCOL_ERROR},        /* for a stream never opened */
-        {RAW_SETTINGS, 0, 0, "x", 1, NGHTTP2_FRAME_SIZE_ERROR},  /* not a multiple of six */
+        {RAW_DATA, 0, 0, "x", 1, NGHTTP2_PROTOCOL_ERROR},       /* DATA for the connection */
+        {RAW_DATA, 0, 1, "x", 1, NGHTTP2_PROTOCOL_ERROR},       /* for a stream never opened */
+        {RAW_SETTINGS, 0, 0, "x", 1, NGHTTP2_FRAME_SIZE_ERROR}, /* not a multiple of six */
         {RAW_PING, 0, 0, "1234567", 7, NGHTTP2_FRAME_SIZE_ERROR},
         {RAW_HEADERS, RAW_END_HEADERS, 2, "", 0, NGHTTP2_PROTOCOL_ERROR}, /* an even stream */
         {RAW_HEADERS, RAW_END_HEADERS, 1, "\xff\xff\xff\xff\xff\xff", 6, NGHTTP2_COMPRESSION_ERROR},
@@ -318,7 +364,8 @@ static void broken_framing_ends_the_connection(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin();
-        raw_frame(&out, cases[i].type, cases[i].flags, cases[i].stream, cases[i].payload, cases[i].size);
+        raw_frame(&out, cases[i].type, cases[i].flags, cases[i].stream, cases[i].payload,
+                  cases[i].size);
         struct seen s = talk(&world);
         if (!s.closed || s.goaway != cases[i].goaway)
             fail_msg("case %zu: closed %u, GOAWAY %d", i, s.closed, s.goaway);
@@ -373,7 +420,8 @@ static void too_many_streams(void **state)
         raw_message(&out, RAW_END_STREAM, stream, 0, "x");
     }
     (void)talk(&world);
-    assert_int_equal(world.echo.ended[SL_RPC_CANCELLED], 1024); /* no more than that were ever open */
+    assert_int_equal(world.echo.ended[SL_RPC_CANCELLED],
+                     1024); /* no more than that were ever open */
 }
 
 /* --- stopping, seen from outside ------------------------------------------------------------- */
@@ -392,7 +440,8 @@ static void exchange(int fd, struct seen *s)
     out.size = 0;
     world_settle(&world);
     ssize_t n = recv(fd, in, sizeof(in), 0);
-    *s = (struct seen){.grpc_status = -1, .http_status = -1, .reset = -1, .goaway = -1, .closed = n == 0};
+    *s = (struct seen){
+        .grpc_status = -1, .http_status = -1, .reset = -1, .goaway = -1, .closed = n == 0};
     read_frames(in, n > 0 ? (size_t)n : 0, s);
 }
 
@@ -438,8 +487,8 @@ static void a_request_that_crosses_the_goaway_is_served(void **state)
 
 /* --- a server that lies to our client -------------------------------------------------------- */
 
-static enum sl_rpc_code hear(const char *const *headers, uint8_t flags, const char *data, size_t size,
-                             const char *const *trailers, struct result *r)
+static enum sl_rpc_code hear(const char *const *headers, uint8_t flags, const char *data,
+                             size_t size, const char *const *trailers, struct result *r)
 {
     int pair[2];
     struct sl_rpc_client *client;
@@ -479,19 +528,22 @@ static void answers_that_are_none(void **state)
     assert_int_equal(hear(ok, 0, one, 6, odd, &r), SL_RPC_UNKNOWN);
     assert_string_equal(r.text, "€");
     assert_int_equal(hear(ok, 0, one, 6, nothing, &r), SL_RPC_UNKNOWN);
-    assert_int_equal(hear(ok, 0, one, 6, NULL, &r), SL_RPC_UNKNOWN);        /* no trailers */
-    assert_int_equal(hear(ok, 0, one, 3, fine, &r), SL_RPC_INTERNAL);       /* cut short */
+    assert_int_equal(hear(ok, 0, one, 6, NULL, &r), SL_RPC_UNKNOWN);            /* no trailers */
+    assert_int_equal(hear(ok, 0, one, 3, fine, &r), SL_RPC_INTERNAL);           /* cut short */
     assert_int_equal(hear(ok, 0, "\1\0\0\0\1x", 6, fine, &r), SL_RPC_INTERNAL); /* compressed */
     assert_int_equal(hear(ok, 0, "\0\0\0\0\1x\0\0\0\0\1x", 12, fine, &r), SL_RPC_UNIMPLEMENTED);
-    assert_int_equal(hear((const char *const[]){":status", "404", NULL}, RAW_END_STREAM, NULL, 0, NULL, &r),
-                     SL_RPC_UNIMPLEMENTED);
-    assert_int_equal(hear((const char *const[]){":status", "503", "content-type", "text/html", NULL}, 0,
-                          "<html>", 6, NULL, &r),
-                     SL_RPC_UNAVAILABLE);
-    assert_int_equal(hear((const char *const[]){":status", "200", "content-type", "application/grpc",
-                                                "grpc-status", "5", "grpc-message", "no%20such", NULL},
-                          RAW_END_STREAM, NULL, 0, NULL, &r),
-                     SL_RPC_NOT_FOUND); /* trailers only */
+    assert_int_equal(
+        hear((const char *const[]){":status", "404", NULL}, RAW_END_STREAM, NULL, 0, NULL, &r),
+        SL_RPC_UNIMPLEMENTED);
+    assert_int_equal(
+        hear((const char *const[]){":status", "503", "content-type", "text/html", NULL}, 0,
+             "<html>", 6, NULL, &r),
+        SL_RPC_UNAVAILABLE);
+    assert_int_equal(
+        hear((const char *const[]){":status", "200", "content-type", "application/grpc",
+                                   "grpc-status", "5", "grpc-message", "no%20such", NULL},
+             RAW_END_STREAM, NULL, 0, NULL, &r),
+        SL_RPC_NOT_FOUND); /* trailers only */
     assert_string_equal(r.text, "no such");
     assert_int_equal(hear(NULL, 0, NULL, 0, NULL, &r), SL_RPC_UNAVAILABLE); /* silence, then gone */
     assert_int_equal(hear(nothing, 0, NULL, 0, NULL, &r), SL_RPC_INTERNAL); /* no :status */
@@ -501,11 +553,11 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
     const struct CMUnitTest tests[] = {
-        CASE(no_http2_at_all),       CASE(a_good_request_by_hand),
+        CASE(no_http2_at_all),        CASE(a_good_request_by_hand),
         CASE(messages_that_are_none), CASE(requests_that_are_none),
-        CASE(headers_without_end),   CASE(broken_framing_ends_the_connection),
-        CASE(floods_are_cut_off),    CASE(too_many_streams),
-        CASE(answers_that_are_none), CASE(a_request_that_crosses_the_goaway_is_served),
+        CASE(headers_without_end),    CASE(broken_framing_ends_the_connection),
+        CASE(floods_are_cut_off),     CASE(too_many_streams),
+        CASE(answers_that_are_none),  CASE(a_request_that_crosses_the_goaway_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

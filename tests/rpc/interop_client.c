@@ -23,7 +23,8 @@ static void on_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size
     bytes += size;
 }
 
-static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message, void *data)
+static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message,
+                    void *data)
 {
     (void)call;
     (void)data;

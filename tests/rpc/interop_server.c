@@ -62,7 +62,8 @@ static void handle_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t
     if (sl_rpc_pb_request(call, &dp__allocate_request__descriptor, msg, size, &m) < 0)
         return;
     const Dp__AllocateRequest *request = (const void *)m;
-    Dp__ContainerAllocateResponse__EnvsEntry env = DP__CONTAINER_ALLOCATE_RESPONSE__ENVS_ENTRY__INIT;
+    Dp__ContainerAllocateResponse__EnvsEntry env =
+        DP__CONTAINER_ALLOCATE_RESPONSE__ENVS_ENTRY__INIT;
     Dp__ContainerAllocateResponse__EnvsEntry *envs[] = {&env};
     Dp__Mount mount = DP__MOUNT__INIT, *mounts[] = {&mount};
     Dp__CDIDevice cdi = DP__CDIDEVICE__INIT, *cdis[] = {&cdi};
@@ -108,7 +109,8 @@ static void handle_prepare(struct sl_rpc_call *call, const uint8_t *msg, size_t 
 {
     (void)data;
     ProtobufCMessage *m;
-    if (sl_rpc_pb_request(call, &dra__node_prepare_resources_request__descriptor, msg, size, &m) < 0)
+    if (sl_rpc_pb_request(call, &dra__node_prepare_resources_request__descriptor, msg, size, &m) <
+        0)
         return;
     const Dra__NodePrepareResourcesRequest *request = (const void *)m;
     Dra__NodePrepareResourcesResponse answer = DRA__NODE_PREPARE_RESOURCES_RESPONSE__INIT;

@@ -68,8 +68,8 @@ void __wrap_free(void *ptr)
 #define CHECK(cond)                                                                                \
     do {                                                                                           \
         if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__, fail_at, \
-                    persistent ? " and all after" : "", #cond);                                    \
+            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__,         \
+                    fail_at, persistent ? " and all after" : "", #cond);                           \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
@@ -82,7 +82,8 @@ static uint64_t clock_now(void)
 
 static unsigned started, ended, good;
 
-static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message, void *data)
+static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message,
+                    void *data)
 {
     (void)call;
     (void)message;
@@ -118,7 +119,8 @@ static void stopped(struct sl_rpc_server *server, void *data)
 
 static void start_calls(struct sl_rpc_client *client, unsigned done[8])
 {
-    static const struct sl_rpc_call_ops unary = {.message = on_message, .done = on_done, .unary = true};
+    static const struct sl_rpc_call_ops unary = {
+        .message = on_message, .done = on_done, .unary = true};
     static const struct sl_rpc_call_ops stream = {.message = on_message, .done = on_done};
     static const uint8_t big[300000], shape[8] = {0, 0, 0, 20, 0, 2, 0, 0}; /* 20 of 128 KiB */
     static const struct {
@@ -137,12 +139,13 @@ static void start_calls(struct sl_rpc_client *client, unsigned done[8])
         {"/no/Such", "", 0, SL_RPC_NO_TIMEOUT, &unary},
     };
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-        if (sl_rpc_client_call(client, calls[i].path, calls[i].msg, calls[i].size, calls[i].timeout_ns,
-                               calls[i].ops, &done[i], NULL, NULL) == 0)
+        if (sl_rpc_client_call(client, calls[i].path, calls[i].msg, calls[i].size,
+                               calls[i].timeout_ns, calls[i].ops, &done[i], NULL, NULL) == 0)
             started++;
     Dp__Empty empty = DP__EMPTY__INIT;
     struct sl_rpc_call *call;
-    if (sl_rpc_pb_call(client, ECHO_NEVER, &empty.base, SL_RPC_NO_TIMEOUT, &stream, &done[7], &call, NULL) == 0)
+    if (sl_rpc_pb_call(client, ECHO_NEVER, &empty.base, SL_RPC_NO_TIMEOUT, &stream, &done[7], &call,
+                       NULL) == 0)
         sl_rpc_call_cancel(call);
 }
 
@@ -159,7 +162,8 @@ static void converse(void)
     if (sl_rpc_loop_create(clock_now, &loop, NULL) < 0)
         return;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
-    if (sl_rpc_server_create(loop, NULL, &server, NULL) < 0 || echo_install(server, &echo, NULL) < 0) {
+    if (sl_rpc_server_create(loop, NULL, &server, NULL) < 0 ||
+        echo_install(server, &echo, NULL) < 0) {
         (void)close(pair[0]);
         (void)close(pair[1]);
     } else {

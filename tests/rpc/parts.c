@@ -28,9 +28,15 @@ static void codes_have_names_and_numbers(void **state)
     static const struct {
         const char *text;
         enum sl_rpc_code code;
-    } cases[] = {{"0", SL_RPC_OK},       {"4", SL_RPC_DEADLINE_EXCEEDED}, {"16", SL_RPC_UNAUTHENTICATED},
-                 {"17", SL_RPC_UNKNOWN}, {"", SL_RPC_UNKNOWN},            {"-1", SL_RPC_UNKNOWN},
-                 {"1x", SL_RPC_UNKNOWN}, {"012", SL_RPC_UNKNOWN},         {"256", SL_RPC_UNKNOWN}};
+    } cases[] = {{"0", SL_RPC_OK},
+                 {"4", SL_RPC_DEADLINE_EXCEEDED},
+                 {"16", SL_RPC_UNAUTHENTICATED},
+                 {"17", SL_RPC_UNKNOWN},
+                 {"", SL_RPC_UNKNOWN},
+                 {"-1", SL_RPC_UNKNOWN},
+                 {"1x", SL_RPC_UNKNOWN},
+                 {"012", SL_RPC_UNKNOWN},
+                 {"256", SL_RPC_UNKNOWN}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(sl_rpc_code_parse((const uint8_t *)cases[i].text, strlen(cases[i].text)),
                          cases[i].code);
@@ -47,8 +53,13 @@ static void codes_have_names_and_numbers(void **state)
 static void texts_survive_percent_encoding(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "plain", "100% of it", "tab\tnewline\n", "Grüße, 世界",
-                                        "%41 is not A", "~ is plain, \x7f is not"};
+    static const char *const texts[] = {"",
+                                        "plain",
+                                        "100% of it",
+                                        "tab\tnewline\n",
+                                        "Grüße, 世界",
+                                        "%41 is not A",
+                                        "~ is plain, \x7f is not"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         char wire[256], back[256];
         size_t n = sl_rpc_text_encode(texts[i], wire, sizeof(wire));
@@ -93,7 +104,8 @@ static void timeouts_parse_and_print(void **state)
         assert_true(parse_timeout(good[i].text, &ns));
         assert_int_equal(ns, good[i].ns);
     }
-    static const char *const bad[] = {"", "S", "1", "-1S", "1s", "1.5S", "123456789S", "1 S", "S1", "1SS"};
+    static const char *const bad[] = {"",     "S",          "1",   "-1S", "1s",
+                                      "1.5S", "123456789S", "1 S", "S1",  "1SS"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(parse_timeout(bad[i], &ns));
     struct rng r = {7};
@@ -271,8 +283,9 @@ static void protocol_buffers_pack_and_refuse(void **state)
     assert_int_equal(protobuf_c_message_pack(m, out), sizeof(wire) - 1);
     assert_memory_equal(out, wire, sizeof(wire) - 1);
     sl_rpc_pb_free(m);
-    assert_int_equal(sl_rpc_pb_unpack(&dra__node_prepare_resources_request__descriptor, wire, 5, &m, &err),
-                     -EBADMSG);
+    assert_int_equal(
+        sl_rpc_pb_unpack(&dra__node_prepare_resources_request__descriptor, wire, 5, &m, &err),
+        -EBADMSG);
     sl_rpc_pb_free(NULL);
 
     /* Two bytes on the wire, a struct in memory: 3 million of them are refused, not unpacked. */
@@ -281,8 +294,8 @@ static void protocol_buffers_pack_and_refuse(void **state)
     assert_non_null(many);
     for (size_t i = 0; i < size; i += 2)
         many[i] = 0x0a;
-    assert_int_equal(sl_rpc_pb_unpack(&dp__list_and_watch_response__descriptor, many, size, &m, &err),
-                     -EBADMSG);
+    assert_int_equal(
+        sl_rpc_pb_unpack(&dp__list_and_watch_response__descriptor, many, size, &m, &err), -EBADMSG);
     free(many);
 }
 

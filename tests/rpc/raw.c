@@ -15,11 +15,17 @@ void raw_put(struct raw_bytes *b, const void *data, size_t size)
     b->size += size;
 }
 
-void raw_frame(struct raw_bytes *b, uint8_t type, uint8_t flags, uint32_t stream, const void *payload,
-               size_t size)
+void raw_frame(struct raw_bytes *b, uint8_t type, uint8_t flags, uint32_t stream,
+               const void *payload, size_t size)
 {
-    uint8_t head[9] = {(uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size, type, flags,
-                       (uint8_t)(stream >> 24), (uint8_t)(stream >> 16), (uint8_t)(stream >> 8),
+    uint8_t head[9] = {(uint8_t)(size >> 16),
+                       (uint8_t)(size >> 8),
+                       (uint8_t)size,
+                       type,
+                       flags,
+                       (uint8_t)(stream >> 24),
+                       (uint8_t)(stream >> 16),
+                       (uint8_t)(stream >> 8),
                        (uint8_t)stream};
     raw_put(b, head, sizeof(head));
     raw_put(b, payload, size);
@@ -60,14 +66,14 @@ void raw_headers(struct raw_bytes *b, uint8_t flags, uint32_t stream, const char
 
 void raw_request(struct raw_bytes *b, uint32_t stream, const char *path)
 {
-    const char *const pairs[] = {":method",      "POST",      ":scheme",      "http",
-                                 ":path",        path,        ":authority",   "localhost",
-                                 "content-type", "application/grpc", "te",    "trailers",
-                                 NULL};
+    const char *const pairs[] = {
+        ":method",   "POST",         ":scheme",          "http", ":path",    path, ":authority",
+        "localhost", "content-type", "application/grpc", "te",   "trailers", NULL};
     raw_headers(b, 0, stream, pairs);
 }
 
-void raw_message(struct raw_bytes *b, uint8_t flags, uint32_t stream, uint8_t compressed, const char *text)
+void raw_message(struct raw_bytes *b, uint8_t flags, uint32_t stream, uint8_t compressed,
+                 const char *text)
 {
     uint8_t payload[1024];
     size_t n = strlen(text);

@@ -15,8 +15,8 @@ struct raw_bytes {
 };
 
 void raw_put(struct raw_bytes *b, const void *data, size_t size);
-void raw_frame(struct raw_bytes *b, uint8_t type, uint8_t flags, uint32_t stream, const void *payload,
-               size_t size);
+void raw_frame(struct raw_bytes *b, uint8_t type, uint8_t flags, uint32_t stream,
+               const void *payload, size_t size);
 /* The client's first words. */
 void raw_hello(struct raw_bytes *b);
 /* HEADERS from "name", "value", …, NULL; ":…" names too. */
@@ -24,6 +24,7 @@ void raw_headers(struct raw_bytes *b, uint8_t flags, uint32_t stream, const char
 /* A gRPC request's HEADERS. */
 void raw_request(struct raw_bytes *b, uint32_t stream, const char *path);
 /* One length-prefixed message in one DATA frame. */
-void raw_message(struct raw_bytes *b, uint8_t flags, uint32_t stream, uint8_t compressed, const char *text);
+void raw_message(struct raw_bytes *b, uint8_t flags, uint32_t stream, uint8_t compressed,
+                 const char *text);
 
 #endif

@@ -43,8 +43,8 @@ struct sl_rpc_client *world_client(struct world *w, const struct sl_rpc_limits *
     return client;
 }
 
-void world_open(struct world *w, const struct sl_rpc_limits *server, const struct sl_rpc_limits *client,
-                uint64_t (*now_ns)(void))
+void world_open(struct world *w, const struct sl_rpc_limits *server,
+                const struct sl_rpc_limits *client, uint64_t (*now_ns)(void))
 {
     struct sl_err err = SL_ERR_INIT;
     memset(w, 0, sizeof(*w));
@@ -105,13 +105,15 @@ static void on_numbered(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
 {
     struct result *r = data;
     if (size >= 4)
-        assert_int_equal((uint32_t)msg[0] << 24 | (uint32_t)msg[1] << 16 | (uint32_t)msg[2] << 8 | msg[3],
+        assert_int_equal((uint32_t)msg[0] << 24 | (uint32_t)msg[1] << 16 | (uint32_t)msg[2] << 8 |
+                             msg[3],
                          r->next_number);
     r->next_number++;
     on_message(call, msg, size, data);
 }
 
-static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message, void *data)
+static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message,
+                    void *data)
 {
     struct result *r = data;
     assert_ptr_equal(call, r->call);

@@ -38,8 +38,8 @@ struct result {
 extern uint64_t world_now_ns;
 uint64_t world_clock(void);
 
-void world_open(struct world *w, const struct sl_rpc_limits *server, const struct sl_rpc_limits *client,
-                uint64_t (*now_ns)(void));
+void world_open(struct world *w, const struct sl_rpc_limits *server,
+                const struct sl_rpc_limits *client, uint64_t (*now_ns)(void));
 void world_close(struct world *w);
 /* Another client of the same server. */
 struct sl_rpc_client *world_client(struct world *w, const struct sl_rpc_limits *limits,
