@@ -63,6 +63,7 @@ struct visitor {
     struct tenant *tenant;
     struct visitor *next;
     pid_t pid;
+    bool watched; /* in the epoll set */
     bool parked;
     struct sl_msg_hello hello;
 };

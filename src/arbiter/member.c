@@ -291,7 +291,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
     /* The connection changes owner: same descriptor, other source. */
     m->conn = (struct source){.fd = v->conn.fd, .ready = member_ready};
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->conn};
-    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, m->conn.fd, &e);
+    (void)epoll_ctl(a->epoll_fd, v->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, m->conn.fd, &e);
     v->conn.fd = -1;
     sl_arb_visitor_remove(a, v);
     if (welcome_send(t, m, &err) < 0)
@@ -335,16 +335,29 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
     welcome_parked(a, t);
 }
 
-static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events);
+
+/* It stays a visitor for a while: until its HELLO comes, or a recovery is over. */
+static void visitor_keep(struct arbiter *a, struct visitor *v)
 {
-    (void)events;
-    struct visitor *v = container_of(s, struct visitor, conn);
+    v->conn.ready = visitor_ready;
+    if (!v->watched && sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0) {
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    v->watched = true;
+}
+
+static void visitor_read(struct arbiter *a, struct visitor *v)
+{
     struct tenant *t = v->tenant;
     struct sl_packet_fds fds = {.count = 0};
     union sl_packet p;
-    int rc = sl_packet_recv(s->fd, &p, &fds, NULL);
-    if (rc == -EAGAIN)
+    int rc = sl_packet_recv(v->conn.fd, &p, &fds, NULL);
+    if (rc == -EAGAIN) {
+        visitor_keep(a, v);
         return;
+    }
     if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO) {
         if (rc == 0)
             sl_packet_fds_close(&fds);
@@ -356,11 +369,18 @@ static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
     sl_packet_fds_close(&fds);
     if (!t->ledger.page) {
         v->parked = true;
+        visitor_keep(a, v);
         return;
     }
     welcome(a, v);
     if (adopted)
         welcome_parked(a, t);
+}
+
+static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    visitor_read(a, container_of(s, struct visitor, conn));
 }
 
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -381,12 +401,10 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
         }
         v->pid = peer.pid;
         v->tenant = t;
-        v->conn = (struct source){.fd = fd, .ready = visitor_ready};
+        v->conn = (struct source){.fd = fd};
         v->next = t->visitors;
         t->visitors = v;
-        if (sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0)
-            sl_arb_visitor_remove(a, v);
-        else /* The HELLO is usually there already. */
-            visitor_ready(a, &v->conn, EPOLLIN);
+        /* The HELLO is usually there already; then nothing needs to be watched for it. */
+        visitor_read(a, v);
     }
 }
