@@ -9,7 +9,8 @@
  *   fill      take pieces until the driver refuses   → "got PIECES RESULT"
  *   take N    take N pieces                          → "got PIECES RESULT"
  *   give      give all pieces back, trim, synchronise → "gave PIECES RESULT"
- *   info                                             → "info FREE TOTAL DEVICE_TOTAL"
+ *   info                                             → "info FREE TOTAL DEVICE_TOTAL RESULT"
+ *   use LOOKUP  from now on find the driver's functions this way → "use 1", or 0 if it cannot
  *   reset     destroy the context with all in it, make a new one → "reset RESULT"
  *   crash     dies by SIGKILL
  *   quit      or the end of stdin: ends
@@ -104,6 +105,7 @@ int main(int argc, char **argv)
     (void)printf("ready %d %zu\n", (int)rc, path->piece_bytes);
     while (rc == CUDA_SUCCESS && fgets(line, sizeof(line), stdin)) {
         int n = MAX_PIECES;
+        char lookup[32];
         if (strncmp(line, "fill", 4) == 0 || sscanf(line, "take %d", &n) == 1)
             take(n);
         else if (strncmp(line, "give", 4) == 0)
@@ -112,6 +114,8 @@ int main(int argc, char **argv)
             info();
         else if (strncmp(line, "reset", 5) == 0)
             reset();
+        else if (sscanf(line, "use %31s", lookup) == 1)
+            (void)printf("use %d\n", test_api_load(lookup));
         else if (strncmp(line, "crash", 5) == 0)
             (void)kill(getpid(), SIGKILL);
         else if (strncmp(line, "quit", 4) == 0)
