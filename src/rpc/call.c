@@ -203,6 +203,14 @@ ssize_t rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf,
     return (ssize_t)used;
 }
 
+void sl_rpc_call_cancel(struct sl_rpc_call *call)
+{
+    call->over = true;
+    sl_rpc_timer_stop(call->conn->loop, &call->deadline);
+    if (!call->conn->dead)
+        rpc_call_reset(call, NGHTTP2_CANCEL);
+}
+
 size_t sl_rpc_call_queued(const struct sl_rpc_call *call)
 {
     return call->queued;

@@ -29,6 +29,10 @@ struct sl_rpc_call;
 int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size,
                      struct sl_err *err) SL_MUST_CHECK;
 
+/* Ends the call at once, from either end: what is queued is dropped, the stream reset, and the peer
+ * sees CANCELLED. No further callback; the pointer is dead when this returns. */
+void sl_rpc_call_cancel(struct sl_rpc_call *call);
+
 /* Bytes queued and not yet on their way. */
 size_t sl_rpc_call_queued(const struct sl_rpc_call *call);
 

@@ -270,14 +270,6 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
     return 0;
 }
 
-void sl_rpc_call_cancel(struct sl_rpc_call *call)
-{
-    call->over = true;
-    sl_rpc_timer_stop(call->conn->loop, &call->deadline);
-    if (!call->conn->dead)
-        rpc_call_reset(call, NGHTTP2_CANCEL);
-}
-
 void sl_rpc_call_pause(struct sl_rpc_call *call)
 {
     call->paused = true;

@@ -55,9 +55,6 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
                        uint64_t timeout_ns, const struct sl_rpc_call_ops *ops, void *data,
                        struct sl_rpc_call **ret, struct sl_err *err) SL_MUST_CHECK;
 
-/* No further callback; the server is told. The pointer is dead when this returns. */
-void sl_rpc_call_cancel(struct sl_rpc_call *call);
-
 /* Backpressure: a paused call lets the server send at most a window (256 KiB) more; what comes is
  * still handed over. Other calls of the connection are not held up. */
 void sl_rpc_call_pause(struct sl_rpc_call *call);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 
@@ -182,6 +183,42 @@ static void a_cancelled_call_ends_on_the_server(void **state)
     world_close(&w);
     assert_int_equal(other.done, 1);
     assert_int_equal(other.code, SL_RPC_CANCELLED);
+}
+
+static struct sl_rpc_call *held;
+
+static void hold(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    static uint8_t block[100000];
+    (void)msg;
+    (void)size;
+    unsigned *asked = data;
+    for (uint8_t i = 0; i < 10; i++) {
+        block[3] = i;
+        assert_int_equal(sl_rpc_call_send(call, block, sizeof(block), NULL), 0);
+    }
+    held = call;
+    ++*asked;
+}
+
+static void a_server_may_cancel_too(void **state)
+{
+    (void)state;
+    struct world w;
+    struct result r;
+    unsigned asked = 0;
+    world_open(&w, NULL, NULL, NULL);
+    assert_int_equal(sl_rpc_server_handle(w.server, "/test/Hold", hold, &asked, NULL), 0);
+    world_start(w.client, "/test/Hold", "", 0, SL_RPC_NO_TIMEOUT, &world_stream, &r);
+    sl_rpc_call_pause(r.call); /* in the middle of a message, with more behind it */
+    world_until(&w, &asked, 1);
+    world_settle(&w);
+    assert_true(sl_rpc_call_queued(held) > 0);
+    sl_rpc_call_cancel(held);
+    world_until(&w, &r.done, 1);
+    assert_int_equal(r.code, SL_RPC_CANCELLED);
+    assert_int_equal(world_call(&w, ECHO_UNARY, "x", 1, &r), SL_RPC_OK);
+    world_close(&w);
 }
 
 static void a_thousand_calls_at_once(void **state)
@@ -367,6 +404,39 @@ static void everything_may_go_in_its_own_callbacks(void **state)
     }
 }
 
+static void a_server_out_of_descriptors_comes_back(void **state)
+{
+    (void)state;
+    struct world w;
+    struct result r;
+    struct sl_rpc_client *c;
+    struct sl_err err = SL_ERR_INIT;
+    struct rlimit old, tight;
+    char dir[] = "/tmp/sluice-rpc-XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/s", dir);
+    world_open(&w, NULL, NULL, world_clock);
+    assert_int_equal(sl_rpc_server_listen(w.server, path, 0600, &err), 0);
+    assert_int_equal(sl_rpc_client_connect(w.loop, path, NULL, &c, &err), 0);
+    world_start(c, ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &r);
+    int next = dup(0);
+    assert_true(next > 0);
+    (void)close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    tight = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    world_settle(&w); /* returns: it is not a busy loop */
+    assert_int_equal(r.done, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    world_now_ns += SL_NS_PER_S;
+    world_settle(&w);
+    assert_int_equal(r.done, 1);
+    assert_int_equal(r.code, SL_RPC_OK);
+    sl_rpc_client_destroy(c);
+    world_close(&w);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void listening_sockets_serve(void **state)
 {
     (void)state;
@@ -421,6 +491,7 @@ int main(void)
         cmocka_unit_test(a_deadline_ends_the_call_at_both_ends),
         cmocka_unit_test(the_server_keeps_a_deadline_by_itself),
         cmocka_unit_test(a_cancelled_call_ends_on_the_server),
+        cmocka_unit_test(a_server_may_cancel_too),
         cmocka_unit_test(a_thousand_calls_at_once),
         cmocka_unit_test(too_many_calls_are_refused),
         cmocka_unit_test(handlers_know_their_peer),
@@ -428,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_lost_peer_ends_its_calls),
         cmocka_unit_test(everything_may_go_in_its_own_callbacks),
         cmocka_unit_test(listening_sockets_serve),
+        cmocka_unit_test(a_server_out_of_descriptors_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

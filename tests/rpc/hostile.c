@@ -432,13 +432,13 @@ static void note_stopped(struct sl_rpc_server *server, void *data)
     ++*(unsigned *)data;
 }
 
-static void exchange(int fd, struct seen *s)
+static void exchange(struct world *w, int fd, struct seen *s)
 {
     static uint8_t in[65536];
     if (out.size)
         assert_int_equal(send(fd, out.data, out.size, MSG_NOSIGNAL), out.size);
     out.size = 0;
-    world_settle(&world);
+    world_settle(w);
     ssize_t n = recv(fd, in, sizeof(in), 0);
     *s = (struct seen){
         .grpc_status = -1, .http_status = -1, .reset = -1, .goaway = -1, .closed = n == 0};
@@ -455,26 +455,26 @@ static void a_request_that_crosses_the_goaway_is_served(void **state)
     begin();
     raw_request(&out, 1, ECHO_UNARY);
     raw_message(&out, RAW_END_STREAM, 1, 0, "x");
-    exchange(fd, &s);
+    exchange(&world, fd, &s);
     assert_int_equal(s.grpc_status, SL_RPC_OK);
     sl_rpc_server_stop(world.server, 60 * SL_NS_PER_S, note_stopped, &stopped);
-    exchange(fd, &s); /* the warning, and a ping to know when it was read */
+    exchange(&world, fd, &s); /* the warning, and a ping to know when it was read */
     assert_int_equal(s.goaway, NGHTTP2_NO_ERROR);
     assert_int_equal(s.pings, 0);
     raw_request(&out, 3, ECHO_UNARY); /* sent before that was read */
-    exchange(fd, &s);
+    exchange(&world, fd, &s);
     assert_int_equal(s.goaway, -1);
     raw_frame(&out, RAW_PING, RAW_ACK, 0, "\0\0\0\0\0\0\0\0", 8);
-    exchange(fd, &s); /* now the last word, with one call still open */
+    exchange(&world, fd, &s); /* now the last word, with one call still open */
     assert_int_equal(s.goaway, NGHTTP2_NO_ERROR);
     assert_int_equal(s.closed, 0);
     raw_request(&out, 5, ECHO_UNARY); /* too late: not looked at */
     raw_message(&out, RAW_END_STREAM, 5, 0, "x");
     raw_message(&out, RAW_END_STREAM, 3, 0, "x");
-    exchange(fd, &s);
+    exchange(&world, fd, &s);
     assert_int_equal(s.grpc_status, SL_RPC_OK);
     assert_int_equal(s.messages_bytes, 6);
-    exchange(fd, &s);
+    exchange(&world, fd, &s);
     assert_int_equal(s.closed, 1);
     world_until(&world, &stopped, 1);
     (void)close(fd);
@@ -483,6 +483,49 @@ static void a_request_that_crosses_the_goaway_is_served(void **state)
     sl_rpc_server_destroy(world.server);
     sl_rpc_loop_destroy(world.loop);
     world_open(&world, NULL, NULL, NULL);
+}
+
+/* A client that sets a deadline and does not keep it hears of it from the server. */
+static void the_server_keeps_deadlines_by_itself(void **state)
+{
+    (void)state;
+    struct world late;
+    struct seen s;
+    static const char *const pairs[] = {
+        ":method",          "POST",         ":scheme", "http", ":path", ECHO_HELLO, "content-type",
+        "application/grpc", "grpc-timeout", "1S",      NULL};
+    world_open(&late, NULL, NULL, world_clock);
+    int fd = world_raw(&late);
+    new_inflater();
+    begin();
+    raw_headers(&out, 0, 1, pairs);
+    raw_message(&out, RAW_END_STREAM, 1, 0, "x");
+    exchange(&late, fd, &s);
+    assert_int_equal(s.messages_bytes, 6);
+    assert_int_equal(s.grpc_status, -1);
+    world_now_ns += SL_NS_PER_S;
+    exchange(&late, fd, &s); /* between messages: trailers */
+    assert_int_equal(s.grpc_status, SL_RPC_DEADLINE_EXCEEDED);
+    assert_int_equal(s.reset, -1);
+    /* A window of nothing: the message cannot go out, so there is no clean end. */
+    raw_frame(&out, RAW_SETTINGS, 0, 0, "\0\4\0\0\0\0", 6);
+    raw_headers(&out, 0, 3, pairs);
+    raw_message(&out, RAW_END_STREAM, 3, 0, "x");
+    exchange(&late, fd, &s);
+    assert_int_equal(s.messages_bytes, 0);
+    world_now_ns += SL_NS_PER_S;
+    exchange(&late, fd, &s);
+    assert_int_equal(s.reset, NGHTTP2_CANCEL);
+    /* A request that never becomes complete. */
+    raw_headers(&out, 0, 5, pairs);
+    exchange(&late, fd, &s);
+    world_now_ns += SL_NS_PER_S;
+    exchange(&late, fd, &s);
+    assert_int_equal(s.grpc_status, SL_RPC_DEADLINE_EXCEEDED);
+    (void)close(fd);
+    world_settle(&late);
+    assert_int_equal(late.echo.ended[SL_RPC_DEADLINE_EXCEEDED], 2); /* the third never began */
+    world_close(&late);
 }
 
 /* --- a server that lies to our client -------------------------------------------------------- */
@@ -553,11 +596,17 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
     const struct CMUnitTest tests[] = {
-        CASE(no_http2_at_all),        CASE(a_good_request_by_hand),
-        CASE(messages_that_are_none), CASE(requests_that_are_none),
-        CASE(headers_without_end),    CASE(broken_framing_ends_the_connection),
-        CASE(floods_are_cut_off),     CASE(too_many_streams),
-        CASE(answers_that_are_none),  CASE(a_request_that_crosses_the_goaway_is_served),
+        CASE(no_http2_at_all),
+        CASE(a_good_request_by_hand),
+        CASE(messages_that_are_none),
+        CASE(requests_that_are_none),
+        CASE(headers_without_end),
+        CASE(broken_framing_ends_the_connection),
+        CASE(floods_are_cut_off),
+        CASE(too_many_streams),
+        CASE(answers_that_are_none),
+        CASE(a_request_that_crosses_the_goaway_is_served),
+        CASE(the_server_keeps_deadlines_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
