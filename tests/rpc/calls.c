@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
@@ -275,6 +276,31 @@ static void too_many_calls_are_refused(void **state)
     assert_int_equal(r[0].done + r[1].done, 2);
 }
 
+static void the_loop_lives_inside_another(void **state)
+{
+    (void)state;
+    struct world w;
+    struct result echoed, late;
+    world_open(&w, NULL, NULL, NULL);
+    int outer = epoll_create1(EPOLL_CLOEXEC);
+    assert_true(outer >= 0);
+    struct epoll_event e = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(outer, EPOLL_CTL_ADD, sl_rpc_loop_fd(w.loop), &e), 0);
+    world_start(w.client, ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &echoed);
+    world_start(w.client, ECHO_NEVER, "", 0, 50 * SL_NS_PER_MS, &world_unary, &late);
+    while (!echoed.done || !late.done) { /* only ever stepped when the outer loop says so */
+        assert_int_equal(epoll_wait(outer, &e, 1, 10000), 1);
+        world_step(&w, 0);
+    }
+    assert_int_equal(echoed.code, SL_RPC_OK);
+    assert_int_equal(late.code, SL_RPC_DEADLINE_EXCEEDED);
+    while (epoll_wait(outer, &e, 1, 0) == 1)
+        world_step(&w, 0);
+    assert_int_equal(w.echo.open, 0); /* and it falls silent */
+    (void)close(outer);
+    world_close(&w);
+}
+
 static void handlers_know_their_peer(void **state)
 {
     (void)state;
@@ -494,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_server_may_cancel_too),
         cmocka_unit_test(a_thousand_calls_at_once),
         cmocka_unit_test(too_many_calls_are_refused),
+        cmocka_unit_test(the_loop_lives_inside_another),
         cmocka_unit_test(handlers_know_their_peer),
         cmocka_unit_test(any_authority_is_accepted),
         cmocka_unit_test(a_lost_peer_ends_its_calls),

@@ -306,6 +306,29 @@ static void a_graceful_stop_lets_calls_finish(void **state)
     world_close(&w);
 }
 
+static void a_call_made_too_late_hears_so(void **state)
+{
+    (void)state;
+    struct world w;
+    struct result r[3];
+    world_open(&w, NULL, NULL, NULL);
+    world_start(w.client, ECHO_HELLO, "hi", 2, SL_RPC_NO_TIMEOUT, &world_stream, &r[0]);
+    world_until(&w, &r[0].messages, 1);
+    sl_rpc_server_stop(w.server, 60 * SL_NS_PER_S, has_stopped, &w);
+    /* The client reads GOAWAY before it comes to send these: they were certainly not processed. */
+    world_start(w.client, ECHO_UNARY, "late", 4, SL_RPC_NO_TIMEOUT, &world_unary, &r[1]);
+    world_start(w.client, ECHO_UNARY, "late", 4, SL_RPC_NO_TIMEOUT, &world_unary, &r[2]);
+    sl_rpc_call_cancel(r[2].call);
+    world_until(&w, &r[1].done, 1);
+    assert_int_equal(r[1].code, SL_RPC_UNAVAILABLE);
+    world_until(&w, &w.echo.refused, 1000000);
+    world_until(&w, &w.closed, 1);
+    assert_int_equal(r[1].done, 1);
+    assert_int_equal(r[2].done, 0);
+    assert_int_equal(r[0].done, 1);
+    world_close(&w);
+}
+
 static void grace_has_an_end(void **state)
 {
     (void)state;
@@ -352,6 +375,7 @@ int main(void)
         cmocka_unit_test(one_connection_holds_so_much_and_no_more),
         cmocka_unit_test(twenty_thousand_devices_to_a_slow_reader),
         cmocka_unit_test(a_graceful_stop_lets_calls_finish),
+        cmocka_unit_test(a_call_made_too_late_hears_so),
         cmocka_unit_test(grace_has_an_end),
         cmocka_unit_test(a_server_without_clients_stops_at_once),
     };

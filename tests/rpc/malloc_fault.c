@@ -26,7 +26,7 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *ptr, size_t size);
 void __wrap_free(void *ptr);
 
-static unsigned long allocations, fail_at, failures;
+static unsigned long allocations, fail_at, failures, trial;
 static long live;
 static bool persistent;
 
@@ -68,8 +68,8 @@ void __wrap_free(void *ptr)
 #define CHECK(cond)                                                                                \
     do {                                                                                           \
         if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__,         \
-                    fail_at, persistent ? " and all after" : "", #cond);                           \
+            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__, trial,  \
+                    persistent ? " and all after" : "", #cond);                                    \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
@@ -202,8 +202,9 @@ int main(void)
         persistent = mode == 1;
         for (unsigned long n = 1;; n++) {
             allocations = failures = 0;
-            fail_at = n;
+            trial = fail_at = n;
             converse();
+            fail_at = 0; /* the rest of the program, and its exit handlers, are not on trial */
             CHECK(live == before);
             runs++;
             hurt += ended != 7 || good != 3;
