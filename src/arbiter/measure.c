@@ -332,7 +332,7 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     }
     if (a->now_ns >= m->next_audit_ns) {
         m->next_audit_ns = a->now_ns + m->audit_gap_ns;
-        m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 2 : AUDIT_MAX_NS;
+        m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);
     }

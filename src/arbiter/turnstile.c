@@ -25,6 +25,8 @@
 #define RINGS_NS  (10 * SL_NS_PER_MS)
 /* Windows this short are given beside a tenant of high priority. */
 #define SHORT_WINDOW_NS SL_NS_PER_MS
+/* What a tenant on standby may have in flight: its turn follows at once. */
+#define STANDBY_WINDOW_NS (4 * SL_NS_PER_MS)
 /* A tenant that said it waits and does not come within this is stopped, or its machine is swamped:
  * its turn goes on to the next. */
 #define COME_NS (10 * SL_NS_PER_MS)
@@ -107,10 +109,10 @@ static bool makes_way(const struct arbiter *a, const struct tenant *t)
     for (const struct tenant *o = a->tenants; o; o = o->next) {
         const struct sl_lease_page *p = o->lease.page;
         if (o == t || atomic_load(&p->priority) <= own || !(gpu_mask(o) & gpu_mask(t)) ||
-            SL_GATE_STATE(atomic_load(&p->gate)) != SL_GATE_CLOSED || !o->ledger.page)
+            !o->ledger.page)
             continue;
         for (const struct member *m = o->members; m; m = m->next)
-            if (atomic_load(&o->ledger.page->slot[m->slot].busy) == SL_BUSY_WAITING)
+            if (atomic_load(&o->ledger.page->slot[m->slot].busy) != SL_BUSY_IDLE)
                 return true;
     }
     return false;
@@ -177,6 +179,43 @@ static uint64_t pass_over_absent(struct arbiter *a)
     return next;
 }
 
+/* Is another tenant of high priority on, or waiting for, one of its GPUs? */
+static bool high_company(const struct arbiter *a, const struct tenant *t)
+{
+    for (const struct tenant *o = a->tenants; o; o = o->next) {
+        struct sl_turns_stats s;
+        if (o != t && o->turn.id != UINT32_MAX && (gpu_mask(o) & gpu_mask(t)) &&
+            atomic_load(&o->lease.page->priority) == SL_PRIORITY_HIGH &&
+            sl_turns_stats(a->turnstile->turns, o->turn.id, a->now_ns, &s) == 0 &&
+            (s.want || s.state != SL_TURNS_IDLE))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Standby: an idle tenant of high priority finds its gate open. It begins without asking, beside the
+ * kernel or two its neighbours may have in flight, and its bell makes us close them and make the
+ * turn official. If that cannot be, its gate closes again.
+ */
+static void stand_by(struct arbiter *a, struct tenant *t)
+{
+    struct sl_turns_stats s;
+    if (t->turn.id == UINT32_MAX || atomic_load(&t->lease.page->priority) != SL_PRIORITY_HIGH ||
+        sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) < 0 ||
+        s.state != SL_TURNS_IDLE || t->turn.waiting_release)
+        return;
+    struct sl_lease_page *p = t->lease.page;
+    bool ready = !s.want && s.debt_ns == 0 && !high_company(a, t);
+    if (ready) {
+        atomic_store(&p->window_ns, STANDBY_WINDOW_NS);
+        atomic_store(&p->window_kernels, 1);
+        t->turn.running = true; /* it is not late for anything */
+    }
+    uint32_t turn = SL_GATE_TURN(atomic_load(&p->gate));
+    set_gate(t, turn, ready ? SL_GATE_OPEN : SL_GATE_CLOSED);
+}
+
 uint64_t sl_arb_turnstile_tick(struct arbiter *a)
 {
     struct sl_turns_action act[16];
@@ -188,6 +227,8 @@ uint64_t sl_arb_turnstile_tick(struct arbiter *a)
         for (size_t i = 0; i < n; i++)
             carry_out(a, &act[i]);
     } while (n > 0);
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        stand_by(a, t);
     uint64_t absent = pass_over_absent(a); /* of those who were just given one */
     next = absent < next ? absent : next;
     for (struct tenant *t = a->tenants; t; t = t->next)

@@ -38,6 +38,13 @@ static _Atomic uint64_t uncounted;
 struct sl_gate_view sl_gate_view = {&unattached, NOT_PASSED, &uncounted};
 
 struct sl_cost sl_gate_costs;
+_Thread_local uint32_t sl_gate_uncounted;
+
+void sl_gate_count(void)
+{
+    _Atomic uint64_t *count = atomic_load_explicit(&sl_gate_view.launches, memory_order_relaxed);
+    atomic_fetch_add_explicit(count, SL_GATE_BATCH, memory_order_relaxed);
+}
 
 static struct {
     struct sl_lock lock;
