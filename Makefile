@@ -68,7 +68,7 @@ bench: deps-dev ## figures: instructions per hook, attach times (printed, and ke
 	@$(call BUILD,build)
 	@if [ -x bench/run.sh ]; then bench/run.sh build; else echo "bench: nothing to measure yet (no bench/run.sh)"; exit 1; fi
 
-bench-sim: build ## placement on recorded traces, in the simulator
+bench-sim: build ## compute shares and their bars, on the simulated GPU
 	@if [ -x bench/sim/run.sh ]; then bench/sim/run.sh build; else echo "bench-sim: nothing to measure yet (no bench/sim/run.sh)"; exit 1; fi
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
