@@ -8,7 +8,6 @@ and leaves results.json (raw, kept up to date while it runs), report.md and aske
 Only the standard library. PyTorch cells where PyTorch is there, cuBLAS on real GPUs only.
 """
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ import tempfile
 sys.dont_write_bytecode = True
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # the tenants' too: the tree stays as it was
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import report  # noqa: E402
+from harness import merge, report  # noqa: E402
 from harness.bars import summary  # noqa: E402
 from harness.cells import Bench  # noqa: E402
 from harness.groups import GROUPS, expected_seconds  # noqa: E402
@@ -30,18 +29,33 @@ def arguments():
     p.add_argument("--sim", metavar="CARDS", help="on the simulated GPU, e.g. h200; bars looser by 2")
     p.add_argument("--quick", action="store_true", help="half the time per cell")
     p.add_argument("--seconds", type=float, help="measured time per cell")
-    p.add_argument("--only", metavar="GROUP,...", help="of " + ", ".join(GROUPS))
+    p.add_argument("--only", metavar="GROUP[:PART],...",
+                   help="of " + ", ".join(GROUPS) + "; a PART is a work or a word of a row's name: "
+                   "caps:gemm, caps:mps, pairs:sluice, launch:tiny")
     p.add_argument("--out", metavar="DIR", default="bench-results", help="default: bench-results")
     p.add_argument("--build", metavar="DIR", help="where sluice is built (default: build-core or build)")
     p.add_argument("--strict", action="store_true", help="a bar that is not met is exit code 1")
     p.add_argument("--report", nargs="+", metavar="JSON",
-                   help="measure nothing: tables and plot from results of earlier runs, put together")
+                   help="measure nothing: tables and plot from results of earlier runs, put together, "
+                   "the later one's where both have a cell")
     args = p.parse_args()
-    args.groups = args.only.split(",") if args.only else list(GROUPS)
-    for g in args.groups:
-        if g not in GROUPS:
-            p.error(f"no group {g}: there are {', '.join(GROUPS)}")
+    args.parts = selection(args.only, p.error)
+    args.groups = [g for g in GROUPS if g in args.parts] if args.only else list(GROUPS)
     return args
+
+
+def selection(text, error):
+    """caps:gemm,caps:train,long as {"caps": ["gemm", "train"], "long": []}: empty is all of it."""
+    parts = {}
+    for item in text.split(",") if text else []:
+        group, _, part = item.partition(":")
+        if group not in GROUPS:
+            error(f"no group {group}: there are {', '.join(GROUPS)}")
+        if not part:
+            parts[group] = []
+        elif parts.get(group) != []:
+            parts.setdefault(group, []).append(part)
+    return parts
 
 
 def find_build(named):
@@ -52,30 +66,12 @@ def find_build(named):
     return named or os.path.join(ROOT, "build-core")
 
 
-def again(files, out):
-    """Puts results together. A share is of the solo rate of its own run, so this loses nothing."""
-    data = None
-    for name in files:
-        with open(name, encoding="utf-8") as f:
-            one = json.load(f)
-        if data is None:
-            data = one
-        else:
-            data["cells"] += one["cells"]
-            data["solo_history"] += one["solo_history"]
-            data["about"]["elapsed_s"] += one["about"]["elapsed_s"]
-            for work, solo in one["solo"].items():
-                data["solo"].setdefault(work, solo)
-    with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as f:
-        json.dump(data, f)
-    return data
-
-
 def measure(args, scratch):
     world = World(args.sim, find_build(args.build), scratch)
     world.build_tenant()
     seconds = args.seconds or (2.0 if args.sim else 4.0) / (2 if args.quick else 1)
-    bench = Bench(world, args.out, seconds, warm=0.3 if args.sim else 0.5, slack=2 if args.sim else 0)
+    bench = Bench(world, args.out, seconds, warm=0.3 if args.sim else 0.5, slack=2 if args.sim else 0,
+                  only=args.parts)
     bench.expected = expected_seconds(bench, args.groups)
     bench.save()
     try:
@@ -84,6 +80,12 @@ def measure(args, scratch):
             bench.attempt(g, g, lambda group=GROUPS[g]: group(bench))
     except KeyboardInterrupt:
         bench.progress("stopped: what is there is reported")
+    else:
+        for name in bench.unmatched():
+            bench.broken += 1
+            bench.progress(f"--only {name}: nothing has that name")
+    finally:
+        bench.clocks.stop()
     bench.save()
     return bench
 
@@ -97,7 +99,7 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     signal.signal(signal.SIGTERM, stop)
     if args.report:
-        print(report.write(again(args.report, args.out), args.out), end="")
+        print(report.write(merge.files(args.report, args.out), args.out), end="")
         return 0
     scratch = tempfile.mkdtemp(prefix="sluice-bench-")
     try:

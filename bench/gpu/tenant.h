@@ -50,6 +50,8 @@ enum tenant_work { WORK_FMA, WORK_GRAPH, WORK_TINY, WORK_REQ, WORK_GEMM };
 #define TINY_BURST    256 /* launches timed from an empty queue: no back-pressure in the figure */
 #define MAX_BUCKETS   4096
 #define MAX_SAMPLES   32768
+#define MAX_STAMPS    4096
+#define STAMP_FROM_US 1000 /* kernels this long say themselves how long they ran */
 #define MAX_LANES     64
 
 struct tenant_options {
@@ -72,12 +74,13 @@ struct tenant_go {
 
 /* What one process completed; lies in memory shared with the parent of several. */
 struct tenant_result {
-    uint32_t buckets, samples, latencies;
+    uint32_t buckets, samples, latencies, kernels;
     uint64_t launched, finished, counted, expected; /* units; and what the GPU itself counted */
     double first_call_ms;
     double done[MAX_BUCKETS];
     float sample_us[MAX_SAMPLES];  /* time per unit (tiny: host ns per launch) */
     float latency_ms[MAX_SAMPLES]; /* req */
+    float kernel_us[MAX_STAMPS];   /* by the kernels' own stamps */
 };
 
 /* The program, once per process. */
@@ -86,7 +89,7 @@ struct tenant {
     struct tenant_api cu;
     CUdevice dev;
     CUcontext ctx;
-    CUfunction fma, empty, add;
+    CUfunction fma, stamped, empty, add; /* stamped: NULL without */
     unsigned grid;
     double first_call_ms;
     struct tenant_blas *blas;
@@ -100,7 +103,7 @@ struct tenant_lane {
     CUstream stream[MAX_STREAMS];
     CUevent event[LANE_EVENTS], ref;
     CUgraphExec graph;
-    CUdeviceptr counter;
+    CUdeviceptr counter, stamps; /* begin and end of each kernel, a ring */
     uint64_t ref_ns, prev_end_ns[MAX_STREAMS];
     unsigned per_chunk, chunks; /* units between events, events outstanding */
     struct tenant_go go;

@@ -11,12 +11,28 @@ static void launch_fma(struct tenant *t, uint64_t iters, CUstream s)
     CU(t, cuLaunchKernel, t->fma, t->grid, 1, 1, 256, 1, 1, 0, s, args, NULL);
 }
 
+static bool stamping(const struct tenant *t)
+{
+    return t->stamped && t->opt.work == WORK_FMA && t->opt.unit_us >= STAMP_FROM_US;
+}
+
+static void launch_stamped(struct tenant_lane *lane, CUstream s)
+{
+    struct tenant *t = lane->t;
+    CUdeviceptr out = lane->stamps + lane->own.launched % MAX_STAMPS * 16;
+    void *args[] = {&t->opt.iters, &out};
+    CU(t, cuLaunchKernel, t->stamped, t->grid, 1, 1, 256, 1, 1, 0, s, args, NULL);
+}
+
 static void launch_unit(struct tenant_lane *lane, CUstream s)
 {
     struct tenant *t = lane->t;
     switch (t->opt.work) {
     case WORK_FMA:
-        launch_fma(t, t->opt.iters, s);
+        if (stamping(t))
+            launch_stamped(lane, s);
+        else
+            launch_fma(t, t->opt.iters, s);
         break;
     case WORK_GRAPH:
         CU(t, cuGraphLaunch, lane->graph, s);
@@ -66,6 +82,7 @@ void tenant_lane_open(struct tenant_lane *lane, struct tenant *t)
         CU(t, cuEventCreate, &lane->event[i], CU_EVENT_BLOCKING_SYNC);
     CU(t, cuMemAlloc_v2, &lane->counter, 256);
     CU(t, cuMemsetD8_v2, lane->counter, 0, 256);
+    CU(t, cuMemAlloc_v2, &lane->stamps, MAX_STAMPS * 16);
     if (t->opt.work == WORK_GRAPH)
         capture_graph(lane);
 }
@@ -165,9 +182,8 @@ static void run_back_to_back(struct tenant_lane *lane)
         CUstream s = lane->stream[head % streams];
         if (t->opt.count)
             launch_count(lane, s);
-        for (unsigned i = 0; i < lane->per_chunk; i++)
+        for (unsigned i = 0; i < lane->per_chunk; i++, lane->own.launched++)
             launch_unit(lane, s);
-        lane->own.launched += lane->per_chunk;
         CU(t, cuEventRecord, lane->event[head % lane->chunks], s);
         if (++head - tail == lane->chunks) {
             chunk_done(lane, (unsigned)(tail % lane->chunks), (unsigned)(tail % streams));
@@ -227,6 +243,17 @@ static void run_requests(struct tenant_lane *lane)
     }
 }
 
+/* How long each kernel of this run took by its own stamps; the simulated GPU leaves none. */
+static void read_stamps(struct tenant_lane *lane)
+{
+    static _Thread_local uint64_t stamp[MAX_STAMPS][2];
+    struct tenant_result *r = &lane->own;
+    CU(lane->t, cuMemcpyDtoH_v2, stamp, lane->stamps, sizeof(stamp));
+    for (unsigned i = 0; i < MAX_STAMPS && i < r->launched; i++)
+        if (stamp[i][0] != 0 && stamp[i][1] > stamp[i][0])
+            r->kernel_us[r->kernels++] = (float)((double)(stamp[i][1] - stamp[i][0]) / 1e3);
+}
+
 void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go)
 {
     struct tenant *t = lane->t;
@@ -238,6 +265,7 @@ void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go)
         lane->own.buckets = MAX_BUCKETS;
     CU(t, cuCtxSetCurrent, t->ctx);
     CU(t, cuMemsetD8_v2, lane->counter, 0, 256);
+    CU(t, cuMemsetD8_v2, lane->stamps, 0, MAX_STAMPS * 16);
     size_chunks(lane);
     tenant_sleep_until(go->load_from_ns);
     set_reference(lane);
@@ -249,4 +277,6 @@ void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go)
         run_back_to_back(lane);
     CU(t, cuMemcpyDtoH_v2, &counted, lane->counter, sizeof(counted));
     lane->own.counted = counted;
+    if (stamping(t))
+        read_stamps(lane);
 }

@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 
+from .clocks import Clocks
 from .world import Broken, now_ns
 
 MS = 1_000_000
@@ -14,7 +15,7 @@ TAIL_NS = 60 * MS  # load goes on past the measured end, so nobody is alone at i
 class Bench:
     """The results so far, kept on disk after every cell, and the solo rates they are compared with."""
 
-    def __init__(self, world, out, seconds, warm, slack):
+    def __init__(self, world, out, seconds, warm, slack, only=None):
         self.world = world
         self.out = out
         self.seconds = seconds
@@ -26,6 +27,25 @@ class Bench:
         self.data = {"about": world.describe(), "slack_points": slack, "solo": {},
                      "solo_history": [], "cells": []}
         self.fresh = set()
+        self.clocks = Clocks(real=not world.sim)
+        self.watch = True
+        self.only = only or {}  # group: the parts of it that are wanted, all where it is empty
+        self.matched = set()
+
+    def wanted(self, group, *names):
+        """Whether a part of a group is to run: one of its names has a word that was asked for."""
+        parts = self.only.get(group)
+        if not parts:
+            return True
+        words = {w for n in names for w in n.lower().replace(",", "").split()} | {
+            n.lower().replace(" ", "") for n in names}
+        hit = {p for p in parts if p.lower() in words}
+        self.matched |= {(group, p) for p in hit}
+        return bool(hit)
+
+    def unmatched(self):
+        return [f"{g}:{p}" for g, parts in self.only.items() for p in parts
+                if (g, p) not in self.matched]
 
     def save(self):
         self.data["about"]["elapsed_s"] = round(time.monotonic() - self.began, 1)
@@ -42,7 +62,9 @@ class Bench:
 
     def add(self, group, label, **cell):
         solo = {w: self.data["solo"][w]["rate"] for w in self.fresh}
-        self.data["cells"].append({"group": group, "label": label, "solo_rate": solo, **cell})
+        seen = {k: r[k] for r in cell.get("raw", [])[:1] if isinstance(r, dict)
+                for k in ("sm_mhz", "power_w") if k in r}
+        self.data["cells"].append({"group": group, "label": label, "solo_rate": solo, **seen, **cell})
         self.save()
 
     def attempt(self, group, label, fn):
@@ -55,7 +77,8 @@ class Bench:
             self.progress(f"{group} {label}: BROKEN: {e}")
             return None
 
-    def measure(self, tenants, seconds=None, warm=None, loads=None, during=None):
+    def measure(self, tenants, seconds=None, warm=None, loads=None, during=None, lead_ns=30 * MS,
+                tail_ns=TAIL_NS):
         """
         Runs tenants over one interval. loads: for some, (from, until) in seconds after the start of
         what is measured. during(start_ns) is called while they run. Returns their results.
@@ -64,16 +87,21 @@ class Bench:
         warm = self.warm if warm is None else warm
         for t in tenants:
             t.ready()
-        load = now_ns() + 30 * MS
+        if self.watch:
+            self.clocks.start()
+        load = now_ns() + lead_ns
         start = load + int(warm * 1e9)
         until = start + int(seconds * 1e9)
         for i, t in enumerate(tenants):
             mine = (loads or {}).get(i)
             t.go(start + int(mine[0] * 1e9) if mine else load,
-                 start + int(mine[1] * 1e9) if mine else until + TAIL_NS, start, until)
+                 start + int(mine[1] * 1e9) if mine else until + tail_ns, start, until)
         if during:
             during(start)
-        return [t.result() for t in tenants]
+        results = [t.result() for t in tenants]
+        for r in results:
+            r.update(self.clocks.between(start, until))
+        return results
 
     def once(self, starts, after=None, **kw):
         """
@@ -105,7 +133,7 @@ class Bench:
         for _ in range(3):
             got = self.once([(work, {})], after=after)[0]
             best = got if best is None or got["rate"] > best["rate"] else best
-            busy = got["rate"] * got["unit_us"]["p50"] / 1e6 if "unit_us" in got else 0
+            busy = got.get("time_share", 0) / 100
             if work in ("req", "tiny") or busy >= 0.99:
                 break
             self.progress(f"solo {work}: the GPU was busy {100 * busy:.0f} % of the time only")
@@ -118,7 +146,7 @@ class Bench:
         if work not in self.fresh:
             got = self.busy_solo(work, after)
             if "unit_us" in got and work not in ("train", "infer"):
-                self.world.unit_us[work] = got["unit_us"]["p50"]
+                self.world.unit_us[work] = got["unit_us"]
             self.data["solo"][work] = got
             self.data["solo_history"].append({"work": work, "rate": got["rate"],
                                               "at_s": round(time.monotonic() - self.began, 1)})
@@ -130,10 +158,45 @@ class Bench:
     def share(self, work, result):
         return 100 * result["rate"] / self.solo(work)["rate"]
 
-    def series(self, work, result):
-        """Share of solo in each bucket, in percent."""
+    def time_share(self, work, result, mode):
+        return time_share(self.solo(work), result, mode)
+
+    def series(self, work, result, mode=None):
+        """Share of solo in each bucket, in percent: of its rate, or with a mode of the GPU's time."""
         rate = self.solo(work)["rate"] * result["bucket_ms"] / 1000
-        return [100 * b / rate for b in result["buckets"]]
+        time_got = self.time_share(work, result, mode) if mode else None
+        scale = time_got / self.share(work, result) if time_got else 1
+        return [100 * b / rate * scale for b in result["buckets"]]
+
+
+def unit_us(result):
+    """The length of a unit in this run. Of results that have its percentiles only: their middle."""
+    unit = result.get("unit_us")
+    if isinstance(unit, dict):
+        return unit["p50"] if unit["p50"] <= 1.25 * unit["p10"] else unit["p10"]
+    return unit
+
+
+def counted_us(solo, result, mode):
+    """
+    What a unit counts as. One longer than alone waited for something (a gate, a turn of another's)
+    and counts as long as alone, unless the kernels themselves said when they began and nobody could
+    be switched in. Nothing for MPS, whose clients run side by side on parts of the GPU.
+    """
+    alone, unit = unit_us(solo), unit_us(result)
+    if mode == "mps" or not alone or not unit:
+        return None
+    own = mode == "sluice" and result.get("unit_from") == "kernel"
+    return unit if unit <= (1.25 if own else 1) * alone else alone
+
+
+def time_share(solo, result, mode):
+    """
+    Part of the GPU's time, in % of what the work has alone: units completed x the length of one in
+    this very run.
+    """
+    unit = counted_us(solo, result, mode)
+    return None if unit is None else 100 * result["rate"] * unit / (solo["rate"] * unit_us(solo))
 
 
 def mean(values):
@@ -144,6 +207,12 @@ def median(values):
     v = sorted(values)
     n = len(v)
     return float("nan") if n == 0 else v[n // 2] if n % 2 else (v[n // 2 - 1] + v[n // 2]) / 2
+
+
+def quartiles(values):
+    """[lower, upper]: half of the values lie between."""
+    v = sorted(values)
+    return [v[round((len(v) - 1) * q)] for q in (0.25, 0.75)] if v else None
 
 
 def between(series, bucket_ms, from_s, until_s):

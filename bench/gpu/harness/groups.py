@@ -3,24 +3,30 @@
 import time
 
 from .bars import WORKS
-from .cells import between, jain, median, reached, worst_second
+from .cells import between, counted_us, jain, median, quartiles, reached, worst_second
 from .world import Mps, now_ns
 
 CAPS = (10, 25, 50, 75)
 
 
 def works(bench):
-    return [w for w in WORKS if bench.world.torch or w not in ("train", "infer")]
+    return [w for w in WORKS if (bench.world.torch or w not in ("train", "infer"))
+            and bench.wanted("caps", w)]
+
+
+def both(time_got, rate_got):
+    """For the progress lines."""
+    return f"{rate_got:.1f}" if time_got is None else f"{time_got:.1f} (rate {rate_got:.1f})"
 
 
 def cap_cell(bench, work, asked, result, mode):
-    got = bench.share(work, result)
-    worst = worst_second(bench.series(work, result), result["bucket_ms"], asked)
+    got, got_time = bench.share(work, result), bench.time_share(work, result, mode)
+    worst = worst_second(bench.series(work, result, mode), result["bucket_ms"], asked)
     bench.add("caps", f"{work} {asked}", mode=mode, work=work, asked=asked, got=got,
-              error=got - asked, worst_second=worst, raw=[result])
-    bench.progress(f"caps {mode} {work}: asked {asked}, got {got:.1f}, worst second "
-                   f"{worst:+.1f} points" if worst is not None else
-                   f"caps {mode} {work}: asked {asked}, got {got:.1f}")
+              got_time=got_time, unit_us=counted_us(bench.solo(work), result, mode), error=(got if got_time is None else got_time) - asked,
+              worst_second=worst, raw=[result])
+    bench.progress(f"caps {mode} {work}: asked {asked}, got {both(got_time, got)}"
+                   + (f", worst second {worst:+.1f} points" if worst is not None else ""))
 
 
 def caps(bench):
@@ -35,7 +41,8 @@ def caps(bench):
         for asked in CAPS:
             bench.attempt("caps", f"{work} {asked}", lambda w=work, a=asked: cap_cell(
                 bench, w, a, bench.once([(w, {"mode": "sluice", "cores": a})])[0], "sluice"))
-    if world.has_mps:
+    if world.has_mps and bench.wanted("caps", "mps"):
+        bench.attempt("caps", "solo gemm", lambda: bench.solo("gemm"))
         with Mps(world.scratch) as mps:
             for asked in CAPS:
                 bench.attempt("caps", f"mps gemm {asked}", lambda a=asked: cap_cell(
@@ -62,13 +69,17 @@ def pair_cell(bench, group, label, mode, a, b, asked):
         bench.solo(b[0])
         results = bench.once([a, b])
         got = [bench.share(w, r) for w, r in zip((a[0], b[0]), results)]
-        worst = [worst_second(bench.series(w, r), r["bucket_ms"], x)
+        times = [bench.time_share(w, r, mode) for w, r in zip((a[0], b[0]), results)]
+        worst = [worst_second(bench.series(w, r, mode), r["bucket_ms"], x)
                  for w, r, x in zip((a[0], b[0]), results, asked)] if asked else None
-        error = [g - x for g, x in zip(got, asked)] if asked else None
-        bench.add(group, label, mode=mode, work=[a[0], b[0]], asked=asked, got=got, error=error,
-                  sum=sum(got), worst_second=worst, raw=results)
-        bench.progress(f"{group} {label}: got {got[0]:.1f} / {got[1]:.1f}, sum {sum(got):.1f}")
-    bench.attempt(group, label, run)
+        error = [(g if t is None else t) - x
+                 for t, g, x in zip(times, got, asked)] if asked else None
+        bench.add(group, label, mode=mode, work=[a[0], b[0]], asked=asked, got=got, got_time=times,
+                  error=error, sum=sum(got), worst_second=worst, raw=results)
+        bench.progress(f"{group} {label}: got {both(times[0], got[0])} / {both(times[1], got[1])}, "
+                       f"sum of the rates {sum(got):.1f}")
+    if bench.wanted(group, label):
+        bench.attempt(group, label, run)
 
 
 def pairs(bench):
@@ -103,11 +114,14 @@ def priority(bench):
             results = bench.once(starts, seconds=seconds)
             lat = results[0]["latency_ms"]
             rest = bench.share("gemm", results[1]) if gemm is not None else None
+            rest_time = bench.time_share("gemm", results[1], mode) if gemm is not None else None
             bench.add("priority", label, mode=mode, p50_ms=lat["p50"], p99_ms=lat["p99"],
-                      max_ms=lat["max"], requests=lat["n"], gemm=rest, raw=results)
+                      max_ms=lat["max"], requests=lat["n"], gemm=rest, gemm_time=rest_time,
+                      raw=results)
             bench.progress(f"priority {label}: p50 {lat['p50']:.2f} p99 {lat['p99']:.2f} ms"
                            + (f", gemm {rest:.1f} %" if rest is not None else ""))
-        bench.attempt("priority", label, run)
+        if bench.wanted("priority", label):
+            bench.attempt("priority", label, run)
 
     cell("req alone", "native", {}, None)
     cell("time-slicing", "native", {}, {})
@@ -155,62 +169,110 @@ def eight(bench):
             got = [bench.share("gemm", r) for r in results]
             bench.add("eight", label, mode=mode, got=got, sum=sum(got), jain=jain(got), raw=results)
             bench.progress(f"eight {label}: sum {sum(got):.1f}, Jain {jain(got):.4f}")
-        bench.attempt("eight", label, run)
+        if bench.wanted("eight", label):
+            bench.attempt("eight", label, run)
     cell("time-slicing", "native", {})
     cell("Sluice 8 x 12.5", "sluice", {"mode": "sluice", "cores": "12.5"})
 
 
 def launch(bench):
     """Paired runs, alternating: what an open gate with no limit adds."""
-    sim = bench.world.sim
-    plan = [("tiny", 20, 1, 0.2), ("gemm", 5, 4, 0.4 if not sim else 0.3)]
-    if bench.world.torch:
-        plan += [("train", 1, 20, 0.6), ("infer", 1, 20, 0.4)]
     # A process that holds the GPU without using it: else whoever comes first wakes the driver, and
     # that is no part of a first CUDA call.
     holder = bench.world.start("tiny")
+    bench.clocks.stop()  # nobody else asks the driver anything meanwhile
+    bench.watch = False
     try:
         bench.attempt("launch", "holder", holder.ready)
-        for work, processes, windows, seconds in plan:
-            bench.attempt("launch", work, lambda p=(work, processes, windows, seconds): launch_work(
-                bench, *p))
+        bench.attempt("launch", "first call", lambda: launch_first(bench))
+        torch = ["train", "infer"] if bench.world.torch else []
+        for names, processes in ((["tiny"], 4), (["gemm"], 2), (torch, 1)):
+            names = [n for n in names if bench.wanted("launch", n)]
+            if names:
+                bench.attempt("launch", " ".join(names),
+                              lambda n=names, p=processes: launch_works(bench, n, p))
     finally:
+        bench.watch = True
         holder.close()
 
 
-def launch_work(bench, work, processes, windows, seconds):
-    if work == "gemm":
-        bench.solo(work)
-    native, sluice = [], []
-    for p in range(processes):
-        pair = [(native, {}), (sluice, {"mode": "sluice"})]
-        pair = pair if p % 2 == 0 else pair[::-1]
-        tenants = []
-        try:
-            for to, options in pair:
-                tenants.append((to, bench.world.start(work, **options)))
-                if processes > 1:  # one after the other, so that first calls are timed undisturbed
-                    tenants[-1][1].ready()
-            for _, tenant in tenants:
-                tenant.ready()
-            for w in range(windows):
-                # AB, BA, AB: a drift in the clocks falls on both alike
-                for to, tenant in tenants if w % 2 == 0 else tenants[::-1]:
-                    to.append(bench.measure([tenant], seconds=seconds, warm=0.1)[0])
-        finally:
-            for _, tenant in tenants:
-                tenant.close()
-    cell = {"pairs": len(native),
-            "added_percent": median([100 * (n["rate"] / s["rate"] - 1)
-                                     for n, s in zip(native, sluice)]),
-            "first_call_ms": [median([r["first_call_ms"] for r in rs]) for rs in (native, sluice)]}
+PAIRS = 20
+
+
+def launch_works(bench, names, processes):
+    """
+    PAIRS windows of each, in so many pairs of processes (where things lie in memory differs from one
+    to the next). All of a kind start at once, PyTorch being slow at it; then one runs at a time.
+    """
+    results = {n: [[], []] for n in names}
+    for _ in range(processes):
+        launch_process(bench, names, PAIRS // processes, results)
+    for n in names:
+        launch_cell(bench, n, results[n])
+
+
+def launch_process(bench, names, pairs, results):
+    if "gemm" in names and "gemm" not in bench.world.unit_us:
+        bench.solo("gemm")  # both are told its length, and so make batches of the same size
+    tenants = {n: [] for n in names}
+    try:
+        for n in names:
+            for options in ({}, {"mode": "sluice"}):
+                tenants[n].append(bench.world.start(n, **options))
+        for n in names:
+            for t in tenants[n]:
+                t.ready()
+        for n in names:
+            launch_pairs(bench, tenants[n], pairs, 0.25 if n in ("train", "infer") else 0.2, results[n])
+    finally:
+        for t in sum(tenants.values(), []):
+            t.close()
+
+
+def launch_pairs(bench, tenants, pairs, seconds, results):
+    for p in range(pairs):
+        # AB, BA, AB: a drift in the clocks falls on both alike
+        for i in (0, 1) if p % 2 == 0 else (1, 0):
+            results[i].append(bench.measure([tenants[i]], seconds=seconds, warm=0.05,
+                                            lead_ns=10_000_000, tail_ns=5_000_000)[0])
+
+
+def launch_cell(bench, work, results):
+    native, sluice = results
+    percent = [100 * (n["rate"] / s["rate"] - 1) for n, s in zip(native, sluice)]
+    cell = {"pairs": len(native), "added_percent": median(percent),
+            "added_percent_iqr": quartiles(percent)}
     if work == "tiny":
-        ns = [[r["launch_ns"]["p50"] for r in rs] for rs in (native, sluice)]
-        cell["launch_ns"] = [median(v) for v in ns]
-        cell["added_ns"] = median([b - a for a, b in zip(*ns)])
-    bench.add("launch", work, mode="sluice", raw=[native, sluice], **cell)
-    bench.progress(f"launch {work}: {cell['added_percent']:+.2f} %"
-                   + (f", {cell['added_ns']:+.0f} ns a launch" if work == "tiny" else ""))
+        ns = [[r["launch_ns"]["p50"] for r in rs] for rs in results]
+        added = [b - a for a, b in zip(*ns)]
+        cell.update(launch_ns=[median(v) for v in ns], added_ns=median(added),
+                    added_ns_iqr=quartiles(added))
+    bench.add("launch", work, mode="sluice", raw=results, **cell)
+    low, high = cell["added_percent_iqr"]
+    bench.progress(f"launch {work}: {cell['added_percent']:+.2f} % (half of the pairs {low:+.2f} to "
+                   f"{high:+.2f})" + (f", {cell['added_ns']:+.0f} ns a launch"
+                                      if work == "tiny" else ""))
+
+
+def launch_first(bench):
+    """The first CUDA call of fresh processes, one at a time, in pairs."""
+    plan = [("first call", "tiny", 5, ())]
+    if bench.world.torch:
+        plan.append(("first call, PyTorch", "train", 3, ("--first-call",)))
+    for label, work, pairs, extra in plan:
+        if not bench.wanted("launch", label):
+            continue
+        ms = [[], []]
+        for p in range(pairs):
+            for i in (0, 1) if p % 2 == 0 else (1, 0):
+                tenant = bench.world.start(work, extra=extra, **({"mode": "sluice"} if i else {}))
+                try:
+                    ms[i].append(tenant.ready()["first_call_ms"])
+                finally:
+                    tenant.close()
+        bench.add("launch", label, mode="sluice", pairs=pairs, each_ms=ms,
+                  first_call_ms=[median(v) for v in ms], first_call_iqr=[quartiles(v) for v in ms])
+        bench.progress(f"launch {label}: {median(ms[0]):.0f} ms native, {median(ms[1]):.0f} ms")
 
 
 def multi(bench):
@@ -219,14 +281,15 @@ def multi(bench):
         def run():
             bench.solo("gemm")
             result = bench.once([("gemm", {"extra": ("--processes", "4"), **options})])[0]
-            got = bench.share("gemm", result)
+            got, got_time = bench.share("gemm", result), bench.time_share("gemm", result, mode)
             asked = 25 if mode == "sluice" else None
-            worst = worst_second(bench.series("gemm", result), result["bucket_ms"], 25)
-            bench.add("multi", label, mode=mode, asked=asked, got=got,
-                      error=got - 25 if asked else None, worst_second=worst if asked else None,
-                      raw=[result])
-            bench.progress(f"multi {label}: got {got:.1f}")
-        bench.attempt("multi", label, run)
+            worst = worst_second(bench.series("gemm", result, mode), result["bucket_ms"], 25)
+            bench.add("multi", label, mode=mode, asked=asked, got=got, got_time=got_time,
+                      error=(got if got_time is None else got_time) - 25 if asked else None,
+                      worst_second=worst if asked else None, raw=[result])
+            bench.progress(f"multi {label}: got {both(got_time, got)}")
+        if bench.wanted("multi", label):
+            bench.attempt("multi", label, run)
     cell("4 processes without Sluice", "native", {})
     cell("4 processes, cores 25", "sluice", {"mode": "sluice", "cores": 25})
 
@@ -249,12 +312,15 @@ def set_(bench):
             result = bench.measure([tenant], seconds=at + 3, during=change)[0]
         finally:
             tenant.close()
-        series = bench.series("fma100us", result)
+        series = bench.series("fma100us", result, "sluice")
+        rates = bench.series("fma100us", result)
         ms = result["bucket_ms"]
         off = 5 + bench.slack
         cell = {"before": between(series, ms, 0, when[0]),
                 "after": between(series, ms, when[0] + 1, at + 3),
                 "to_share_s": reached(series, ms, when[0], 50 - off, 50 + off),
+                "before_rate": between(rates, ms, 0, when[0]),
+                "after_rate": between(rates, ms, when[0] + 1, at + 3),
                 "set_took_s": when[1] - when[0],
                 "lost": result["expected"] - result["counted"]
                 + result["launched"] - result["finished"]}
@@ -281,6 +347,11 @@ def expected_seconds(bench, names):
     again = 0 if world.sim else 1.5 * cell  # solo runs anew
     guess = {"caps": 20 * cell + (10 * cell + 30 if torch else 0) + (4 * cell if mps else 0),
              "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2),
-             "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 35 + 60 * torch,
+             "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 32 + 45 * torch,
              "multi": 2 * cell, "set": 6.5}
+    for n, parts in bench.only.items():
+        if parts and n == "caps":
+            guess[n] = sum(5 * cell + (10 if p in ("train", "infer") else 0) for p in parts)
+        elif parts:
+            guess[n] = min(guess[n], len(parts) * (15 if n == "launch" else 2 * cell))
     return sum(guess[n] + again for n in names)

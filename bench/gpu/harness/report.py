@@ -2,7 +2,8 @@
 """What was measured, as tables for people (Markdown) and as a plot of asked against got (SVG)."""
 import os
 
-from .bars import cells, left_used, summary
+from .bars import cells, left_used, shares, summary
+from .cells import unit_us
 
 
 def table(head, rows):
@@ -18,33 +19,39 @@ def number(v, spec=".1f"):
     return "-" if v is None else format(v, spec)
 
 
+def half(low_high, spec):
+    return "-" if not low_high else "{} to {}".format(*(format(v, spec) for v in low_high))
+
+
 def work_name(data, work):
     return f"{work} (a 170 us FMA kernel)" if work == "gemm" and data["about"]["sim"] else work
 
 
+def mhz(cell):
+    return number(cell.get("sm_mhz"), ".0f")
+
+
 def caps_table(data):
     found = [c for c in data["cells"] if c["group"] == "caps" and "got" in c]
-    columns = []
+    order = []
     for c in found:
-        if (c["mode"], c["work"]) not in columns:
-            columns.append((c["mode"], c["work"]))
-    rows = []
-    for asked in sorted({c["asked"] for c in found}):
-        row = [asked]
-        for mode, work in columns:
-            c = next((c for c in found if (c["mode"], c["work"], c["asked"]) == (mode, work, asked)),
-                     None)
-            row.append(f"{c['got']:.1f} ({number(c['worst_second'], '+.1f')})" if c else "-")
-        rows.append(row)
-    head = ["asked"] + [("MPS " if m == "mps" else "") + work_name(data, w) for m, w in columns]
-    return table(head, rows) if rows else None
+        if (c["mode"], c["work"]) not in order:
+            order.append((c["mode"], c["work"]))
+    found.sort(key=lambda c: (order.index((c["mode"], c["work"])), c["asked"]))
+    rows = [[("MPS " if c["mode"] == "mps" else "") + work_name(data, c["work"]), c["asked"],
+             number(c.get("got_time")), number(c["got"]), number(c["worst_second"], "+.1f"),
+             number(c.get("unit_us")), mhz(c)] for c in found]
+    return table(["", "asked", "got, GPU time", "got, rate", "worst second", "us each", "SM MHz"],
+                 rows) if rows else None
 
 
 def pairs_table(data, group):
-    rows = [[c["label"], number(c["got"][0]), number(c["got"][1]), number(c["sum"])]
+    rows = [[c["label"], *(number(t) for t in (c.get("got_time") or [None, None])),
+             *(number(g) for g in c["got"]), number(c["sum"]), mhz(c)]
             for c in data["cells"] if c["group"] == group and "got" in c]
     names = ["A (gemm)", "B (gemm)"] if group == "pairs" else ["A (fma20ms)", "B (gemm)"]
-    return table(["", *names, "sum"], rows) if rows else None
+    return table(["", *(f"{n} GPU time" for n in names), "A rate", "B rate", "sum of rates",
+                  "SM MHz"], rows) if rows else None
 
 
 def priority_table(data):
@@ -56,17 +63,19 @@ def priority_table(data):
         left = 100 - 100 * left_used(alone) if alone else None
         rows.append([c["label"], number(c["p50_ms"], ".2f"), number(c["p99_ms"], ".2f"),
                      number(times, ".2f"), number(c["gemm"]),
-                     number(100 * c["gemm"] / left if c["gemm"] is not None and left else None)])
-    return table(["", "req p50 ms", "req p99 ms", "p99 / solo", "gemm, % of solo",
-                  "% of what req leaves"], rows) if rows else None
+                     number(100 * c["gemm"] / left if c["gemm"] is not None and left else None),
+                     number(c.get("gemm_time")), mhz(c)])
+    return table(["", "req p50 ms", "req p99 ms", "p99 / solo", "gemm, % of solo rate",
+                  "% of what req leaves", "gemm, GPU time", "SM MHz"], rows) if rows else None
 
 
 def small_tables(data):
     out = []
-    rows = [[c["label"], number(c["asked"], "d"), number(c["got"])]
+    rows = [[c["label"], number(c["asked"], "d"), number(c.get("got_time")), number(c["got"]), mhz(c)]
             for c in data["cells"] if c["group"] == "multi" and "got" in c]
     if rows:
-        out.append(("One tenant of several processes, together", table(["", "asked", "got"], rows)))
+        out.append(("One tenant of several processes, together", table(
+            ["", "asked", "got, GPU time", "got, rate", "SM MHz"], rows)))
     rows = [[c["label"], number(c["alone"]), number(c["beside"]), number(c["neighbour"]),
              number(c["again"])] for c in cells(data, "burst")]
     if rows:
@@ -78,13 +87,19 @@ def small_tables(data):
     if rows:
         out.append(("Eight equal tenants", table(["", "sum", "Jain", "each"], rows)))
     rows = [[c["label"], c["pairs"], number(c.get("launch_ns", [None])[0], ".0f"),
-             number(c.get("added_ns"), "+.0f"), number(c["added_percent"], "+.2f"),
-             " / ".join(f"{v:.0f}" for v in c["first_call_ms"])]
-            for c in cells(data, "launch")]
+             number(c.get("added_ns"), "+.0f"), half(c.get("added_ns_iqr"), "+.0f"),
+             number(c["added_percent"], "+.2f"), half(c.get("added_percent_iqr"), "+.2f")]
+            for c in cells(data, "launch") if "added_percent" in c]
     if rows:
         out.append(("Launch path: no limit, open gate, against no Sluice", table(
-            ["", "pairs", "native ns/launch", "added ns", "added % of time",
-             "first CUDA call ms, native / Sluice"], rows)))
+            ["", "pairs", "native ns/launch", "added ns", "half of the pairs", "added % of time",
+             "half of the pairs"], rows)))
+    rows = [[c["label"], c["pairs"], *(number(v) for v in c["first_call_ms"]),
+             *(half(v, ".0f") for v in c["first_call_iqr"])]
+            for c in cells(data, "launch") if "first_call_iqr" in c]
+    if rows:
+        out.append(("First CUDA call of a fresh process, ms, median of pairs", table(
+            ["", "pairs", "native", "Sluice", "native, half of them", "Sluice, half of them"], rows)))
     return out
 
 
@@ -100,11 +115,15 @@ def text(data):
         parts.append("No MPS here, so no MPS rows.")
     if not about["torch"]:
         parts.append("No PyTorch here, so no PyTorch rows.")
-    solo = [[work_name(data, w), number(r["rate"]), number(r.get("unit_us", {}).get("p50")),
-             number(r["first_call_ms"])] for w, r in data["solo"].items()]
+    if about.get("with"):
+        parts.append("Put together with runs of " + ", ".join(about["with"])
+                     + "; of a cell that was run again the later one counts.")
+    solo = [[work_name(data, w), number(r["rate"]), number(unit_us(r)), mhz(r),
+             number(r.get("power_w"), ".0f"), number(r["first_call_ms"])]
+            for w, r in data["solo"].items()]
     sections = [("Alone, without Sluice", table(
-        ["", "per second", "us each", "first CUDA call ms"], solo) if solo else None),
-        ("Compute limit: asked, got in % of the solo rate (worst second, points off)",
+        ["", "per second", "us each", "SM MHz", "W", "first CUDA call ms"], solo) if solo else None),
+        ("Compute limit: asked and got in %, worst second by GPU time in points off",
          caps_table(data)),
         ("Two tenants, both gemm", pairs_table(data, "pairs")),
         ("Long kernels beside gemm", pairs_table(data, "long")),
@@ -138,9 +157,9 @@ def points(data):
         shape = "cross" if c["mode"] == "mps" else "dot"
         who = "MPS" if c["mode"] == "mps" else "Sluice"
         if c["group"] == "caps":
-            out.append((f"{who}, {c['work']} alone", c["asked"], c["got"], shape))
+            out.append((f"{who}, {c['work']} alone", c["asked"], shares(c)[0][0], shape))
         elif isinstance(c["asked"], list):
-            for asked, got in zip(c["asked"], c["got"]):
+            for asked, got in zip(c["asked"], shares(c)[0]):
                 out.append((f"{who}, two tenants", asked, got, shape))
     return out
 
@@ -163,7 +182,7 @@ def svg(data):
                'stroke-dasharray="4 3"/>')
     out.append(f'<text x="{px(50)}" y="{py(0) + 38}" text-anchor="middle">asked, %</text>')
     out.append(f'<text x="16" y="{py(50)}" text-anchor="middle" '
-               f'transform="rotate(-90 16 {py(50)})">got, % of the solo rate</text>')
+               f'transform="rotate(-90 16 {py(50)})">got, % of GPU time (MPS: of the solo rate)</text>')
     names = []
     for name, asked, got, shape in points(data):
         if name not in names:
@@ -177,7 +196,7 @@ def svg(data):
     sliced = [c for c in data["cells"] if c["group"] == "pairs" and c.get("mode") == "native"
               and "got" in c]
     for c in sliced[:1]:
-        y = py(c["got"][0])
+        y = py(shares(c)[0][0])
         out.append(f'<path d="M{px(0)} {y}H{px(100)}" stroke="#c00" stroke-dasharray="2 4"/>')
         out.append(f'<text x="{px(100)}" y="{y - 5}" text-anchor="end" fill="#c00">'
                    'time-slicing: the same for both</text>')
