@@ -23,8 +23,8 @@ def cap_cell(bench, work, asked, result, mode):
     got, got_time = bench.share(work, result), bench.time_share(work, result, mode)
     worst = worst_second(bench.series(work, result, mode), result["bucket_ms"], asked)
     bench.add("caps", f"{work} {asked}", mode=mode, work=work, asked=asked, got=got,
-              got_time=got_time, unit_us=counted_us(bench.solo(work), result, mode), error=(got if got_time is None else got_time) - asked,
-              worst_second=worst, raw=[result])
+              got_time=got_time, unit_us=counted_us(bench.solo(work), result, mode),
+              error=(got if got_time is None else got_time) - asked, worst_second=worst, raw=[result])
     bench.progress(f"caps {mode} {work}: asked {asked}, got {both(got_time, got)}"
                    + (f", worst second {worst:+.1f} points" if worst is not None else ""))
 

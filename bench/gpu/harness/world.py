@@ -128,7 +128,8 @@ class World:
         ptx = os.path.join(ROOT, "tests", "common", "kernels.ptx")
         subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-O2", "-fno-strict-aliasing",
                         "-D_GNU_SOURCE", f'-DKERNELS_PTX="{ptx}"',
-                        f'-DSTAMPED_PTX="{os.path.join(HERE, "stamped.ptx")}"', "-I", os.path.join(ROOT, "include"),
+                        f'-DSTAMPED_PTX="{os.path.join(HERE, "stamped.ptx")}"',
+                        "-I", os.path.join(ROOT, "include"),
                         "-o", self.tenant, *sorted(glob.glob(os.path.join(HERE, "tenant*.c"))),
                         "-ldl", "-lpthread"], check=True)
 
