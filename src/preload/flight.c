@@ -46,6 +46,8 @@ struct spare {
 static struct {
     struct sl_lock lock;
     _Atomic uint32_t polling;
+    _Atomic uint32_t tailing;       /* a thread is in sl_flight_mark_tails … */
+    CUstream _Atomic marking;       /* … and records on this stream */
     struct lane lane[LANES];
     struct marker marker[MARKERS]; /* a ring: first … first + count */
     uint32_t first, count;
@@ -285,12 +287,17 @@ void sl_flight_mark_tails(void)
 {
     __typeof__(&cuCtxPushCurrent_v2) push = SL_REAL(cuCtxPushCurrent_v2);
     __typeof__(&cuCtxPopCurrent_v2) pop = SL_REAL(cuCtxPopCurrent_v2);
+    uint32_t idle = 0;
+    if (sl_flight_empty() || !atomic_compare_exchange_strong(&board.tailing, &idle, 1))
+        return; /* another thread is at it */
     for (uint32_t i = 0; i < LANES; i++) {
         struct marker m;
         CUcontext popped;
         sl_lock_take(&board.lock);
         CUstream stream = board.lane[i].stream;
         bool take = batch_take(i, &m);
+        if (take)
+            atomic_store(&board.marking, stream);
         sl_lock_drop(&board.lock);
         if (!take)
             continue;
@@ -301,7 +308,29 @@ void sl_flight_mark_tails(void)
         }
         mark(&m, stream);
         (void)pop(&popped);
+        atomic_store(&board.marking, NULL);
     }
+    atomic_store(&board.marking, NULL);
+    atomic_store(&board.tailing, 0);
+}
+
+void sl_flight_stream_gone(CUstream stream)
+{
+    if (sl_flight_empty())
+        return;
+    for (uint32_t i = 0; i < LANES - 1; i++) {
+        struct marker m;
+        sl_lock_take(&board.lock);
+        bool take = board.lane[i].stream == stream && batch_take(i, &m);
+        if (board.lane[i].stream == stream)
+            board.lane[i].stream = NULL; /* the handle may come back as another stream */
+        sl_lock_drop(&board.lock);
+        if (take)
+            mark(&m, stream);
+    }
+    /* Another thread may be about to record on it. */
+    while (atomic_load(&board.marking) == stream)
+        (void)sched_yield();
 }
 
 void sl_flight_mark_context(CUcontext context)

@@ -42,6 +42,9 @@ uint64_t sl_flight_ns(void);            /* estimated time in flight */
 uint64_t sl_flight_progress_ns(void);   /* when a marker was last seen done, or the board empty */
 uint64_t sl_flight_last_launch_ns(void);
 
+/* The stream is about to be destroyed: what it has in flight is marked while it can be. */
+void sl_flight_stream_gone(CUstream stream);
+
 /* The context is destroyed: its work and its events are gone. */
 void sl_flight_context_gone(CUcontext context);
 

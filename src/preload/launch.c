@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every way to start a kernel, through the gate. */
 #include "policy/cost.h"
+#include "preload/flight.h"
 #include "preload/gate.h"
 #include "preload/hooks.h"
 
@@ -103,4 +104,20 @@ CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
 {
     GATED(cuLaunchGridAsync, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
           legacy(stream), f, width, height, stream);
+}
+
+/* ---- streams end with work in flight, which is seen to its end all the same ---- */
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    SL_REAL_OR_RETURN(cuStreamDestroy, real);
+    sl_flight_stream_gone(stream);
+    return real(stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    SL_REAL_OR_RETURN(cuStreamDestroy_v2, real);
+    sl_flight_stream_gone(stream);
+    return real(stream);
 }
