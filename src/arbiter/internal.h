@@ -28,8 +28,7 @@ struct source {
     void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
 };
 
-#define container_of(ptr, type, field)                                                             \
-    ((type *)(void *)((char *)(ptr) - offsetof(type, field)))
+#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* A whole card, or one MIG instance of a card that is cut up. */
 struct gpu {
@@ -50,11 +49,13 @@ struct member {
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
     char command[32];
-    uint32_t measure_pending;    /* bit per lease GPU: a MEASURED is owed */
-    uint64_t measure_asked_ns;   /* a snapshot begun after this answers it */
+    uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
+    uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
-    uint64_t used_before[SL_MAX_GPUS]; /* ledger usage when the running snapshot was asked for */
-    uint8_t unsteady[SL_MAX_GPUS];     /* snapshots in a row that found it moving */
+    uint64_t reading_bytes[SL_MAX_GPUS];  /* overhead as the driver showed it */
+    uint64_t lower_since_ns[SL_MAX_GPUS]; /* it shows less since; 0: it does not */
+    uint64_t used_before[SL_MAX_GPUS];    /* ledger usage when the running snapshot was asked for */
+    uint8_t unsteady[SL_MAX_GPUS];        /* snapshots in a row that found it moving */
 };
 
 /* A process that connected but has not said HELLO, or must wait for a recovery to end. */
@@ -78,7 +79,7 @@ struct tenant {
         bool absent;          /* was given a turn and did not come: asks again before the next */
         uint32_t rings;       /* of its doorbell, since rings_since_ns */
         uint64_t rings_since_ns;
-        bool muted;           /* rang too often: not listened to for a moment */
+        bool muted; /* rang too often: not listened to for a moment */
     } turn;
     uint8_t cookie[16];
     struct sl_lease_map lease;
@@ -95,7 +96,8 @@ struct tenant {
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
     uint64_t reap_retry_ns;    /* 0, or when to try a stuck reaping again */
     uint32_t gpu_count;
-    uint32_t gpu[SL_MAX_GPUS]; /* index into arbiter.gpu */
+    uint32_t gpu[SL_MAX_GPUS];              /* index into arbiter.gpu */
+    uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
     struct tenant *next;
@@ -139,7 +141,8 @@ struct arbiter {
 };
 
 /* loop.c */
-int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events, struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events,
+                 struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
 
 /* tenant.c */
@@ -148,10 +151,10 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
-void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t); /* sockets, state file and all */
-void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);    /* forget it, leave its state */
+void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, state file and all */
+void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
 void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t); /* nobody left: destroy */
-void sl_arb_tenant_overhead(struct tenant *t);                     /* members' sums → lease page */
+void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const char *name, char *buf, size_t size);
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 

@@ -20,12 +20,17 @@
 
 /* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
  * only while tenants come and go, then ever more rarely. */
-#define AUDIT_MIN_NS SL_NS_PER_S
-#define AUDIT_MAX_NS (16 * SL_NS_PER_S)
+#define AUDIT_MIN_NS      SL_NS_PER_S
+#define AUDIT_MAX_NS      (16 * SL_NS_PER_S)
 /* More than this beyond ledger and context is no module any more. */
 #define UNACCOUNTED_BYTES (1ULL << 30)
 /* A ledger that never stands still is measured anyhow after this many tries. */
-#define UNSTEADY_MAX 5
+#define UNSTEADY_MAX      5
+/* The ledger has a piece before the driver does, so a low reading may be a piece on its way. Less is
+ * believed when the process waits for the answer, or when all readings are low for so long. */
+#define LOWER_NS          (SL_NS_PER_S / 2)
+/* A snapshot that takes longer is not waited for any more. */
+#define ANSWER_LOST_NS    (5 * SL_NS_PER_S)
 
 struct measure {
     struct sl_gpu *gpu;
@@ -35,6 +40,7 @@ struct measure {
     uint64_t next_audit_ns;
     uint64_t audit_gap_ns;
     uint64_t seen_changes; /* arbiter.changes at the last audit */
+    uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
 };
 
 static void add_gpu(struct arbiter *a, const struct gpu *g)
@@ -58,8 +64,8 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
             sl_warn("GPU %zu is left out: %s", i, err->msg);
             continue;
         }
-        struct gpu g = {.index = (uint32_t)i, .instance = UINT32_MAX,
-                        .total_bytes = info.memory_total_bytes};
+        struct gpu g = {
+            .index = (uint32_t)i, .instance = UINT32_MAX, .total_bytes = info.memory_total_bytes};
         (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", info.uuid);
         (void)snprintf(g.name, sizeof(g.name), "%.63s", info.name);
         if (!info.mig_enabled)
@@ -76,9 +82,10 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
         }
     }
     if (a->gpu_count == 0)
-        return sl_err_set(err, -ENODEV,
-                          "the driver is there, but no GPU is: see `nvidia-smi`, or use a simulated one "
-                          "with --sim h200");
+        return sl_err_set(
+            err, -ENODEV,
+            "the driver is there, but no GPU is: see `nvidia-smi`, or use a simulated one "
+            "with --sim h200");
     return 0;
 }
 
@@ -103,25 +110,43 @@ static uint64_t ledger_bytes(const struct member *m, uint32_t i)
     return sl_account_slot(m->tenant->ledger.page, m->slot, i) * SL_UNIT_BYTES;
 }
 
-static void measure_member(struct arbiter *a, const struct snapshot *s, struct member *m, uint32_t i)
+/* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */
+static bool waits_for_later(const struct member *m, const struct snapshot *s, uint32_t i)
+{
+    return (m->measure_pending >> i & 1) && m->measure_asked_ns > s->asked_ns;
+}
+
+static void measure_member(struct arbiter *a, const struct snapshot *s, struct member *m,
+                           uint32_t i)
 {
     const struct sl_gpu_process *p = find_process(a, s, m->tenant->gpu[i], m->pid);
     uint64_t ledger = ledger_bytes(m, i);
+    if (waits_for_later(m, s, i))
+        return;
     if (p && !p->used_known)
         return; /* some virtual machines hide it: then contexts are not counted */
     /* Only a ledger that stood still during the snapshot can be compared with it. */
     bool asked = m->measure_pending >> i & 1;
-    if (ledger != m->used_before[i] && !asked && ++m->unsteady[i] < UNSTEADY_MAX)
+    bool moved = ledger != m->used_before[i];
+    if (moved && !asked && ++m->unsteady[i] < UNSTEADY_MAX)
         return;
     m->unsteady[i] = 0;
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
-    m->overhead_bytes[i] = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
+    uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
+    bool now = !p || asked || reading >= m->reading_bytes[i];
+    if (!now && m->lower_since_ns[i] == 0)
+        m->lower_since_ns[i] = a->now_ns;
+    if (now || (!moved && a->now_ns - m->lower_since_ns[i] >= LOWER_NS)) {
+        m->reading_bytes[i] = reading;
+        m->lower_since_ns[i] = 0;
+    }
+    m->overhead_bytes[i] = m->reading_bytes[i];
 }
 
 static void answer_member(struct member *m, const struct snapshot *s, uint32_t i)
 {
-    if (!(m->measure_pending >> i & 1) || m->measure_asked_ns > s->asked_ns)
+    if (!(m->measure_pending >> i & 1) || waits_for_later(m, s, i))
         return;
     m->measure_pending &= ~(1U << i);
     struct sl_msg_measure answer = {.gpu = i, .overhead_bytes = m->overhead_bytes[i]};
@@ -135,17 +160,20 @@ static void answer_member(struct member *m, const struct snapshot *s, uint32_t i
  * The books of a tenant as a whole: whatever its slots claim, total + overhead must not fall below
  * what the driver sees. So a tenant that rewrites its ledger gains nothing beyond one audit.
  */
-static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct tenant *t, uint32_t i)
+static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct tenant *t,
+                           uint32_t i)
 {
     uint64_t driver = 0, claimed = 0;
     for (const struct member *m = t->members; m; m = m->next) {
         const struct sl_gpu_process *p = find_process(a, s, t->gpu[i], m->pid);
-        if (m->unsteady[i])
+        if (m->unsteady[i] || waits_for_later(m, s, i))
             return;
         driver += p && p->used_known ? p->used_bytes : 0;
         claimed += m->overhead_bytes[i];
     }
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
+    if (total < t->total_before[i])
+        total = t->total_before[i]; /* given back since: the driver was seen with it */
     if (driver > total + claimed && t->members)
         t->members->overhead_bytes[i] += driver - total - claimed;
 }
@@ -265,6 +293,7 @@ static void audit(struct arbiter *a, const struct snapshot *s)
 
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
+    a->measure->answered_ns[s->card] = s->asked_ns;
     for (uint32_t g = 0; g < a->gpu_count; g++)
         if (a->gpu[g].index == s->card)
             a->gpu[g].used_bytes = s->used_bytes;
@@ -301,14 +330,23 @@ static void results_ready(struct arbiter *a, struct source *src, uint32_t events
     }
 }
 
+/* What ledgers say before a snapshot. One under way keeps what it was begun with: only what was read
+ * before the driver was can show that nothing moved. */
 static void ask_card(struct arbiter *a, uint32_t card)
 {
-    for (struct tenant *t = a->tenants; t; t = t->next)
-        for (uint32_t i = 0; i < t->gpu_count && t->ledger.page; i++)
+    struct measure *k = a->measure;
+    bool under_way =
+        k->asked_ns[card] > k->answered_ns[card] && a->now_ns - k->asked_ns[card] < ANSWER_LOST_NS;
+    for (struct tenant *t = under_way ? NULL : a->tenants; t; t = t->next)
+        for (uint32_t i = 0; i < t->gpu_count && t->ledger.page; i++) {
+            if (a->gpu[t->gpu[i]].index != card)
+                continue;
+            t->total_before[i] = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
             for (struct member *m = t->members; m; m = m->next)
-                if (a->gpu[t->gpu[i]].index == card)
-                    m->used_before[i] = ledger_bytes(m, i);
-    sl_nvml_worker_ask(a->measure->worker, card, a->now_ns);
+                m->used_before[i] = ledger_bytes(m, i);
+        }
+    k->asked_ns[card] = a->now_ns;
+    sl_nvml_worker_ask(k->worker, card, a->now_ns);
 }
 
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
@@ -316,7 +354,7 @@ void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
     m->measure_pending |= 1U << lease_gpu;
     m->measure_asked_ns = a->now_ns;
     m->used_before[lease_gpu] = ledger_bytes(m, lease_gpu);
-    sl_nvml_worker_ask(a->measure->worker, a->gpu[m->tenant->gpu[lease_gpu]].index, a->now_ns);
+    ask_card(a, a->gpu[m->tenant->gpu[lease_gpu]].index);
 }
 
 uint64_t sl_arb_measure_tick(struct arbiter *a)
@@ -350,8 +388,8 @@ int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
         rc = list_gpus(a, err);
     if (rc < 0)
         return rc;
-    m->results = (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-                                 .ready = results_ready};
+    m->results =
+        (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ready = results_ready};
     if (m->results.fd < 0)
         return sl_err_errno(err, errno, "cannot create an event descriptor");
     m->worker = sl_nvml_worker_start(m->gpu, m->results.fd);

@@ -243,6 +243,7 @@ static void member_again(struct arbiter *a, struct member *m, const struct visit
     if (v->hello.slot != m->slot) {
         (void)sl_account_reap(m->tenant->ledger.page, m->slot);
         memset(m->overhead_bytes, 0, sizeof(m->overhead_bytes));
+        memset(m->reading_bytes, 0, sizeof(m->reading_bytes));
         sl_arb_tenant_overhead(m->tenant);
     }
 }

@@ -117,7 +117,8 @@ class Tenant:
         until = time.monotonic() + 10
         while True:
             _, now, overhead, alive, _ = self.usage()
-            if (now <= most and alive == processes) or time.monotonic() > until:
+            settled = now <= most and alive == processes and (processes or overhead == 0)
+            if settled or time.monotonic() > until:
                 check(now <= most, f"the ledger has {now} bytes, {most} are held")
                 check(alive == processes, f"{alive} processes instead of {processes}")
                 return now, overhead
@@ -221,7 +222,8 @@ def check_exit(tenant, piece, cell):
     kept = check_full(tenant, piece, cell)[0] * piece
     if re.match("alloc|pitch|managed|array|mipmap", cell["path"]):
         kept = 0
-    check(tenant.probes[0].ask("reset") == [0], "resetting the context failed")
+    reset = tenant.probes[0].ask("reset")[0]
+    check(reset == 0, f"resetting the context: error {reset}; now {tenant.usage()}")
     tenant.probes[1].say("crash")
     tenant.probes[2].say("quit")
     cell["ledger_reset_bytes"] = tenant.settle(kept, 1)[0]
