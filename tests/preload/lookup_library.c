@@ -19,7 +19,7 @@ static int chosen(void)
     return 43;
 }
 
-static int (*choose(void))(void)
+__attribute__((used)) static int (*choose(void))(void)
 {
     return chosen;
 }
