@@ -52,6 +52,7 @@ struct member {
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
+    uint64_t base_bytes[SL_MAX_GPUS]; /* its overhead when its context was made */
     uint64_t reading_bytes[SL_MAX_GPUS];  /* overhead as the driver showed it */
     uint64_t lower_since_ns[SL_MAX_GPUS]; /* it shows less since; 0: it does not */
     uint64_t used_before[SL_MAX_GPUS];    /* ledger usage when the running snapshot was asked for */

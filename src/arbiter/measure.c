@@ -134,6 +134,12 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
+    /* A context keeps what it had when it was made, and its maker stood still for that reading. What
+     * looks like less is memory that is promised but not there yet, managed pages above all. */
+    if (asked)
+        m->base_bytes[i] = reading;
+    else if (p && reading < m->base_bytes[i])
+        reading = m->base_bytes[i];
     bool now = !p || asked || reading >= m->reading_bytes[i];
     if (!now && m->lower_since_ns[i] == 0)
         m->lower_since_ns[i] = a->now_ns;

@@ -277,6 +277,15 @@ static bool lane_stuck(uint64_t since_ns)
     return !sl_flight_empty() && now > from && now - from > STUCK_NS;
 }
 
+static struct sl_flight_window window_of(struct sl_process *p)
+{
+    const struct sl_lease_page *lease = atomic_load(&p->lease);
+    /* Each GPU of a tenant has its own queue to keep full. */
+    return (struct sl_flight_window){.ns = atomic_load(&lease->window_ns) * lease->gpu_count,
+                                     .kernels = atomic_load(&lease->window_kernels) *
+                                                lease->gpu_count};
+}
+
 /* Stands at the closed gate until the word changes. True: go through all the same. */
 static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
                         struct sl_launch *l)
@@ -296,6 +305,8 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
                 report(p, false);
             else if (lane_stuck(since))
                 escape = sl_flight_admit(l, &(struct sl_flight_window){.ns = 1, .kernels = 0});
+            else if (window_of(p).ns < SL_NS_PER_MS)
+                relax(); /* a high priority waits for this */
             else
                 nap(20 * SL_NS_PER_US);
             continue;
@@ -311,15 +322,6 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     atomic_fetch_sub(&gate.waiting, 1);
     atomic_fetch_add(&sl_process_slot(p)->waited_ns, sl_now_ns() - since);
     return escape;
-}
-
-static struct sl_flight_window window_of(struct sl_process *p)
-{
-    const struct sl_lease_page *lease = atomic_load(&p->lease);
-    /* Each GPU of a tenant has its own queue to keep full. */
-    return (struct sl_flight_window){.ns = atomic_load(&lease->window_ns) * lease->gpu_count,
-                                     .kernels = atomic_load(&lease->window_kernels) *
-                                                lease->gpu_count};
 }
 
 /* In an open turn: waits for room in the window. False: the gate changed, look again. */

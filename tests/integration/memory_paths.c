@@ -240,7 +240,7 @@ static void fill_node(CUDA_MEM_ALLOC_NODE_PARAMS *a)
     a->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     a->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     a->poolProps.location.id = path_device;
-    a->bytesize = PIECE_BYTES;
+    a->bytesize = POOL_PIECE_BYTES; /* a real driver gives each graph this much at least */
 }
 
 static CUresult run_graph(struct piece *p, CUgraph graph)
@@ -309,7 +309,7 @@ static CUresult take_capture(struct piece *p)
     CUgraph graph;
     CUresult rc = cu.cuStreamBeginCapture_v2(path_stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     if (rc == CUDA_SUCCESS)
-        rc = TWICE(cu.cuMemAllocAsync(&p->address, PIECE_BYTES, path_stream));
+        rc = TWICE(cu.cuMemAllocAsync(&p->address, POOL_PIECE_BYTES, path_stream));
     CUresult ended = TWICE(cu.cuStreamEndCapture(path_stream, &graph));
     if (rc != CUDA_SUCCESS || ended != CUDA_SUCCESS)
         return rc ? rc : ended;
@@ -348,10 +348,10 @@ const struct memory_path memory_paths[] = {
     {"array3d", take_array3d, give_array, PIECE_BYTES},
     {"array3d-v1", take_array3d_v1, give_array, PIECE_BYTES},
     {"mipmap", take_mipmap, give_mipmap, PIECE_BYTES},
-    {"graph", take_graph, give_graph, PIECE_BYTES},
-    {"graph-addnode", take_graph_addnode, give_graph, PIECE_BYTES},
-    {"graph-addnode-v2", take_graph_addnode_v2, give_graph, PIECE_BYTES},
-    {"capture", take_capture, give_graph, PIECE_BYTES},
+    {"graph", take_graph, give_graph, POOL_PIECE_BYTES},
+    {"graph-addnode", take_graph_addnode, give_graph, POOL_PIECE_BYTES},
+    {"graph-addnode-v2", take_graph_addnode_v2, give_graph, POOL_PIECE_BYTES},
+    {"capture", take_capture, give_graph, POOL_PIECE_BYTES},
     {NULL, NULL, NULL, 0},
 };
 
