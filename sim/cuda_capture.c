@@ -145,17 +145,31 @@ CUresult sim_capture_record(CUevent e, CUstream s)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (!set_deps(&e->cap_deps, &e->cap_count, s->cap_deps, s->cap_count))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    s->capture->events++;
+    sim_capture_forget(e);
     e->capture = s->capture;
     return CUDA_SUCCESS;
+}
+
+static void free_if_over(struct sim_capture *c)
+{
+    if (c->ended && c->events == 0)
+        free(c);
+}
+
+void sim_capture_forget(CUevent e)
+{
+    struct sim_capture *c = e->capture;
+    e->capture = NULL;
+    if (!c)
+        return;
+    c->events--;
+    free_if_over(c);
 }
 
 CUresult sim_capture_wait(CUstream s, CUevent e)
 {
     struct sim_capture *c = e->capture;
-    if (c && c->ended) { /* of a capture that is over: nothing to wait for */
-        e->capture = NULL;
-        return s->capture ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
-    }
     if (s->capture && !c) {
         sim_capture_invalidate(s->capture);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -191,10 +205,12 @@ CUresult sim_capture_begin(CUstream s, CUstreamCaptureMode mode, CUgraph into,
     CUgraph g = into ? into : sim_graph_new();
     if (!c || !g || !set_deps(&s->cap_deps, &s->cap_count, deps, count)) {
         free(c);
+        if (g && !into)
+            sim_graph_free(g);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *c = (struct sim_capture){.graph = g, .mode = mode, .origin = s, .thread = pthread_self(),
-                              .id = sim_next_id(), .next = captures};
+                              .id = sim_next_id(), .into = into != NULL, .next = captures};
     captures = c;
     s->capture = c;
     return CUDA_SUCCESS;
@@ -217,7 +233,7 @@ static bool joined(const struct sim_capture *c)
     return true;
 }
 
-/* The record stays (events may point at it); only its end is noted. */
+/* The graph is the caller's. The record stays while events point at it. */
 static void end(struct sim_capture *c)
 {
     c->ended = true;
@@ -232,6 +248,7 @@ static void end(struct sim_capture *c)
                 s->capture = NULL;
                 s->cap_count = 0;
             }
+    free_if_over(c);
 }
 
 CUresult sim_capture_end(CUstream s, CUgraph *phGraph)
@@ -251,9 +268,11 @@ CUresult sim_capture_end(CUstream s, CUgraph *phGraph)
     CUresult r = c->invalid    ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                  : !joined(c) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                               : CUDA_SUCCESS;
-    end(c);
     if (r == CUDA_SUCCESS)
         *phGraph = c->graph;
+    else if (!c->into)
+        sim_graph_free(c->graph);
+    end(c);
     return r;
 }
 

@@ -248,6 +248,7 @@ CUresult sim_capture_add(CUstream s, const struct sim_work *w, CUgraphNode *ret)
 CUresult sim_capture_stream_ok(CUstream s);
 CUresult sim_capture_forbid(CUstream s);
 CUresult sim_capture_record(CUevent e, CUstream s);
+void sim_capture_forget(CUevent e); /* the event stands for nothing captured any more */
 CUresult sim_capture_wait(CUstream s, CUevent e);
 CUresult sim_capture_begin(CUstream s, CUstreamCaptureMode mode, CUgraph into,
                            const CUgraphNode *deps, size_t count);

@@ -186,7 +186,7 @@ static bool event_ok(CUevent e)
     if (!e || e->magic != SIM_EVT_MAGIC)
         return false;
     if (e->capture && e->capture->ended) /* then it stands for nothing any more */
-        e->capture = NULL;
+        sim_capture_forget(e);
     return true;
 }
 
@@ -208,6 +208,7 @@ static CUresult event_destroy(CUevent e)
             sim_p.st->ipc_events[e->ipc - 1].used = 0;
         sl_sim_unlock(sim_p.st);
     }
+    sim_capture_forget(e);
     free(e->cap_deps);
     e->cap_deps = NULL;
     e->magic = 0;
@@ -250,7 +251,7 @@ CUresult sim_event_record(CUevent e, CUstream s, bool external)
     CUresult r = sim_capture_stream_ok(s);
     if (r != CUDA_SUCCESS)
         return r;
-    e->capture = NULL;
+    sim_capture_forget(e);
     e->done = false;
     e->generation++;
     w.record.generation = e->generation;
