@@ -25,8 +25,8 @@ struct sl_process {
     struct sl_lease_page *_Atomic lease;
     struct sl_ledger_page *_Atomic ledger;
     _Atomic uint32_t slot;
-    int doorbell_fd; /* an eventfd; the number stays, also when the arbiter comes back */
-    uint32_t host_pid;
+    _Atomic int doorbell_fd; /* an eventfd; the number mostly stays when the arbiter comes back */
+    _Atomic uint32_t host_pid;
 };
 
 extern struct sl_process *_Atomic sl_process_current;

@@ -45,9 +45,9 @@ struct spare {
 
 static struct {
     struct sl_lock lock;
-    _Atomic uint32_t polling;
-    _Atomic uint32_t tailing;       /* a thread is in sl_flight_mark_tails … */
-    CUstream _Atomic marking;       /* … and records on this stream */
+    _Atomic uint32_t polling; /* a thread asks the driver about markers */
+    _Atomic uint32_t tailing; /* a thread is in sl_flight_mark_tails … */
+    CUstream _Atomic marking; /* … and records on this stream */
     struct lane lane[LANES];
     struct marker marker[MARKERS]; /* a ring: first … first + count */
     uint32_t first, count;
@@ -301,7 +301,7 @@ void sl_flight_mark_tails(void)
         sl_lock_drop(&board.lock);
         if (!take)
             continue;
-        if (i == LANES - 1 || stream == CU_STREAM_PER_THREAD || !push || !pop ||
+        if (i == LANES - 1 || !stream || stream == CU_STREAM_PER_THREAD || !push || !pop ||
             push(m.context) != CUDA_SUCCESS) {
             mark_by_time(&m);
             continue;
@@ -427,11 +427,11 @@ void sl_flight_poll(void)
     atomic_store(&board.polling, 0);
 }
 
-/* Waits for a poller to finish with the markers, then takes its place. */
-static void stop_polling(void)
+/* Waits for a thread that is about it to finish, then takes its place. */
+static void take_over(_Atomic uint32_t *role)
 {
     uint32_t idle = 0;
-    while (!atomic_compare_exchange_strong(&board.polling, &idle, 1)) {
+    while (!atomic_compare_exchange_strong(role, &idle, 1)) {
         idle = 0;
         (void)sched_yield();
     }
@@ -439,7 +439,9 @@ static void stop_polling(void)
 
 void sl_flight_context_gone(CUcontext context)
 {
-    stop_polling();
+    /* After this nobody but the program itself uses the context or an event of it. */
+    take_over(&board.tailing);
+    take_over(&board.polling);
     sl_lock_take(&board.lock);
     for (uint32_t k = 0; k < board.count; k++) {
         struct marker *m = &board.marker[(board.first + k) % MARKERS];
@@ -461,4 +463,5 @@ void sl_flight_context_gone(CUcontext context)
             i++;
     sl_lock_drop(&board.lock);
     atomic_store(&board.polling, 0);
+    atomic_store(&board.tailing, 0);
 }

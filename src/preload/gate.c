@@ -51,9 +51,10 @@ static struct {
     _Atomic uint32_t waiting;     /* threads at the gate */
     _Atomic uint32_t turn;        /* the turn the process last submitted in */
     _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
-    CUcontext free_context;       /* … submitted in this context first */
-    uint64_t free_launches;       /* the counter when it was last looked at */
-    uint64_t free_since_ns;
+    _Atomic bool marking;         /* the watch thread is about to use free_context */
+    CUcontext free_context;       /* … submitted in this context last; under the lock */
+    uint64_t free_launches;       /* the counter when the watch thread last looked at it */
+    _Atomic uint64_t free_since_ns;
 } gate = {.turn = UINT32_MAX};
 
 static void ring(const struct sl_process *p)
@@ -135,10 +136,15 @@ static void mark_free_work(struct sl_process *p)
     __typeof__(&cuDevicePrimaryCtxGetState) state = SL_REAL(cuDevicePrimaryCtxGetState);
     __typeof__(&cuDevicePrimaryCtxRetain) retain = SL_REAL(cuDevicePrimaryCtxRetain);
     __typeof__(&cuDevicePrimaryCtxRelease_v2) release = SL_REAL(cuDevicePrimaryCtxRelease_v2);
+    /* Whoever destroys the context takes it from here first, and then waits for us. */
+    atomic_store(&gate.marking, true);
+    sl_lock_take(&gate.lock);
     CUcontext first = gate.free_context;
+    sl_lock_drop(&gate.lock);
     uint32_t devices = atomic_load(&p->lease)->gpu_count;
     if (first)
         sl_flight_mark_context(first);
+    atomic_store(&gate.marking, false);
     for (int d = 0; state && retain && release && d < (int)devices; d++) {
         unsigned int flags;
         int active = 0;
@@ -158,8 +164,8 @@ static uint64_t poll_free(struct sl_process *p)
     uint64_t launches = atomic_load(&slot->launches), now = sl_now_ns();
     if (launches != gate.free_launches) {
         gate.free_launches = launches;
-        gate.free_since_ns = now;
-    } else if (now - gate.free_since_ns > FREE_IDLE_NS) {
+        atomic_store(&gate.free_since_ns, now);
+    } else if (now > atomic_load(&gate.free_since_ns) + FREE_IDLE_NS) {
         /* The next launch takes the long way and says that the GPU is wanted again. */
         atomic_store(&sl_gate_view.passed, NOT_PASSED);
         atomic_store(&gate.ran_free, false);
@@ -191,7 +197,8 @@ static uint64_t watch(struct sl_process *p)
         uint64_t quiet = sl_now_ns() - (end > last ? end : last);
         bool linger = state == SL_GATE_OPEN && quiet < idle_ns;
         report(p, linger);
-        if (!sl_flight_empty()) /* a launch came meanwhile and saw us still busy: nobody kicks */
+        /* A launch came meanwhile and saw us still busy: nobody kicks. */
+        if (!sl_flight_empty() || atomic_load(&gate.ran_free))
             return 40 * SL_NS_PER_US;
         return linger ? idle_ns - quiet + SL_NS_PER_US : UINT64_MAX;
     }
@@ -227,6 +234,8 @@ void sl_gate_forget(void)
     atomic_store(&gate.waiting, 0);
     atomic_store(&gate.turn, UINT32_MAX);
     atomic_store(&gate.ran_free, false);
+    atomic_store(&gate.marking, false);
+    gate.free_context = NULL;
     sl_flight_reset();
 }
 
@@ -252,6 +261,8 @@ void sl_gate_context_gone(CUcontext context)
     if (gate.free_context == context)
         gate.free_context = NULL;
     sl_lock_drop(&gate.lock);
+    while (atomic_load(&gate.marking))
+        (void)sched_yield();
     sl_flight_context_gone(context);
 }
 
@@ -261,7 +272,7 @@ static void pass_free(struct sl_process *p, uint32_t word, const struct sl_launc
 {
     sl_lock_take(&gate.lock);
     gate.free_context = l->context;
-    gate.free_since_ns = sl_now_ns();
+    atomic_store(&gate.free_since_ns, sl_now_ns());
     atomic_store(&gate.ran_free, true);
     sl_lock_drop(&gate.lock);
     begin_turn(p, SL_GATE_TURN(word));

@@ -34,13 +34,18 @@ static struct {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     bool running;
     _Atomic bool connected;
-} watch = {SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT, SL_OWN_FD_INIT,
-           {0},            false,          false};
+    bool no_kick; /* the program closed our bell; the watch thread's own */
+} watch = {.sock = SL_OWN_FD_INIT,
+           .kick = SL_OWN_FD_INIT,
+           .ledger = SL_OWN_FD_INIT,
+           .lease = SL_OWN_FD_INIT,
+           .doorbell = SL_OWN_FD_INIT};
 
 static uint64_t (*_Atomic poll_function)(struct sl_process *);
 
 /* Requests for a measurement and answers to them, per GPU. One is under way at a time, so that an
- * answer is surely to the request it is taken for. */
+ * answer is surely to the request it is taken for. The lock is also for the socket they go through:
+ * the watch thread, alone in changing it, holds the lock while it does. */
 static struct sl_lock measure_lock;
 static struct {
     _Atomic uint32_t asked;
@@ -130,7 +135,9 @@ static void adopt(struct sl_process *p, struct sl_link *link)
     sl_own_fd_replace(&watch.doorbell, link->doorbell);
     p->doorbell_fd = watch.doorbell.fd;
     p->host_pid = link->host_pid;
+    sl_lock_take(&measure_lock);
     sl_own_fd_replace(&watch.sock, link->sock);
+    sl_lock_drop(&measure_lock);
     atomic_store(&watch.connected, true);
     sl_gate_replaced(p);
     sl_info("attached again, slot %u", link->slot);
@@ -153,7 +160,7 @@ static void wait_events(uint64_t timeout_ns)
 {
     bool connected = atomic_load(&watch.connected);
     struct pollfd fds[2] = {{.fd = connected ? watch.sock.fd : -1, .events = POLLIN},
-                            {.fd = watch.kick.fd, .events = POLLIN}};
+                            {.fd = watch.no_kick ? -1 : watch.kick.fd, .events = POLLIN}};
     struct timespec ts = {.tv_sec = (time_t)(timeout_ns / SL_NS_PER_S),
                           .tv_nsec = (long)(timeout_ns % SL_NS_PER_S)};
     if (ppoll(fds, 2, timeout_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
@@ -163,7 +170,7 @@ static void wait_events(uint64_t timeout_ns)
         ssize_t ignored = read(watch.kick.fd, &count, sizeof(count));
         (void)ignored;
     } else if (fds[1].revents) { /* the program closed it: without a bell, look now and then */
-        watch.kick.fd = -1;
+        watch.no_kick = true;
     }
     if (fds[0].revents)
         drain_socket();
@@ -190,7 +197,7 @@ static void *watch_main(void *arg)
             if (!atomic_load(&watch.connected) && wait_ns > backoff_ns)
                 wait_ns = backoff_ns;
         }
-        if (watch.kick.fd < 0 && wait_ns > RETRY_MIN_NS)
+        if ((watch.no_kick || watch.kick.fd < 0) && wait_ns > RETRY_MIN_NS)
             wait_ns = RETRY_MIN_NS;
         wait_events(wait_ns);
     }
@@ -233,6 +240,7 @@ void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link
     watch.lease = sl_own_fd_take(link->lease.fd);
     watch.ledger = sl_own_fd_take(link->ledger.fd);
     watch.kick = sl_own_fd_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    watch.no_kick = false;
     p->doorbell_fd = watch.doorbell.fd;
     atomic_store(&watch.connected, true);
     watch.running = start_thread(p);
