@@ -91,7 +91,7 @@ struct sl_msg_lease lease_ask(const char *name, uint64_t memory_bytes)
 enum sl_msg_type world_call(int fd, const struct sl_msg *ask, union sl_packet *ret)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (sl_packet_send(fd, ask, NULL, 0, &err) < 0 || sl_packet_wait(fd, 5000, &err) < 0 ||
+    if (sl_packet_send(fd, ask, NULL, 0, &err) < 0 || sl_packet_wait(fd, WORLD_ANSWER_MS, &err) < 0 ||
         sl_packet_recv(fd, ret, NULL, &err) < 0)
         fail_msg("%s", err.msg);
     return (enum sl_msg_type)ret->h.type;
@@ -109,7 +109,7 @@ int peer_attach(const char *path, uint32_t slot, int ledger_fd, struct peer *ret
     sl_packet_init(&m.h, SL_MSG_HELLO, sizeof(m));
     int rc = sl_packet_send(sock, &m.h, &ledger_fd, ledger_fd >= 0, &err);
     if (rc == 0)
-        rc = sl_packet_wait(sock, 5000, &err);
+        rc = sl_packet_wait(sock, WORLD_ANSWER_MS, &err);
     if (rc == 0)
         rc = sl_packet_recv(sock, &p, &fds, &err);
     if (rc == 0 && p.h.type == SL_MSG_ERROR)

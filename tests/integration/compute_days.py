@@ -262,5 +262,74 @@ class TwoGpus(World):
         self.assertEqual(b.result(timeout=60)["launches"], 4000)
 
 
+class Threads(World):
+    """Many threads and many ends at once. These say nothing about time, so they hold on the slowest
+    machine: they are what an instrumented build runs, which sees a race when there is one."""
+    sim = "h200x2"
+
+    def went_on(self, *tenants):
+        for t in tenants:
+            self.assertGreater(t.result(timeout=120)["launches"], 0, t.name)
+
+    def test_under_a_cap(self):
+        self.went_on(Tenant(self, "a", "steady", "threads=6", "seconds=3", cores=30))
+
+    def test_small_kernels(self):
+        self.went_on(Tenant(self, "a", "steady", "threads=3", "streams=4", "kernel_us=5", "seconds=2",
+                            cores=50))
+
+    def test_graphs(self):
+        self.went_on(Tenant(self, "a", "graph", "threads=4", "seconds=2", cores="30:100"),
+                     Tenant(self, "b", "graph", "threads=2", "seconds=2", cores="30:100"))
+
+    def test_turns(self):
+        self.went_on(Tenant(self, "a", "steady", "threads=4", "seconds=3", cores="30:100"),
+                     Tenant(self, "b", "steady", "threads=4", "seconds=3", cores="70:100"))
+
+    def test_priorities(self):
+        self.went_on(
+            Tenant(self, "a", "steady", "threads=3", "seconds=3", cores="50:100", priority="low"),
+            Tenant(self, "b", "steady", "threads=3", "seconds=2", cores="50:100", priority="high"))
+
+    def test_free_gate_that_closes(self):
+        a = Tenant(self, "a", "steady", "threads=4", "seconds=4")
+        time.sleep(1)
+        b = Tenant(self, "b", "steady", "seconds=1", cores="50:100")
+        self.went_on(b, a)
+
+    def test_contexts_come_and_go(self):
+        self.went_on(Tenant(self, "a", "churn", "threads=4", "kernel_us=50", "seconds=3", cores=50),
+                     Tenant(self, "b", "steady", "threads=2", "seconds=3", cores="50:100"))
+
+    def test_arbiter_killed(self):
+        tenants = [Tenant(self, n, "steady", "threads=3", "seconds=5", cores="40") for n in "ab"]
+        for _ in range(2):
+            time.sleep(1)
+            os.kill(self.arbiter_pid(), signal.SIGKILL)
+            subprocess.run([SLUICE, "--dir", self.dir, "run", "--sim", self.sim, "--", "true"],
+                           check=True)
+        self.went_on(*tenants)
+
+    def test_live_set(self):
+        a = Tenant(self, "a", "steady", "threads=3", "seconds=3", cores=25)
+        for cores in ("50", "10:100", "80"):
+            time.sleep(0.5)
+            subprocess.run([SLUICE, "--dir", self.dir, "set", "a", "--cores", cores], check=True,
+                           stdout=subprocess.DEVNULL)
+        self.went_on(a)
+
+    def test_two_gpus(self):
+        tenants = [Tenant(self, n, "meet", "count=200", cores="50:100", gpus="0,1") for n in "ab"]
+        for t in tenants:
+            self.assertEqual(t.result(timeout=120)["launches"], 400)
+
+    def test_processes_of_one_lease(self):
+        script = f"for i in 1 2 3; do {TENANT} steady threads=2 seconds=2 & done; wait"
+        out = subprocess.run([SLUICE, "--dir", self.dir, "run", "--sim", self.sim, "--cores", "50", "--",
+                              "sh", "-c", script], check=True, stdout=subprocess.PIPE, text=True,
+                             stderr=subprocess.DEVNULL).stdout
+        self.assertEqual(len(out.splitlines()), 3)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

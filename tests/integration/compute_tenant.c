@@ -15,10 +15,14 @@
  *       tiny     `count` empty kernels, as fast as they go
  *       calibrate  print ns_per_iter
  *       meet     pairs of kernels on two GPUs that wait for each other (count)
+ *       churn    contexts made, used and destroyed with work in flight (kernel_us, seconds)
+ *
+ * threads=N: steady, graph and churn run in that many threads at once, each with its own streams.
  *
  * Prints one JSON line: work done (launches, GPU ns) in all and in each tenth of a second.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +40,13 @@
 static struct {
     const char *mode;
     double kernel_us, seconds, ns_per_iter;
-    unsigned nodes, count, streams;
-} opt = {"steady", 100, 3, 1, 20, 1000, 1};
+    unsigned nodes, count, streams, threads;
+} opt = {"steady", 100, 3, 1, 20, 1000, 1, 1};
 
 static void *driver;
 static uint64_t begin_ns, done_launches, done_ns, bin_ns[BINS];
 static unsigned last_bin;
+static pthread_mutex_t done_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t now_ns(void)
 {
@@ -63,9 +68,10 @@ static void *sym(const char *name)
 /* CU(cuInit, 0): looks the function up once and calls it; any error ends the program. */
 #define CU(function, ...)                                                                          \
     do {                                                                                           \
-        static __typeof__(&function) p_;                                                           \
+        static _Atomic(__typeof__(&function)) cache_;                                              \
+        __typeof__(&function) p_ = cache_;                                                         \
         if (!p_)                                                                                   \
-            p_ = (__typeof__(&function))(uintptr_t)sym(#function);                                 \
+            cache_ = p_ = (__typeof__(&function))(uintptr_t)sym(#function);                        \
         CUresult rc_ = p_(__VA_ARGS__);                                                            \
         if (rc_ != CUDA_SUCCESS) {                                                                 \
             fprintf(stderr, "%s: error %d\n", #function, (int)rc_);                                \
@@ -76,12 +82,15 @@ static void *sym(const char *name)
 static void completed(unsigned launches, uint64_t ns)
 {
     uint64_t bin = (now_ns() - begin_ns) / 100000000ULL;
+    (void)pthread_mutex_lock(&done_lock);
     done_launches += launches;
     done_ns += ns;
     if (bin < BINS) {
         bin_ns[bin] += ns;
-        last_bin = (unsigned)bin;
+        if (bin > last_bin)
+            last_bin = (unsigned)bin;
     }
+    (void)pthread_mutex_unlock(&done_lock);
 }
 
 static void report(void)
@@ -180,7 +189,65 @@ static void graphs(CUfunction fma, CUdeviceptr out)
         CU(cuEventSynchronize, event[(i + 1) % 2]);
         completed(1, opt.nodes * kernel_ns());
     }
-    CU(cuCtxSynchronize);
+    CU(cuStreamSynchronize, stream);
+    CU(cuGraphExecDestroy, exec);
+    CU(cuGraphDestroy, graph);
+}
+
+/* A context takes its events and its work along, whoever still looks at them. */
+static void churn(void)
+{
+    do {
+        CUcontext context;
+        CUmodule module;
+        CUfunction fma;
+        CUdeviceptr out;
+        CUstream stream[2];
+        CU(cuCtxCreate_v2, &context, 0, 0);
+        CU(cuModuleLoadData, &module, sluice_kernels_ptx);
+        CU(cuModuleGetFunction, &fma, module, "sluice_fma");
+        CU(cuMemAlloc_v2, &out, 4096);
+        uint64_t args[2] = {iterations(), out};
+        for (int s = 0; s < 2; s++)
+            CU(cuStreamCreate, &stream[s], CU_STREAM_NON_BLOCKING);
+        for (int i = 0; i < 20; i++)
+            launch(fma, stream[i % 2], args, 2);
+        launch(fma, NULL, args, 2);
+        CU(cuCtxDestroy_v2, context);
+        completed(21, 0);
+    } while (now_ns() - begin_ns < (uint64_t)(opt.seconds * 1e9));
+}
+
+struct work {
+    CUcontext context;
+    CUfunction fma;
+    CUdeviceptr out;
+};
+
+static void *in_thread(void *arg)
+{
+    const struct work *w = arg;
+    if (strcmp(opt.mode, "churn") == 0) {
+        churn();
+        return NULL;
+    }
+    CU(cuCtxSetCurrent, w->context);
+    if (strcmp(opt.mode, "graph") == 0)
+        graphs(w->fma, w->out);
+    else
+        steady(w->fma, w->out);
+    return NULL;
+}
+
+static void in_threads(struct work w)
+{
+    pthread_t thread[64];
+    for (unsigned i = 0; i + 1 < opt.threads; i++)
+        if (pthread_create(&thread[i], NULL, in_thread, &w) != 0)
+            exit(5);
+    (void)in_thread(&w);
+    for (unsigned i = 0; i + 1 < opt.threads; i++)
+        (void)pthread_join(thread[i], NULL);
 }
 
 static void meet(CUmodule *module, CUcontext *context)
@@ -232,6 +299,8 @@ static void parse(int argc, char **argv)
             opt.count = (unsigned)v;
         else if (strncmp(argv[i], "streams=", 8) == 0)
             opt.streams = (unsigned)v;
+        else if (strncmp(argv[i], "threads=", 8) == 0 && v >= 1 && v <= 64)
+            opt.threads = (unsigned)v;
         else {
             fprintf(stderr, "unknown option %s\n", argv[i]);
             exit(2);
@@ -265,10 +334,9 @@ int main(int argc, char **argv)
     begin_ns = now_ns();
     fprintf(stderr, "ready %d\n", (int)getpid());
 
-    if (strcmp(opt.mode, "steady") == 0) {
-        steady(fma, out);
-    } else if (strcmp(opt.mode, "graph") == 0) {
-        graphs(fma, out);
+    if (strcmp(opt.mode, "steady") == 0 || strcmp(opt.mode, "graph") == 0 ||
+        strcmp(opt.mode, "churn") == 0) {
+        in_threads((struct work){context[0], fma, out});
     } else if (strcmp(opt.mode, "long") == 0) {
         uint64_t args[2] = {iterations(), out};
         launch(fma, NULL, args, 2);
@@ -292,5 +360,7 @@ int main(int argc, char **argv)
         return 2;
     }
     report();
+    for (int d = 0; d < devices; d++)
+        CU(cuModuleUnload, module[d]);
     return 0;
 }

@@ -51,7 +51,7 @@ struct usage tenant_usage(const struct tenant *t)
                                .oom_count = p.tenant.oom_count,
                                .processes = p.tenant.processes};
         struct sl_err err = SL_ERR_INIT;
-        if (sl_packet_wait(fd, 5000, &err) < 0 || sl_packet_recv(fd, &p, NULL, &err) < 0)
+        if (sl_packet_wait(fd, WORLD_ANSWER_MS, &err) < 0 || sl_packet_recv(fd, &p, NULL, &err) < 0)
             fail_msg("%s", err.msg);
         type = (enum sl_msg_type)p.h.type;
     }
