@@ -51,12 +51,12 @@ check: build ## only the checks on the tree itself: layers, headers, exports, li
 asan: deps ## the tests under AddressSanitizer and UBSan
 	@$(call CONFIGURE,build-asan,-DSLUICE_SANITIZE=address -DSLUICE_WERROR=OFF)
 	@$(call BUILD,build-asan)
-	@$(call CTEST,build-asan) -LE check
+	@tools/sanitizer.sh build-asan $(call CTEST,build-asan) -LE check
 
 tsan: deps ## the tests under ThreadSanitizer
 	@$(call CONFIGURE,build-tsan,-DSLUICE_SANITIZE=thread -DSLUICE_WERROR=OFF)
 	@$(call BUILD,build-tsan)
-	@$(call CTEST,build-tsan) -LE check
+	@tools/sanitizer.sh build-tsan $(call CTEST,build-tsan) -LE check
 
 fuzz: deps ## libFuzzer on every parser and on hostile pages, about a minute in all
 	@CC=clang; export CC; $(call CONFIGURE,build-fuzz,-DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_WERROR=OFF)

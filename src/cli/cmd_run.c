@@ -56,6 +56,10 @@ static int tenant_environment(const struct sl_world *world, const struct sl_msg_
         rc = sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible, err);
     if (rc == 0)
         rc = sl_env_prepend(env, "LD_PRELOAD", libsluice, ':', err);
+#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
+    if (rc == 0)
+        rc = sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':', err);
+#endif
     if (rc == 0 && world->place.sim[0]) {
         rc = sl_env_set(env, SL_SIM_ENV, world->place.sim, err);
         if (rc == 0)

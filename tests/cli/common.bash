@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154 # bats sets output and stderr
 # Shared by the tests of the command line. The build tells where things are: SLUICE (the binary),
-# ALLOC (a CUDA program of ours), SLUICE_SOURCE (the tree).
+# ALLOC (a CUDA program of ours), SLUICE_SOURCE (the tree), RUNTIME (what an instrumented build preloads
+# before everything else, with a colon; empty in an ordinary one).
 bats_require_minimum_version 1.5.0
 
 # Each test has a directory of its own, hence an arbiter of its own. Short: it holds unix sockets.

@@ -46,10 +46,10 @@ srun() { "$SLUICE" run --sim h200 "$@"; }
 }
 
 @test "a library the user preloads stays, and ours is not doubled in a nested run" {
-    run -0 bash -c 'LD_PRELOAD=libm.so.6 "$SLUICE" run --sim h200 -- printenv LD_PRELOAD'
-    [[ $output =~ ^[^:]*/libsluice.so:libm.so.6$ ]]
+    run -0 bash -c 'LD_PRELOAD=${RUNTIME}libm.so.6 "$SLUICE" run --sim h200 -- printenv LD_PRELOAD'
+    [[ $output =~ ^"$RUNTIME"[^:]*/libsluice.so:libm.so.6$ ]]
     run -0 srun -- "$SLUICE" run --sim h200 -- printenv LD_PRELOAD
-    [[ $output =~ ^[^:]*/libsluice.so$ ]]
+    [[ $output =~ ^"$RUNTIME"[^:]*/libsluice.so$ ]]
 }
 
 @test "no descriptor of ours leaks into the command" {

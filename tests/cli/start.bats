@@ -116,7 +116,7 @@ teardown() { common_teardown; }
     [ "${lines[0]}" = ok ]
     [ "${lines[1]}" = "total 4294967296" ]
     run -0 "$PLACE/usr/bin/sluice" run --sim h200 -- printenv LD_PRELOAD
-    [[ $output == "$PLACE"/usr/lib*/libsluice.so ]]
+    [[ $output == "$RUNTIME$PLACE"/usr/lib*/libsluice.so ]]
     [ -f "$PLACE/usr/share/man/man1/sluice-run.1" ]
     [ -f "$PLACE/usr/share/bash-completion/completions/sluice" ]
 }
