@@ -29,12 +29,14 @@ set(reports "${CMAKE_BINARY_DIR}/reports")
 file(MAKE_DIRECTORY "${reports}")
 file(CHMOD "${reports}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_WRITE
      GROUP_EXECUTE WORLD_READ WORLD_WRITE WORLD_EXECUTE) # one test runs as another user
-set(support "${CMAKE_SOURCE_DIR}/tests/support")
+foreach(list lsan tsan)
+  configure_file("${CMAKE_SOURCE_DIR}/tests/support/${list}.supp" "${CMAKE_BINARY_DIR}/${list}.supp" COPYONLY)
+endforeach()
 set(sanitizer_environment "${CMAKE_BINARY_DIR}/sanitizer_environment.cmake")
 file(WRITE "${sanitizer_environment}" "
 set(ENV{ASAN_OPTIONS} \"log_path=${reports}/address\")
 set(ENV{UBSAN_OPTIONS} \"log_path=${reports}/undefined:print_stacktrace=1\")
-set(ENV{LSAN_OPTIONS} \"suppressions=${support}/lsan.supp:print_suppressions=0\")
-set(ENV{TSAN_OPTIONS} \"log_path=${reports}/thread:suppressions=${support}/tsan.supp:die_after_fork=0:atexit_sleep_ms=20\")
+set(ENV{LSAN_OPTIONS} \"suppressions=${CMAKE_BINARY_DIR}/lsan.supp:print_suppressions=0\")
+set(ENV{TSAN_OPTIONS} \"log_path=${reports}/thread:suppressions=${CMAKE_BINARY_DIR}/tsan.supp:die_after_fork=0:atexit_sleep_ms=20\")
 ")
 set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${sanitizer_environment}")

@@ -146,6 +146,11 @@ static void steady(CUfunction fma, CUdeviceptr out)
             completed(batch, batch * kernel_ns());
         }
     CU(cuCtxSynchronize);
+    for (unsigned s = 0; s < opt.streams; s++) {
+        CU(cuStreamDestroy_v2, stream[s]);
+        for (int k = 0; k < 2; k++)
+            CU(cuEventDestroy_v2, event[k][s]);
+    }
 }
 
 static void calibrate(CUfunction fma, CUdeviceptr out)
@@ -174,7 +179,7 @@ static void graphs(CUfunction fma, CUdeviceptr out)
     CUgraphExec exec;
     CUevent event[2];
     CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    CU(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CU(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     for (unsigned i = 0; i < opt.nodes; i++)
         launch(fma, stream, args, 2);
     CU(cuStreamEndCapture, stream, &graph);
@@ -189,9 +194,12 @@ static void graphs(CUfunction fma, CUdeviceptr out)
         CU(cuEventSynchronize, event[(i + 1) % 2]);
         completed(1, opt.nodes * kernel_ns());
     }
-    CU(cuStreamSynchronize, stream);
+    CU(cuCtxSynchronize);
     CU(cuGraphExecDestroy, exec);
     CU(cuGraphDestroy, graph);
+    CU(cuStreamDestroy_v2, stream);
+    for (int k = 0; k < 2; k++)
+        CU(cuEventDestroy_v2, event[k]);
 }
 
 /* A context takes its events and its work along, whoever still looks at them. */

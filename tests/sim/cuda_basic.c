@@ -178,7 +178,7 @@ static void streams(void)
     CU_OK(cuStreamCreate(&nb, CU_STREAM_NON_BLOCKING));
     CU_OK(cuMemAllocManaged(&flag, 4096, CU_MEM_ATTACH_GLOBAL));
     CU_OK(cuMemAllocManaged(&data, 4096, CU_MEM_ATTACH_GLOBAL));
-    volatile uint32_t *f = (volatile uint32_t *)(uintptr_t)flag;
+    _Atomic uint32_t *f = (_Atomic uint32_t *)(uintptr_t)flag;
     volatile uint32_t *d = (volatile uint32_t *)(uintptr_t)data;
     /* A waiting kernel does not hold up another stream; its own stream stays in order. */
     sl_tenant_spin(&t, s1, flag, 1);
@@ -214,7 +214,7 @@ static void per_thread_streams(void)
     sl_tenant_open(&t, 0);
     CUdeviceptr flag;
     CU_OK(cuMemAllocManaged(&flag, 4096, CU_MEM_ATTACH_GLOBAL));
-    volatile uint32_t *f = (volatile uint32_t *)(uintptr_t)flag;
+    _Atomic uint32_t *f = (_Atomic uint32_t *)(uintptr_t)flag;
     CUstream nb;
     CU_OK(cuStreamCreate(&nb, CU_STREAM_NON_BLOCKING));
     unsigned long long legacy_id, thread_id, id;
