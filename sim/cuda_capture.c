@@ -209,8 +209,13 @@ CUresult sim_capture_begin(CUstream s, CUstreamCaptureMode mode, CUgraph into,
             sim_graph_free(g);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *c = (struct sim_capture){.graph = g, .mode = mode, .origin = s, .thread = pthread_self(),
-                              .id = sim_next_id(), .into = into != NULL, .next = captures};
+    *c = (struct sim_capture){.graph = g,
+                              .mode = mode,
+                              .origin = s,
+                              .thread = pthread_self(),
+                              .id = sim_next_id(),
+                              .into = into != NULL,
+                              .next = captures};
     captures = c;
     s->capture = c;
     return CUDA_SUCCESS;
@@ -265,7 +270,7 @@ CUresult sim_capture_end(CUstream s, CUgraph *phGraph)
     }
     if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self()))
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    CUresult r = c->invalid    ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+    CUresult r = c->invalid   ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                  : !joined(c) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                               : CUDA_SUCCESS;
     if (r == CUDA_SUCCESS)

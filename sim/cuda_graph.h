@@ -59,7 +59,7 @@ struct sim_capture {
     pthread_t thread;
     uint64_t id;
     bool invalid, ended;
-    bool into; /* a graph of the program's own */
+    bool into;     /* a graph of the program's own */
     size_t events; /* last recorded in it: they may outlive it, so the record lives as long */
     struct sim_capture *next;
 };

@@ -91,8 +91,8 @@ struct sl_msg_lease lease_ask(const char *name, uint64_t memory_bytes)
 enum sl_msg_type world_call(int fd, const struct sl_msg *ask, union sl_packet *ret)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (sl_packet_send(fd, ask, NULL, 0, &err) < 0 || sl_packet_wait(fd, WORLD_ANSWER_MS, &err) < 0 ||
-        sl_packet_recv(fd, ret, NULL, &err) < 0)
+    if (sl_packet_send(fd, ask, NULL, 0, &err) < 0 ||
+        sl_packet_wait(fd, WORLD_ANSWER_MS, &err) < 0 || sl_packet_recv(fd, ret, NULL, &err) < 0)
         fail_msg("%s", err.msg);
     return (enum sl_msg_type)ret->h.type;
 }

@@ -61,7 +61,9 @@ class Bypass(unittest.TestCase):
         self.assertLess(got, LIMIT_MIB)
 
     def test_roads_that_fail(self):
-        for road in ("dlsym", "procaddr", "deepbind"):
+        # A sanitizer's run-time ends a program that loads anything with RTLD_DEEPBIND.
+        instrumented = bool(os.environ.get("SLUICE_TEST_RUNTIME"))
+        for road in ("dlsym", "procaddr") + (() if instrumented else ("deepbind",)):
             with self.subTest(road=road):
                 self.assert_limited(self.take(TENANT, road, "6000"))
 
