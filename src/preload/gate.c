@@ -114,16 +114,22 @@ static void report(struct sl_process *p, bool linger)
         ring(p);
 }
 
-/* The first submission of a turn. */
-static void begin_turn(struct sl_process *p, uint32_t turn)
+/* The first submission of a turn. True: the arbiter and the watch thread are to be told, which can
+ * wait until the submission is on its way. */
+static bool begin_turn(struct sl_process *p, uint32_t turn)
 {
     struct sl_slot *slot = sl_process_slot(p);
-    if (atomic_exchange(&gate.turn, turn) != turn || atomic_load(&slot->busy) != SL_BUSY_RUNNING) {
-        atomic_store(&slot->started_ns, sl_now_ns());
-        atomic_store(&slot->busy, SL_BUSY_RUNNING);
-        ring(p);
-        sl_watch_kick();
-    }
+    if (atomic_exchange(&gate.turn, turn) == turn && atomic_load(&slot->busy) == SL_BUSY_RUNNING)
+        return false;
+    atomic_store(&slot->started_ns, sl_now_ns());
+    atomic_store(&slot->busy, SL_BUSY_RUNNING);
+    return true;
+}
+
+static void announce(struct sl_process *p)
+{
+    ring(p);
+    sl_watch_kick();
 }
 
 /* --- the watch thread's part ------------------------------------------------------------------- */
@@ -275,7 +281,8 @@ static void pass_free(struct sl_process *p, uint32_t word, const struct sl_launc
     atomic_store(&gate.free_since_ns, sl_now_ns());
     atomic_store(&gate.ran_free, true);
     sl_lock_drop(&gate.lock);
-    begin_turn(p, SL_GATE_TURN(word));
+    if (begin_turn(p, SL_GATE_TURN(word)))
+        announce(p);
     /* Last: from here on other threads pass without looking. The gate may have closed meanwhile;
      * then the words differ and they look. */
     atomic_store(&sl_gate_view.passed, word);
@@ -398,7 +405,7 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
             if (!wait_window(p, word, seen, l))
                 continue;
-            begin_turn(p, SL_GATE_TURN(seen));
+            l->begins = begin_turn(p, SL_GATE_TURN(seen));
             break;
         }
         if (wait_closed(p, word, seen, l))
@@ -422,5 +429,7 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
     struct sl_flight_window w = window_of(p);
     bool closing = SL_GATE_STATE(atomic_load(atomic_load(&sl_gate_view.word))) == SL_GATE_CLOSED;
     sl_flight_left(l, rc == CUDA_SUCCESS, closing, &w);
+    if (l->begins)
+        announce(p);
     return rc;
 }

@@ -59,6 +59,7 @@ struct sl_launch {
     CUevent start; /* recorded before it, when this one is measured */
     uint32_t lane; /* of the flight board */
     bool metered;
+    bool begins; /* a turn */
 };
 
 /* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
