@@ -151,6 +151,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
                          struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
+struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages; NULL: no memory */
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, state file and all */
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */

@@ -115,12 +115,9 @@ static int parse_state(char *text, struct saved *ret)
  * it was granted before and holds. */
 static int revive(struct arbiter *a, const char *name, const struct saved *s, struct sl_err *err)
 {
-    struct tenant *t = calloc(1, sizeof(*t));
+    struct tenant *t = sl_arb_tenant_alloc();
     if (!t)
         return sl_err_set(err, -ENOMEM, "out of memory");
-    t->listener.fd = t->doorbell.fd = t->creator.fd = -1;
-    t->ledger = (struct sl_ledger_map)SL_LEDGER_MAP_INIT;
-    t->lease = (struct sl_lease_map)SL_LEASE_MAP_INIT;
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     memcpy(t->cookie, s->cookie, sizeof(t->cookie));
     t->created_ns = a->now_ns;

@@ -245,7 +245,7 @@ static void tenant_free(struct arbiter *a, struct tenant *t)
     free(t);
 }
 
-static struct tenant *tenant_alloc(void)
+struct tenant *sl_arb_tenant_alloc(void)
 {
     struct tenant *t = calloc(1, sizeof(*t));
     if (!t)
@@ -288,7 +288,7 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err)
 {
-    struct tenant *t = tenant_alloc();
+    struct tenant *t = sl_arb_tenant_alloc();
     if (!t)
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     t->creator_pid = creator;
