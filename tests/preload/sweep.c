@@ -280,6 +280,12 @@ static void program(void)
     pools();
     graphs();
     odd_arguments();
+    CUstream s = NULL;
+    if (cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+        (void)note(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+        if (!note(cuStreamDestroy(s)))
+            (void)note(cuStreamDestroy_v2(s));
+    }
     CUevent event = NULL;
     if (cuEventCreate(&event, 0) == CUDA_SUCCESS) {
         (void)note(cuEventSynchronize(event));
