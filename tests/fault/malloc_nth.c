@@ -15,6 +15,12 @@ void *__libc_realloc(void *p, size_t size); /* NOLINT(bugprone-reserved-identifi
 
 static uintptr_t first, last;
 static _Atomic long calls;
+static _Atomic int ending; /* what a coverage build's run-time needs at the end is not libsluice's */
+
+static void end(void)
+{
+    atomic_store(&ending, 1);
+}
 
 static int find(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -33,7 +39,12 @@ static int fails(const void *caller)
     if (!first)
         (void)dl_iterate_phdr(find, NULL);
     if (!nth || (uintptr_t)caller < first || (uintptr_t)caller >= last ||
-        atomic_fetch_add(&calls, 1) + 1 != atol(nth))
+        atomic_load(&ending))
+        return 0;
+    long call = atomic_fetch_add(&calls, 1) + 1;
+    if (call == 1)
+        (void)atexit(end);
+    if (call != atol(nth))
         return 0;
     ssize_t ignored = write(9, "x", 1);
     (void)ignored;
