@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void deadline_fires(struct sl_rpc_timer *timer)
+static void deadline_fires(struct sl_timer *timer)
 {
     struct sl_rpc_call *call = RPC_CONTAINER(timer, struct sl_rpc_call, deadline);
     struct rpc_conn *conn = call->conn;
@@ -46,7 +46,7 @@ void rpc_call_drop_queue(struct sl_rpc_call *call)
 void rpc_call_free(struct sl_rpc_call *call)
 {
     struct rpc_conn *conn = call->conn;
-    sl_rpc_timer_stop(conn->loop, &call->deadline);
+    sl_timer_stop(conn->loop, &call->deadline);
     rpc_call_drop_queue(call);
     conn->held_bytes -= call->in.capacity + call->request_size;
     free(call->in.body);
@@ -62,10 +62,10 @@ void rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns)
 {
     uint64_t at;
     if (timeout_ns == SL_RPC_NO_TIMEOUT ||
-        __builtin_add_overflow(sl_rpc_loop_now(call->conn->loop), timeout_ns, &at))
+        __builtin_add_overflow(sl_loop_now(call->conn->loop), timeout_ns, &at))
         return;
     call->deadline_ns = at;
-    sl_rpc_timer_set(call->conn->loop, &call->deadline, at);
+    sl_timer_set(call->conn->loop, &call->deadline, at);
 }
 
 static void forget_message(struct sl_rpc_call *call)
@@ -206,7 +206,7 @@ ssize_t rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf,
 void sl_rpc_call_cancel(struct sl_rpc_call *call)
 {
     call->over = true;
-    sl_rpc_timer_stop(call->conn->loop, &call->deadline);
+    sl_timer_stop(call->conn->loop, &call->deadline);
     if (!call->conn->dead)
         rpc_call_reset(call, NGHTTP2_CANCEL);
 }

@@ -163,9 +163,8 @@ static const struct rpc_role client_role = {
 
 /* --- client -------------------------------------------------------------------------------- */
 
-int sl_rpc_client_adopt(struct sl_rpc_loop *loop, int fd,
-                        const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
-                        struct sl_err *err)
+int sl_rpc_client_adopt(struct sl_loop *loop, int fd, const struct sl_rpc_client_options *options,
+                        struct sl_rpc_client **ret, struct sl_err *err)
 {
     struct sl_rpc_client *client = calloc(1, sizeof(*client));
     if (!client) {
@@ -187,7 +186,7 @@ int sl_rpc_client_adopt(struct sl_rpc_loop *loop, int fd,
     return 0;
 }
 
-int sl_rpc_client_connect(struct sl_rpc_loop *loop, const char *path,
+int sl_rpc_client_connect(struct sl_loop *loop, const char *path,
                           const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
                           struct sl_err *err)
 {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "rpc/call.h"
-#include "rpc/loop.h"
+#include "base/loop.h"
 
 struct sl_rpc_client;
 
@@ -24,14 +24,13 @@ struct sl_rpc_client_options {
 
 /* connect() to a unix socket does not wait: it works or fails now. -EAGAIN: the server's queue of
  * connections is full. */
-int sl_rpc_client_connect(struct sl_rpc_loop *loop, const char *path,
+int sl_rpc_client_connect(struct sl_loop *loop, const char *path,
                           const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
                           struct sl_err *err) SL_MUST_CHECK;
 
 /* As connect, over a connected socket, which it owns from now on, also when it fails. */
-int sl_rpc_client_adopt(struct sl_rpc_loop *loop, int fd,
-                        const struct sl_rpc_client_options *options, struct sl_rpc_client **ret,
-                        struct sl_err *err) SL_MUST_CHECK;
+int sl_rpc_client_adopt(struct sl_loop *loop, int fd, const struct sl_rpc_client_options *options,
+                        struct sl_rpc_client **ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* Calls under way get `done` with CANCELLED. Allowed in any callback. NULL is fine. */
 void sl_rpc_client_destroy(struct sl_rpc_client *client);

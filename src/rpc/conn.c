@@ -237,9 +237,9 @@ static int greet(struct rpc_conn *conn, bool server)
     return rc;
 }
 
-static void conn_ready(struct sl_rpc_source *source, uint32_t events);
+static void conn_ready(struct sl_source *source, uint32_t events);
 
-int rpc_conn_create(struct sl_rpc_loop *loop, int fd, bool server, const struct rpc_role *role,
+int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                     const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                     struct sl_err *err)
 {
@@ -248,7 +248,7 @@ int rpc_conn_create(struct sl_rpc_loop *loop, int fd, bool server, const struct 
         (void)close(fd);
         return sl_err_set(err, -ENOMEM, "out of memory for a connection");
     }
-    conn->source = (struct sl_rpc_source){.fd = fd, .ready = conn_ready};
+    conn->source = (struct sl_source){.fd = fd, .ready = conn_ready};
     conn->loop = loop;
     conn->role = role;
     conn->limits = *limits;
@@ -262,7 +262,7 @@ int rpc_conn_create(struct sl_rpc_loop *loop, int fd, bool server, const struct 
     if (rc != 0)
         rc = sl_err_set(err, -ENOMEM, "cannot start HTTP/2: %s", nghttp2_strerror(rc));
     if (rc == 0)
-        rc = sl_rpc_loop_watch(loop, &conn->source, EPOLLIN | EPOLLOUT, err);
+        rc = sl_loop_watch(loop, &conn->source, EPOLLIN | EPOLLOUT, err);
     if (rc < 0) {
         nghttp2_session_del(conn->session);
         (void)close(fd);
@@ -277,7 +277,7 @@ static void release(struct rpc_conn *conn)
 {
     conn->depth++; /* callbacks below must not get here again */
     conn->dead = true;
-    sl_rpc_loop_unwatch(conn->loop, &conn->source);
+    sl_loop_unwatch(conn->loop, &conn->source);
     (void)close(conn->source.fd);
     while (conn->calls) {
         struct sl_rpc_call *call = conn->calls;
@@ -326,7 +326,7 @@ void rpc_conn_schedule(struct rpc_conn *conn)
     conn->unwritten = true;
     if (conn->dead || conn->depth > 0) /* done when the last frame of ours is left */
         return;
-    if (sl_rpc_loop_watch(conn->loop, &conn->source, EPOLLIN | EPOLLOUT, NULL) < 0)
+    if (sl_loop_watch(conn->loop, &conn->source, EPOLLIN | EPOLLOUT, NULL) < 0)
         rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
 }
 
@@ -437,7 +437,7 @@ static bool settle(struct rpc_conn *conn)
     return again;
 }
 
-static void conn_ready(struct sl_rpc_source *source, uint32_t events)
+static void conn_ready(struct sl_source *source, uint32_t events)
 {
     struct rpc_conn *conn = RPC_CONTAINER(source, struct rpc_conn, source);
     rpc_conn_enter(conn);
@@ -454,8 +454,8 @@ static void conn_ready(struct sl_rpc_source *source, uint32_t events)
     if (!conn->dead && !stuck && !nghttp2_session_want_read(conn->session) &&
         !nghttp2_session_want_write(conn->session))
         rpc_conn_fail(conn, -ESHUTDOWN, "the HTTP/2 session ended");
-    if (!conn->dead && sl_rpc_loop_watch(conn->loop, source,
-                                         EPOLLIN | (stuck ? (uint32_t)EPOLLOUT : 0U), NULL) < 0)
+    if (!conn->dead &&
+        sl_loop_watch(conn->loop, source, EPOLLIN | (stuck ? (uint32_t)EPOLLOUT : 0U), NULL) < 0)
         rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
     conn->unwritten = false; /* all written, or the loop will be back */
     rpc_conn_leave(conn);

@@ -14,7 +14,7 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 #include "rpc/frame.h"
-#include "rpc/loop.h"
+#include "base/loop.h"
 #include "rpc/server.h"
 
 #define RPC_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
@@ -45,7 +45,7 @@ struct sl_rpc_call {
     struct rpc_conn *conn;
     struct sl_rpc_call *prev, *next;
     int32_t stream_id;
-    struct sl_rpc_timer deadline;
+    struct sl_timer deadline;
     uint64_t deadline_ns;
 
     struct sl_rpc_reader in;
@@ -119,8 +119,8 @@ struct rpc_role {
 };
 
 struct rpc_conn {
-    struct sl_rpc_source source;
-    struct sl_rpc_loop *loop;
+    struct sl_source source;
+    struct sl_loop *loop;
     nghttp2_session *session;
     const struct rpc_role *role;
     struct sl_rpc_limits limits;
@@ -143,7 +143,7 @@ struct rpc_conn {
 };
 
 /* conn.c. The descriptor is owned from the call on, also when it fails. */
-int rpc_conn_create(struct sl_rpc_loop *loop, int fd, bool server, const struct rpc_role *role,
+int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                     const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                     struct sl_err *err) SL_MUST_CHECK;
 /* Around whatever calls back into the owner's code: nothing is freed before the last leave. */

@@ -273,7 +273,7 @@ static void request_ended(struct sl_rpc_call *call)
         reject(call, SL_RPC_UNIMPLEMENTED, "the method takes one message");
         return;
     }
-    if (call->deadline_ns <= sl_rpc_loop_now(call->conn->loop)) {
+    if (call->deadline_ns <= sl_loop_now(call->conn->loop)) {
         request_expired(call);
         return;
     }

@@ -15,21 +15,21 @@
 #include "rpc/unix.h"
 
 struct listener {
-    struct sl_rpc_source source;
-    struct sl_rpc_timer retry;
+    struct sl_source source;
+    struct sl_timer retry;
     struct sl_rpc_server *server;
     struct listener *next;
     struct sl_rpc_unix at;
 };
 
 struct sl_rpc_server {
-    struct sl_rpc_loop *loop;
+    struct sl_loop *loop;
     struct sl_rpc_limits limits;
     struct rpc_method *methods;
     struct listener *listeners;
     struct rpc_conn *conns;
     size_t conn_count;
-    struct sl_rpc_timer stop_timer;
+    struct sl_timer stop_timer;
     void (*stopped)(struct sl_rpc_server *server, void *data);
     void *stopped_data;
     unsigned busy; /* inside our own loops over connections: not to be freed */
@@ -58,8 +58,8 @@ static void close_listeners(struct sl_rpc_server *server, const char *path)
             continue;
         }
         *at = l->next;
-        sl_rpc_timer_stop(server->loop, &l->retry);
-        sl_rpc_loop_unwatch(server->loop, &l->source);
+        sl_timer_stop(server->loop, &l->retry);
+        sl_loop_unwatch(server->loop, &l->source);
         sl_rpc_unix_close(&l->at);
         free(l);
     }
@@ -81,7 +81,7 @@ static void drop_conns(struct sl_rpc_server *server, const char *why)
     server->busy--;
 }
 
-static void stop_fires(struct sl_rpc_timer *timer)
+static void stop_fires(struct sl_timer *timer)
 {
     struct sl_rpc_server *server = RPC_CONTAINER(timer, struct sl_rpc_server, stop_timer);
     server->busy++;
@@ -93,7 +93,7 @@ static void stop_fires(struct sl_rpc_timer *timer)
         server->stopped(server, server->stopped_data);
 }
 
-int sl_rpc_server_create(struct sl_rpc_loop *loop, const struct sl_rpc_limits *limits,
+int sl_rpc_server_create(struct sl_loop *loop, const struct sl_rpc_limits *limits,
                          struct sl_rpc_server **ret, struct sl_err *err)
 {
     struct sl_rpc_server *server = calloc(1, sizeof(*server));
@@ -113,7 +113,7 @@ void sl_rpc_server_destroy(struct sl_rpc_server *server)
     if (!server || server->destroyed)
         return;
     server->destroyed = true;
-    sl_rpc_timer_stop(server->loop, &server->stop_timer);
+    sl_timer_stop(server->loop, &server->stop_timer);
     close_listeners(server, NULL);
     drop_conns(server, "the server has stopped");
     free_if_done(server);
@@ -175,18 +175,18 @@ void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
         conn->next->prev = conn->prev;
     server->conn_count--;
     if (server->stop_timer.set && server->conn_count == 0)
-        sl_rpc_timer_set(server->loop, &server->stop_timer, sl_rpc_loop_now(server->loop));
+        sl_timer_set(server->loop, &server->stop_timer, sl_loop_now(server->loop));
     free_if_done(server);
 }
 
-static void retry_fires(struct sl_rpc_timer *timer)
+static void retry_fires(struct sl_timer *timer)
 {
     struct listener *l = RPC_CONTAINER(timer, struct listener, retry);
-    if (sl_rpc_loop_watch(l->server->loop, &l->source, EPOLLIN, NULL) < 0)
-        sl_rpc_timer_set(l->server->loop, timer, sl_rpc_loop_now(l->server->loop) + SL_NS_PER_S);
+    if (sl_loop_watch(l->server->loop, &l->source, EPOLLIN, NULL) < 0)
+        sl_timer_set(l->server->loop, timer, sl_loop_now(l->server->loop) + SL_NS_PER_S);
 }
 
-static void listener_ready(struct sl_rpc_source *source, uint32_t events)
+static void listener_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct listener *l = RPC_CONTAINER(source, struct listener, source);
@@ -198,9 +198,8 @@ static void listener_ready(struct sl_rpc_source *source, uint32_t events)
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
         /* The connection stays in the queue: asking again at once would be a busy loop. */
-        sl_rpc_loop_unwatch(l->server->loop, source);
-        sl_rpc_timer_set(l->server->loop, &l->retry,
-                         sl_rpc_loop_now(l->server->loop) + 100 * SL_NS_PER_MS);
+        sl_loop_unwatch(l->server->loop, source);
+        sl_timer_set(l->server->loop, &l->retry, sl_loop_now(l->server->loop) + 100 * SL_NS_PER_MS);
     }
 }
 
@@ -217,8 +216,8 @@ int sl_rpc_server_listen(struct sl_rpc_server *server, const char *path, mode_t 
     }
     l->server = server;
     l->retry.fire = retry_fires;
-    l->source = (struct sl_rpc_source){.fd = l->at.fd, .ready = listener_ready};
-    rc = sl_rpc_loop_watch(server->loop, &l->source, EPOLLIN, err);
+    l->source = (struct sl_source){.fd = l->at.fd, .ready = listener_ready};
+    rc = sl_loop_watch(server->loop, &l->source, EPOLLIN, err);
     if (rc < 0) {
         sl_rpc_unix_close(&l->at);
         free(l);
@@ -277,12 +276,12 @@ void sl_rpc_server_stop(struct sl_rpc_server *server, uint64_t grace_ns,
     server->stopped = stopped;
     server->stopped_data = data;
     close_listeners(server, NULL);
-    uint64_t now = sl_rpc_loop_now(server->loop), at;
+    uint64_t now = sl_loop_now(server->loop), at;
     if (server->conn_count == 0)
         at = now;
     else if (__builtin_add_overflow(now, grace_ns, &at))
         at = UINT64_MAX;
-    sl_rpc_timer_set(server->loop, &server->stop_timer, at);
+    sl_timer_set(server->loop, &server->stop_timer, at);
     server->busy++;
     for (struct rpc_conn *conn = server->conns, *next; conn; conn = next) {
         next = conn->next;

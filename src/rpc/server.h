@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "rpc/call.h"
-#include "rpc/loop.h"
+#include "base/loop.h"
 
 struct sl_rpc_server;
 
@@ -27,7 +27,7 @@ struct sl_rpc_call_events {
     void (*ended)(struct sl_rpc_call *call, enum sl_rpc_code code, void *data);
 };
 
-int sl_rpc_server_create(struct sl_rpc_loop *loop, const struct sl_rpc_limits *limits,
+int sl_rpc_server_create(struct sl_loop *loop, const struct sl_rpc_limits *limits,
                          struct sl_rpc_server **ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* Drops every connection at once and removes the sockets. Allowed in any callback. NULL is fine. */

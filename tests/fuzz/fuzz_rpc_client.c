@@ -10,7 +10,7 @@
 #include "fuzz.h"
 #include "rpc/client.h"
 
-static struct sl_rpc_loop *loop;
+static struct sl_loop *loop;
 static uint64_t now_ns = 1;
 static unsigned done[3], closed;
 
@@ -21,10 +21,10 @@ static uint64_t clock_now(void)
 
 static void settle(void)
 {
-    struct pollfd p = {.fd = sl_rpc_loop_fd(loop), .events = POLLIN};
+    struct pollfd p = {.fd = sl_loop_fd(loop), .events = POLLIN};
     int steps = 0;
     do {
-        FUZZ_CHECK(sl_rpc_loop_step(loop, 0, NULL) == 0);
+        FUZZ_CHECK(sl_loop_step(loop, 0, NULL) == 0);
         FUZZ_CHECK(++steps < 10000);
     } while (poll(&p, 1, 0) == 1);
 }
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     if (!loop)
-        FUZZ_CHECK(sl_rpc_loop_create(clock_now, &loop, NULL) == 0);
+        FUZZ_CHECK(sl_loop_create(clock_now, &loop, NULL) == 0);
     FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     FUZZ_CHECK(sl_rpc_client_adopt(loop, pair[0], &options, &client, NULL) == 0);
     memset(done, 0, sizeof(done));

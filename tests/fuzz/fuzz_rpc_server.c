@@ -10,7 +10,7 @@
 #include "../rpc/echo.h"
 #include "fuzz.h"
 
-static struct sl_rpc_loop *loop;
+static struct sl_loop *loop;
 static struct sl_rpc_server *server;
 static struct echo echo;
 static uint64_t now_ns = 1;
@@ -22,10 +22,10 @@ static uint64_t clock_now(void)
 
 static void settle(void)
 {
-    struct pollfd p = {.fd = sl_rpc_loop_fd(loop), .events = POLLIN};
+    struct pollfd p = {.fd = sl_loop_fd(loop), .events = POLLIN};
     int steps = 0;
     do {
-        FUZZ_CHECK(sl_rpc_loop_step(loop, 0, NULL) == 0);
+        FUZZ_CHECK(sl_loop_step(loop, 0, NULL) == 0);
         FUZZ_CHECK(++steps < 10000);
     } while (poll(&p, 1, 0) == 1);
 }
@@ -38,7 +38,7 @@ static void start(void)
                                    .max_conn_bytes = 10000,
                                    .max_streams = 8,
                                    .max_conns = 2};
-    FUZZ_CHECK(sl_rpc_loop_create(clock_now, &loop, NULL) == 0);
+    FUZZ_CHECK(sl_loop_create(clock_now, &loop, NULL) == 0);
     FUZZ_CHECK(sl_rpc_server_create(loop, &limits, &server, NULL) == 0);
     FUZZ_CHECK(echo_install(server, &echo, NULL) == 0);
 }

@@ -285,7 +285,7 @@ static void the_loop_lives_inside_another(void **state)
     int outer = epoll_create1(EPOLL_CLOEXEC);
     assert_true(outer >= 0);
     struct epoll_event e = {.events = EPOLLIN};
-    assert_int_equal(epoll_ctl(outer, EPOLL_CTL_ADD, sl_rpc_loop_fd(w.loop), &e), 0);
+    assert_int_equal(epoll_ctl(outer, EPOLL_CTL_ADD, sl_loop_fd(w.loop), &e), 0);
     world_start(w.client, ECHO_UNARY, "x", 1, SL_RPC_NO_TIMEOUT, &world_unary, &echoed);
     world_start(w.client, ECHO_NEVER, "", 0, 50 * SL_NS_PER_MS, &world_unary, &late);
     while (!echoed.done || !late.done) { /* only ever stepped when the outer loop says so */

@@ -55,7 +55,7 @@ static void a_client_that_does_not_read_costs_one_queue(void **state)
     world_open(&w, NULL, NULL, NULL);
     /* A client in another loop, which does not run, is one whose process hangs. */
     memset(&other, 0, sizeof(other));
-    assert_int_equal(sl_rpc_loop_create(NULL, &other.loop, NULL), 0);
+    assert_int_equal(sl_loop_create(NULL, &other.loop, NULL), 0);
     assert_int_equal(sl_rpc_client_adopt(other.loop, world_raw(&w), NULL, &other.client, NULL), 0);
     for (int i = 0; i < 8; i++)
         start_stream(other.client, 50, MIB, SL_RPC_NO_TIMEOUT, &slow[i]);
@@ -78,7 +78,7 @@ static void a_client_that_does_not_read_costs_one_queue(void **state)
     }
     world_settle(&w);
     sl_rpc_client_destroy(other.client);
-    sl_rpc_loop_destroy(other.loop);
+    sl_loop_destroy(other.loop);
     world_close(&w);
 }
 

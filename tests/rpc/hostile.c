@@ -481,7 +481,7 @@ static void a_request_that_crosses_the_goaway_is_served(void **state)
     /* For close_world: a fresh server. */
     sl_rpc_client_destroy(world.client);
     sl_rpc_server_destroy(world.server);
-    sl_rpc_loop_destroy(world.loop);
+    sl_loop_destroy(world.loop);
     world_open(&world, NULL, NULL, NULL);
 }
 

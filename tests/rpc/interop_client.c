@@ -43,19 +43,19 @@ int main(int argc, char **argv)
     uint64_t timeout_ns = argc > 4 ? strtoull(argv[4], NULL, 10) * SL_NS_PER_MS : SL_RPC_NO_TIMEOUT;
     uint8_t *msg = calloc(1, size + 1);
     struct sl_err err = SL_ERR_INIT;
-    struct sl_rpc_loop *loop = NULL;
+    struct sl_loop *loop = NULL;
     struct sl_rpc_client *client = NULL;
-    int rc = msg ? sl_rpc_loop_create(NULL, &loop, &err) : -1;
+    int rc = msg ? sl_loop_create(NULL, &loop, &err) : -1;
     if (rc == 0)
         rc = sl_rpc_client_connect(loop, argv[1], NULL, &client, &err);
     if (rc == 0)
         rc = sl_rpc_client_call(client, argv[2], msg, size, timeout_ns, &ops, NULL, NULL, &err);
     while (rc == 0 && !done)
-        rc = sl_rpc_loop_step(loop, -1, &err);
+        rc = sl_loop_step(loop, -1, &err);
     if (rc < 0)
         fprintf(stderr, "%s\n", err.msg);
     sl_rpc_client_destroy(client);
-    sl_rpc_loop_destroy(loop);
+    sl_loop_destroy(loop);
     free(msg);
     return rc < 0;
 }

@@ -147,7 +147,7 @@ static void has_stopped(struct sl_rpc_server *stopped, void *data)
     done = true;
 }
 
-static void signalled(struct sl_rpc_source *source, uint32_t events)
+static void signalled(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct signalfd_siginfo info;
@@ -155,7 +155,7 @@ static void signalled(struct sl_rpc_source *source, uint32_t events)
         sl_rpc_server_stop(server, 10 * SL_NS_PER_S, has_stopped, NULL);
 }
 
-static int setup(struct sl_rpc_loop *loop, struct echo *echo, const char *path, struct sl_err *err)
+static int setup(struct sl_loop *loop, struct echo *echo, const char *path, struct sl_err *err)
 {
     static const struct {
         const char *path;
@@ -184,14 +184,14 @@ int main(int argc, char **argv)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    struct sl_rpc_source signals = {.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
-                                    .ready = signalled};
+    struct sl_source signals = {.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                                .ready = signalled};
     struct sl_err err = SL_ERR_INIT;
-    struct sl_rpc_loop *loop;
+    struct sl_loop *loop;
     struct echo echo = {0};
-    int rc = sl_rpc_loop_create(NULL, &loop, &err);
+    int rc = sl_loop_create(NULL, &loop, &err);
     if (rc == 0)
-        rc = sl_rpc_loop_watch(loop, &signals, EPOLLIN, &err);
+        rc = sl_loop_watch(loop, &signals, EPOLLIN, &err);
     if (rc == 0)
         rc = setup(loop, &echo, argv[1], &err);
     if (rc == 0) {
@@ -199,15 +199,15 @@ int main(int argc, char **argv)
         (void)fflush(stdout);
     }
     while (rc == 0 && !done)
-        rc = sl_rpc_loop_step(loop, -1, &err);
+        rc = sl_loop_step(loop, -1, &err);
     if (rc < 0) {
         fprintf(stderr, "%s\n", err.msg);
         return 1;
     }
     sl_rpc_server_destroy(server);
-    sl_rpc_loop_unwatch(loop, &signals);
+    sl_loop_unwatch(loop, &signals);
     (void)close(signals.fd);
-    sl_rpc_loop_destroy(loop);
+    sl_loop_destroy(loop);
     printf("stopped\n");
     return 0;
 }

@@ -101,12 +101,12 @@ static void on_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size
         sl_rpc_pb_free(m);
 }
 
-static void settle(struct sl_rpc_loop *loop)
+static void settle(struct sl_loop *loop)
 {
-    struct pollfd p = {.fd = sl_rpc_loop_fd(loop), .events = POLLIN};
+    struct pollfd p = {.fd = sl_loop_fd(loop), .events = POLLIN};
     int steps = 0;
     do {
-        CHECK(sl_rpc_loop_step(loop, 0, NULL) == 0);
+        CHECK(sl_loop_step(loop, 0, NULL) == 0);
         CHECK(++steps < 10000); /* a busy loop is a failure too */
     } while (poll(&p, 1, 0) == 1);
 }
@@ -151,7 +151,7 @@ static void start_calls(struct sl_rpc_client *client, unsigned done[8])
 
 static void converse(void)
 {
-    struct sl_rpc_loop *loop = NULL;
+    struct sl_loop *loop = NULL;
     struct sl_rpc_server *server = NULL;
     struct sl_rpc_client *client = NULL;
     struct echo echo = {0};
@@ -159,7 +159,7 @@ static void converse(void)
     bool has_stopped = false;
     int pair[2];
     started = ended = good = 0;
-    if (sl_rpc_loop_create(clock_now, &loop, NULL) < 0)
+    if (sl_loop_create(clock_now, &loop, NULL) < 0)
         return;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     if (sl_rpc_server_create(loop, NULL, &server, NULL) < 0 ||
@@ -188,7 +188,7 @@ static void converse(void)
     CHECK(ended == started); /* with the server gone nothing is left to wait for */
     sl_rpc_client_destroy(client);
     sl_rpc_server_destroy(server);
-    sl_rpc_loop_destroy(loop);
+    sl_loop_destroy(loop);
     CHECK(echo.open == 0);
 }
 

@@ -182,12 +182,12 @@ static void bad_prefixes_are_refused(void **state)
 }
 
 struct tick {
-    struct sl_rpc_timer timer;
+    struct sl_timer timer;
     int order;
 };
 static int fired;
 
-static void fires(struct sl_rpc_timer *timer)
+static void fires(struct sl_timer *timer)
 {
     ((struct tick *)timer)->order = ++fired;
 }
@@ -195,38 +195,38 @@ static void fires(struct sl_rpc_timer *timer)
 static void timers_fire_in_order(void **state)
 {
     (void)state;
-    struct sl_rpc_loop *loop;
-    assert_int_equal(sl_rpc_loop_create(world_clock, &loop, NULL), 0);
+    struct sl_loop *loop;
+    assert_int_equal(sl_loop_create(world_clock, &loop, NULL), 0);
     struct tick t[5] = {0};
     static const uint64_t at[] = {50, 10, 30, 10, 40};
     fired = 0;
     uint64_t start = world_now_ns;
     for (int i = 0; i < 5; i++) {
         t[i].timer.fire = fires;
-        sl_rpc_timer_set(loop, &t[i].timer, start + at[i]);
+        sl_timer_set(loop, &t[i].timer, start + at[i]);
     }
-    sl_rpc_timer_stop(loop, &t[4].timer);
-    sl_rpc_timer_stop(loop, &t[4].timer);
+    sl_timer_stop(loop, &t[4].timer);
+    sl_timer_stop(loop, &t[4].timer);
     world_now_ns = start + 9;
-    assert_int_equal(sl_rpc_loop_step(loop, 0, NULL), 0);
+    assert_int_equal(sl_loop_step(loop, 0, NULL), 0);
     assert_int_equal(fired, 0);
     world_now_ns = start + 30;
-    assert_int_equal(sl_rpc_loop_step(loop, 0, NULL), 0);
+    assert_int_equal(sl_loop_step(loop, 0, NULL), 0);
     assert_int_equal(t[1].order, 1);
     assert_int_equal(t[3].order, 2);
     assert_int_equal(t[2].order, 3);
     world_now_ns = start + 100;
-    assert_int_equal(sl_rpc_loop_step(loop, 0, NULL), 0);
+    assert_int_equal(sl_loop_step(loop, 0, NULL), 0);
     assert_int_equal(t[0].order, 4);
     assert_int_equal(t[4].order, 0);
-    sl_rpc_loop_destroy(loop);
+    sl_loop_destroy(loop);
     /* On the real clock the loop wakes up by itself. */
-    assert_int_equal(sl_rpc_loop_create(NULL, &loop, NULL), 0);
+    assert_int_equal(sl_loop_create(NULL, &loop, NULL), 0);
     t[0].order = 0;
-    sl_rpc_timer_set(loop, &t[0].timer, sl_rpc_loop_now(loop) + 20 * SL_NS_PER_MS);
+    sl_timer_set(loop, &t[0].timer, sl_loop_now(loop) + 20 * SL_NS_PER_MS);
     while (!t[0].order)
-        assert_int_equal(sl_rpc_loop_step(loop, -1, NULL), 0);
-    sl_rpc_loop_destroy(loop);
+        assert_int_equal(sl_loop_step(loop, -1, NULL), 0);
+    sl_loop_destroy(loop);
 }
 
 static void sockets_replace_sockets_only(void **state)

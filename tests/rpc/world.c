@@ -48,7 +48,7 @@ void world_open(struct world *w, const struct sl_rpc_limits *server,
 {
     struct sl_err err = SL_ERR_INIT;
     memset(w, 0, sizeof(*w));
-    assert_int_equal(sl_rpc_loop_create(now_ns, &w->loop, &err), 0);
+    assert_int_equal(sl_loop_create(now_ns, &w->loop, &err), 0);
     assert_int_equal(sl_rpc_server_create(w->loop, server, &w->server, &err), 0);
     assert_int_equal(echo_install(w->server, &w->echo, &err), 0);
     w->client = world_client(w, client, NULL);
@@ -58,19 +58,19 @@ void world_close(struct world *w)
 {
     sl_rpc_client_destroy(w->client);
     sl_rpc_server_destroy(w->server);
-    sl_rpc_loop_destroy(w->loop);
+    sl_loop_destroy(w->loop);
     assert_int_equal(w->echo.open, 0); /* every watched call has ended */
 }
 
 void world_step(struct world *w, int timeout_ms)
 {
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_rpc_loop_step(w->loop, timeout_ms, &err), 0);
+    assert_int_equal(sl_loop_step(w->loop, timeout_ms, &err), 0);
 }
 
 void world_settle(struct world *w)
 {
-    struct pollfd p = {.fd = sl_rpc_loop_fd(w->loop), .events = POLLIN};
+    struct pollfd p = {.fd = sl_loop_fd(w->loop), .events = POLLIN};
     do
         world_step(w, 0);
     while (poll(&p, 1, 0) == 1);

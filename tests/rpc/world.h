@@ -16,7 +16,7 @@
 #include "rpc/client.h"
 
 struct world {
-    struct sl_rpc_loop *loop;
+    struct sl_loop *loop;
     struct sl_rpc_server *server;
     struct sl_rpc_client *client;
     struct echo echo;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rpc/loop.h"
+#include "base/loop.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -12,28 +12,27 @@
 
 enum { BATCH = 64 };
 
-struct sl_rpc_loop {
+struct sl_loop {
     int epoll_fd;
-    struct sl_rpc_source alarm; /* a timerfd: wakes whoever waits on epoll_fd */
-    uint64_t alarm_at_ns;       /* what it is set to; UINT64_MAX = not set */
-    uint64_t (*now_ns)(void);   /* NULL: the real clock */
-    struct sl_rpc_timer *first, *last;
+    struct sl_source alarm;   /* a timerfd: wakes whoever waits on epoll_fd */
+    uint64_t alarm_at_ns;     /* what it is set to; UINT64_MAX = not set */
+    uint64_t (*now_ns)(void); /* NULL: the real clock */
+    struct sl_timer *first, *last;
 };
 
-static void alarm_ready(struct sl_rpc_source *source, uint32_t events)
+static void alarm_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct sl_rpc_loop *loop =
-        (struct sl_rpc_loop *)((char *)source - offsetof(struct sl_rpc_loop, alarm));
+    struct sl_loop *loop = (struct sl_loop *)((char *)source - offsetof(struct sl_loop, alarm));
     uint64_t count;
     ssize_t ignored = read(source->fd, &count, sizeof(count));
     (void)ignored;
     loop->alarm_at_ns = UINT64_MAX;
 }
 
-int sl_rpc_loop_create(uint64_t (*now_ns)(void), struct sl_rpc_loop **ret, struct sl_err *err)
+int sl_loop_create(uint64_t (*now_ns)(void), struct sl_loop **ret, struct sl_err *err)
 {
-    struct sl_rpc_loop *loop = calloc(1, sizeof(*loop));
+    struct sl_loop *loop = calloc(1, sizeof(*loop));
     if (!loop)
         return sl_err_set(err, -ENOMEM, "out of memory for an event loop");
     loop->now_ns = now_ns;
@@ -45,16 +44,16 @@ int sl_rpc_loop_create(uint64_t (*now_ns)(void), struct sl_rpc_loop **ret, struc
     if (loop->epoll_fd < 0 || loop->alarm.fd < 0)
         rc = sl_err_errno(err, errno, "cannot create an event loop");
     if (rc == 0)
-        rc = sl_rpc_loop_watch(loop, &loop->alarm, EPOLLIN, err);
+        rc = sl_loop_watch(loop, &loop->alarm, EPOLLIN, err);
     if (rc < 0) {
-        sl_rpc_loop_destroy(loop);
+        sl_loop_destroy(loop);
         return rc;
     }
     *ret = loop;
     return 0;
 }
 
-void sl_rpc_loop_destroy(struct sl_rpc_loop *loop)
+void sl_loop_destroy(struct sl_loop *loop)
 {
     if (!loop)
         return;
@@ -65,18 +64,18 @@ void sl_rpc_loop_destroy(struct sl_rpc_loop *loop)
     free(loop);
 }
 
-int sl_rpc_loop_fd(const struct sl_rpc_loop *loop)
+int sl_loop_fd(const struct sl_loop *loop)
 {
     return loop->epoll_fd;
 }
 
-uint64_t sl_rpc_loop_now(const struct sl_rpc_loop *loop)
+uint64_t sl_loop_now(const struct sl_loop *loop)
 {
     return loop->now_ns ? loop->now_ns() : sl_now_ns();
 }
 
 /* The alarm may be early (a timer was stopped) but never late. */
-static void set_alarm(struct sl_rpc_loop *loop)
+static void set_alarm(struct sl_loop *loop)
 {
     if (loop->now_ns || !loop->first || loop->first->at_ns >= loop->alarm_at_ns)
         return;
@@ -87,18 +86,18 @@ static void set_alarm(struct sl_rpc_loop *loop)
         loop->alarm_at_ns = loop->first->at_ns;
 }
 
-static void run_timers(struct sl_rpc_loop *loop)
+static void run_timers(struct sl_loop *loop)
 {
-    uint64_t now = sl_rpc_loop_now(loop);
+    uint64_t now = sl_loop_now(loop);
     while (loop->first && loop->first->at_ns <= now) {
-        struct sl_rpc_timer *timer = loop->first;
-        sl_rpc_timer_stop(loop, timer);
+        struct sl_timer *timer = loop->first;
+        sl_timer_stop(loop, timer);
         timer->fire(timer);
     }
     set_alarm(loop);
 }
 
-int sl_rpc_loop_step(struct sl_rpc_loop *loop, int timeout_ms, struct sl_err *err)
+int sl_loop_step(struct sl_loop *loop, int timeout_ms, struct sl_err *err)
 {
     run_timers(loop);
     /* One event a round: a handler may free any source, and a batch could still name it. Level
@@ -110,20 +109,20 @@ int sl_rpc_loop_step(struct sl_rpc_loop *loop, int timeout_ms, struct sl_err *er
             return sl_err_errno(err, errno, "cannot wait for events");
         if (n <= 0)
             break;
-        struct sl_rpc_source *source = e.data.ptr;
+        struct sl_source *source = e.data.ptr;
         source->ready(source, e.events);
     }
     run_timers(loop);
     return 0;
 }
 
-int sl_rpc_loop_watch(struct sl_rpc_loop *loop, struct sl_rpc_source *source, uint32_t events,
-                      struct sl_err *err)
+int sl_loop_watch(struct sl_loop *loop, struct sl_source *source, uint32_t events,
+                  struct sl_err *err)
 {
     if (events == source->events)
         return 0;
     if (events == 0) {
-        sl_rpc_loop_unwatch(loop, source);
+        sl_loop_unwatch(loop, source);
         return 0;
     }
     struct epoll_event e = {.events = events, .data.ptr = source};
@@ -134,18 +133,18 @@ int sl_rpc_loop_watch(struct sl_rpc_loop *loop, struct sl_rpc_source *source, ui
     return 0;
 }
 
-void sl_rpc_loop_unwatch(struct sl_rpc_loop *loop, struct sl_rpc_source *source)
+void sl_loop_unwatch(struct sl_loop *loop, struct sl_source *source)
 {
     if (source->events)
         (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
     source->events = 0;
 }
 
-void sl_rpc_timer_set(struct sl_rpc_loop *loop, struct sl_rpc_timer *timer, uint64_t at_ns)
+void sl_timer_set(struct sl_loop *loop, struct sl_timer *timer, uint64_t at_ns)
 {
-    sl_rpc_timer_stop(loop, timer);
+    sl_timer_stop(loop, timer);
     /* From the end: deadlines are mostly set in the order in which they fall due. */
-    struct sl_rpc_timer *before = loop->last;
+    struct sl_timer *before = loop->last;
     while (before && before->at_ns > at_ns)
         before = before->prev;
     timer->at_ns = at_ns;
@@ -157,7 +156,7 @@ void sl_rpc_timer_set(struct sl_rpc_loop *loop, struct sl_rpc_timer *timer, uint
     set_alarm(loop);
 }
 
-void sl_rpc_timer_stop(struct sl_rpc_loop *loop, struct sl_rpc_timer *timer)
+void sl_timer_stop(struct sl_loop *loop, struct sl_timer *timer)
 {
     if (!timer->set)
         return;

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's configuration: NVIDIA's device plugin file (version v1) as it is, plus what is ours.
+ * Values come from the command line, the environment, the file, the defaults, in that order.
+ */
+#ifndef SLUICE_CONFIG_CONFIG_H
+#define SLUICE_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
+enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS };
+enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
+enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
+/* How a container is given its GPU; several at once are allowed. */
+enum sl_list_strategy {
+    SL_LIST_ENVVAR = 1,
+    SL_LIST_VOLUME_MOUNTS = 2,
+    SL_LIST_CDI_ANNOTATIONS = 4,
+    SL_LIST_CDI_CRI = 8,
+};
+
+/* One entry of resources.gpus or resources.mig: devices whose name matches become `name`. */
+struct sl_config_pattern {
+    char *pattern; /* with * and ? */
+    char *name;    /* with its domain: "nvidia.com/gpu" */
+};
+
+/* One entry of sharing.<kind>.resources. */
+struct sl_config_shared {
+    char *name;   /* with its domain */
+    char *rename; /* with its domain; NULL: as renameByDefault says */
+    unsigned replicas;
+    bool all_devices;
+    unsigned device_count; /* the first n devices; 0: as `devices` lists, or all */
+    char **devices;        /* "0", "0:1" (MIG), a UUID */
+    size_t devices_count;
+};
+
+struct sl_config_fractional { /* sharing.fractional: ours */
+    bool enabled;
+    uint64_t memory_min_bytes, memory_step_bytes;
+    unsigned cores_min, cores_step; /* percent */
+    unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
+};
+
+struct sl_config {
+    /* flags */
+    enum sl_mig_strategy mig_strategy;
+    bool fail_on_init_error;
+    char *mps_root, *driver_root, *dev_root;
+    bool gdrcopy, gds, mofed;
+    bool use_node_feature_api;
+    char *discovery_strategy; /* auto, nvml, tegra */
+    /* flags.plugin */
+    bool pass_device_specs;
+    unsigned list_strategy; /* enum sl_list_strategy, ored */
+    enum sl_id_strategy id_strategy;
+    char *cdi_annotation_prefix, *ctk_path, *container_driver_root;
+    enum sl_share_policy share_policy;
+    /* flags.gfd */
+    bool gfd_oneshot, gfd_no_timestamp;
+    uint64_t gfd_sleep_ns; /* UINT64_MAX: infinite */
+    char *gfd_output_file, *gfd_machine_type_file;
+    /* resources */
+    struct sl_config_pattern *gpus, *migs;
+    size_t gpus_count, migs_count;
+    /* sharing */
+    enum sl_sharing sharing;
+    bool rename_by_default;
+    bool fail_requests_greater_than_one;
+    struct sl_config_shared *shared;
+    size_t shared_count;
+    struct sl_config_fractional fractional;
+    /* imex */
+    bool imex_channel0, imex_required;
+    /* command line and environment only */
+    char *kubelet_socket; /* kubelet's registration socket */
+    char *config_file;
+    uint64_t *ignored_xids; /* application errors, and what the user added */
+    size_t ignored_xids_count;
+    bool health_checks;
+};
+
+/* One setting from outside the file: a flag's long name ("mig-strategy") and its text. */
+struct sl_config_override {
+    const char *flag;
+    const char *value;
+};
+
+/*
+ * Reads `text` (NULL: no file), then lays the environment (`environ`-like, may be NULL) and the command
+ * line over it. `file` names the text in messages: "FILE:LINE:COLUMN: what, and what was probably meant".
+ */
+int sl_config_parse(const char *file, const char *text, size_t size, char *const *environ_list,
+                    const struct sl_config_override *flags, size_t flags_count,
+                    struct sl_config **ret, struct sl_err *err) SL_MUST_CHECK;
+/* As above from a file on disk; config_file NULL or "" reads none. */
+int sl_config_load(const char *config_file, char *const *environ_list,
+                   const struct sl_config_override *flags, size_t flags_count,
+                   struct sl_config **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_config_free(struct sl_config *config); /* NULL is fine */
+
+/* The effective configuration as YAML that this parser reads back to the same value. */
+void sl_config_print(const struct sl_config *config, FILE *out);
+
+/* Is `name` a flag, and does it take a value? For the command line's parser. */
+bool sl_config_is_flag(const char *name, bool *ret_takes_value);
+
+#endif

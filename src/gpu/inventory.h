@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in this machine, as one value: read from NVML once, then passed around, compared and
+ * freed. Nobody downstream asks the driver again to learn what a card is.
+ */
+#ifndef SLUICE_GPU_INVENTORY_H
+#define SLUICE_GPU_INVENTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "gpu/gpu.h"
+
+/* One MIG device (a compute instance in a GPU instance). */
+struct sl_inv_mig {
+    struct sl_gpu_mig_info info;
+    uint32_t placement_start, placement_size; /* memory slices; size 0: not known */
+    uint32_t copy_engines, decoders, encoders, jpegs, ofas;
+};
+
+struct sl_inv_gpu {
+    struct sl_gpu_info info;
+    bool lost;          /* fell off the bus: info is what was known before, where it was known */
+    char clique[96];    /* "<cluster uuid>.<clique id>", empty where there is no fabric */
+    uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
+    struct sl_inv_mig *mig;
+    size_t mig_count;
+};
+
+struct sl_inventory {
+    char driver_version[80];
+    int cuda_version; /* 13000 is 13.0 */
+    struct sl_inv_gpu *gpu;
+    size_t gpu_count;
+    uint8_t *
+        nvlinks; /* gpu_count × gpu_count: active NVLinks between two cards, through switches too */
+};
+
+/* Reads everything. A card that does not answer is `lost`, not an error. */
+int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+void sl_inventory_free(struct sl_inventory *inv); /* NULL is fine */
+bool sl_inventory_equal(const struct sl_inventory *a, const struct sl_inventory *b);
+
+#endif

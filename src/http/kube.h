@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client of the Kubernetes API: JSON over TLS, requests and watches, all in the loop's thread. It knows
+ * verbs, paths, tokens and resource versions, nothing of what the objects mean.
+ */
+#ifndef SLUICE_HTTP_KUBE_H
+#define SLUICE_HTTP_KUBE_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct sl_kube;
+struct sl_kube_call;
+struct sl_kube_watch;
+
+struct sl_kube_options {
+    const char
+        *kubeconfig; /* a file; NULL: in a pod, from the service account's files and environment */
+    const char *server; /* overrides: "https://127.0.0.1:6443" */
+    const char *ca_file, *token_file;
+    uint64_t timeout_ns; /* of one request; 0: 30 s */
+};
+
+/* -ENOENT: neither a kubeconfig nor a service account. The token file is read again as it changes. */
+int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, struct sl_kube **ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+/* Ends calls and watches without their callbacks. NULL is fine. */
+void sl_kube_destroy(struct sl_kube *kube);
+
+/*
+ * One answer. status 0: none came, err says why. body is the parsed JSON (borrowed; NULL where the answer
+ * was none). For a status >= 400 err carries the server's message.
+ */
+typedef void sl_kube_done(void *data, int status, json_t *body, const struct sl_err *err);
+
+/* body (borrowed, may be NULL) is sent as content_type (NULL: application/json). done comes exactly once,
+ * never from inside this call. *ret may be NULL; it is good until done. */
+int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
+                    const char *content_type, json_t *body, sl_kube_done *done, void *data,
+                    struct sl_kube_call **ret, struct sl_err *err) SL_MUST_CHECK;
+/* done will not come. */
+void sl_kube_cancel(struct sl_kube_call *call);
+
+/*
+ * The objects of a collection, for ever: a list (in pages), then what changes, with bookmarks, back-off and a
+ * new list after 410 Gone or a lost connection. After a relist, objects that went meanwhile are told as
+ * DELETED.
+ */
+enum sl_kube_event { SL_KUBE_ADDED, SL_KUBE_MODIFIED, SL_KUBE_DELETED };
+struct sl_kube_watch_ops {
+    void (*object)(void *data, enum sl_kube_event event, json_t *object);
+    void (*synced)(void *data); /* the (re)list is told in full */
+    void (*trouble)(void *data,
+                    const struct sl_err *err); /* it goes on trying; for logs. May be NULL */
+};
+/* path without resourceVersion: "/api/v1/nodes?fieldSelector=metadata.name%3Dnode-1" */
+int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_kube_watch_ops *ops,
+                        void *data, struct sl_kube_watch **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_kube_watch_stop(struct sl_kube_watch *watch);
+
+#endif

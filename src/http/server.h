@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An HTTP(S) server in the loop's thread: one handler, whole bodies, bounded in size, time and number. */
+#ifndef SLUICE_HTTP_SERVER_H
+#define SLUICE_HTTP_SERVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct sl_http_server;
+struct sl_http_request {
+    const char *method, *path; /* path without query */
+    const char *query;         /* "" without one */
+    const char *content_type;  /* "" without one */
+    const char *body;          /* NUL-terminated */
+    size_t body_size;
+};
+struct sl_http_call; /* one request being answered */
+
+/* Answer now, or later with the call (until `gone` told that the client left; may be NULL). */
+struct sl_http_server_options {
+    const char
+        *address; /* "127.0.0.1:9400", "[::]:8443", ":8443" (all addresses), port 0: any free one */
+    const char *cert_file, *key_file; /* both: TLS, read again when they change */
+    size_t body_max;                  /* 0: 4 MiB; beyond it 413 */
+    unsigned connections_max;         /* 0: 256 */
+    unsigned idle_timeout_s;          /* 0: 60; a slow client is dropped after this */
+    void (*handle)(void *data, struct sl_http_call *call, const struct sl_http_request *request);
+    void (*gone)(void *data, struct sl_http_call *call);
+    void *data;
+};
+
+int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_options *opt,
+                          struct sl_http_server **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_http_server_destroy(struct sl_http_server *server); /* NULL is fine */
+unsigned sl_http_server_port(const struct sl_http_server *server);
+
+/* body is copied. Exactly once a call. */
+void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,
+                    const char *body, size_t size);
+
+#endif
