@@ -89,10 +89,10 @@ int sl_edits_mount(struct sl_edits *e, const char *host, const char *container, 
     return 0;
 }
 
-int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
-                  const char *permissions, struct sl_err *err)
+/* Of n only the number counts. */
+static int put_node(struct sl_edits *e, struct sl_edit_node n, const char *host,
+                    const char *container, const char *permissions, struct sl_err *err)
 {
-    struct sl_edit_node n = {0};
     if (strlen(permissions) >= sizeof(n.permissions))
         return sl_err_set(err, -EINVAL, "device permissions \"%s\": r, w and m at most",
                           permissions);
@@ -100,9 +100,12 @@ int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
     for (size_t i = 0; i < e->node_count; i++) {
         if (strcmp(e->node[i].container, container) != 0)
             continue;
-        memcpy(e->node[i].permissions, n.permissions, sizeof(n.permissions));
+        n.host = e->node[i].host;
+        n.container = e->node[i].container;
+        e->node[i] = n;
         return put(&e->node[i].host, host, err);
     }
+    n.host = n.container = NULL;
     struct sl_edit_node *slot = NULL;
     void *items = e->node;
     if (put(&n.host, host, err) == 0 && put(&n.container, container, err) == 0) {
@@ -116,6 +119,20 @@ int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
     }
     *slot = n;
     return 0;
+}
+
+int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
+                  const char *permissions, struct sl_err *err)
+{
+    return put_node(e, (struct sl_edit_node){0}, host, container, permissions, err);
+}
+
+int sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
+                           const char *permissions, uint32_t major, uint32_t minor,
+                           struct sl_err *err)
+{
+    struct sl_edit_node n = {.numbered = true, .major = major, .minor = minor};
+    return put_node(e, n, host, container, permissions, err);
 }
 
 int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err)
@@ -136,6 +153,24 @@ int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err)
     }
     *slot = copy;
     return 0;
+}
+
+int sl_edits_add(struct sl_edits *e, const struct sl_edits *from, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < from->env_count; i++)
+        rc = sl_edits_env(e, from->env[i].name, from->env[i].value, err);
+    for (size_t i = 0; rc == 0 && i < from->annotation_count; i++)
+        rc = sl_edits_annotation(e, from->annotation[i].name, from->annotation[i].value, err);
+    for (size_t i = 0; rc == 0 && i < from->mount_count; i++)
+        rc = sl_edits_mount(e, from->mount[i].host, from->mount[i].container,
+                            from->mount[i].read_only, err);
+    for (size_t i = 0; rc == 0 && i < from->node_count; i++)
+        rc = put_node(e, from->node[i], from->node[i].host, from->node[i].container,
+                      from->node[i].permissions, err);
+    for (size_t i = 0; rc == 0 && i < from->cdi_count; i++)
+        rc = sl_edits_cdi(e, from->cdi[i], err);
+    return rc;
 }
 
 void sl_edits_clear(struct sl_edits *e)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -21,6 +22,9 @@ struct sl_edit_mount {
 struct sl_edit_node {
     char *host, *container;
     char permissions[4]; /* "rw", "rwm" */
+    /* The host has no such node (yet); its number is known, and a CDI runtime makes it from that. */
+    bool numbered;
+    uint32_t major, minor;
 };
 
 /* Zero-initialised is empty. */
@@ -44,7 +48,12 @@ int sl_edits_mount(struct sl_edits *e, const char *host, const char *container, 
                    struct sl_err *err) SL_MUST_CHECK;
 int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
                   const char *permissions, struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
+                           const char *permissions, uint32_t major, uint32_t minor,
+                           struct sl_err *err) SL_MUST_CHECK;
 int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err) SL_MUST_CHECK;
+/* Everything of `from`, by the same rule: what it says counts over what is there. */
+int sl_edits_add(struct sl_edits *e, const struct sl_edits *from, struct sl_err *err) SL_MUST_CHECK;
 void sl_edits_clear(struct sl_edits *e);
 
 #endif
