@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which of the free devices a container should get. Whole GPUs: those that talk best to each other,
+ * leaving the rest well connected. Shares and MIG devices: spread over the GPUs, or packed on few. Pure.
+ */
+#ifndef SLUICE_POLICY_PREFER_H
+#define SLUICE_POLICY_PREFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* How GPUs are connected. */
+struct sl_prefer_topology {
+    size_t gpu_count;
+    const uint8_t *links; /* gpu_count × gpu_count NVLinks; NULL: none */
+    const int *numa;      /* by GPU, -1: not known; NULL: none is known */
+};
+
+enum { SL_PREFER_EXACT_GPUS = 8 }; /* up to here the best set there is; beyond, a good one */
+
+/*
+ * `size` of the GPUs in `available`, with all of `must` among them, into ret (size entries, `must` first).
+ * GPUs are indices, each at most once in a list; `must` that is not in `available` is taken as if it
+ * were. -ERANGE: not so many, or fewer than `must`. Time is bounded, whatever the numbers.
+ */
+int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *available,
+                    size_t available_count, const size_t *must, size_t must_count, size_t size,
+                    size_t *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* A set's worth: NVLinks between its members count most, a common NUMA node after that. */
+uint64_t sl_prefer_score(const struct sl_prefer_topology *topology, const size_t *gpus,
+                         size_t count);
+
+/* One device that is shared out: a GPU or a MIG device with its replicas. */
+struct sl_prefer_unit {
+    size_t gpu;    /* the card it is (part of): below gpu_count */
+    unsigned used; /* replicas that are taken already */
+    unsigned free; /* replicas to choose from, `must` included */
+    unsigned must; /* of these, ones that have to be taken */
+};
+
+enum sl_prefer_share { SL_PREFER_DISTRIBUTED, SL_PREFER_PACKED };
+
+/*
+ * How many replicas of each unit to take (ret, one entry a unit) so that they are `size` in all.
+ * Distributed: the GPU, then the unit, least used in this call; then the least used at all. Never two of
+ * one GPU while another has one free. Packed: the GPU most used, then the unit; equals: the one least used in this
+ * call. Lower indices win ties. -ERANGE as above.
+ */
+int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
+                     size_t gpu_count, size_t size, unsigned *ret, struct sl_err *err) SL_MUST_CHECK;
+
+#endif
