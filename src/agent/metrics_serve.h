@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /metrics, /healthz, /readyz. A scrape gathers: GPU numbers from NVML (another thread's, by callback),
+ * pods from kubelet, tenants from the arbiter, all at once and within a bounded time; what does not come in
+ * time is served from the last scrape's, with its age. Several scrapes at once share one gathering.
+ */
+#ifndef SLUICE_AGENT_METRICS_SERVE_H
+#define SLUICE_AGENT_METRICS_SERVE_H
+
+#include "agent/metrics.h"
+#include "agent/podres.h"
+#include "arbiter/place.h"
+#include "base/loop.h"
+#include "http/server.h"
+
+struct sl_exporter;
+
+/* What NVML says now of one card. NAN: not known. */
+struct sl_gpu_numbers {
+    char uuid[96];
+    double memory_total_bytes, memory_used_bytes;
+    double utilisation_ratio, power_watts, temperature_celsius;
+};
+
+/* Who a tenant of the arbiter is in Kubernetes; empty strings: nobody there. */
+struct sl_tenant_owner {
+    char pod_namespace[64], pod[254], container[64];
+};
+
+struct sl_exporter_options {
+    /* Fills what the loop's thread knows: GPUs (numbers may stay NAN), MIG, XIDs, resources, agent. Pointers are
+     * read before the next callback, so they may be into the caller's own structures. */
+    void (*fill)(void *data, struct sl_metrics *metrics);
+    /* Starts to read GPU numbers elsewhere; whoever does calls sl_exporter_sampled() in the loop's thread, once
+     * for each call of this. NULL: no numbers. */
+    void (*sample)(void *data, struct sl_exporter *exporter);
+    /* NULL: tenants keep the arbiter's name only. map may be NULL. */
+    void (*owner)(void *data, const char *tenant, const struct sl_podres_map *map,
+                  struct sl_tenant_owner *ret);
+    /* Is the agent ready to serve pods? Writes why not. NULL: ready. */
+    bool (*ready)(void *data, char *why, size_t size);
+    void *data;
+    struct sl_podres *podres;       /* borrowed; NULL: none */
+    const struct sl_place *arbiter; /* copied; NULL: none */
+    uint64_t timeout_ns;            /* of gathering; 0: 2 s */
+};
+
+int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,
+                       struct sl_exporter **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Before the HTTP server it answers for. NULL is fine. */
+void sl_exporter_destroy(struct sl_exporter *exporter);
+
+/* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */
+bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,
+                        const struct sl_http_request *request);
+/* The client left: from the server's `gone`. */
+void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call);
+
+/* The answer to `sample`: copied. count 0 with err: it failed. */
+void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbers *numbers,
+                         size_t count, const struct sl_err *err);
+
+/* Puts into *lag the worst lateness of the loop since it was last asked. */
+double sl_exporter_loop_lag(struct sl_exporter *exporter);
+
+#endif
