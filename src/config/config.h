@@ -14,7 +14,8 @@
 #include "base/err.h"
 
 enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
-enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS };
+/* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
+enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS, SL_SHARING_FRACTIONAL };
 enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
 enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
 /* How a container is given its GPU; several at once are allowed. */
@@ -40,6 +41,7 @@ struct sl_config_shared {
     unsigned device_count; /* the first n devices; 0: as `devices` lists, or all */
     char **devices;        /* "0", "0:1" (MIG), a UUID */
     size_t devices_count;
+    unsigned line, column; /* where the entry stands in the file; 0: not from a file */
 };
 
 struct sl_config_fractional { /* sharing.fractional: ours */
@@ -82,10 +84,19 @@ struct sl_config {
     /* command line and environment only */
     char *kubelet_socket; /* kubelet's registration socket */
     char *config_file;
-    uint64_t *ignored_xids; /* application errors, and what the user added */
+    char *cdi_feature_flags, *cdi_disable_hooks; /* accepted; our CDI specs have no hooks */
+    /* health: ours in the file, DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS in the environment */
+    uint64_t *ignored_xids; /* application errors, and what the user added; sorted */
     size_t ignored_xids_count;
-    bool health_checks;
+    uint64_t *watched_xids; /* act on these even if all are ignored; sorted */
+    size_t watched_xids_count;
+    bool ignore_all_xids;
+    bool health_checks; /* false: every XID is ignored */
 };
+
+/* What NVIDIA's plugin ignores: errors of the application, not of the card. */
+#define SL_APPLICATION_XIDS "13,31,43,45,68,109"
+bool sl_config_xid_ignored(const struct sl_config *config, uint64_t xid);
 
 /* One setting from outside the file: a flag's long name ("mig-strategy") and its text. */
 struct sl_config_override {
@@ -105,6 +116,12 @@ int sl_config_load(const char *config_file, char *const *environ_list,
                    const struct sl_config_override *flags, size_t flags_count,
                    struct sl_config **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_config_free(struct sl_config *config); /* NULL is fine */
+
+/* Do both say the same? Where in the file they say it does not count. */
+bool sl_config_equal(const struct sl_config *a, const struct sl_config *b);
+
+/* "none", "time-slicing", "mps", "fractional" */
+const char *sl_config_sharing_name(enum sl_sharing sharing);
 
 /* The effective configuration as YAML that this parser reads back to the same value. */
 void sl_config_print(const struct sl_config *config, FILE *out);

@@ -18,6 +18,8 @@ struct sl_plan_device {
     size_t gpu;                 /* index in the inventory */
     size_t mig;                 /* index in that card's MIG devices, or SL_NO_MIG */
     unsigned replica;
+    /* A resource may hold shares of one card and the whole of another. NONE: the whole device. */
+    enum sl_sharing sharing;
     int numa_node; /* -1: not known */
 };
 
