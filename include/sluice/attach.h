@@ -24,6 +24,7 @@
  * SL_ATTACH_DEFAULT; `sluice run` names it in the environment (a place, never a limit). */
 #define SL_ATTACH_ENV     "SLUICE_ATTACH"
 #define SL_ATTACH_DEFAULT "/run/sluice/attach.sock"
+#define SL_ATTACH_FILE    "attach.sock" /* in a kept tenant's own directory */
 
 enum sl_msg_type {
     /* attach socket, process → arbiter */
@@ -46,6 +47,9 @@ enum sl_msg_type {
     SL_MSG_END,     /* bare */
     /* either socket, arbiter → peer */
     SL_MSG_ERROR, /* sl_msg_text: cause and cure */
+    /* control socket, client → arbiter; later than the others, whose numbers stay */
+    SL_MSG_REMOVE, /* sl_msg_lease: name of a kept tenant; answered by OK */
+    SL_MSG_LAST = SL_MSG_REMOVE,
 };
 
 struct sl_msg {
@@ -84,6 +88,18 @@ enum sl_lease_field {
     SL_FIELD_PRIORITY = 4,
 };
 
+enum sl_lease_flag {
+    /* The tenant lives until REMOVE, whoever comes and goes, and over the arbiter's own restarts.
+     * Asking again for the same name and the same lease is answered as the first time, whatever SET
+     * changed meanwhile; another lease under that name is an error. Its socket is open to every uid
+     * and alone in its directory, which can be mounted into a container. */
+    SL_LEASE_KEEP = 1,
+};
+
+/* Who a tenant is, for people and metrics: "namespace=… pod=… container=… claim=… uid=… request=…",
+ * what is known of it, no spaces in values. */
+#define SL_ABOUT_MAX 640
+
 struct sl_msg_lease {
     struct sl_msg h;
     uint32_t fields;        /* enum sl_lease_field: what was asked for */
@@ -94,8 +110,9 @@ struct sl_msg_lease {
     uint32_t cores_request_permille;
     uint32_t cores_limit_permille;
     uint32_t priority;
-    uint32_t reserved;
+    uint32_t flags;                     /* enum sl_lease_flag */
     char gpu[SL_MAX_GPUS][SL_UUID_MAX]; /* UUIDs, or decimal indices as nvidia-smi counts */
+    char about[SL_ABOUT_MAX];           /* may be empty */
 };
 
 struct sl_msg_created {
@@ -132,7 +149,8 @@ struct sl_msg_tenant {
     uint64_t oom_count;
     uint64_t age_ns;
     uint32_t gpu_count;
-    uint32_t reserved;
+    uint32_t flags; /* enum sl_lease_flag */
+    char about[SL_ABOUT_MAX];
     struct {
         char uuid[SL_UUID_MAX];
         uint64_t limit_bytes;

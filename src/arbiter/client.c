@@ -111,6 +111,31 @@ int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *
     return 0;
 }
 
+int sl_client_remove(int fd, const char *name, struct sl_err *err)
+{
+    struct sl_msg_lease question = {0};
+    union sl_packet got = {.h = {0}};
+    (void)snprintf(question.name, sizeof(question.name), "%s", name);
+    sl_packet_init(&question.h, SL_MSG_REMOVE, sizeof(question));
+    int rc = ask(fd, &question.h, &got, err);
+    if (rc < 0)
+        return rc;
+    return got.h.type == SL_MSG_OK ? 0 : unexpected(&got, err);
+}
+
+bool sl_client_about(const char *about, const char *key, char *buf, size_t size)
+{
+    size_t n = strlen(key);
+    for (const char *p = about; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strncmp(p, key, n) == 0 && p[n] == '=') {
+            (void)snprintf(buf, size, "%.*s", (int)strcspn(p + n + 1, " "), p + n + 1);
+            return true;
+        }
+    if (size)
+        buf[0] = '\0';
+    return false;
+}
+
 /* Appends one record to a growing array. */
 static int append(void **list, size_t *count, const void *item, size_t size, struct sl_err *err)
 {
@@ -135,7 +160,7 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
         got->gpu.uuid[SL_UUID_MAX - 1] = got->gpu.name[SL_NAME_MAX - 1] = '\0';
         return append((void **)&s->gpu, &s->gpu_count, &got->gpu, sizeof(got->gpu), err);
     case SL_MSG_TENANT:
-        got->tenant.name[SL_NAME_MAX - 1] = '\0';
+        got->tenant.name[SL_NAME_MAX - 1] = got->tenant.about[SL_ABOUT_MAX - 1] = '\0';
         if (got->tenant.gpu_count > SL_MAX_GPUS)
             got->tenant.gpu_count = SL_MAX_GPUS;
         for (size_t i = 0; i < SL_MAX_GPUS; i++)

@@ -38,6 +38,11 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
+/* A kept tenant goes, whoever still uses it. -ENOENT: there is none of that name. */
+int sl_client_remove(int fd, const char *name, struct sl_err *err) SL_MUST_CHECK;
+
+/* One value of a tenant's `about`; false and an empty text when it is not in there. */
+bool sl_client_about(const char *about, const char *key, char *buf, size_t size);
 
 /* Everything `status` knows. Free with sl_client_status_free. */
 struct sl_client_status {

@@ -93,7 +93,7 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
     struct sl_msg_created m = {.gpu_count = t->gpu_count};
     sl_packet_init(&m.h, SL_MSG_CREATED, sizeof(m));
     memcpy(m.name, t->name, sizeof(m.name));
-    sl_arb_attach_path(a, t->name, m.attach_path, sizeof(m.attach_path));
+    sl_arb_attach_path(a, t, m.attach_path, sizeof(m.attach_path));
     for (uint32_t i = 0; i < t->gpu_count; i++) {
         memcpy(m.gpu[i], a->gpu[t->gpu[i]].uuid, sizeof(m.gpu[i]));
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
@@ -110,6 +110,14 @@ static int on_set(struct arbiter *a, struct client *c, const struct sl_msg_lease
                   : answer_text(a, c, SL_MSG_OK, 0, remark);
 }
 
+static int on_remove(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
+{
+    struct sl_err err = SL_ERR_INIT;
+    int rc = sl_arb_tenant_remove(a, ask, &err);
+    return rc < 0 ? answer_text(a, c, SL_MSG_ERROR, rc, err.msg)
+                  : answer_text(a, c, SL_MSG_OK, 0, "");
+}
+
 static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
 {
     const struct sl_lease_page *p = t->lease.page;
@@ -124,8 +132,10 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         .window_ns = atomic_load(&p->window_ns),
         .age_ns = a->now_ns - t->created_ns,
         .gpu_count = t->gpu_count,
+        .flags = t->kept ? SL_LEASE_KEEP : 0,
     };
     sl_packet_init(&m->h, SL_MSG_TENANT, sizeof(*m));
+    memcpy(m->about, t->about, sizeof(m->about));
     memcpy(m->name, t->name, sizeof(m->name));
     for (const struct member *k = t->members; k && l; k = k->next) {
         const struct sl_slot *s = &l->slot[k->slot];
@@ -201,6 +211,9 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
             break;
         case SL_MSG_SET:
             rc = on_set(a, c, &p.lease);
+            break;
+        case SL_MSG_REMOVE:
+            rc = on_remove(a, c, &p.lease);
             break;
         case SL_MSG_STATUS:
             rc = on_status(a, c);

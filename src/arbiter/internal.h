@@ -70,8 +70,18 @@ struct visitor {
     struct sl_msg_hello hello;
 };
 
+/* What a kept tenant was first asked for: the same again is the same tenant. */
+struct asked {
+    uint32_t fields, memory_percent;
+    uint64_t memory_bytes;
+    uint32_t cores_request_permille, cores_limit_permille, priority;
+};
+
 struct tenant {
     char name[SL_NAME_MAX];
+    char about[SL_ABOUT_MAX];
+    bool kept; /* lives until it is removed */
+    struct asked asked;
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
         uint64_t granted_ns;  /* when its current turn began */
@@ -122,6 +132,7 @@ struct arbiter {
     int epoll_fd;
     int dir_fd;     /* opt.dir */
     int tenants_fd; /* opt.dir/t */
+    int kept_fd;    /* opt.dir/k: a directory with its socket for each kept tenant */
     int lock_fd;
     struct source control;
     struct source signals;
@@ -157,8 +168,20 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, s
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
 void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t); /* nobody left: destroy */
 void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
-void sl_arb_attach_path(const struct arbiter *a, const char *name, char *buf, size_t size);
+void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
+int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
+                         struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
+
+/* kept.c: the parts that only tenants that stay have */
+struct asked sl_arb_asked(const struct sl_msg_lease *ask);
+/* 0 with *ret: the kept tenant that this asks for is there already; *ret NULL: it is new. */
+int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant **ret,
+                     struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_kept_open_to_all(const char *socket_path, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_kept_rmdir(struct arbiter *a, const char *name);
+void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
 
 /* state.c */
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err) SL_MUST_CHECK;

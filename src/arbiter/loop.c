@@ -82,6 +82,11 @@ static int enter_directory(struct arbiter *a, struct sl_err *err)
     a->tenants_fd = openat(a->dir_fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (a->tenants_fd < 0)
         return sl_err_errno(err, errno, "cannot open %s/t", a->opt.dir);
+    if (mkdirat(a->dir_fd, "k", 0700) != 0 && errno != EEXIST)
+        return sl_err_errno(err, errno, "cannot make %s/k", a->opt.dir);
+    a->kept_fd = openat(a->dir_fd, "k", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->kept_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s/k", a->opt.dir);
     return 0;
 }
 
@@ -206,7 +211,7 @@ static void shut_down(struct arbiter *a)
     /* Tenants with processes keep their state: the next arbiter takes them over. */
     while (a->tenants) {
         struct tenant *t = a->tenants;
-        if (t->members || t->creator.fd >= 0)
+        if (t->kept || t->members || t->creator.fd >= 0)
             sl_arb_tenant_drop(a, t);
         else
             sl_arb_tenant_destroy(a, t);
@@ -224,6 +229,7 @@ static void shut_down(struct arbiter *a)
     sl_arb_unwatch(a, &a->timer);
     sl_cleanup_close(&a->epoll_fd);
     sl_cleanup_close(&a->tenants_fd);
+    sl_cleanup_close(&a->kept_fd);
     sl_cleanup_close(&a->lock_fd);
     sl_cleanup_close(&a->dir_fd);
 }
@@ -243,6 +249,7 @@ static int start(struct arbiter *a, struct sl_err *err)
         return rc;
     a->now_ns = a->quiet_since_ns = sl_now_ns();
     sl_arb_state_load(a);
+    sl_arb_kept_sweep(a);
     return open_control(a, err);
 }
 
@@ -264,7 +271,7 @@ int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
     if (!a)
         return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
     a->opt = *opt;
-    a->epoll_fd = a->dir_fd = a->tenants_fd = a->lock_fd = -1;
+    a->epoll_fd = a->dir_fd = a->tenants_fd = a->kept_fd = a->lock_fd = -1;
     a->control.fd = a->signals.fd = a->timer.fd = -1;
 
     int rc = start(a, &local);

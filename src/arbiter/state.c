@@ -51,6 +51,13 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *
     for (uint32_t i = 0; i < t->gpu_count; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 "\n", p->gpu[i].uuid,
                       atomic_load(&p->gpu[i].memory_limit_bytes));
+    const struct asked *k = &t->asked;
+    if (t->kept)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
+                      k->fields, k->memory_percent, k->memory_bytes, k->cores_request_permille,
+                      k->cores_limit_permille, k->priority);
+    if (t->about[0])
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "about %s\n", t->about);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "end\n");
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
     return sl_fs_replace(a->tenants_fd, file, text, (size_t)n, 0600, err);
@@ -64,6 +71,9 @@ struct saved {
     uint32_t gpu_count;
     char uuid[SL_MAX_GPUS][SL_UUID_MAX];
     uint64_t bytes[SL_MAX_GPUS];
+    bool kept;
+    struct asked asked;
+    char about[SL_ABOUT_MAX];
     bool whole; /* the end line was there */
 };
 
@@ -93,6 +103,13 @@ static bool parse_line(const char *line, struct saved *s)
         return s->request <= 1000 && s->limit <= 1000;
     if (sscanf(line, "priority %u", &s->priority) == 1)
         return s->priority <= SL_PRIORITY_HIGH;
+    if (strncmp(line, "about ", 6) == 0)
+        return (size_t)snprintf(s->about, sizeof(s->about), "%s", line + 6) < sizeof(s->about);
+    struct asked *k = &s->asked;
+    if (sscanf(line, "keep %u %u %" SCNu64 " %u %u %u", &k->fields, &k->memory_percent,
+               &k->memory_bytes, &k->cores_request_permille, &k->cores_limit_permille,
+               &k->priority) == 6)
+        return s->kept = true;
     if (s->gpu_count < SL_MAX_GPUS &&
         sscanf(line, "gpu %63s %" SCNu64, s->uuid[s->gpu_count], &s->bytes[s->gpu_count]) == 2) {
         s->gpu_count++;
@@ -120,6 +137,9 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         return sl_err_set(err, -ENOMEM, "out of memory");
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     memcpy(t->cookie, s->cookie, sizeof(t->cookie));
+    memcpy(t->about, s->about, sizeof(t->about));
+    t->kept = s->kept;
+    t->asked = s->asked;
     t->created_ns = a->now_ns;
     t->recover_until_ns = a->now_ns + RECOVER_NS;
     t->creator_pid = s->creator;

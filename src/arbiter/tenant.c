@@ -16,9 +16,10 @@
 #include "base/units.h"
 #include "shm/account.h"
 
-void sl_arb_attach_path(const struct arbiter *a, const char *name, char *buf, size_t size)
+void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size)
 {
-    (void)snprintf(buf, size, "%s/t/%s.sock", a->opt.dir, name);
+    (void)snprintf(buf, size, t->kept ? "%s/k/%s/" SL_ATTACH_FILE : "%s/t/%s.sock", a->opt.dir,
+                   t->name);
 }
 
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name)
@@ -201,27 +202,39 @@ static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
     sl_arb_tenant_maybe_end(a, t);
 }
 
-/* Sockets and watches of a tenant whose lease exists. Shared by creation and recovery. */
-int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
+static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err)
 {
     char path[4096];
-    sl_arb_attach_path(a, t->name, path, sizeof(path));
+    sl_arb_attach_path(a, t, path, sizeof(path));
+    int rc = t->kept ? sl_arb_kept_mkdir(a, t->name, err) : 0;
+    if (rc < 0)
+        return rc;
     t->listener = (struct source){.fd = sl_packet_listen(path, 4096, err),
                                   .ready = sl_arb_attach_ready};
     if (t->listener.fd < 0)
         return t->listener.fd;
+    return t->kept ? sl_arb_kept_open_to_all(path, err) : 0;
+}
+
+/* Sockets and watches of a tenant whose lease exists. Shared by creation and recovery. */
+int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
+{
+    int rc = open_listener(a, t, err);
+    if (rc < 0)
+        return rc;
     t->doorbell = (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                                   .ready = sl_arb_doorbell_ready};
     if (t->doorbell.fd < 0)
         return sl_err_errno(err, errno, "cannot create a doorbell for %s", t->name);
-    int rc = sl_arb_watch(a, &t->listener, EPOLLIN, err);
+    rc = sl_arb_watch(a, &t->listener, EPOLLIN, err);
     if (rc == 0)
         rc = sl_arb_watch(a, &t->doorbell, EPOLLIN, err);
     if (rc < 0)
         return rc;
     /* The creator's life keeps an empty tenant: its command may not have touched the GPU yet. */
-    t->creator = (struct source){.fd = (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
-                                 .ready = creator_gone};
+    t->creator = (struct source){
+        .fd = t->kept ? -1 : (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
+        .ready = creator_gone};
     if (t->creator.fd >= 0) {
         rc = sl_arb_watch(a, &t->creator, EPOLLIN, err);
         if (rc < 0)
@@ -288,9 +301,21 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err)
 {
+    if (ask->flags & SL_LEASE_KEEP) {
+        struct tenant *old = NULL;
+        int found = sl_arb_kept_find(a, ask, &old, err);
+        if (found < 0 || old) {
+            *ret = old;
+            return found;
+        }
+    }
     struct tenant *t = sl_arb_tenant_alloc();
     if (!t)
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
+    t->kept = ask->flags & SL_LEASE_KEEP;
+    t->asked = sl_arb_asked(ask);
+    memcpy(t->about, ask->about, sizeof(t->about) - 1);
+    t->about[strcspn(t->about, "\n")] = '\0'; /* a line of the state file */
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);
     t->created_ns = a->now_ns;
@@ -392,7 +417,10 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
 {
     char file[SL_NAME_MAX + 16];
     (void)snprintf(file, sizeof(file), "%s.sock", t->name);
-    (void)unlinkat(a->tenants_fd, file, 0);
+    if (t->kept)
+        sl_arb_kept_rmdir(a, t->name);
+    else
+        (void)unlinkat(a->tenants_fd, file, 0);
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
     (void)unlinkat(a->tenants_fd, file, 0);
     sl_info("tenant %s ended", t->name);
@@ -401,6 +429,21 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
 
 void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
 {
-    if (!t->members && t->creator.fd < 0 && !t->recover_until_ns)
+    if (!t->kept && !t->members && t->creator.fd < 0 && !t->recover_until_ns)
         sl_arb_tenant_destroy(a, t);
+}
+
+int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    (void)snprintf(name, sizeof(name), "%.63s", ask->name);
+    struct tenant *t = sl_arb_tenant_find(a, name);
+    if (!t)
+        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+    if (!t->kept)
+        return sl_err_set(err, -EBUSY,
+                          "tenant %s was made by a command and ends with its last process: end those",
+                          name);
+    sl_arb_tenant_destroy(a, t);
+    return 0;
 }

@@ -95,15 +95,40 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
     sl_table_cell(t, "%s", sl_format_duration(m->window_ns, b, sizeof(b)));
 }
 
+/* "namespace/pod", and the container or what else tells one of its tenants from another. */
+static const char *pod_label(const char *about, char *buf, size_t size)
+{
+    char space[64], pod[256], part[64];
+    if (!sl_client_about(about, "pod", pod, sizeof(pod)) &&
+        !sl_client_about(about, "claim", pod, sizeof(pod)))
+        return "";
+    (void)sl_client_about(about, "namespace", space, sizeof(space));
+    if (!sl_client_about(about, "container", part, sizeof(part)))
+        (void)sl_client_about(about, "request", part, sizeof(part));
+    (void)snprintf(buf, size, "%s/%s%s%s", space, pod, part[0] ? "/" : "", part);
+    return sl_table_printable(buf);
+}
+
+static bool any_pod(const struct sl_client_status *s)
+{
+    char b[400];
+    for (size_t i = 0; i < s->tenant_count; i++)
+        if (pod_label(s->tenant[i].about, b, sizeof(b))[0])
+            return true;
+    return false;
+}
+
 static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour)
 {
     static const struct sl_table_column columns[] = {
         {"TENANT", false}, {"GPU", true},    {"LIMIT", true},    {"USED", true},
         {"CORES", true},   {"GOT 1s", true}, {"GOT 1min", true}, {"PRIORITY", false},
         {"PROCS", true},   {"WAITED", true}, {"LAUNCHES", true}, {"REFUSED", true},
-        {"DEBT", true},    {"WINDOW", true}};
+        {"DEBT", true},    {"WINDOW", true}, {"POD", false}};
     struct sl_table t;
-    sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
+    char pod[400];
+    bool pods = any_pod(v->status);
+    sl_table_init(&t, columns, SL_ARRAY_LEN(columns) - (pods ? 0 : 1));
     for (size_t i = 0; i < v->status->tenant_count; i++) {
         const struct sl_msg_tenant *m = &v->status->tenant[i];
         for (uint32_t g = 0; g < m->gpu_count; g++) {
@@ -111,6 +136,8 @@ static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour
             gpu_cells(&t, v, m, g);
             if (g == 0)
                 tenant_cells(&t, m);
+            if (g == 0 && pods)
+                sl_table_cell(&t, "%s", pod_label(m->about, pod, sizeof(pod)));
             while (t.cell_count % t.column_count != 0 && !t.failed)
                 sl_table_cell(&t, "%s", "");
         }
@@ -234,6 +261,23 @@ static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s
     sl_json_end(j, ']');
 }
 
+/* The pairs of a tenant's description, as they are. */
+static void json_about(struct sl_json *j, const char *about)
+{
+    sl_json_key(j, "about");
+    sl_json_begin(j, '{');
+    for (const char *p = about; *p; p += strcspn(p, " "), p += *p == ' ') {
+        char key[32], value[256];
+        size_t n = strcspn(p, "= ");
+        if (p[n] != '=' || n == 0 || n >= sizeof(key))
+            continue;
+        (void)snprintf(key, sizeof(key), "%.*s", (int)n, p);
+        (void)sl_client_about(p, key, value, sizeof(value));
+        put_string(j, key, value);
+    }
+    sl_json_end(j, '}');
+}
+
 static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
                         const struct sl_msg_tenant *m)
 {
@@ -260,6 +304,9 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
     put_uint(j, "oom_count", m->oom_count);
     put_uint(j, "age_ns", m->age_ns);
     put_uint(j, "creator_pid", m->creator_pid);
+    sl_json_key(j, "kept");
+    sl_json_bool(j, m->flags & SL_LEASE_KEEP);
+    json_about(j, m->about);
     json_tenant_gpus(j, s, m);
     sl_json_end(j, '}');
 }

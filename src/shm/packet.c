@@ -30,6 +30,7 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_measure);
     case SL_MSG_CREATE:
     case SL_MSG_SET:
+    case SL_MSG_REMOVE:
         return sizeof(struct sl_msg_lease);
     case SL_MSG_CREATED:
         return sizeof(struct sl_msg_created);

@@ -54,19 +54,19 @@ static int open_fds(void)
 static void every_message_has_a_size_and_fits(void **state)
 {
     (void)state;
-    for (int type = SL_MSG_HELLO; type <= SL_MSG_ERROR; type++) {
+    for (int type = SL_MSG_HELLO; type <= SL_MSG_LAST; type++) {
         size_t size = sl_packet_size((enum sl_msg_type)type);
         assert_in_range(size, sizeof(struct sl_msg), sizeof(union sl_packet));
     }
     assert_int_equal(sl_packet_size((enum sl_msg_type)0), 0);
-    assert_int_equal(sl_packet_size((enum sl_msg_type)(SL_MSG_ERROR + 1)), 0);
+    assert_int_equal(sl_packet_size((enum sl_msg_type)(SL_MSG_LAST + 1)), 0);
     assert_int_equal(sl_packet_size((enum sl_msg_type)65535), 0);
 }
 
 static void every_message_travels(void **state)
 {
     (void)state;
-    for (int type = SL_MSG_HELLO; type <= SL_MSG_ERROR; type++) {
+    for (int type = SL_MSG_HELLO; type <= SL_MSG_LAST; type++) {
         union sl_packet out, in;
         struct sl_err err = SL_ERR_INIT;
         memset(&out, 0xa5, sizeof(out));

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tenants that stay until they are removed: a container's. Each has a directory of its own with
+ * nothing in it but its socket, so that the directory can be mounted into the container: a socket
+ * mounted by itself would be the old arbiter's for ever. Who sees the directory is the tenant; the
+ * directories above are closed, and a mount does not pass through them.
+ */
+#include "arbiter/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+struct asked sl_arb_asked(const struct sl_msg_lease *ask)
+{
+    struct asked k = {.fields = ask->fields};
+    if (ask->fields & SL_FIELD_MEMORY) {
+        k.memory_percent = ask->memory_percent;
+        k.memory_bytes = ask->memory_percent ? 0 : ask->memory_bytes;
+    }
+    if (ask->fields & SL_FIELD_CORES) {
+        k.cores_request_permille = ask->cores_request_permille;
+        k.cores_limit_permille = ask->cores_limit_permille;
+    }
+    if (ask->fields & SL_FIELD_PRIORITY)
+        k.priority = ask->priority;
+    return k;
+}
+
+static bool asked_same(const struct asked *a, const struct asked *b)
+{
+    return a->fields == b->fields && a->memory_percent == b->memory_percent &&
+           a->memory_bytes == b->memory_bytes &&
+           a->cores_request_permille == b->cores_request_permille &&
+           a->cores_limit_permille == b->cores_limit_permille && a->priority == b->priority;
+}
+
+/* By UUID only: what asks for kept tenants knows them. */
+static bool same_gpus(const struct arbiter *a, const struct sl_msg_lease *ask,
+                      const struct tenant *t)
+{
+    bool same = ask->gpu_count == t->gpu_count;
+    for (uint32_t i = 0; same && i < t->gpu_count; i++)
+        same = strncmp(ask->gpu[i], a->gpu[t->gpu[i]].uuid, SL_UUID_MAX) == 0;
+    return same;
+}
+
+int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant **ret,
+                     struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    (void)snprintf(name, sizeof(name), "%.63s", ask->name);
+    if (!name[0] || ask->gpu_count == 0)
+        return sl_err_set(err, -EINVAL, "a tenant that is kept needs a name and its GPUs' UUIDs");
+    struct tenant *t = sl_arb_tenant_find(a, name);
+    struct asked wanted = sl_arb_asked(ask);
+    if (t && (!t->kept || !same_gpus(a, ask, t) || !asked_same(&t->asked, &wanted)))
+        return sl_err_set(err, -EEXIST,
+                          "tenant %s is there with another lease: remove it first, or change it "
+                          "with `sluice set`",
+                          name);
+    *ret = t;
+    return 0;
+}
+
+int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err)
+{
+    if (mkdirat(a->kept_fd, name, 0755) != 0 && errno != EEXIST)
+        return sl_err_errno(err, errno, "cannot make %s/k/%s", a->opt.dir, name);
+    /* Whatever our umask is: a container's user, whoever it is, passes through this one. */
+    if (fchmodat(a->kept_fd, name, 0755, 0) != 0)
+        return sl_err_errno(err, errno, "cannot open %s/k/%s to its container", a->opt.dir, name);
+    return 0;
+}
+
+int sl_arb_kept_open_to_all(const char *socket_path, struct sl_err *err)
+{
+    if (chmod(socket_path, 0666) != 0)
+        return sl_err_errno(err, errno, "cannot open %s to its container", socket_path);
+    return 0;
+}
+
+void sl_arb_kept_rmdir(struct arbiter *a, const char *name)
+{
+    char path[NAME_MAX + sizeof(SL_ATTACH_FILE) + 2];
+    (void)snprintf(path, sizeof(path), "%s/" SL_ATTACH_FILE, name);
+    (void)unlinkat(a->kept_fd, path, 0);
+    (void)unlinkat(a->kept_fd, name, AT_REMOVEDIR);
+}
+
+void sl_arb_kept_sweep(struct arbiter *a)
+{
+    int fd = dup(a->kept_fd);
+    SL_CLEANUP(closedir) DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir)
+        return;
+    rewinddir(dir);
+    for (struct dirent *d = readdir(dir); d; d = readdir(dir))
+        if (d->d_name[0] != '.' && !sl_arb_tenant_find(a, d->d_name))
+            sl_arb_kept_rmdir(a, d->d_name);
+}
