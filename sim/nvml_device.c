@@ -147,6 +147,46 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_
     return pci_of(device, pci);
 }
 
+NV_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
+{
+    ENTER(nvmlDeviceGetPciInfoExt);
+    nvmlPciInfo_t full;
+    REQUIRE(pci);
+    if (pci->version != NVML_PCI_INFO_EXT_V1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    TRY(pci_of(device, &full));
+    *pci = (nvmlPciInfoExt_v1_t){
+        .version = NVML_PCI_INFO_EXT_V1,
+        .domain = full.domain,
+        .bus = full.bus,
+        .device = full.device,
+        .pciDeviceId = full.pciDeviceId,
+        .pciSubSystemId = full.pciSubSystemId,
+        .baseClass = 0x03, /* every card here is a 3D controller: no display */
+        .subClass = 0x02,
+    };
+    memcpy(pci->busId, full.busId, sizeof(pci->busId));
+    return NVML_SUCCESS;
+}
+
+/* Cards behind switches are registered with their fabric; only a spec gives the cluster a name. */
+NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
+{
+    ENTER(nvmlDeviceGetGpuFabricInfo);
+    uint32_t i;
+    REQUIRE(info);
+    TRY(nv_card(device, &i));
+    static const uint8_t nobody[16];
+    bool named = memcmp(desc(i)->cluster, nobody, sizeof(nobody)) != 0;
+    if (!named && sl_sim_nvlink_peer(nv_spec(), i, 0) != SL_SIM_LINK_SWITCH)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *info = (nvmlGpuFabricInfo_t){.status = NVML_SUCCESS,
+                                  .cliqueId = desc(i)->clique,
+                                  .state = NVML_GPU_FABRIC_STATE_COMPLETED};
+    memcpy(info->clusterUuid, desc(i)->cluster, sizeof(info->clusterUuid));
+    return NVML_SUCCESS;
+}
+
 /* ---- figures of the model: one shape, one macro ---- */
 
 #define CARD_FIGURE(function, value)                                                               \

@@ -69,6 +69,8 @@ struct sl_sim_device {
     uint32_t nvlink_fabric; /* cards with the same non-zero number are linked */
     int32_t numa_node;      /* -1: unknown */
     uint32_t pci_domain, pci_bus, pci_device;
+    uint8_t cluster[16]; /* NVLink cluster; all zero: none */
+    uint32_t clique;     /* in the cluster */
     uint8_t uuid[16];
     char uuid_text[48]; /* "GPU-xxxxxxxx-…" */
     char name[64];

@@ -367,26 +367,40 @@ static int set_pci(struct line *l, struct sl_sim_device *d, struct sl_err *err)
     return 0;
 }
 
-static int set_uuid(struct line *l, struct sl_sim_device *d, struct sl_err *err)
+/* The 36 characters of a UUID; false when they are not one. */
+static bool read_uuid(const char *p, uint8_t out[16])
 {
-    const char *p = strncmp(l->value, "GPU-", 4) == 0 ? l->value + 4 : l->value;
-    const char *want = "a UUID such as GPU-01234567-89ab-cdef-0123-456789abcdef";
     size_t n = 0;
-    if (strlen(p) != 36)
-        return bad_value(l, want, err);
     for (size_t i = 0; i < 36;) {
         if (i == 8 || i == 13 || i == 18 || i == 23) {
             if (p[i++] != '-')
-                return bad_value(l, want, err);
+                return false;
             continue;
         }
         if (!isxdigit((unsigned char)p[i]) || !isxdigit((unsigned char)p[i + 1]))
-            return bad_value(l, want, err);
+            return false;
         char two[3] = {p[i], p[i + 1], '\0'};
-        d->uuid[n++] = (uint8_t)strtoul(two, NULL, 16);
+        out[n++] = (uint8_t)strtoul(two, NULL, 16);
         i += 2;
     }
+    return true;
+}
+
+static int set_uuid(struct line *l, struct sl_sim_device *d, struct sl_err *err)
+{
+    const char *p = strncmp(l->value, "GPU-", 4) == 0 ? l->value + 4 : l->value;
+    if (strlen(p) != 36 || !read_uuid(p, d->uuid))
+        return bad_value(l, "a UUID such as GPU-01234567-89ab-cdef-0123-456789abcdef", err);
     l->draft->uuid_given[d - l->draft->spec.devices] = true;
+    return 0;
+}
+
+static int set_clique(struct line *l, struct sl_sim_device *d, struct sl_err *err)
+{
+    const char *p = l->value;
+    if (strlen(p) < 38 || p[36] != '.' || !read_uuid(p, d->cluster) ||
+        !read_field(p + 37, 10, 9, '\0', &d->clique))
+        return bad_value(l, "a cluster and clique: 01234567-89ab-cdef-0123-456789abcdef.1", err);
     return 0;
 }
 
@@ -421,7 +435,7 @@ static const struct {
     {"context", set_context, false}, {"sms", set_sms, false},
     {"nvlinks", set_nvlinks, false}, {"numa", set_numa, false},
     {"name", set_name, false},       {"pci", set_pci, true},
-    {"uuid", set_uuid, true},
+    {"uuid", set_uuid, true},        {"clique", set_clique, false},
 };
 
 static int apply_line(struct line *l, struct sl_err *err)
@@ -460,7 +474,7 @@ static int apply_line(struct line *l, struct sl_err *err)
     return sl_err_set(
         err, -EINVAL,
         "%s: the key \"%.40s\" is not known; the known ones are device, driver, cuda, "
-        "seed, memory, bandwidth, context, sms, nvlinks, numa, name, pci, uuid",
+        "seed, memory, bandwidth, context, sms, nvlinks, numa, clique, name, pci, uuid",
         l->where, l->key);
 }
 

@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      4
+#define SL_SIM_VERSION      5
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */

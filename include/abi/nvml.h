@@ -192,6 +192,33 @@ typedef struct {
 } nvmlPciInfo_t;
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "NVML ABI");
 
+/* Of nvmlDeviceGetPciInfoExt: with the class. */
+typedef struct {
+    unsigned int version; /* NVML_PCI_INFO_EXT_V1 */
+    unsigned int domain, bus, device;
+    unsigned int pciDeviceId;
+    unsigned int pciSubSystemId;
+    unsigned int baseClass, subClass; /* 3 and 2: a 3D controller */
+    char busId[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE];
+} nvmlPciInfoExt_v1_t;
+_Static_assert(sizeof(nvmlPciInfoExt_v1_t) == 64, "NVML ABI");
+#define NVML_PCI_INFO_EXT_V1 NVML_STRUCT_VERSION(nvmlPciInfoExt_v1_t, 1)
+
+enum {
+    NVML_GPU_FABRIC_STATE_NOT_SUPPORTED = 0,
+    NVML_GPU_FABRIC_STATE_NOT_STARTED = 1,
+    NVML_GPU_FABRIC_STATE_IN_PROGRESS = 2,
+    NVML_GPU_FABRIC_STATE_COMPLETED = 3
+};
+
+typedef struct {
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status;
+    unsigned int cliqueId;
+    unsigned char state;
+} nvmlGpuFabricInfo_t;
+_Static_assert(sizeof(nvmlGpuFabricInfo_t) == 28, "NVML ABI");
+
 typedef struct {
     unsigned long long total, free, used;
 } nvmlMemory_t;

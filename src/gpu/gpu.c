@@ -62,3 +62,60 @@ int sl_gpu_wait_event(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *r
 {
     return DISPATCH(gpu, wait_event, err, timeout_ms, ret);
 }
+
+int sl_gpu_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, struct sl_err *err)
+{
+    return DISPATCH(gpu, sample, err, i, ret);
+}
+
+int sl_gpu_place(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret, struct sl_err *err)
+{
+    return DISPATCH(gpu, place, err, i, ret);
+}
+
+int sl_gpu_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err)
+{
+    return DISPATCH(gpu, nvlinks, err, matrix, n);
+}
+
+int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
+                        struct sl_err *err)
+{
+    return DISPATCH(gpu, compute_mode, err, i, ret);
+}
+
+int sl_gpu_mig_mode(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
+                    struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_mode, err, i, ret_on, ret_pending_on);
+}
+
+int sl_gpu_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
+                        struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_set_mode, err, i, on, ret_pending);
+}
+
+int sl_gpu_mig_profiles(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile **ret,
+                        size_t *ret_count, struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_profiles, err, i, ret, ret_count);
+}
+
+int sl_gpu_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instance **ret,
+                         size_t *ret_count, struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_instances, err, i, ret, ret_count);
+}
+
+int sl_gpu_mig_create(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
+                      struct sl_gpu_mig_info *ret, struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_create, err, i, profile_id, start, ret);
+}
+
+int sl_gpu_mig_destroy(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
+                       uint32_t compute_instance, struct sl_err *err)
+{
+    return DISPATCH(gpu, mig_destroy, err, i, gpu_instance, compute_instance);
+}

@@ -65,6 +65,56 @@ struct sl_gpu_mig_info {
     uint32_t sm_count;
     uint64_t memory_total_bytes;
     uint64_t memory_used_bytes;
+    uint32_t placement_start, placement_size; /* memory slices; size 0: not known */
+    uint32_t copy_engines, decoders, encoders, jpegs, ofas;
+};
+
+/* How a card is, for whoever watches it. */
+#define SL_GPU_UNKNOWN UINT32_MAX /* in any of the figures below */
+
+struct sl_gpu_sample {
+    uint32_t power_mw, power_limit_mw;
+    uint32_t temperature_c;
+    uint32_t gpu_percent, memory_percent; /* of the last sampling period; unknown with MIG on */
+    uint32_t sm_clock_mhz, memory_clock_mhz;
+};
+
+/* What a card is besides its figures; asked once, for the inventory. */
+struct sl_gpu_place {
+    char clique[96];    /* "<cluster uuid>.<clique id>"; empty where there is no fabric */
+    uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
+};
+
+enum sl_gpu_compute_mode {
+    SL_GPU_COMPUTE_DEFAULT = 0,
+    SL_GPU_COMPUTE_EXCLUSIVE_THREAD = 1, /* of old drivers */
+    SL_GPU_COMPUTE_PROHIBITED = 2,
+    SL_GPU_COMPUTE_EXCLUSIVE_PROCESS = 3,
+};
+
+#define SL_GPU_MIG_PLACEMENTS 16
+
+struct sl_gpu_mig_place {
+    uint32_t start, size; /* memory slices */
+};
+
+/* A kind of GPU instance a card can carry. Known with MIG off too. */
+struct sl_gpu_mig_profile {
+    uint32_t id;   /* for sl_gpu_mig_create() */
+    char name[32]; /* "1g.18gb", "1g.18gb+me" */
+    uint32_t gpu_slices;
+    uint32_t max_instances; /* on an empty card */
+    uint32_t sm_count;
+    uint64_t memory_bytes;
+    uint32_t copy_engines, decoders, encoders, jpegs, ofas;
+    struct sl_gpu_mig_place placements[SL_GPU_MIG_PLACEMENTS];
+    uint32_t placement_count; /* 0: the driver does not tell (it may want privilege) */
+};
+
+/* A GPU instance that exists, whether or not a MIG device is on it. */
+struct sl_gpu_mig_instance {
+    uint32_t id, profile_id;
+    struct sl_gpu_mig_place place;
 };
 
 /* An XID (or another critical event) on a device. */
@@ -92,6 +142,23 @@ struct sl_gpu_ops {
     int (*wait_event)(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
                       struct sl_err *err);
     int (*cuda_version)(struct sl_gpu *gpu, int *ret, struct sl_err *err);
+    int (*sample)(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, struct sl_err *err);
+    int (*place)(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret, struct sl_err *err);
+    int (*nvlinks)(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err);
+    int (*compute_mode)(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
+                        struct sl_err *err);
+    int (*mig_mode)(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
+                    struct sl_err *err);
+    int (*mig_set_mode)(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
+                        struct sl_err *err);
+    int (*mig_profiles)(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile **ret,
+                        size_t *ret_count, struct sl_err *err);
+    int (*mig_instances)(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instance **ret,
+                         size_t *ret_count, struct sl_err *err);
+    int (*mig_create)(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
+                      struct sl_gpu_mig_info *ret, struct sl_err *err);
+    int (*mig_destroy)(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
+                       uint32_t compute_instance, struct sl_err *err);
 };
 
 /* What every implementation begins with. An operation left NULL answers -ENOSYS. */
@@ -149,5 +216,53 @@ int sl_gpu_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_m
  * make it before the events matter. One thread at a time. */
 int sl_gpu_wait_event(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
                       struct sl_err *err) SL_MUST_CHECK;
+
+/* Power, temperature, load and clocks; what this card or driver does not tell is SL_GPU_UNKNOWN. */
+int sl_gpu_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+int sl_gpu_place(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret,
+                 struct sl_err *err) SL_MUST_CHECK;
+
+/* Fills n × n: active NVLinks between two cards, through switches too. Cards that do not answer, and
+ * machines without NVLink, have none. */
+int sl_gpu_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err) SL_MUST_CHECK;
+
+int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* ---- MIG, for who manages it: -EOPNOTSUPP on cards without, -EPERM without the privilege ---- */
+
+/* Whether MIG is on, and whether it will be after the next reset. */
+int sl_gpu_mig_mode(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Turns MIG on or off. *ret_pending: it takes effect at the card's next reset only. -EBUSY while the
+ * card is in use. Never called but where somebody asked for exactly this. */
+int sl_gpu_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* The profiles a card has, with their placements, MIG on or off. *ret is the caller's to free; NULL
+ * and 0 on a card that cannot do MIG. */
+int sl_gpu_mig_profiles(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile **ret,
+                        size_t *ret_count, struct sl_err *err) SL_MUST_CHECK;
+
+/* The GPU instances of a card, by id. *ret as above; none with MIG off. */
+int sl_gpu_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instance **ret,
+                         size_t *ret_count, struct sl_err *err) SL_MUST_CHECK;
+
+#define SL_GPU_MIG_ANYWHERE UINT32_MAX
+
+/* Makes a GPU instance of a profile at memory slice `start` (or where the driver likes) and one
+ * compute instance that takes all of it; *ret is the MIG device that is. Both or nothing. -ENOSPC: it
+ * does not fit. */
+int sl_gpu_mig_create(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
+                      struct sl_gpu_mig_info *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* Destroys a compute instance, then its GPU instance, unless another compute instance is on that.
+ * SL_GPU_NO_INSTANCE for the compute instance: there is none (left). -EBUSY while a process is on
+ * it, -ENOENT when it is not there. */
+int sl_gpu_mig_destroy(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
+                       uint32_t compute_instance, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

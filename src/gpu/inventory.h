@@ -41,7 +41,15 @@ struct sl_inventory {
 /* Reads everything. A card that does not answer is `lost`, not an error. */
 int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret,
                       struct sl_err *err) SL_MUST_CHECK;
+
+/* Fills in what is not known about cards that are lost now from an earlier reading, card by card in
+ * NVML's order. */
+int sl_inventory_keep(struct sl_inventory *inv, const struct sl_inventory *before,
+                      struct sl_err *err) SL_MUST_CHECK;
+
 void sl_inventory_free(struct sl_inventory *inv); /* NULL is fine */
+/* Whether the same things are in the machine in the same state; what merely varies (memory used) does
+ * not count. */
 bool sl_inventory_equal(const struct sl_inventory *a, const struct sl_inventory *b);
 
 #endif

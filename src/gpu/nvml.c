@@ -294,6 +294,16 @@ static const struct sl_gpu_ops ops = {
     .cuda_version = gpu_cuda_version,
     .mig_info = sl_nvml_mig_info,
     .wait_event = sl_nvml_wait_event,
+    .sample = sl_nvml_sample,
+    .place = sl_nvml_place,
+    .nvlinks = sl_nvml_nvlinks,
+    .compute_mode = sl_nvml_compute_mode,
+    .mig_mode = sl_nvml_mig_mode,
+    .mig_set_mode = sl_nvml_mig_set_mode,
+    .mig_profiles = sl_nvml_mig_profiles,
+    .mig_instances = sl_nvml_mig_instances,
+    .mig_create = sl_nvml_mig_create,
+    .mig_destroy = sl_nvml_mig_destroy,
 };
 
 int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret, struct sl_err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVML answers in lists: processes, their load, MIG devices, events. */
+/* What NVML answers in lists: processes, their load, events. */
 #include "gpu/nvml_internal.h"
 
 #include <errno.h>
@@ -182,58 +182,6 @@ int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
     }
     *ret = out;
     *ret_count = used;
-    return 0;
-}
-
-/* ---- MIG ---- */
-
-/* The driver names a size in eighths of the card's whole GiB, rounded half up. */
-static void mig_profile_name(const nvmlDeviceAttributes_t *a, uint64_t card_bytes, char *buf,
-                             size_t size)
-{
-    uint64_t card_mib = card_bytes >> 20, card_gib = (card_bytes + (1ULL << 30) - 1) >> 30;
-    uint64_t eighths = card_mib ? (8 * a->memorySizeMB + card_mib - 1) / card_mib : 0;
-    uint64_t gb = (2 * card_gib * eighths + 8) / 16;
-    if (a->computeInstanceSliceCount == a->gpuInstanceSliceCount)
-        (void)snprintf(buf, size, "%ug.%llugb", a->gpuInstanceSliceCount, (unsigned long long)gb);
-    else
-        (void)snprintf(buf, size, "%uc.%ug.%llugb", a->computeInstanceSliceCount,
-                       a->gpuInstanceSliceCount, (unsigned long long)gb);
-}
-
-int sl_nvml_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
-                     struct sl_err *err)
-{
-    struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev = NULL, mig = NULL;
-    struct sl_gpu_mig_info out = {0};
-    nvmlDeviceAttributes_t attributes = {0};
-    nvmlMemory_t card = {0}, memory = {0};
-
-    int r = sl_nvml_handle(g, i, &dev, err);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetMemoryInfo, dev, &card);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetMigDeviceHandleByIndex, dev, slot, &mig);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetUUID, mig, out.uuid, sizeof(out.uuid));
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetAttributes_v2, mig, &attributes);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetGpuInstanceId, mig, &out.gpu_instance);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetComputeInstanceId, mig, &out.compute_instance);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetMemoryInfo, mig, &memory);
-    if (r < 0)
-        return r;
-    out.gpu_slices = attributes.gpuInstanceSliceCount;
-    out.compute_slices = attributes.computeInstanceSliceCount;
-    out.sm_count = attributes.multiprocessorCount;
-    out.memory_total_bytes = memory.total;
-    out.memory_used_bytes = memory.used;
-    mig_profile_name(&attributes, card.total, out.profile, sizeof(out.profile));
-    *ret = out;
     return 0;
 }
 
