@@ -25,20 +25,30 @@ struct sl_kube_options {
     uint64_t timeout_ns; /* of one request; 0: 30 s */
 };
 
-/* -ENOENT: neither a kubeconfig nor a service account. The token file is read again as it changes. */
+/* -ENOENT: neither a kubeconfig nor a service account. The token file is read again as it changes. A token
+ * is never sent over http://: that combination is refused. */
 int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, struct sl_kube **ret,
                    struct sl_err *err) SL_MUST_CHECK;
-/* Ends calls and watches without their callbacks. NULL is fine. */
+/* Ends calls and watches without their callbacks. NULL is fine; also from inside a callback. */
 void sl_kube_destroy(struct sl_kube *kube);
 
 /*
  * One answer. status 0: none came, err says why. body is the parsed JSON (borrowed; NULL where the answer
- * was none). For a status >= 400 err carries the server's message.
+ * was none; a JSON string where it was plain text). For a status >= 400 err carries the server's message
+ * and one of -ENOENT (404), -EEXIST (409), -ESTALE (410), -EACCES (401), -EPERM (403), -EAGAIN (429),
+ * -EREMOTEIO (5xx), -EINVAL (the others). err is never NULL; its code is 0 when all went well.
  */
 typedef void sl_kube_done(void *data, int status, json_t *body, const struct sl_err *err);
 
+/* Content types of PATCH. The last one is server-side apply (JSON is YAML). */
+#define SL_KUBE_PATCH_MERGE     "application/merge-patch+json"
+#define SL_KUBE_PATCH_STRATEGIC "application/strategic-merge-patch+json"
+#define SL_KUBE_PATCH_JSON      "application/json-patch+json"
+#define SL_KUBE_PATCH_APPLY     "application/apply-patch+yaml"
+
 /* body (borrowed, may be NULL) is sent as content_type (NULL: application/json). done comes exactly once,
- * never from inside this call. *ret may be NULL; it is good until done. */
+ * never from inside this call. ret may be NULL; *ret is good until done. At most 32 requests are under way,
+ * the others wait their turn; -ENOBUFS when 4096 wait. */
 int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
                     const char *content_type, json_t *body, sl_kube_done *done, void *data,
                     struct sl_kube_call **ret, struct sl_err *err) SL_MUST_CHECK;
@@ -47,8 +57,9 @@ void sl_kube_cancel(struct sl_kube_call *call);
 
 /*
  * The objects of a collection, for ever: a list (in pages), then what changes, with bookmarks, back-off and a
- * new list after 410 Gone or a lost connection. After a relist, objects that went meanwhile are told as
- * DELETED.
+ * new list after 410 Gone. After a relist, objects that went meanwhile are told as DELETED; of those only
+ * apiVersion, kind, metadata.name, .namespace and .uid are known. An object that did not change is not told
+ * again. Objects are borrowed. Stopping this or any other watch, and new requests, are fine in callbacks.
  */
 enum sl_kube_event { SL_KUBE_ADDED, SL_KUBE_MODIFIED, SL_KUBE_DELETED };
 struct sl_kube_watch_ops {
@@ -60,6 +71,17 @@ struct sl_kube_watch_ops {
 /* path without resourceVersion: "/api/v1/nodes?fieldSelector=metadata.name%3Dnode-1" */
 int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_kube_watch_ops *ops,
                         void *data, struct sl_kube_watch **ret, struct sl_err *err) SL_MUST_CHECK;
-void sl_kube_watch_stop(struct sl_kube_watch *watch);
+void sl_kube_watch_stop(struct sl_kube_watch *watch); /* NULL is fine */
+
+/* metadata.<key> of an object, "" where there is none. */
+const char *sl_kube_meta(const json_t *object, const char *key);
+
+/* Percent-encodes text for a path segment or a query's value. -ENAMETOOLONG. */
+int sl_kube_escape(const char *text, char *buf, size_t size) SL_MUST_CHECK;
+
+/* Now, as the API writes times: "2026-01-02T03:04:05Z", and "2026-01-02T03:04:05.123456Z" (MicroTime). */
+#define SL_KUBE_TIME_TEXT 32
+void sl_kube_time(char buf[SL_KUBE_TIME_TEXT]);
+void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT]);
 
 #endif

@@ -11,10 +11,11 @@
 
 struct sl_http_server;
 struct sl_http_request {
-    const char *method, *path; /* path without query */
-    const char *query;         /* "" without one */
-    const char *content_type;  /* "" without one */
-    const char *body;          /* NUL-terminated */
+    const char *method;       /* HEAD arrives as GET; its body is not sent */
+    const char *path;         /* decoded, without query */
+    const char *query;        /* as sent; "" without one */
+    const char *content_type; /* "" without one */
+    const char *body;         /* NUL-terminated */
     size_t body_size;
 };
 struct sl_http_call; /* one request being answered */
@@ -24,17 +25,30 @@ struct sl_http_server_options {
     const char
         *address; /* "127.0.0.1:9400", "[::]:8443", ":8443" (all addresses), port 0: any free one */
     const char *cert_file, *key_file; /* both: TLS, read again when they change */
+    const char *cert_pem, *key_pem;   /* instead: TLS with these (copied) */
     size_t body_max;                  /* 0: 4 MiB; beyond it 413 */
     unsigned connections_max;         /* 0: 256 */
-    unsigned idle_timeout_s;          /* 0: 60; a slow client is dropped after this */
+    unsigned
+        idle_timeout_s; /* 0: 60. Longest idle time, time to send one whole request, and time to
+                                take one whole answer: a slow client is dropped */
     void (*handle)(void *data, struct sl_http_call *call, const struct sl_http_request *request);
-    void (*gone)(void *data, struct sl_http_call *call);
+    void (*gone)(void *data, struct sl_http_call *call); /* the call is no more: never answer it */
+    void (*trouble)(void *data,
+                    const struct sl_err *err); /* a new certificate does not do and the old
+                                                              one stays; for logs. May be NULL */
     void *data;
 };
 
 int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_options *opt,
                           struct sl_http_server **ret, struct sl_err *err) SL_MUST_CHECK;
-void sl_http_server_destroy(struct sl_http_server *server); /* NULL is fine */
+/* Calls without an answer are told as gone. Not from inside handle or gone. NULL is fine. */
+void sl_http_server_destroy(struct sl_http_server *server);
+/* Closes the listening socket; what is under way goes on. Before destroy, wait until none is under way. */
+void sl_http_server_quiesce(struct sl_http_server *server);
+unsigned sl_http_server_calls(const struct sl_http_server *server); /* under way */
+/* Of a TLS server made with cert_pem: new connections get this certificate. */
+int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, const char *key_pem,
+                           struct sl_err *err) SL_MUST_CHECK;
 unsigned sl_http_server_port(const struct sl_http_server *server);
 
 /* body is copied. Exactly once a call. */

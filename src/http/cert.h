@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Certificates for a server that has nobody to ask for one: an authority of its own that signs once. */
+#ifndef SLUICE_HTTP_CERT_H
+#define SLUICE_HTTP_CERT_H
+
+#include <stddef.h>
+#include <time.h>
+
+#include "base/err.h"
+
+struct sl_cert {
+    char *ca_pem; /* whom clients shall trust (the webhook's caBundle); its key is gone for good */
+    char *cert_pem; /* the server's certificate */
+    char *key_pem;  /* and its key */
+};
+
+/* For DNS names and IP addresses, at least one; valid from an hour ago for that many days (1 to 36500). */
+int sl_cert_make(const char *const *names, size_t count, unsigned days, struct sl_cert *ret,
+                 struct sl_err *err) SL_MUST_CHECK;
+int sl_cert_make_between(const char *const *names, size_t count, time_t from, time_t until,
+                         struct sl_cert *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_cert_free(struct sl_cert *cert);
+
+/* When the first certificate of the PEM text ends. */
+int sl_cert_expires(const char *pem, time_t *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* Whether a server with this certificate will do for clients of `name` at time `at`: signed by the
+ * authority, for that name, in time, and with the right key. */
+int sl_cert_check(const struct sl_cert *cert, const char *name, time_t at,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+#endif
