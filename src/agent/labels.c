@@ -41,8 +41,7 @@ int sl_labels_set(struct sl_labels *labels, const char *key, const char *value, 
         return 0;
     }
     SL_CLEANUP(free) char *name = strdup(key);
-    struct sl_label *grown =
-        reallocarray(labels->label, labels->count + 1, sizeof(*labels->label));
+    struct sl_label *grown = reallocarray(labels->label, labels->count + 1, sizeof(*labels->label));
     if (grown)
         labels->label = grown;
     if (!grown || !name)

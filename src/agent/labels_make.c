@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 
 #define DOMAIN "nvidia.com/"
-#define MIB    (1024ULL * 1024ULL)
+#define MIB    ((uint64_t)1024 * 1024)
 
 enum { VALUE = 128 };
 
@@ -40,6 +40,7 @@ static const char *const sharing_words[] = {
     [SL_SHARING_NONE] = "none",
     [SL_SHARING_TIME_SLICING] = "time-slicing",
     [SL_SHARING_MPS] = "mps",
+    [SL_SHARING_FRACTIONAL] = "fractional",
 };
 
 static struct advert advert_of(const struct sl_plan *plan, size_t gpu, size_t mig)
@@ -51,7 +52,7 @@ static struct advert advert_of(const struct sl_plan *plan, size_t gpu, size_t mi
             if (res->device[d].gpu != gpu || res->device[d].mig != mig)
                 continue;
             a.replicas++;
-            a.sharing = res->sharing;
+            a.sharing = res->device[d].sharing;
             a.renamed = res->renamed;
         }
     }
@@ -77,8 +78,7 @@ static const struct sl_inv_gpu *typical_card(const struct sl_inventory *inv, siz
         (*ret_count)++;
         size_t same = 0;
         for (size_t j = 0; j < inv->gpu_count; j++)
-            same += !inv->gpu[j].lost &&
-                    strcmp(inv->gpu[i].info.name, inv->gpu[j].info.name) == 0;
+            same += !inv->gpu[j].lost && strcmp(inv->gpu[i].info.name, inv->gpu[j].info.name) == 0;
         if (same > most) {
             most = same;
             best = &inv->gpu[i];
@@ -160,9 +160,9 @@ ROW(family)
         int major, minor_from;
         const char *family;
     } families[] = {
-        {1, 0, "tesla"},      {2, 0, "fermi"},   {3, 0, "kepler"},        {5, 0, "maxwell"},
-        {6, 0, "pascal"},     {7, 5, "turing"},  {7, 0, "volta"},         {8, 9, "ada-lovelace"},
-        {8, 0, "ampere"},     {9, 0, "hopper"},  {10, 0, "blackwell"},    {11, 0, "blackwell"},
+        {1, 0, "tesla"},      {2, 0, "fermi"},  {3, 0, "kepler"},     {5, 0, "maxwell"},
+        {6, 0, "pascal"},     {7, 5, "turing"}, {7, 0, "volta"},      {8, 9, "ada-lovelace"},
+        {8, 0, "ampere"},     {9, 0, "hopper"}, {10, 0, "blackwell"}, {11, 0, "blackwell"},
         {12, 0, "blackwell"}, {13, 0, "rubin"},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(families); i++) {
@@ -298,7 +298,8 @@ static int set_advert(struct sl_labels *out, const char *resource, struct advert
                       struct sl_err *err)
 {
     int rc = set_number(out, resource, "replicas", a.replicas, err);
-    return rc < 0 ? rc : set(out, resource, "sharing-strategy", sharing_words[a.sharing], NULL, err);
+    return rc < 0 ? rc
+                  : set(out, resource, "sharing-strategy", sharing_words[a.sharing], NULL, err);
 }
 
 static int set_product(struct sl_labels *out, const char *resource, const char *name,
@@ -352,8 +353,7 @@ static bool same_kind(const struct sl_inv_mig *a, const struct sl_inv_mig *b)
 {
     return strcmp(a->info.profile, b->info.profile) == 0 &&
            a->info.gpu_slices == b->info.gpu_slices &&
-           a->info.compute_slices == b->info.compute_slices &&
-           a->info.sm_count == b->info.sm_count;
+           a->info.compute_slices == b->info.compute_slices && a->info.sm_count == b->info.sm_count;
 }
 
 static int whole_gpus(const struct view *v, struct sl_labels *out, struct sl_err *err)
@@ -462,8 +462,8 @@ int sl_labels_make(const struct sl_config *config, const struct sl_inventory *in
     struct view v = {.config = config, .inv = inv, .plan = plan, .host = host};
     struct sl_labels out = {0};
     v.card = typical_card(inv, &v.count);
-    v.driver_parts = sscanf(inv->driver_version, "%31[^.].%31[^.].%31s", v.driver[0], v.driver[1],
-                            v.driver[2]);
+    v.driver_parts =
+        sscanf(inv->driver_version, "%31[^.].%31[^.].%31s", v.driver[0], v.driver[1], v.driver[2]);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(rows); i++) {
         char value[VALUE];
