@@ -2,7 +2,7 @@
 /*
  * The cards of this node, from NVML. Every NVML call is made on a thread of its own: one that hangs
  * is noticed and said, and holds up nobody. Callbacks run on the loop, never inside a call to
- * sl_devices_*, except from sl_devices_destroy as said there.
+ * sl_devices_* but the one said at sl_devices_destroy, which must not be called from a callback.
  *
  * Asking NVML costs a tenant that keeps the card busy 1.6-2.2 % when done once a second (measured on
  * an H200), hence the slow poll: what is urgent comes as an event.
@@ -76,9 +76,10 @@ void sl_devices_refresh(struct sl_devices *devices);
 
 /*
  * Runs fn(gpu, arg, err) on the worker thread, one job at a time, in order; then done(arg, result,
- * err) on the loop, once, with fn's result. fn is never run, and done gets an error, where NVML is
- * not open (-ENODEV), a call is stalled (-ETIMEDOUT) or the owner goes (-ECANCELED). A job that is
- * itself stuck when the owner goes is left with its thread: its done is never called, arg stays.
+ * err) on the loop, once, with fn's result. Refused at once (and done not called) while NVML is not
+ * open (-ENODEV) or a call is stalled (-ETIMEDOUT). A job accepted and never run gets done with
+ * -ETIMEDOUT (a call before it stalled), -ENODEV or -ECANCELED (the owner goes). A job that is itself
+ * stuck when the owner goes is left with its thread: its done is never called, arg stays.
  */
 typedef int sl_devices_job_fn(struct sl_gpu *gpu, void *arg, struct sl_err *err);
 typedef void sl_devices_done_fn(void *arg, int result, const struct sl_err *err);

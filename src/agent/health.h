@@ -18,9 +18,9 @@
 struct sl_health;
 
 struct sl_health_options {
-    const uint64_t *ignored_xids; /* NULL: the application errors 13, 31, 43, 45, 68, 109 */
-    size_t ignored_count;
-    bool off;                /* no XID counts; lost cards still do */
+    /* Is this XID none of the card's fault (sl_config_xid_ignored)? NULL: those of applications are,
+     * 13, 31, 43, 45, 68, 109. Called with `data` of sl_health_create. */
+    bool (*ignored)(void *data, uint64_t xid);
     uint64_t quiet_ns;       /* without another XID until healthy again: 60 s */
     uint64_t reset_quiet_ns; /* the same after an XID that calls for a reset: 300 s */
 };
@@ -37,9 +37,8 @@ int sl_health_create(struct sl_loop *loop, const struct sl_health_options *optio
                      struct sl_err *err) SL_MUST_CHECK;
 void sl_health_destroy(struct sl_health *health); /* NULL is fine */
 
-/* Another list after a reload; what is unhealthy by an XID now ignored becomes healthy. */
-int sl_health_ignore(struct sl_health *health, const uint64_t *xids, size_t count, bool off,
-                     struct sl_err *err) SL_MUST_CHECK;
+/* The configuration changed: what is unhealthy by an XID that is ignored now becomes healthy. */
+void sl_health_reload(struct sl_health *health);
 
 /* What sl_devices tells: its `xid`, `polled` and, once a card was seen, `no_driver`. */
 void sl_health_xid(struct sl_health *health, const char *uuid, const struct sl_gpu_event *event);
@@ -49,7 +48,14 @@ void sl_health_no_driver(struct sl_health *health, const struct sl_err *why);
 /* False with a reason for what was never seen. *ret_reason lives until the next call above. */
 bool sl_health_ok(const struct sl_health *health, const char *uuid, const char **ret_reason);
 
-/* What an XID means, in a few words; NULL: not one we know. */
-const char *sl_health_xid_words(uint64_t xid);
+/* What is known of an XID; unknown ones are of the card's, without words. */
+struct sl_health_xid_kind {
+    uint64_t xid;
+    const char *words;
+    bool application; /* the program's fault: ignored unless the configuration says otherwise */
+    bool reset;       /* the card does not work again before it is reset */
+    bool whole_card;  /* whichever MIG instance it names */
+};
+const struct sl_health_xid_kind *sl_health_xid_kind(uint64_t xid); /* NULL: unknown */
 
 #endif

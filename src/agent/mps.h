@@ -17,19 +17,28 @@
 
 struct sl_mps;
 
+/* What client and server share memory through (docs/agent.md says which drivers need it). */
+enum sl_mps_shm {
+    SL_MPS_SHM_OWN,     /* <root>/<uuid>/shm is /dev/shm of daemon and tenants (CAP_SYS_ADMIN) */
+    SL_MPS_SHM_MACHINE, /* the machine's /dev/shm: every tenant of the node sees it */
+    SL_MPS_SHM_NONE,    /* nothing is mounted: drivers with anonymous regions */
+};
+
 /* Zero is the default of everything but root. */
 struct sl_mps_options {
     const char *root;        /* "/run/nvidia/mps": <root>/<uuid>/{pipe,log,shm} */
     const char *host_root;   /* where root is for the container runtime; NULL: the same path */
     const char *control;     /* nvidia-cuda-mps-control; NULL: found under driver_root */
     const char *driver_root; /* NULL, "" or "/": the machine's own */
-    bool shared_shm;         /* the machine's /dev/shm instead of one per card (needs no privilege) */
-    uint64_t command_ns;     /* how long a control command may take: 5 s */
-    uint64_t start_ns;       /* how long a daemon may take until it answers: 15 s */
-    uint64_t watch_ns;       /* how often a daemon is asked whether it still answers: 60 s */
-    uint64_t backoff_ns;     /* before the first restart, doubling up to 60 s: 1 s */
-    uint64_t heal_ns;        /* how long a server may stay faulted before it is restarted: 20 s */
-    uint64_t quit_ns;        /* how long a daemon may take to end before it is killed: 5 s */
+    enum sl_mps_shm shm;
+    bool one_user; /* without -multiuser-server: tenants with another UID wait their turn */
+    char *const *environ_list; /* what the daemons inherit; NULL: the agent's own environment */
+    uint64_t command_ns;       /* how long a control command may take: 5 s */
+    uint64_t start_ns;         /* how long a daemon may take until it answers: 15 s */
+    uint64_t watch_ns;         /* how often a daemon is asked whether it still answers: 60 s */
+    uint64_t backoff_ns;       /* before the first restart, doubling up to 60 s: 1 s */
+    uint64_t heal_ns;          /* how long a server may stay faulted before it is restarted: 20 s */
+    uint64_t quit_ns;          /* how long a daemon may take to end before it is killed: 5 s */
 };
 
 enum sl_mps_state {
