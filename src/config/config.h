@@ -90,7 +90,7 @@ struct sl_config {
     size_t ignored_xids_count;
     uint64_t *watched_xids; /* act on these even if all are ignored; sorted */
     size_t watched_xids_count;
-    bool ignore_all_xids;
+    bool ignore_all_xids, watch_all_xids;
     bool health_checks; /* false: every XID is ignored */
 };
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What no single value shows: values that do not go together. */
+#include <errno.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+static struct sl_origin said(const struct sl_draft *d, const char *path)
+{
+    return d->origin[sl_schema_index(sl_schema_path(path))];
+}
+
+static bool is_said(const struct sl_draft *d, const char *path)
+{
+    return said(d, path).line > 0;
+}
+
+/* One way to share, not two: NVIDIA's plugin would take MPS and say nothing. */
+static int check_one_sharing(const struct sl_draft *d, struct sl_err *err)
+{
+    static const char *const path[] = {"sharing.timeSlicing", "sharing.mps", "sharing.fractional"};
+    int first = -1;
+    for (int i = 0; i < 3; i++) {
+        if (i == 2 ? !d->c.fractional.enabled : !is_said(d, path[i]))
+            continue;
+        if (first < 0) {
+            first = i;
+            continue;
+        }
+        struct sl_origin a = said(d, path[first]), b = said(d, path[i]);
+        bool later = b.line > a.line || (b.line == a.line && b.column > a.column);
+        return sl_config_fail(d, later ? b : a, err, -EINVAL,
+                              "%s and %s (line %u) are two ways to share the same GPUs: choose one",
+                              later ? path[i] : path[first], later ? path[first] : path[i],
+                              later ? a.line : b.line);
+    }
+    return 0;
+}
+
+static int check_mig(const struct sl_draft *d, struct sl_err *err)
+{
+    if (d->c.mig_strategy != SL_MIG_MIXED || !is_said(d, "sharing.mps"))
+        return 0;
+    struct sl_origin at = said(d, "flags.migStrategy");
+    return sl_config_fail(d, at, err, -EINVAL,
+                          "migStrategy mixed does not go with sharing.mps: an MPS server cannot "
+                          "divide MIG devices by replicas, use time-slicing for them, or no MIG");
+}
+
+static int check_discovery(const struct sl_draft *d, struct sl_err *err)
+{
+    if (strcmp(d->c.discovery_strategy, "auto") == 0 ||
+        strcmp(d->c.discovery_strategy, "nvml") == 0)
+        return 0;
+    return sl_config_fail(d, said(d, "flags.deviceDiscoveryStrategy"), err, -EINVAL,
+                          "deviceDiscoveryStrategy \"%s\": this agent finds GPUs by NVML only, "
+                          "write auto or nvml",
+                          d->c.discovery_strategy);
+}
+
+static bool has_list(const struct sl_config_shared *s)
+{
+    return s->devices_count > 0;
+}
+
+/* Two entries may share one resource if each names devices of its own. What the names stand for is
+ * known only on the node; the plan looks again. */
+static int check_pair(const struct sl_draft *d, const struct sl_config_shared *a,
+                      const struct sl_config_shared *b, struct sl_err *err)
+{
+    struct sl_origin at = {.line = b->line, .column = b->column};
+    if (strcmp(a->name, b->name) != 0)
+        return 0;
+    if (!has_list(a) || !has_list(b))
+        return sl_config_fail(d, at, err, -EINVAL,
+                              "%s is shared twice (first on line %u): list different devices in "
+                              "each entry, or make it one entry",
+                              b->name, a->line);
+    for (size_t i = 0; i < a->devices_count; i++)
+        for (size_t j = 0; j < b->devices_count; j++)
+            if (strcmp(a->devices[i], b->devices[j]) == 0)
+                return sl_config_fail(d, at, err, -EINVAL,
+                                      "device %s of %s is shared twice (first on line %u)",
+                                      b->devices[j], b->name, a->line);
+    return 0;
+}
+
+static int check_block(const struct sl_draft *d, const struct sl_draft_block *block,
+                       struct sl_err *err)
+{
+    const struct sl_config_shared *s = block->shared.item;
+    int rc = 0;
+    for (size_t i = 0; i < block->shared.count && rc == 0; i++) {
+        struct sl_origin at = {.line = s[i].line, .column = s[i].column};
+        size_t len = strlen(s[i].name) + strlen(SL_SHARED_SUFFIX);
+        if (block->rename_by_default && !s[i].rename && len > SL_NAME_MAX)
+            rc = sl_config_fail(d, at, err, -EINVAL,
+                                "%s" SL_SHARED_SUFFIX " has %zu characters, at most %d are "
+                                "allowed: rename it yourself",
+                                s[i].name, len, SL_NAME_MAX);
+        for (size_t j = 0; j < i && rc == 0; j++)
+            rc = check_pair(d, &s[j], &s[i], err);
+    }
+    return rc;
+}
+
+int sl_draft_check(struct sl_draft *d, struct sl_err *err)
+{
+    int rc = check_one_sharing(d, err);
+    if (rc == 0)
+        rc = check_mig(d, err);
+    if (rc == 0)
+        rc = check_discovery(d, err);
+    if (rc == 0)
+        rc = check_block(d, &d->time_slicing, err);
+    return rc == 0 ? check_block(d, &d->mps, err) : rc;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+#include "config/schema.h"
+
+#define MAX_FILE_BYTES ((size_t)1 << 20) /* a ConfigMap is no larger */
+
+/* Rows of items are cleared with their list. */
+static bool of_item(const struct sl_schema_row *row)
+{
+    return row->path && strstr(row->path, "[]");
+}
+
+void sl_draft_clear(struct sl_draft *d)
+{
+    for (size_t i = 0; i < sl_schema_count; i++)
+        if (!of_item(&sl_schema[i]))
+            sl_value_clear(&sl_schema[i], d);
+}
+
+void sl_draft_view(const struct sl_config *config, struct sl_draft *ret)
+{
+    *ret = (struct sl_draft){.c = *config, .file = ""};
+    struct sl_draft_block block = {config->rename_by_default,
+                                   config->fail_requests_greater_than_one,
+                                   {config->shared, config->shared_count}};
+    ret->gpus = (struct sl_item_list){config->gpus, config->gpus_count};
+    ret->migs = (struct sl_item_list){config->migs, config->migs_count};
+    if (config->sharing == SL_SHARING_TIME_SLICING)
+        ret->time_slicing = block;
+    if (config->sharing == SL_SHARING_MPS)
+        ret->mps = block;
+    ret->ignore = (struct sl_xid_list){config->ignore_all_xids, config->ignored_xids,
+                                       config->ignored_xids_count};
+    ret->watch = (struct sl_xid_list){config->watch_all_xids, config->watched_xids,
+                                      config->watched_xids_count};
+}
+
+void sl_config_free(struct sl_config *config)
+{
+    if (!config)
+        return;
+    struct sl_draft d;
+    sl_draft_view(config, &d);
+    sl_draft_clear(&d);
+    free(config);
+}
+
+bool sl_config_equal(const struct sl_config *a, const struct sl_config *b)
+{
+    struct sl_draft da, db;
+    sl_draft_view(a, &da);
+    sl_draft_view(b, &db);
+    for (size_t i = 0; i < sl_schema_count; i++)
+        if (!of_item(&sl_schema[i]) && !sl_value_equal(&sl_schema[i], &da, &db))
+            return false;
+    return a->sharing == b->sharing;
+}
+
+const char *sl_config_sharing_name(enum sl_sharing sharing)
+{
+    static const char *const names[] = {[SL_SHARING_NONE] = "none",
+                                        [SL_SHARING_TIME_SLICING] = "time-slicing",
+                                        [SL_SHARING_MPS] = "mps",
+                                        [SL_SHARING_FRACTIONAL] = "fractional"};
+    return (size_t)sharing < SL_ARRAY_LEN(names) ? names[sharing] : "?";
+}
+
+static bool has_xid(const uint64_t *xids, size_t count, uint64_t xid)
+{
+    for (size_t i = 0; i < count; i++)
+        if (xids[i] == xid)
+            return true;
+    return false;
+}
+
+bool sl_config_xid_ignored(const struct sl_config *c, uint64_t xid)
+{
+    if (c->watch_all_xids || has_xid(c->watched_xids, c->watched_xids_count, xid))
+        return false;
+    return c->ignore_all_xids || has_xid(c->ignored_xids, c->ignored_xids_count, xid);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Sorted, each once, without those in `but`. */
+static void tidy(struct sl_xid_list *list, const struct sl_xid_list *but)
+{
+    size_t n = 0;
+    if (list->count > 0)
+        qsort(list->xid, list->count, sizeof(*list->xid), by_number);
+    for (size_t i = 0; i < list->count; i++)
+        if (!has_xid(list->xid, n, list->xid[i]) &&
+            !(but && (but->all || has_xid(but->xid, but->count, list->xid[i]))))
+            list->xid[n++] = list->xid[i];
+    list->count = n;
+}
+
+/* The application's errors are ignored too, and what is watched is not. */
+static int finish_xids(struct sl_draft *d, struct sl_err *err)
+{
+    const struct sl_schema_row *row = sl_schema_path("health.ignoreXIDs");
+    struct sl_scalar s = {
+        .text = SL_APPLICATION_XIDS, .len = strlen(SL_APPLICATION_XIDS), .outside = true};
+    int rc = sl_value_add(d, row, d, &s, err);
+    if (rc < 0)
+        return rc;
+    tidy(&d->watch, NULL);
+    tidy(&d->ignore, &d->watch);
+    d->c.ignored_xids = d->ignore.xid;
+    d->c.ignored_xids_count = d->ignore.count;
+    d->c.ignore_all_xids = d->ignore.all;
+    d->c.watched_xids = d->watch.xid;
+    d->c.watched_xids_count = d->watch.count;
+    d->c.watch_all_xids = d->watch.all;
+    d->c.health_checks = !d->ignore.all || d->watch.all || d->watch.count > 0;
+    return 0;
+}
+
+/* A text that was set to nothing is the default; the device root's is the driver root. */
+static int finish_texts(struct sl_draft *d, struct sl_err *err)
+{
+    for (size_t i = 0; i < sl_schema_count; i++) {
+        const struct sl_schema_row *row = &sl_schema[i];
+        if (row->type != SL_TYPE_STRING || !row->initial)
+            continue;
+        const char *text = *(char **)((char *)d + row->offset);
+        bool dev = row->offset == offsetof(struct sl_draft, c.dev_root);
+        struct sl_scalar s = {.text = dev ? d->c.driver_root : row->initial, .outside = true};
+        s.len = strlen(s.text);
+        int rc = text[0] == '\0' ? sl_value_set(d, row, d, &s, err) : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
+{
+    int rc = finish_texts(d, err);
+    if (rc == 0)
+        rc = finish_xids(d, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_draft_block *block = NULL;
+    d->c.sharing = d->c.fractional.enabled ? SL_SHARING_FRACTIONAL : SL_SHARING_NONE;
+    if (d->time_slicing.shared.count > 0) {
+        d->c.sharing = SL_SHARING_TIME_SLICING;
+        block = &d->time_slicing;
+    } else if (d->mps.shared.count > 0) {
+        d->c.sharing = SL_SHARING_MPS;
+        block = &d->mps;
+    }
+    if (block) {
+        d->c.rename_by_default = block->rename_by_default;
+        d->c.fail_requests_greater_than_one = block->fail_requests_greater_than_one;
+        d->c.shared = block->shared.item;
+        d->c.shared_count = block->shared.count;
+    }
+    d->c.gpus = d->gpus.item;
+    d->c.gpus_count = d->gpus.count;
+    d->c.migs = d->migs.item;
+    d->c.migs_count = d->migs.count;
+    return 0;
+}
+
+static int put_file_name(struct sl_draft *d, struct sl_err *err)
+{
+    char *copy = strdup(d->file);
+    if (!copy)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    free(d->c.config_file);
+    d->c.config_file = copy;
+    return 0;
+}
+
+static int fill(struct sl_draft *d, const char *text, size_t size, char *const *environ_list,
+                const struct sl_config_override *flags, size_t flags_count, struct sl_err *err)
+{
+    int rc = sl_layer_defaults(d, err);
+    if (rc == 0 && text && size > MAX_FILE_BYTES)
+        rc = sl_err_set(err, -EFBIG, "%.200s is larger than a ConfigMap can be (1 MiB)", d->file);
+    if (rc == 0 && text)
+        rc = sl_yaml_read(d, text, size, err);
+    if (rc == 0)
+        rc = sl_layer_environment(d, environ_list, err);
+    if (rc == 0)
+        rc = sl_layer_flags(d, flags, flags_count, err);
+    if (rc == 0)
+        rc = sl_draft_check(d, err);
+    if (rc == 0)
+        rc = sl_draft_finish(d, err);
+    return rc == 0 && text ? put_file_name(d, err) : rc;
+}
+
+int sl_config_parse(const char *file, const char *text, size_t size, char *const *environ_list,
+                    const struct sl_config_override *flags, size_t flags_count,
+                    struct sl_config **ret, struct sl_err *err)
+{
+    struct sl_draft *d = calloc(1, sizeof(*d));
+    struct sl_config *config = malloc(sizeof(*config));
+    int rc = d && config ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    if (rc == 0) {
+        d->file = file ? file : "";
+        rc = fill(d, text, size, environ_list, flags, flags_count, err);
+        if (rc < 0)
+            sl_draft_clear(d);
+    }
+    if (rc == 0) {
+        *config = d->c;
+        *ret = sl_take_ptr(config);
+    }
+    free(config);
+    free(d);
+    return rc;
+}
+
+int sl_config_load(const char *config_file, char *const *environ_list,
+                   const struct sl_config_override *flags, size_t flags_count,
+                   struct sl_config **ret, struct sl_err *err)
+{
+    SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
+    bool given = config_file && config_file[0];
+    int rc = given ? sl_fs_read(AT_FDCWD, config_file, MAX_FILE_BYTES, &text, &size, err) : 0;
+    if (rc < 0)
+        return rc;
+    return sl_config_parse(config_file, text, size, environ_list, flags, flags_count, ret, err);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said outside the file: defaults below it, the environment and the command line above. */
+#include <errno.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+static struct sl_scalar outside(const char *text, const char *dashes, const char *from)
+{
+    struct sl_scalar s = {.text = text, .len = strlen(text), .outside = true};
+    (void)snprintf(s.at.from, sizeof(s.at.from), "%s%s", dashes, from);
+    return s;
+}
+
+int sl_layer_defaults(struct sl_draft *d, struct sl_err *err)
+{
+    for (size_t i = 0; i < sl_schema_count; i++) {
+        if (!sl_schema[i].initial)
+            continue;
+        struct sl_scalar s = outside(sl_schema[i].initial, "", "");
+        int rc = sl_value_set(d, &sl_schema[i], d, &s, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static const char *lookup(char *const *environ_list, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *environ_list; environ_list++)
+        if (strncmp(*environ_list, name, n) == 0 && (*environ_list)[n] == '=')
+            return *environ_list + n + 1;
+    return NULL;
+}
+
+/* A variable that is set to nothing says nothing: charts write those for "not set". */
+int sl_layer_environment(struct sl_draft *d, char *const *environ_list, struct sl_err *err)
+{
+    char name[64];
+    for (size_t i = 0; i < sl_schema_count && environ_list; i++) {
+        const char *value = NULL;
+        for (size_t n = 0;
+             !(value && value[0]) && sl_schema_env(&sl_schema[i], n, name, sizeof(name)); n++)
+            value = lookup(environ_list, name);
+        if (!value || !value[0])
+            continue;
+        struct sl_scalar s = outside(value, "", name);
+        int rc = sl_value_set(d, &sl_schema[i], d, &s, err);
+        if (rc < 0)
+            return rc;
+        d->origin[i] = s.at;
+    }
+    return 0;
+}
+
+static int unknown_flag(const char *flag, struct sl_err *err)
+{
+    char name[64], best[64] = "";
+    for (size_t i = 0; i < sl_schema_count && !best[0]; i++)
+        for (size_t n = 0; sl_schema_name(sl_schema[i].flag, n, name, sizeof(name)); n++) {
+            const char *const words[] = {name, NULL};
+            if (sl_schema_closest(flag, words))
+                memcpy(best, name, sizeof(best));
+        }
+    if (best[0])
+        return sl_err_set(err, -EINVAL, "unknown flag --%.60s: did you mean --%s?", flag, best);
+    return sl_err_set(err, -EINVAL, "unknown flag --%.60s", flag);
+}
+
+int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, size_t count,
+                   struct sl_err *err)
+{
+    bool given[SL_SCHEMA_MAX] = {false};
+    for (size_t f = 0; f < count; f++) {
+        const struct sl_schema_row *row = sl_schema_flag(flags[f].flag);
+        if (!row)
+            return unknown_flag(flags[f].flag, err);
+        size_t i = sl_schema_index(row);
+        if (!flags[f].value && row->type != SL_TYPE_BOOL)
+            return sl_err_set(err, -EINVAL, "--%s needs a value", flags[f].flag);
+        struct sl_scalar s = outside(flags[f].value ? flags[f].value : "true", "--", flags[f].flag);
+        /* A list may come in several flags; anything else counts as last said. */
+        int rc = given[i] && sl_value_is_list(row->type) ? sl_value_add(d, row, d, &s, err)
+                                                         : sl_value_set(d, row, d, &s, err);
+        if (rc < 0)
+            return rc;
+        d->origin[i] = s.at;
+        given[i] = true;
+    }
+    return 0;
+}
+
+bool sl_config_is_flag(const char *name, bool *ret_takes_value)
+{
+    const struct sl_schema_row *row = sl_schema_flag(name);
+    if (row && ret_takes_value)
+        *ret_takes_value = row->type != SL_TYPE_BOOL;
+    return row != NULL;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+/* Lower-case letters, digits, '-' and '.', each part between dots beginning and ending with a letter
+ * or digit: what the API server takes after the '/'. */
+static bool is_subdomain(const char *name)
+{
+    char before = '.';
+    for (; *name; before = *name++) {
+        bool alnum = (*name >= 'a' && *name <= 'z') || (*name >= '0' && *name <= '9');
+        if (!alnum && *name != '-' && *name != '.')
+            return false;
+        if (!alnum && before == '.')
+            return false;
+        if (*name == '.' && before == '-')
+            return false;
+    }
+    return before != '-' && before != '.';
+}
+
+int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret,
+                 struct sl_err *err)
+{
+    const char *slash = strchr(s->text, '/');
+    const char *name = s->text;
+    if (slash) {
+        if (strncmp(name, SL_DOMAIN, strlen(SL_DOMAIN)) != 0)
+            return sl_config_fail(d, s->at, err, -EINVAL,
+                                  "resource name \"%.80s\" is not in nvidia.com/: write only what "
+                                  "comes after the slash",
+                                  s->text);
+        name += strlen(SL_DOMAIN);
+    }
+    if (!*name)
+        return sl_config_fail(d, s->at, err, -EINVAL,
+                              "the resource name is empty: write for example nvidia.com/gpu");
+    size_t len = strlen(SL_DOMAIN) + strlen(name);
+    if (len > SL_NAME_MAX)
+        return sl_config_fail(d, s->at, err, -EINVAL,
+                              "resource name \"" SL_DOMAIN "%.90s\" has %zu characters, at most %d "
+                              "are allowed",
+                              name, len, SL_NAME_MAX);
+    if (!is_subdomain(name))
+        return sl_config_fail(d, s->at, err, -EINVAL,
+                              "resource name \"%.80s\" does not do: lower-case letters, digits, "
+                              "\"-\" and \".\" between them",
+                              s->text);
+    char *full = malloc(len + 1);
+    if (!full)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
+    *ret = full;
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which devices a node has to offer, and their names before sharing. Nothing here is fatal: what
+ * cannot be offered is left out with a warning, and the rest of the node goes on working.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/plan_internal.h"
+#include "config/schema.h"
+
+#define GPU_NAME SL_DOMAIN "gpu"
+
+/* '*' is any text, '?' any character. */
+static bool matches(const char *pattern, const char *text)
+{
+    const char *star = NULL, *retry = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            retry = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == '\0';
+}
+
+static const char *by_pattern(const struct sl_config_pattern *patterns, size_t count,
+                              const char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        if (matches(patterns[i].pattern, text))
+            return patterns[i].name;
+    return NULL;
+}
+
+/* "1c.3g.71gb": a compute instance that is only a part of its GPU instance. */
+static bool is_partial(const char *profile)
+{
+    size_t digits = strspn(profile, "0123456789");
+    return digits > 0 && profile[digits] == 'c';
+}
+
+static const struct sl_gpu_mig_info *mig_of(const struct sl_planning *p, size_t gpu, size_t mig)
+{
+    return &p->inv->gpu[gpu].mig[mig].info;
+}
+
+static int keep(struct sl_planning *p, size_t gpu, size_t mig, const char *name)
+{
+    struct sl_found *f = &p->found[p->found_count++];
+    *f = (struct sl_found){.gpu = gpu, .mig = mig};
+    (void)snprintf(f->name, sizeof(f->name), "%s", name);
+    return 0;
+}
+
+/* NVIDIA's name: nvidia.com/mig-1g.18gb, with "+me" as ".me". */
+static void mixed_name(const char *profile, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, SL_DOMAIN "mig-%s", profile);
+    for (char *c = buf; *c; c++)
+        *c = *c == '+' ? '.' : *c;
+}
+
+/* `resource` is what the type would be called; NULL: by its own, "mixed" name. */
+static int keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *resource)
+{
+    const char *profile = mig_of(p, gpu, mig)->profile;
+    char name[SL_RESOURCE_NAME_SIZE];
+    const char *named = by_pattern(p->config->migs, p->config->migs_count, profile);
+    if (named || resource)
+        return keep(p, gpu, mig, named ? named : resource);
+    if (is_partial(profile))
+        return sl_plan_warn(p,
+                            "GPU %zu: MIG device %zu is a %s, a part of a GPU instance, and has no "
+                            "resource name of its own: it is left out (name it in resources.mig "
+                            "to advertise it)",
+                            gpu, mig, profile);
+    mixed_name(profile, name, sizeof(name));
+    if (strlen(name) > SL_NAME_MAX)
+        return sl_plan_warn(p,
+                            "GPU %zu: the MIG profile %s is too long for a resource name: "
+                            "MIG device %zu is left out",
+                            gpu, profile, mig);
+    return keep(p, gpu, mig, name);
+}
+
+static int keep_whole(struct sl_planning *p, size_t gpu)
+{
+    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
+    const char *named = by_pattern(p->config->gpus, p->config->gpus_count, g->info.name);
+    return keep(p, gpu, SL_NO_MIG, named ? named : GPU_NAME);
+}
+
+/* In MIG mode, and the configuration wants to know about it. */
+static bool is_mig(const struct sl_planning *p, size_t gpu)
+{
+    return p->inv->gpu[gpu].info.mig_enabled && p->config->mig_strategy != SL_MIG_NONE;
+}
+
+static bool same_type(const struct sl_gpu_mig_info *a, const struct sl_gpu_mig_info *b)
+{
+    return strcmp(a->profile, b->profile) == 0;
+}
+
+/* How many MIG devices of one profile have no name by pattern; *other: one of another profile. */
+static size_t count_type(const struct sl_planning *p, const struct sl_gpu_mig_info *type,
+                         const struct sl_gpu_mig_info **other)
+{
+    size_t n = 0;
+    for (size_t g = 0; g < p->inv->gpu_count; g++)
+        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
+            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
+            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
+                continue;
+            if (same_type(info, type))
+                n++;
+            else
+                *other = info;
+        }
+    return n;
+}
+
+/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first
+ * found of several. NULL: there are no MIG devices without a name of their own. */
+static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bool *ret_others)
+{
+    const struct sl_gpu_mig_info *best = NULL, *other = NULL;
+    size_t best_count = 0;
+    for (size_t g = 0; g < p->inv->gpu_count; g++)
+        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
+            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
+            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
+                continue;
+            size_t n = count_type(p, info, &other);
+            if (n > best_count) {
+                best = info;
+                best_count = n;
+            }
+        }
+    *ret_others = other != NULL;
+    return best;
+}
+
+static int collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
+{
+    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
+    int rc = 0;
+    if (g->mig_count == 0)
+        return sl_plan_warn(p,
+                            "GPU %zu is in MIG mode and has no MIG devices: nothing of it is "
+                            "advertised until some are made",
+                            gpu);
+    for (size_t m = 0; m < g->mig_count && rc == 0; m++) {
+        if (strlen(g->mig[m].info.uuid) + sizeof("::1023") > SL_DEVICE_ID_SIZE)
+            rc = sl_plan_warn(p,
+                              "GPU %zu: the UUID of MIG device %zu is too long for kubelet: it "
+                              "is left out",
+                              gpu, m);
+        else
+            rc = keep_mig(p, gpu, m, type && same_type(&g->mig[m].info, type) ? GPU_NAME : NULL);
+    }
+    return rc;
+}
+
+static int collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
+{
+    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
+    int rc = keep_whole(p, gpu);
+    if (rc == 0 && type && strcmp(p->found[p->found_count - 1].name, GPU_NAME) == 0) {
+        p->found_count--;
+        return sl_plan_warn(p,
+                            "GPU %zu is not in MIG mode, and with migStrategy single " GPU_NAME
+                            " is a %s here: the card is left out (use mixed, or name it in "
+                            "resources.gpus)",
+                            gpu, type->profile);
+    }
+    if (rc == 0 && g->info.mig_enabled)
+        rc = sl_plan_warn(p,
+                          "GPU %zu is in MIG mode, but migStrategy is none: it is advertised as a "
+                          "whole card, and programs find at most one MIG device on it",
+                          gpu);
+    return rc;
+}
+
+static size_t most_devices(const struct sl_inventory *inv)
+{
+    size_t n = 1;
+    for (size_t g = 0; g < inv->gpu_count; g++)
+        n += 1 + inv->gpu[g].mig_count;
+    return n;
+}
+
+int sl_plan_collect(struct sl_planning *p)
+{
+    const struct sl_gpu_mig_info *type = NULL;
+    bool others = false;
+    int rc = 0;
+    p->found = calloc(most_devices(p->inv), sizeof(*p->found));
+    if (!p->found)
+        return sl_err_set(p->err, -ENOMEM, "out of memory");
+    if (p->config->mig_strategy == SL_MIG_SINGLE)
+        type = single_type(p, &others);
+    if (type && others)
+        rc = sl_plan_warn(
+            p,
+            "migStrategy is single and there is more than one type of MIG device: " GPU_NAME
+            " is a %s here, the others are advertised under their own names "
+            "as with mixed",
+            type->profile);
+    for (size_t g = 0; g < p->inv->gpu_count && rc == 0; g++) {
+        const struct sl_inv_gpu *gpu = &p->inv->gpu[g];
+        if (!gpu->info.uuid[0])
+            rc = sl_plan_warn(p, "GPU %zu does not answer and was never known: it is left out", g);
+        else if (strlen(gpu->info.uuid) + sizeof("::1023") > SL_DEVICE_ID_SIZE)
+            rc = sl_plan_warn(p, "GPU %zu: its UUID is too long for kubelet: it is left out", g);
+        else
+            rc = is_mig(p, g) ? collect_migs(p, g, type) : collect_whole(p, g, type);
+    }
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan being made: which devices there are and what they are called, then how they are shared. */
+#ifndef SLUICE_CONFIG_PLAN_INTERNAL_H
+#define SLUICE_CONFIG_PLAN_INTERNAL_H
+
+#include "config/plan.h"
+
+/* A card or MIG device that will be advertised. */
+struct sl_found {
+    size_t gpu, mig;
+    char name[SL_RESOURCE_NAME_SIZE];     /* before sharing */
+    const struct sl_config_shared *entry; /* how it is shared, or NULL */
+};
+
+struct sl_planning {
+    const struct sl_config *config;
+    const struct sl_inventory *inv;
+    struct sl_plan *plan;
+    struct sl_found *found;
+    size_t found_count;
+    struct sl_err *err;
+};
+
+/* Adds a sentence to the plan's warnings. */
+int sl_plan_warn(struct sl_planning *p, const char *fmt, ...) SL_PRINTF(2, 3) SL_MUST_CHECK;
+/* The UUID of the card or MIG device. */
+const char *sl_plan_uuid(const struct sl_inventory *inv, size_t gpu, size_t mig);
+
+/* plan_devices.c: fills found. */
+int sl_plan_collect(struct sl_planning *p) SL_MUST_CHECK;
+/* plan_share.c: fills the entries. */
+int sl_plan_share(struct sl_planning *p) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which devices each entry of sharing.*.resources is about, on this very node. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/plan_internal.h"
+#include "config/schema.h"
+
+#define MPS_CLIENTS_BEFORE_13_1 48
+#define MPS_CLIENTS_PRE_VOLTA   16
+
+static int located(const struct sl_planning *p, const struct sl_config_shared *e, const char *text)
+{
+    if (e->line == 0)
+        return sl_err_set(p->err, -EINVAL, "%s", text);
+    return sl_err_set(p->err, -EINVAL, "%.90s:%u:%u: %s", p->config->config_file, e->line,
+                      e->column, text);
+}
+
+/* An MPS server takes only so many clients on one card. */
+static int check_mps_clients(const struct sl_planning *p, const struct sl_config_shared *e,
+                             size_t gpu)
+{
+    char text[200];
+    const struct sl_gpu_info *info = &p->inv->gpu[gpu].info;
+    unsigned most = p->inv->cuda_version >= 13010 ? SL_MAX_MPS_CLIENTS : MPS_CLIENTS_BEFORE_13_1;
+    if (info->cc_major > 0 && info->cc_major < 7)
+        most = MPS_CLIENTS_PRE_VOLTA;
+    if (p->config->sharing != SL_SHARING_MPS || e->replicas <= most)
+        return 0;
+    (void)snprintf(text, sizeof(text),
+                   "%u replicas of GPU %zu: an MPS server takes at most %u clients there (%s)",
+                   e->replicas, gpu, most,
+                   most == MPS_CLIENTS_PRE_VOLTA ? "the card is older than Volta"
+                                                 : "60 from CUDA 13.1 on");
+    return located(p, e, text);
+}
+
+static int assign(struct sl_planning *p, const struct sl_config_shared *e, struct sl_found *f)
+{
+    char text[200];
+    if (f->mig != SL_NO_MIG && p->config->sharing == SL_SHARING_MPS)
+        return 0; /* warned about, once for the entry */
+    if (f->entry && f->entry != e) {
+        (void)snprintf(text, sizeof(text), "%s is shared twice (first on line %u)",
+                       sl_plan_uuid(p->inv, f->gpu, f->mig), f->entry->line);
+        return located(p, e, text);
+    }
+    f->entry = e;
+    return check_mps_clients(p, e, f->gpu);
+}
+
+/* "0", "0:1", "GPU-…", "MIG-…". Refuses an index this node does not have: an index is always about
+ * a node. A UUID may be another node's; the same file often serves many. */
+static int parse_device(const struct sl_planning *p, const struct sl_config_shared *e,
+                        const char *text, size_t *ret_gpu, size_t *ret_mig)
+{
+    char why[200];
+    *ret_gpu = *ret_mig = SL_NO_MIG;
+    if (text[0] < '0' || text[0] > '9')
+        return 0;
+    char *end;
+    size_t gpu = strtoul(text, &end, 10);
+    if (gpu >= p->inv->gpu_count) {
+        (void)snprintf(why, sizeof(why), "devices: there is no GPU %zu, this node has %zu", gpu,
+                       p->inv->gpu_count);
+        return located(p, e, why);
+    }
+    *ret_gpu = gpu;
+    if (*end != ':')
+        return 0;
+    size_t mig = strtoul(end + 1, NULL, 10);
+    if (mig >= p->inv->gpu[gpu].mig_count) {
+        (void)snprintf(why, sizeof(why),
+                       "devices: there is no MIG device %s, GPU %zu has %zu of them", text, gpu,
+                       p->inv->gpu[gpu].mig_count);
+        return located(p, e, why);
+    }
+    *ret_mig = mig;
+    return 0;
+}
+
+/* A card's index or UUID also stands for all its MIG devices that the resource has. */
+static bool is_meant(const struct sl_planning *p, const struct sl_found *f, const char *text,
+                     size_t gpu, size_t mig)
+{
+    if (gpu != SL_NO_MIG)
+        return f->gpu == gpu && (mig == SL_NO_MIG || f->mig == mig);
+    return strcmp(p->inv->gpu[f->gpu].info.uuid, text) == 0 ||
+           strcmp(sl_plan_uuid(p->inv, f->gpu, f->mig), text) == 0;
+}
+
+static int share_listed(struct sl_planning *p, const struct sl_config_shared *e)
+{
+    for (size_t d = 0; d < e->devices_count; d++) {
+        size_t gpu, mig, hits = 0;
+        int rc = parse_device(p, e, e->devices[d], &gpu, &mig);
+        for (size_t i = 0; i < p->found_count && rc == 0; i++) {
+            struct sl_found *f = &p->found[i];
+            if (strcmp(f->name, e->name) != 0 || !is_meant(p, f, e->devices[d], gpu, mig))
+                continue;
+            hits++;
+            rc = assign(p, e, f);
+        }
+        if (rc == 0 && hits == 0)
+            rc = sl_plan_warn(p, "device %s is to be shared as %s, but this node has no such %s",
+                              e->devices[d], e->name, e->name);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int share_counted(struct sl_planning *p, const struct sl_config_shared *e)
+{
+    size_t most = e->device_count > 0 ? e->device_count : SIZE_MAX, n = 0;
+    int rc = 0;
+    for (size_t i = 0; i < p->found_count && n < most && rc == 0; i++) {
+        if (strcmp(p->found[i].name, e->name) != 0)
+            continue;
+        n++;
+        rc = assign(p, e, &p->found[i]);
+    }
+    if (rc == 0 && e->device_count > n && n > 0)
+        rc = sl_plan_warn(p, "%u devices of %s are to be shared, this node has %zu",
+                          e->device_count, e->name, n);
+    if (rc == 0 && n == 0)
+        rc = sl_plan_warn(p, "%s is to be shared, but this node has none", e->name);
+    return rc;
+}
+
+static int warn_mps_on_mig(struct sl_planning *p, const struct sl_config_shared *e)
+{
+    if (p->config->sharing != SL_SHARING_MPS)
+        return 0;
+    for (size_t i = 0; i < p->found_count; i++)
+        if (p->found[i].mig != SL_NO_MIG && strcmp(p->found[i].name, e->name) == 0)
+            return sl_plan_warn(p,
+                                "%s are MIG devices, which MPS cannot divide by replicas: they "
+                                "are advertised whole",
+                                e->name);
+    return 0;
+}
+
+int sl_plan_share(struct sl_planning *p)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->config->shared_count && rc == 0; i++) {
+        const struct sl_config_shared *e = &p->config->shared[i];
+        rc = warn_mps_on_mig(p, e);
+        if (rc == 0)
+            rc = e->devices_count > 0 ? share_listed(p, e) : share_counted(p, e);
+    }
+    return rc;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One value as it is written, into the struct: a function a type. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "config/schema.h"
+
+/* What a setter works on. */
+struct set {
+    const struct sl_draft *d;
+    const struct sl_schema_row *row;
+    void *field; /* the row's place in its struct */
+    const struct sl_scalar *s;
+    struct sl_err *err;
+};
+
+#define FAIL(set_, ...) fail((set_), __VA_ARGS__)
+static int SL_PRINTF(2, 3) fail(const struct set *w, const char *fmt, ...)
+{
+    char text[260];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    bool in_file = w->s->at.line > 0;
+    return sl_config_fail(w->d, w->s->at, w->err, -EINVAL, "%s%s%s", in_file ? w->row->path : "",
+                          in_file ? ": " : "", text);
+}
+
+static int no_memory(const struct set *w)
+{
+    return sl_err_set(w->err, -ENOMEM, "out of memory");
+}
+
+bool sl_scalar_is_null(const struct sl_scalar *s)
+{
+    static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(nulls) && !s->quoted && !s->outside; i++)
+        if (strcmp(s->text, nulls[i]) == 0)
+            return true;
+    return false;
+}
+
+static int set_version(const struct set *w)
+{
+    if (strcmp(w->s->text, "v1") == 0)
+        return 0;
+    return FAIL(w, "\"%.40s\" is not known: this is a v1 file, write version: v1", w->s->text);
+}
+
+/* As YAML 1.1 has them in the file, as Go's flag parser has them outside. */
+static int set_bool(const struct set *w)
+{
+    static const char *const file_words[2][4] = {{"false", "no", "off", "n"},
+                                                 {"true", "yes", "on", "y"}};
+    static const char *const outside_words[2][4] = {{"false", "0", "f", ""},
+                                                    {"true", "1", "t", ""}};
+    if (w->s->quoted)
+        return FAIL(w, "\"%.40s\" is text: write true or false without quotes", w->s->text);
+    if (w->s->outside && w->s->len == 0)
+        return FAIL(w, "needs true or false");
+    for (int value = 0; value < 2; value++)
+        for (size_t i = 0; i < 4; i++) {
+            const char *word = (w->s->outside ? outside_words : file_words)[value][i];
+            if (strcasecmp(w->s->text, word) == 0) {
+                *(bool *)w->field = value == 1;
+                return 0;
+            }
+        }
+    return FAIL(w, "\"%.40s\" is not true or false", w->s->text);
+}
+
+/* Says what the words are, and which was probably meant. */
+static int wrong_word(const struct set *w)
+{
+    char list[160];
+    int n = 0;
+    for (size_t i = 0; w->row->words[i] && n >= 0 && (size_t)n < sizeof(list); i++)
+        n += snprintf(list + n, sizeof(list) - (size_t)n, "%s%s",
+                      i == 0                 ? ""
+                      : w->row->words[i + 1] ? ", "
+                                             : " or ",
+                      w->row->words[i]);
+    const char *close = sl_schema_closest(w->s->text, w->row->words);
+    if (close)
+        return FAIL(w, "\"%.40s\" is not known: did you mean \"%s\"? It is %s", w->s->text, close,
+                    list);
+    return FAIL(w, "\"%.40s\" is not known: it is %s", w->s->text, list);
+}
+
+static int word_index(const struct set *w)
+{
+    for (int i = 0; w->row->words[i]; i++)
+        if (strcmp(w->s->text, w->row->words[i]) == 0)
+            return i;
+    return wrong_word(w);
+}
+
+static int set_enum(const struct set *w)
+{
+    int i = word_index(w);
+    if (i >= 0)
+        *(unsigned *)w->field = (unsigned)i;
+    return i < 0 ? i : 0;
+}
+
+static int set_string(const struct set *w)
+{
+    char *copy = strdup(w->s->text);
+    if (!copy)
+        return no_memory(w);
+    free(*(char **)w->field);
+    *(char **)w->field = copy;
+    return 0;
+}
+
+static int set_word(const struct set *w)
+{
+    int i = word_index(w);
+    return i < 0 ? i : set_string(w);
+}
+
+static int set_name(const struct set *w)
+{
+    char *name = NULL;
+    int rc = sl_name_make(w->d, w->s, &name, w->err);
+    if (rc < 0)
+        return rc;
+    free(*(char **)w->field);
+    *(char **)w->field = name;
+    return 0;
+}
+
+/* Decimal digits only; false when there is anything else or it is beyond 64 bits. */
+static bool number(const char *text, uint64_t *ret)
+{
+    uint64_t n = 0;
+    if (!*text)
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*text - '0'), &n))
+            return false;
+    }
+    *ret = n;
+    return true;
+}
+
+static int set_unsigned(const struct set *w)
+{
+    uint64_t n = 0;
+    if (w->s->quoted)
+        return FAIL(w, "\"%.40s\" is text: write the number without quotes", w->s->text);
+    size_t digits = strspn(w->s->text + (w->s->text[0] == '-'), "0123456789");
+    if (digits == 0 || w->s->text[digits + (w->s->text[0] == '-')] != '\0')
+        return FAIL(w, "\"%.40s\" is not a whole number", w->s->text);
+    bool fits = number(w->s->text, &n);
+    if (w->s->text[0] == '-' || (fits && n < w->row->min))
+        return FAIL(w, "%.20s is too few: at least %u%s", w->s->text, (unsigned)w->row->min,
+                    w->row->min == 2 ? ", fewer share nothing" : "");
+    if (!fits || n > w->row->max)
+        return FAIL(w, "%.20s is too many: at most %u%s", w->s->text, (unsigned)w->row->max,
+                    w->row->max == SL_MAX_REPLICAS ? ", kubelet keeps a record of each one"
+                    : w->row->max == SL_MAX_MPS_CLIENTS
+                        ? ", an MPS server has no more clients on a card"
+                        : "");
+    *(unsigned *)w->field = (unsigned)n;
+    return 0;
+}
+
+static int set_bytes(const struct set *w)
+{
+    struct sl_memory_amount amount = {0};
+    struct sl_err why = SL_ERR_INIT;
+    if (sl_parse_memory(w->s->text, &amount, &why) < 0)
+        return FAIL(w, "%s", why.msg);
+    if (amount.percent)
+        return FAIL(w, "\"%.40s\" depends on the card: write an amount, for example 1Gi",
+                    w->s->text);
+    *(uint64_t *)w->field = amount.bytes;
+    return 0;
+}
+
+/* Go's durations: 60s, 1m30s, 1.5h. Each part is a number and a unit. */
+static bool duration(const char *text, uint64_t *ret_ns)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } unit[] = {{"ns", 1},
+                {"us", 1000},
+                {"ms", 1000000},
+                {"s", SL_NS_PER_S},
+                {"m", 60 * SL_NS_PER_S},
+                {"h", 3600 * SL_NS_PER_S}};
+    uint64_t total = 0;
+    while (*text) {
+        char digits[16];
+        size_t whole = strspn(text, "0123456789");
+        size_t all = whole + (text[whole] == '.' ? 1 + strspn(text + whole + 1, "0123456789") : 0);
+        size_t letters = strcspn(text + all, "0123456789."), u = 0;
+        if (whole == 0 || whole > 9 || all >= sizeof(digits))
+            return false;
+        memcpy(digits, text, all);
+        digits[all] = '\0';
+        while (u < SL_ARRAY_LEN(unit) &&
+               (strlen(unit[u].name) != letters || memcmp(unit[u].name, text + all, letters) != 0))
+            u++;
+        if (u == SL_ARRAY_LEN(unit))
+            return false;
+        uint64_t part = 0, frac = 0, scale = 1;
+        if (!number(strtok(digits, "."), &part) || __builtin_mul_overflow(part, unit[u].ns, &part))
+            return false;
+        for (const char *p = text + whole + 1; p < text + all && scale < 1000000000; p++) {
+            frac = frac * 10 + (uint64_t)(*p - '0');
+            scale *= 10;
+        }
+        /* At most nine decimals of an hour: it fits. */
+        if (__builtin_add_overflow(
+                part, frac * (unit[u].ns / scale) + frac * (unit[u].ns % scale) / scale, &part) ||
+            __builtin_add_overflow(total, part, &total))
+            return false;
+        text += all + letters;
+    }
+    *ret_ns = total;
+    return total > 0 && total / SL_NS_PER_S < 1000000000; /* thirty years; nine digits */
+}
+
+static int set_duration(const struct set *w)
+{
+    uint64_t ns = 0;
+    if (strcmp(w->s->text, "infinite") == 0)
+        ns = UINT64_MAX;
+    else if (!duration(w->s->text, &ns))
+        return FAIL(w, "\"%.40s\" is not a time: write 60s, 5m, 1h30m or infinite", w->s->text);
+    *(uint64_t *)w->field = ns;
+    return 0;
+}
+
+static int add_strategy(const struct set *w)
+{
+    int i = word_index(w);
+    if (i < 0)
+        return i;
+    *(unsigned *)w->field |= 1U << i;
+    return 0;
+}
+
+static int add_channel(const struct set *w)
+{
+    if (strcmp(w->s->text, "0") != 0)
+        return FAIL(w, "\"%.40s\": only channel 0 can be given out, write [] or [0]", w->s->text);
+    *(bool *)w->field = true;
+    return 0;
+}
+
+static int add_xid(const struct set *w)
+{
+    struct sl_xid_list *list = w->field;
+    uint64_t xid = 0;
+    if (strcasecmp(w->s->text, "all") == 0 || strcasecmp(w->s->text, "xids") == 0) {
+        list->all = true;
+        return 0;
+    }
+    if (!number(w->s->text, &xid))
+        return FAIL(w, "\"%.40s\" is not an XID: write numbers, or all", w->s->text);
+    uint64_t *more = reallocarray(list->xid, list->count + 1, sizeof(*more));
+    if (!more)
+        return no_memory(w);
+    more[list->count++] = xid;
+    list->xid = more;
+    return 0;
+}
+
+/* "0", "0:1" or a UUID. */
+static bool is_device(const char *text)
+{
+    size_t a = strspn(text, "0123456789");
+    if (a > 0 && a <= 4) {
+        size_t b = text[a] == ':' ? strspn(text + a + 1, "0123456789") : 0;
+        return text[a] == '\0' || (b > 0 && b <= 4 && text[a + 1 + b] == '\0');
+    }
+    return (strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0) && text[4] &&
+           strlen(text) < SL_GPU_UUID_TEXT &&
+           text[strspn(text, "0123456789abcdefABCDEFGPUMI-/")] == '\0';
+}
+
+static int add_device(const struct set *w)
+{
+    struct sl_config_shared *shared = w->field;
+    if (!is_device(w->s->text))
+        return FAIL(
+            w,
+            "\"%.60s\" names no device: write an index (0), a MIG device of a card (\"0:1\") "
+            "or a UUID (GPU-... or MIG-...)",
+            w->s->text);
+    for (size_t i = 0; i < shared->devices_count; i++)
+        if (strcmp(shared->devices[i], w->s->text) == 0)
+            return FAIL(w, "%.60s is listed twice", w->s->text);
+    char **more = reallocarray(shared->devices, shared->devices_count + 1, sizeof(*more));
+    if (!more)
+        return no_memory(w);
+    shared->devices = more;
+    char *copy = strdup(w->s->text);
+    if (!copy)
+        return no_memory(w);
+    shared->devices[shared->devices_count++] = copy;
+    return 0;
+}
+
+/* Not a list: "all", or how many. */
+static int set_devices(const struct set *w)
+{
+    struct sl_config_shared *shared = w->field;
+    uint64_t n = 0;
+    if (strcmp(w->s->text, "all") == 0) {
+        shared->all_devices = true;
+        return 0;
+    }
+    if (!w->s->quoted && number(w->s->text, &n) && n >= 1 && n <= 64) {
+        shared->device_count = (unsigned)n;
+        return 0;
+    }
+    return FAIL(w,
+                "\"%.40s\" is neither \"all\", nor a count from 1 to 64, nor a list: "
+                "[0, \"1:0\", GPU-...]",
+                w->s->text);
+}
+
+typedef int setter(const struct set *w);
+static setter *const one[] = {
+    [SL_TYPE_VERSION] = set_version,   [SL_TYPE_BOOL] = set_bool,
+    [SL_TYPE_ENUM] = set_enum,         [SL_TYPE_WORD] = set_word,
+    [SL_TYPE_STRING] = set_string,     [SL_TYPE_NAME] = set_name,
+    [SL_TYPE_UNSIGNED] = set_unsigned, [SL_TYPE_BYTES] = set_bytes,
+    [SL_TYPE_DURATION] = set_duration, [SL_TYPE_STRATEGIES] = add_strategy,
+    [SL_TYPE_CHANNELS] = add_channel,  [SL_TYPE_DEVICES] = set_devices,
+    [SL_TYPE_XIDS] = add_xid,
+};
+static setter *const element[] = {
+    [SL_TYPE_STRATEGIES] = add_strategy,
+    [SL_TYPE_CHANNELS] = add_channel,
+    [SL_TYPE_DEVICES] = add_device,
+    [SL_TYPE_XIDS] = add_xid,
+};
+
+static int check_text(const struct set *w)
+{
+    for (size_t i = 0; i < w->s->len; i++)
+        if (w->s->text[i] < ' ' || w->s->text[i] > '~')
+            return FAIL(w, "\"%.40s\" has characters other than printable ASCII", w->s->text);
+    return 0;
+}
+
+/* Outside the file a list has commas; nothing at all is the empty list. */
+static int set_list(const struct set *w)
+{
+    SL_CLEANUP(free) char *copy = strdup(w->s->text);
+    if (!copy)
+        return no_memory(w);
+    char *save = NULL;
+    for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
+        struct sl_scalar s = *w->s;
+        struct set part = *w;
+        s.text = word;
+        s.len = strlen(word);
+        part.s = &s;
+        int rc = one[w->row->type](&part);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+bool sl_value_is_list(enum sl_schema_type type)
+{
+    return (size_t)type < SL_ARRAY_LEN(element) && element[type];
+}
+
+int sl_value_add(const struct sl_draft *d, const struct sl_schema_row *row, void *base,
+                 const struct sl_scalar *s, struct sl_err *err)
+{
+    struct set w = {d, row, (char *)base + row->offset, s, err};
+    int rc = check_text(&w);
+    if (rc < 0)
+        return rc;
+    return s->outside ? set_list(&w) : element[row->type](&w);
+}
+
+int sl_value_set(const struct sl_draft *d, const struct sl_schema_row *row, void *base,
+                 const struct sl_scalar *s, struct sl_err *err)
+{
+    struct set w = {d, row, (char *)base + row->offset, s, err};
+    int rc = check_text(&w);
+    if (rc < 0)
+        return rc;
+    sl_value_clear(row, base);
+    return s->outside && sl_value_is_list(row->type) ? set_list(&w) : one[row->type](&w);
+}
