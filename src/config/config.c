@@ -58,6 +58,7 @@ bool sl_config_equal(const struct sl_config *a, const struct sl_config *b)
     struct sl_draft da, db;
     sl_draft_view(a, &da);
     sl_draft_view(b, &db);
+    da.c.config_file = db.c.config_file; /* where it was read, not what it says */
     for (size_t i = 0; i < sl_schema_count; i++)
         if (!of_item(&sl_schema[i]) && !sl_value_equal(&sl_schema[i], &da, &db))
             return false;

@@ -150,8 +150,8 @@ static const struct sl_schema_row *meant(const char *parent, const char *key)
             continue;
         bool here = sl_schema_key_in(path, parent) != NULL;
         /* 1000 for an exact match, 500 for being here, less by edit, more by nearness. */
-        unsigned score =
-            (d == 0 ? 1000 : 0) + (here ? 500 : 0) + 300 - 20 * d + (unsigned)common(path, parent);
+        unsigned score = (d == 0 ? 1000U : 0U) + (here ? 500U : 0U) + 300U - 20U * d +
+                         (unsigned)common(path, parent);
         if (score > best_score) {
             best = &sl_schema[i];
             best_score = score;

@@ -112,9 +112,9 @@ static int add_replicas(struct sl_planning *p, struct sl_plan_resource *r, const
                                      .sharing = s->sharing,
                                      .numa_node = p->inv->gpu[f->gpu].info.numa_node};
         if (s->sharing == SL_SHARING_NONE)
-            (void)snprintf(d->id, sizeof(d->id), "%.55s", uuid);
+            (void)snprintf(d->id, sizeof(d->id), "%.50s", uuid);
         else
-            (void)snprintf(d->id, sizeof(d->id), "%.55s::%u", uuid, n);
+            (void)snprintf(d->id, sizeof(d->id), "%.50s::%u", uuid, n);
     }
     return 0;
 }

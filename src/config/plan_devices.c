@@ -3,6 +3,7 @@
  * Which devices a node has to offer, and their names before sharing. Nothing here is fatal: what
  * cannot be offered is left out with a warning, and the rest of the node goes on working.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,7 @@ static int collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_m
                             "advertised until some are made",
                             gpu);
     for (size_t m = 0; m < g->mig_count && rc == 0; m++) {
-        if (strlen(g->mig[m].info.uuid) + sizeof("::1023") > SL_DEVICE_ID_SIZE)
+        if (strlen(g->mig[m].info.uuid) > SL_PLAN_UUID_MAX)
             rc = sl_plan_warn(p,
                               "GPU %zu: the UUID of MIG device %zu is too long for kubelet: it "
                               "is left out",
@@ -220,7 +221,7 @@ int sl_plan_collect(struct sl_planning *p)
         const struct sl_inv_gpu *gpu = &p->inv->gpu[g];
         if (!gpu->info.uuid[0])
             rc = sl_plan_warn(p, "GPU %zu does not answer and was never known: it is left out", g);
-        else if (strlen(gpu->info.uuid) + sizeof("::1023") > SL_DEVICE_ID_SIZE)
+        else if (strlen(gpu->info.uuid) > SL_PLAN_UUID_MAX)
             rc = sl_plan_warn(p, "GPU %zu: its UUID is too long for kubelet: it is left out", g);
         else
             rc = is_mig(p, g) ? collect_migs(p, g, type) : collect_whole(p, g, type);

@@ -5,6 +5,9 @@
 
 #include "config/plan.h"
 
+/* "MIG-GPU-<uuid>/13/0", the longest of all, has 49; "::" and a number still fit after it. */
+#define SL_PLAN_UUID_MAX 50
+
 /* A card or MIG device that will be advertised. */
 struct sl_found {
     size_t gpu, mig;

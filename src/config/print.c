@@ -49,9 +49,9 @@ static void put_duration(uint64_t ns, FILE *out)
     if (ns == UINT64_MAX)
         (void)fputs("infinite", out);
     else if (ns % SL_NS_PER_S == 0)
-        (void)fprintf(out, "%" PRIu64 "s", ns / SL_NS_PER_S);
+        (void)fprintf(out, "%llus", ns / SL_NS_PER_S);
     else
-        (void)fprintf(out, "%" PRIu64 "s%09" PRIu64 "ns", ns / SL_NS_PER_S, ns % SL_NS_PER_S);
+        (void)fprintf(out, "%llus%09lluns", ns / SL_NS_PER_S, ns % SL_NS_PER_S);
 }
 
 static void put_strategies(unsigned set, const char *const *words, FILE *out)
