@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
+
+#include "sim/tree.h"
 
 #define MAX_FAULTS 32
 
@@ -111,42 +112,13 @@ CUresult sim_enter(const char *name, bool need_init)
     return CUDA_SUCCESS;
 }
 
-/* CUDA_VISIBLE_DEVICES: indices or (beginnings of) UUIDs; the first that is not there ends the list. */
-static void choose_cards(void)
-{
-    struct sl_sim_state *st = sim_p.st;
-    const char *env = getenv("CUDA_VISIBLE_DEVICES");
-    sim_p.count = 0;
-    if (!env) {
-        for (uint32_t i = 0; i < st->card_count; i++)
-            sim_p.card[sim_p.count++] = i;
-        return;
-    }
-    char *copy = strdup(env), *save = NULL;
-    for (char *t = copy ? strtok_r(copy, ",", &save) : NULL; t && sim_p.count < SL_SIM_MAX_DEVICES;
-         t = strtok_r(NULL, ",", &save)) {
-        uint32_t found = SL_SIM_NONE;
-        char *end;
-        unsigned long n = strtoul(t, &end, 10);
-        while (*t == ' ')
-            t++;
-        if (strncasecmp(t, "GPU-", 4) == 0) {
-            for (uint32_t i = 0; i < st->card_count; i++)
-                if (strncasecmp(st->cards[i].desc.uuid_text, t, strlen(t)) == 0)
-                    found = i;
-        } else if (end != t && n < st->card_count) {
-            found = (uint32_t)n;
-        }
-        if (found == SL_SIM_NONE)
-            break;
-        sim_p.card[sim_p.count++] = found;
-    }
-    free(copy);
-}
-
 static CUresult init_locked(void)
 {
     struct sl_err err = SL_ERR_INIT;
+    if (!sl_sim_sees_node("nvidiactl"))
+        return CUDA_ERROR_NO_DEVICE;
+    if (!sl_sim_sees_node("nvidia-uvm"))
+        return CUDA_ERROR_UNKNOWN; /* what the real one says, too */
     if (sl_sim_open(&sim_p.st, &err) < 0) {
         (void)fprintf(stderr, "simulated libcuda: %s\n", err.msg);
         return CUDA_ERROR_NO_DEVICE;
@@ -160,7 +132,7 @@ static CUresult init_locked(void)
     if (!ok)
         return CUDA_ERROR_OPERATING_SYSTEM;
     sim_p.slot = (uint32_t)slot;
-    choose_cards();
+    sim_choose_devices();
     if (sim_p.count == 0)
         return CUDA_ERROR_NO_DEVICE;
     (void)pthread_atfork(NULL, NULL, in_child);

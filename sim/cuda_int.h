@@ -178,6 +178,16 @@ struct sim_alloc {
     bool pending_free;
 };
 
+/* The MIG device a process is on: with one there is nothing else. */
+struct sim_mig {
+    bool on;
+    uint32_t card, gi_id, ci_id, generation;
+    uint32_t sm_count;
+    uint64_t memory_bytes; /* the GPU instance's: compute instances on it share it */
+    uint8_t uuid[16];
+    char name[40]; /* "1g.18gb" */
+};
+
 /* The process. */
 struct sim_process {
     struct sl_sim_state *st;
@@ -190,6 +200,7 @@ struct sim_process {
     unsigned int primary_flags[SL_SIM_MAX_DEVICES];
     CUcontext contexts;
     uint64_t next_id;
+    struct sim_mig mig;
 };
 extern struct sim_process sim_p;
 
@@ -213,6 +224,9 @@ CUresult sim_enter(const char *name, bool need_init);
     })
 CUresult sim_init(void);
 uint64_t sim_next_id(void);
+
+/* cuda_choose.c: the devices of this process, from its nodes, MIG and CUDA_VISIBLE_DEVICES. */
+void sim_choose_devices(void);
 
 /* cuda_run.c: submission, completion, waiting. Lock held unless said otherwise. */
 CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq);

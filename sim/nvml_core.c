@@ -165,7 +165,7 @@ static ptrdiff_t position(const void *p, const void *table, size_t size)
 
 static nvmlReturn_t check_card(uint32_t index)
 {
-    if (index >= nv_spec()->count)
+    if (index >= nv_spec()->count || !nv_sees(index))
         return NVML_ERROR_INVALID_ARGUMENT;
     return nv_lost(index) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
@@ -326,7 +326,7 @@ NV_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, un
 static nvmlReturn_t count(unsigned int *out)
 {
     REQUIRE(out);
-    *out = (unsigned int)nv_spec()->count;
+    *out = nv_seen_count();
     return NVML_SUCCESS;
 }
 
@@ -342,13 +342,20 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *ret)
     return count(ret);
 }
 
-static nvmlReturn_t by_index(unsigned int index, nvmlDevice_t *device)
+static nvmlReturn_t by_card(uint32_t index, nvmlDevice_t *device)
 {
-    REQUIRE(device && index < nv_spec()->count);
+    if (!nv_sees(index))
+        return NVML_ERROR_NOT_FOUND;
     if (nv_lost(index))
         return NVML_ERROR_GPU_IS_LOST;
     *device = nv_card_handle(index);
     return NVML_SUCCESS;
+}
+
+static nvmlReturn_t by_index(unsigned int index, nvmlDevice_t *device)
+{
+    REQUIRE(device && index < nv_seen_count());
+    return by_card(nv_seen(index), device);
 }
 
 NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -372,7 +379,7 @@ static nvmlReturn_t mig_by_uuid(const char *uuid, nvmlDevice_t *device)
             for (uint32_t c = 0; s.gi[g].used && c < SL_SIM_MIG_MAX_CI; c++) {
                 uint8_t bytes[16];
                 char text[48];
-                if (!s.gi[g].ci[c].used)
+                if (!s.gi[g].ci[c].used || !nv_sees_mig(i, s.gi[g].id, s.gi[g].ci[c].id))
                     continue;
                 sl_sim_mig_uuid(&spec->devices[i], &s.gi[g], &s.gi[g].ci[c], bytes);
                 sl_sim_uuid_format("MIG-", bytes, text, sizeof(text));
@@ -393,7 +400,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t 
         return mig_by_uuid(uuid, device);
     for (uint32_t i = 0; i < nv_spec()->count; i++)
         if (strcasecmp(uuid, nv_spec()->devices[i].uuid_text) == 0)
-            return by_index(i, device);
+            return by_card(i, device);
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -403,7 +410,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevic
     REQUIRE(serial && device);
     for (uint32_t i = 0; i < nv_spec()->count; i++)
         if (strcmp(serial, nv_spec()->devices[i].serial) == 0)
-            return by_index(i, device);
+            return by_card(i, device);
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -414,7 +421,7 @@ static nvmlReturn_t by_pci(const char *bus_id, nvmlDevice_t *device)
     for (uint32_t i = 0; i < nv_spec()->count; i++) {
         const struct sl_sim_device *d = &nv_spec()->devices[i];
         if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == dev)
-            return by_index(i, device);
+            return by_card(i, device);
     }
     return NVML_ERROR_NOT_FOUND;
 }

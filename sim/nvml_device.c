@@ -68,7 +68,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *ind
     struct nv_target t;
     REQUIRE(index);
     TRY(nv_target(device, &t));
-    *index = t.is_mig ? t.gi * SL_SIM_MIG_MAX_CI + t.ci : t.index;
+    *index = t.is_mig ? t.gi * SL_SIM_MIG_MAX_CI + t.ci : nv_position(t.index);
     return NVML_SUCCESS;
 }
 
@@ -385,7 +385,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, uns
     TRY(nv_card(device, &i));
     unsigned int room = devices ? *count : 0;
     for (uint32_t j = 0; j < nv_spec()->count; j++) {
-        if (j == i || level_between(i, j) > level)
+        if (j == i || !nv_sees(j) || level_between(i, j) > level)
             continue;
         if (n < room)
             devices[n] = nv_card_handle(j);

@@ -108,6 +108,13 @@ nvmlReturn_t nv_state_attach(void);
 void nv_state_detach(void);
 
 const struct sl_sim_spec *nv_spec(void);
+
+/* The cards this process sees, numbered as NVML numbers them for it; decided when it starts. */
+uint32_t nv_seen_count(void);
+uint32_t nv_seen(uint32_t position);          /* a card's index */
+bool nv_sees(uint32_t index);
+uint32_t nv_position(uint32_t index);         /* of a card it sees */
+bool nv_sees_mig(uint32_t index, uint32_t gi_id, uint32_t ci_id);
 bool nv_lost(uint32_t index);
 
 /* Memory in use on a card by everybody. */
@@ -141,7 +148,7 @@ void nv_set_persistence(uint32_t index, uint32_t mode);
 /* A copy of a card's MIG state, or exclusive access to the state itself. */
 struct sl_sim_mig_state nv_mig(uint32_t index);
 struct sl_sim_mig_state *nv_mig_lock(uint32_t index);
-void nv_mig_unlock(uint32_t index);
+void nv_mig_unlock(uint32_t index); /* and the capability files follow */
 
 /* Events, card by card: a position in the stream, and what comes after one. */
 uint64_t nv_event_position(uint32_t index);

@@ -407,7 +407,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, 
         return NVML_ERROR_NOT_FOUND;
     for (uint32_t g = 0; g < SL_SIM_MIG_MAX_GI; g++)
         for (uint32_t c = 0; s.gi[g].used && c < SL_SIM_MIG_MAX_CI; c++)
-            if (s.gi[g].ci[c].used && index-- == 0) {
+            if (s.gi[g].ci[c].used && nv_sees_mig(i, s.gi[g].id, s.gi[g].ci[c].id) &&
+                index-- == 0) {
                 *mig_device = nv_mig_handle(i, g, c);
                 return NVML_SUCCESS;
             }

@@ -16,6 +16,7 @@
 #include "sim/nvml_internal.h"
 #include "sim/nvml_shared.h"
 #include "sim/state.h"
+#include "sim/tree.h"
 
 /* Load is reported over this long, as the real one does over up to a second. */
 #define WINDOW_BUCKETS 10
@@ -23,12 +24,20 @@
 #define EVENT_POLL_MS  20
 
 static struct sl_sim_state *state;
+static uint32_t seen[SL_SIM_MAX_DEVICES], seen_count;
 
 nvmlReturn_t nv_state_attach(void)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (sl_sim_open(&state, &err) == 0)
+    if (!sl_sim_sees_node("nvidiactl"))
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    if (sl_sim_open(&state, &err) == 0) {
+        seen_count = 0;
+        for (uint32_t i = 0; i < state->card_count; i++)
+            if (sl_sim_sees_card(i))
+                seen[seen_count++] = i;
         return NVML_SUCCESS;
+    }
     /* NVML has no room for a reason, and a mistyped spec must not look like a missing driver. */
     (void)fprintf(stderr, "simulated NVML: %s\n", err.msg);
     return err.code == -EPROTO ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_ERROR_DRIVER_NOT_LOADED;
@@ -42,6 +51,34 @@ void nv_state_detach(void)
 const struct sl_sim_spec *nv_spec(void)
 {
     return &state->spec_parsed;
+}
+
+uint32_t nv_seen_count(void)
+{
+    return seen_count;
+}
+
+uint32_t nv_seen(uint32_t position)
+{
+    return seen[position];
+}
+
+uint32_t nv_position(uint32_t index)
+{
+    uint32_t i = 0;
+    while (i < seen_count && seen[i] != index)
+        i++;
+    return i;
+}
+
+bool nv_sees(uint32_t index)
+{
+    return nv_position(index) < seen_count;
+}
+
+bool nv_sees_mig(uint32_t index, uint32_t gi_id, uint32_t ci_id)
+{
+    return sl_sim_sees_mig(index, gi_id, ci_id);
 }
 
 bool nv_lost(uint32_t index)
@@ -255,7 +292,7 @@ struct sl_sim_mig_state *nv_mig_lock(uint32_t index)
 
 void nv_mig_unlock(uint32_t index)
 {
-    (void)index;
+    sl_sim_tree_sync(state, index);
     sl_sim_unlock(state);
 }
 

@@ -11,11 +11,16 @@
 #include "base/units.h"
 #include "sim/engine.h"
 #include "sim/nvml_shared.h"
+#include "sim/sim_ctl.h"
+#include "sim/tree.h"
 
 static const char usage[] =
     "usage: sluice-sim-ctl COMMAND\n"
     "\n"
     "  show                   cards, their processes and memory\n"
+    "  list                   the cards and MIG devices this process sees, as \"nvidia-smi -L\"\n"
+    "  make-root DIR [SPEC]   make a driver root: libraries, nodes, programs, state\n"
+    "  mig CARD off|PROFILE…  turn MIG off, or make exactly these instances (1g.18gb 3g.71gb@4)\n"
     "  xid CARD NUMBER        report an XID error on a card\n"
     "  ecc CARD NUMBER [corrected]  report NUMBER memory errors\n"
     "  lost CARD              the card falls off the bus\n"
@@ -26,7 +31,7 @@ static const char usage[] =
     "CARD is an index or a UUID. SLUICE_SIM and SLUICE_SIM_STATE name the simulation, as they do\n"
     "for the simulated libraries.\n";
 
-static int bad(const char *what, const char *text)
+int sl_sim_ctl_bad(const char *what, const char *text)
 {
     (void)fprintf(stderr, "sluice-sim-ctl: %s \"%s\"; try \"sluice-sim-ctl help\"\n", what, text);
     return 2;
@@ -62,20 +67,9 @@ static bool parse_card(const struct sl_sim_state *st, const char *text, uint32_t
 
 static void show_mig(const struct sl_sim_card *c)
 {
-    const struct sl_sim_profile *p = sl_sim_profile_at(c->desc.profile);
-    for (size_t g = 0; c->mig.enabled && g < SL_SIM_MIG_MAX_GI; g++)
-        for (size_t k = 0; c->mig.gi[g].used && k < SL_SIM_MIG_MAX_CI; k++) {
-            uint8_t bytes[16];
-            char uuid[48], name[40];
-            if (!c->mig.gi[g].ci[k].used)
-                continue;
-            sl_sim_mig_uuid(&c->desc, &c->mig.gi[g], &c->mig.gi[g].ci[k], bytes);
-            sl_sim_uuid_format("MIG-", bytes, uuid, sizeof(uuid));
-            sl_sim_mig_ci_name(p, c->mig.gi[g].profile, c->mig.gi[g].ci[k].slices, name,
-                               sizeof(name));
-            (void)printf("    mig %-12s gi %u ci %u  %s\n", name, c->mig.gi[g].id,
-                         c->mig.gi[g].ci[k].id, uuid);
-        }
+    struct sl_sim_ctl_mig m;
+    for (size_t at = 0; sl_sim_ctl_next_mig(c, &at, &m);)
+        (void)printf("    mig %-12s gi %u ci %u  %s\n", m.name, m.gi_id, m.ci_id, m.uuid);
 }
 
 static int show(struct sl_sim_state *st)
@@ -186,36 +180,76 @@ static const struct {
     {"back", do_back, 0}, {"slow", do_slow, 1}, {"foreign", do_foreign, 1},
 };
 
+static int fault(struct sl_sim_state *st, int argc, char **argv, size_t i)
+{
+    uint32_t card;
+    if (argc < 3 || argc > 3 + commands[i].args)
+        return sl_sim_ctl_bad("wrong number of words after", argv[1]);
+    if (!parse_card(st, argv[2], &card))
+        return sl_sim_ctl_bad("there is no card", argv[2]);
+    sl_sim_lock(st);
+    sl_sim_advance(st, sl_sim_now_ns());
+    bool ok = commands[i].run(st, card, argc > 3 ? argv[3] : NULL, argc > 4 ? argv[4] : NULL);
+    sl_sim_unlock(st);
+    if (!ok)
+        return sl_sim_ctl_bad("cannot use", argc > 3 ? argv[3] : "nothing");
+    sl_sim_nvml_wake(st);
+    return 0;
+}
+
+static int run(struct sl_sim_state *st, int argc, char **argv)
+{
+    uint32_t card;
+    if (strcmp(argv[1], "show") == 0 || strcmp(argv[1], "list") == 0) {
+        if (argc > 2)
+            return sl_sim_ctl_bad("too much", argv[2]);
+        return argv[1][0] == 's' ? show(st) : sl_sim_ctl_list(st);
+    }
+    if (strcmp(argv[1], "mig") == 0) {
+        if (argc < 4)
+            return sl_sim_ctl_bad("wrong number of words after", argv[1]);
+        return parse_card(st, argv[2], &card) ? sl_sim_ctl_mig(st, card, argc - 3, argv + 3)
+                                              : sl_sim_ctl_bad("there is no card", argv[2]);
+    }
+    for (size_t i = 0; i < SL_ARRAY_LEN(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return fault(st, argc, argv, i);
+    return sl_sim_ctl_bad("there is no command", argv[1]);
+}
+
+/* Under the name nvidia-smi it is what a container calls to see whether it has a GPU. */
+static int smi(int argc, char **argv)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_sim_state *st;
+    if (argc != 2 || (strcmp(argv[1], "-L") != 0 && strcmp(argv[1], "--list-gpus") != 0)) {
+        (void)fputs("this nvidia-smi belongs to simulated GPUs and knows -L only\n", stderr);
+        return 2;
+    }
+    if (!sl_sim_sees_node("nvidiactl") || sl_sim_open(&st, &err) < 0) {
+        (void)printf("NVIDIA-SMI has failed: no simulated driver here%s%s\n", err.code ? ": " : "",
+                     err.msg);
+        return 9;
+    }
+    return sl_sim_ctl_list(st);
+}
+
 int main(int argc, char **argv)
 {
+    const char *name = strrchr(argv[0], '/');
+    if (strcmp(name ? name + 1 : argv[0], "nvidia-smi") == 0)
+        return smi(argc, argv);
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
         (void)fputs(usage, argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;
     }
     struct sl_err err = SL_ERR_INIT;
     struct sl_sim_state *st;
+    if (strcmp(argv[1], "make-root") == 0)
+        return sl_sim_ctl_make_root(argc - 2, argv + 2);
     if (sl_sim_open(&st, &err) < 0) {
         (void)fprintf(stderr, "sluice-sim-ctl: %s\n", err.msg);
         return 1;
     }
-    if (strcmp(argv[1], "show") == 0)
-        return argc == 2 ? show(st) : bad("too much", argv[2]);
-    for (size_t i = 0; i < SL_ARRAY_LEN(commands); i++) {
-        uint32_t card;
-        if (strcmp(argv[1], commands[i].name) != 0)
-            continue;
-        if (argc < 3 || argc > 3 + commands[i].args)
-            return bad("wrong number of words after", argv[1]);
-        if (!parse_card(st, argv[2], &card))
-            return bad("there is no card", argv[2]);
-        sl_sim_lock(st);
-        sl_sim_advance(st, sl_sim_now_ns());
-        bool ok = commands[i].run(st, card, argc > 3 ? argv[3] : NULL, argc > 4 ? argv[4] : NULL);
-        sl_sim_unlock(st);
-        if (!ok)
-            return bad("cannot use", argc > 3 ? argv[3] : "nothing");
-        sl_sim_nvml_wake(st);
-        return 0;
-    }
-    return bad("there is no command", argv[1]);
+    return run(st, argc, argv);
 }

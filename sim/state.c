@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "sim/engine.h"
+#include "sim/tree.h"
 
 /* The liveness bytes lie past the mapped part: POSIX locks may cover bytes that do not exist. */
 #define ALIVE_BASE ((off_t)1 << 40)
@@ -51,9 +53,9 @@ static const char *env_or(const char *name, const char *fallback)
     return v && *v ? v : fallback;
 }
 
-static int make_path(const char *spec, char *buf, size_t size, struct sl_err *err)
+static int make_path(const char *given, const char *spec, char *buf, size_t size,
+                     struct sl_err *err)
 {
-    const char *given = getenv("SLUICE_SIM_STATE");
     if (given && *given) {
         if ((size_t)snprintf(buf, size, "%s", given) >= size)
             return sl_err_set(err, -ENAMETOOLONG, "SLUICE_SIM_STATE is too long");
@@ -132,8 +134,12 @@ static void refresh_after_boot(struct sl_sim_state *st)
 
 static int open_locked(struct sl_err *err)
 {
-    const char *spec = env_or("SLUICE_SIM", "h200");
-    int r = make_path(spec, the_path, sizeof(the_path), err);
+    struct sl_sim_tree near = {.state = ""};
+    const char *given = getenv("SLUICE_SIM_STATE");
+    if (!given || !*given)
+        given = sl_sim_tree_near(&near) ? near.state : NULL;
+    const char *spec = env_or("SLUICE_SIM", near.spec[0] ? near.spec : "h200");
+    int r = make_path(given, spec, the_path, sizeof(the_path), err);
     if (r < 0)
         return r;
     int fd = open(the_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -243,28 +249,33 @@ static int slot_lock(uint32_t slot, int cmd, short type, struct flock *ret)
     return r;
 }
 
-/* When this process began, from /proc/self/stat: field 22, in ticks since boot. 0 if unreadable. */
-static uint64_t process_start_ns(void)
+static uint64_t mix(uint64_t x)
 {
-    char text[1024];
-    SL_CLEANUP(close) int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const char *p = strrchr(text, ')'); /* the name before it may hold anything */
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    return p ? strtoull(p, NULL, 10) * (1000000000ULL / (uint64_t)sysconf(_SC_CLK_TCK)) : 0;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/* Tells this process from every other: PIDs repeat from namespace to namespace (half of all
+ * containers' processes are PID 1), so the namespace is in it, and the random bytes the kernel gives
+ * each program it starts: after exec the locks are gone and the PID is the same. */
+static uint64_t identity(void)
+{
+    struct stat sb = {0};
+    uint64_t random[2] = {0, 0};
+    const void *bytes = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+    if (bytes)
+        memcpy(random, bytes, sizeof(random));
+    (void)stat("/proc/self/ns/pid", &sb);
+    return mix(mix(mix(random[0]) ^ random[1]) ^ (uint64_t)sb.st_ino) ^ (uint64_t)getpid();
 }
 
 /* F_GETLK does not show a process its own lock, and the two simulated libraries of one process do
- * not know each other. A slot with our PID that was taken since we started is ours; an older one was
- * left by a dead namesake. */
+ * not know each other. */
 static bool own_slot(const struct sl_sim_state *st, uint32_t slot)
 {
     return my_slot < 0 && st->procs[slot].pid == getpid() &&
-           st->procs[slot].start_ns + 1000000000ULL >= process_start_ns();
+           st->procs[slot].identity == identity();
 }
 
 bool sl_sim_alive(struct sl_sim_state *st, uint32_t slot)
@@ -350,6 +361,7 @@ int sl_sim_register(struct sl_sim_state *st)
         p->pid = getpid();
         p->generation = ++st->next_id;
         p->start_ns = sl_sim_now_ns();
+        p->identity = identity();
         (void)snprintf(p->name, sizeof(p->name), "%s", program_invocation_short_name);
         if (i >= st->proc_high)
             st->proc_high = i + 1;

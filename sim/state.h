@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      5
+#define SL_SIM_VERSION      6
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -87,6 +87,7 @@ struct sl_sim_proc {
     int32_t pid;         /* as the process sees itself; ask sl_sim_proc_pid() for your own view */
     uint64_t generation; /* tells two tenants of a slot apart */
     uint64_t start_ns;
+    uint64_t identity; /* of the process itself: its PID alone is another's in another namespace */
     char name[32];
     struct sl_sim_proc_card card[SL_SIM_MAX_DEVICES];
 };
@@ -172,6 +173,7 @@ struct sl_sim_state {
     _Atomic uint32_t ready;
     uint32_t card_count;
     char spec[256];
+    char root[512]; /* the driver root made for it (sim/tree.h), or "" */
     struct sl_sim_spec spec_parsed;
     pthread_mutex_t lock;
     uint64_t created_ns;
@@ -191,9 +193,10 @@ struct sl_sim_state {
 };
 
 /*
- * Maps the state named by SLUICE_SIM_STATE (else a file of this user's and of the spec's, in
- * XDG_RUNTIME_DIR or /tmp) and creates it from SLUICE_SIM (default "h200") if it is new. Once per
- * process and library; later calls return the same. Does not register the process.
+ * Maps the state named by SLUICE_SIM_STATE (else that of the driver root this library lies in, else a
+ * file of this user's and of the spec's, in XDG_RUNTIME_DIR or /tmp) and creates it from SLUICE_SIM
+ * (else the root's spec, else "h200") if it is new. Once per process and library; later calls return
+ * the same. Does not register the process.
  */
 int sl_sim_open(struct sl_sim_state **ret, struct sl_err *err) SL_MUST_CHECK;
 
