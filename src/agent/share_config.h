@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ShareConfig, the opaque parameters of gpu.sluice.io in a claim or a DeviceClass:
+ *
+ *   apiVersion: gpu.sluice.io/v1alpha1
+ *   kind: ShareConfig
+ *   priority: high            # low, normal, high
+ *   cores: {limit: 100}       # percent; use what is idle beyond the share, up to this
+ *   strategy: libsluice       # libsluice, mps, timeSlicing
+ *
+ * Everything but the first two may be left out. Unknown keys are errors: a misspelt limit is no limit.
+ */
+#ifndef SLUICE_AGENT_SHARE_CONFIG_H
+#define SLUICE_AGENT_SHARE_CONFIG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "sluice/pages.h" /* enum sl_priority */
+
+#define SL_SHARE_API_VERSION "gpu.sluice.io/v1alpha1"
+#define SL_SHARE_KIND        "ShareConfig"
+
+enum sl_share_strategy { SL_SHARE_LIBSLUICE, SL_SHARE_MPS, SL_SHARE_TIME_SLICING };
+
+struct sl_share_config {
+    enum sl_priority priority;
+    uint32_t cores_limit_permille; /* 0: as the share */
+    enum sl_share_strategy strategy;
+    bool any; /* something was said */
+};
+
+#define SL_SHARE_CONFIG_DEFAULT                                                                    \
+    {                                                                                              \
+        .priority = SL_PRIORITY_NORMAL                                                             \
+    }
+
+/* Lays one ShareConfig over `config`: what it says replaces, the rest stays. Untouched on error. */
+int sl_share_config_apply(const json_t *parameters, struct sl_share_config *config,
+                          struct sl_err *err) SL_MUST_CHECK;
+
+const char *sl_share_strategy_name(enum sl_share_strategy strategy);
+
+#endif
