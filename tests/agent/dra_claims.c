@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Claims, ShareConfigs, quantities and the checkpoint: what is taken, what is refused and how. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/checkpoint.h"
+#include "agent/claim.h"
+#include "agent/claim_quantity.h"
+
+#define GIB (1ULL << 30)
+#define UID "0c6a9f4e-0000-4000-8000-000000000001"
+
+static json_t *claim_of(const char *results, const char *config)
+{
+    char text[4096];
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"name\":\"c\",\"namespace\":\"default\",\"uid\":\"" UID "\","
+                   "\"annotations\":{\"gpu.sluice.io/resize\":\"cores=40\"}},"
+                   "\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"pu\"}],"
+                   "\"allocation\":{\"devices\":{\"results\":%s,\"config\":%s}}}}",
+                   results, config);
+    json_error_t e;
+    json_t *o = json_loads(text, 0, &e);
+    if (!o)
+        fail_msg("%s: %s", e.text, text);
+    return o;
+}
+
+#define SHARE                                                                                      \
+    "{\"request\":\"gpu/small\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-0-"  \
+    "share\",\"shareID\":\"s-1\",\"consumedCapacity\":{\"memory\":\"10Gi\",\"cores\":\"30\"}}"
+#define WHOLE                                                                                      \
+    "{\"request\":\"all\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-1\"}"
+#define OTHER                                                                                      \
+    "{\"request\":\"nic\",\"driver\":\"nic.example.com\",\"pool\":\"x\",\"device\":\"eth-0\"}"
+#define CONFIG(source, more)                                                                       \
+    "{\"source\":\"" source "\",\"requests\":[],\"opaque\":{\"driver\":\"gpu.sluice.io\","         \
+    "\"parameters\":{\"apiVersion\":\"gpu.sluice.io/v1alpha1\",\"kind\":\"ShareConfig\"" more "}}}"
+
+static int parse(const char *results, const char *config, struct sl_claim *c, struct sl_err *err)
+{
+    json_t *o = claim_of(results, config);
+    int rc = sl_claim_parse(o, "gpu.sluice.io", "n1", UID, c, err);
+    json_decref(o);
+    return rc;
+}
+
+static void test_a_claim(void **state)
+{
+    (void)state;
+    struct sl_claim c;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(
+        parse("[" OTHER "," SHARE "," WHOLE "]",
+              "[" CONFIG("FromClaim", ",\"priority\":\"high\"") ","
+              CONFIG("FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
+              &c, &err),
+        -EINVAL); /* a claim's ShareConfig for everything, and one is a whole card */
+    assert_int_equal(
+        parse("[" OTHER "," SHARE "]",
+              "[" CONFIG("FromClaim", ",\"priority\":\"high\"") ","
+              CONFIG("FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
+              &c, &err),
+        0);
+    assert_int_equal(c.result_count, 1);
+    assert_string_equal(c.pod, "p");
+    assert_string_equal(c.resize, "cores=40");
+    const struct sl_claim_result *r = &c.result[0];
+    assert_string_equal(r->request, "gpu");
+    assert_string_equal(r->share_id, "s-1");
+    assert_int_equal(r->memory_bytes, 10 * GIB);
+    assert_int_equal(r->cores_permille, 300);
+    assert_int_equal(r->config.priority, SL_PRIORITY_HIGH); /* the claim's word */
+    assert_int_equal(r->config.cores_limit_permille, 800);  /* the class's default */
+    assert_int_equal(parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c,
+                           &err), 0);
+}
+
+static void refused(const char *results, const char *config, int code, const char *part)
+{
+    struct sl_claim c;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(parse(results, config, &c, &err), code);
+    if (!strstr(err.msg, part))
+        fail_msg("\"%s\" does not say \"%s\"", err.msg, part);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refused("[]", "[]", -EAGAIN, "not allocated");
+    refused("[" OTHER "]", "[]", -EINVAL, "no device of");
+    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n2\",\"device\":\"gpu-0\"}]",
+            "[]", -EINVAL, "node n2");
+    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"x\"}]", "[]",
+            -EINVAL, "none of this driver");
+    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-0-"
+            "share\"}]", "[]", -EINVAL, "DRAConsumableCapacity");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"prioritty\":\"low\"") "]", -EINVAL,
+            "prioritty is not known");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"priority\":\"urgent\"") "]", -EINVAL,
+            "write low, normal or high");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"strategy\":\"magic\"") "]", -EINVAL,
+            "libsluice, mps or timeSlicing");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"cores\":{\"limit\":20}") "]", -EINVAL,
+            "below its share");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"cores\":{\"limit\":101}") "]", -EINVAL,
+            "from 1 to 100");
+    refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"cores\":50") "]", -EINVAL, "mapping");
+    refused("[" SHARE "]",
+            "[{\"source\":\"FromClaim\",\"opaque\":{\"driver\":\"gpu.sluice.io\",\"parameters\":{"
+            "\"apiVersion\":\"gpu.example.com/v1\",\"kind\":\"ShareConfig\"}}}]",
+            -EINVAL, "write apiVersion: gpu.sluice.io/v1alpha1");
+    /* Another driver's parameters are not ours to judge. */
+    struct sl_claim c;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(parse("[" SHARE "]",
+                           "[{\"source\":\"FromClaim\",\"opaque\":{\"driver\":\"x.io\","
+                           "\"parameters\":{}}}]", &c, &err), 0);
+    json_t *o = claim_of("[" SHARE "]", "[]");
+    assert_int_equal(sl_claim_parse(o, "gpu.sluice.io", "n1", "other", &c, &err), -ESTALE);
+    json_decref(o);
+}
+
+static void test_quantities(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t whole, milli;
+    } good[] = {{"10Gi", 10 * GIB, 10 * GIB * 1000}, {"30", 30, 30000}, {"1500m", 1, 1500},
+                {"0.5", 0, 500}, {"12e6", 12000000, 12000000000ULL}, {"12E6", 12000000, 12000000000ULL},
+                {"1E", 1000000000000000000ULL, 0}, {"2k", 2000, 2000000}, {"1.5Gi", 3 * GIB / 2, 3 * GIB / 2 * 1000},
+                {"100n", 0, 0}, {"143771Mi", 143771ULL << 20, (143771ULL << 20) * 1000}};
+    uint64_t v;
+    struct sl_err err = SL_ERR_INIT;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_int_equal(sl_quantity_whole(good[i].text, &v, &err), 0);
+        assert_int_equal(v, good[i].whole);
+        if (good[i].milli) {
+            assert_int_equal(sl_quantity_milli(good[i].text, &v, &err), 0);
+            assert_int_equal(v, good[i].milli);
+        }
+    }
+    static const char *const bad[] = {"", "Gi", "10GB", "-1", "1e", "1e99", "1..2", " 1", "0x10",
+                                      "99999999999999999999999999999Ei"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_true(sl_quantity_whole(bad[i], &v, &err) < 0);
+    char b[40];
+    sl_quantity_binary(16384ULL << 20, b, sizeof(b));
+    assert_string_equal(b, "16Gi");
+    sl_quantity_binary(143771ULL << 20, b, sizeof(b));
+    assert_string_equal(b, "143771Mi");
+    sl_quantity_decimal(2000, b, sizeof(b));
+    assert_string_equal(b, "2k");
+    sl_quantity_decimal(0, b, sizeof(b));
+    assert_string_equal(b, "0");
+}
+
+static void test_resize(void **state)
+{
+    (void)state;
+    struct sl_claim_resize r;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_claim_resize_parse("memory=12Gi,cores=40", &r, &err), 0);
+    assert_int_equal(r.memory_bytes, 12 * GIB);
+    assert_int_equal(r.cores_permille, 400);
+    assert_int_equal(r.limit_permille, 400);
+    assert_int_equal(sl_claim_resize_parse("cores=30:100", &r, &err), 0);
+    assert_int_equal(r.memory_bytes, 0);
+    assert_int_equal(r.limit_permille, 1000);
+    static const char *const bad[] = {"", "memory", "memory=", "memory=10%", "cores=0", "cores=200",
+                                      "memory=1Gi,", "mem=1Gi", "memory=12GB"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(sl_claim_resize_parse(bad[i], &r, &err), -EINVAL);
+}
+
+/* --- the checkpoint --- */
+
+static char dir[64];
+
+static int dir_setup(void **state)
+{
+    (void)state;
+    (void)snprintf(dir, sizeof(dir), "/tmp/sluice-ckpt-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int dir_teardown(void **state)
+{
+    (void)state;
+    char command[128];
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+    return system(command);
+}
+
+static struct sl_prepared *fill(struct sl_checkpoint *c, const char *uid)
+{
+    struct sl_prepared *p = sl_checkpoint_add(c, uid, 2);
+    assert_non_null(p);
+    (void)snprintf(p->name, sizeof(p->name), "claim-%s", uid);
+    p->state = SL_PREPARED;
+    for (size_t i = 0; i < 2; i++) {
+        struct sl_prepared_device *d = &p->device[i];
+        (void)snprintf(d->request, sizeof(d->request), "r%zu", i);
+        d->memory_bytes = 10 * GIB;
+        d->cores_permille = 300;
+        d->config.priority = SL_PRIORITY_HIGH;
+        d->mig = i ? SL_MIG_MADE : SL_MIG_NO;
+        d->mig_gpu_instance = UINT32_MAX;
+    }
+    return p;
+}
+
+static size_t loaded(bool *ret_doubtful)
+{
+    struct sl_checkpoint c = {0};
+    struct sl_err err = SL_ERR_INIT;
+    char remark[256];
+    int rc = sl_checkpoint_load(dir, &c, remark, sizeof(remark), &err);
+    if (rc < 0)
+        fail_msg("%s", err.msg);
+    size_t n = 0;
+    for (struct sl_prepared *p = c.claims; p; p = p->next)
+        n++;
+    *ret_doubtful = c.doubtful;
+    sl_checkpoint_clear(&c);
+    return n;
+}
+
+static void test_checkpoint(void **state)
+{
+    (void)state;
+    struct sl_checkpoint c = {0}, back = {0};
+    struct sl_err err = SL_ERR_INIT;
+    char remark[256];
+    bool doubtful;
+    assert_int_equal(loaded(&doubtful), 0);
+    assert_false(doubtful);
+    (void)fill(&c, "a");
+    assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
+    (void)fill(&c, "b");
+    assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
+    assert_int_equal(sl_checkpoint_load(dir, &back, remark, sizeof(remark), &err), 0);
+    assert_string_equal(remark, "");
+    const struct sl_prepared *p = sl_checkpoint_find(&back, "a");
+    assert_non_null(p);
+    assert_string_equal(p->name, "claim-a");
+    assert_int_equal(p->device_count, 2);
+    assert_int_equal(p->device[1].mig, SL_MIG_MADE);
+    assert_int_equal(p->device[0].mig_gpu_instance, UINT32_MAX);
+    assert_int_equal(p->device[0].memory_bytes, 10 * GIB);
+    assert_int_equal(p->device[0].config.priority, SL_PRIORITY_HIGH);
+    sl_checkpoint_clear(&back);
+    sl_checkpoint_clear(&c);
+}
+
+/* Cut at every length, and changed at places: the one before is taken, nothing half. */
+static void test_checkpoint_damage(void **state)
+{
+    (void)state;
+    struct sl_checkpoint c = {0};
+    struct sl_err err = SL_ERR_INIT;
+    char path[128], old[160];
+    (void)snprintf(path, sizeof(path), "%s/" SL_CHECKPOINT_FILE, dir);
+    (void)snprintf(old, sizeof(old), "%s.old", path);
+    (void)fill(&c, "a");
+    for (off_t cut = 0; cut < 400; cut += 7) {
+        struct sl_checkpoint two = {0};
+        (void)fill(&two, "a");
+        assert_int_equal(sl_checkpoint_save(dir, &two, &err), 0);
+        (void)fill(&two, "b");
+        assert_int_equal(sl_checkpoint_save(dir, &two, &err), 0);
+        sl_checkpoint_clear(&two);
+        struct stat st;
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(truncate(path, cut < st.st_size ? cut : st.st_size - 3), 0);
+        bool doubtful;
+        assert_int_equal(loaded(&doubtful), 1);
+        assert_true(doubtful);
+    }
+    assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    char text[4096] = "";
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    assert_true(n > 0);
+    char *at = strstr(text, "\"memoryBytes\":1");
+    assert_non_null(at);
+    assert_int_equal(pwrite(fd, "2", 1, at - text + 14), 1);
+    (void)close(fd);
+    (void)unlink(old);
+    bool doubtful;
+    assert_int_equal(loaded(&doubtful), 0);
+    assert_true(doubtful);
+    sl_checkpoint_clear(&c);
+}
+
+static void test_checkpoint_of_the_future(void **state)
+{
+    (void)state;
+    char path[128], remark[64];
+    (void)snprintf(path, sizeof(path), "%s/" SL_CHECKPOINT_FILE, dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    /* FNV-1a of {"claims":[]} */
+    uint64_t h = 0xcbf29ce484222325ULL;
+    for (const char *p = "{\"claims\":[]}"; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3ULL;
+    (void)fprintf(f, "{\"version\":2,\"checksum\":\"%016llx\",\"data\":{\"claims\":[]}}",
+                  (unsigned long long)h);
+    (void)fclose(f);
+    struct sl_checkpoint c = {0};
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_checkpoint_load(dir, &c, remark, sizeof(remark), &err), -EPROTONOSUPPORT);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_claim),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_quantities),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test_setup_teardown(test_checkpoint, dir_setup, dir_teardown),
+        cmocka_unit_test_setup_teardown(test_checkpoint_damage, dir_setup, dir_teardown),
+        cmocka_unit_test_setup_teardown(test_checkpoint_of_the_future, dir_setup, dir_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
