@@ -29,7 +29,8 @@ typedef int sl_plugins_allocate(void *data, const struct sl_plan_resource *res,
                                 struct sl_err *err);
 
 struct sl_plugins_options {
-    const char *kubelet_socket; /* NULL: /var/lib/kubelet/device-plugins/kubelet.sock; ours go beside it */
+    const char
+        *kubelet_socket; /* NULL: /var/lib/kubelet/device-plugins/kubelet.sock; ours go beside it */
     enum sl_share_policy share_policy;
     sl_plugins_allocate *allocate;
     /* A kubelet is there that was not before. May be NULL. */
@@ -74,9 +75,9 @@ extern const uint64_t sl_plugins_bucket_ns[SL_PLUGINS_BUCKETS];
 /* Since sl_plugins_create. */
 struct sl_plugins_stats {
     uint64_t registrations, registration_failures;
-    uint64_t kubelet_starts;                   /* kubelets seen */
-    uint64_t allocations, allocation_failures; /* Allocate calls answered, and refused */
-    uint64_t allocate_ns_sum;                  /* of both */
+    uint64_t kubelet_starts;                      /* kubelets seen */
+    uint64_t allocations, allocation_failures;    /* Allocate calls answered, and refused */
+    uint64_t allocate_ns_sum;                     /* of both */
     uint64_t allocate_bucket[SL_PLUGINS_BUCKETS]; /* not cumulative */
     uint64_t preferred, preferred_failures;
     uint64_t lists_sent;

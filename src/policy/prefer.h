@@ -50,6 +50,7 @@ enum sl_prefer_share { SL_PREFER_DISTRIBUTED, SL_PREFER_PACKED };
  * call. Lower indices win ties. -ERANGE as above.
  */
 int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
-                     size_t gpu_count, size_t size, unsigned *ret, struct sl_err *err) SL_MUST_CHECK;
+                     size_t gpu_count, size_t size, unsigned *ret,
+                     struct sl_err *err) SL_MUST_CHECK;
 
 #endif

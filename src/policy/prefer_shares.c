@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares and MIG devices: one replica at a time, each time the best there is. */
+#include "policy/prefer.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+
+struct card {
+    uint64_t used;   /* before this call */
+    uint64_t picked; /* in this call */
+};
+
+struct state {
+    const struct sl_prefer_unit *units;
+    const unsigned *taken; /* by unit, in this call */
+    const struct card *cards;
+};
+
+/* Negative: a before b. */
+static int ascending(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static bool spreads_better(const struct state *s, size_t a, size_t b)
+{
+    const struct sl_prefer_unit *ua = &s->units[a], *ub = &s->units[b];
+    const struct card *ca = &s->cards[ua->gpu], *cb = &s->cards[ub->gpu];
+    int order = ascending(ca->picked, cb->picked);
+    if (order == 0)
+        order = ascending(s->taken[a], s->taken[b]);
+    if (order == 0)
+        order = ascending(ca->used, cb->used);
+    if (order == 0)
+        order = ascending(ua->used, ub->used);
+    return order < 0;
+}
+
+static bool packs_better(const struct state *s, size_t a, size_t b)
+{
+    const struct sl_prefer_unit *ua = &s->units[a], *ub = &s->units[b];
+    const struct card *ca = &s->cards[ua->gpu], *cb = &s->cards[ub->gpu];
+    int order = ascending(cb->used + cb->picked, ca->used + ca->picked);
+    if (order == 0)
+        order = ascending(ca->picked, cb->picked);
+    if (order == 0)
+        order = ascending((uint64_t)ub->used + s->taken[b], (uint64_t)ua->used + s->taken[a]);
+    if (order == 0)
+        order = ascending(s->taken[a], s->taken[b]);
+    return order < 0;
+}
+
+static int check(const struct sl_prefer_unit *units, size_t count, size_t gpu_count, size_t size,
+                 struct sl_err *err)
+{
+    uint64_t must = 0, can = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (units[i].gpu >= gpu_count || units[i].must > units[i].free)
+            return sl_err_set(err, -EINVAL, "share %zu to choose from makes no sense", i);
+        must += units[i].must;
+        can += units[i].free;
+    }
+    if (size < must || size > can)
+        return sl_err_set(err, -ERANGE, "%zu shares are asked for, %llu have to be and %llu can be",
+                          size, (unsigned long long)must, (unsigned long long)can);
+    return 0;
+}
+
+int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
+                     size_t gpu_count, size_t size, unsigned *ret, struct sl_err *err)
+{
+    int rc = check(units, count, gpu_count, size, err);
+    if (rc < 0)
+        return rc;
+    SL_CLEANUP(free) struct card *cards = calloc(gpu_count + 1, sizeof(*cards));
+    if (!cards)
+        return sl_err_set(err, -ENOMEM, "out of memory for choosing shares");
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = units[i].must;
+        cards[units[i].gpu].used += units[i].used;
+        cards[units[i].gpu].picked += units[i].must;
+        size -= units[i].must;
+    }
+    struct state s = {.units = units, .taken = ret, .cards = cards};
+    for (; size > 0; size--) {
+        size_t best = SIZE_MAX;
+        for (size_t i = 0; i < count; i++) {
+            if (ret[i] == units[i].free)
+                continue;
+            if (best == SIZE_MAX ||
+                (how == SL_PREFER_PACKED ? packs_better(&s, i, best) : spreads_better(&s, i, best)))
+                best = i;
+        }
+        ret[best]++;
+        cards[units[best].gpu].picked++;
+    }
+    return 0;
+}
