@@ -2,7 +2,7 @@
 #include "agent/kubelet_watch.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

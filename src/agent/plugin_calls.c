@@ -30,7 +30,7 @@ void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t s
 static void refuse(struct sl_rpc_call *call, const struct plugin *p, const char *what,
                    const struct sl_err *err)
 {
-    char text[sizeof(err->msg) + 64];
+    char text[sizeof(err->msg) + SL_RESOURCE_NAME_SIZE + 4];
     (void)snprintf(text, sizeof(text), "%s: %s", p->devices.res.name, err->msg);
     sl_warn("%s refused: %s", what, text);
     sl_rpc_call_finish(call, sl_rpc_code_from_errno(err->code), text);

@@ -84,7 +84,7 @@ struct plugin {
     uint64_t delay_ns;    /* the next wait */
     uint64_t listened_ns; /* when the newest stream began */
     bool dropped;         /* a stream ended since Register was called */
-    char complaint[sizeof(((struct sl_err *)0)->msg)]; /* said last: nothing is said twice */
+    char complaint[600];  /* said last: nothing is said twice */
 };
 
 struct sl_plugins {
