@@ -15,6 +15,8 @@
 #include "agent/driver_internal.h"
 #include "base/cleanup.h"
 
+#define RESOLVE_TRIES 100
+
 int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struct sl_err *err)
 {
     size_t n = strlen(root);
@@ -56,7 +58,11 @@ int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX
     if (rootfd < 0)
         return -errno;
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
-    SL_CLEANUP(close) int fd = (int)syscall(SYS_openat2, rootfd, rel, &how, sizeof(how));
+    SL_CLEANUP(close) int fd = -1;
+    int tries = 0;
+    do /* EAGAIN: something was mounted or renamed on this machine while ".." was followed */
+        fd = (int)syscall(SYS_openat2, rootfd, rel, &how, sizeof(how));
+    while (fd < 0 && errno == EAGAIN && ++tries < RESOLVE_TRIES);
     if (fd < 0 &&
         (errno == ENOSYS || errno == EPERM)) /* an old kernel, or a filter that is older */
         fd = openat(rootfd, rel, O_PATH | O_CLOEXEC);
@@ -107,6 +113,27 @@ static int set_roots(struct sl_driver *d, const struct sl_driver_options *o, str
     /* A simulated driver has no kernel part: what a kernel would say is in its tree. */
     rc = sl_driver_join(path, d->simulated ? root : "/", "proc", err);
     return rc < 0 ? rc : copy(&d->proc, o->proc && *o->proc ? o->proc : path, err);
+}
+
+void sl_driver_options_set(struct sl_driver_options *o, const struct sl_config *config,
+                           const char *version)
+{
+    char path[PATH_MAX];
+    const char *host = config->driver_root && *config->driver_root ? config->driver_root : "/";
+    const char *mounted = config->container_driver_root;
+    bool inside = mounted && *mounted && access(mounted, F_OK) == 0;
+    *o = (struct sl_driver_options){
+        .root = inside ? mounted : host,
+        .root_host = host,
+        .version = version,
+        .gdrcopy = config->gdrcopy,
+        .gds = config->gds,
+        .mofed = config->mofed,
+    };
+    o->dev_root_host = config->dev_root && *config->dev_root ? config->dev_root : host;
+    /* A driver installed in a root of its own may leave the nodes to the machine's /dev. */
+    if (sl_driver_join(path, o->root, "dev", NULL) == 0 && access(path, F_OK) != 0)
+        o->dev_root = "/";
 }
 
 int sl_driver_find(const struct sl_driver_options *options, struct sl_driver **ret,

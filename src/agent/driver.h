@@ -18,6 +18,7 @@
 
 #include "agent/edits.h"
 #include "base/err.h"
+#include "config/config.h"
 
 struct sl_driver_options {
     const char *root;          /* NULL: "/" */
@@ -40,6 +41,12 @@ struct sl_driver {
     size_t warning_count;
 };
 
+/*
+ * The options a configuration asks for: its driver root, seen under containerDriverRoot where that is
+ * there (the agent in its container) and as it is where not. Strings stay the configuration's.
+ */
+void sl_driver_options_set(struct sl_driver_options *options, const struct sl_config *config,
+                           const char *version);
 /* -ENOENT when there is no libcuda of that version: no container could use a GPU. */
 int sl_driver_find(const struct sl_driver_options *options, struct sl_driver **ret,
                    struct sl_err *err) SL_MUST_CHECK;

@@ -191,8 +191,7 @@ static int capability(const struct sl_driver *d, uint32_t minor, const char *wha
         number_after(own, "DeviceFileMinor", ret) == 0)
         return 0;
     (void)snprintf(key, sizeof(key), "gpu%" PRIu32 "/%s/access", minor, what);
-    rc = d->simulated ? sl_driver_join(path, d->dev, "capabilities", err)
-                      : sl_driver_join(path, d->proc, "driver/nvidia-caps/mig-minors", err);
+    rc = sl_driver_join(path, d->proc, "driver/nvidia-caps/mig-minors", err);
     if (rc < 0)
         return rc;
     if (sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, &table, NULL, NULL) == 0 &&

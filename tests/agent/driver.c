@@ -202,20 +202,23 @@ static void mig_capabilities(void **state)
 static void simulated_root(void **state)
 {
     struct driver_world *w = *state;
-    world_library(w, "lib/libcuda.so.1", "cuda");
+    world_library(w, "lib/libcuda.so.580.0", "cuda");
+    world_link(w, "lib/libcuda.so.1", "libcuda.so.580.0");
     world_library(w, "lib/libnvidia-ml.so.1", "ml");
     world_text(w, "dev/nvidiactl", "");
     world_text(w, "dev/nvidia-uvm", "");
     world_text(w, "dev/nvidia0", "");
-    world_text(w, "dev/capabilities", "gpu0/gi1/access 3\ngpu0/gi1/ci0/access 4\n");
+    world_text(w, "proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: 3\n");
+    world_text(w, "proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
+               "DeviceFileMinor: 4\n");
     world_text(w, "dev/nvidia-caps/nvidia-cap3", "");
     world_text(w, "dev/nvidia-caps/nvidia-cap4", "");
-    world_text(w, "sluice-sim", "# one card\nSLUICE_SIM=h200\nSLUICE_SIM_STATE=/run/sim/state\n");
+    world_text(w, "sluice-sim", "# one card\nSLUICE_SIM=h200\nSLUICE_SIM_STATE=state/machine\n");
     struct sl_driver_options o = {.root = w->root, .root_host = "/srv/sim", .version = "580.0"};
     struct sl_driver *d = NULL;
     assert_int_equal(sl_driver_find(&o, &d, NULL), 0);
     assert_true(d->simulated);
-    mounted(d, DEBIAN "libcuda.so.1", "/srv/sim/lib/libcuda.so.1");
+    mounted(d, DEBIAN "libcuda.so.1", "/srv/sim/lib/libcuda.so.580.0");
     mounted(d, RED_HAT "libnvidia-ml.so.1", "/srv/sim/lib/libnvidia-ml.so.1");
     assert_string_equal(world_env(&d->files, "SLUICE_SIM"), "h200");
     assert_string_equal(world_env(&d->files, "SLUICE_SIM_DEV"), "/dev");
@@ -223,7 +226,7 @@ static void simulated_root(void **state)
     assert_non_null(in_container);
     const struct sl_edit_mount *m = world_mount(&d->files, in_container);
     assert_non_null(m);
-    assert_string_equal(m->host, "/run/sim/state");
+    assert_string_equal(m->host, "/srv/sim/state/machine");
     assert_false(m->read_only);
     m = world_mount(&d->nodes, "/dev/nvidiactl");
     assert_non_null(m);
@@ -255,6 +258,29 @@ static void a_file_is_no_node(void **state)
     assert_non_null(strstr(err.msg, "not a device node"));
     assert_int_equal(e.node_count + e.mount_count, 0);
     sl_driver_free(d);
+}
+
+/* As NVIDIA's configuration says it: where the host has the driver, and where the agent sees that. */
+static void options_of_a_configuration(void **state)
+{
+    struct driver_world *w = *state;
+    char host[] = "/run/nvidia/driver", dev[] = "/", absent[] = "/nonexistent/driver-root";
+    struct sl_config config = {.driver_root = host, .container_driver_root = w->root, .gds = true};
+    struct sl_driver_options o;
+    sl_driver_options_set(&o, &config, WORLD_VERSION);
+    assert_string_equal(o.root, w->root);
+    assert_string_equal(o.root_host, host);
+    assert_string_equal(o.dev_root, "/"); /* no nodes in the root: the machine's */
+    assert_string_equal(o.dev_root_host, host);
+    assert_true(o.gds && !o.mofed);
+    world_node(w, "dev/nvidiactl");
+    config.dev_root = dev;
+    sl_driver_options_set(&o, &config, NULL);
+    assert_null(o.dev_root);
+    assert_string_equal(o.dev_root_host, "/");
+    config.container_driver_root = absent; /* not in a container */
+    sl_driver_options_set(&o, &config, NULL);
+    assert_string_equal(o.root, host);
 }
 
 static void locate_before_anything(void **state)
@@ -320,6 +346,7 @@ int main(void)
         CASE(mig_capabilities),
         CASE(simulated_root),
         CASE(a_file_is_no_node),
+        CASE(options_of_a_configuration),
         CASE(locate_before_anything),
         cmocka_unit_test(damaged_libraries),
     };

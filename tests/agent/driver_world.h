@@ -9,6 +9,11 @@
 #include "agent/driver.h"
 #include "gpu/inventory.h"
 
+#if defined(__x86_64__)
+#define MULTIARCH "x86_64-linux-gnu"
+#else
+#define MULTIARCH "aarch64-linux-gnu"
+#endif
 #define WORLD_VERSION "580.65.06"
 
 struct driver_world {
