@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libmicrohttpd inside the loop: it has one epoll descriptor and one deadline. */
+#include "http/server_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16 };
+
+/* GnuTLS's callback for a certificate carries nothing of ours; handshakes happen inside run(). */
+static _Thread_local struct sl_http_server *running;
+
+static void run(struct sl_http_server *server)
+{
+    struct sl_http_server *outer = running;
+    unsigned long long timeout_ms;
+    running = server;
+    (void)MHD_run(server->daemon);
+    running = outer;
+    if (MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES)
+        sl_timer_set(server->loop, &server->timer,
+                     sl_loop_now(server->loop) + timeout_ms * SL_NS_PER_MS);
+    else
+        sl_timer_stop(server->loop, &server->timer);
+}
+
+static void ready(struct sl_source *source, uint32_t events)
+{
+    (void)events;
+    run((struct sl_http_server *)((char *)source - offsetof(struct sl_http_server, source)));
+}
+
+static void timer_fired(struct sl_timer *timer)
+{
+    run((struct sl_http_server *)((char *)timer - offsetof(struct sl_http_server, timer)));
+}
+
+/* --- MHD's callbacks ------------------------------------------------------------------------ */
+
+static void too_slow(struct sl_timer *timer)
+{
+    struct http_conn *conn =
+        (struct http_conn *)((char *)timer - offsetof(struct http_conn, timer));
+    (void)shutdown(conn->fd, SHUT_RDWR); /* MHD sees the end and closes it */
+}
+
+static void connection_changed(void *data, struct MHD_Connection *mhd, void **context,
+                               enum MHD_ConnectionNotificationCode what)
+{
+    struct sl_http_server *server = data;
+    struct http_conn *conn = *context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        conn = info ? calloc(1, sizeof(*conn)) : NULL;
+        *context = conn;
+        if (!conn) {
+            if (info)
+                (void)shutdown(info->connect_fd, SHUT_RDWR); /* none without a deadline */
+            return;
+        }
+        conn->server = server;
+        conn->fd = info->connect_fd;
+        conn->timer.fire = too_slow;
+        http_conn_deadline(conn);
+    } else if (conn) {
+        sl_timer_stop(server->loop, &conn->timer);
+        free(conn);
+        *context = NULL;
+    }
+}
+
+static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
+                    gnutls_pcert_st **certs, unsigned *count, gnutls_ocsp_data_st **ocsp,
+                    unsigned *ocsp_count, gnutls_privkey_t *key, unsigned *flags)
+{
+    (void)session;
+    (void)info;
+    struct sl_http_server *server = running;
+    struct sl_err err = SL_ERR_INIT;
+    if (!server)
+        return -1;
+    if (http_tls_refresh(&server->tls, &err) < 0 && server->opt.trouble)
+        server->opt.trouble(server->opt.data, &err);
+    *ocsp = NULL;
+    *ocsp_count = 0;
+    *flags = GNUTLS_CERT_RETR_DEINIT_ALL;
+    return http_tls_retrieve(&server->tls, certs, count, key);
+}
+
+static void complain(void *data, const char *fmt, va_list args)
+{
+    struct sl_http_server *server = data;
+    (void)vsnprintf(server->complaint, sizeof(server->complaint), fmt, args);
+    server->complaint[strcspn(server->complaint, "\n")] = 0;
+}
+
+/* --- start and stop ------------------------------------------------------------------------- */
+
+static int open_tls(struct sl_http_server *server, const struct sl_http_server_options *opt,
+                    bool *ret_tls, struct sl_err *err)
+{
+    bool files = opt->cert_file || opt->key_file, texts = opt->cert_pem || opt->key_pem;
+    *ret_tls = files || texts;
+    if ((files && (!opt->cert_file || !opt->key_file)) ||
+        (texts && (!opt->cert_pem || !opt->key_pem)) || (files && texts))
+        return sl_err_set(err, -EINVAL, "TLS needs a certificate and its key, once");
+    if (files)
+        return http_tls_open(&server->tls, opt->cert_file, opt->key_file, err);
+    return texts ? http_tls_set(&server->tls, opt->cert_pem, opt->key_pem, err) : 0;
+}
+
+static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct sl_err *err)
+{
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                     (tls ? (unsigned)MHD_USE_TLS : 0);
+    struct MHD_OptionItem tls_options[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)retrieve},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    server->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, http_call_handle, server, MHD_OPTION_EXTERNAL_LOGGER, complain,
+        server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        server->opt.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
+        MHD_OPTION_URI_LOG_CALLBACK, http_call_open, server, MHD_OPTION_NOTIFY_COMPLETED,
+        http_call_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, server,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls ? tls_options : none,
+        MHD_OPTION_END);
+    if (!server->daemon) {
+        (void)close(fd);
+        return sl_err_set(err, -EIO, "the HTTP server does not start: %s",
+                          server->complaint[0] ? server->complaint : "out of memory");
+    }
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return sl_err_set(err, -ENOTSUP,
+                          "the HTTP server does not start: libmicrohttpd has no epoll");
+    server->source.fd = info->epoll_fd;
+    server->source.ready = ready;
+    return sl_loop_watch(server->loop, &server->source, EPOLLIN, err);
+}
+
+int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_options *opt,
+                          struct sl_http_server **ret, struct sl_err *err)
+{
+    struct sl_http_server *server = calloc(1, sizeof(*server));
+    if (!server)
+        return sl_err_set(err, -ENOMEM, "out of memory for an HTTP server");
+    bool tls = false;
+    server->loop = loop;
+    server->timer.fire = timer_fired;
+    server->opt = *opt;
+    if (!server->opt.body_max)
+        server->opt.body_max = 4U << 20;
+    if (!server->opt.connections_max)
+        server->opt.connections_max = 256;
+    if (!server->opt.idle_timeout_s)
+        server->opt.idle_timeout_s = 60;
+    int rc = open_tls(server, opt, &tls, err);
+    int fd = rc < 0 ? rc : http_listen(opt->address, err);
+    if (fd >= 0) {
+        server->port = http_listen_port(fd);
+        rc = start_daemon(server, fd, tls, err);
+    } else {
+        rc = fd;
+    }
+    if (rc < 0) {
+        sl_http_server_destroy(server);
+        return rc;
+    }
+    *ret = server;
+    return 0;
+}
+
+void sl_http_server_quiesce(struct sl_http_server *server)
+{
+    MHD_socket fd = MHD_quiesce_daemon(server->daemon);
+    if (fd != MHD_INVALID_SOCKET)
+        (void)close(fd);
+}
+
+void sl_http_server_destroy(struct sl_http_server *server)
+{
+    if (!server)
+        return;
+    for (struct sl_http_call *call = server->calls, *next; call; call = next) {
+        next = call->next;
+        http_call_drop(call);
+    }
+    if (server->daemon) {
+        /* What is answered gets as far as the sockets take it without waiting. */
+        for (int i = 0; i < LAST_ROUNDS && server->calls; i++)
+            run(server);
+        sl_loop_unwatch(server->loop, &server->source);
+        MHD_stop_daemon(server->daemon);
+    }
+    sl_timer_stop(server->loop, &server->timer);
+    while (server->calls)
+        http_call_free(server->calls);
+    http_tls_close(&server->tls);
+    free(server);
+}
+
+unsigned sl_http_server_port(const struct sl_http_server *server)
+{
+    return server->port;
+}
+
+unsigned sl_http_server_calls(const struct sl_http_server *server)
+{
+    return server->call_count;
+}
+
+int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, const char *key_pem,
+                           struct sl_err *err)
+{
+    if (server->tls.cert_file || !server->tls.cert_pem)
+        return sl_err_set(err, -EINVAL, "this server does not take a certificate as a text");
+    return http_tls_set(&server->tls, cert_pem, key_pem, err);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request: its body comes in, the handler answers now or later, the answer goes out. */
+#include "http/server_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+
+enum {
+    DISCARD_FACTOR = 4
+}; /* so much of a body too large is read, so that the client sees the 413 */
+
+void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
+{
+    struct sl_http_server *server = data;
+    struct sl_http_call *call = calloc(1, sizeof(*call));
+    const char *mark = strchr(uri, '?');
+    if (!call || !(call->query = strdup(mark ? mark + 1 : ""))) {
+        free(call);
+        return NULL;
+    }
+    call->server = server;
+    call->mhd = mhd;
+    call->next = server->calls;
+    if (call->next)
+        call->next->prev = call;
+    server->calls = call;
+    server->call_count++;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    call->conn = info ? info->socket_context : NULL;
+    return call;
+}
+
+void http_call_free(struct sl_http_call *call)
+{
+    sl_loop_unwatch(call->server->loop, &call->hangup);
+    *(call->prev ? &call->prev->next : &call->server->calls) = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    call->server->call_count--;
+    if (call->response)
+        MHD_destroy_response(call->response);
+    free(call->query);
+    free(call->body);
+    free(call);
+}
+
+void http_conn_deadline(struct http_conn *conn)
+{
+    struct sl_http_server *s = conn->server;
+    sl_timer_set(s->loop, &conn->timer, sl_loop_now(s->loop) + s->opt.idle_timeout_s * SL_NS_PER_S);
+}
+
+/* --- the body ------------------------------------------------------------------------------- */
+
+static bool keep(struct sl_http_call *call, const char *data, size_t size)
+{
+    size_t max = call->server->opt.body_max;
+    if (call->too_large || size > max - call->body_size) {
+        call->too_large = true;
+        call->discarded += size;
+        return call->discarded <= DISCARD_FACTOR * max;
+    }
+    if (size >= call->body_capacity - call->body_size) {
+        size_t capacity = call->body_capacity ? call->body_capacity : 1024;
+        while (capacity - call->body_size <= size)
+            capacity *= 2;
+        char *grown = realloc(call->body, capacity);
+        if (!grown)
+            return false;
+        call->body = grown;
+        call->body_capacity = capacity;
+    }
+    memcpy(call->body + call->body_size, data, size);
+    call->body_size += size;
+    call->body[call->body_size] = 0;
+    return true;
+}
+
+static void answer_too_large(struct sl_http_call *call)
+{
+    char text[100];
+    int n = snprintf(text, sizeof(text), "the request's body is larger than %zu bytes\n",
+                     call->server->opt.body_max);
+    sl_http_answer(call, MHD_HTTP_CONTENT_TOO_LARGE, "text/plain", text, (size_t)n);
+}
+
+/* A body that need not even be sent. */
+static bool hopeless(struct sl_http_call *call)
+{
+    const char *length = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Content-Length");
+    const char *expect = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Expect");
+    unsigned long long size = length ? strtoull(length, NULL, 10) : 0;
+    size_t max = call->server->opt.body_max;
+    return size > (expect ? max : (DISCARD_FACTOR + 1ULL) * max);
+}
+
+/* --- the answer ----------------------------------------------------------------------------- */
+
+static enum MHD_Result send_answer(struct sl_http_call *call)
+{
+    if (call->conn)
+        http_conn_deadline(call->conn);
+    return MHD_queue_response(call->mhd, call->status, call->response);
+}
+
+static void tell_gone(struct sl_http_call *call)
+{
+    struct sl_http_server *server = call->server;
+    if (!call->handled || call->closed || !server->opt.gone)
+        return;
+    call->closed = true;
+    server->opt.gone(server->opt.data, call);
+}
+
+static void resume(struct sl_http_call *call)
+{
+    sl_loop_unwatch(call->server->loop, &call->hangup);
+    if (call->suspended) {
+        call->suspended = false;
+        MHD_resume_connection(call->mhd);
+    }
+}
+
+static void hangup_ready(struct sl_source *source, uint32_t events)
+{
+    (void)events;
+    struct sl_http_call *call =
+        (struct sl_http_call *)((char *)source - offsetof(struct sl_http_call, hangup));
+    tell_gone(call);
+    resume(call); /* without an answer: MHD closes it */
+}
+
+static void suspend(struct sl_http_call *call)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(call->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    call->suspended = true;
+    MHD_suspend_connection(call->mhd);
+    call->hangup.fd = info ? info->connect_fd : -1;
+    call->hangup.ready = hangup_ready;
+    if (call->hangup.fd >= 0 &&
+        sl_loop_watch(call->server->loop, &call->hangup, EPOLLRDHUP, NULL) < 0)
+        call->hangup.events = 0; /* then the client's leaving is seen when the answer goes out */
+}
+
+static void call_handler(struct sl_http_call *call, const char *url, const char *method)
+{
+    const char *type = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Content-Type");
+    struct sl_http_request request = {
+        .method = strcmp(method, "HEAD") == 0 ? "GET" : method,
+        .path = url,
+        .query = call->query,
+        .content_type = type ? type : "",
+        .body = call->body ? call->body : "",
+        .body_size = call->body_size,
+    };
+    call->server->opt.handle(call->server->opt.data, call, &request);
+}
+
+enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
+                                 const char *method, const char *version, const char *upload,
+                                 size_t *upload_size, void **context)
+{
+    (void)data;
+    (void)mhd;
+    (void)version;
+    struct sl_http_call *call = *context;
+    if (!call)
+        return MHD_NO;
+    if (!call->started) {
+        call->started = true;
+        if (!hopeless(call))
+            return MHD_YES;
+        answer_too_large(call);
+        return call->response ? send_answer(call) : MHD_NO;
+    }
+    if (*upload_size > 0) {
+        bool kept = keep(call, upload, *upload_size);
+        *upload_size = 0;
+        return kept ? MHD_YES : MHD_NO;
+    }
+    bool first = !call->handled;
+    if (first) {
+        if (call->conn)
+            sl_timer_stop(call->server->loop, &call->conn->timer);
+        call->handled = true;
+        if (call->too_large)
+            answer_too_large(call);
+        else
+            call_handler(call, url, method);
+    }
+    if (call->response)
+        return send_answer(call);
+    if (!first || call->closed)
+        return MHD_NO; /* nobody will answer */
+    suspend(call);
+    return MHD_YES;
+}
+
+void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)data;
+    (void)mhd;
+    (void)why;
+    struct sl_http_call *call = *context;
+    *context = NULL;
+    if (!call)
+        return;
+    if (call->conn)
+        http_conn_deadline(call->conn); /* until the next request is in */
+    tell_gone(call);
+    call->mhd = NULL;
+    call->conn = NULL;
+    if (call->closed || !call->handled)
+        http_call_free(call);
+    else
+        sl_loop_unwatch(call->server->loop, &call->hangup);
+}
+
+void http_call_drop(struct sl_http_call *call)
+{
+    tell_gone(call);
+    if (call->mhd)
+        resume(call);
+}
+
+void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,
+                    const char *body, size_t size)
+{
+    if (call->closed)
+        return;
+    call->closed = true;
+    if (!call->mhd) { /* the client left, and nobody was to be told */
+        http_call_free(call);
+        return;
+    }
+    /* MHD only reads it, to copy it. */
+    call->response =
+        MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
+    call->status = status;
+    if (call->response && content_type &&
+        MHD_add_response_header(call->response, "Content-Type", content_type) != MHD_YES) {
+        MHD_destroy_response(call->response);
+        call->response = NULL; /* the connection is closed instead */
+    }
+    resume(call);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the HTTP server share. */
+#ifndef SLUICE_HTTP_SERVER_INTERNAL_H
+#define SLUICE_HTTP_SERVER_INTERNAL_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+
+#include "http/server.h"
+#include "http/server_tls.h"
+
+/* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. */
+struct http_conn {
+    struct sl_http_server *server;
+    struct sl_timer timer;
+    int fd;
+};
+
+struct sl_http_call {
+    struct sl_http_server *server;
+    struct sl_http_call *prev, *next;
+    struct MHD_Connection *mhd; /* NULL: over, but its owner does not know */
+    struct http_conn *conn;
+    struct sl_source hangup; /* while it waits: MHD does not look at the socket then */
+    char *query;
+    char *body;
+    size_t body_size, body_capacity, discarded;
+    struct MHD_Response *response;
+    unsigned status;
+    bool started, too_large;
+    bool handled; /* the handler has it */
+    bool suspended;
+    bool closed; /* the handler has done with it: answered, or told that the client is gone */
+};
+
+struct sl_http_server {
+    struct sl_loop *loop;
+    struct MHD_Daemon *daemon;
+    struct sl_source source; /* MHD's epoll descriptor */
+    struct sl_timer timer;   /* MHD's next deadline */
+    struct http_tls tls;
+    struct sl_http_server_options opt; /* its strings are not kept */
+    struct sl_http_call *calls;
+    unsigned call_count, port;
+    char complaint[200]; /* MHD's last one */
+};
+
+/* server_listen.c: a listening socket, or -errno */
+int http_listen(const char *address, struct sl_err *err) SL_MUST_CHECK;
+unsigned http_listen_port(int fd);
+
+/* server_call.c: MHD's callbacks */
+void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
+                                 const char *method, const char *version, const char *upload,
+                                 size_t *upload_size, void **context);
+void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
+                         enum MHD_RequestTerminationCode why);
+void http_call_drop(struct sl_http_call *call); /* the server ends */
+void http_call_free(struct sl_http_call *call);
+void http_conn_deadline(struct http_conn *conn);
+
+#endif

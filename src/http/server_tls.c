@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/server_tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+
+enum { PEM_MAX = 256 << 10, CHAIN_MAX = 16 };
+
+static gnutls_datum_t datum(const char *text)
+{
+    return (gnutls_datum_t){(unsigned char *)(uintptr_t)text, (unsigned)strlen(text)};
+}
+
+static void forget(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
+                 struct sl_err *err)
+{
+    gnutls_certificate_credentials_t both;
+    gnutls_datum_t cert = datum(cert_pem), key = datum(key_pem);
+    int rc = gnutls_certificate_allocate_credentials(&both);
+    if (rc == 0) {
+        rc = gnutls_certificate_set_x509_key_mem(both, &cert, &key, GNUTLS_X509_FMT_PEM);
+        gnutls_certificate_free_credentials(both);
+    }
+    if (rc < 0)
+        return sl_err_set(err, -EINVAL, "the server's certificate does not do with its key: %s",
+                          gnutls_strerror(rc));
+    char *new_cert = strdup(cert_pem), *new_key = strdup(key_pem);
+    if (!new_cert || !new_key) {
+        free(new_cert);
+        forget(new_key);
+        return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
+    }
+    free(tls->cert_pem);
+    forget(tls->key_pem);
+    tls->cert_pem = new_cert;
+    tls->key_pem = new_key;
+    return 0;
+}
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* What was looked at counts as read even if it does not do: the next look waits for a change. */
+int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
+{
+    SL_CLEANUP(free) char *cert = NULL;
+    char *key = NULL;
+    size_t size;
+    struct stat c, k;
+    if (!tls->cert_file)
+        return 0;
+    if (stat(tls->cert_file, &c) != 0)
+        return sl_err_errno(err, errno, "cannot read the certificate %s", tls->cert_file);
+    if (stat(tls->key_file, &k) != 0)
+        return sl_err_errno(err, errno, "cannot read the key %s", tls->key_file);
+    if (same(&c, &tls->cert_stat) && same(&k, &tls->key_stat))
+        return 0;
+    int rc = sl_fs_read(AT_FDCWD, tls->cert_file, PEM_MAX, &cert, &size, err);
+    if (rc == 0)
+        rc = sl_fs_read(AT_FDCWD, tls->key_file, PEM_MAX, &key, &size, err);
+    if (rc == 0)
+        rc = http_tls_set(tls, cert, key, err);
+    forget(key);
+    tls->cert_stat = c;
+    tls->key_stat = k;
+    return rc < 0 ? rc : 1;
+}
+
+int http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
+                  struct sl_err *err)
+{
+    tls->cert_file = strdup(cert_file);
+    tls->key_file = strdup(key_file);
+    if (!tls->cert_file || !tls->key_file)
+        return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
+    int rc = http_tls_refresh(tls, err);
+    return rc < 0 ? rc : 0;
+}
+
+int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
+                      gnutls_privkey_t *ret_key)
+{
+    gnutls_datum_t cert = datum(tls->cert_pem), key = datum(tls->key_pem);
+    unsigned count = CHAIN_MAX;
+    gnutls_pcert_st *certs = gnutls_calloc(CHAIN_MAX, sizeof(*certs));
+    gnutls_privkey_t private = NULL;
+    if (!certs)
+        return -1;
+    int rc = gnutls_pcert_list_import_x509_raw(certs, &count, &cert, GNUTLS_X509_FMT_PEM, 0);
+    if (rc < 0) {
+        gnutls_free(certs);
+        return -1;
+    }
+    rc = gnutls_privkey_init(&private);
+    if (rc == 0)
+        rc = gnutls_privkey_import_x509_raw(private, &key, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (rc < 0) {
+        if (private)
+            gnutls_privkey_deinit(private);
+        for (unsigned i = 0; i < count; i++)
+            gnutls_pcert_deinit(&certs[i]);
+        gnutls_free(certs);
+        return -1;
+    }
+    *ret_certs = certs;
+    *ret_count = count;
+    *ret_key = private;
+    return 0;
+}
+
+void http_tls_close(struct http_tls *tls)
+{
+    free(tls->cert_file);
+    free(tls->key_file);
+    free(tls->cert_pem);
+    forget(tls->key_pem);
+    *tls = (struct http_tls){0};
+}

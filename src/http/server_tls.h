@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's certificate, which may be replaced while it runs. */
+#ifndef SLUICE_HTTP_SERVER_TLS_H
+#define SLUICE_HTTP_SERVER_TLS_H
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+
+/* Zeroed before first use. */
+struct http_tls {
+    char *cert_file, *key_file; /* NULL: given as texts */
+    struct stat cert_stat, key_stat;
+    char *cert_pem, *key_pem; /* known to belong together */
+};
+
+int http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
+                  struct sl_err *err) SL_MUST_CHECK;
+int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
+                 struct sl_err *err) SL_MUST_CHECK;
+/* 1: the files changed and were read; -errno: they changed and do not do, the old ones stay. */
+int http_tls_refresh(struct http_tls *tls, struct sl_err *err) SL_MUST_CHECK;
+/* For one handshake, freed by GnuTLS: a reload takes nothing from those under way. */
+int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
+                      gnutls_privkey_t *ret_key);
+void http_tls_close(struct http_tls *tls);
+
+#endif
