@@ -368,7 +368,7 @@ int main(int argc, char **argv)
         {"target-us", 1, NULL, 'T'}, {"queue-ms", 1, NULL, 'q'},  {"period-ms", 1, NULL, 'p'},
         {"bucket-ms", 1, NULL, 'b'}, {"processes", 1, NULL, 'k'}, {"threads", 1, NULL, 't'},
         {"streams", 1, NULL, 's'},   {"cublas", 1, NULL, 'c'},    {"calibrate", 0, NULL, 'C'},
-        {"count", 0, NULL, 'n'},     {NULL, 0, NULL, 0}};
+        {"count", 0, NULL, 'n'},     {"ones", 0, NULL, 'o'},      {NULL, 0, NULL, 0}};
     static struct tenant tenant;
     struct tenant_options *o = &tenant.opt;
     *o = (struct tenant_options){.iters = 1000,
@@ -418,6 +418,9 @@ int main(int argc, char **argv)
             break;
         case 'n':
             o->count = true;
+            break;
+        case 'o':
+            o->ones = true;
             break;
         default:
             return 2;

@@ -64,6 +64,7 @@ struct tenant_options {
     uint64_t bucket_ns;
     unsigned processes, threads, streams;
     bool calibrate, count;
+    bool ones; /* gemm: of ones, which costs less power than random numbers */
     const char *cublas;
 };
 

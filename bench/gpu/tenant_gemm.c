@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLAS, opened at run time: a bf16 product of two 4096 x 4096 matrices of random numbers. */
+/* cuBLAS, opened at run time: a bf16 product of two 4096 x 4096 matrices, of random numbers or of ones. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void *symbol(void *lib, const char *name)
     return p;
 }
 
-static CUdeviceptr random_matrix(struct tenant *t, uint32_t seed)
+static CUdeviceptr matrix(struct tenant *t, uint32_t seed)
 {
     size_t bytes = (size_t)GEMM_N * GEMM_N * sizeof(uint16_t);
     uint16_t *host = malloc(bytes);
@@ -61,6 +61,8 @@ static CUdeviceptr random_matrix(struct tenant *t, uint32_t seed)
         seed = seed * 1664525U + 1013904223U;
         /* bf16 in [1, 2) or its negative: sign, exponent 127, seven random bits */
         host[i] = (uint16_t)(0x3f80U | ((seed >> 9) & 0x7fU) | ((seed >> 1) & 0x8000U));
+        if (t->opt.ones)
+            host[i] = 0x3f80U;
     }
     CU(t, cuMemAlloc_v2, &p, bytes);
     CU(t, cuMemcpyHtoD_v2, p, host, bytes);
@@ -78,8 +80,8 @@ struct tenant_blas *tenant_gemm_open(struct tenant *t)
     *(void **)&blas.gemm = symbol(lib, "cublasGemmEx");
     if (create(&blas.handle) != 0)
         tenant_die("cublasCreate failed");
-    blas.a = random_matrix(t, 1);
-    blas.b = random_matrix(t, 2);
+    blas.a = matrix(t, 1);
+    blas.b = matrix(t, 2);
     CU(t, cuMemAlloc_v2, &blas.c, (size_t)GEMM_N * GEMM_N * sizeof(uint16_t));
     return &blas;
 }

@@ -52,7 +52,7 @@ struct member {
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
-    uint64_t base_bytes[SL_MAX_GPUS]; /* its overhead when its context was made */
+    uint64_t base_bytes[SL_MAX_GPUS];     /* its overhead when its context was made */
     uint64_t reading_bytes[SL_MAX_GPUS];  /* overhead as the driver showed it */
     uint64_t lower_since_ns[SL_MAX_GPUS]; /* it shows less since; 0: it does not */
     uint64_t used_before[SL_MAX_GPUS];    /* ledger usage when the running snapshot was asked for */
@@ -213,6 +213,10 @@ void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_member_gone(struct arbiter *a, struct tenant *t);
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events);
+/* Is a tenant of high priority about to come back, so that sleeping would cost it time? */
+bool sl_arb_turnstile_awake(const struct arbiter *a);
+/* Looks at the pages of tenants of high priority without waiting for their bells; true: one came. */
+bool sl_arb_turnstile_glance(struct arbiter *a);
 uint64_t sl_arb_turnstile_tick(struct arbiter *a); /* decides; returns when to be called again */
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -18,23 +19,31 @@
 #include "base/log.h"
 #include "policy/turns.h"
 
-#define TURN_MASK 0x3fffffffU
+#define TURN_MASK         0x3fffffffU
 /* A doorbell rung more often than this in ten milliseconds is noise or malice: it is read again
  * when the ten milliseconds are over. */
-#define RINGS_MAX 500U
-#define RINGS_NS  (10 * SL_NS_PER_MS)
+#define RINGS_MAX         500U
+#define RINGS_NS          (10 * SL_NS_PER_MS)
 /* Windows this short are given beside a tenant of high priority. */
-#define SHORT_WINDOW_NS SL_NS_PER_MS
+#define SHORT_WINDOW_NS   SL_NS_PER_MS
 /* How long a turn's end may be waited for with nothing else done. */
-#define AWAIT_NS (300 * SL_NS_PER_US)
+#define AWAIT_NS          (300 * SL_NS_PER_US)
 /* What a tenant on standby may have in flight: its turn follows at once. */
 #define STANDBY_WINDOW_NS (4 * SL_NS_PER_MS)
 /* A tenant that said it waits and does not come within this is stopped, or its machine is swamped:
  * its turn goes on to the next. */
-#define COME_NS (10 * SL_NS_PER_MS)
+#define COME_NS           (10 * SL_NS_PER_MS)
+/*
+ * A tenant of high priority that rests while others run comes back to a GPU in use, and every request of it
+ * would begin with the arbiter's waking up: 0.1 ms and more on a virtual machine. So the arbiter stays
+ * awake for it: only this long after its last turn, and only where there are processors to spare.
+ */
+#define AWAKE_NS          (100 * SL_NS_PER_MS)
+#define AWAKE_PROCESSORS  8
 
 struct turnstile {
     struct sl_turns *turns;
+    bool may_stay_awake; /* there are processors enough */
     struct tenant *by_id[SL_TURNS_MAX_TENANTS];
 };
 
@@ -127,7 +136,7 @@ static bool makes_way(const struct arbiter *a, const struct tenant *t)
  */
 static void await_drain(struct arbiter *a, struct tenant *t)
 {
-    uint64_t begin = sl_now_ns();
+    uint64_t begin = a->now_ns = sl_now_ns();
     while (t->turn.waiting_release && a->now_ns - begin < AWAIT_NS) {
         a->now_ns = sl_now_ns();
         look(a, t);
@@ -223,6 +232,45 @@ static void stand_by(struct arbiter *a, struct tenant *t)
     }
     uint32_t turn = SL_GATE_TURN(atomic_load(&p->gate));
     set_gate(t, turn, ready ? SL_GATE_OPEN : SL_GATE_CLOSED);
+}
+
+/* Is this a tenant to stay awake for? */
+static bool expected(const struct arbiter *a, const struct tenant *t)
+{
+    struct sl_turns_stats s;
+    return t->turn.id != UINT32_MAX && t->members && t->ledger.page && t->turn.granted_ns &&
+           atomic_load(&t->lease.page->priority) == SL_PRIORITY_HIGH &&
+           a->now_ns < t->turn.granted_ns + AWAKE_NS &&
+           sl_turns_stats(a->turnstile->turns, t->turn.id, a->now_ns, &s) == 0 &&
+           s.state == SL_TURNS_IDLE && !s.want && company(a, t);
+}
+
+bool sl_arb_turnstile_awake(const struct arbiter *a)
+{
+    if (!a->turnstile->may_stay_awake)
+        return false;
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        if (expected(a, t))
+            return true;
+    return false;
+}
+
+bool sl_arb_turnstile_glance(struct arbiter *a)
+{
+    bool came = false;
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        bool here = false;
+        if (atomic_load_explicit(&t->lease.page->priority, memory_order_relaxed) !=
+                SL_PRIORITY_HIGH ||
+            !t->ledger.page || t->turn.absent)
+            continue;
+        for (const struct member *m = t->members; m && !here; m = m->next)
+            here = atomic_load(&t->ledger.page->slot[m->slot].busy) != SL_BUSY_IDLE;
+        if (here)
+            look(a, t);
+        came |= here;
+    }
+    return came;
 }
 
 uint64_t sl_arb_turnstile_tick(struct arbiter *a)
@@ -334,6 +382,9 @@ int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err)
     a->turnstile = calloc(1, sizeof(*a->turnstile));
     if (!a->turnstile)
         return sl_err_set(err, -ENOMEM, "out of memory");
+    cpu_set_t ours;
+    a->turnstile->may_stay_awake =
+        sched_getaffinity(0, sizeof(ours), &ours) == 0 && CPU_COUNT(&ours) >= AWAKE_PROCESSORS;
     /* libsluice waits a moment itself before it says that a process is idle. */
     const struct sl_turns_config config = {.idle_ns = 20 * SL_NS_PER_US};
     return sl_turns_create(&config, &a->turnstile->turns, err);

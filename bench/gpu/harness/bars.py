@@ -106,9 +106,11 @@ def priority_rows(data, slack):
         gemm = 100 * mine["gemm"] / left
         return (f"p99 {times:.2f} x solo, gemm {gemm:.0f} % of the {left:.0f} left",
                 times <= ratio and gemm >= part)
-    return [judge(data, "priority", "req (high) beside gemm (low)",
+    found = cells(data, "priority") if alone else []
+    works = sorted({c.get("beside", "gemm") for c in found}, reverse=True) or ["gemm"]
+    return [judge(data, "priority", f"req (high) beside {work} (low)",
                   f"req p99 <= {ratio:g} x solo and gemm >= {part} % of what is left",
-                  cells(data, "priority") if alone else [], look)]
+                  [c for c in found if c.get("beside", "gemm") == work], look) for work in works]
 
 
 def left_used(solo):

@@ -170,9 +170,9 @@ class World:
         if work in ("train", "infer"):
             return [sys.executable, os.path.join(HERE, f"torch_{work}.py")]
         unit = ["--unit-us", f"{self.unit_us[work]:.4f}"] if work in self.unit_us else []
-        if work == "gemm" and not self.sim:
-            return [self.tenant, "--work", "gemm", *(["--cublas", self.cublas] if self.cublas else []),
-                    *unit]
+        if work in ("gemm", "gemm170") and not self.sim:
+            return [self.tenant, "--work", "gemm", *(["--ones"] if work == "gemm170" else []),
+                    *(["--cublas", self.cublas] if self.cublas else []), *unit]
         kind, length = {"fma100us": ("fma", 100), "fma20ms": ("fma", 20000), "gemm": ("fma", 170),
                         "graph": ("graph", 100), "req": ("req", 100), "tiny": ("tiny", 100)}[work]
         return [self.tenant, "--work", kind, "--iters", str(self.iters_for(length)), *unit]
