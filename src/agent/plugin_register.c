@@ -25,18 +25,24 @@ static const uint64_t ABSENT_NS = 800 * SL_NS_PER_MS;
 /* Kubelet answers no, or stops listening again and again. */
 static const uint64_t REFUSED_NS = 5 * SL_NS_PER_S;
 static const uint64_t REGISTER_NS = 10 * SL_NS_PER_S;
-/* Kubelet asks for the list as soon as it has taken the registration. */
-static const uint64_t STREAM_NS = 5 * SL_NS_PER_S;
+/* Kubelet asks for the list as soon as it has taken the registration: a second later, and longer each
+ * time, it is taken not to. */
+static const uint64_t STREAM_NS = SL_NS_PER_S;
 /* A stream that lived as long was no flash in the pan. */
 static const uint64_t SETTLED_NS = 10 * SL_NS_PER_S;
 static const uint64_t CONTESTED_FIRST_NS = SL_NS_PER_S;
 static const uint64_t CONTESTED_NS = 30 * SL_NS_PER_S;
 
-static void wait_up_to(struct plugin *p, uint64_t most_ns)
+static void wait_more(struct plugin *p, uint64_t least_ns, uint64_t most_ns)
 {
     uint64_t delay = p->delay_ns < most_ns ? p->delay_ns : most_ns;
-    sl_timer_set(p->owner->loop, &p->timer, sl_loop_now(p->owner->loop) + delay);
+    sl_timer_set(p->owner->loop, &p->timer, sl_loop_now(p->owner->loop) + least_ns + delay);
     p->delay_ns = delay * 2;
+}
+
+static void wait_up_to(struct plugin *p, uint64_t most_ns)
+{
+    wait_more(p, 0, most_ns);
 }
 
 /* Said once, until something else is the matter or all is well. */
@@ -169,7 +175,7 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
         plugin_streams_ended(p);
         return;
     }
-    sl_timer_set(p->owner->loop, &p->timer, sl_loop_now(p->owner->loop) + STREAM_NS);
+    wait_more(p, STREAM_NS, REFUSED_NS);
 }
 
 static int call_register(struct plugin *p, struct sl_err *err)

@@ -61,14 +61,21 @@ struct sl_plugins *world_plugins(struct world *w)
     return plugins;
 }
 
-void world_open(struct world *w, size_t gpus)
+static uint64_t virtual_ns = SL_NS_PER_S;
+
+static uint64_t virtual_clock(void)
+{
+    return virtual_ns;
+}
+
+static void open_world(struct world *w, size_t gpus, uint64_t (*now_ns)(void))
 {
     struct sl_err err = SL_ERR_INIT;
     memset(w, 0, sizeof(*w));
     (void)snprintf(w->dir, sizeof(w->dir), "/tmp/sluice-plugin-XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     (void)snprintf(w->socket, sizeof(w->socket), "%s/kubelet.sock", w->dir);
-    assert_int_equal(sl_loop_create(NULL, &w->loop, &err), 0);
+    assert_int_equal(sl_loop_create(now_ns, &w->loop, &err), 0);
     w->inv.gpu_count = gpus;
     w->inv.gpu = calloc(gpus + 1, sizeof(*w->inv.gpu));
     w->inv.nvlinks = calloc(gpus * gpus + 1, 1);
@@ -81,6 +88,24 @@ void world_open(struct world *w, size_t gpus)
                 w->inv.nvlinks[i * gpus + j] = 4;
     }
     w->plugins = world_plugins(w);
+}
+
+void world_open(struct world *w, size_t gpus)
+{
+    open_world(w, gpus, NULL);
+}
+
+void world_open_timeless(struct world *w, size_t gpus)
+{
+    open_world(w, gpus, virtual_clock);
+}
+
+void world_pass(struct world *w, uint64_t ms)
+{
+    for (uint64_t i = 0; i < ms; i += 10) {
+        virtual_ns += 10 * SL_NS_PER_MS;
+        world_settle(w);
+    }
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

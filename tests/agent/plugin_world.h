@@ -29,10 +29,11 @@ struct world {
     bool allocate_kills; /* the process, with SIGKILL */
 };
 
-extern const struct sl_plugins_options world_options;
-
 /* gpus cards, two NUMA nodes, NVLinks between cards of the same half. */
 void world_open(struct world *w, size_t gpus);
+/* The same, where time passes only in world_pass(). */
+void world_open_timeless(struct world *w, size_t gpus);
+void world_pass(struct world *w, uint64_t ms);
 void world_close(struct world *w);
 struct sl_plugins *world_plugins(struct world *w); /* another set of them */
 
