@@ -91,7 +91,8 @@ static char *names(const struct answer *a, const char *prefix)
     }
     if (a->imex && *prefix)
         (void)fprintf(out, ",%s=%s", SL_CDI_IMEX_KIND, IMEX_CHANNEL);
-    if (fclose(out) != 0) {
+    bool whole = ferror(out) == 0;
+    if (fclose(out) != 0 || !whole) {
         free(text);
         return NULL;
     }
@@ -218,6 +219,8 @@ static int find_imex(struct answer *a, struct sl_err *err)
         return 0;
     a->imex = sl_driver_imex_node(a->driver, 0, &channel, &cause) == 0;
     sl_edits_clear(&channel);
+    if (cause.code == -ENOMEM)
+        return sl_err_set(err, -ENOMEM, "out of memory");
     if (!a->imex && a->config->imex_required)
         return sl_err_set(err, -ENODEV, "the IMEX channel that the configuration requires: %s",
                           cause.msg);

@@ -7,7 +7,7 @@
 
 #include "agent/cdi.h"
 
-#define CDI_FILE_MAX_BYTES (64u << 20)
+#define CDI_FILE_MAX_BYTES (16u << 20)
 
 /* A spec of that kind without devices; NULL when out of memory. */
 json_t *sl_cdi_spec_new(const char *kind);

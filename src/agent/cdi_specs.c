@@ -109,10 +109,13 @@ static int write_imex(const char *dir, const struct sl_driver *driver, bool *ret
                       struct sl_err *err)
 {
     struct sl_edits channel = {0};
+    struct sl_err cause = SL_ERR_INIT;
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_IMEX_KIND);
     int rc = spec ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0 && sl_driver_imex_node(driver, 0, &channel, NULL) == 0)
+    if (rc == 0 && sl_driver_imex_node(driver, 0, &channel, &cause) == 0)
         rc = sl_cdi_spec_device(spec, "0", &channel, err);
+    else if (rc == 0 && cause.code != -ENOENT)
+        rc = sl_err_set(err, cause.code, "%s", cause.msg);
     if (rc == 0)
         rc = write_or_remove(dir, IMEX_FILE, spec, ret_changed, err);
     sl_edits_clear(&channel);

@@ -160,28 +160,35 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
     return rc;
 }
 
-/* Every name in root/dir, sorted, so that the same driver always gives the same spec. -1: no such dir. */
-static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret)
+/* Every name in root/dir, sorted, so that the same driver always gives the same spec. A directory
+ * that is not there or cannot be read has none. */
+static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret, int *ret_count,
+                struct sl_err *err)
 {
     char real[PATH_MAX];
     SL_CLEANUP(close) int fd = sl_driver_open_in_root(d->root, dir, real);
-    return fd < 0 ? -1 : scandirat(fd, ".", ret, NULL, alphasort);
+    int count = fd < 0 ? 0 : scandirat(fd, ".", ret, NULL, alphasort);
+    if (count < 0 && errno == ENOMEM)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    *ret_count = count < 0 ? 0 : count;
+    return 0;
 }
 
 static void unlist(struct dirent **names, int count)
 {
     for (int i = 0; i < count; i++)
         free(names[i]);
-    if (count >= 0)
-        free(names);
+    free(names);
 }
 
 /* Without NVML's word: the version of the libcuda that is there. */
-static void guess_version(struct sl_driver *d)
+static int guess_version(struct sl_driver *d, struct sl_err *err)
 {
-    for (size_t i = 0; i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
         struct dirent **names = NULL;
-        int count = list(d, library_dirs[i], &names);
+        int count = 0;
+        rc = list(d, library_dirs[i], &names, &count, err);
         for (int k = 0; k < count; k++) {
             const char *v = version_of(names[k]->d_name);
             if (v && begins(names[k]->d_name, "libcuda.so.") && strchr(v, '.'))
@@ -189,6 +196,7 @@ static void guess_version(struct sl_driver *d)
         }
         unlist(names, count);
     }
+    return rc;
 }
 
 static int find_libraries(struct sl_driver *d, struct sl_err *err)
@@ -196,7 +204,8 @@ static int find_libraries(struct sl_driver *d, struct sl_err *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs); i++) {
         struct dirent **names = NULL;
-        int count = list(d, library_dirs[i], &names);
+        int count = 0;
+        rc = list(d, library_dirs[i], &names, &count, err);
         for (int k = 0; k < count && rc == 0; k++) {
             if (wanted(d, names[k]->d_name))
                 rc = add_library(d, library_dirs[i], names[k]->d_name, err);
@@ -250,9 +259,11 @@ static int find_programs(struct sl_driver *d, struct sl_err *err)
 
 int sl_driver_find_files(struct sl_driver *d, struct sl_err *err)
 {
+    int rc = 0;
     if (!d->version[0] && !d->simulated)
-        guess_version(d);
-    int rc = find_libraries(d, err);
+        rc = guess_version(d, err);
+    if (rc == 0)
+        rc = find_libraries(d, err);
     if (rc == 0)
         rc = find_programs(d, err);
     for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(others); i++) {

@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 
-#define PROC_MAX_BYTES (1u << 20)
+#define PROC_MAX_BYTES (256u << 10)
 
 /* Nodes every container with a GPU gets. `devices` are the driver's names in /proc/devices, old and new. */
 static const struct {
@@ -49,25 +49,33 @@ static const struct {
     {MOFED, "infiniband", "rdma_cm"},
 };
 
-/* The major number a driver has in <proc>/devices; 0: none. */
-static uint32_t major_of(const struct sl_driver *d, const char *name)
+/* A file below proc; *ret stays NULL when it is not there. */
+static int read_proc(const struct sl_driver *d, const char *rel, char **ret, struct sl_err *err)
 {
     char path[PATH_MAX];
+    int rc = sl_driver_join(path, d->proc, rel, err);
+    if (rc == 0 && sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, ret, NULL, NULL) == -ENOMEM)
+        rc = sl_err_set(err, -ENOMEM, "out of memory");
+    return rc;
+}
+
+/* The major number a driver has in <proc>/devices; 0: none. */
+static int major_of(const struct sl_driver *d, const char *name, uint32_t *ret, struct sl_err *err)
+{
     SL_CLEANUP(free) char *text = NULL;
-    if (sl_driver_join(path, d->proc, "devices", NULL) < 0 ||
-        sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, &text, NULL, NULL) < 0)
-        return 0;
+    *ret = 0;
+    int rc = read_proc(d, "devices", &text, err);
     char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));) {
+    for (char *line; rest && (line = strsep(&rest, "\n"));) {
         uint32_t number;
         int end = 0;
         if (strncmp(line, "Block", 5) == 0)
             break;
         if (sscanf(line, " %" SCNu32 " %n", &number, &end) == 1 && end > 0 &&
             strcmp(line + end, name) == 0)
-            return number;
+            *ret = number;
     }
-    return 0;
+    return rc;
 }
 
 /* Adds dev/<name>; by number where it is not there and `devices` has a major for it. */
@@ -89,7 +97,10 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
     if (there && d->simulated && S_ISREG(st.st_mode))
         return sl_edits_mount(e, host, container, true, err);
     for (size_t i = 0; !there && i < devices_count && devices[i]; i++) {
-        uint32_t major = major_of(d, devices[i]);
+        uint32_t major;
+        rc = major_of(d, devices[i], &major, err);
+        if (rc < 0)
+            return rc;
         if (major)
             return sl_edits_node_numbered(e, host, container, "rw", major, minor, err);
     }
@@ -106,6 +117,8 @@ static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *e
             continue;
         int rc = sl_driver_join(path, d->dev, companion_nodes[i].dir, err);
         int count = rc == 0 ? scandir(path, &found, NULL, alphasort) : 0;
+        if (count < 0 && errno == ENOMEM)
+            return sl_err_set(err, -ENOMEM, "out of memory");
         for (int k = 0; k < count; k++) {
             (void)snprintf(name, sizeof(name), "%s/%s", companion_nodes[i].dir, found[k]->d_name);
             struct sl_err cause = SL_ERR_INIT;
@@ -179,24 +192,18 @@ static int number_after(const char *text, const char *key, uint32_t *ret)
 static int capability(const struct sl_driver *d, uint32_t minor, const char *what, uint32_t *ret,
                       struct sl_err *err)
 {
-    char rel[160], path[PATH_MAX], key[160];
+    char rel[256];
     SL_CLEANUP(free) char *own = NULL;
     SL_CLEANUP(free) char *table = NULL;
     (void)snprintf(rel, sizeof(rel), "driver/nvidia/capabilities/gpu%" PRIu32 "/mig/%s/access",
                    minor, what);
-    int rc = sl_driver_join(path, d->proc, rel, err);
-    if (rc < 0)
+    int rc = read_proc(d, rel, &own, err);
+    if (rc < 0 || (own && number_after(own, "DeviceFileMinor", ret) == 0))
         return rc;
-    if (sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, &own, NULL, NULL) == 0 &&
-        number_after(own, "DeviceFileMinor", ret) == 0)
-        return 0;
-    (void)snprintf(key, sizeof(key), "gpu%" PRIu32 "/%s/access", minor, what);
-    rc = sl_driver_join(path, d->proc, "driver/nvidia-caps/mig-minors", err);
-    if (rc < 0)
+    (void)snprintf(rel, sizeof(rel), "gpu%" PRIu32 "/%s/access", minor, what);
+    rc = read_proc(d, "driver/nvidia-caps/mig-minors", &table, err);
+    if (rc < 0 || (table && number_after(table, rel, ret) == 0))
         return rc;
-    if (sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, &table, NULL, NULL) == 0 &&
-        number_after(table, key, ret) == 0)
-        return 0;
     return sl_err_set(err, -ENOENT, "the driver has no capability for %s of GPU %" PRIu32, what,
                       minor);
 }
