@@ -141,5 +141,6 @@ void sim_choose_devices(void)
 {
     sl_sim_lock(sim_p.st);
     choose();
+    sim_part_enter();
     sl_sim_unlock(sim_p.st);
 }

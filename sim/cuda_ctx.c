@@ -45,27 +45,14 @@ static CUresult push(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-/* Prohibited, or exclusive and somebody else is on it. State locked. */
-static CUresult compute_mode_allows(uint32_t card)
-{
-    const struct sl_sim_state *st = sim_p.st;
-    if (st->cards[card].lost || st->cards[card].compute_mode == CU_COMPUTEMODE_PROHIBITED)
-        return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    if (st->cards[card].compute_mode != CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-        return CUDA_SUCCESS;
-    for (uint32_t i = 0; i < st->proc_high; i++)
-        if (st->procs[i].used && i != sim_p.slot && st->procs[i].card[card].contexts)
-            return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    return CUDA_SUCCESS;
-}
-
 static CUresult queue_for(CUcontext ctx)
 {
     struct sl_sim_state *st = sim_p.st;
-    uint64_t overhead = st->cards[ctx->card].desc.context_overhead_bytes;
+    uint64_t overhead = sim_context_bytes(ctx->card);
+    struct sl_sim_lane lane = sim_lane(ctx->card);
     sl_sim_lock(st);
     sl_sim_reap(st, true);
-    CUresult r = compute_mode_allows(ctx->card);
+    CUresult r = sim_may_use(ctx->card);
     sl_sim_unlock(st);
     if (r == CUDA_SUCCESS)
         r = sim_charge(ctx->card, overhead);
@@ -73,7 +60,7 @@ static CUresult queue_for(CUcontext ctx)
         return r;
     sl_sim_lock(st);
     sl_sim_advance(st, sl_sim_now_ns());
-    int q = sl_sim_queue_create(st, sim_p.slot, ctx->card);
+    int q = sl_sim_queue_create_in(st, sim_p.slot, ctx->card, &lane);
     if (q >= 0) {
         ctx->queue = (uint32_t)q;
         ctx->queue_generation = st->queues[q].generation;
@@ -140,7 +127,7 @@ static void destroy(CUcontext ctx)
     if (st->procs[sim_p.slot].card[ctx->card].contexts)
         st->procs[sim_p.slot].card[ctx->card].contexts--;
     sl_sim_unlock(st);
-    sim_uncharge(ctx->card, st->cards[ctx->card].desc.context_overhead_bytes);
+    sim_uncharge(ctx->card, sim_context_bytes(ctx->card));
     bool more = false;
     for (CUcontext c = sim_p.contexts; c; c = c->next)
         more |= !c->dead && c->card == ctx->card;

@@ -51,7 +51,10 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
         return r;
     if (!name || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    (void)snprintf(name, (size_t)len, "%s", d->name);
+    if (sim_p.mig.on)
+        (void)snprintf(name, (size_t)len, "%s MIG %s", d->name, sim_p.mig.name);
+    else
+        (void)snprintf(name, (size_t)len, "%s", d->name);
     return CUDA_SUCCESS;
 }
 
@@ -64,7 +67,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
         return r;
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(uuid->bytes, d->uuid, sizeof(uuid->bytes));
+    memcpy(uuid->bytes, sim_p.mig.on ? sim_p.mig.uuid : d->uuid, sizeof(uuid->bytes));
     return CUDA_SUCCESS;
 }
 
@@ -82,7 +85,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
         return r;
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    *bytes = d->memory_total_bytes;
+    *bytes = sim_total_bytes(sim_p.card[dev]);
     return CUDA_SUCCESS;
 }
 
@@ -174,7 +177,7 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     *pi = 0;
     switch ((int)attrib) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *pi = (int)d->sm_count;
+        *pi = (int)sim_sm_count(sim_p.card[dev]);
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *pi = (int)p->cc_major;

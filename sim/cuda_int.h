@@ -228,6 +228,16 @@ uint64_t sim_next_id(void);
 /* cuda_choose.c: the devices of this process, from its nodes, MIG and CUDA_VISIBLE_DEVICES. */
 void sim_choose_devices(void);
 
+/* cuda_part.c: how much of a card this process has. With the state locked where they say so. */
+uint32_t sim_sm_count(uint32_t card);
+uint64_t sim_total_bytes(uint32_t card);
+uint64_t sim_context_bytes(uint32_t card);
+struct sl_sim_lane sim_lane(uint32_t card);
+uint64_t sim_used_bytes(uint32_t card);          /* locked */
+bool sim_fits(uint32_t card, uint64_t bytes);    /* locked */
+CUresult sim_may_use(uint32_t card);             /* locked: a new context */
+void sim_part_enter(void);                       /* locked: says in the state where we are */
+
 /* cuda_run.c: submission, completion, waiting. Lock held unless said otherwise. */
 CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq);
 void sim_poll(void);

@@ -155,7 +155,7 @@ static CUresult potential(int *minGridSize, int *blockSize, CUfunction func, int
     *blockSize = limit && limit < 1024 ? limit : 1024;
     int blocks = 0;
     r = occupancy(&blocks, func, *blockSize);
-    *minGridSize = blocks * (int)sim_p.st->cards[ctx->card].desc.sm_count;
+    *minGridSize = blocks * (int)sim_sm_count(ctx->card);
     return r;
 }
 

@@ -17,7 +17,7 @@ static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned 
         uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
         uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
         uint64_t fit = 2048 / ((threads + 31) / 32 * 32);
-        if (blocks > (fit > 32 ? 32 : fit) * sim_p.st->cards[s->ctx->card].desc.sm_count)
+        if (blocks > (fit > 32 ? 32 : fit) * sim_sm_count(s->ctx->card))
             return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
     int saved = s->priority;

@@ -29,10 +29,9 @@ CUresult sim_charge(uint32_t card, uint64_t bytes)
     CUresult r = CUDA_SUCCESS;
     sl_sim_lock(st);
     sl_sim_reap(st, false);
-    uint64_t total = st->cards[card].desc.memory_total_bytes;
-    if (bytes > total || sl_sim_used_bytes(st, card) > total - bytes) {
+    if (!sim_fits(card, bytes)) {
         sl_sim_reap(st, true);
-        if (bytes > total || sl_sim_used_bytes(st, card) > total - bytes)
+        if (!sim_fits(card, bytes))
             r = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (r == CUDA_SUCCESS)
@@ -403,8 +402,8 @@ static CUresult get_info(size_t *free_bytes, size_t *total)
     struct sl_sim_state *st = sim_p.st;
     sl_sim_lock(st);
     sl_sim_reap(st, false);
-    uint64_t all = st->cards[ctx->card].desc.memory_total_bytes;
-    uint64_t used = sl_sim_used_bytes(st, ctx->card);
+    uint64_t all = sim_total_bytes(ctx->card);
+    uint64_t used = sim_used_bytes(ctx->card);
     sl_sim_unlock(st);
     if (total)
         *total = all;

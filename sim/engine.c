@@ -14,6 +14,16 @@
 
 int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card)
 {
+    return sl_sim_queue_create_in(st, proc, card,
+                                  &(struct sl_sim_lane){.kind = SL_SIM_LANE_CARD});
+}
+
+int sl_sim_queue_create_in(struct sl_sim_state *st, uint32_t proc, uint32_t card,
+                           const struct sl_sim_lane *like)
+{
+    int lane = sl_sim_lane_find(st, card, like);
+    if (lane < 0)
+        return lane;
     for (uint32_t i = 0; i < SL_SIM_MAX_QUEUES; i++) {
         struct sl_sim_queue *q = &st->queues[i];
         if (q->used)
@@ -23,6 +33,7 @@ int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card)
         q->generation = generation;
         q->proc = proc;
         q->card = card;
+        q->lane = (uint32_t)lane;
         if (i >= st->queue_high)
             st->queue_high = i + 1;
         q->used = 1;
@@ -36,8 +47,7 @@ void sl_sim_queue_destroy(struct sl_sim_state *st, uint32_t queue)
     struct sl_sim_queue *q = &st->queues[queue];
     q->used = 0;
     q->generation++;
-    if (st->cards[q->card].running == queue)
-        st->cards[q->card].running = SL_SIM_NONE;
+    sl_sim_lanes_repair(st, q->card);
 }
 
 static bool finished(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
@@ -212,14 +222,15 @@ static bool wants_card(struct sl_sim_state *st, uint32_t queue)
     return q->used && q->active_slots && (q->spinning || next_kernel(st, queue));
 }
 
-/* The next queue in turn after `after` that wants the card, or NONE. */
-static uint32_t next_in_turn(struct sl_sim_state *st, uint32_t card, uint32_t after)
+/* The next queue of a lane in turn after `after` that wants the card, or NONE. */
+static uint32_t next_in_turn(struct sl_sim_state *st, uint32_t card, uint32_t lane, uint32_t after)
 {
     uint32_t n = st->queue_high;
     uint32_t start = after == SL_SIM_NONE ? 0 : after + 1;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = (start + k) % n;
-        if (i != after && st->queues[i].used && st->queues[i].card == card && wants_card(st, i))
+        if (i != after && st->queues[i].used && st->queues[i].card == card &&
+            st->queues[i].lane == lane && wants_card(st, i))
             return i;
     }
     return SL_SIM_NONE;
@@ -237,19 +248,17 @@ static void begin_spins(struct sl_sim_state *st, uint32_t queue, uint64_t t)
     }
 }
 
-/* Decides who has the card at time t, and begins what it runs. Returns when that must be looked at
- * again: the end of a switch, of a kernel, or of a turn. */
-static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
+/* Decides who has a lane at time t, and begins what it runs. Returns when that must be looked at
+ * again for another reason than a kernel's end: a switch is done, or a turn over. */
+static uint64_t decide(struct sl_sim_state *st, uint32_t card, uint32_t lane, uint64_t t)
 {
-    struct sl_sim_card *c = &st->cards[card];
-    if (c->lost)
-        return FOREVER;
+    struct sl_sim_lane *c = &st->cards[card].lanes[lane];
     if (c->switch_until_ns > t)
         return c->switch_until_ns;
 
     uint32_t run = c->running;
     bool has_work = run != SL_SIM_NONE && wants_card(st, run);
-    uint32_t other = next_in_turn(st, card, run);
+    uint32_t other = next_in_turn(st, card, lane, run);
     if (has_work && t - c->slice_start_ns >= st->slice_ns) {
         if (other == SL_SIM_NONE) /* alone: the turns go on, unseen */
             c->slice_start_ns += (t - c->slice_start_ns) / st->slice_ns * st->slice_ns;
@@ -265,11 +274,10 @@ static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
         c->slice_start_ns = c->switch_until_ns;
         if (!first_ever)
             return c->switch_until_ns;
-        other = next_in_turn(st, card, run);
+        other = next_in_turn(st, card, lane, run);
     }
     begin_spins(st, run, t);
     struct sl_sim_queue *q = &st->queues[run];
-    uint64_t next = other == SL_SIM_NONE ? FOREVER : c->slice_start_ns + st->slice_ns;
     q->current = next_kernel(st, run);
     if (q->current) {
         struct sl_sim_op *op = sl_sim_op_at(st, run, q->current);
@@ -277,15 +285,49 @@ static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
             op->state = SL_SIM_OP_RUNNING;
             op->start_ns = t;
         }
-        if (t + op->left_ns < next)
-            next = t + op->left_ns;
+    }
+    return other == SL_SIM_NONE ? FOREVER : c->slice_start_ns + st->slice_ns;
+}
+
+/* Card time as time on a lane: what takes a whole card 1 ms takes 7 on a seventh of one. */
+static uint64_t stretched(const struct sl_sim_lane *lane, uint64_t ns)
+{
+    return lane->rate_permille == 1000
+               ? ns
+               : (ns * 1000 + lane->rate_permille - 1) / lane->rate_permille;
+}
+
+/* All lanes of a card at time t; when the next thing happens on any of them. */
+static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
+{
+    struct sl_sim_card *c = &st->cards[card];
+    uint64_t next = FOREVER;
+    if (c->lost)
+        return FOREVER;
+    for (uint32_t l = 0; l < SL_SIM_LANES; l = sl_sim_lane_next(c, l)) {
+        uint64_t at = decide(st, card, l, t);
+        if (at < next)
+            next = at;
+    }
+    sl_sim_lanes_rate(st, card, t);
+    for (uint32_t l = 0; l < SL_SIM_LANES; l = sl_sim_lane_next(c, l)) {
+        const struct sl_sim_lane *lane = &c->lanes[l];
+        if (lane->running == SL_SIM_NONE || lane->switch_until_ns > t ||
+            !st->queues[lane->running].current)
+            continue;
+        const struct sl_sim_op *op =
+            sl_sim_op_at(st, lane->running, st->queues[lane->running].current);
+        uint64_t end = t + stretched(lane, op->left_ns);
+        if (end < next)
+            next = end;
     }
     return next;
 }
 
-static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to)
+/* Notes that from..to was used at a rate: on half a card, half the time counts. */
+static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to, uint32_t rate_permille)
 {
-    u->busy_ns += to - from;
+    u->busy_ns += (to - from) * rate_permille / 1000;
     /* A long unobserved stretch: only the buckets still kept matter. */
     uint64_t span = SL_SIM_BUCKET_NS * SL_SIM_HISTORY;
     if (to - from > span)
@@ -300,8 +342,28 @@ static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to)
             u->history[i].bucket = b;
             u->history[i].busy_ns = 0;
         }
-        u->history[i].busy_ns += end - from;
+        u->history[i].busy_ns += (end - from) * rate_permille / 1000;
         from = end;
+    }
+}
+
+static void play_lane(struct sl_sim_state *st, uint32_t card, uint32_t l, uint64_t t, uint64_t t2)
+{
+    struct sl_sim_lane *lane = &st->cards[card].lanes[l];
+    if (lane->running == SL_SIM_NONE || lane->switch_until_ns > t)
+        return;
+    struct sl_sim_queue *q = &st->queues[lane->running];
+    if (!q->current && !q->spinning)
+        return;
+    use(&st->cards[card].usage, t, t2, lane->rate_permille);
+    use(&st->procs[q->proc].card[card].usage, t, t2, lane->rate_permille);
+    uint64_t done = (t2 - t) * lane->rate_permille / 1000;
+    q->running_ns += done;
+    if (q->current) {
+        struct sl_sim_op *op = sl_sim_op_at(st, lane->running, q->current);
+        op->left_ns -= done < op->left_ns ? done : op->left_ns;
+        if (op->left_ns == 0)
+            complete(st, lane->running, q->current, t2);
     }
 }
 
@@ -309,20 +371,10 @@ static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to)
 static void play(struct sl_sim_state *st, uint32_t card, uint64_t t, uint64_t t2)
 {
     struct sl_sim_card *c = &st->cards[card];
-    if (c->lost || c->running == SL_SIM_NONE || c->switch_until_ns > t || t2 == t)
+    if (c->lost || t2 == t)
         return;
-    struct sl_sim_queue *q = &st->queues[c->running];
-    if (!q->current && !q->spinning)
-        return;
-    use(&c->usage, t, t2);
-    use(&st->procs[q->proc].card[card].usage, t, t2);
-    q->running_ns += t2 - t;
-    if (q->current) {
-        struct sl_sim_op *op = sl_sim_op_at(st, c->running, q->current);
-        op->left_ns -= t2 - t < op->left_ns ? t2 - t : op->left_ns;
-        if (op->left_ns == 0)
-            complete(st, c->running, q->current, t2);
-    }
+    for (uint32_t l = 0; l < SL_SIM_LANES; l = sl_sim_lane_next(c, l))
+        play_lane(st, card, l, t, t2);
 }
 
 /* The first copy to end after t, and with `until` the end of those that do by then. */
@@ -401,13 +453,15 @@ uint64_t sl_sim_op_eta_ns(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
 {
     struct sl_sim_queue *q = &st->queues[queue];
     uint64_t sum = 0;
+    struct sl_sim_lane lane = st->cards[q->card].lanes[q->lane % SL_SIM_LANES];
+    lane.rate_permille = lane.share_permille;
     uint16_t stream = sl_sim_op_at(st, queue, seq)->stream;
     for (uint64_t s = q->first + 1; s <= seq; s++) {
         const struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
         if (op->state == SL_SIM_OP_DONE || op->stream != stream)
             continue;
         if (op->kind == SL_SIM_OP_KERNEL)
-            sum += op->left_ns;
+            sum += stretched(&lane, op->left_ns);
         else if (op->kind == SL_SIM_OP_COPY)
             sum += op->state == SL_SIM_OP_RUNNING && op->end_ns > st->now_ns
                        ? op->end_ns - st->now_ns

@@ -12,8 +12,12 @@
 /* Plays every card from state->now_ns to now_ns. */
 void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns);
 
-/* A queue for a new context of process slot `proc`; its index, or -ENOSPC. */
+/* A queue for a new context of process slot `proc` on the whole card; its index, or -ENOSPC. */
 int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card);
+
+/* The same on a part of the card: the lane with this kind and these instances, made if need be. */
+int sl_sim_queue_create_in(struct sl_sim_state *st, uint32_t proc, uint32_t card,
+                           const struct sl_sim_lane *like);
 
 /* Drops a queue with whatever is in it. */
 void sl_sim_queue_destroy(struct sl_sim_state *st, uint32_t queue);
@@ -41,5 +45,24 @@ void sl_sim_op_finish(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
 /* The least time from now until seq can be over, if nobody else wants the card: a good first
  * sleep. UINT64_MAX when it depends on something else than time. */
 uint64_t sl_sim_op_eta_ns(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
+
+/* ---- lanes.c ---- */
+
+void sl_sim_lanes_init(struct sl_sim_card *c);
+/* After a death inside the lock, and when a queue is gone. */
+void sl_sim_lanes_repair(struct sl_sim_state *st, uint32_t card);
+
+/* The lane's number, or -ENOSPC. */
+int sl_sim_lane_find(struct sl_sim_state *st, uint32_t card, const struct sl_sim_lane *like);
+
+/* How fast each lane of a card runs, given which of them have something on the card. */
+void sl_sim_lanes_rate(struct sl_sim_state *st, uint32_t card, uint64_t t);
+
+/* The lanes of a card, one by one: 0 first. */
+static inline uint32_t sl_sim_lane_next(const struct sl_sim_card *c, uint32_t after)
+{
+    uint64_t rest = after + 1 < SL_SIM_LANES ? c->lanes_used >> (after + 1) << (after + 1) : 0;
+    return rest ? (uint32_t)__builtin_ctzll(rest) : SL_SIM_LANES;
+}
 
 #endif

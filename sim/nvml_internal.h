@@ -89,6 +89,7 @@ struct nv_process {
     uint32_t pid;
     uint64_t used_bytes;
     uint32_t gpu_instance, compute_instance; /* ids, or NVML_NO_INSTANCE */
+    bool mps;
 };
 
 /* How much of a period a process (pid 0: everybody) kept a card busy. */

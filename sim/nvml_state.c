@@ -119,8 +119,9 @@ size_t nv_processes(uint32_t index, struct nv_process *out, size_t room)
             out[n] = (struct nv_process){
                 .pid = (uint32_t)pid,
                 .used_bytes = p->card[index].memory_bytes,
-                .gpu_instance = NVML_NO_INSTANCE,
-                .compute_instance = NVML_NO_INSTANCE,
+                .gpu_instance = p->card[index].mig ? p->card[index].gi : NVML_NO_INSTANCE,
+                .compute_instance = p->card[index].mig ? p->card[index].ci : NVML_NO_INSTANCE,
+                .mps = p->card[index].mps != 0,
             };
         n++;
     }
@@ -128,25 +129,26 @@ size_t nv_processes(uint32_t index, struct nv_process *out, size_t room)
     return n;
 }
 
+/* Not from the list above: memory of processes we cannot see counts all the same. */
 uint64_t nv_mig_used_bytes(uint32_t index, uint32_t gpu_instance)
 {
-    struct nv_process list[SL_SIM_MAX_PROCS];
-    size_t n = nv_processes(index, list, SL_SIM_MAX_PROCS);
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++)
-        if (list[i].gpu_instance == gpu_instance)
-            sum += list[i].used_bytes;
-    return sum;
+    lock_fresh();
+    uint64_t used = sl_sim_used_bytes_in(state, index, gpu_instance);
+    sl_sim_unlock(state);
+    return used;
 }
 
 bool nv_mig_in_use(uint32_t index, uint32_t gpu_instance, uint32_t compute_instance)
 {
-    struct nv_process list[SL_SIM_MAX_PROCS];
-    size_t n = nv_processes(index, list, SL_SIM_MAX_PROCS);
-    for (size_t i = 0; i < n; i++)
-        if (list[i].gpu_instance == gpu_instance && list[i].compute_instance == compute_instance)
-            return true;
-    return false;
+    bool found = false;
+    lock_fresh();
+    for (uint32_t i = 0; i < state->proc_high && !found; i++) {
+        const struct sl_sim_proc_card *pc = &state->procs[i].card[index];
+        found = state->procs[i].used && pc->contexts && pc->mig && pc->gi == gpu_instance &&
+                pc->ci == compute_instance;
+    }
+    sl_sim_unlock(state);
+    return found;
 }
 
 uint64_t nv_ecc_errors(uint32_t index, uint32_t type)

@@ -100,7 +100,7 @@ static int create(struct sl_sim_state *st, const char *spec, struct sl_err *err)
     st->card_count = (uint32_t)st->spec_parsed.count;
     for (uint32_t i = 0; i < st->card_count; i++) {
         st->cards[i].desc = st->spec_parsed.devices[i];
-        st->cards[i].running = SL_SIM_NONE;
+        sl_sim_lanes_init(&st->cards[i]);
     }
     r = lock_init(&st->lock);
     if (r < 0)
@@ -219,9 +219,7 @@ static void repair(struct sl_sim_state *st)
             q->current = 0;
     }
     for (uint32_t i = 0; i < st->card_count; i++)
-        if (st->cards[i].running != SL_SIM_NONE &&
-            (st->cards[i].running >= SL_SIM_MAX_QUEUES || !st->queues[st->cards[i].running].used))
-            st->cards[i].running = SL_SIM_NONE;
+        sl_sim_lanes_repair(st, i);
 }
 
 void sl_sim_lock(struct sl_sim_state *st)
@@ -382,6 +380,17 @@ uint64_t sl_sim_used_bytes(const struct sl_sim_state *st, uint32_t card)
     for (uint32_t i = 0; i < SL_SIM_MAX_BLOCKS; i++)
         if (st->blocks[i].used && st->blocks[i].card == card && st->blocks[i].owner == SL_SIM_NONE)
             sum += st->blocks[i].bytes;
+    return sum;
+}
+
+uint64_t sl_sim_used_bytes_in(const struct sl_sim_state *st, uint32_t card, uint32_t gi_id)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < st->proc_high; i++) {
+        const struct sl_sim_proc_card *pc = &st->procs[i].card[card];
+        if (st->procs[i].used && pc->mig && pc->gi == gi_id)
+            sum += pc->memory_bytes;
+    }
     return sum;
 }
 

@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      6
+#define SL_SIM_VERSION      7
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -55,6 +55,25 @@ struct sl_sim_event {
     uint32_t gi, ci; /* MIG instance it belongs to, or SL_SIM_NONE */
 };
 
+/*
+ * Contexts that take turns with each other share a lane; lanes of a card run at the same time, each on
+ * its part of it. Lane 0 is the whole card's; every MIG device with contexts on it has one, and every
+ * MPS client. A lane is in use while a queue is in it.
+ */
+#define SL_SIM_LANES 64
+
+enum sl_sim_lane_kind { SL_SIM_LANE_CARD, SL_SIM_LANE_MIG, SL_SIM_LANE_MPS };
+
+struct sl_sim_lane {
+    uint32_t kind;
+    uint32_t gi, ci;          /* MIG: ids of the instances. MPS: the client's process slot in gi */
+    uint32_t share_permille;  /* of the card's SMs */
+    uint32_t rate_permille;   /* at which it runs until something changes: its part of a whole card */
+    uint32_t running;         /* queue on the lane now, or SL_SIM_NONE */
+    uint64_t switch_until_ns; /* while changing contexts: when that is done */
+    uint64_t slice_start_ns;  /* when `running` began its slice */
+};
+
 struct sl_sim_card {
     struct sl_sim_device desc;
     uint32_t lost;             /* fell off the bus */
@@ -62,9 +81,8 @@ struct sl_sim_card {
     uint64_t lost_at_ns;       /* 0, or the time at which it will be lost */
     uint64_t foreign_bytes;    /* memory in use by nobody here (injected) */
     uint32_t compute_mode;     /* as NVML: 0 default, 2 prohibited, 3 exclusive process */
-    uint32_t running;          /* queue on the card now, or SL_SIM_NONE */
-    uint64_t switch_until_ns;  /* while changing contexts: when that is done */
-    uint64_t slice_start_ns;   /* when `running` began its slice */
+    uint64_t lanes_used;       /* bit n: lane n has queues; 0 counts always */
+    struct sl_sim_lane lanes[SL_SIM_LANES];
     uint64_t copy_free_ns[3];  /* when each copy engine (in, out, inside) is free */
     uint64_t event_seq;        /* last one written */
     struct sl_sim_event events[SL_SIM_EVENTS];
@@ -78,6 +96,9 @@ struct sl_sim_card {
 struct sl_sim_proc_card {
     uint64_t memory_bytes; /* all it holds, contexts included */
     uint32_t contexts;
+    uint32_t mig;    /* 1: inside the MIG device (gi, ci), by ids */
+    uint32_t gi, ci;
+    uint32_t mps;    /* 1: through an MPS server */
     uint32_t pad;
     struct sl_sim_usage usage;
 };
@@ -134,6 +155,7 @@ struct sl_sim_queue {
     uint32_t generation;
     uint32_t proc;
     uint32_t card;
+    uint32_t lane, pad2;
     uint64_t head, tail;
     uint64_t first; /* no operation up to and including this one is unfinished */
     uint32_t ahead; /* finished operations beyond `first` */
@@ -221,6 +243,9 @@ void sl_sim_reap(struct sl_sim_state *st, bool force);
 
 /* Device memory in use on a card by everybody. Lock held. */
 uint64_t sl_sim_used_bytes(const struct sl_sim_state *st, uint32_t card);
+
+/* The same inside one GPU instance, by its id. Lock held. */
+uint64_t sl_sim_used_bytes_in(const struct sl_sim_state *st, uint32_t card, uint32_t gi_id);
 
 /* Appends to a card's event ring. Lock held. */
 void sl_sim_event_add(struct sl_sim_state *st, uint32_t card, uint64_t type, uint64_t data,

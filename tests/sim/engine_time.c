@@ -22,7 +22,8 @@ static struct sl_sim_state *machine(void)
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_ptr_not_equal(st, MAP_FAILED);
     st->card_count = 2;
-    st->cards[0].running = st->cards[1].running = SL_SIM_NONE;
+    sl_sim_lanes_init(&st->cards[0]);
+    sl_sim_lanes_init(&st->cards[1]);
     st->slice_ns = 2200 * US;
     st->switch_ns = 150 * US;
     st->now_ns = T0;
@@ -219,9 +220,73 @@ static void random_work(void **unused)
     assert_int_equal(st->cards[0].usage.busy_ns + st->cards[1].usage.busy_ns, total);
 }
 
+static uint32_t part(struct sl_sim_state *st, uint32_t proc, uint32_t kind, uint32_t id,
+                     uint32_t share_permille)
+{
+    int q = sl_sim_queue_create_in(
+        st, proc, 0,
+        &(struct sl_sim_lane){.kind = kind, .gi = id, .share_permille = share_permille});
+    assert_true(q >= 0);
+    return (uint32_t)q;
+}
+
+/* Instances run side by side, each as fast as its SMs; contexts of one instance take turns. */
+static void instances_side_by_side(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = part(st, 0, SL_SIM_LANE_MIG, 1, 500), b = part(st, 1, SL_SIM_LANE_MIG, 2, 125);
+    uint64_t ka = op(st, a, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    uint64_t kb = op(st, b, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    sl_sim_advance(st, T0 + 200 * MS);
+    assert_int_equal(ended(st, a, ka), 20 * MS);
+    assert_int_equal(ended(st, b, kb), 80 * MS);
+    /* 20 ms at a half and 80 ms at an eighth: twenty of a whole card. */
+    assert_in_range(st->cards[0].usage.busy_ns, 20 * MS - 4, 20 * MS);
+    assert_in_range(st->procs[0].card[0].usage.busy_ns, 10 * MS - 2, 10 * MS);
+    uint32_t c = part(st, 2, SL_SIM_LANE_MIG, 1, 500);
+    assert_int_equal(st->queues[c].lane, st->queues[a].lane);
+    ka = op(st, a, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    (void)op(st, c, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    sl_sim_advance(st, T0 + 400 * MS);
+    assert_true(ended(st, a, ka) > 230 * MS); /* twice the time, and the switches */
+    sl_sim_queue_destroy(st, a);
+    sl_sim_queue_destroy(st, b);
+    assert_true(st->cards[0].lanes_used != 1);
+    sl_sim_queue_destroy(st, c);
+    assert_int_equal(st->cards[0].lanes_used, 1);
+}
+
+/* Clients of an MPS server share what there is in proportion, and none gets more than its share. */
+static void clients_share(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = part(st, 0, SL_SIM_LANE_MPS, 0, 1000), b = part(st, 1, SL_SIM_LANE_MPS, 1, 1000);
+    uint64_t ka = op(st, a, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    uint64_t kb = op(st, b, SL_SIM_OP_KERNEL, 0, 20 * MS, 0);
+    sl_sim_advance(st, T0 + 100 * MS);
+    assert_int_equal(ended(st, a, ka), 20 * MS); /* half the card each … */
+    assert_int_equal(ended(st, b, kb), 30 * MS); /* … then all of it */
+    sl_sim_queue_destroy(st, b);
+    b = part(st, 1, SL_SIM_LANE_MPS, 1, 250);
+    kb = op(st, b, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    sl_sim_advance(st, T0 + 200 * MS);
+    assert_int_equal(ended(st, b, kb), 140 * MS); /* alone, and still a quarter */
+    /* Somebody who is no client takes turns with them: half of the time. */
+    uint32_t w = queue(st, 2, 0);
+    uint64_t kw = op(st, w, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    kb = op(st, b, SL_SIM_OP_KERNEL, 0, 10 * MS, 0);
+    sl_sim_advance(st, T0 + 400 * MS);
+    assert_int_equal(ended(st, w, kw), 220 * MS);
+    assert_int_equal(ended(st, b, kb), 250 * MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(instances_side_by_side),
+        cmocka_unit_test(clients_share),
         cmocka_unit_test(one_stream_is_exact),        cmocka_unit_test(two_take_turns),
         cmocka_unit_test(a_guest_waits_for_the_turn), cmocka_unit_test(streams_and_the_legacy_one),
         cmocka_unit_test(waits_cross_cards),          cmocka_unit_test(endless_kernels_share),
