@@ -73,6 +73,11 @@ _sluice() {
     elif [[ $verb == set ]]; then
         words=$("$program" words --tenants "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+    elif [[ $verb == config && $prev == config ]]; then
+        mapfile -t COMPREPLY < <(compgen -W check -- "$cur")
+    elif [[ $verb == config ]]; then
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     elif [[ $verb == run ]]; then
         mapfile -t COMPREPLY < <(compgen -c -- "$cur")
     fi

@@ -109,6 +109,12 @@ static const struct sl_cli_option simulate_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option config_options[] = {
+    OPTION_JSON,
+    OPTION_SIM,
+    OPTION_END,
+};
+
 static const struct sl_cli_option arbiter_options[] = {
     OPTION_SIM,
     {"idle-exit", "SECONDS", "leave after this long without tenants; 0: never", ""},
@@ -167,6 +173,16 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .options = simulate_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_simulate},
+    {.name = "config",
+     .synopsis = "check FILE",
+     .summary = "check a node's configuration file",
+     .details =
+         "Prints the effective configuration: FILE (\"-\": standard input) with the defaults,\n"
+         "under the environment variables the agent reads; and what this node would advertise\n"
+         "with it, as comments. A bad file is met with its line and column, and exit code 1.",
+     .options = config_options,
+     .usage_exit = SL_EXIT_USAGE,
+     .run = sl_cmd_config},
     {.name = "arbiter",
      .synopsis = "",
      .summary = "serve one directory's tenants; `sluice run` starts it by itself",

@@ -147,6 +147,14 @@ static int finish_texts(struct sl_draft *d, struct sl_err *err)
     return 0;
 }
 
+/* Nothing said about devices is all of them. */
+static void finish_block(struct sl_draft_block *block)
+{
+    struct sl_config_shared *s = block->shared.item;
+    for (size_t i = 0; i < block->shared.count; i++)
+        s[i].all_devices = s[i].device_count == 0 && s[i].devices_count == 0;
+}
+
 int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
 {
     int rc = finish_texts(d, err);
@@ -154,7 +162,7 @@ int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
         rc = finish_xids(d, err);
     if (rc < 0)
         return rc;
-    const struct sl_draft_block *block = NULL;
+    struct sl_draft_block *block = NULL;
     d->c.sharing = d->c.fractional.enabled ? SL_SHARING_FRACTIONAL : SL_SHARING_NONE;
     if (d->time_slicing.shared.count > 0) {
         d->c.sharing = SL_SHARING_TIME_SLICING;
@@ -164,6 +172,7 @@ int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
         block = &d->mps;
     }
     if (block) {
+        finish_block(block);
         d->c.rename_by_default = block->rename_by_default;
         d->c.fail_requests_greater_than_one = block->fail_requests_greater_than_one;
         d->c.shared = block->shared.item;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/json.h"
 
 enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
 /* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
@@ -125,6 +126,8 @@ const char *sl_config_sharing_name(enum sl_sharing sharing);
 
 /* The effective configuration as YAML that this parser reads back to the same value. */
 void sl_config_print(const struct sl_config *config, FILE *out);
+/* The same as a JSON object, which is YAML too. */
+void sl_config_json(const struct sl_config *config, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);

@@ -92,7 +92,7 @@ static void put_xids(const struct sl_xid_list *list, FILE *out)
     (void)fputc(']', out);
 }
 
-static void put_value(const struct sl_schema_row *row, const void *base, FILE *out)
+void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out)
 {
     const void *field = (const char *)base + row->offset;
     switch (row->type) {
@@ -151,7 +151,7 @@ static const char *key_of(const char *path)
     return dot ? dot + 1 : path;
 }
 
-static bool has_value(const struct sl_schema_row *row, const void *base)
+bool sl_value_is_there(const struct sl_schema_row *row, const void *base)
 {
     bool text = row->type == SL_TYPE_NAME || row->type == SL_TYPE_STRING;
     return !text || *(char *const *)((const char *)base + row->offset);
@@ -167,18 +167,17 @@ static void put_items(const struct sl_schema_row *row, const struct sl_item_list
             const struct sl_schema_row *field = &sl_schema[r];
             if (!field->path || strncmp(field->path, row->path, n) != 0)
                 break;
-            if (!has_value(field, item))
+            if (!sl_value_is_there(field, item))
                 continue;
             (void)fprintf(out, "%*s%s%s: ", 2 * depth_of(row->path), "", dash, key_of(field->path));
-            put_value(field, item, out);
+            sl_value_print(field, item, out);
             (void)fputc('\n', out);
             dash = "  ";
         }
     }
 }
 
-/* The way of sharing that is not used is not there, not there with nothing in it. */
-static bool is_absent(const struct sl_config *c, const char *path)
+bool sl_section_is_absent(const struct sl_config *c, const char *path)
 {
     static const struct {
         const char *prefix;
@@ -196,7 +195,7 @@ void sl_config_print(const struct sl_config *config, FILE *out)
     sl_draft_view(config, &d);
     for (size_t i = 0; i < sl_schema_count; i++) {
         const struct sl_schema_row *row = &sl_schema[i];
-        if (!row->path || strstr(row->path, "[]") || is_absent(config, row->path))
+        if (!row->path || strstr(row->path, "[]") || sl_section_is_absent(config, row->path))
             continue;
         (void)fprintf(out, "%*s%s:", 2 * depth_of(row->path), "", key_of(row->path));
         if (row->type == SL_TYPE_SECTION) {
@@ -205,7 +204,7 @@ void sl_config_print(const struct sl_config *config, FILE *out)
             put_items(row, (const void *)((const char *)&d + row->offset), out);
         } else {
             (void)fputc(' ', out);
-            put_value(row, &d, out);
+            sl_value_print(row, &d, out);
             (void)fputc('\n', out);
         }
     }

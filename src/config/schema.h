@@ -144,6 +144,13 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
 #define SL_MAX_REPLICAS    1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
 #define SL_MAX_MPS_CLIENTS 60   /* of one card, since CUDA 13.1 */
 
+/* --- print.c --- */
+void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out);
+/* Texts of an item may not be there at all. */
+bool sl_value_is_there(const struct sl_schema_row *row, const void *base);
+/* The way of sharing that is not used is not printed, rather than printed with nothing in it. */
+bool sl_section_is_absent(const struct sl_config *c, const char *path);
+
 /* --- yaml.c --- */
 int sl_yaml_read(struct sl_draft *d, const char *text, size_t size,
                  struct sl_err *err) SL_MUST_CHECK;

@@ -80,7 +80,7 @@ teardown() { common_teardown; }
         run mandoc -T lint -W warning "$page"
         [ -z "$output" ] || { echo "$output"; return 1; }
     done
-    for verb in run status set doctor; do
+    for verb in run status set doctor config; do
         text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluice-$verb.1" | sed 's/.\x08//g')
         for option in $("$SLUICE" words "$verb"); do
             [[ $text == *"$option"* ]] || { echo "sluice-$verb.1 lacks $option"; return 1; }
@@ -107,6 +107,10 @@ complete_words() {
     [ "$output" = low ]
     run complete_words sluice --dir "$PLACE" status --j
     [ "$output" = --json ]
+    run complete_words sluice config ''
+    [ "$output" = check ]
+    run complete_words sluice config check "$SLUICE_SOURCE/REA"
+    [ "$output" = "$SLUICE_SOURCE/README.md" ]
     run complete_words sluice run -- tru
     has true
     run complete_words sluice run --memory 1Gi tru

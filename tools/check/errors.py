@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the messages a user can meet (sl_err_set, sl_err_errno, sl_cli_complain in the rooms named
-below) whose text docs/errors.md does not mention. A message is known by the beginning of a literal part."""
+"""Lists the messages a user can meet (sl_err_set, sl_err_errno, sl_cli_complain, and the configuration's
+own, in the rooms named below) whose text docs/errors.md does not mention. A message is known by the
+beginning of a literal part."""
 import pathlib
 import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parents[2]
 files = [*sorted(root.glob("src/cli/*.c")), *sorted(root.glob("src/arbiter/*.c")),
-         root / "src/base/units.c", root / "src/gpu/nvml.c"]
+         *sorted(root.glob("src/config/*.c")), root / "src/base/units.c", root / "src/gpu/nvml.c"]
 page = re.sub(r"\s+", " ", (root / "docs/errors.md").read_text())
 # Said by the system more than by us, or only with memory exhausted.
 general = ("out of memory", "cannot ", "turns: ")
 
-call = re.compile(r'\b(?:sl_err_set|sl_err_errno|sl_cli_complain)\s*\(((?:[^;"]|"(?:[^"\\]|\\.)*")*);')
+call = re.compile(r'\b(?:sl_err_set|sl_err_errno|sl_cli_complain|sl_config_fail|sl_plan_warn|FAIL)\s*\(((?:[^;"]|"(?:[^"\\]|\\.)*")*);')
 bad = count = 0
 for path in files:
     for match in call.finditer(path.read_text()):
         text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group(1).split("PRI")[0]))
         text = text.replace('\\"', '"').replace("%%", "%")
-        text = re.sub(r"^(?:run|set|status|doctor|arbiter|simulate): ", "", text)
+        text = re.sub(r"^(?:run|set|status|doctor|arbiter|simulate|config): ", "", text)
         parts = [p.strip(' "') for p in re.split(r"%[-0-9.*]*[a-z]+", text)]
         parts = [p for p in parts if len(p) >= 8]
         if not parts or text.startswith(general):

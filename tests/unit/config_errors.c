@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is wrong with a file is said with its line and column, and what was probably meant. */
+#include "config_case.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TS(entry)  "sharing: {timeSlicing: {resources: [" entry "]}}"
+#define MPS(entry) "sharing: {mps: {resources: [" entry "]}}"
+#define LONG52     "a23456789012345678901234567890123456789012345678901x" /* 63 with its domain */
+
+static const struct {
+    const char *text;
+    const char *message; /* how it begins */
+} bad[] = {
+    /* keys */
+    {"flag: {}", "c.yaml:1:1: unknown key \"flag\": did you mean \"flags\"?"},
+    {"flags:\n  migStrateyg: none",
+     "c.yaml:2:3: unknown key \"migStrateyg\" in flags: did you mean \"migStrategy\"?"},
+    {"flags: {mig-strategy: none}",
+     "c.yaml:1:9: unknown key \"mig-strategy\" in flags: did you mean \"migStrategy\"?"},
+    {"flags: {passDeviceSpecs: true}", "c.yaml:1:9: unknown key \"passDeviceSpecs\" in flags: "
+                                       "\"passDeviceSpecs\" belongs in flags.plugin"},
+    {"migStrategy: none",
+     "c.yaml:1:1: unknown key \"migStrategy\": \"migStrategy\" belongs in flags"},
+    {"flags: {plugin: {version: v1}}", "c.yaml:1:18: unknown key \"version\" in flags.plugin: "
+                                       "\"version\" belongs at the top of the file"},
+    {"sharing: {time-slicing: {}}",
+     "c.yaml:1:11: unknown key \"time-slicing\" in sharing: did you mean \"timeSlicing\"?"},
+    {"sharing: {mps: {replicas: 2}}", "c.yaml:1:17: unknown key \"replicas\" in sharing.mps: "
+                                      "\"replicas\" belongs in sharing.mps.resources[]"},
+    {TS("{name: gpu, replica: 2}"),
+     "c.yaml:1:49: unknown key \"replica\" in sharing.timeSlicing.resources[]: did you mean "
+     "\"replicas\"?"},
+    {"zzz: 1", "c.yaml:1:1: unknown key \"zzz\": the keys here are version, flags, resources, "},
+    {"flags: {a\x01: 1}", "c.yaml:1:10: this is not YAML: control characters are not allowed"},
+    {"flags: {\"a\\e\": 1}", "c.yaml:1:9: unknown key \"a?\" in flags"},
+    {"flags: {gdsEnabled: true, gdsEnabled: true}", "c.yaml:1:27: \"gdsEnabled\" is given twice"},
+    {"? [a]\n: 1", "c.yaml:1:3: a key is one word"},
+    /* shapes */
+    {"[]", "c.yaml:1:1: the file has keys and values in it"},
+    {"flags: 3", "c.yaml:1:8: flags has keys and values in it"},
+    {"flags: {migStrategy: [none]}", "c.yaml:1:22: flags.migStrategy takes one value, not a list"},
+    {"flags: {migStrategy: {}}", "c.yaml:1:22: flags.migStrategy takes one value, not keys"},
+    {"sharing: {mps: {resources: 3}}", "c.yaml:1:28: sharing.mps.resources is a list"},
+    {"{}\n---\n{}\n", "c.yaml:3:1: a second document begins here"},
+    {"a: b: c", "c.yaml:1:5: this is not YAML: mapping values are not allowed"},
+    {"flags:\n\tx: 1", "c.yaml:2:1: this is not YAML: found character that cannot start any token"},
+    {"flags: \xff", "c.yaml:1:8: this is not YAML: invalid leading UTF-8 octet"},
+    {"flags: *x", "c.yaml:1:8: this is not YAML: found undefined alias"},
+    /* values */
+    {"version: v2", "c.yaml:1:10: version: \"v2\" is not known: this is a v1 file"},
+    {"flags: {migStrategy: singel}", "c.yaml:1:22: flags.migStrategy: \"singel\" is not known: did "
+                                     "you mean \"single\"? It is none, single or mixed"},
+    {"flags: {migStrategy: 7}", "c.yaml:1:22: flags.migStrategy: \"7\" is not known: it is none, "},
+    {"flags: {failOnInitError: \"true\"}",
+     "c.yaml:1:26: flags.failOnInitError: \"true\" is text: write true or false without quotes"},
+    {"flags: {failOnInitError: maybe}",
+     "c.yaml:1:26: flags.failOnInitError: \"maybe\" is not true or false"},
+    {"flags: {mpsRoot: \"a\\tb\"}",
+     "c.yaml:1:18: flags.mpsRoot: \"a?b\" has characters other than printable ASCII"},
+    {"flags: {deviceDiscoveryStrategy: tegra}",
+     "c.yaml:1:34: deviceDiscoveryStrategy \"tegra\": this agent finds GPUs by NVML only"},
+    {"flags: {plugin: {deviceListStrategy: cdi}}",
+     "c.yaml:1:38: flags.plugin.deviceListStrategy: \"cdi\" is not known: "},
+    {"flags: {plugin: {deviceListStrategy: [envvar, cdi-crd]}}",
+     "c.yaml:1:47: flags.plugin.deviceListStrategy: \"cdi-crd\" is not known: did you mean "
+     "\"cdi-cri\"?"},
+    {"flags: {plugin: {deviceListStrategy: []}}",
+     "c.yaml:1:38: flags.plugin.deviceListStrategy: the list is empty"},
+    {"flags: {plugin: {deviceListStrategy: [[envvar]]}}",
+     "c.yaml:1:39: flags.plugin.deviceListStrategy: every element of the list is one value"},
+    {"flags: {gfd: {sleepInterval: 60}}",
+     "c.yaml:1:30: flags.gfd.sleepInterval: \"60\" is not a time"},
+    {"flags: {gfd: {sleepInterval: 0s}}", "c.yaml:1:30: flags.gfd.sleepInterval: \"0s\" is not"},
+    {"flags: {gfd: {sleepInterval: 999999999h}}", "c.yaml:1:30: flags.gfd.sleepInterval: "},
+    {"imex: {channelIDs: [1]}", "c.yaml:1:21: imex.channelIDs: \"1\": only channel 0"},
+    {"imex: {channelIDs: 0}", "c.yaml:1:20: imex.channelIDs is a list: write [] or [0]"},
+    {"health: {ignoreXIDs: [x]}", "c.yaml:1:23: health.ignoreXIDs: \"x\" is not an XID"},
+    {"sharing: {fractional: {memory: {min: 10%}}}",
+     "c.yaml:1:38: sharing.fractional.memory.min: \"10%\" depends on the card"},
+    {"sharing: {fractional: {memory: {min: 10Gb}}}",
+     "c.yaml:1:38: sharing.fractional.memory.min: memory \"10Gb\""},
+    {"sharing: {fractional: {cores: {step: 101}}}",
+     "c.yaml:1:38: sharing.fractional.cores.step: 101 is too many: at most 100"},
+    {"sharing: {fractional: {slots: 0}}",
+     "c.yaml:1:31: sharing.fractional.slots: 0 is too few: at least 1"},
+    {"sharing: {fractional: {slots: many}}",
+     "c.yaml:1:31: sharing.fractional.slots: \"many\" is not a whole number"},
+    /* sharing: every case NVIDIA's plugin refuses, and what it does not */
+    {"sharing: {timeSlicing: {}}", "c.yaml:1:24: sharing.timeSlicing: no resources: "},
+    {"sharing: {timeSlicing: {resources: []}}",
+     "c.yaml:1:36: sharing.timeSlicing.resources: no resources: "},
+    {"sharing: {mps: {resources: null}}", "c.yaml:1:16: sharing.mps: no resources: "},
+    {TS("{replicas: 2}"), "c.yaml:1:37: sharing.timeSlicing.resources[]: no name: "},
+    {TS("{name: gpu}"), "c.yaml:1:37: sharing.timeSlicing.resources[]: no replicas: "},
+    {TS("{name: gpu, replicas: 1}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 1 is "
+                                     "too few: at least 2, fewer share nothing"},
+    {TS("{name: gpu, replicas: 0}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 0 is"},
+    {TS("{name: gpu, replicas: -1}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: -1 "},
+    {TS("{name: gpu, replicas: 1000000}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: "
+                                           "1000000 is too many: at most 1024, kubelet"},
+    {TS("{name: gpu, replicas: 99999999999999999999}"),
+     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 99999999999999999999 is too many"},
+    {TS("{name: gpu, replicas: \"4\"}"),
+     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: \"4\" is text"},
+    {TS("{name: gpu, replicas: 2.5}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: "
+                                       "\"2.5\" is not a whole number"},
+    {MPS("{name: gpu, replicas: 0}"), "c.yaml:1:51: sharing.mps.resources[].replicas: 0 is too "
+                                      "few: at least 1"},
+    {MPS("{name: gpu, replicas: 61}"), "c.yaml:1:51: sharing.mps.resources[].replicas: 61 is too "
+                                       "many: at most 60, an MPS server"},
+    {TS("{name: gpu, replicas: 2, devices: some}"),
+     "c.yaml:1:71: sharing.timeSlicing.resources[].devices: \"some\" is neither \"all\", nor a "},
+    {TS("{name: gpu, replicas: 2, devices: 0}"), "c.yaml:1:71: sharing.timeSlicing.resources[]."},
+    {TS("{name: gpu, replicas: 2, devices: []}"), "c.yaml:1:71: sharing.timeSlicing.resources[]."
+                                                  "devices: the list is empty"},
+    {TS("{name: gpu, replicas: 2, devices: [x]}"), "c.yaml:1:72: sharing.timeSlicing.resources[]."
+                                                   "devices: \"x\" names no device"},
+    {TS("{name: gpu, replicas: 2, devices: [1.5]}"),
+     "c.yaml:1:72: sharing.timeSlicing.resources[]"},
+    {TS("{name: gpu, replicas: 2, devices: [1, 1]}"), "c.yaml:1:75: sharing.timeSlicing.resources"
+                                                      "[].devices: 1 is listed twice"},
+    {TS("{name: gpu, replicas: 2}, {name: nvidia.com/gpu, replicas: 3}"),
+     "c.yaml:1:63: nvidia.com/gpu is shared twice (first on line 1)"},
+    {TS("{name: gpu, replicas: 2, devices: [0]}, {name: gpu, replicas: 3, devices: [1, 0]}"),
+     "c.yaml:1:77: device 0 of nvidia.com/gpu is shared twice (first on line 1)"},
+    {"sharing:\n  mps: {resources: [{name: gpu, replicas: 2}]}\n  timeSlicing:\n    resources:\n"
+     "    - {name: gpu, replicas: 2}",
+     "c.yaml:3:3: sharing.timeSlicing and sharing.mps (line 2) are two ways to share the same "
+     "GPUs"},
+    {"sharing: {mps: {resources: [{name: gpu, replicas: 2}]}, fractional: {enabled: true}}",
+     "c.yaml:1:57: sharing.fractional and sharing.mps (line 1) are two ways"},
+    {"flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+     "c.yaml:1:22: migStrategy mixed does not go with sharing.mps: an MPS server cannot divide "
+     "MIG"},
+    /* names */
+    {TS("{name: example.com/gpu, replicas: 2}"),
+     "c.yaml:1:44: resource name \"example.com/gpu\" is not in nvidia.com/"},
+    {TS("{name: GPU, replicas: 2}"), "c.yaml:1:44: resource name \"GPU\" does not do"},
+    {TS("{name: a..b, replicas: 2}"), "c.yaml:1:44: resource name \"a..b\" does not do"},
+    {TS("{name: a-, replicas: 2}"), "c.yaml:1:44: resource name \"a-\" does not do"},
+    {TS("{name: '', replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
+    {TS("{name: nvidia.com/, replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
+    {TS("{name: " LONG52 "y, replicas: 2}"),
+     "c.yaml:1:44: resource name \"nvidia.com/" LONG52 "y\" has 64 characters, at most 63"},
+    {TS("{name: gpu, replicas: 2, rename: " LONG52 "y}"),
+     "c.yaml:1:70: resource name \"nvidia.com/" LONG52 "y\" has 64 characters"},
+    {"sharing: {timeSlicing: {renameByDefault: true, resources: [{name: " LONG52
+     ", replicas: 2}]}}",
+     "c.yaml:1:60: nvidia.com/" LONG52 ".shared has 70 characters, at most 63 are allowed"},
+    {"resources: {gpus: [{name: a}]}", "c.yaml:1:20: resources.gpus[]: no pattern: "},
+    {"resources: {mig: [{pattern: a}]}", "c.yaml:1:19: resources.mig[]: no name: "},
+};
+
+static void check_refused(const char *text, size_t size, char *const *env,
+                          const struct sl_config_override *flag, const char *message)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_config *c = NULL;
+    if (sl_config_parse("c.yaml", text, size, env, flag, flag != NULL, &c, &err) == 0)
+        fail_msg("accepted: %s", text ? text : message);
+    assert_null(c);
+    assert_true(err.code < 0);
+    if (strncmp(err.msg, message, strlen(message)) != 0)
+        fail_msg("%s\n  expected: %s\n  got:      %s", text ? text : "", message, err.msg);
+}
+
+static void bad_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        check_refused(bad[i].text, strlen(bad[i].text), NULL, NULL, bad[i].message);
+}
+
+static void names_of_63_characters_do(void **state)
+{
+    (void)state;
+    struct sl_config *c = config_of(TS("{name: " LONG52 ", replicas: 2, rename: " LONG52 "}"));
+    assert_int_equal(strlen(c->shared[0].name), 63);
+    sl_config_free(c);
+}
+
+static void bad_flags_and_variables(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sl_config_override flag;
+        const char *message;
+    } flags[] = {
+        {{"mig-strategy", "x"}, "--mig-strategy: \"x\" is not known: it is none, single or mixed"},
+        {{"mig-strategi", "x"}, "unknown flag --mig-strategi: did you mean --mig-strategy?"},
+        {{"zzz", "x"}, "unknown flag --zzz"},
+        {{"mig-strategy", NULL}, "--mig-strategy needs a value"},
+        {{"pass-device-specs", "maybe"}, "--pass-device-specs: \"maybe\" is not true or false"},
+        {{"pass-device-specs", ""}, "--pass-device-specs: needs true or false"},
+        {{"imex-channel-ids", "0,1"}, "--imex-channel-ids: \"1\": only channel 0"},
+        {{"device-discovery-strategy", "vfio"}, "--device-discovery-strategy: "},
+    };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        check_refused(NULL, 0, NULL, &flags[i].flag, flags[i].message);
+    char bad_variable[] = "DP_DISABLE_HEALTHCHECKS=48,fourty";
+    char *env[] = {bad_variable, NULL};
+    check_refused(NULL, 0, env, NULL, "DP_DISABLE_HEALTHCHECKS: \"fourty\" is not an XID");
+    char mixed[] = "MIG_STRATEGY=mixed";
+    char *mig[] = {mixed, NULL};
+    const char *mps = MPS("{name: gpu, replicas: 2}");
+    check_refused(mps, strlen(mps), mig, NULL, "MIG_STRATEGY: migStrategy mixed does not go with");
+}
+
+/* A document may refer to itself; the table is only so deep. */
+static void aliases_end(void **state)
+{
+    (void)state;
+    const char *loop = "&a {flags: *a}";
+    check_refused(loop, strlen(loop), NULL, NULL, "c.yaml:1:5: unknown key \"flags\" in flags");
+    struct sl_config *c = config_of("flags: {gdsEnabled: &yes true, mofedEnabled: *yes}");
+    assert_true(c->gds && c->mofed);
+    sl_config_free(c);
+}
+
+static void large_and_missing_files(void **state)
+{
+    (void)state;
+    size_t size = ((size_t)1 << 20) + 1;
+    char *text = malloc(size);
+    assert_non_null(text);
+    memset(text, '\n', size);
+    check_refused(text, size, NULL, NULL, "c.yaml is larger than a ConfigMap can be");
+    struct sl_config *c = NULL;
+    assert_int_equal(sl_config_parse("c", text, size - 1, NULL, NULL, 0, &c, NULL), 0);
+    sl_config_free(c);
+    free(text);
+    c = NULL;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_config_load("/no/such.yaml", NULL, NULL, 0, &c, &err), -ENOENT);
+    assert_non_null(strstr(err.msg, "/no/such.yaml"));
+    assert_true(sl_config_load("/tmp", NULL, NULL, 0, &c, &err) < 0);
+    assert_int_equal(sl_config_load("", NULL, NULL, 0, &c, &err), 0);
+    sl_config_free(c);
+    sl_config_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(names_of_63_characters_do),
+        cmocka_unit_test(bad_flags_and_variables),
+        cmocka_unit_test(aliases_end),
+        cmocka_unit_test(large_and_missing_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
