@@ -21,6 +21,17 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    (void)printf("found\n");
+    /* With a driver that is more than a name: how many cards are there? */
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(cuda, "cuInit");
+    int (*count)(int *) = (int (*)(int *))dlsym(cuda, "cuDeviceGetCount");
+    int cards = 0;
+    if (!init || !count) {
+        (void)printf("found\n");
+        return 0;
+    }
+    int error = init(0);
+    if (error == 0)
+        error = count(&cards);
+    (void)printf("error %d, cards %d\n", error, cards);
     return 0;
 }
