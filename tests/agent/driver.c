@@ -38,7 +38,8 @@ static void libraries_under_their_names(void **state)
     struct driver_world *w = *state;
     world_debian(w);
     struct sl_driver *d = world_find(w);
-    static const char *const names[] = {"libcuda.so", "libcuda.so.1", "libcuda.so." WORLD_VERSION};
+    static const char *const names[] = {"libcuda.so", "libcuda.so.1",
+                                        ("libcuda.so." WORLD_VERSION)};
     for (size_t i = 0; i < 3; i++) {
         char path[PATH_MAX];
         (void)snprintf(path, sizeof(path), DEBIAN "%s", names[i]);
