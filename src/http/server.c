@@ -18,14 +18,23 @@ enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16 };
 /* GnuTLS's callback for a certificate carries nothing of ours; handshakes happen inside run(). */
 static _Thread_local struct sl_http_server *running;
 
+void http_run_soon(struct sl_http_server *server)
+{
+    server->run_soon = true;
+    sl_timer_set(server->loop, &server->timer, sl_loop_now(server->loop));
+}
+
 static void run(struct sl_http_server *server)
 {
     struct sl_http_server *outer = running;
     unsigned long long timeout_ms;
     running = server;
+    server->run_soon = false;
     (void)MHD_run(server->daemon);
     running = outer;
-    if (MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES)
+    if (server->run_soon)
+        http_run_soon(server);
+    else if (MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES)
         sl_timer_set(server->loop, &server->timer,
                      sl_loop_now(server->loop) + timeout_ms * SL_NS_PER_MS);
     else

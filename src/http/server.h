@@ -51,6 +51,9 @@ int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, 
                            struct sl_err *err) SL_MUST_CHECK;
 unsigned sl_http_server_port(const struct sl_http_server *server);
 
+/* A header of the request, "" where there is none. Only inside handle. */
+const char *sl_http_header(struct sl_http_call *call, const char *name);
+
 /* body is copied. Exactly once a call. */
 void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,
                     const char *body, size_t size);

@@ -124,6 +124,7 @@ static void resume(struct sl_http_call *call)
     if (call->suspended) {
         call->suspended = false;
         MHD_resume_connection(call->mhd);
+        http_run_soon(call->server); /* nothing of MHD's wakes the loop for it */
     }
 }
 
@@ -251,4 +252,11 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
         call->response = NULL; /* the connection is closed instead */
     }
     resume(call);
+}
+
+const char *sl_http_header(struct sl_http_call *call, const char *name)
+{
+    const char *value =
+        call->mhd ? MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, name) : NULL;
+    return value ? value : "";
 }

@@ -42,12 +42,16 @@ struct sl_http_server {
     struct sl_http_server_options opt; /* its strings are not kept */
     struct sl_http_call *calls;
     unsigned call_count, port;
+    bool run_soon;       /* a connection goes on without its socket having said so */
     char complaint[200]; /* MHD's last one */
 };
 
 /* server_listen.c: a listening socket, or -errno */
 int http_listen(const char *address, struct sl_err *err) SL_MUST_CHECK;
 unsigned http_listen_port(int fd);
+
+/* server.c */
+void http_run_soon(struct sl_http_server *server);
 
 /* server_call.c: MHD's callbacks */
 void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd);
