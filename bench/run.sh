@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `make bench`: instructions per hook and attach times. Usage: run.sh BUILD
+# `make bench`: instructions per hook, attach times, the agent's Allocate. Usage: run.sh BUILD
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 code=0
 "$here/callgrind.sh" "${1:-build}" || code=1
 "$here/attach.sh" "${1:-build}" || code=1
+"${1:-build}/bench/bench_agent_allocate" "${1:-build}/bench/agent_allocate.json" || code=1
 exit $code
