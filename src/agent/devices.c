@@ -186,8 +186,8 @@ static void not_open(struct sl_devices *d, const struct sl_err *err)
         d->ops.no_driver(d->data, err, retry_ns);
 }
 
-/* What NVML's numbers mean now. A card that does not say its name is still the one it was, as long as
- * the driver lists as many cards as before. */
+/* What NVML's numbers mean now. A card that does not say its name is still the one it was, as long
+ * as the driver lists as many cards as before. */
 static int remember_numbers(struct sl_devices *d, const struct sl_inventory *inv)
 {
     char(*uuids)[SL_GPU_UUID_SIZE] = calloc(inv->gpu_count + 1, sizeof(*uuids));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cards of this node, from NVML. Every NVML call is made on a thread of its own: one that hangs
- * is noticed and said, and holds up nobody. Callbacks run on the loop, never inside a call to
- * sl_devices_* but the one said at sl_devices_destroy, which must not be called from a callback.
+ * The cards of this node, from NVML. Every NVML call is made on a thread of its own: one that
+ * hangs is noticed and said, and holds up nobody. Callbacks run on the loop, never inside a call
+ * to sl_devices_* but the one said at sl_devices_destroy, which must not be called from a
+ * callback.
  *
- * Asking NVML costs a tenant that keeps the card busy 1.6-2.2 % when done once a second (measured on
- * an H200), hence the slow poll: what is urgent comes as an event.
+ * Asking NVML costs a tenant that keeps the card busy 1.6-2.2 % when done once a second (measured
+ * on an H200), hence the slow poll: what is urgent comes as an event.
  */
 #ifndef SLUICE_AGENT_DEVICES_H
 #define SLUICE_AGENT_DEVICES_H
@@ -46,12 +47,14 @@ struct sl_devices_ops {
      * until the next call of `inventory` returns. A card that has gone stays in it, `lost`, at its
      * place, with its MIG devices. */
     void (*inventory)(void *data, const struct sl_inventory *inv);
-    /* uuid: the card's; NULL where the driver did not name one we know (a read follows by itself). */
+    /* uuid: the card's; NULL where the driver did not name one we know (a read follows by itself).
+     * */
     void (*xid)(void *data, const char *uuid, const struct sl_gpu_event *event);
     /* NVML does not open, at the start or after it had to be opened anew. retry_ns 0: nothing more
      * will happen (fail_on_init_error, and no card was ever seen). */
     void (*no_driver)(void *data, const struct sl_err *err, uint64_t retry_ns);
-    /* A read failed, or XIDs cannot be had; the last snapshot stands. Said once per failure text. */
+    /* A read failed, or XIDs cannot be had; the last snapshot stands. Said once per failure text.
+     * */
     void (*trouble)(void *data, const struct sl_err *err);
     /* A call has not returned for that long: the last snapshot stands, jobs are refused until
      * `resumed`. Said once. */
@@ -63,8 +66,8 @@ struct sl_devices_ops {
 int sl_devices_create(struct sl_loop *loop, const struct sl_devices_options *options,
                       const struct sl_devices_ops *ops, void *data, struct sl_devices **ret,
                       struct sl_err *err) SL_MUST_CHECK;
-/* Jobs that have not begun get done(-ECANCELED) from here. Waits stop_wait_ns at most: a thread that
- * hangs inside NVML is left behind and cleans up when it returns. NULL is fine. */
+/* Jobs that have not begun get done(-ECANCELED) from here. Waits stop_wait_ns at most: a thread
+ * that hangs inside NVML is left behind and cleans up when it returns. NULL is fine. */
 void sl_devices_destroy(struct sl_devices *devices);
 
 /* The last snapshot; NULL before the first. */
@@ -76,10 +79,11 @@ void sl_devices_refresh(struct sl_devices *devices);
 
 /*
  * Runs fn(gpu, arg, err) on the worker thread, one job at a time, in order; then done(arg, result,
- * err) on the loop, once, with fn's result. Refused at once (and done not called) while NVML is not
- * open (-ENODEV) or a call is stalled (-ETIMEDOUT). A job accepted and never run gets done with
- * -ETIMEDOUT (a call before it stalled), -ENODEV or -ECANCELED (the owner goes). A job that is itself
- * stuck when the owner goes is left with its thread: its done is never called, arg stays.
+ * err) on the loop, once, with fn's result. Refused at once (and done not called) while NVML is
+ * not open (-ENODEV) or a call is stalled (-ETIMEDOUT). A job accepted and never run gets done
+ * with -ETIMEDOUT (a call before it stalled), -ENODEV or -ECANCELED (the owner goes). A job that
+ * is itself stuck when the owner goes is left with its thread: its done is never called, arg
+ * stays.
  */
 typedef int sl_devices_job_fn(struct sl_gpu *gpu, void *arg, struct sl_err *err);
 typedef void sl_devices_done_fn(void *arg, int result, const struct sl_err *err);

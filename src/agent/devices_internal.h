@@ -31,8 +31,8 @@ struct task_list {
 enum { EVENTS_KEPT = 256 };
 
 /*
- * What outlives the owner when a thread hangs in the driver: `lock` guards everything but what is set
- * before the threads start. The last thread closes the cards, the last holder frees the core.
+ * What outlives the owner when a thread hangs in the driver: `lock` guards everything but what is
+ * set before the threads start. The last thread closes the cards, the last holder frees the core.
  */
 struct core {
     pthread_mutex_t lock;
@@ -76,10 +76,10 @@ struct task *sl_task_pop(struct task_list *list); /* NULL: empty */
 void sl_task_free(struct task *task);
 
 /*
- * Keeps what was known: `fresh` gets the order of `before` (NULL: nothing yet), the names and MIG devices
- * of cards that no longer answer, and the cards that are no longer listed, as lost. uuids: what NVML's
- * numbers mean, one for each card of `fresh`, "" where nobody knows. A lost card nobody ever knew is
- * left out; returns how many, or -ENOMEM.
+ * Keeps what was known: `fresh` gets the order of `before` (NULL: nothing yet), the names and MIG
+ * devices of cards that no longer answer, and the cards that are no longer listed, as lost. uuids:
+ * what NVML's numbers mean, one for each card of `fresh`, "" where nobody knows. A lost card
+ * nobody ever knew is left out; returns how many, or -ENOMEM.
  */
 int sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
                      struct sl_inventory *fresh);

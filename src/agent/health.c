@@ -89,8 +89,8 @@ static uint64_t quiet_until(const struct sl_health *h, const struct thing *t)
     return quiet > UINT64_MAX - t->hit_ns ? UINT64_MAX : t->hit_ns + quiet;
 }
 
-/* Is the XID over? After one that calls for a reset only a question put after the quiet time counts:
- * a card may answer for a while before it does not. */
+/* Is the XID over? After one that calls for a reset only a question put after the quiet time
+ * counts: a card may answer for a while before it does not. */
 static bool recovered(const struct sl_health *h, const struct thing *t)
 {
     uint64_t until = quiet_until(h, t);

@@ -18,8 +18,8 @@
 struct sl_health;
 
 struct sl_health_options {
-    /* Is this XID none of the card's fault (sl_config_xid_ignored)? NULL: those of applications are,
-     * 13, 31, 43, 45, 68, 109. Called with `data` of sl_health_create. */
+    /* Is this XID none of the card's fault (sl_config_xid_ignored)? NULL: those of applications
+     * are, 13, 31, 43, 45, 68, 109. Called with `data` of sl_health_create. */
     bool (*ignored)(void *data, uint64_t xid);
     uint64_t quiet_ns;       /* without another XID until healthy again: 60 s */
     uint64_t reset_quiet_ns; /* the same after an XID that calls for a reset: 300 s */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * MPS: one nvidia-cuda-mps-control per card, each in its own directories and with only its card
- * visible, so that a tenant of one card cannot see another. The agent starts, limits, watches, heals
- * and ends them; nothing here blocks the loop. docs/agent.md, "MPS", has the directories and the rules.
+ * visible, so that a tenant of one card cannot see another. The agent starts, limits, watches,
+ * heals and ends them; nothing here blocks the loop. docs/agent.md, "MPS", has the directories and
+ * the rules.
  */
 #ifndef SLUICE_AGENT_MPS_H
 #define SLUICE_AGENT_MPS_H
@@ -69,15 +70,16 @@ int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options,
                   const struct sl_mps_ops *ops, void *data, struct sl_mps **ret,
                   struct sl_err *err) SL_MUST_CHECK;
 /*
- * quit: end the daemons (bounded by quit_ns; this one call does block). Otherwise they go on serving
- * their clients and the next agent adopts them. NULL is fine.
+ * quit: end the daemons (bounded by quit_ns; this one call does block). Otherwise they go on
+ * serving their clients and the next agent adopts them. NULL is fine.
  */
 void sl_mps_destroy(struct sl_mps *mps, bool quit);
 
 /*
- * The cards that are shared by MPS from now on. Daemons of cards no longer named are ended, changed
- * limits are set in place (they hold for clients that start later), a daemon left by an earlier agent is
- * adopted. Errors are about the list (replicas 0, a limit of 0 MiB); everything later comes as a state.
+ * The cards that are shared by MPS from now on. Daemons of cards no longer named are ended,
+ * changed limits are set in place (they hold for clients that start later), a daemon left by an
+ * earlier agent is adopted. Errors are about the list (replicas 0, a limit of 0 MiB); everything
+ * later comes as a state.
  */
 int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count,
                  struct sl_err *err) SL_MUST_CHECK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cards for tests of devices: they can hang, get lost, vanish, raise XIDs and refuse to open. Safe to
- * change from the test's thread while the code under test asks from its own. */
+/* Cards for tests of devices: they can hang, get lost, vanish, raise XIDs and refuse to open. Safe
+ * to change from the test's thread while the code under test asks from its own. */
 #ifndef SLUICE_TESTS_AGENT_CARDS_H
 #define SLUICE_TESTS_AGENT_CARDS_H
 

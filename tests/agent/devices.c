@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices over cards that misbehave. The loop's clock is the test's, so stalls and polls happen when the
- * test says; the threads are real. */
+/* Devices over cards that misbehave. The loop's clock is the test's, so stalls and polls happen
+ * when the test says; the threads are real. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -310,8 +310,8 @@ static void test_no_nvml_tries_on(void **state)
     until(w, w->inventories == 1);
 }
 
-/* A card that is lost keeps its name, its place and its MIG devices, and is asked for through a fresh
- * NVML, which sees it when it is back. */
+/* A card that is lost keeps its name, its place and its MIG devices, and is asked for through a
+ * fresh NVML, which sees it when it is back. */
 static void test_lost_card(void **state)
 {
     struct world *w = *state;
