@@ -220,10 +220,9 @@ static void on_object(void *data, enum sl_kube_event event, json_t *object)
         return;
     }
     /* The watch may tell of a time before our last write. */
-    uint64_t version = number(json_string_value(
-        json_object_get(json_object_get(object, "metadata"), "resourceVersion")));
-    if (version && version < node->version &&
-        sl_loop_now(node->loop) - node->written_ns < STALE_NS)
+    uint64_t version = number(
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion")));
+    if (version && version < node->version && sl_loop_now(node->loop) - node->written_ns < STALE_NS)
         return;
     take_object(node, object);
     if (!node->present)
@@ -342,9 +341,9 @@ static void sync_labels(struct sl_node *node)
     char path[300];
     struct sl_err err = SL_ERR_INIT;
     (void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", node->name);
-    int rc = node->opt.api.request(node->opt.api.server, "PATCH", path,
-                                   "application/merge-patch+json", body, patched, node,
-                                   &node->call, &err);
+    int rc =
+        node->opt.api.request(node->opt.api.server, "PATCH", path, "application/merge-patch+json",
+                              body, patched, node, &node->call, &err);
     json_decref(body);
     if (rc < 0) {
         node->call = NULL;

@@ -161,9 +161,8 @@ void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *re
     va_end(ap);
 }
 
-void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod,
-                  const char *uid, enum sl_event_type type, const char *reason, const char *fmt,
-                  ...)
+void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
+                  enum sl_event_type type, const char *reason, const char *fmt, ...)
 {
     if (!node_is_name(pod_namespace) || !node_is_name(pod)) {
         node->events.dropped++;
@@ -191,9 +190,9 @@ static json_t *new_body(const struct sl_node *node, const struct node_event *e)
     time_text(e->first_ns, first);
     time_text(e->last_ns, last);
     bool is_node = strcmp(e->kind, "Node") == 0;
-    json_t *about = json_pack("{s:s,s:s,s:s,s:s*,s:s*}", "apiVersion", "v1", "kind", e->kind, "name",
-                              e->object, "namespace", is_node ? NULL : e->event_namespace, "uid",
-                              is_node ? node->uid : e->uid);
+    json_t *about = json_pack("{s:s,s:s,s:s,s:s*,s:s*}", "apiVersion", "v1", "kind", e->kind,
+                              "name", e->object, "namespace", is_node ? NULL : e->event_namespace,
+                              "uid", is_node ? node->uid : e->uid);
     return json_pack("{s:s,s:s,s:{s:s,s:s},s:o,s:s,s:s,s:{s:s,s:s},s:s,s:s,s:I,s:s,s:s,s:s}",
                      "apiVersion", "v1", "kind", "Event", "metadata", "name", e->name, "namespace",
                      e->event_namespace, "involvedObject", about, "reason", e->reason, "message",
@@ -275,10 +274,9 @@ static int send_event(struct sl_node *node, struct node_event *e, struct sl_err 
     events->sending_count = e->count;
     events->sending_new = fresh;
     e->sent_at_ns = sl_loop_now(node->loop);
-    int rc = node->opt.api.request(
-        node->opt.api.server, fresh ? "POST" : "PATCH", path,
-        fresh ? "application/json" : "application/merge-patch+json", body, answered, node,
-        &events->call, err);
+    int rc = node->opt.api.request(node->opt.api.server, fresh ? "POST" : "PATCH", path,
+                                   fresh ? "application/json" : "application/merge-patch+json",
+                                   body, answered, node, &events->call, err);
     json_decref(body);
     if (rc < 0) {
         events->call = NULL;

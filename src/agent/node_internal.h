@@ -56,7 +56,7 @@ struct sl_node {
     uint64_t delay_ns;
     char *config;
     bool config_told;
-    char said[256]; /* the last trouble that was logged */
+    char said[512]; /* the last trouble that was logged */
     uint64_t writes, failures;
     struct node_events events;
 };
