@@ -66,7 +66,7 @@ static void sample(struct writer *w, double value, ...)
                   *between == ',' ? "}" : "", value);
 }
 
-#define NO_LABELS (const char *)NULL
+#define NO_LABELS     (const char *)NULL
 #define GPU_LABELS(g) "gpu", (g)->uuid, NO_LABELS
 
 #define GPU_FAMILY(name, value)                                                                    \

@@ -11,6 +11,7 @@
 #include "agent/podres.h"
 #include "arbiter/place.h"
 #include "base/loop.h"
+#include "gpu/gpu.h"
 #include "http/server.h"
 
 struct sl_exporter;
@@ -31,10 +32,10 @@ struct sl_exporter_options {
     /* Fills what the loop's thread knows: GPUs (numbers may stay NAN), MIG, XIDs, resources, agent. Pointers are
      * read before the next callback, so they may be into the caller's own structures. */
     void (*fill)(void *data, struct sl_metrics *metrics);
-    /* Starts to read GPU numbers elsewhere; whoever does calls sl_exporter_sampled() in the loop's thread, once
-     * for each call of this. NULL: no numbers. */
+    /* Starts to read GPU numbers elsewhere (sl_gpu_numbers_read() in a job of sl_devices_submit()); whoever does
+     * calls sl_exporter_sampled() in the loop's thread, once for each call of this. NULL: no numbers. */
     void (*sample)(void *data, struct sl_exporter *exporter);
-    /* NULL: tenants keep the arbiter's name only. map may be NULL. */
+    /* For tenants the arbiter has no description of. NULL: they have their name only. map may be NULL. */
     void (*owner)(void *data, const char *tenant, const struct sl_podres_map *map,
                   struct sl_tenant_owner *ret);
     /* Is the agent ready to serve pods? Writes why not. NULL: ready. */
@@ -43,6 +44,7 @@ struct sl_exporter_options {
     struct sl_podres *podres;       /* borrowed; NULL: none */
     const struct sl_place *arbiter; /* copied; NULL: none */
     uint64_t timeout_ns;            /* of gathering; 0: 2 s */
+    uint64_t sample_age_ns; /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
 };
 
 int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,
@@ -60,7 +62,11 @@ void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call);
 void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbers *numbers,
                          size_t count, const struct sl_err *err);
 
-/* Puts into *lag the worst lateness of the loop since it was last asked. */
+/* NVML's numbers of every card, in whatever thread may block. *ret is the caller's to free. */
+int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* The worst lateness of the loop since it was last asked, in seconds. */
 double sl_exporter_loop_lag(struct sl_exporter *exporter);
 
 #endif

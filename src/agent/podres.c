@@ -70,9 +70,9 @@ static void add_claims(struct sl_podres_map *map, const Podres__PodResources *po
             const Podres__ClaimResource *r = d->claim_resources[j];
             if (map->claim)
                 map->claim[map->claim_count] = (struct sl_podres_claim){
-                    text(r->driver_name), text(r->pool_name), text(r->device_name),
-                    text(r->share_id), text(d->claim_namespace), text(d->claim_name),
-                    text(pod->namespace_), text(pod->name), text(c->name)};
+                    text(r->driver_name),  text(r->pool_name),       text(r->device_name),
+                    text(r->share_id),     text(d->claim_namespace), text(d->claim_name),
+                    text(pod->namespace_), text(pod->name),          text(c->name)};
             map->claim_count++;
         }
     }
@@ -85,10 +85,9 @@ static void add_devices(struct sl_podres_map *map, const Podres__PodResources *p
         const Podres__ContainerDevices *d = c->devices[i];
         for (size_t j = 0; j < d->n_device_ids; j++) {
             if (map->device)
-                map->device[map->device_count] =
-                    (struct sl_podres_device){text(d->resource_name), text(d->device_ids[j]),
-                                              text(pod->namespace_), text(pod->name),
-                                              text(c->name)};
+                map->device[map->device_count] = (struct sl_podres_device){
+                    text(d->resource_name), text(d->device_ids[j]), text(pod->namespace_),
+                    text(pod->name), text(c->name)};
             map->device_count++;
         }
     }
@@ -324,7 +323,8 @@ size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, con
                       const struct sl_podres_device **ret)
 {
     struct sl_podres_device key = {.resource = resource, .id = id};
-    size_t at = map ? lower(map->device, map->device_count, sizeof(key), &key, by_device) : 0, n = 0;
+    size_t at = map ? lower(map->device, map->device_count, sizeof(key), &key, by_device) : 0,
+           n = 0;
     while (map && at + n < map->device_count && by_device(&map->device[at + n], &key) == 0)
         n++;
     *ret = n ? &map->device[at] : NULL;

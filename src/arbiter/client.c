@@ -40,6 +40,15 @@ int sl_client_peer_pid(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 ? cred.pid : 0;
 }
 
+/* The arbiter's own words where it says no. */
+static int refusal(union sl_packet *got, struct sl_err *err)
+{
+    if (got->h.type != SL_MSG_ERROR)
+        return 0;
+    got->text.text[sizeof(got->text.text) - 1] = '\0';
+    return sl_err_set(err, got->text.code < 0 ? got->text.code : -EIO, "%s", got->text.text);
+}
+
 static int receive(int fd, union sl_packet *ret, struct sl_err *err)
 {
     int rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
@@ -47,11 +56,7 @@ static int receive(int fd, union sl_packet *ret, struct sl_err *err)
         rc = sl_packet_recv(fd, ret, NULL, err);
     if (rc < 0)
         return sl_err_wrap(err, "asking the arbiter");
-    if (ret->h.type == SL_MSG_ERROR) {
-        ret->text.text[sizeof(ret->text.text) - 1] = '\0';
-        return sl_err_set(err, ret->text.code < 0 ? ret->text.code : -EIO, "%s", ret->text.text);
-    }
-    return 0;
+    return refusal(ret, err);
 }
 
 /* A connection that broke while asking reads as one that broke before the answer. */
@@ -176,23 +181,51 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
     }
 }
 
+int sl_client_status_ask(int fd, struct sl_err *err)
+{
+    struct sl_msg question;
+    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    int rc = sl_packet_send(fd, &question, NULL, 0, err);
+    if (rc == -EPIPE)
+        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+    return rc < 0 ? sl_err_wrap(err, "asking the arbiter") : 0;
+}
+
+int sl_client_status_next(int fd, struct sl_client_status *status, struct sl_err *err)
+{
+    union sl_packet got = {.h = {0}};
+    struct sl_err inner = SL_ERR_INIT;
+    int rc = sl_packet_recv(fd, &got, NULL, &inner);
+    if (rc == -EAGAIN)
+        return rc;
+    if (rc < 0) {
+        if (err)
+            *err = inner;
+        return sl_err_wrap(err, "asking the arbiter");
+    }
+    rc = refusal(&got, err);
+    if (rc < 0)
+        return rc;
+    return got.h.type == SL_MSG_END ? 1 : take(status, &got, err);
+}
+
 int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
 {
     struct sl_client_status s = {0};
-    struct sl_msg question;
-    union sl_packet got = {.h = {0}};
-    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
-    int rc = ask(fd, &question, &got, err);
-    while (rc == 0 && got.h.type != SL_MSG_END) {
-        rc = take(&s, &got, err);
-        if (rc == 0)
-            rc = receive(fd, &got, err);
+    int rc = sl_client_status_ask(fd, err);
+    while (rc == 0) {
+        rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
+        if (rc < 0)
+            (void)sl_err_wrap(err, "asking the arbiter");
+        else
+            rc = sl_client_status_next(fd, &s, err);
     }
-    if (rc < 0)
+    if (rc < 0) {
         sl_client_status_free(&s);
-    else
-        *ret = s;
-    return rc;
+        return rc;
+    }
+    *ret = s;
+    return 0;
 }
 
 void sl_client_status_free(struct sl_client_status *status)
