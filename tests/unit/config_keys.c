@@ -388,6 +388,39 @@ static void random_files_are_printed_as_read(void **state)
     }
 }
 
+/* The page has every key, flag and variable of the table. */
+static void the_page_names_everything(void **state)
+{
+    (void)state;
+    static char page[1 << 17];
+    FILE *f = fopen(TEST_DATA "/../../../docs/config.md", "r");
+    assert_non_null(f);
+    size_t n = fread(page, 1, sizeof(page) - 1, f);
+    (void)fclose(f);
+    assert_true(n > 0 && n < sizeof(page) - 1);
+    for (size_t i = 0; i < sl_schema_count; i++) {
+        const struct sl_schema_row *row = &sl_schema[i];
+        char name[64], word[120];
+        bool block = row->path && strncmp(row->path, "sharing.", 8) == 0 &&
+                     strncmp(row->path, "sharing.fractional", 18) != 0;
+        if (row->path && row->type != SL_TYPE_SECTION && row->type != SL_TYPE_ITEMS) {
+            /* Both blocks are one line of the page: sharing.*.resources[].name */
+            const char *rest = block ? strchr(row->path + 8, '.') : row->path;
+            (void)snprintf(word, sizeof(word), "`%s%s`", block ? "sharing.*" : "", rest);
+            if (!strstr(page, word))
+                fail_msg("docs/config.md lacks %s", word);
+        }
+        for (size_t k = 0; sl_schema_name(row->flag, k, name, sizeof(name)); k++) {
+            (void)snprintf(word, sizeof(word), "`--%s`", name);
+            if (!strstr(page, word))
+                fail_msg("docs/config.md lacks %s", word);
+        }
+        for (size_t k = 0; row->env && sl_schema_env(row, k, name, sizeof(name)); k++)
+            if (!strstr(page, name))
+                fail_msg("docs/config.md lacks %s", name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +435,7 @@ int main(void)
         cmocka_unit_test(json_is_yaml),
         cmocka_unit_test(documented_examples_are_accepted),
         cmocka_unit_test(random_files_are_printed_as_read),
+        cmocka_unit_test(the_page_names_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
