@@ -57,6 +57,20 @@ END
     jq .config <<<"$output" | "$SLUICE" config check --sim h200x2 - >/dev/null
 }
 
+@test "MIG on a simulated node: none, single, mixed" {
+    export SLUICE_SIM=h200x2 SLUICE_SIM_STATE=$PLACE/state
+    "$SLUICE_BUILD/sim/sluice-sim-ctl" mig 0 1g.18gb 1g.18gb 3g.71gb
+    names() { jq -c '.resources | map([.name, .count])' <<<"$output"; }
+    run -0 "$SLUICE" config check --json - <<<'flags: {migStrategy: mixed}'
+    [ "$(names)" = '[["nvidia.com/mig-1g.18gb",2],["nvidia.com/mig-3g.71gb",1],["nvidia.com/gpu",1]]' ]
+    [ "$(jq -r '.resources[0].devices[0].mig' <<<"$output")" = 1g.18gb ]
+    run -0 "$SLUICE" config check --json - <<<'flags: {migStrategy: single}'
+    [ "$(names)" = '[["nvidia.com/gpu",2],["nvidia.com/mig-3g.71gb",1]]' ]
+    [ "$(jq '.warnings | length' <<<"$output")" = 2 ]
+    run -0 "$SLUICE" config check --json - </dev/null
+    [ "$(names)" = '[["nvidia.com/gpu",2]]' ]
+}
+
 @test "the environment the agent would read counts" {
     run -0 env MIG_STRATEGY=single "$SLUICE" config check --sim h200 "$DATA/flags.yaml"
     has "  migStrategy: single"
