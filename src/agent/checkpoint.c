@@ -111,6 +111,7 @@ static const struct field device_fields[] = {
     D(WORD, "mig", mig),
     D(U32, "migProfileID", mig_profile_id),
     D(U32, "migStart", mig_start),
+    D(U32, "migSize", mig_size),
     D(TEXT, "migProfile", mig_profile),
     D(TEXT, "migUUID", mig_uuid),
     D(U32, "migGPUInstance", mig_gpu_instance),

@@ -38,7 +38,7 @@ struct sl_prepared_device {
     uint64_t resized_memory_bytes; /* 0: as allocated */
     uint32_t resized_cores_permille, resized_limit_permille;
     enum sl_prepared_mig mig;
-    uint32_t mig_profile_id, mig_start;
+    uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
     uint32_t mig_gpu_instance, mig_compute_instance;
 };

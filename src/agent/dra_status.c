@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a claim's owner sees and says: status.devices with the lease and its health, and the annotation
+ * that changes a share while its pod runs. Writes are wishes; without an API server nothing waits for
+ * them. Server-side apply, so that other drivers' devices in the same claim are left alone.
+ */
+#include "agent/dra_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/claim_quantity.h"
+#include "base/log.h"
+#include "base/units.h"
+
+/* --- status.devices --- */
+
+static json_t *condition(const char *type, bool good, const char *reason, const char *message)
+{
+    char now[32];
+    time_t t = time(NULL);
+    struct tm tm;
+    (void)gmtime_r(&t, &tm);
+    (void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return json_pack("{s:s,s:s,s:s,s:s,s:s}", "type", type, "status", good ? "True" : "False",
+                     "reason", reason, "message", message, "lastTransitionTime", now);
+}
+
+static json_t *lease_data(const struct sl_prepared_device *d)
+{
+    char memory[40], cores[40];
+    json_t *o = json_pack("{s:s,s:s,s:s}", "apiVersion", SL_SHARE_API_VERSION, "kind",
+                          "DeviceLease", "gpu", d->gpu_uuid);
+    if (d->mig != SL_MIG_NO)
+        (void)json_object_set_new(o, "mig", json_string(d->mig_uuid));
+    if (!d->share_id[0])
+        return o;
+    sl_quantity_binary(sl_prepared_memory(d), memory, sizeof(memory));
+    (void)sl_format_cores(sl_prepared_cores(d), sl_prepared_limit(d), cores, sizeof(cores));
+    (void)json_object_set_new(o, "memory", json_string(memory));
+    (void)json_object_set_new(o, "cores", json_string(cores));
+    (void)json_object_set_new(o, "strategy",
+                              json_string(sl_share_strategy_name(d->config.strategy)));
+    if (d->tenant[0])
+        (void)json_object_set_new(o, "tenant", json_string(d->tenant));
+    return o;
+}
+
+static json_t *device_status(struct sl_dra *dra, const struct sl_prepared_device *d,
+                             json_t *conditions)
+{
+    json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "pool", dra->node_name,
+                          "device", d->device, "conditions", conditions, "data", lease_data(d));
+    if (d->share_id[0])
+        (void)json_object_set_new(o, "shareID", json_string(d->share_id));
+    return o;
+}
+
+static void status_written(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    (void)data;
+    (void)body;
+    /* 404 and 409: the claim is gone, or another one by now. */
+    if ((status < 200 || status >= 300) && status != 404 && status != 409)
+        sl_warn("a claim's status is not written: %s", err->msg);
+}
+
+void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
+                         bool good, const char *reason, const char *message)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[500];
+    if (!dra->kube)
+        return;
+    json_t *devices = json_array();
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        const struct card *c = sl_dra_card(dra, d->gpu_uuid);
+        bool ok = !c || !c->unhealthy;
+        json_t *conditions = json_array();
+        (void)json_array_append_new(conditions,
+                                    condition("Ready", ok, ok ? "Prepared" : "Unhealthy",
+                                              ok ? "" : c->reason));
+        if (strcmp(type, "Ready") != 0)
+            (void)json_array_append_new(conditions, condition(type, good, reason, message));
+        (void)json_array_append_new(devices, device_status(dra, d, conditions));
+    }
+    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:o}}", "apiVersion",
+                             "resource.k8s.io/v1", "kind", "ResourceClaim", "metadata", "name",
+                             p->name, "namespace", p->name_space, "uid", p->uid, "status", "devices",
+                             devices);
+    (void)snprintf(path, sizeof(path),
+                   SL_CLAIMS_PATH "/status?fieldManager=" SL_DRA_DRIVER "&force=true",
+                   p->name_space, p->name);
+    if (sl_kube_request(dra->kube, "PATCH", path, "application/apply-patch+yaml", body,
+                        status_written, NULL, NULL, &err) < 0)
+        sl_warn("a claim's status is not written: %s", err.msg);
+    json_decref(body);
+}
+
+/* --- resize --- */
+
+struct resize_watch {
+    struct resize_watch *next;
+    struct sl_dra *dra;
+    char uid[SL_UID_SIZE];
+    struct sl_kube_watch *watch;
+    char text[128]; /* the annotation as last acted on */
+    struct sl_claim_resize wanted;
+    size_t at;      /* the device whose tenant is being changed */
+    bool busy;      /* the arbiter is being asked */
+    bool gone;      /* freed when its answer is in */
+    char next_text[128]; /* came meanwhile */
+    bool next_there;
+};
+
+static void resize_begin(struct resize_watch *w, const char *text);
+
+static void watch_free(struct resize_watch *w)
+{
+    for (struct resize_watch **p = &w->dra->watches; *p; p = &(*p)->next)
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    free(w);
+}
+
+static void resize_told(struct resize_watch *w, bool good, const char *reason, const char *message)
+{
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    w->busy = false;
+    if (p) {
+        sl_dra_status_write(w->dra, p, "Resized", good, reason, message);
+        sl_dra_tell(w->dra, p, !good, good ? "SluiceResized" : "SluiceResizeFailed", message);
+    }
+    if (w->next_there) {
+        w->next_there = false;
+        resize_begin(w, w->next_text);
+    }
+}
+
+static void resize_next(struct resize_watch *w);
+
+/* The tenant's devices now hold what was asked for; the claim's own figures where it was not named. */
+static void record(struct sl_prepared *p, const char *tenant, const struct sl_claim_resize *r)
+{
+    for (size_t i = 0; i < p->device_count; i++) {
+        struct sl_prepared_device *d = &p->device[i];
+        if (strcmp(d->tenant, tenant) != 0)
+            continue;
+        d->resized_memory_bytes = r->memory_bytes;
+        d->resized_cores_permille = r->cores_permille;
+        d->resized_limit_permille = r->limit_permille;
+    }
+}
+
+static void resize_done(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    struct resize_watch *w = data;
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (w->gone || !p) {
+        w->busy = false;
+        if (w->gone)
+            watch_free(w);
+        return;
+    }
+    if (rc < 0) {
+        resize_told(w, false, "Refused", err->msg);
+        return;
+    }
+    record(p, p->device[w->at].tenant, &w->wanted);
+    sl_dra_mark_dirty(w->dra);
+    if (text[0])
+        sl_dra_tell(w->dra, p, true, "SluiceResized", text);
+    w->at++;
+    resize_next(w);
+}
+
+static void resize_next(struct resize_watch *w)
+{
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_msg_lease set;
+    while (w->at < p->device_count && !sl_dra_first_of_tenant(p, w->at))
+        w->at++;
+    if (w->at == p->device_count) {
+        char text[200];
+        (void)snprintf(text, sizeof(text), "the share is now %s",
+                       w->text[0] ? w->text : "as it was allocated");
+        resize_told(w, true, "Resized", text);
+        return;
+    }
+    const struct sl_prepared_device *d = &p->device[w->at];
+    struct sl_prepared_device target = *d;
+    target.resized_memory_bytes = w->wanted.memory_bytes;
+    target.resized_cores_permille = w->wanted.cores_permille;
+    target.resized_limit_permille = w->wanted.limit_permille;
+    for (size_t i = 0; i < p->device_count; i++)
+        if (strcmp(p->device[i].tenant, d->tenant) == 0 &&
+            sl_dra_fits(w->dra, p, i, sl_prepared_memory(&target), sl_prepared_cores(&target),
+                        &err) < 0) {
+            resize_told(w, false, "NoRoom", err.msg);
+            return;
+        }
+    (void)sl_dra_lease(p, w->at, &set);
+    set.fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
+    set.memory_bytes = sl_prepared_memory(&target);
+    set.cores_request_permille = sl_prepared_cores(&target);
+    set.cores_limit_permille = sl_prepared_limit(&target);
+    sl_leases_set(w->dra->leases, &set, resize_done, w);
+}
+
+static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize *r)
+{
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        if (d->tenant[0] && (d->resized_memory_bytes != r->memory_bytes ||
+                             d->resized_cores_permille != r->cores_permille ||
+                             d->resized_limit_permille != r->limit_permille))
+            return false;
+    }
+    return true;
+}
+
+static void resize_begin(struct resize_watch *w, const char *text)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_claim_resize r = {0};
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (w->busy) {
+        (void)snprintf(w->next_text, sizeof(w->next_text), "%s", text);
+        w->next_there = true;
+        return;
+    }
+    if (!p || p->state != SL_PREPARED || strcmp(text, w->text) == 0)
+        return;
+    (void)snprintf(w->text, sizeof(w->text), "%s", text);
+    if (text[0] && sl_claim_resize_parse(text, &r, &err) < 0) {
+        resize_told(w, false, "Invalid", err.msg);
+        return;
+    }
+    if (as_wanted(p, &r)) /* a restart reads the annotation again */
+        return;
+    w->wanted = r;
+    w->at = 0;
+    w->busy = true;
+    resize_next(w);
+}
+
+static void claim_object(void *data, enum sl_kube_event event, json_t *object)
+{
+    struct resize_watch *w = data;
+    const json_t *meta = json_object_get(object, "metadata");
+    const char *uid = json_string_value(json_object_get(meta, "uid"));
+    const char *text = json_string_value(
+        json_object_get(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
+    if (event != SL_KUBE_DELETED && uid && strcmp(uid, w->uid) == 0)
+        resize_begin(w, text ? text : "");
+}
+
+static void claim_synced(void *data)
+{
+    (void)data;
+}
+
+void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
+{
+    static const struct sl_kube_watch_ops ops = {.object = claim_object, .synced = claim_synced};
+    struct sl_err err = SL_ERR_INIT;
+    char path[600];
+    bool tenant = false;
+    for (size_t i = 0; i < p->device_count; i++)
+        tenant |= p->device[i].tenant[0] != '\0';
+    for (const struct resize_watch *w = dra->watches; w; w = w->next)
+        if (!w->gone && strcmp(w->uid, p->uid) == 0)
+            return;
+    if (!tenant || !dra->kube)
+        return;
+    struct resize_watch *w = calloc(1, sizeof(*w));
+    if (!w)
+        return;
+    w->dra = dra;
+    memcpy(w->uid, p->uid, sizeof(w->uid));
+    (void)snprintf(path, sizeof(path),
+                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims?fieldSelector=metadata."
+                   "name%%3D%s",
+                   p->name_space, p->name);
+    if (sl_kube_watch_start(dra->kube, path, &ops, w, &w->watch, &err) < 0) {
+        sl_warn("claim %s/%s cannot be resized: %s", p->name_space, p->name, err.msg);
+        free(w);
+        return;
+    }
+    w->next = dra->watches;
+    dra->watches = w;
+}
+
+void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
+{
+    for (struct resize_watch *w = dra->watches, *after; w; w = after) {
+        after = w->next;
+        if (w->gone || strcmp(w->uid, uid) != 0)
+            continue;
+        sl_kube_watch_stop(w->watch);
+        w->watch = NULL;
+        w->gone = true;
+        if (!w->busy)
+            watch_free(w);
+    }
+}
+
+void sl_dra_resize_end(struct sl_dra *dra)
+{
+    while (dra->watches) {
+        if (dra->watches->watch)
+            sl_kube_watch_stop(dra->watches->watch);
+        watch_free(dra->watches);
+    }
+}
