@@ -187,6 +187,19 @@ void sl_schema_suggest(const char *parent, const char *key, char *buf, size_t si
     }
 }
 
+int sl_config_locate(const char *file, const struct sl_origin *at, const char *text,
+                     struct sl_err *err, int code)
+{
+    if (at->line == 0)
+        return sl_err_set(err, code, "%s%s%s", at->from, at->from[0] ? ": " : "", text);
+    size_t numbers = sizeof(":4294967295:4294967295: "), len = strlen(file);
+    size_t taken = numbers + strlen(text) + sizeof("...");
+    size_t room = sizeof(err->msg) > taken + 20 ? sizeof(err->msg) - taken : 20;
+    bool cut = len > room;
+    return sl_err_set(err, code, "%s%s:%u:%u: %s", cut ? "..." : "", cut ? file + len - room : file,
+                      at->line, at->column, text);
+}
+
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,
                    const char *fmt, ...)
 {
@@ -199,7 +212,5 @@ int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err 
     for (char *p = text; *p; p++)
         if (*p < ' ' || *p > '~')
             *p = *p == '\n' ? ' ' : '?';
-    if (at.line > 0)
-        return sl_err_set(err, code, "%.90s:%u:%u: %s", d->file, at.line, at.column, text);
-    return sl_err_set(err, code, "%s%s%s", at.from, at.from[0] ? ": " : "", text);
+    return sl_config_locate(d->file, &at, text, err, code);
 }

@@ -12,10 +12,8 @@
 
 static int located(const struct sl_planning *p, const struct sl_config_shared *e, const char *text)
 {
-    if (e->line == 0)
-        return sl_err_set(p->err, -EINVAL, "%s", text);
-    return sl_err_set(p->err, -EINVAL, "%.90s:%u:%u: %s", p->config->config_file, e->line,
-                      e->column, text);
+    struct sl_origin at = {.line = e->line, .column = e->column};
+    return sl_config_locate(p->config->config_file, &at, text, p->err, -EINVAL);
 }
 
 /* An MPS server takes only so many clients on one card. */

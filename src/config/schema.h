@@ -103,6 +103,10 @@ const char *sl_schema_closest(const char *text, const char *const *words);
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,
                    const char *fmt, ...) SL_PRINTF(5, 6);
 
+/* The same for a text that is ready. Of a long file name the end is shown. */
+int sl_config_locate(const char *file, const struct sl_origin *at, const char *text,
+                     struct sl_err *err, int code);
+
 /* A scalar: where it stands and how it was written. */
 struct sl_scalar {
     const char *text;

@@ -220,6 +220,21 @@ static void aliases_end(void **state)
     sl_config_free(c);
 }
 
+/* kubelet's paths are long; the end of one says which file it is, and the text stays whole. */
+static void long_file_names(void **state)
+{
+    (void)state;
+    char file[600];
+    struct sl_config *c = NULL;
+    struct sl_err err = SL_ERR_INIT;
+    memset(file, 'x', sizeof(file));
+    memcpy(file + sizeof(file) - 9, "/cfg.yml", 9);
+    assert_true(sl_config_parse(file, "zzz: 1", 6, NULL, NULL, 0, &c, &err) < 0);
+    assert_non_null(strstr(err.msg, "x/cfg.yml:1:1: unknown key"));
+    assert_non_null(strstr(err.msg, "health"));
+    assert_true(strncmp(err.msg, "...x", 4) == 0);
+}
+
 static void large_and_missing_files(void **state)
 {
     (void)state;
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(names_of_63_characters_do),
         cmocka_unit_test(bad_flags_and_variables),
         cmocka_unit_test(aliases_end),
+        cmocka_unit_test(long_file_names),
         cmocka_unit_test(large_and_missing_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
