@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scrapes over HTTP with an arbiter and an NVML that answer, are late, or are not there. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "agent/metrics_serve.h"
+#include "base/clock.h"
+#include "shm/packet.h"
+
+static struct sl_loop *loop;
+static struct sl_http_server *http;
+static struct sl_exporter *exporter;
+static struct sl_place place;
+static int arbiter = -1, arbiter_peer = -1;
+static unsigned samples;
+static bool sample_now, sample_fails, ready_now;
+
+static void fill(void *data, struct sl_metrics *m)
+{
+    (void)data;
+    static const struct sl_metrics_gpu gpu = {"GPU-a", "NVIDIA H200", "0", 0,   true,
+                                              NAN,     NAN,           NAN, NAN, NAN};
+    static const struct sl_metrics_resource resource = {"nvidia.com/gpu", 4, 4, NAN};
+    m->gpu = &gpu;
+    m->gpu_count = 1;
+    m->resource = &resource;
+    m->resource_count = 1;
+    m->agent = (struct sl_metrics_agent){.version = "test", .reload_time_seconds = NAN};
+}
+
+static void answer_sample(void)
+{
+    struct sl_err err = {-ENODEV, "gone"};
+    struct sl_gpu_numbers n = {.memory_total_bytes = 100,
+                               .memory_used_bytes = 40,
+                               .utilisation_ratio = 0.5,
+                               .power_watts = NAN,
+                               .temperature_celsius = 40};
+    (void)strcpy(n.uuid, "GPU-a");
+    sl_exporter_sampled(exporter, &n, sample_fails ? 0 : 1, sample_fails ? &err : NULL);
+}
+
+static void sample(void *data, struct sl_exporter *x)
+{
+    (void)data;
+    (void)x;
+    samples++;
+    if (sample_now)
+        answer_sample();
+}
+
+static bool ready(void *data, char *why, size_t size)
+{
+    (void)data;
+    (void)snprintf(why, size, "no kubelet");
+    return ready_now;
+}
+
+static void handle(void *data, struct sl_http_call *call, const struct sl_http_request *request)
+{
+    (void)data;
+    if (!sl_exporter_handle(exporter, call, request))
+        sl_http_answer(call, 404, "text/plain", "no\n", 3);
+}
+
+static void gone(void *data, struct sl_http_call *call)
+{
+    (void)data;
+    sl_exporter_gone(exporter, call);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&place, 0, sizeof(place));
+    (void)strcpy(place.dir, "/tmp/sluice-exporter-XXXXXX");
+    assert_non_null(mkdtemp(place.dir));
+    (void)snprintf(place.socket, sizeof(place.socket), "%.60s/arbiter.sock", place.dir);
+    assert_int_equal(sl_loop_create(NULL, &loop, NULL), 0);
+    struct sl_exporter_options opt = {.fill = fill,
+                                      .sample = sample,
+                                      .ready = ready,
+                                      .arbiter = &place,
+                                      .timeout_ns = 200 * SL_NS_PER_MS,
+                                      .sample_age_ns = 3600 * SL_NS_PER_S};
+    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    struct sl_http_server_options serve = {
+        .address = "127.0.0.1:0", .handle = handle, .gone = gone};
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_http_server_create(loop, &serve, &http, &err), 0);
+    samples = 0;
+    sample_now = ready_now = true;
+    sample_fails = false;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    sl_exporter_destroy(exporter);
+    sl_http_server_destroy(http);
+    sl_loop_destroy(loop);
+    if (arbiter >= 0)
+        (void)close(arbiter);
+    if (arbiter_peer >= 0)
+        (void)close(arbiter_peer);
+    arbiter = arbiter_peer = -1;
+    (void)unlink(place.socket);
+    (void)rmdir(place.dir);
+    return 0;
+}
+
+static int ask(const char *method, const char *path)
+{
+    char text[128];
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    addr.sin_port = htons((uint16_t)sl_http_server_port(http));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    int n = snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                     method, path);
+    assert_int_equal(write(fd, text, (size_t)n), n);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    return fd;
+}
+
+/* The arbiter's part: says one tenant when asked. */
+static void play_arbiter(void)
+{
+    union sl_packet got;
+    if (arbiter < 0)
+        return;
+    if (arbiter_peer < 0)
+        arbiter_peer = accept4(arbiter, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (arbiter_peer < 0 || sl_packet_recv(arbiter_peer, &got, NULL, NULL) < 0)
+        return;
+    assert_int_equal(got.h.type, SL_MSG_STATUS);
+    struct sl_msg_tenant t = {.gpu_count = 1,
+                              .launches = 9,
+                              .cores_request_permille = 300,
+                              .share_1s_permille = 310,
+                              .processes = 1};
+    struct sl_msg end;
+    (void)strcpy(t.name, "t1");
+    (void)strcpy(t.about, "namespace=team pod=train-0 container=main");
+    (void)strcpy(t.gpu[0].uuid, "GPU-a");
+    t.gpu[0].limit_bytes = 1 << 20;
+    t.gpu[0].used_bytes = 1 << 10;
+    sl_packet_init(&t.h, SL_MSG_TENANT, sizeof(t));
+    sl_packet_init(&end, SL_MSG_END, sizeof(end));
+    assert_int_equal(sl_packet_send(arbiter_peer, &t.h, NULL, 0, NULL), 0);
+    assert_int_equal(sl_packet_send(arbiter_peer, &end, NULL, 0, NULL), 0);
+}
+
+static char answer[65536];
+
+/* Runs the loop until the answer is there in full. */
+static const char *wait_answer(int fd)
+{
+    size_t have = 0;
+    for (unsigned i = 0; i < 2000; i++) {
+        assert_int_equal(sl_loop_step(loop, 5, NULL), 0);
+        play_arbiter();
+        ssize_t n = read(fd, answer + have, sizeof(answer) - 1 - have);
+        if (n == 0) {
+            (void)close(fd);
+            answer[have] = '\0';
+            return answer;
+        }
+        have += n > 0 ? (size_t)n : 0;
+    }
+    fail_msg("no answer");
+    return NULL;
+}
+
+static const char *get(const char *path)
+{
+    return wait_answer(ask("GET", path));
+}
+
+static void has(const char *text)
+{
+    if (!strstr(answer, text))
+        fail_msg("not in the answer: %s\n%s", text, answer);
+}
+
+static void everything_answers(void **state)
+{
+    (void)state;
+    arbiter = sl_packet_listen(place.socket, 4, NULL);
+    assert_true(arbiter >= 0);
+    for (unsigned i = 0; i < 2; i++) { /* the second on the same connection */
+        get("/metrics");
+        has("HTTP/1.1 200");
+        has("text/plain; version=0.0.4");
+        has("sluice_gpu_memory_used_bytes{gpu=\"GPU-a\"} 40\n");
+        has("sluice_tenant_launches_total{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
+            "container=\"main\"} 9\n");
+        has("sluice_tenant_memory_limit_bytes{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
+            "container=\"main\",gpu=\"GPU-a\"} 1048576\n");
+        has("sluice_source_up{source=\"arbiter\"} 1\n");
+        has("sluice_source_up{source=\"nvml\"} 1\n");
+        has("sluice_source_up{source=\"podresources\"} 0\n");
+        has("process_resident_memory_bytes ");
+        assert_null(strstr(answer, "sluice_gpu_power_watts"));
+        assert_null(strstr(answer, "sluice_shares_in_use"));
+    }
+    assert_int_equal(samples, 1); /* the cards are not asked for each scrape */
+}
+
+static void nobody_answers(void **state)
+{
+    (void)state;
+    sample_now = false;
+    arbiter = sl_packet_listen(place.socket, 4, NULL); /* listens, never says a word */
+    int hung = arbiter;
+    arbiter = -1;
+    get("/metrics");
+    has("HTTP/1.1 200");
+    has("sluice_source_up{source=\"arbiter\"} 0\n");
+    has("sluice_source_up{source=\"nvml\"} 0\n");
+    has("sluice_shares_advertised{resource=\"nvidia.com/gpu\"} 4\n");
+    assert_null(strstr(answer, "sluice_tenant_"));
+    answer_sample(); /* late, and good for the next */
+    sample_now = true;
+    get("/metrics");
+    has("sluice_gpu_memory_used_bytes{gpu=\"GPU-a\"} 40\n");
+    assert_int_equal(samples, 1);
+    (void)close(hung);
+}
+
+static void nvml_fails(void **state)
+{
+    (void)state;
+    sample_fails = true;
+    get("/metrics");
+    has("sluice_source_up{source=\"nvml\"} 0\n");
+    has("sluice_source_up{source=\"arbiter\"} 0\n"); /* its folder is there, its socket is not */
+    assert_null(strstr(answer, "sluice_gpu_sample_age_seconds"));
+}
+
+static void scrapes_share(void **state)
+{
+    (void)state;
+    sample_now = false;
+    int fd[3];
+    for (unsigned i = 0; i < 3; i++)
+        fd[i] = ask("GET", "/metrics");
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(sl_loop_step(loop, 5, NULL), 0);
+    (void)close(fd[0]); /* leaves without waiting */
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(sl_loop_step(loop, 5, NULL), 0);
+    answer_sample();
+    wait_answer(fd[1]);
+    has("HTTP/1.1 200");
+    wait_answer(fd[2]);
+    has("HTTP/1.1 200");
+    assert_int_equal(samples, 1);
+}
+
+static void health_and_the_rest(void **state)
+{
+    (void)state;
+    get("/healthz");
+    has("HTTP/1.1 200");
+    get("/readyz");
+    has("HTTP/1.1 200");
+    ready_now = false;
+    get("/readyz");
+    has("HTTP/1.1 503");
+    has("not ready: no kubelet");
+    get("/other");
+    has("HTTP/1.1 404");
+    wait_answer(ask("DELETE", "/metrics"));
+    has("HTTP/1.1 405");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(everything_answers), TEST(nobody_answers),      TEST(nvml_fails),
+        TEST(scrapes_share),      TEST(health_and_the_rest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
