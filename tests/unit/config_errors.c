@@ -48,6 +48,7 @@ static const struct {
     {"a: b: c", "c.yaml:1:5: this is not YAML: mapping values are not allowed"},
     {"flags:\n\tx: 1", "c.yaml:2:1: this is not YAML: found character that cannot start any token"},
     {"flags: \xff", "c.yaml:1:8: this is not YAML: invalid leading UTF-8 octet"},
+    {"flags:\n  mpsRoot: a\xff", "c.yaml:2:13: this is not YAML: invalid leading UTF-8 octet"},
     {"flags: *x", "c.yaml:1:8: this is not YAML: found undefined alias"},
     /* values */
     {"version: v2", "c.yaml:1:10: version: \"v2\" is not known: this is a v1 file"},
@@ -73,6 +74,8 @@ static const struct {
      "c.yaml:1:39: flags.plugin.deviceListStrategy: every element of the list is one value"},
     {"flags: {gfd: {sleepInterval: 60}}",
      "c.yaml:1:30: flags.gfd.sleepInterval: \"60\" is not a time"},
+    {"flags: {gfd: {sleepInterval: 1x}}", "c.yaml:1:30: flags.gfd.sleepInterval: \"1x\" is not"},
+    {"flags: {gfd: {sleepInterval: 1.5.5s}}", "c.yaml:1:30: flags.gfd.sleepInterval: "},
     {"flags: {gfd: {sleepInterval: 0s}}", "c.yaml:1:30: flags.gfd.sleepInterval: \"0s\" is not"},
     {"flags: {gfd: {sleepInterval: 999999999h}}", "c.yaml:1:30: flags.gfd.sleepInterval: "},
     {"imex: {channelIDs: [1]}", "c.yaml:1:21: imex.channelIDs: \"1\": only channel 0"},
@@ -140,6 +143,7 @@ static const struct {
      "c.yaml:1:44: resource name \"example.com/gpu\" is not in nvidia.com/"},
     {TS("{name: GPU, replicas: 2}"), "c.yaml:1:44: resource name \"GPU\" does not do"},
     {TS("{name: a..b, replicas: 2}"), "c.yaml:1:44: resource name \"a..b\" does not do"},
+    {TS("{name: a-.b, replicas: 2}"), "c.yaml:1:44: resource name \"a-.b\" does not do"},
     {TS("{name: a-, replicas: 2}"), "c.yaml:1:44: resource name \"a-\" does not do"},
     {TS("{name: '', replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
     {TS("{name: nvidia.com/, replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
@@ -220,6 +224,17 @@ static void aliases_end(void **state)
     sl_config_free(c);
 }
 
+static void hundreds_of_entries(void **state)
+{
+    (void)state;
+    char text[8000] = "resources: {gpus: [";
+    for (int i = 0; i < 257; i++)
+        memcpy(text + strlen(text), "{pattern: a, name: b},", 23);
+    memcpy(text + strlen(text) - 1, "]}", 3);
+    check_refused(text, strlen(text), NULL, NULL,
+                  "c.yaml:1:19: resources.gpus: 257 entries, at most 256 are read");
+}
+
 /* kubelet's paths are long; the end of one says which file it is, and the text stays whole. */
 static void long_file_names(void **state)
 {
@@ -264,6 +279,7 @@ int main(void)
         cmocka_unit_test(names_of_63_characters_do),
         cmocka_unit_test(bad_flags_and_variables),
         cmocka_unit_test(aliases_end),
+        cmocka_unit_test(hundreds_of_entries),
         cmocka_unit_test(long_file_names),
         cmocka_unit_test(large_and_missing_files),
     };

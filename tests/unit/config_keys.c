@@ -162,6 +162,69 @@ static void command_line_before_environment_before_file(void **state)
     assert_true(flags_tried >= 30 && variables_tried >= 27);
 }
 
+/* Equality is what the printing is judged by: it has to see every difference. */
+static void equality_sees_every_difference(void **state)
+{
+    (void)state;
+    static const char *const different[] = {
+        "",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}",
+        "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 3}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, rename: x}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: 1}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [1]}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [2]}]}}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: a, replicas: 2}]}}",
+        "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}",
+        "resources: {gpus: [{pattern: a, name: b}]}",
+        "resources: {gpus: [{pattern: c, name: b}]}",
+        "resources: {mig: [{pattern: a, name: b}]}",
+        "health: {ignoreXIDs: [1]}",
+        "health: {ignoreXIDs: [2]}",
+        "health: {watchXIDs: [1]}",
+    };
+    enum { COUNT = sizeof(different) / sizeof(different[0]) };
+    struct sl_config *c[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        c[i] = config_of(different[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        for (size_t j = 0; j < COUNT; j++)
+            if (sl_config_equal(c[i], c[j]) != (i == j))
+                fail_msg("%s\n%s\nare taken for %s", different[i], different[j],
+                         i == j ? "different" : "equal");
+    for (size_t s = 0; s < SAMPLES; s++) {
+        char *text = file_with(samples[s].path, samples[s].value[0]);
+        struct sl_config *other = config_of(text);
+        if (sl_config_equal(c[0], other))
+            fail_msg("%s is taken for the default", text);
+        sl_config_free(other);
+        free(text);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        sl_config_free(c[i]);
+}
+
+static void times_as_go_writes_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t ns;
+    } times[] = {{"60s", 60000000000},    {"1m30s", 90000000000},
+                 {"1.5h", 5400000000000}, {"1h1.5s", 3601500000000},
+                 {"250ms", 250000000},    {"0.000000001s", 1},
+                 {"1us", 1000},           {"999999999s", 999999999000000000}};
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        struct sl_config_override flag = {"sleep-interval", times[i].text};
+        struct sl_config *c = NULL;
+        assert_int_equal(sl_config_parse("", NULL, 0, NULL, &flag, 1, &c, NULL), 0);
+        assert_int_equal(c->gfd_sleep_ns, times[i].ns);
+        check_round_trip(c);
+        sl_config_free(c);
+    }
+}
+
 static void flags_as_a_command_line_has_them(void **state)
 {
     (void)state;
@@ -427,6 +490,8 @@ int main(void)
         cmocka_unit_test(every_key_has_a_sample),
         cmocka_unit_test(keys_are_read_and_printed),
         cmocka_unit_test(command_line_before_environment_before_file),
+        cmocka_unit_test(equality_sees_every_difference),
+        cmocka_unit_test(times_as_go_writes_them),
         cmocka_unit_test(flags_as_a_command_line_has_them),
         cmocka_unit_test(the_empty_file_is_the_default),
         cmocka_unit_test(roots_follow_each_other),

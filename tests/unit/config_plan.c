@@ -274,6 +274,9 @@ static void mig_single(void **state)
     check(single, MACHINE(&m, H200, MIG(SEVEN)), false, "gpu=7 !1", "GPU 0 is not in MIG mode");
     check("{flags: {migStrategy: single}, resources: {gpus: [{pattern: '*', name: whole}]}}",
           MACHINE(&m, H200, MIG(SEVEN)), false, "whole=1 gpu=7 !0", NULL);
+    /* Devices with a name by pattern are not counted among the types. */
+    check("{flags: {migStrategy: single}, resources: {mig: [{pattern: '1g*', name: mig-s}]}}",
+          MACHINE(&m, MIG("3g.71gb"), MIG(SEVEN)), false, "gpu=1 mig-s=7 !0", NULL);
     check(single, MACHINE(&m, H200, MIG("")), false, "gpu=1 !1", "has no MIG devices");
     check("{flags: {migStrategy: single}, sharing: {timeSlicing: {resources: [{name: gpu, "
           "replicas: 2}]}}}",
@@ -313,6 +316,18 @@ static void ids_fit_kubelet(void **state)
     sl_plan_free(plan);
 }
 
+static void no_more_than_kubelet_can_be_told(void **state)
+{
+    (void)state;
+    static struct sl_inv_gpu gpu[65];
+    struct sl_inventory inv = {.gpu = gpu, .gpu_count = 64};
+    for (size_t g = 0; g < 65; g++)
+        (void)snprintf(gpu[g].info.uuid, sizeof(gpu[g].info.uuid), "GPU-%zu", g);
+    check(TS("{name: gpu, replicas: 1024}"), &inv, false, "gpu=65536/time-slicing !0", NULL);
+    inv.gpu_count = 65;
+    check_refused(TS("{name: gpu, replicas: 1024}"), &inv, "would have more than 65536 devices");
+}
+
 static void mps_servers_take_only_so_many(void **state)
 {
     (void)state;
@@ -345,6 +360,7 @@ int main(void)
         cmocka_unit_test(mig_single),
         cmocka_unit_test(cards_that_are_lost),
         cmocka_unit_test(ids_fit_kubelet),
+        cmocka_unit_test(no_more_than_kubelet_can_be_told),
         cmocka_unit_test(mps_servers_take_only_so_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
