@@ -308,6 +308,8 @@ static void take_events(struct sl_devices *d)
         err = d->core->event_err;
     d->core->event_err_new = false;
     (void)pthread_mutex_unlock(&d->core->lock);
+    if (err.code)
+        d->again = true; /* the driver's way to say that a card is gone */
     if (err.code && d->ops.trouble) {
         (void)sl_err_wrap(&err, "no XIDs are seen, so health is by polling only");
         d->ops.trouble(d->data, &err);

@@ -291,6 +291,15 @@ static void test_no_nvml_fails(void **state)
     assert_int_equal(cards_get(w->cards, opens), 1);
 }
 
+static void test_empty_driver_root(void **state)
+{
+    struct world *w = *state;
+    struct sl_devices_options options = {.driver_root = "/nowhere", .fail_on_init_error = true};
+    assert_int_equal(sl_devices_create(w->loop, &options, &ops, w, &w->devices, NULL), 0);
+    until(w, w->no_drivers == 1);
+    assert_non_null(strstr(w->text, "no libnvidia-ml.so.1 under the driver root /nowhere"));
+}
+
 static void test_no_nvml_tries_on(void **state)
 {
     struct world *w = *state;
@@ -428,6 +437,10 @@ static void test_no_events(void **state)
     assert_non_null(strstr(w->text, "no XIDs are seen"));
     assert_non_null(strstr(w->text, "no events here"));
     assert_int_equal(w->inventories, 1);
+    until(w, w->polls == 2); /* a card that is gone shows that way: it looked */
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(sl_loop_step(w->loop, 10, NULL), 0);
+    assert_int_equal(w->troubles, 1);
 }
 
 /* The event thread hangs: polls go on, also where a card is lost and NVML should be opened anew. */
@@ -457,6 +470,7 @@ int main(void)
         CASE(test_jobs_behind_a_hang),
         CASE(test_leave_a_hanging_thread),
         CASE(test_no_nvml_fails),
+        CASE(test_empty_driver_root),
         CASE(test_no_nvml_tries_on),
         CASE(test_lost_card),
         CASE(test_vanished_card),
