@@ -136,6 +136,7 @@ static int make_plugin(struct sl_plugins *plugins, const struct sl_plan_resource
     if (!p)
         return sl_err_set(err, -ENOMEM, "out of memory for a resource");
     p->owner = plugins;
+    plugin_serve_init(p);
     plugin_register_init(p);
     int rc = plugin_devices_copy(res, cards, &p->devices, err);
     if (rc == 0) {

@@ -33,10 +33,10 @@ struct sl_plugins_options {
         *kubelet_socket; /* NULL: /var/lib/kubelet/device-plugins/kubelet.sock; ours go beside it */
     enum sl_share_policy share_policy;
     sl_plugins_allocate *allocate;
-    /* A kubelet is there that was not before. May be NULL. */
+    /* A kubelet is there that was not before; sl_plugins_apply is welcome here. May be NULL. */
     void (*kubelet_started)(void *data);
-    /* Something an administrator should read, as a sentence (also in the log): for node events. May be
-     * NULL. */
+    /* Something an administrator should read, as a sentence (also in the log): for node events. Must
+     * not call back into sl_plugins_*. May be NULL. */
     void (*notice)(void *data, const char *text);
     void *data; /* for all of them */
 };

@@ -119,6 +119,7 @@ int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t
 bool plugin_utf8_valid(const char *text);
 
 /* plugin_serve.c */
+void plugin_serve_init(struct plugin *p);
 /* A server that listens on p->path, a fresh one if the old one has connections. */
 int plugin_serve(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
 /* Makes the socket's file anew; connections live on. */

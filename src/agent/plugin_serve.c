@@ -96,11 +96,15 @@ static void push_fires(struct sl_timer *timer)
     }
 }
 
+void plugin_serve_init(struct plugin *p)
+{
+    p->push.fire = push_fires;
+}
+
 void plugin_changed(struct plugin *p)
 {
     free(p->list);
     p->list = NULL;
-    p->push.fire = push_fires;
     sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop));
 }
 

@@ -47,7 +47,7 @@ static void notice(void *data, const char *text)
     (void)snprintf(w->notice, sizeof(w->notice), "%s", text);
 }
 
-struct sl_plugins *world_plugins(struct world *w)
+struct sl_plugins *world_plugins_or_null(struct world *w)
 {
     const struct sl_plugins_options options = {.kubelet_socket = w->socket,
                                                .allocate = allocate,
@@ -56,16 +56,26 @@ struct sl_plugins *world_plugins(struct world *w)
                                                .data = w};
     struct sl_plugins *plugins;
     struct sl_err err = SL_ERR_INIT;
-    if (sl_plugins_create(w->loop, &options, &plugins, &err) < 0)
-        fail_msg("%s", err.msg);
+    return sl_plugins_create(w->loop, &options, &plugins, &err) < 0 ? NULL : plugins;
+}
+
+struct sl_plugins *world_plugins(struct world *w)
+{
+    struct sl_plugins *plugins = world_plugins_or_null(w);
+    assert_non_null(plugins);
     return plugins;
 }
 
 static uint64_t virtual_ns = SL_NS_PER_S;
 
-static uint64_t virtual_clock(void)
+uint64_t world_clock(void)
 {
     return virtual_ns;
+}
+
+void world_tick(uint64_t ms)
+{
+    virtual_ns += ms * SL_NS_PER_MS;
 }
 
 static void open_world(struct world *w, size_t gpus, uint64_t (*now_ns)(void))
@@ -97,13 +107,13 @@ void world_open(struct world *w, size_t gpus)
 
 void world_open_timeless(struct world *w, size_t gpus)
 {
-    open_world(w, gpus, virtual_clock);
+    open_world(w, gpus, world_clock);
 }
 
 void world_pass(struct world *w, uint64_t ms)
 {
     for (uint64_t i = 0; i < ms; i += 10) {
-        virtual_ns += 10 * SL_NS_PER_MS;
+        world_tick(10);
         world_settle(w);
     }
 }
@@ -151,7 +161,7 @@ struct sl_plan *world_plan(const struct world *w, const struct world_resource *r
     return plan;
 }
 
-static void free_plan(struct sl_plan *plan)
+void world_plan_free(struct sl_plan *plan)
 {
     for (size_t i = 0; i < plan->resource_count; i++)
         free(plan->resource[i].device);
@@ -165,7 +175,7 @@ void world_apply(struct world *w, const struct world_resource *r, size_t n)
     struct sl_plan *plan = world_plan(w, r, n);
     if (sl_plugins_apply(w->plugins, plan, &w->inv, &err) < 0)
         fail_msg("%s", err.msg);
-    free_plan(plan);
+    world_plan_free(plan);
 }
 
 void world_apply_one(struct world *w, const char *name, size_t gpus, unsigned replicas)

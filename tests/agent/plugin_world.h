@@ -34,8 +34,11 @@ void world_open(struct world *w, size_t gpus);
 /* The same, where time passes only in world_pass(). */
 void world_open_timeless(struct world *w, size_t gpus);
 void world_pass(struct world *w, uint64_t ms);
+uint64_t world_clock(void); /* the time in there */
+void world_tick(uint64_t ms);
 void world_close(struct world *w);
 struct sl_plugins *world_plugins(struct world *w); /* another set of them */
+struct sl_plugins *world_plugins_or_null(struct world *w);
 
 struct world_resource {
     const char *name;
@@ -44,6 +47,7 @@ struct world_resource {
     bool fail_more_than_one;
 };
 struct sl_plan *world_plan(const struct world *w, const struct world_resource *r, size_t n);
+void world_plan_free(struct sl_plan *plan);
 void world_apply(struct world *w, const struct world_resource *r, size_t n);
 void world_apply_one(struct world *w, const char *name, size_t gpus, unsigned replicas);
 
