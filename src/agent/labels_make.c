@@ -349,13 +349,6 @@ static int set_mig(struct sl_labels *out, const char *resource, const char *card
     return rc;
 }
 
-static bool same_kind(const struct sl_inv_mig *a, const struct sl_inv_mig *b)
-{
-    return strcmp(a->info.profile, b->info.profile) == 0 &&
-           a->info.gpu_slices == b->info.gpu_slices &&
-           a->info.compute_slices == b->info.compute_slices && a->info.sm_count == b->info.sm_count;
-}
-
 static int whole_gpus(const struct view *v, struct sl_labels *out, struct sl_err *err)
 {
     struct advert a = {0};
@@ -367,38 +360,6 @@ static int whole_gpus(const struct view *v, struct sl_labels *out, struct sl_err
     return rc < 0 ? rc : set_advert(out, "gpu", a, err);
 }
 
-/* The single strategy promises that every `gpu` is the same; where that is not so, the labels say it. */
-static int single(const struct view *v, struct sl_labels *out, struct sl_err *err)
-{
-    const struct sl_inv_mig *first = NULL;
-    struct advert a = {0};
-    size_t count = 0, enabled = 0;
-    bool uniform = true;
-    for (size_t i = 0; i < v->inv->gpu_count; i++) {
-        const struct sl_inv_gpu *g = &v->inv->gpu[i];
-        if (g->lost)
-            continue;
-        enabled += g->info.mig_enabled;
-        uniform = uniform && (!g->info.mig_enabled || g->mig_count > 0);
-        for (size_t m = 0; g->info.mig_enabled && m < g->mig_count; m++) {
-            first = first ? first : &g->mig[m];
-            uniform = uniform && same_kind(first, &g->mig[m]);
-            advert_merge(&a, advert_of(v->plan, i, m));
-            count++;
-        }
-    }
-    if (enabled == 0)
-        return whole_gpus(v, out, err);
-    if (uniform && enabled == v->count && first)
-        return set_mig(out, "gpu", v->card->info.name, first, count, a, err);
-    int rc = set(out, "gpu", "product", v->card->info.name, "-MIG-INVALID", err);
-    if (rc == 0)
-        rc = set_number(out, "gpu", "count", 0, err);
-    if (rc == 0)
-        rc = set_number(out, "gpu", "memory", 0, err);
-    return rc < 0 ? rc : set_advert(out, "gpu", (struct advert){0}, err);
-}
-
 /* A compute instance smaller than its GPU instance has no resource name. */
 static bool has_resource(const struct sl_inv_mig *m)
 {
@@ -406,8 +367,8 @@ static bool has_resource(const struct sl_inv_mig *m)
 }
 
 /* All devices of m's profile, told once: by the first of them. */
-static int mixed_profile(const struct view *v, size_t gpu, size_t mig, struct sl_labels *out,
-                         struct sl_err *err)
+static int profile_rows(const struct view *v, size_t gpu, size_t mig, struct sl_labels *out,
+                        struct sl_err *err)
 {
     const struct sl_inv_mig *m = &v->inv->gpu[gpu].mig[mig];
     struct advert a = {0};
@@ -429,6 +390,63 @@ static int mixed_profile(const struct view *v, size_t gpu, size_t mig, struct sl
     return set_mig(out, resource, v->inv->gpu[gpu].info.name, m, count, a, err);
 }
 
+/* Is it `nvidia.com/gpu` that the device is advertised as, before any renaming? */
+static bool offered_as_gpu(const struct sl_plan *plan, size_t gpu, size_t mig)
+{
+    for (size_t r = 0; plan && r < plan->resource_count; r++) {
+        const struct sl_plan_resource *res = &plan->resource[r];
+        for (size_t d = 0; d < res->device_count; d++) {
+            if (res->device[d].gpu == gpu && res->device[d].mig == mig)
+                return strcmp(res->base_name, DOMAIN "gpu") == 0;
+        }
+    }
+    return false;
+}
+
+static int single_invalid(const struct view *v, struct sl_labels *out, struct sl_err *err)
+{
+    int rc = set(out, "gpu", "product", v->card->info.name, "-MIG-INVALID", err);
+    if (rc == 0)
+        rc = set_number(out, "gpu", "count", 0, err);
+    if (rc == 0)
+        rc = set_number(out, "gpu", "memory", 0, err);
+    return rc < 0 ? rc : set_advert(out, "gpu", (struct advert){0}, err);
+}
+
+/*
+ * With the single strategy a `gpu` is a MIG device. Should a node have several kinds all the same, the plan
+ * makes one of them `gpu` and leaves the others their own names, and so do the labels; none at all is what
+ * NVIDIA's calls invalid.
+ */
+static int single(const struct view *v, struct sl_labels *out, struct sl_err *err)
+{
+    const struct sl_inv_mig *first = NULL;
+    struct advert a = {0};
+    size_t count = 0, enabled = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->inv->gpu_count; i++) {
+        const struct sl_inv_gpu *g = &v->inv->gpu[i];
+        if (g->lost || !g->info.mig_enabled)
+            continue;
+        enabled++;
+        for (size_t m = 0; rc == 0 && m < g->mig_count; m++) {
+            if (offered_as_gpu(v->plan, i, m)) {
+                first = first ? first : &g->mig[m];
+                advert_merge(&a, advert_of(v->plan, i, m));
+                count++;
+            } else if (has_resource(&g->mig[m])) {
+                rc = profile_rows(v, i, m, out, err);
+            }
+        }
+    }
+    if (rc < 0)
+        return rc;
+    if (enabled == 0)
+        return whole_gpus(v, out, err);
+    return first ? set_mig(out, "gpu", v->card->info.name, first, count, a, err)
+                 : single_invalid(v, out, err);
+}
+
 static int mixed(const struct view *v, struct sl_labels *out, struct sl_err *err)
 {
     int rc = whole_gpus(v, out, err);
@@ -436,7 +454,7 @@ static int mixed(const struct view *v, struct sl_labels *out, struct sl_err *err
         const struct sl_inv_gpu *g = &v->inv->gpu[i];
         for (size_t j = 0; rc == 0 && !g->lost && g->info.mig_enabled && j < g->mig_count; j++) {
             if (has_resource(&g->mig[j]))
-                rc = mixed_profile(v, i, j, out, err);
+                rc = profile_rows(v, i, j, out, err);
         }
     }
     return rc;

@@ -133,6 +133,9 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         .age_ns = a->now_ns - t->created_ns,
         .gpu_count = t->gpu_count,
         .flags = t->kept ? SL_LEASE_KEEP : 0,
+        .waited_ns = t->past.waited_ns,
+        .launches = t->past.launches,
+        .oom_count = t->past.oom_count,
     };
     sl_packet_init(&m->h, SL_MSG_TENANT, sizeof(*m));
     memcpy(m->about, t->about, sizeof(m->about));

@@ -103,6 +103,9 @@ struct tenant {
     struct member *members;
     struct visitor *visitors;
     uint32_t member_count;
+    struct {
+        uint64_t waited_ns, launches, oom_count;
+    } past; /* of members that are gone: what is counted never goes down */
     uint64_t created_ns;
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
     uint64_t reap_retry_ns;    /* 0, or when to try a stuck reaping again */

@@ -60,10 +60,11 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         slot_mark(t, *ret, true);
         return 0;
     }
-    return sl_err_set(err, -EAGAIN,
-                      "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
-                      "some, or start a second tenant",
-                      t->name, SL_MAX_SLOTS);
+    return sl_err_set(
+        err, -EAGAIN,
+        "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
+        "some, or start a second tenant",
+        t->name, SL_MAX_SLOTS);
 }
 
 static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
@@ -131,10 +132,20 @@ static void fresh_ledger(struct tenant *t)
     t->reap_retry_ns = 0;
 }
 
+/* The slot's next owner begins at nothing; the tenant's sums go on. */
+static void keep_counters(struct tenant *t, uint32_t slot)
+{
+    struct sl_slot *s = &t->ledger.page->slot[slot];
+    t->past.waited_ns += atomic_exchange(&s->waited_ns, 0);
+    t->past.launches += atomic_exchange(&s->launches, 0);
+    t->past.oom_count += atomic_exchange(&s->oom_count, 0);
+}
+
 static void member_gone(struct arbiter *a, struct member *m)
 {
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
+    keep_counters(t, slot);
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
     sl_arb_member_remove(a, m);
@@ -216,8 +227,9 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     m->pidfd = (struct source){.fd = (int)syscall(SYS_pidfd_open, v->pid, 0), .ready = pidfd_ready};
     int rc = 0;
     if (m->pidfd.fd < 0 && errno == EMFILE)
-        rc = sl_err_set(err, -EMFILE,
-                        "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+        rc = sl_err_set(
+            err, -EMFILE,
+            "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
     if (rc == 0 && m->pidfd.fd >= 0)
         rc = sl_arb_watch(a, &m->pidfd, EPOLLIN, err);
     if (rc == 0)

@@ -264,31 +264,45 @@ static void mig_single(void **state)
                                    "nvidia.com/mig.strategy=single\n", "false", "false"));
 }
 
-static void mig_single_invalid(void **state)
+/* Several kinds: one is `gpu`, the other has its own name; the card without MIG is not offered. */
+static void mig_single_several(void **state)
 {
     (void)state;
-    static const char *const table = DRIVER HOPPER
-        "nvidia.com/gpu.count=0\nnvidia.com/gpu.family=hopper\n" MACHINE
-        "nvidia.com/gpu.memory=0\nnvidia.com/gpu.mode=compute\n"
-        "nvidia.com/gpu.product=NVIDIA-H200-MIG-INVALID\nnvidia.com/gpu.replicas=0\n"
-        "nvidia.com/gpu.sharing-strategy=none\n" REST("nvidia.com/mig.strategy=single\n", "false",
-                                                      "false");
     struct world w;
-    world_h200(&w, 1); /* several types */
+    world_h200(&w, 2);
     w.config.mig_strategy = SL_MIG_SINGLE;
+    world_mig(&w, 0, "1g.18gb", 1, 16, 16384);
     world_mig(&w, 0, "1g.18gb", 1, 16, 16384);
     world_mig(&w, 0, "2g.35gb", 2, 32, 33280);
-    expect(&w, table);
+    world_offer(&w, "nvidia.com/gpu", false, 0, 0, SL_SHARING_NONE, 1);
+    world_offer(&w, "nvidia.com/gpu", false, 0, 1, SL_SHARING_NONE, 1);
+    world_offer(&w, "nvidia.com/mig-2g.35gb", false, 0, 2, SL_SHARING_NONE, 1);
+    expect(&w, DRIVER HOPPER "nvidia.com/gpu.count=2\n" MIG_ENGINES(
+                   "gpu", "1") "nvidia.com/gpu.family=hopper\n" MACHINE
+                               "nvidia.com/gpu.memory=16384\nnvidia.com/gpu.mode=compute\n"
+                               "nvidia.com/gpu.multiprocessors=16\nnvidia.com/"
+                               "gpu.product=NVIDIA-H200-MIG-1g.18gb\n"
+                               "nvidia.com/gpu.replicas=1\nnvidia.com/gpu.sharing-strategy=none\n"
+                               "nvidia.com/gpu.slices.ci=1\nnvidia.com/gpu.slices.gi=1\n"
+                               "nvidia.com/mig-2g.35gb.count=1\n" MIG("mig-2g.35gb", "33280",
+                                                                      "NVIDIA-H200-MIG-2g.35gb",
+                                                                      "1", "1", "none", "32", "2")
+                                   REST("nvidia.com/mig.strategy=single\n", "false", "false"));
+}
 
-    world_h200(&w, 2); /* one card without MIG */
-    w.config.mig_strategy = SL_MIG_SINGLE;
-    world_mig(&w, 0, "1g.18gb", 1, 16, 16384);
-    expect(&w, table);
-
+static void mig_single_nothing(void **state)
+{
+    (void)state;
+    struct world w;
     world_h200(&w, 1); /* MIG on, not divided */
     w.config.mig_strategy = SL_MIG_SINGLE;
     w.gpu[0].info.mig_enabled = true;
-    expect(&w, table);
+    expect(&w, DRIVER HOPPER
+           "nvidia.com/gpu.count=0\nnvidia.com/gpu.family=hopper\n" MACHINE
+           "nvidia.com/gpu.memory=0\nnvidia.com/gpu.mode=compute\n"
+           "nvidia.com/gpu.product=NVIDIA-H200-MIG-INVALID\nnvidia.com/gpu.replicas=0\n"
+           "nvidia.com/gpu.sharing-strategy=none\n" REST("nvidia.com/mig.strategy=single\n",
+                                                         "false", "false"));
 
     world_h200(&w, 1); /* no card with MIG: whole cards */
     w.config.mig_strategy = SL_MIG_SINGLE;
@@ -380,7 +394,8 @@ int main(void)
         cmocka_unit_test(vgpu_clique_and_others),
         cmocka_unit_test(families),
         cmocka_unit_test(mig_single),
-        cmocka_unit_test(mig_single_invalid),
+        cmocka_unit_test(mig_single_several),
+        cmocka_unit_test(mig_single_nothing),
         cmocka_unit_test(mig_mixed),
         cmocka_unit_test(values),
         cmocka_unit_test(lists),

@@ -77,6 +77,8 @@ static inline void world_offer(struct world *w, const char *name, bool renamed, 
     if (r == w->plan.resource_count) {
         w->plan.resource_count++;
         (void)snprintf(res->name, sizeof(res->name), "%s", name);
+        (void)snprintf(res->base_name, sizeof(res->base_name), "%s",
+                       strncmp(name, "nvidia.com/gpu", 14) == 0 ? "nvidia.com/gpu" : name);
         res->sharing = sharing;
         res->renamed = renamed;
         res->device = w->device[r];
