@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "sim/mps.h"
 #include "sim/tree.h"
 
 static struct sim_mig mig_at(uint32_t card, const struct sl_sim_mig_gi *gi,
@@ -64,10 +65,12 @@ static bool find_mig(const char *name, struct sim_mig *ret)
 /* Cards that are whole: one in MIG mode is no device itself, even with no instance on it. */
 static uint32_t whole_cards(uint32_t *out)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < sim_p.st->card_count; i++)
-        if (sl_sim_sees_card(i) && !sim_p.st->cards[i].mig.enabled)
-            out[n++] = i;
+    uint32_t n = 0, all = sim_p.mps.on ? sim_p.mps.count : sim_p.st->card_count;
+    for (uint32_t i = 0; i < all; i++) {
+        uint32_t card = sim_p.mps.on ? sim_p.mps.card[i] : i; /* an MPS server has its own order */
+        if (sl_sim_sees_card(card) && !sim_p.st->cards[card].mig.enabled)
+            out[n++] = card;
+    }
     return n;
 }
 
@@ -78,63 +81,26 @@ static void use_mig(const struct sim_mig *m)
     sim_p.count = 1;
 }
 
-/* One word of CUDA_VISIBLE_DEVICES; false when there is no such device, which ends the list. */
-static bool choose_word(const char *word, const uint32_t *cards, uint32_t count)
-{
-    struct sim_mig m;
-    char *end;
-    unsigned long n = strtoul(word, &end, 10);
-    if (strncasecmp(word, "MIG-", 4) == 0) {
-        if (sim_p.count == 0 && find_mig(word, &m))
-            use_mig(&m);
-        return false; /* one is all there can be */
-    }
-    if (strncasecmp(word, "GPU-", 4) == 0) {
-        for (uint32_t i = 0; i < count; i++)
-            if (strncasecmp(sim_p.st->cards[cards[i]].desc.uuid_text, word, strlen(word)) == 0) {
-                sim_p.card[sim_p.count++] = cards[i];
-                return true;
-            }
-        return false;
-    }
-    if (end == word || (*end != '\0' && *end != ' '))
-        return false;
-    if (find_mig(NULL, &m)) {
-        if (n == 0 && sim_p.count == 0)
-            use_mig(&m);
-        return false;
-    }
-    if (n >= count)
-        return false;
-    sim_p.card[sim_p.count++] = cards[n];
-    return true;
-}
-
 static void choose(void)
 {
     const char *env = getenv("CUDA_VISIBLE_DEVICES");
     uint32_t cards[SL_SIM_MAX_DEVICES] = {0}, count = whole_cards(cards);
     struct sim_mig m;
+    char first[96] = "";
+    if (env)
+        (void)sscanf(env, " %95[^, ]", first);
     sim_p.count = 0;
-    if (!env && find_mig(NULL, &m)) {
-        use_mig(&m);
+    if (strncasecmp(first, "MIG-", 4) == 0) {
+        if (!sim_p.mps.on && find_mig(first, &m))
+            use_mig(&m);
         return;
     }
-    if (!env) {
-        memcpy(sim_p.card, cards, sizeof(cards));
-        sim_p.count = (int)count;
+    if (!sim_p.mps.on && strncasecmp(first, "GPU-", 4) != 0 && find_mig(NULL, &m)) {
+        if (!env || strcmp(first, "0") == 0)
+            use_mig(&m);
         return;
     }
-    char *copy = strdup(env), *save = NULL;
-    char *word = copy ? strtok_r(copy, ",", &save) : NULL;
-    while (word && sim_p.count < SL_SIM_MAX_DEVICES) {
-        while (*word == ' ')
-            word++;
-        if (!choose_word(word, cards, count))
-            break;
-        word = strtok_r(NULL, ",", &save);
-    }
-    free(copy);
+    sim_p.count = (int)sl_sim_choose_cards(sim_p.st, env, cards, count, sim_p.card);
 }
 
 void sim_choose_devices(void)

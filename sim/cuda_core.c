@@ -46,6 +46,8 @@ static void in_child(void)
     /* As with the real driver, a context does not survive fork: the child must say so, not wait on
      * locks that another thread of its parent held. */
     sim_p.forked = true;
+    if (sim_p.mps.on)
+        (void)close(sim_p.mps.fd); /* or the server would take us for our parent */
 }
 
 /* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION. Unknown ones are refused by
@@ -107,6 +109,8 @@ CUresult sim_enter(const char *name, bool need_init)
 {
     if (need_init && (!atomic_load_explicit(&initialised, memory_order_acquire) || sim_p.forked))
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (need_init && sim_mps_gone())
+        return CUDA_ERROR_MPS_CONNECTION_FAILED;
     if (atomic_load_explicit(&have_faults, memory_order_relaxed))
         return fault_check(name);
     return CUDA_SUCCESS;
@@ -123,18 +127,25 @@ static CUresult init_locked(void)
         (void)fprintf(stderr, "simulated libcuda: %s\n", err.msg);
         return CUDA_ERROR_NO_DEVICE;
     }
+    CUresult joined = sim_mps_join();
+    if (joined != CUDA_SUCCESS)
+        return joined;
     sl_sim_lock(sim_p.st);
     int slot = sl_sim_register(sim_p.st);
     sim_p.version = (int)(sim_p.st->driver_version_override ? sim_p.st->driver_version_override
                                                             : sim_p.st->spec_parsed.cuda_version);
     bool ok = slot >= 0 && faults_init();
     sl_sim_unlock(sim_p.st);
-    if (!ok)
+    if (!ok) {
+        sim_mps_leave();
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     sim_p.slot = (uint32_t)slot;
     sim_choose_devices();
-    if (sim_p.count == 0)
+    if (sim_p.count == 0) {
+        sim_mps_leave();
         return CUDA_ERROR_NO_DEVICE;
+    }
     (void)pthread_atfork(NULL, NULL, in_child);
     atomic_store_explicit(&initialised, true, memory_order_release);
     return CUDA_SUCCESS;

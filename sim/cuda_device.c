@@ -215,6 +215,9 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *pi = (int)sim_p.st->cards[sim_p.card[dev]].compute_mode;
         break;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+        *pi = sim_p.mps.on;
+        break;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
         *pi = p->cc_major >= 9;

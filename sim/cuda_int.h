@@ -188,6 +188,17 @@ struct sim_mig {
     char name[40]; /* "1g.18gb" */
 };
 
+/* What an MPS server allows this process. */
+struct sim_mps {
+    bool on;
+    int fd; /* open while we are its client */
+    int server;
+    uint32_t share_permille; /* of the SMs */
+    uint32_t count;          /* cards the server has, as it numbers them */
+    uint32_t card[SL_SIM_MAX_DEVICES];
+    uint64_t limit_bytes[SL_SIM_MAX_DEVICES]; /* by card; 0: none */
+};
+
 /* The process. */
 struct sim_process {
     struct sl_sim_state *st;
@@ -201,6 +212,7 @@ struct sim_process {
     CUcontext contexts;
     uint64_t next_id;
     struct sim_mig mig;
+    struct sim_mps mps;
 };
 extern struct sim_process sim_p;
 
@@ -227,6 +239,11 @@ uint64_t sim_next_id(void);
 
 /* cuda_choose.c: the devices of this process, from its nodes, MIG and CUDA_VISIBLE_DEVICES. */
 void sim_choose_devices(void);
+
+/* cuda_mps.c. Joining: success with MPS or without. Gone: the server or its daemon ended. */
+CUresult sim_mps_join(void);
+void sim_mps_leave(void);
+bool sim_mps_gone(void);
 
 /* cuda_part.c: how much of a card this process has. With the state locked where they say so. */
 uint32_t sim_sm_count(uint32_t card);

@@ -2,9 +2,16 @@
 /* The part of a card this process has: all of it, a MIG device, or what its MPS server allows. */
 #include "sim/cuda_int.h"
 
+#include "sim/mps.h"
+
 uint32_t sim_sm_count(uint32_t card)
 {
-    return sim_p.mig.on ? sim_p.mig.sm_count : sim_p.st->cards[card].desc.sm_count;
+    uint32_t all = sim_p.st->cards[card].desc.sm_count;
+    if (sim_p.mig.on)
+        return sim_p.mig.sm_count;
+    if (!sim_p.mps.on)
+        return all;
+    return all * sim_p.mps.share_permille >= 1000 ? all * sim_p.mps.share_permille / 1000 : 1;
 }
 
 uint64_t sim_total_bytes(uint32_t card)
@@ -21,6 +28,11 @@ uint64_t sim_used_bytes(uint32_t card)
 bool sim_fits(uint32_t card, uint64_t bytes)
 {
     uint64_t total = sim_total_bytes(card);
+    /* An MPS server's limit is each client process's, with all that its context takes. */
+    uint64_t limit = sim_p.mps.on ? sim_p.mps.limit_bytes[card] : 0;
+    uint64_t mine = sim_p.st->procs[sim_p.slot].card[card].memory_bytes;
+    if (limit && (mine > limit || bytes > limit - mine))
+        return false;
     return bytes <= total && sim_used_bytes(card) <= total - bytes;
 }
 
@@ -44,6 +56,10 @@ struct sl_sim_lane sim_lane(uint32_t card)
             .ci = sim_p.mig.ci_id,
             .share_permille = d->sm_count ? sim_p.mig.sm_count * 1000 / d->sm_count : 1000,
         };
+    if (sim_p.mps.on)
+        return (struct sl_sim_lane){.kind = SL_SIM_LANE_MPS,
+                                    .gi = sim_p.slot,
+                                    .share_permille = sim_p.mps.share_permille};
     return (struct sl_sim_lane){.kind = SL_SIM_LANE_CARD, .share_permille = 1000};
 }
 
@@ -64,6 +80,8 @@ static bool in_our_way(uint32_t i, uint32_t card)
     const struct sl_sim_proc_card *pc = &sim_p.st->procs[i].card[card];
     if (!sim_p.st->procs[i].used || i == sim_p.slot || pc->contexts == 0)
         return false;
+    if (sim_p.mps.on)
+        return pc->mps == SL_SIM_MPS_NOT; /* it is the server that has the card, for all of us */
     return !sim_p.mig.on || (pc->mig && pc->gi == sim_p.mig.gi_id && pc->ci == sim_p.mig.ci_id);
 }
 
@@ -90,4 +108,6 @@ void sim_part_enter(void)
         pc->gi = sim_p.mig.gi_id;
         pc->ci = sim_p.mig.ci_id;
     }
+    for (uint32_t i = 0; sim_p.mps.on && i < sim_p.mps.count; i++)
+        me->card[sim_p.mps.card[i]].mps = SL_SIM_MPS_CLIENT;
 }

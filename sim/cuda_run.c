@@ -385,6 +385,8 @@ static CUresult wait_until(CUcontext ctx, uint64_t seq, bool all)
         sl_sim_unlock(st);
         if (lost)
             return ctx->sticky = CUDA_ERROR_UNKNOWN;
+        if (sim_mps_gone())
+            return ctx->sticky = CUDA_ERROR_MPS_CONNECTION_FAILED;
         if (eta == UINT64_MAX) /* not a matter of time alone: look often, then less often */
             eta = round < 100 ? 50000 : 500000;
         sim_unlock();

@@ -78,7 +78,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1
  * room is INSUFFICIENT_SIZE with *count telling how much is needed; *count 0 only asks, and
  * succeeds when there is nothing.
  */
-static nvmlReturn_t processes_of(nvmlDevice_t device, unsigned int *count,
+static nvmlReturn_t processes_of(nvmlDevice_t device, bool mps_only, unsigned int *count,
                                  struct nv_process out[MAX_PROCESSES])
 {
     struct nv_target t;
@@ -91,38 +91,39 @@ static nvmlReturn_t processes_of(nvmlDevice_t device, unsigned int *count,
     if (t.is_mig)
         s = nv_mig(t.index);
     for (size_t i = 0; i < n; i++)
-        if (!t.is_mig || (out[i].gpu_instance == s.gi[t.gi].id &&
-                          out[i].compute_instance == s.gi[t.gi].ci[t.ci].id))
+        if ((!mps_only || out[i].mps) &&
+            (!t.is_mig || (out[i].gpu_instance == s.gi[t.gi].id &&
+                           out[i].compute_instance == s.gi[t.gi].ci[t.ci].id)))
             out[kept++] = out[i];
     unsigned int room = *count;
     *count = (unsigned int)kept;
     return kept > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
-static nvmlReturn_t compute_v1(nvmlDevice_t device, unsigned int *count,
+static nvmlReturn_t compute_v1(nvmlDevice_t device, bool mps_only, unsigned int *count,
                                nvmlProcessInfo_v1_t *infos)
 {
     struct nv_process list[MAX_PROCESSES];
     REQUIRE(count && (infos || *count == 0));
-    TRY(processes_of(device, count, list));
+    TRY(processes_of(device, mps_only, count, list));
     for (unsigned int i = 0; i < *count; i++)
         infos[i] = (nvmlProcessInfo_v1_t){list[i].pid, list[i].used_bytes};
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t compute_v2(nvmlDevice_t device, unsigned int *count,
+static nvmlReturn_t compute_v2(nvmlDevice_t device, bool mps_only, unsigned int *count,
                                nvmlProcessInfo_v2_t *infos)
 {
     struct nv_process list[MAX_PROCESSES];
     REQUIRE(count && (infos || *count == 0));
-    TRY(processes_of(device, count, list));
+    TRY(processes_of(device, mps_only, count, list));
     for (unsigned int i = 0; i < *count; i++)
         infos[i] = (nvmlProcessInfo_v2_t){list[i].pid, list[i].used_bytes, list[i].gpu_instance,
                                           list[i].compute_instance};
     return NVML_SUCCESS;
 }
 
-/* Graphics and MPS clients: the simulated cards have none. */
+/* Graphics: the simulated cards have none. */
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count)
 {
     struct nv_target t;
@@ -141,11 +142,11 @@ static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count)
     }
 
 PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t,
-             compute_v1(device, count, infos))
+             compute_v1(device, false, count, infos))
 PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t,
-             compute_v2(device, count, infos))
+             compute_v2(device, false, count, infos))
 PROCESS_CALL(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t,
-             compute_v2(device, count, infos))
+             compute_v2(device, false, count, infos))
 PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t,
              no_processes(device, count))
 PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t,
@@ -153,11 +154,11 @@ PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t,
 PROCESS_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t,
              no_processes(device, count))
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t,
-             no_processes(device, count))
+             compute_v1(device, true, count, infos))
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t,
-             no_processes(device, count))
+             compute_v2(device, true, count, infos))
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t,
-             no_processes(device, count))
+             compute_v2(device, true, count, infos))
 
 NV_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                                                              nvmlProcessDetailList_v1_t *list)
@@ -168,10 +169,10 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device
     if (list->version != NVML_PROCESS_DETAIL_LIST_V1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     REQUIRE(list->mode <= NVML_PROCESS_MODE_MPS);
-    if (list->mode != NVML_PROCESS_MODE_COMPUTE)
+    if (list->mode == NVML_PROCESS_MODE_GRAPHICS)
         return no_processes(device, &list->numProcArrayEntries);
     REQUIRE(list->procArray || list->numProcArrayEntries == 0);
-    TRY(processes_of(device, &list->numProcArrayEntries, found));
+    TRY(processes_of(device, list->mode == NVML_PROCESS_MODE_MPS, &list->numProcArrayEntries, found));
     for (unsigned int i = 0; i < list->numProcArrayEntries; i++)
         list->procArray[i] = (nvmlProcessDetail_v1_t){
             .pid = found[i].pid,

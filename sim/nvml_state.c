@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "sim/engine.h"
+#include "sim/mps.h"
 #include "sim/nvml_internal.h"
 #include "sim/nvml_shared.h"
 #include "sim/state.h"
@@ -121,7 +122,7 @@ size_t nv_processes(uint32_t index, struct nv_process *out, size_t room)
                 .used_bytes = p->card[index].memory_bytes,
                 .gpu_instance = p->card[index].mig ? p->card[index].gi : NVML_NO_INSTANCE,
                 .compute_instance = p->card[index].mig ? p->card[index].ci : NVML_NO_INSTANCE,
-                .mps = p->card[index].mps != 0,
+                .mps = p->card[index].mps == SL_SIM_MPS_CLIENT,
             };
         n++;
     }

@@ -143,6 +143,8 @@ static int put_driver(int root, struct sl_sim_state *st, const char *state_path)
         r = put_library(root, "nvidia-ml", version);
     if (r == 0)
         r = copy_file(root, "sluice-sim-ctl", "bin/nvidia-smi");
+    if (r == 0)
+        r = copy_file(root, "nvidia-cuda-mps-control", "bin/nvidia-cuda-mps-control");
     for (size_t i = 0; i < SL_ARRAY_LEN(nodes) && r == 0; i++)
         r = put_node(root, nodes[i]);
     for (int i = 1; i <= 2 && r == 0; i++) {

@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      7
+#define SL_SIM_VERSION      8
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -98,7 +98,7 @@ struct sl_sim_proc_card {
     uint32_t contexts;
     uint32_t mig;    /* 1: inside the MIG device (gi, ci), by ids */
     uint32_t gi, ci;
-    uint32_t mps;    /* 1: through an MPS server */
+    uint32_t mps;    /* SL_SIM_MPS_*: nothing, a client, a server */
     uint32_t pad;
     struct sl_sim_usage usage;
 };
