@@ -1,0 +1,626 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The DRA driver as kubelet and the API server see it: a node of processes on the simulated GPU.
+
+usage: dra_node.py BUILD_DIR [unittest arguments]
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from dra_api import GROUP, Api, claim, config, device, share  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+WORLD = os.path.join(BUILD, "tests/agent/dra_world")
+CTL = os.path.join(BUILD, "sim/sluice-sim-ctl")
+SLUICE = os.path.join(BUILD, "bin/sluice")
+GIB = 1 << 30
+CLAIMS = GROUP + "/namespaces/default/resourceclaims/"
+
+
+def uid(n):
+    return f"00000000-0000-4000-8000-{n:012d}"
+
+
+def eventually(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = condition()
+        if got:
+            return got
+        time.sleep(0.02)
+    raise AssertionError(f"never: {what}")
+
+
+class Node:
+    def __init__(self, spec="h200"):
+        self.dir = tempfile.mkdtemp(prefix="sld-", dir="/tmp")
+        for name in ("registry", "cdi", "state", "plugin", "arb"):
+            os.mkdir(os.path.join(self.dir, name))
+        os.chmod(os.path.join(self.dir, "arb"), 0o700)
+        self.root = os.path.join(self.dir, "root")
+        self.arb = os.path.join(self.dir, "arb")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        if "SLUICE_TEST_LOG" in os.environ:
+            self.env["SLUICE_TEST_LOG"] = os.environ["SLUICE_TEST_LOG"]
+        subprocess.run([CTL, "make-root", self.root, spec], check=True, env=self.env,
+                       stdout=subprocess.DEVNULL)
+        self.api = Api()
+        self.node = self.arbiter = None
+        self.start_arbiter()
+
+    def start_arbiter(self):
+        self.arbiter = subprocess.Popen([WORLD, "arbiter", self.arb, self.root], env=self.env,
+                                        stdout=subprocess.PIPE)
+        if self.arbiter.stdout.read(1) != b"R":
+            raise AssertionError("the arbiter did not start")
+
+    def start(self, fault=None, wait=True, instance=None):
+        env = dict(self.env, **({"SLUICE_FAULT": fault} if fault else {}))
+        self.out = os.path.join(self.dir, "out")
+        self.node = subprocess.Popen(
+            [WORLD, "node", self.dir, self.root, self.api.url, self.arb] +
+            ([instance] if instance else []), env=env, stdout=open(self.out, "w"))
+        if wait:
+            eventually(lambda: "READY" in open(self.out).read() or self.node.poll() is not None,
+                       "slices are published")
+
+    def stop(self, sig=signal.SIGTERM):
+        if self.node and self.node.poll() is None:
+            self.node.send_signal(sig)
+        code = self.node.wait(30)
+        self.node = None
+        return code
+
+    def end(self):
+        if self.node:
+            self.stop(signal.SIGKILL)
+        self.arbiter.kill()
+        self.arbiter.wait()
+        self.api.server.shutdown()
+        shutil.rmtree(self.dir)
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def call(self, verb, *claims, version="v1", socket="dra.sock", check=True):
+        run = subprocess.run([WORLD, "kubelet", self.path("plugin", socket), verb, version, *claims],
+                             capture_output=True, text=True, timeout=60, env=self.env)
+        if run.returncode:
+            if check:
+                raise AssertionError(run.stderr)
+            return None
+        return json.loads(run.stdout)
+
+    def prepare(self, n, **kw):
+        answer = self.call("prepare", f"default/claim-{n}/{uid(n)}", **kw)
+        return answer and answer[uid(n)]
+
+    def unprepare(self, n, **kw):
+        answer = self.call("unprepare", f"default/claim-{n}/{uid(n)}", **kw)
+        return answer and answer[uid(n)]
+
+    def claim(self, n, results, **kw):
+        obj = claim(f"claim-{n}", uid(n), results, **kw)
+        return self.api.put(CLAIMS + f"claim-{n}", obj)
+
+    def tenants(self):
+        run = subprocess.run([SLUICE, "status", "--json", "--dir", self.arb], capture_output=True,
+                             text=True, env=self.env, check=True)
+        return {t["name"]: t for t in json.loads(run.stdout)["tenants"]}
+
+    def specs(self):
+        return {os.path.basename(p): json.load(open(p)) for p in glob.glob(self.path("cdi", "*.json"))}
+
+    def checkpoint(self):
+        path = self.path("state", "checkpoint.json")
+        if not os.path.exists(path):
+            return {}
+        return {c["uid"]: c for c in json.load(open(path))["data"]["claims"]}
+
+    def mig(self):
+        run = subprocess.run([CTL, "show"], capture_output=True, text=True, check=True,
+                             env=dict(self.env, SLUICE_SIM="h200",
+                                      SLUICE_SIM_STATE=self.path("root/state/machine")))
+        return re.findall(r"\b\d+g\.\d+gb(?:\+me)?\b", run.stdout)
+
+    def events(self):
+        return open(self.out).read()
+
+
+class Case(unittest.TestCase):
+    spec = "h200"
+
+    def setUp(self):
+        self.node = Node(self.spec)
+        self.addCleanup(self.node.end)
+
+    def gone(self):
+        n = self.node
+        self.assertEqual(n.tenants(), {})
+        self.assertEqual(n.specs(), {})
+        self.assertEqual(n.checkpoint(), {})
+        self.assertEqual(n.mig(), [])
+
+
+class Share(Case):
+    def test_registers(self):
+        n = self.node
+        n.start()
+        out = subprocess.run([WORLD, "register", n.path("registry/gpu.sluice.io-reg.sock")],
+                             capture_output=True, text=True, check=True)
+        info = json.loads(out.stdout)
+        self.assertEqual(info["type"], "DRAPlugin")
+        self.assertEqual(info["name"], "gpu.sluice.io")
+        self.assertEqual(info["endpoint"], n.path("plugin/dra.sock"))
+        self.assertEqual(info["versions"][0], "v1.DRAPlugin")
+
+    def test_prepare_and_back(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()], config=[config(priority="high", cores={"limit": 80})])
+        got = n.prepare(1)
+        self.assertEqual(got["error"], "")
+        self.assertEqual(got["devices"], [{
+            "request": "gpu", "pool": "node-1", "device": "gpu-0-share", "shareID": "share-1",
+            "cdi": f"k8s.gpu.sluice.io/claim={uid(1)}-gpu-gpu-0-share"}])
+        tenant = n.tenants()[uid(1) + "-0"]
+        self.assertEqual(tenant["gpus"][0]["memory_limit_bytes"], 10 * GIB)
+        self.assertEqual(tenant["cores_request_percent"], 30)
+        self.assertEqual(tenant["cores_limit_percent"], 80)
+        self.assertEqual(tenant["priority"], "high")
+        self.assertEqual(tenant["about"]["pod"], "pod-1")
+        self.assertEqual(tenant["about"]["claim"], "claim-1")
+        spec = json.dumps(n.specs())
+        self.assertIn("ld.so.preload", spec)
+        self.assertIn(f"/host/sluice/k/{uid(1)}-0", spec)
+        self.assertNotIn("SLUICE_MEMORY", spec)
+        status = eventually(lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")],
+                            "the claim's status is written")[0]["status"]["devices"][0]
+        self.assertEqual(status["shareID"], "share-1")
+        self.assertEqual(status["data"]["memory"], "10Gi")
+        self.assertEqual(status["conditions"][0]["status"], "True")
+        # Again, from either API version, and after restarts: the same.
+        self.assertEqual(n.prepare(1), got)
+        self.assertEqual(n.prepare(1, version="v1beta1"), got)
+        n.stop()
+        n.start()
+        self.assertEqual(n.prepare(1), got)
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+
+    def test_two_requests_two_gpus(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share("a", memory="10Gi", cores="20", share_id="s1"),
+                    share("b", memory="20Gi", cores="50", share_id="s2")])
+        got = n.prepare(1)
+        self.assertEqual(got["error"], "")
+        self.assertEqual({d["request"] for d in got["devices"]}, {"a", "b"})
+        self.assertEqual(len({d["cdi"] for d in got["devices"]}), 2)
+        limits = {t["about"]["request"]: t["gpus"][0]["memory_limit_bytes"]
+                  for t in n.tenants().values()}
+        self.assertEqual(limits, {"a": 10 * GIB, "b": 20 * GIB})
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+
+    def test_refusals(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share(memory="100Gi", cores="60")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        n.claim(2, [share(memory="100Gi", cores="10")])
+        self.assertIn("memory left", n.prepare(2)["error"])
+        n.claim(3, [share(memory="1Gi", cores="50")])
+        self.assertIn("time left", n.prepare(3)["error"])
+        n.claim(4, [device("all", "gpu-0")])
+        self.assertIn("not free", n.prepare(4)["error"])
+        n.claim(5, [device("m", "gpu-0-mig-1g18gb-0")])
+        self.assertIn("not free", n.prepare(5)["error"])
+        n.claim(6, [device("all", "gpu-7")])
+        self.assertIn("has 1 GPUs", n.prepare(6)["error"])
+        n.claim(7, [share()], config=[config(priority="urgent")])
+        self.assertIn("low, normal or high", n.prepare(7)["error"])
+        self.assertIn("SluiceConfigInvalid default/pod-1", n.events())
+        self.assertIn("not found", n.prepare(8)["error"])
+        other = n.claim(9, [share()])
+        other["metadata"]["uid"] = "another"
+        self.assertIn("another one by now", n.prepare(9)["error"])
+        n.claim(10, [share()], config=[config(strategy="mps")])
+        self.assertIn("strategy mps", n.prepare(10)["error"])
+        # Nothing of all that is left, and the first is as it was.
+        self.assertEqual(list(n.checkpoint()), [uid(1)])
+        self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
+        self.assertEqual(len(n.specs()), 1)
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.assertEqual(n.prepare(4)["error"], "")
+        self.assertEqual(n.tenants(), {})
+        self.assertEqual(n.unprepare(4)["error"], "")
+        self.gone()
+
+    def test_unknown_and_deleted(self):
+        n = self.node
+        n.start()
+        self.assertEqual(n.unprepare(77)["error"], "")
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        n.api.delete(CLAIMS + "claim-1")
+        n.api.down = True
+        self.assertEqual(n.prepare(1)["error"], "")  # it is prepared, whoever is down
+        self.assertEqual(n.unprepare(1)["error"], "")
+        n.api.down = False
+        self.assertIn("not found", n.prepare(1)["error"])
+        self.gone()
+
+    def test_many_in_one_call(self):
+        n = self.node
+        n.start()
+        for i in range(1, 9):
+            n.claim(i, [share(memory="1Gi", cores="5")])
+        answer = n.call("prepare", *[f"default/claim-{i}/{uid(i)}" for i in range(1, 10)])
+        self.assertEqual(len(answer), 9)
+        self.assertEqual([bool(answer[uid(i)]["error"]) for i in range(1, 10)], [False] * 8 + [True])
+        answer = n.call("unprepare", *[f"default/claim-{i}/{uid(i)}" for i in range(1, 10)])
+        self.assertEqual({v["error"] for v in answer.values()}, {""})
+        self.gone()
+
+    def test_arbiter_restarts_and_hangs(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        n.claim(2, [share(memory="1Gi", cores="5")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        n.arbiter.kill()
+        n.arbiter.wait()
+        n.start_arbiter()
+        self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
+        self.assertEqual(n.prepare(2)["error"], "")
+        n.arbiter.send_signal(signal.SIGSTOP)
+        self.assertIn("does not answer", n.unprepare(2)["error"])
+        n.arbiter.send_signal(signal.SIGCONT)
+        self.assertEqual(n.unprepare(2)["error"], "")
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+
+    def test_reboot(self):
+        """/run is empty after a reboot: leases and CDI specs are made again before kubelet asks."""
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        before = n.specs()
+        n.stop(signal.SIGKILL)
+        n.arbiter.kill()
+        n.arbiter.wait()
+        shutil.rmtree(n.arb)
+        os.mkdir(n.arb, 0o700)
+        shutil.rmtree(n.path("cdi"))
+        os.mkdir(n.path("cdi"))
+        n.start_arbiter()
+        n.start()
+        eventually(lambda: n.specs() == before, "the spec is there again")
+        self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
+
+    def test_leftovers_are_swept(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        n.stop()
+        os.unlink(n.path("state/checkpoint.json"))
+        for old in glob.glob(n.path("state/checkpoint.json.*")):
+            os.unlink(old)
+        n.start()
+        eventually(lambda: not n.tenants() and not n.specs(), "what nobody knows is gone")
+
+    def test_damaged_checkpoint_sweeps_nothing(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        n.stop()
+        os.truncate(n.path("state/checkpoint.json"), 100)
+        os.unlink(n.path("state/checkpoint.json.old"))
+        n.start()
+        time.sleep(0.5)
+        self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+
+    def test_resize(self):
+        n = self.node
+        n.start()
+        obj = n.claim(1, [share()])
+        n.claim(2, [share(memory="100Gi", cores="30")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(n.prepare(2)["error"], "")
+
+        def resized():
+            return [c for p, b in n.api.patches for d in b["status"]["devices"]
+                    for c in d["conditions"] if c["type"] == "Resized"]
+
+        def annotate(text):
+            before = len(resized())
+            obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text} if text else {}
+            n.api.put(CLAIMS + "claim-1", obj)
+            return eventually(lambda: len(resized()) > before and resized()[-1], "a condition")
+
+        def lease():
+            t = n.tenants()[uid(1) + "-0"]
+            return t["gpus"][0]["memory_limit_bytes"] // GIB, t["cores_request_percent"]
+
+        self.assertEqual(annotate("memory=12Gi,cores=40")["status"], "True")
+        self.assertEqual(lease(), (12, 40))
+        refused = annotate("memory=60Gi")
+        self.assertEqual((refused["status"], refused["reason"]), ("False", "NoRoom"))
+        self.assertEqual(lease(), (12, 40))
+        self.assertEqual(annotate("memory=12GB")["reason"], "Invalid")
+        self.assertEqual(annotate("cores=50")["status"], "True")
+        self.assertEqual(lease(), (10, 50))
+        # What is resized counts, and outlives the driver and the arbiter's state.
+        n.claim(3, [share(memory="1Gi", cores="30")])
+        self.assertIn("time left", n.prepare(3)["error"])
+        n.stop(signal.SIGKILL)
+        n.start()
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(lease(), (10, 50))
+        self.assertEqual(annotate("")["status"], "True")
+        self.assertEqual(lease(), (10, 30))
+
+    def test_rolling_upgrade(self):
+        n = self.node
+        n.start(instance="old")
+        n.claim(1, [share()])
+        got = n.prepare(1, socket="dra-old.sock")
+        self.assertEqual(got["error"], "")
+        n.stop()
+        self.assertFalse(os.path.exists(n.path("registry/gpu.sluice.io-old-reg.sock")))
+        self.assertTrue(n.api.slices())
+        n.start(instance="new")
+        self.assertEqual(n.prepare(1, socket="dra-new.sock"), got)
+        self.assertEqual(n.unprepare(1, socket="dra-new.sock")["error"], "")
+        self.gone()
+
+
+class Slices(Case):
+    spec = "h200x8"
+
+    def test_published(self):
+        n = self.node
+        begun = time.monotonic()
+        n.start()
+        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100,
+                   "MIG devices are published")
+        eventually(lambda: len({s["spec"]["pool"]["generation"] for s in n.api.slices()}) == 1,
+                   "one generation")
+        print(f"slices of 8 GPUs with MIG after {time.monotonic() - begun:.2f} s", file=sys.stderr)
+        slices = n.api.slices()
+        self.assertEqual({s["spec"]["pool"]["resourceSliceCount"] for s in slices}, {len(slices)})
+        names = [d["name"] for s in slices for d in s["spec"].get("devices", [])]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("gpu-7-mig-1g18gb-6", names)
+        generation = slices[0]["spec"]["pool"]["generation"]
+
+        # Kubelet starts and wipes them.
+        for s in slices:
+            n.api.delete(GROUP + "/resourceslices/" + s["metadata"]["name"])
+        eventually(lambda: len(n.api.slices()) == len(slices), "they are back")
+        # Somebody makes a stray one and changes another.
+        stray = json.loads(json.dumps(slices[0]))
+        stray["metadata"]["name"] = "stray"
+        n.api.put(GROUP + "/resourceslices/stray", stray)
+        changed = n.api.slices()[1]
+        changed["spec"]["devices"] = changed["spec"]["devices"][:1]
+        n.api.put(GROUP + "/resourceslices/" + changed["metadata"]["name"], changed)
+
+        def healed():
+            now = n.api.slices()
+            return (len(now) == len(slices)
+                    and len({s["spec"]["pool"]["generation"] for s in now}) == 1
+                    and [len(s["spec"].get("devices", [])) for s in now] ==
+                    [len(s["spec"].get("devices", [])) for s in slices])
+        eventually(healed, "all is as it should be")
+        # A restart changes nothing.
+        before = n.api.slices()
+        n.stop()
+        n.start()
+        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100, "")
+        time.sleep(0.5)
+        self.assertEqual([s["spec"]["devices"] for s in n.api.slices() if "devices" in s["spec"]],
+                         [s["spec"]["devices"] for s in before if "devices" in s["spec"]])
+        self.assertGreaterEqual(n.api.slices()[0]["spec"]["pool"]["generation"], 1)
+        self.assertGreaterEqual(generation, 1)
+
+    def test_count_two(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share("pair", "gpu-0-share", share_id="a"), share("pair", "gpu-1-share", share_id="b")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        tenants = n.tenants()
+        self.assertEqual(len(tenants), 1)
+        self.assertEqual(len(tenants[uid(1) + "-0"]["gpus"]), 2)
+        self.assertEqual(n.unprepare(1)["error"], "")
+
+
+class Health(Case):
+    def test_unhealthy(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        stream = subprocess.Popen([WORLD, "health", n.path("plugin/dra.sock"), "2"],
+                                  stdout=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(stream.stdout.readline()),
+                         [{"device": "gpu-0-share", "health": 1, "message": ""}])
+        env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
+        subprocess.run([CTL, "xid", "0", "79"], check=True, env=env)
+        self.assertEqual(json.loads(stream.stdout.readline())[0]["health"], 2)
+        stream.wait(10)
+        taints = eventually(lambda: [d["taints"] for s in n.api.slices()
+                                     for d in s["spec"].get("devices", []) if "taints" in d],
+                            "taints")
+        self.assertEqual(taints[0][0]["key"], "gpu.sluice.io/unhealthy")
+        eventually(lambda: [b for _, b in n.api.patches
+                            if b["status"]["devices"][0]["conditions"][0]["status"] == "False"],
+                   "the claim's condition")
+
+
+class Mig(Case):
+    def mig_node(self):
+        n = self.node
+        n.start()
+        eventually(lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in n.api.slices()
+                               for d in s["spec"].get("devices", [])), "MIG is offered")
+        return n
+
+    def test_dynamic(self):
+        n = self.mig_node()
+        n.claim(1, [device("m", "gpu-0-mig-3g71gb-4")])
+        n.claim(2, [device("m", "gpu-0-mig-1g18gb-0"), device("w", "gpu-0-mig-1g18gb-1")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(n.prepare(2)["error"], "")
+        self.assertEqual(sorted(n.mig()), ["1g.18gb", "1g.18gb", "3g.71gb"])
+        self.assertEqual(n.prepare(2)["error"], "")
+        self.assertEqual(len(n.mig()), 3)
+        self.assertIn("nvidia-cap", json.dumps(n.specs()))
+        n.claim(3, [device("m", "gpu-0-mig-1g18gb-5")])
+        self.assertIn("not free", n.prepare(3)["error"])
+        n.claim(4, [share()])
+        self.assertIn("not free", n.prepare(4)["error"])
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.assertEqual(n.mig(), ["1g.18gb", "1g.18gb"])
+        self.assertEqual(n.unprepare(2)["error"], "")
+        self.assertEqual(n.mig(), [])
+        # MIG is on still; a share turns it off.
+        self.assertEqual(n.prepare(4)["error"], "")
+        self.assertEqual(n.unprepare(4)["error"], "")
+        self.gone()
+
+    def test_foreign_instances(self):
+        n = self.node
+        env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
+        subprocess.run([CTL, "mig", "0", "2g.35gb@2"], check=True, env=env)
+        n = self.mig_node()
+        names = [d["name"] for s in n.api.slices() for d in s["spec"].get("devices", [])]
+        self.assertIn("gpu-0-mig-2g35gb-2", names)
+        self.assertNotIn("gpu-0-mig-1g18gb-2", names)
+        self.assertNotIn("gpu-0", names)
+        n.claim(1, [device("m", "gpu-0-mig-2g35gb-2")])
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(n.mig(), ["2g.35gb"])
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.assertEqual(n.mig(), ["2g.35gb"])  # not ours to destroy
+        n.claim(2, [device("m", "gpu-0-mig-1g18gb-2")])  # the scheduler knew an older slice
+        self.assertNotEqual(n.prepare(2)["error"], "")
+        self.assertEqual(n.mig(), ["2g.35gb"])
+
+
+POINTS = ["dra.prepare.planned", "dra.prepare.lease", "dra.prepare.leased", "dra.prepare.cdi",
+          "dra.prepare.done", "checkpoint.before:1", "checkpoint.written:1", "checkpoint.linked:1",
+          "checkpoint.replaced:1", "checkpoint.before:2", "checkpoint.written:2",
+          "checkpoint.linked:2", "checkpoint.replaced:2"]
+MIG_POINTS = ["dra.mig.before", "dra.mig.made", "dra.prepare.mig", "checkpoint.replaced:2",
+              "checkpoint.before:3", "dra.prepare.done"]
+UN_POINTS = ["dra.unprepare.begun", "dra.unprepare.cdi", "dra.unprepare.lease", "dra.unprepare.mig",
+             "dra.unprepare.done", "checkpoint.before:1", "checkpoint.replaced:1",
+             "checkpoint.linked:2", "checkpoint.replaced:2"]
+UN_MIG_POINTS = ["dra.mig.unmade", "dra.unprepare.mig", "checkpoint.before:2"]
+
+
+class Kill(Case):
+    """SIGKILL at every step: after a restart the claim is prepared, or there is nothing of it."""
+
+    def whole_or_nothing(self, mig):
+        n = self.node
+
+        def settled():
+            entry = n.checkpoint().get(uid(1))
+            if entry and entry["state"] != 1:
+                return False
+            want = 1 if entry else 0
+            return (len(n.specs()) == want and len(n.tenants()) == (0 if mig else want)
+                    and len(n.mig()) == (want if mig else 0))
+        eventually(settled, f"prepared or gone: {n.checkpoint()} {n.specs()} {n.tenants()} {n.mig()}")
+
+    def one(self, point, mig, unprepare):
+        n = self.node
+        n.claim(1, [device("m", "gpu-0-mig-3g71gb-4")] if mig else [share()])
+        if unprepare:
+            n.start()
+            self.wait_mig(mig)
+            self.assertEqual(n.prepare(1)["error"], "")
+            n.stop()
+        if unprepare:
+            n.start(fault=point)
+            self.assertIsNone(n.unprepare(1, check=False))
+        else:
+            n.start(fault=point)
+            self.wait_mig(mig)
+            self.assertIsNone(n.prepare(1, check=False))
+        self.assertEqual(n.node.wait(10), -signal.SIGKILL)
+        n.start()
+        self.whole_or_nothing(mig)
+        # Kubelet asks again.
+        if unprepare:
+            self.assertEqual(n.unprepare(1)["error"], "")
+        else:
+            self.wait_mig(mig)
+            self.assertEqual(n.prepare(1)["error"], "")
+            self.whole_or_nothing(mig)
+            self.assertEqual(list(n.checkpoint()), [uid(1)])
+            self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+        n.stop()
+
+    def wait_mig(self, mig):
+        if mig:
+            eventually(lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in self.node.api.slices()
+                                   for d in s["spec"].get("devices", [])), "MIG is offered")
+
+    def test_prepare(self):
+        for point in POINTS:
+            with self.subTest(point=point):
+                self.one(point, False, False)
+
+    def test_prepare_mig(self):
+        for point in MIG_POINTS:
+            with self.subTest(point=point):
+                self.one(point, True, False)
+
+    def test_unprepare(self):
+        for point in UN_POINTS:
+            with self.subTest(point=point):
+                self.one(point, False, True)
+
+    def test_unprepare_mig(self):
+        for point in UN_MIG_POINTS:
+            with self.subTest(point=point):
+                self.one(point, True, True)
+
+
+class Bench(Case):
+    def test_64_at_once(self):
+        n = self.node
+        n.start()
+        for i in range(64):
+            n.claim(i, [share(memory="1Gi", cores="1", share_id=f"s{i}")])
+        out = subprocess.run([WORLD, "bench", n.path("plugin/dra.sock"), "64"], capture_output=True,
+                             text=True)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        print(out.stdout, file=sys.stderr)
+        self.gone()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[2:], warnings="ignore")
