@@ -105,7 +105,7 @@ static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *
     return http_tls_retrieve(&server->tls, certs, count, key);
 }
 
-static void complain(void *data, const char *fmt, va_list args)
+static void SL_PRINTF(2, 0) complain(void *data, const char *fmt, va_list args)
 {
     struct sl_http_server *server = data;
     (void)vsnprintf(server->complaint, sizeof(server->complaint), fmt, args);

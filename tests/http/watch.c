@@ -26,7 +26,7 @@ static const char *stop_at; /* the word at which the watch is stopped from insid
 static const char *lists[8];
 static unsigned list_statuses[8], list_at;
 
-static void say(const char *fmt, ...)
+static void __attribute__((format(printf, 1, 2))) say(const char *fmt, ...)
 {
     char word[300];
     va_list args;
