@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The DRA driver's place in the agent: what it asks of the other parts, and what it is told. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent_internal.h"
+#include "agent/cdi.h"
+#include "base/log.h"
+
+static int submit(void *data, sl_devices_job_fn *fn, sl_devices_done_fn *done, void *arg,
+                  struct sl_err *err)
+{
+    struct sl_agent *a = data;
+    return sl_devices_submit(a->devices, fn, done, arg, err);
+}
+
+static void refresh(void *data)
+{
+    struct sl_agent *a = data;
+    sl_devices_refresh(a->devices);
+}
+
+static void event(void *data, const struct sl_dra_event *e)
+{
+    struct sl_agent *a = data;
+    enum sl_event_type type = e->warning ? SL_EVENT_WARNING : SL_EVENT_NORMAL;
+    sl_log(e->warning ? SL_LOG_WARN : SL_LOG_INFO, "claim %s/%s: %s", e->name_space, e->claim,
+           e->message);
+    if (a->node && e->pod && *e->pod)
+        sl_pod_event(a->node, e->name_space, e->pod, e->pod_uid, type, e->reason, "%s", e->message);
+}
+
+/* Beside the program as installed, or beside it as built. */
+static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
+{
+    static const char *const places[] = {"../" SLUICE_LIBDIR "/sluice/libsluice.so",
+                                         "../" SLUICE_LIBDIR "/libsluice.so",
+                                         "../lib/libsluice.so"};
+    char self[2048];
+    if (a->opt.libsluice) {
+        (void)snprintf(path, size, "%s", a->opt.libsluice);
+        return 0;
+    }
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    for (size_t i = 0; slash && i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(path, size, "%.*s/%s", (int)(slash - self), self, places[i]);
+        if (access(path, R_OK) == 0)
+            return 0;
+    }
+    return sl_err_set(err, -ENOENT,
+                      "libsluice.so is not installed beside sluiced: name it with --libsluice");
+}
+
+int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
+{
+    char libsluice[4096];
+    if (!a->opt.dra)
+        return 0;
+    if (!a->kube)
+        return sl_err_set(err, -EINVAL,
+                          "--dra needs the API server: give --kubeconfig, or run in a pod");
+    int rc = find_libsluice(a, libsluice, sizeof(libsluice), err);
+    if (rc == 0)
+        rc = sl_cdi_install_sluice(a->opt.state_dir, libsluice, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_dra_options options = {.node_name = a->node_name,
+                                           .instance = a->opt.instance,
+                                           .plugin_dir = a->opt.plugin_dir,
+                                           .registry_dir = a->opt.registry_dir,
+                                           .cdi_dir = a->opt.cdi_dir,
+                                           .state_dir = a->opt.state_dir,
+                                           .arbiter_dir = a->opt.arbiter_dir,
+                                           .arbiter_dir_host = a->opt.arbiter_dir_host,
+                                           .sluice_dir_host = a->opt.state_dir_host};
+    const struct sl_dra_ops ops = {.submit = submit, .refresh = refresh, .event = event};
+    return sl_dra_create(a->loop, &options, a->kube, &ops, a, &a->dra, err);
+}
+
+void sl_agent_dra_update(struct sl_agent *a)
+{
+    struct sl_err err = SL_ERR_INIT;
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    if (a->dra && inv && sl_dra_update(a->dra, inv, a->config, a->driver, &err) < 0)
+        sl_agent_say(a, SL_EVENT_WARNING, "DRAFailed", "%s", err.msg);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that put the agent together share. Everything here belongs to the loop's thread. */
+#ifndef SLUICE_AGENT_AGENT_INTERNAL_H
+#define SLUICE_AGENT_AGENT_INTERNAL_H
+
+#include "agent/agent.h"
+#include "agent/arbiter_child.h"
+#include "agent/devices.h"
+#include "agent/dra.h"
+#include "agent/driver.h"
+#include "agent/health.h"
+#include "agent/labels_publish.h"
+#include "agent/metrics_serve.h"
+#include "agent/mps.h"
+#include "agent/node.h"
+#include "agent/plugin.h"
+#include "agent/podres.h"
+#include "agent/reload.h"
+#include "base/loop.h"
+#include "config/plan.h"
+#include "http/server.h"
+
+#define SL_AGENT_MAX_XIDS 128
+
+struct sl_agent_xid {
+    char uuid[SL_GPU_UUID_SIZE];
+    uint64_t xid, count;
+};
+
+struct sl_agent {
+    struct sl_agent_options opt;
+    char *const *environ_list;
+    struct sl_loop *loop;
+    struct sl_source signals;
+    bool stopping;
+    struct sl_err fatal; /* why it stops by itself */
+
+    struct sl_config *config;
+    char *config_text;      /* of the file as it was read last, good or bad; NULL: no file */
+    char config_file[4096]; /* "": none */
+    char config_label[256]; /* "": no such label */
+    bool label_known;       /* the Node was read */
+    uint64_t reloads_ok, reloads_failed;
+    double reload_time_s;   /* of the last that went well; NAN: none */
+    char reload_error[400]; /* "": the last one went well */
+
+    struct sl_driver *driver; /* NULL until one was found */
+    struct sl_plan *plan;     /* NULL until there is an inventory */
+    char nvml_library[4096];
+    char node_name[256];
+
+    struct sl_devices *devices;
+    struct sl_health *health;
+    struct sl_mps *mps; /* NULL until MPS is configured */
+    struct sl_plugins *plugins;
+    struct sl_kube *kube; /* NULL: no API server */
+    struct sl_node *node;
+    struct sl_labeler *labeler;
+    struct sl_podres *podres;
+    struct sl_exporter *exporter;
+    struct sl_http_server *http;
+    struct sl_reload *reload;
+    struct sl_arbiter_child *arbiter;
+    struct sl_dra *dra;
+
+    struct sl_agent_xid xid[SL_AGENT_MAX_XIDS];
+    size_t xid_count;
+    double start_time_s;
+    struct sl_metrics_gpu *metrics_gpu; /* scratch of one scrape */
+    struct sl_metrics_mig *metrics_mig;
+    struct sl_metrics_xid *metrics_xid;
+    struct sl_metrics_resource *metrics_resource;
+};
+
+/* agent_config.c: which configuration, and changes of it. */
+int sl_agent_config_first(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_config_changed(void *data); /* the file may have changed */
+void sl_agent_config_label(void *data, const char *value);
+
+/* agent_plan.c: inventory and configuration become what the node offers. */
+void sl_agent_replan(struct sl_agent *a);
+/* Would this configuration do on this node? Nothing is changed. */
+int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
+                        struct sl_err *err) SL_MUST_CHECK;
+int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
+                      size_t n, struct sl_edits *edits, struct sl_err *err);
+void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
+void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
+                        const char *reason);
+
+/* agent_observe.c: metrics and readiness. */
+int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_observe_close(struct sl_agent *a);
+void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
+
+/* agent_dra.c: the DRA driver, where it is on. */
+int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_dra_update(struct sl_agent *a);
+
+/* To the log and, where there is an API server, to the Node. */
+void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
+                  ...) SL_PRINTF(4, 5);
+
+#endif

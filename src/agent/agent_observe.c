@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the agent shows of itself and its cards: /metrics, /healthz, /readyz. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <dirent.h>
+
+#include "agent/agent_internal.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#define PODRES_AGE_NS (5 * 1000000000ULL)
+
+void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid)
+{
+    for (size_t i = 0; i < a->xid_count; i++)
+        if (a->xid[i].xid == xid && strcmp(a->xid[i].uuid, uuid) == 0) {
+            a->xid[i].count++;
+            return;
+        }
+    if (a->xid_count == SL_AGENT_MAX_XIDS)
+        return;
+    struct sl_agent_xid *x = &a->xid[a->xid_count++];
+    *x = (struct sl_agent_xid){.xid = xid, .count = 1};
+    (void)snprintf(x->uuid, sizeof(x->uuid), "%s", uuid);
+}
+
+/* --- NVML's numbers, on the devices' thread ----------------------------------------------------- */
+
+struct sample {
+    struct sl_exporter *exporter;
+    struct sl_gpu_numbers *numbers;
+    size_t count;
+};
+
+static int take_sample(struct sl_gpu *gpu, void *arg, struct sl_err *err)
+{
+    struct sample *s = arg;
+    return sl_gpu_numbers_read(gpu, &s->numbers, &s->count, err);
+}
+
+static void sampled(void *arg, int result, const struct sl_err *err)
+{
+    struct sample *s = arg;
+    if (result != -ECANCELED) /* the agent goes, and the exporter with it */
+        sl_exporter_sampled(s->exporter, s->numbers, result < 0 ? 0 : s->count,
+                            result < 0 ? err : NULL);
+    free(s->numbers);
+    free(s);
+}
+
+static void sample(void *data, struct sl_exporter *exporter)
+{
+    struct sl_agent *a = data;
+    struct sl_err err = SL_ERR_INIT;
+    struct sample *s = calloc(1, sizeof(*s));
+    if (s) {
+        s->exporter = exporter;
+        if (sl_devices_submit(a->devices, take_sample, sampled, s, &err) == 0)
+            return;
+        free(s);
+    } else {
+        sl_err_set(&err, -ENOMEM, "out of memory");
+    }
+    sl_exporter_sampled(exporter, NULL, 0, &err);
+}
+
+/* --- what the loop knows ------------------------------------------------------------------------ */
+
+static size_t mig_count(const struct sl_inventory *inv)
+{
+    size_t n = 0;
+    for (size_t g = 0; inv && g < inv->gpu_count; g++)
+        n += inv->gpu[g].mig_count;
+    return n;
+}
+
+/* Scratch that lives until the next scrape: the exporter reads it before it calls again. */
+static bool make_room(struct sl_agent *a, const struct sl_inventory *inv)
+{
+    free(a->metrics_gpu);
+    free(a->metrics_mig);
+    free(a->metrics_xid);
+    free(a->metrics_resource);
+    a->metrics_gpu = calloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
+    a->metrics_mig = calloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
+    a->metrics_xid = calloc(a->xid_count + 1, sizeof(*a->metrics_xid));
+    a->metrics_resource = calloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
+    return a->metrics_gpu && a->metrics_mig && a->metrics_xid && a->metrics_resource;
+}
+
+static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
+{
+    for (size_t g = 0; inv && g < inv->gpu_count; g++) {
+        const struct sl_inv_gpu *card = &inv->gpu[g];
+        a->metrics_gpu[m->gpu_count++] = (struct sl_metrics_gpu){
+            .uuid = card->info.uuid,
+            .name = card->info.name,
+            .pci_bus_id = card->info.pci_bus_id,
+            .index = (unsigned)g,
+            .healthy = sl_health_ok(a->health, card->info.uuid, NULL),
+            .memory_total_bytes = (double)card->info.memory_total_bytes,
+            .memory_used_bytes = NAN,
+            .utilisation_ratio = NAN,
+            .power_watts = NAN,
+            .temperature_celsius = NAN,
+        };
+        for (size_t i = 0; i < card->mig_count; i++)
+            a->metrics_mig[m->mig_count++] = (struct sl_metrics_mig){
+                .gpu = card->info.uuid,
+                .uuid = card->mig[i].info.uuid,
+                .profile = card->mig[i].info.profile,
+                .memory_total_bytes = (double)card->mig[i].info.memory_total_bytes,
+                .memory_used_bytes = NAN,
+            };
+    }
+    for (size_t i = 0; i < a->xid_count; i++)
+        a->metrics_xid[m->xid_count++] = (struct sl_metrics_xid){
+            .gpu = a->xid[i].uuid, .xid = a->xid[i].xid, .count = a->xid[i].count};
+    m->gpu = a->metrics_gpu;
+    m->mig = a->metrics_mig;
+    m->xid = a->metrics_xid;
+}
+
+static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
+{
+    const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    for (size_t i = 0; i < sl_plugins_count(a->plugins); i++) {
+        struct sl_plugins_resource r;
+        sl_plugins_resource(a->plugins, i, &r);
+        a->metrics_resource[m->resource_count++] = (struct sl_metrics_resource){
+            .name = r.name,
+            .advertised = r.advertised,
+            .healthy = r.healthy,
+            .in_use = map ? (double)sl_podres_in_use(map, r.name) : NAN};
+    }
+    m->resource = a->metrics_resource;
+}
+
+static double open_descriptors(void)
+{
+    SL_CLEANUP(closedir) DIR *dir = opendir("/proc/self/fd");
+    double n = -1; /* the one of this reading */
+    while (dir && readdir(dir))
+        n++;
+    return dir ? n - 2 : NAN;
+}
+
+static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
+{
+    struct sl_plugins_stats stats;
+    struct rusage usage;
+    sl_plugins_stats(a->plugins, &stats);
+    static struct sl_metrics_count registrations, allocations;
+    registrations = (struct sl_metrics_count){"all", stats.registrations};
+    allocations = (struct sl_metrics_count){"all", stats.allocations};
+    bool connected =
+        a->opt.dra ? a->dra && sl_dra_stats(a->dra).registered : sl_plugins_ready(a->plugins);
+    *m = (struct sl_metrics_agent){
+        .version = SLUICE_VERSION,
+        .node = a->node_name,
+        .start_time_seconds = a->start_time_s,
+        .reloads_ok = a->reloads_ok,
+        .reloads_failed = a->reloads_failed,
+        .reload_error = a->reload_error[0] ? a->reload_error : NULL,
+        .reload_time_seconds = a->reload_time_s,
+        .registrations = &registrations,
+        .registration_count = 1,
+        .allocations = &allocations,
+        .allocation_count = 1,
+        .allocations_failed = stats.allocation_failures,
+        .kubelet_connected = connected,
+        .ready = connected,
+        .loop_lag_seconds = sl_exporter_loop_lag(a->exporter),
+        .nvml_up = sl_devices_inventory(a->devices) && !sl_devices_stalled(a->devices),
+        .arbiter_up = sl_arbiter_child_up(a->arbiter),
+        .podres_up = a->podres && sl_podres_last(a->podres),
+        .open_fds = open_descriptors(),
+        .sample_age_seconds = NAN,
+        .resident_bytes = NAN,
+        .cpu_seconds = NAN,
+    };
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        m->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+        m->resident_bytes = (double)usage.ru_maxrss * 1024;
+    }
+    if (a->node) {
+        struct sl_node_stats n = sl_node_stats(a->node);
+        m->labels_current = n.labels_current;
+        m->label_writes = n.label_writes;
+        m->label_failures = n.label_failures;
+        m->events_sent = n.events_sent;
+        m->events_dropped = n.events_dropped;
+    }
+}
+
+static void fill(void *data, struct sl_metrics *m)
+{
+    struct sl_agent *a = data;
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    if (make_room(a, inv)) {
+        fill_devices(a, inv, m);
+        fill_resources(a, m);
+    }
+    fill_agent(a, &m->agent);
+}
+
+static bool ready(void *data, char *why, size_t size)
+{
+    struct sl_agent *a = data;
+    if (!sl_devices_inventory(a->devices)) {
+        (void)snprintf(why, size, "the driver has not answered yet");
+        return false;
+    }
+    if (a->opt.dra && !(a->dra && sl_dra_stats(a->dra).registered)) {
+        (void)snprintf(why, size, "kubelet has not taken the DRA driver yet");
+        return false;
+    }
+    if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
+        (void)snprintf(why, size, "kubelet has not taken every resource yet");
+        return false;
+    }
+    return true;
+}
+
+/* --- the owner of a tenant, for its labels ------------------------------------------------------ */
+
+struct search {
+    const char *tenant;
+    struct sl_tenant_owner *owner;
+    const struct sl_podres_map *map;
+};
+
+static void match_lease(void *data, const struct sl_dra_lease *lease)
+{
+    struct search *s = data;
+    const struct sl_podres_claim *c = NULL;
+    if (strcmp(lease->tenant, s->tenant) != 0)
+        return;
+    (void)snprintf(s->owner->pod_namespace, sizeof(s->owner->pod_namespace), "%s",
+                   lease->name_space);
+    (void)snprintf(s->owner->pod, sizeof(s->owner->pod), "%s", lease->pod ? lease->pod : "");
+    for (size_t i = 0; s->map && i < s->map->claim_count && !c; i++)
+        if (strcmp(s->map->claim[i].share_id, lease->share_id) == 0 && *lease->share_id)
+            c = &s->map->claim[i];
+    if (c) {
+        (void)snprintf(s->owner->pod, sizeof(s->owner->pod), "%s", c->pod);
+        (void)snprintf(s->owner->container, sizeof(s->owner->container), "%s", c->container);
+    }
+}
+
+static void owner(void *data, const char *tenant, const struct sl_podres_map *map,
+                  struct sl_tenant_owner *ret)
+{
+    struct sl_agent *a = data;
+    struct search s = {tenant, ret, map};
+    if (a->dra)
+        sl_dra_each_lease(a->dra, match_lease, &s);
+}
+
+/* --- HTTP ---------------------------------------------------------------------------------------- */
+
+static void handle(void *data, struct sl_http_call *call, const struct sl_http_request *request)
+{
+    struct sl_agent *a = data;
+    static const char text[] = "sluiced: /metrics, /healthz, /readyz\n";
+    if (!sl_exporter_handle(a->exporter, call, request))
+        sl_http_answer(call, 404, "text/plain", text, sizeof(text) - 1);
+}
+
+static void gone(void *data, struct sl_http_call *call)
+{
+    struct sl_agent *a = data;
+    sl_exporter_gone(a->exporter, call);
+}
+
+int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
+{
+    struct sl_place place;
+    if (!*a->opt.metrics_address)
+        return 0;
+    int rc = sl_place_find(a->opt.arbiter_dir, NULL, &place, err);
+    if (rc == 0)
+        rc = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS, &a->podres, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_exporter_options options = {.fill = fill,
+                                                .sample = sample,
+                                                .owner = owner,
+                                                .ready = ready,
+                                                .data = a,
+                                                .podres = a->podres,
+                                                .arbiter = a->arbiter ? &place : NULL};
+    const struct sl_http_server_options http = {
+        .address = a->opt.metrics_address, .handle = handle, .gone = gone, .data = a};
+    rc = sl_exporter_create(a->loop, &options, &a->exporter, err);
+    if (rc == 0)
+        rc = sl_http_server_create(a->loop, &http, &a->http, err);
+    return rc < 0 ? sl_err_wrap(err, "metrics at %s", a->opt.metrics_address) : 0;
+}
+
+void sl_agent_observe_close(struct sl_agent *a)
+{
+    sl_exporter_destroy(a->exporter);
+    sl_http_server_destroy(a->http);
+    sl_podres_destroy(a->podres);
+    free(a->metrics_gpu);
+    free(a->metrics_mig);
+    free(a->metrics_xid);
+    free(a->metrics_resource);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what is in the machine and what is configured to what the node offers: driver files, plan, MPS daemons,
+ * CDI specs, device plugins, labels, in this order, each part told only of what changed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent_internal.h"
+#include "agent/allocate.h"
+#include "agent/cdi.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+static void find_driver(struct sl_agent *a, const struct sl_inventory *inv)
+{
+    struct sl_driver_options options = {0};
+    struct sl_driver *driver = NULL;
+    struct sl_err err = SL_ERR_INIT;
+    if (inv->gpu_count == 0)
+        return;
+    sl_driver_options_set(&options, a->config, inv->driver_version);
+    if (sl_driver_find(&options, &driver, &err) < 0) {
+        sl_agent_say(a, SL_EVENT_WARNING, "DriverFilesMissing", "%s", err.msg);
+        return;
+    }
+    for (size_t i = 0; i < driver->warning_count; i++)
+        sl_warn("%s", driver->warning[i]);
+    sl_driver_free(a->driver);
+    a->driver = driver;
+}
+
+int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
+                        struct sl_err *err)
+{
+    static const struct sl_inventory none;
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    return sl_plan_make(config, inv ? inv : &none, ret, err);
+}
+
+/* --- MPS --------------------------------------------------------------------------------------- */
+
+static bool by_mps(const struct sl_plan *plan, size_t gpu)
+{
+    for (size_t r = 0; r < plan->resource_count; r++)
+        for (size_t d = 0; d < plan->resource[r].device_count; d++)
+            if (plan->resource[r].device[d].gpu == gpu &&
+                plan->resource[r].device[d].sharing == SL_SHARING_MPS)
+                return true;
+    return false;
+}
+
+static int open_mps(struct sl_agent *a, struct sl_err *err)
+{
+    struct sl_driver_options driver = {0};
+    sl_driver_options_set(&driver, a->config, NULL);
+    const struct sl_mps_options options = {.root = a->config->mps_root, .driver_root = driver.root};
+    const struct sl_mps_ops ops = {.state = sl_agent_mps_state};
+    return sl_mps_create(a->loop, &options, &ops, a, &a->mps, err);
+}
+
+static int apply_mps(struct sl_agent *a, const struct sl_inventory *inv, const struct sl_plan *plan,
+                     struct sl_err *err)
+{
+    SL_CLEANUP(free) struct sl_mps_gpu *gpus = calloc(inv->gpu_count + 1, sizeof(*gpus));
+    size_t n = 0;
+    if (!gpus)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    for (size_t g = 0; g < inv->gpu_count; g++) {
+        if (!by_mps(plan, g))
+            continue;
+        gpus[n++] = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
+                                        .index = (unsigned)g,
+                                        .memory_bytes = inv->gpu[g].info.memory_total_bytes,
+                                        .replicas = sl_plan_replicas(plan, g, SL_NO_MIG)};
+    }
+    if (n == 0 && !a->mps)
+        return 0;
+    int rc = a->mps ? 0 : open_mps(a, err);
+    return rc < 0 ? rc : sl_mps_apply(a->mps, gpus, n, err);
+}
+
+/* A card is good for pods when the driver says so and, where it is shared by MPS, its daemon answers. */
+static void publish_health(struct sl_agent *a, const char *uuid)
+{
+    struct sl_err err = SL_ERR_INIT;
+    enum sl_mps_state state;
+    const char *reason = NULL;
+    bool ok = sl_health_ok(a->health, uuid, &reason);
+    if (ok && a->mps && sl_mps_state_of(a->mps, uuid, &state) == 0)
+        ok = state == SL_MPS_READY;
+    if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
+        sl_error("%s: %s", uuid, err.msg);
+}
+
+static void publish_all_health(struct sl_agent *a, const struct sl_inventory *inv)
+{
+    for (size_t g = 0; g < inv->gpu_count; g++) {
+        publish_health(a, inv->gpu[g].info.uuid);
+        for (size_t m = 0; m < inv->gpu[g].mig_count; m++)
+            publish_health(a, inv->gpu[g].mig[m].info.uuid);
+    }
+}
+
+void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason)
+{
+    struct sl_agent *a = data;
+    sl_agent_say(a, healthy ? SL_EVENT_NORMAL : SL_EVENT_WARNING,
+                 healthy ? "GPUHealthy" : "GPUUnhealthy", "%s: %s", uuid, reason);
+    publish_health(a, uuid);
+    if (a->dra)
+        sl_dra_health(a->dra, uuid, healthy, reason);
+}
+
+void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
+                        const char *reason)
+{
+    struct sl_agent *a = data;
+    if (state == SL_MPS_READY && !restarted)
+        sl_info("%s: %s", uuid, reason);
+    else if (state != SL_MPS_STARTING)
+        sl_agent_say(a, state == SL_MPS_READY ? SL_EVENT_NORMAL : SL_EVENT_WARNING,
+                     state == SL_MPS_READY ? "MPSRestarted" : "MPSFailed", "%s: %s", uuid, reason);
+    publish_health(a, uuid);
+}
+
+/* --- Allocate ---------------------------------------------------------------------------------- */
+
+static const struct sl_plan_device *device_of(const struct sl_plan_resource *res, const char *id)
+{
+    for (size_t i = 0; i < res->device_count; i++)
+        if (strcmp(res->device[i].id, id) == 0)
+            return &res->device[i];
+    return NULL;
+}
+
+static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
+                    const struct sl_plan_resource *res, const char *const *ids, size_t n,
+                    struct sl_edits *extra, struct sl_err *err)
+{
+    const char *only = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct sl_plan_device *d = device_of(res, ids[i]);
+        if (!d || d->sharing != SL_SHARING_MPS || d->gpu >= inv->gpu_count)
+            continue;
+        const char *uuid = inv->gpu[d->gpu].info.uuid;
+        if (only && strcmp(only, uuid) != 0)
+            return sl_err_set(
+                err, -EINVAL,
+                "%s: shares of two GPUs in one container, and a process has one MPS daemon: "
+                "ask for one",
+                res->name);
+        only = uuid;
+    }
+    if (only && !a->mps)
+        return sl_err_set(err, -EAGAIN, "%s: MPS is not running yet", res->name);
+    return only ? sl_mps_edits(a->mps, only, extra, err) : 0;
+}
+
+int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
+                      size_t n, struct sl_edits *edits, struct sl_err *err)
+{
+    struct sl_agent *a = data;
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    struct sl_edits extra = {0};
+    if (!inv || !a->driver)
+        return sl_err_set(err, -EAGAIN,
+                          "%s: the driver's files are not found yet; see the agent's log",
+                          res->name);
+    int rc = mps_part(a, inv, res, ids, n, &extra, err);
+    if (rc == 0)
+        rc = sl_allocate_edits(a->config, inv, a->driver, res, ids, n, &extra, edits, err);
+    sl_edits_clear(&extra);
+    return rc;
+}
+
+/* --- putting it together ------------------------------------------------------------------------ */
+
+static void say_warnings(const struct sl_plan *old, const struct sl_plan *plan)
+{
+    for (size_t i = 0; i < plan->warning_count; i++) {
+        bool known = false;
+        for (size_t k = 0; old && k < old->warning_count; k++)
+            known |= strcmp(old->warning[k], plan->warning[i]) == 0;
+        if (!known)
+            sl_warn("%s", plan->warning[i]);
+    }
+}
+
+static void offer(struct sl_agent *a, const struct sl_inventory *inv, const struct sl_plan *plan)
+{
+    static const struct sl_plan nothing;
+    struct sl_err err = SL_ERR_INIT;
+    if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, NULL, &err) < 0)
+        sl_agent_say(a, SL_EVENT_WARNING, "CDIFailed", "%s", err.msg);
+    if (apply_mps(a, inv, plan, &err) < 0)
+        sl_agent_say(a, SL_EVENT_WARNING, "MPSFailed", "%s", err.msg);
+    publish_all_health(a, inv);
+    if (sl_plugins_apply(a->plugins, a->opt.dra ? &nothing : plan, inv, &err) < 0)
+        sl_agent_say(a, SL_EVENT_WARNING, "DevicePluginFailed", "%s", err.msg);
+    if (a->labeler)
+        sl_labeler_update(a->labeler, a->config, inv, plan);
+    sl_agent_dra_update(a);
+}
+
+void sl_agent_replan(struct sl_agent *a)
+{
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_plan *plan = NULL;
+    if (!inv)
+        return;
+    find_driver(a, inv);
+    if (sl_plan_make(a->config, inv, &plan, &err) < 0) {
+        sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", "what the node offers stays as it was: %s",
+                     err.msg);
+        return;
+    }
+    say_warnings(a->plan, plan);
+    struct sl_plan *old = a->plan;
+    a->plan = plan;
+    offer(a, inv, plan);
+    sl_plan_free(old);
+}

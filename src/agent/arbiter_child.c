@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/arbiter_child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "arbiter/arbiter.h"
+#include "arbiter/client.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+extern char **environ;
+
+#define BACKOFF_MIN_NS (200 * SL_NS_PER_MS)
+#define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
+/* Ran this long: whatever ended it was not its start. */
+#define STEADY_NS      (30 * SL_NS_PER_S)
+/* Where the child finds the descriptor it says on whether it is ready. */
+#define READY_FD       3
+#define READY_FD_TEXT  "3"
+
+struct sl_arbiter_child {
+    struct sl_loop *loop;
+    struct sl_source pidfd;
+    struct sl_source ready; /* says R or E and a text */
+    struct sl_timer retry;
+    pid_t pid;
+    bool up;
+    uint64_t started_ns, backoff_ns;
+    char dir[256], library[512];
+    bool simulated;
+    void (*state)(void *data, bool up, const char *words);
+    void *data;
+};
+
+#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
+
+static void tell(struct sl_arbiter_child *c, bool up, const char *words)
+{
+    c->up = up;
+    if (c->state)
+        c->state(c->data, up, words);
+}
+
+static void close_source(struct sl_arbiter_child *c, struct sl_source *s)
+{
+    if (s->fd < 0)
+        return;
+    sl_loop_unwatch(c->loop, s);
+    (void)close(s->fd);
+    s->fd = -1;
+}
+
+static void try_later(struct sl_arbiter_child *c)
+{
+    sl_timer_set(c->loop, &c->retry, sl_loop_now(c->loop) + c->backoff_ns);
+    c->backoff_ns = c->backoff_ns * 2 < BACKOFF_MAX_NS ? c->backoff_ns * 2 : BACKOFF_MAX_NS;
+}
+
+static void ended(struct sl_source *s, uint32_t events)
+{
+    (void)events;
+    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
+    int status = 0;
+    char words[400];
+    (void)waitpid(c->pid, &status, 0);
+    close_source(c, &c->pidfd);
+    close_source(c, &c->ready);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN)
+        (void)snprintf(words, sizeof(words),
+                       "another arbiter serves %s already: it is used, and looked for again",
+                       c->dir);
+    else if (WIFSIGNALED(status))
+        (void)snprintf(words, sizeof(words), "the arbiter was ended by signal %d: starting another",
+                       WTERMSIG(status));
+    else
+        (void)snprintf(words, sizeof(words), "the arbiter ended with status %d: starting another",
+                       WEXITSTATUS(status));
+    bool taken = WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN;
+    if (sl_loop_now(c->loop) - c->started_ns > STEADY_NS)
+        c->backoff_ns = BACKOFF_MIN_NS;
+    c->pid = 0;
+    if (!taken || !c->up)
+        sl_warn("%s", words);
+    tell(c, taken, words);
+    try_later(c);
+}
+
+static void said(struct sl_source *s, uint32_t events)
+{
+    (void)events;
+    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, ready);
+    char text[512];
+    ssize_t n = read(s->fd, text, sizeof(text) - 1);
+    close_source(c, s);
+    if (n > 0 && text[0] == SL_READY_YES) {
+        tell(c, true, "the arbiter is up");
+    } else if (n > 1) {
+        text[n] = '\0';
+        sl_error("the arbiter does not start: %s", text + 1);
+        tell(c, false, text + 1);
+    }
+}
+
+/* exec, not fork alone: this process has threads, and the arbiter wants a small one of its own. */
+static int launch(struct sl_arbiter_child *c, int ready_fd, struct sl_err *err)
+{
+    char *const argv[] = {(char *)(uintptr_t) "sluiced",
+                          (char *)(uintptr_t) "arbiter",
+                          c->dir,
+                          (char *)(uintptr_t)READY_FD_TEXT,
+                          c->library,
+                          (char *)(uintptr_t)(c->simulated ? "simulated" : "real"),
+                          NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)posix_spawnattr_init(&attr);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    (void)posix_spawnattr_setsigmask(&attr, &none);
+    int rc = posix_spawn_file_actions_init(&files);
+    if (rc == 0) {
+        rc = posix_spawn_file_actions_adddup2(&files, ready_fd, READY_FD);
+        if (rc == 0)
+            rc = posix_spawn(&c->pid, "/proc/self/exe", &files, &attr, argv, environ);
+        (void)posix_spawn_file_actions_destroy(&files);
+    }
+    (void)posix_spawnattr_destroy(&attr);
+    if (rc != 0) {
+        c->pid = 0;
+        return sl_err_errno(err, rc, "cannot start the arbiter");
+    }
+    return 0;
+}
+
+static int start(struct sl_arbiter_child *c, struct sl_err *err)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return sl_err_errno(err, errno, "cannot start the arbiter");
+    int rc = launch(c, fds[1], err);
+    (void)close(fds[1]);
+    if (rc < 0) {
+        (void)close(fds[0]);
+        return rc;
+    }
+    c->started_ns = sl_loop_now(c->loop);
+    c->ready.fd = fds[0];
+    c->pidfd.fd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+    if (c->pidfd.fd < 0)
+        rc = sl_err_errno(err, errno, "cannot watch the arbiter (Linux 5.3 is needed)");
+    if (rc == 0)
+        rc = sl_loop_watch(c->loop, &c->pidfd, EPOLLIN, err);
+    if (rc == 0)
+        rc = sl_loop_watch(c->loop, &c->ready, EPOLLIN, err);
+    if (rc < 0) {
+        (void)kill(c->pid, SIGTERM);
+        (void)waitpid(c->pid, NULL, 0);
+        c->pid = 0;
+        close_source(c, &c->pidfd);
+        close_source(c, &c->ready);
+    }
+    return rc;
+}
+
+static void again(struct sl_timer *timer)
+{
+    struct sl_arbiter_child *c = container_of(timer, struct sl_arbiter_child, retry);
+    struct sl_err err = SL_ERR_INIT;
+    if (start(c, &err) < 0) {
+        sl_error("%s", err.msg);
+        try_later(c);
+    }
+}
+
+int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_options *opt,
+                            struct sl_arbiter_child **ret, struct sl_err *err)
+{
+    struct sl_arbiter_child *c = calloc(1, sizeof(*c));
+    if (!c)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    c->loop = loop;
+    c->pidfd = (struct sl_source){.fd = -1, .ready = ended};
+    c->ready = (struct sl_source){.fd = -1, .ready = said};
+    c->retry.fire = again;
+    c->backoff_ns = BACKOFF_MIN_NS;
+    c->simulated = opt->simulated;
+    c->state = opt->state;
+    c->data = opt->data;
+    (void)snprintf(c->dir, sizeof(c->dir), "%s", opt->dir);
+    (void)snprintf(c->library, sizeof(c->library), "%s",
+                   opt->nvml_library ? opt->nvml_library : "");
+    int rc = start(c, err);
+    if (rc < 0)
+        free(c);
+    else
+        *ret = c;
+    return rc;
+}
+
+void sl_arbiter_child_destroy(struct sl_arbiter_child *c)
+{
+    if (!c)
+        return;
+    sl_timer_stop(c->loop, &c->retry);
+    if (c->pid > 0) {
+        (void)kill(c->pid, SIGTERM);
+        (void)waitpid(c->pid, NULL, 0);
+    }
+    close_source(c, &c->pidfd);
+    close_source(c, &c->ready);
+    free(c);
+}
+
+bool sl_arbiter_child_up(const struct sl_arbiter_child *c)
+{
+    return c && c->up;
+}
+
+int sl_arbiter_child_main(int argc, char **argv)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (argc < 4)
+        return 2;
+    /* The agent's name in `ps`, and not its end: an agent that was killed leaves its tenants their turns. */
+    (void)prctl(PR_SET_NAME, "sluice-arbiter", 0, 0, 0);
+    const struct sl_arbiter_options opt = {.dir = argv[0],
+                                           .ready_fd = atoi(argv[1]),
+                                           .nvml_library = *argv[2] ? argv[2] : NULL,
+                                           .simulated = strcmp(argv[3], "simulated") == 0};
+    int rc = sl_arbiter_serve(&opt, &err);
+    if (rc == SL_ARBITER_TAKEN)
+        return SL_ARBITER_EXIT_TAKEN;
+    if (rc < 0)
+        sl_error("%s", err.msg);
+    return rc < 0;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { TEXT, YES_NO };
+
+/* One row an option of the agent itself: help, environment and the field follow from it. */
+static const struct option_row {
+    const char *flag, *env, *value, *help;
+    enum kind kind;
+    size_t field;
+    const char *fallback; /* NULL: none, or false */
+} rows[] = {
+#define FIELD(f) offsetof(struct sl_agent_options, f)
+    {"node-name", "NODE_NAME", "NAME", "this node's name (default: the host's)", TEXT,
+     FIELD(node_name), NULL},
+    {"kubeconfig", "KUBECONFIG", "FILE", "how to reach the API server (default: as a pod)", TEXT,
+     FIELD(kubeconfig), NULL},
+    {"no-api", "SLUICE_NO_API", NULL, "there is no API server: no labels, no events", YES_NO,
+     FIELD(no_api), NULL},
+    {"dra", "SLUICE_DRA", NULL,
+     "serve resource claims (Kubernetes 1.36.3 and later) instead\nof device plugins", YES_NO,
+     FIELD(dra), NULL},
+    {"config-dir", "CONFIG_FILE_SRCDIR", "DIR",
+     "files that the Node's label nvidia.com/device-plugin.config\nchooses from", TEXT,
+     FIELD(config_dir), NULL},
+    {"default-config", "DEFAULT_CONFIG", "NAME", "the file of --config-dir without that label",
+     TEXT, FIELD(default_config), NULL},
+    {"metrics-address", "METRICS_ADDRESS", "ADDRESS",
+     "where /metrics, /healthz and /readyz are; empty: nowhere", TEXT, FIELD(metrics_address),
+     ":9400"},
+    {"labels", "SLUICE_LABELS", NULL, "write GPU labels to the Node", YES_NO, FIELD(labels),
+     "true"},
+    {"nfd", "SLUICE_NFD", NULL, "write them as a file for Node Feature Discovery too", YES_NO,
+     FIELD(nfd), NULL},
+    {"cdi-dir", "CDI_DIR", "DIR", "where CDI specs go", TEXT, FIELD(cdi_dir), "/var/run/cdi"},
+    {"state-dir", "SLUICE_STATE_DIR", "DIR",
+     "what must survive a restart, and libsluice.so for pods", TEXT, FIELD(state_dir),
+     "/var/lib/sluice"},
+    {"state-dir-host", "SLUICE_STATE_DIR_HOST", "DIR", "the same directory as the host sees it",
+     TEXT, FIELD(state_dir_host), NULL},
+    {"arbiter-dir", "SLUICE_DIR", "DIR", "where the arbiter lives", TEXT, FIELD(arbiter_dir),
+     "/run/sluice"},
+    {"arbiter-dir-host", "SLUICE_DIR_HOST", "DIR", "the same directory as the host sees it", TEXT,
+     FIELD(arbiter_dir_host), NULL},
+    {"libsluice", "SLUICE_LIBSLUICE", "FILE",
+     "the libsluice.so pods get (default: the one installed with\nthis program)", TEXT,
+     FIELD(libsluice), NULL},
+    {"pod-uid", "POD_UID", "UID",
+     "the agent's own pod, so that two agents may overlap in an upgrade", TEXT, FIELD(instance),
+     NULL},
+    {"pod-resources-socket", "POD_RESOURCES_SOCKET", "FILE", "kubelet's PodResources API", TEXT,
+     FIELD(podres_socket), "/var/lib/kubelet/pod-resources/kubelet.sock"},
+    {"kubelet-plugin-dir", "KUBELET_PLUGIN_DIR", "DIR", "where the DRA socket goes", TEXT,
+     FIELD(plugin_dir), NULL},
+    {"kubelet-registry-dir", "KUBELET_REGISTRY_DIR", "DIR", "where kubelet looks for DRA drivers",
+     TEXT, FIELD(registry_dir), NULL},
+    {"log-level", "SLUICE_LOG", "LEVEL", "error, warn, info or debug", TEXT, FIELD(log_level),
+     "info"},
+    {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},
+    {"version", NULL, NULL, "show the version", YES_NO, FIELD(version), NULL},
+#undef FIELD
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static int set(struct sl_agent_options *opt, const struct option_row *row, const char *value,
+               struct sl_err *err)
+{
+    char *at = (char *)opt + row->field;
+    if (row->kind == TEXT) {
+        *(const char **)(void *)at = value;
+        return 0;
+    }
+    bool yes = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
+        return sl_err_set(err, -EINVAL, "--%s: true or false, not \"%.40s\"", row->flag, value);
+    *(bool *)(void *)at = yes;
+    return 0;
+}
+
+static const char *variable(char *const *environ_list, const char *name)
+{
+    size_t n = strlen(name);
+    for (; environ_list && *environ_list; environ_list++)
+        if (strncmp(*environ_list, name, n) == 0 && (*environ_list)[n] == '=')
+            return *environ_list + n + 1;
+    return NULL;
+}
+
+static const struct option_row *find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (strlen(rows[i].flag) == length && strncmp(rows[i].flag, name, length) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static int defaults(struct sl_agent_options *opt, char *const *environ_list, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < ROWS && rc == 0; i++) {
+        const char *value = rows[i].env ? variable(environ_list, rows[i].env) : NULL;
+        if (!value || (*value == '\0' && rows[i].kind == YES_NO))
+            value = rows[i].fallback;
+        rc = value ? set(opt, &rows[i], value, err) : 0;
+    }
+    return rc;
+}
+
+/* A flag of the configuration: its name is copied, since argv has "name=value" in one piece. */
+static int pass_on(struct sl_agent_options *opt, const char *name, const char *value,
+                   struct sl_err *err)
+{
+    struct sl_config_override *more =
+        reallocarray(opt->flags, opt->flags_count + 1, sizeof(*opt->flags));
+    char *copy = strdup(name);
+    if (more)
+        opt->flags = more;
+    if (!more || !copy) {
+        free(copy);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    opt->flags[opt->flags_count++] = (struct sl_config_override){copy, value};
+    return 0;
+}
+
+static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, struct sl_err *err)
+{
+    const char *word = argv[*i];
+    if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
+        return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option: see sluiced --help", word);
+    word += 2;
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    const struct option_row *row = find(word, length);
+    char name[64];
+    bool takes_value = row && row->kind == TEXT;
+    if (!row) {
+        if (length >= sizeof(name))
+            return sl_err_set(err, -EINVAL, "no option --%.60s: see sluiced --help", word);
+        memcpy(name, word, length);
+        name[length] = '\0';
+        if (!sl_config_is_flag(name, &takes_value))
+            return sl_err_set(err, -EINVAL, "no option --%s: see sluiced --help", name);
+    }
+    const char *value = equals ? equals + 1 : takes_value ? NULL : "true";
+    if (!value && *i + 1 < argc)
+        value = argv[++*i];
+    if (!value)
+        return sl_err_set(err, -EINVAL, "--%.60s needs a value", word);
+    return row ? set(opt, row, value, err) : pass_on(opt, name, value, err);
+}
+
+int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
+                           char *const *environ_list, struct sl_err *err)
+{
+    *opt = (struct sl_agent_options){0};
+    int rc = defaults(opt, environ_list, err);
+    for (int i = 1; i < argc && rc == 0; i++)
+        rc = one(opt, argv, argc, &i, err);
+    if (rc < 0) {
+        sl_agent_options_clear(opt);
+        return rc;
+    }
+    if (!opt->state_dir_host)
+        opt->state_dir_host = opt->state_dir;
+    if (!opt->arbiter_dir_host)
+        opt->arbiter_dir_host = opt->arbiter_dir;
+    return 0;
+}
+
+void sl_agent_options_clear(struct sl_agent_options *opt)
+{
+    for (size_t i = 0; i < opt->flags_count; i++)
+        free((char *)(uintptr_t)opt->flags[i].flag);
+    free(opt->flags);
+    opt->flags = NULL;
+    opt->flags_count = 0;
+}
+
+void sl_agent_options_help(FILE *out)
+{
+    (void)fputs("sluiced, Sluice's agent on a node with GPUs.\n\nusage: sluiced [OPTION…]\n\n",
+                out);
+    for (size_t i = 0; i < ROWS; i++) {
+        char left[64];
+        (void)snprintf(left, sizeof(left), "--%s%s%s", rows[i].flag, rows[i].value ? " " : "",
+                       rows[i].value ? rows[i].value : "");
+        const char *text = rows[i].help;
+        for (int line = 0; text; line++) {
+            const char *end = strchr(text, '\n');
+            int n = end ? (int)(end - text) : (int)strlen(text);
+            (void)fprintf(out, "  %-30s %.*s", line ? "" : left, n, text);
+            text = end ? end + 1 : NULL;
+            (void)fputs(text ? "\n" : "", out);
+        }
+        if (rows[i].fallback)
+            (void)fprintf(out, " [%s]", rows[i].fallback);
+        if (rows[i].env)
+            (void)fprintf(out, " ($%s)", rows[i].env);
+        (void)fputc('\n', out);
+    }
+    (void)fputs("\nNVIDIA's device plugin's options (--config-file, --mig-strategy, --driver-root, "
+                "…) and their\n"
+                "variables mean what they mean there: docs/config.md.\n",
+                out);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What sluiced is told on its command line and by its environment. The node's configuration (NVIDIA's flags
+ * and ours that are in the file too) is config/config.h's: those flags are passed on untouched.
+ */
+#ifndef SLUICE_AGENT_OPTIONS_H
+#define SLUICE_AGENT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "config/config.h"
+
+struct sl_agent_options {
+    const char *node_name;  /* NULL: the machine's host name */
+    const char *kubeconfig; /* NULL: the pod's service account */
+    bool no_api; /* neither labels nor events on the Node: a node without an API server */
+    const char
+        *config_dir; /* the files the Node's label chooses from; NULL: the config file only */
+    const char *default_config;
+    const char *metrics_address; /* "": none */
+    const char *cdi_dir;
+    const char *state_dir, *state_dir_host;     /* libsluice for containers, the DRA checkpoint */
+    const char *arbiter_dir, *arbiter_dir_host; /* the arbiter's sockets */
+    const char *libsluice;                      /* NULL: the one installed beside this program */
+    const char *instance;                       /* the agent pod's UID; NULL: none */
+    const char *podres_socket;                  /* kubelet's PodResources */
+    const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
+    const char *log_level;
+    bool dra;    /* serve claims, not device plugins */
+    bool nfd;    /* labels also as a file for Node Feature Discovery */
+    bool labels; /* write the Node's labels */
+    bool help, version;
+    struct sl_config_override *flags; /* of the configuration */
+    size_t flags_count;
+};
+
+/* Values are borrowed from argv and environ. Free with sl_agent_options_clear(). */
+int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
+                           char *const *environ_list, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_options_clear(struct sl_agent_options *opt);
+void sl_agent_options_help(FILE *out);
+
+#endif
