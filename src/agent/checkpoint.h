@@ -49,6 +49,7 @@ struct sl_prepared {
     enum sl_prepared_state state;
     struct sl_prepared_device *device;
     size_t device_count;
+    bool untold; /* not kept: its status is not written yet */
     struct sl_prepared *next;
 };
 

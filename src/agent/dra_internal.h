@@ -51,6 +51,7 @@ struct sl_dra {
     struct op *committing;
     struct sl_timer commit;
     struct sl_timer retry; /* of what a restart left to be undone */
+    struct sl_timer telling; /* status and watches of what was prepared */
     bool recovered;
     struct sweep *sweep; /* looking for what is left over */
 

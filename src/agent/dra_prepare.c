@@ -22,6 +22,8 @@
 #include "base/log.h"
 
 #define RETRY_NS (5 * SL_NS_PER_S)
+#define TELL_NS  (20 * SL_NS_PER_MS)
+#define TELL_MAX 8 /* at a time */
 
 struct op {
     struct op *next;        /* in dra->running */
@@ -163,9 +165,9 @@ static void prepared(struct op *op)
     SL_FAULT("dra.prepare.done");
     struct sl_prepared *p = entry(op);
     if (p) {
-        sl_dra_status_write(op->dra, p, "Ready", true, "Prepared", "");
-        sl_dra_resize_watch(op->dra, p);
-        sl_dra_health_send(op->dra);
+        p->untold = true;
+        if (!op->dra->telling.set)
+            sl_timer_set(op->dra->loop, &op->dra->telling, sl_loop_now(op->dra->loop) + TELL_NS);
     }
     end(op);
 }
@@ -485,8 +487,28 @@ static void start(struct op *op)
 
 static void retry_fired(struct sl_timer *t);
 
+/* The API server hears of it when kubelet has its answers: containers do not wait for that. */
+static void tell_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, telling));
+    int told = 0;
+    for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
+        if (!p->untold || p->state != SL_PREPARED)
+            continue;
+        if (told++ == TELL_MAX) {
+            sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + TELL_NS);
+            break;
+        }
+        p->untold = false;
+        sl_dra_status_write(dra, p, "Ready", true, "Prepared", "");
+        sl_dra_resize_watch(dra, p);
+    }
+    sl_dra_health_send(dra);
+}
+
 void sl_dra_prepare_init(struct sl_dra *dra)
 {
+    dra->telling.fire = tell_fired;
     dra->commit.fire = commit_fired;
     dra->retry.fire = retry_fired;
 }
@@ -637,6 +659,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
 {
     sl_timer_stop(dra->loop, &dra->commit);
     sl_timer_stop(dra->loop, &dra->retry);
+    sl_timer_stop(dra->loop, &dra->telling);
     if (dra->sweep)
         free(dra->sweep->name);
     free(dra->sweep);

@@ -3,12 +3,14 @@
  * The parts of a node that the DRA driver's tests put together, each a process to be killed:
  *
  *   dra_world arbiter DIR ROOT                    an arbiter in DIR over the simulated NVML of ROOT
- *   dra_world node DIR ROOT SERVER ARBITER [I]    the driver, its files in DIR; I: an instance's name
+ *   dra_world node DIR ROOT SERVER ARBITER CDI [I]   the driver, its files in DIR; I: an instance's name
  *   dra_world kubelet SOCKET VERB VERSION NS/NAME/UID…   prepare or unprepare, the answer as JSON
  *   dra_world register SOCKET                     what kubelet does with a registration socket
  *   dra_world health SOCKET N                     N messages of the health stream, as JSON
  *   dra_world bench SOCKET N                      N claims default/claim-<i>/<uid i>, one call each, at
  *                                                 once: times in microseconds, sorted
+ *   dra_world api PORT                            a quick API server: every claim default/claim-<i> is
+ *                                                 there, with a share of 1Gi and 1 %; watches are silent
  */
 #include <errno.h>
 #include <signal.h>
@@ -25,6 +27,7 @@
 #include "base/log.h"
 #include "dra.pb-c.h"
 #include "drahealth.pb-c.h"
+#include "http/server.h"
 #include "pluginregistration.pb-c.h"
 #include "rpc/pb.h"
 
@@ -115,10 +118,10 @@ static void on_term(int sig)
 
 static int node(char **a, int n)
 {
-    char dirs[5][300];
-    static const char *const names[] = {"plugin", "registry", "cdi", "state", "sluice"};
+    char dirs[3][300];
+    static const char *const names[] = {"plugin", "registry", "state"};
     struct sl_err err = SL_ERR_INIT;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 3; i++)
         (void)snprintf(dirs[i], sizeof(dirs[i]), "%s/%s", a[0], names[i]);
     root = a[1];
     struct sl_kube_options ko = {.server = a[2]};
@@ -129,9 +132,9 @@ static int node(char **a, int n)
         die("config", &err);
     static const struct sl_dra_ops ops = {.submit = submit, .refresh = refresh, .event = event};
     struct sl_dra_options o = {.node_name = "node-1", .plugin_dir = dirs[0],
-                               .registry_dir = dirs[1], .cdi_dir = dirs[2], .state_dir = dirs[3],
+                               .registry_dir = dirs[1], .cdi_dir = a[4], .state_dir = dirs[2],
                                .arbiter_dir = a[3], .arbiter_dir_host = "/host/sluice",
-                               .sluice_dir_host = "/host/lib", .instance = n > 4 ? a[4] : NULL};
+                               .sluice_dir_host = "/host/lib", .instance = n > 5 ? a[5] : NULL};
     if (sl_dra_create(loop, &o, kube, &ops, NULL, &dra, &err) < 0)
         die("dra", &err);
     static const struct sl_devices_ops dops = {.inventory = inventory, .xid = xid};
@@ -405,6 +408,53 @@ static int health(const char *socket, int n)
     return rc;
 }
 
+/* --- an API server that costs little --- */
+
+static void api_handle(void *data, struct sl_http_call *call, const struct sl_http_request *r)
+{
+    char text[1024];
+    unsigned i = 0;
+    const char *name = strrchr(r->path, '/');
+    (void)data;
+    if (strstr(r->query, "watch="))
+        return; /* nothing ever happens */
+    if (strcmp(r->method, "GET") != 0) {
+        sl_http_answer(call, 200, "application/json", r->body_size ? r->body : "{}",
+                             r->body_size ? r->body_size : 2);
+        return;
+    }
+    int n = snprintf(text, sizeof(text),
+                     "{\"kind\":\"List\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}");
+    if (name && sscanf(name, "/claim-%u", &i) == 1)
+        n = snprintf(text, sizeof(text),
+                     "{\"metadata\":{\"name\":\"claim-%u\",\"namespace\":\"default\",\"uid\":"
+                     "\"00000000-0000-4000-8000-%012u\"},\"status\":{\"allocation\":{\"devices\":{"
+                     "\"results\":[{\"request\":\"gpu\",\"driver\":\"gpu.sluice.io\",\"pool\":"
+                     "\"node-1\",\"device\":\"gpu-0-share\",\"shareID\":\"s-%u\","
+                     "\"consumedCapacity\":{\"memory\":\"1Gi\",\"cores\":\"1\"}}]}}}}",
+                     i, i, i);
+    sl_http_answer(call, 200, "application/json", text, (size_t)n);
+}
+
+static int api(const char *port)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char address[32];
+    struct sl_http_server *server = NULL;
+    (void)snprintf(address, sizeof(address), "127.0.0.1:%s", port);
+    struct sl_http_server_options o = {
+        .address = address, .handle = api_handle, .connections_max = 1024, .idle_timeout_s = 600};
+    if (sl_http_server_create(loop, &o, &server, &err) < 0)
+        die("api", &err);
+    (void)printf("%u\n", sl_http_server_port(server));
+    (void)fflush(stdout);
+    (void)signal(SIGTERM, on_term);
+    while (!stopping)
+        step();
+    sl_http_server_destroy(server);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -424,6 +474,8 @@ int main(int argc, char **argv)
         rc = registration(argv[2]);
     else if (strcmp(argv[1], "health") == 0)
         rc = health(argv[2], atoi(argv[3]));
+    else if (strcmp(argv[1], "api") == 0)
+        rc = api(argv[2]);
     else if (strcmp(argv[1], "bench") == 0)
         rc = bench(argv[2], (unsigned)atoi(argv[3]));
     sl_loop_destroy(loop);
