@@ -20,6 +20,7 @@
 #include "agent/metrics_serve.h"
 #include "base/clock.h"
 #include "shm/packet.h"
+#include "../unit/gpu_fake.h"
 
 static struct sl_loop *loop;
 static struct sl_http_server *http;
@@ -290,13 +291,45 @@ static void health_and_the_rest(void **state)
     has("HTTP/1.1 405");
 }
 
+static int fake_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, struct sl_err *err)
+{
+    (void)gpu;
+    (void)err;
+    memset(ret, 0xff, sizeof(*ret)); /* nothing is known */
+    ret->power_mw = 250500;
+    ret->gpu_percent = i == 0 ? 75 : SL_GPU_UNKNOWN;
+    return 0;
+}
+
+static void numbers_of_cards(void **state)
+{
+    (void)state;
+    struct sl_gpu_ops ops = gpu_fake_ops;
+    struct gpu_fake fake = {.base = {&ops}, .count = 3};
+    struct sl_gpu_numbers *n = NULL;
+    size_t count = 0;
+    ops.sample = fake_sample;
+    for (size_t i = 0; i < 3; i++)
+        (void)snprintf(fake.devices[i].info.uuid, SL_GPU_UUID_SIZE, "GPU-%zu", i);
+    fake.devices[1].lost = true;
+    fake.devices[0].memory = (struct sl_gpu_memory){.total_bytes = 100, .used_bytes = 30};
+    assert_int_equal(sl_gpu_numbers_read(&fake.base, &n, &count, NULL), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(n[0].uuid, "GPU-0");
+    assert_string_equal(n[1].uuid, "GPU-2");
+    assert_true(n[0].memory_used_bytes == 30 && n[0].power_watts == 250.5);
+    assert_true(fabs(n[0].utilisation_ratio - 0.75) < 1e-9);
+    assert_true(isnan(n[1].utilisation_ratio) && isnan(n[0].temperature_celsius));
+    free(n);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(everything_answers), TEST(nobody_answers),      TEST(nvml_fails),
-        TEST(scrapes_share),      TEST(health_and_the_rest),
+        TEST(scrapes_share),      TEST(health_and_the_rest), TEST(numbers_of_cards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

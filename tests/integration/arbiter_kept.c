@@ -91,6 +91,22 @@ static bool told(const char *name, struct sl_msg_tenant *ret)
     return found;
 }
 
+/* A process of the tenant that launches so often and ends. */
+static void come_and_go(const char *attach_path, uint64_t launches)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct peer p;
+        if (peer_attach(attach_path, SL_NO_SLOT, -1, &p) != 0)
+            _exit(1);
+        atomic_store(&p.ledger.page->slot[p.slot].launches, launches);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void test_outlives_its_maker(void **state)
 {
     (void)state;
@@ -111,11 +127,13 @@ static void test_outlives_its_maker(void **state)
     /* A process comes and goes; the tenant stays, with a clean ledger. */
     struct sl_msg_created c;
     assert_int_equal(create(&m, &c), 0);
-    struct peer p;
-    assert_int_equal(peer_attach(c.attach_path, SL_NO_SLOT, -1, &p), 0);
-    peer_close(&p);
+    come_and_go(c.attach_path, 5);
     assert_true(told("stay", &t));
     assert_int_equal(t.gpu[0].limit_bytes, 3 * GIB);
+    assert_int_equal(t.launches, 5);
+    come_and_go(c.attach_path, 7); /* its counters go on */
+    assert_true(told("stay", &t));
+    assert_int_equal(t.launches, 12);
     assert_int_equal(remove_named("stay"), 0);
     assert_false(told("stay", &t));
 }
@@ -252,9 +270,12 @@ static void test_sweeps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outlives_its_maker), cmocka_unit_test(test_same_again),
-        cmocka_unit_test(test_needs_name_and_gpus), cmocka_unit_test(test_survives_the_arbiter),
-        cmocka_unit_test(test_modes),               cmocka_unit_test(test_remove_is_for_kept_ones),
+        cmocka_unit_test(test_outlives_its_maker),
+        cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_needs_name_and_gpus),
+        cmocka_unit_test(test_survives_the_arbiter),
+        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_remove_is_for_kept_ones),
         cmocka_unit_test(test_sweeps),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
