@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which devices CUDA has in this process. The cards it has nodes for; but when a card of them is in
- * MIG mode and the process may use one of its MIG devices, exactly that one: a CUDA process is on one
- * MIG device, and then on nothing else. CUDA_VISIBLE_DEVICES chooses among them.
+ * MIG mode and the process may use one of its MIG devices, exactly that one: a CUDA process is on
+ * one MIG device, and then on nothing else. CUDA_VISIBLE_DEVICES chooses among them.
  */
 #include "sim/cuda_int.h"
 
@@ -50,8 +50,7 @@ static bool find_mig(const char *name, struct sim_mig *ret)
         const struct sl_sim_mig_state *s = &sim_p.st->cards[card].mig;
         for (size_t g = 0; s->enabled && g < SL_SIM_MIG_MAX_GI; g++)
             for (size_t c = 0; s->gi[g].used && c < SL_SIM_MIG_MAX_CI; c++) {
-                if (!s->gi[g].ci[c].used ||
-                    !sl_sim_sees_mig(card, s->gi[g].id, s->gi[g].ci[c].id))
+                if (!s->gi[g].ci[c].used || !sl_sim_sees_mig(card, s->gi[g].id, s->gi[g].ci[c].id))
                     continue;
                 *ret = mig_at(card, &s->gi[g], &s->gi[g].ci[c]);
                 if (!name || named(ret, name))

@@ -57,9 +57,8 @@ struct sl_sim_lane sim_lane(uint32_t card)
             .share_permille = d->sm_count ? sim_p.mig.sm_count * 1000 / d->sm_count : 1000,
         };
     if (sim_p.mps.on)
-        return (struct sl_sim_lane){.kind = SL_SIM_LANE_MPS,
-                                    .gi = sim_p.slot,
-                                    .share_permille = sim_p.mps.share_permille};
+        return (struct sl_sim_lane){
+            .kind = SL_SIM_LANE_MPS, .gi = sim_p.slot, .share_permille = sim_p.mps.share_permille};
     return (struct sl_sim_lane){.kind = SL_SIM_LANE_CARD, .share_permille = 1000};
 }
 

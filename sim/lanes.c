@@ -5,8 +5,10 @@
 
 #include "sim/engine.h"
 
-static const struct sl_sim_lane whole_card = {
-    .kind = SL_SIM_LANE_CARD, .share_permille = 1000, .rate_permille = 1000, .running = SL_SIM_NONE};
+static const struct sl_sim_lane whole_card = {.kind = SL_SIM_LANE_CARD,
+                                              .share_permille = 1000,
+                                              .rate_permille = 1000,
+                                              .running = SL_SIM_NONE};
 
 void sl_sim_lanes_init(struct sl_sim_card *c)
 {
@@ -59,8 +61,9 @@ static bool busy(const struct sl_sim_state *st, const struct sl_sim_lane *lane, 
 }
 
 /*
- * A MIG device has its own SMs. MPS clients run side by side, each on at most its share; when they want
- * more than there is, in proportion. A process that is not an MPS client takes turns with them all.
+ * A MIG device has its own SMs. MPS clients run side by side, each on at most its share; when they
+ * want more than there is, in proportion. A process that is not an MPS client takes turns with them
+ * all.
  */
 void sl_sim_lanes_rate(struct sl_sim_state *st, uint32_t card, uint64_t t)
 {

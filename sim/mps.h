@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the simulated MPS control daemon, its control program, and CUDA clients: lines of text over
- * the socket `control` in the pipe directory. A connection that begins with "client" is a CUDA
+ * Between the simulated MPS control daemon, its control program, and CUDA clients: lines of text
+ * over the socket `control` in the pipe directory. A connection that begins with "client" is a CUDA
  * process's and stays open: it is that process's membership. On any other, each line is a command.
  *
- *   client <permille>                              the process's own limit of threads; 0: none
- *   ready <server> <permille> <card>=<bytes> …     cards in the order the client numbers them; 0 bytes: no limit
+ *   client <permille>                           the process's own limit of threads; 0: none
+ *   ready <server> <permille> <card>=<bytes> …  in the client's order; 0 bytes: no limit
  *   refused <CUresult>
  */
 #ifndef SLUICE_SIM_MPS_H
@@ -38,8 +38,8 @@ bool sl_sim_mps_bytes(const char *text, uint64_t *ret);
 bool sl_sim_mps_percent(const char *text, uint32_t *ret_permille);
 
 /*
- * Chooses among `cards` by a list as CUDA_VISIBLE_DEVICES has it (NULL: all): positions or (beginnings
- * of) UUIDs; the first that is not there ends the list. Returns how many are in `out`.
+ * Chooses among `cards` by a list as CUDA_VISIBLE_DEVICES has it (NULL: all): positions or
+ * (beginnings of) UUIDs; the first that is not there ends the list. Returns how many are in `out`.
  */
 uint32_t sl_sim_choose_cards(const struct sl_sim_state *st, const char *list, const uint32_t *cards,
                              uint32_t count, uint32_t out[SL_SIM_MAX_DEVICES]);

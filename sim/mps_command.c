@@ -125,15 +125,15 @@ static void simulate_fault(struct mps_daemon *d, struct mps_peer *p, const char 
         return;
     }
     s->fault = mps_clients_of(d, s->pid) > 0;
-    mps_log(d->server_log, "Server", s->pid, "Client caused a fatal exception; status change: FAULT");
+    mps_log(d->server_log, "Server", s->pid,
+            "Client caused a fatal exception; status change: FAULT");
 }
 
 static void start_server(struct mps_daemon *d, struct mps_peer *p, char **word)
 {
     char *end = NULL;
-    unsigned long uid = word[1] && strcmp(word[1], "-uid") == 0 && word[2]
-                            ? strtoul(word[2], &end, 10)
-                            : 0;
+    unsigned long uid =
+        word[1] && strcmp(word[1], "-uid") == 0 && word[2] ? strtoul(word[2], &end, 10) : 0;
     if (!end || end == word[2] || *end != '\0')
         say(p, "Invalid user id: %s\n", word[1] && word[2] ? word[2] : "");
     else if (!mps_server_for(d, (uid_t)uid))
@@ -153,7 +153,8 @@ void mps_command(struct mps_daemon *d, struct mps_peer *p, char *line)
 {
     char *word[WORDS + 1] = {NULL}, *save = NULL;
     size_t n = 0;
-    for (char *w = strtok_r(line, " \t\r", &save); w && n < WORDS; w = strtok_r(NULL, " \t\r", &save))
+    for (char *w = strtok_r(line, " \t\r", &save); w && n < WORDS;
+         w = strtok_r(NULL, " \t\r", &save))
         word[n++] = w;
     if (n == 0)
         return;
@@ -162,7 +163,7 @@ void mps_command(struct mps_daemon *d, struct mps_peer *p, char *line)
     if (strlen(c) < 4)
         say(p, "Unknown command: %s\n", c);
     else if (strcmp(c + 3, "_default_active_thread_percentage") == 0 ||
-        (strcmp(c + 3, "_active_thread_percentage") == 0 && by_pid))
+             (strcmp(c + 3, "_active_thread_percentage") == 0 && by_pid))
         percentage(d, p, word, by_pid, set);
     else if (strcmp(c + 3, "_default_device_pinned_mem_limit") == 0 ||
              (strcmp(c + 3, "_device_pinned_mem_limit") == 0 && by_pid))

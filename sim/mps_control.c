@@ -183,7 +183,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "-multiuser-server") == 0)
             d->many_users = true;
         else
-            return fail(argv[i], "unknown option; this simulated MPS has -d, -f, -multiuser-server");
+            return fail(argv[i],
+                        "unknown option; this simulated MPS has -d, -f, -multiuser-server");
     }
     if (!foreground && !daemonise)
         return control(d->pipe_dir);

@@ -99,8 +99,8 @@ static void reap(struct mps_daemon *d)
         /* Ended because it was told to (SIGTERM) is no failure. */
         bool asked = WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
         (void)snprintf(how, sizeof(how), "exited with status %d",
-                       asked                ? 0
-                       : WIFEXITED(status)  ? WEXITSTATUS(status)
+                       asked                 ? 0
+                       : WIFEXITED(status)   ? WEXITSTATUS(status)
                        : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                              : 1);
         if (s)

@@ -53,7 +53,8 @@ __attribute__((format(printf, 4, 5))) void mps_log(FILE *f, const char *who, pid
 
 /* mps_server.c */
 struct mps_server *mps_server_by_pid(struct mps_daemon *d, pid_t pid);
-/* A server for that user; NULL when there can be none now (another user's clients, or no process). */
+/* A server for that user; NULL when there can be none now (another user's clients, or no
+ * process). */
 struct mps_server *mps_server_for(struct mps_daemon *d, uid_t uid);
 void mps_server_end(struct mps_daemon *d, struct mps_server *s, const char *how);
 void mps_peer_close(struct mps_daemon *d, struct mps_peer *p);

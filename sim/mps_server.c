@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Servers and clients. A server is a process that is on the daemon's cards and waits to be ended. */
+/* Servers and clients. A server is a process that is on the daemon's cards and waits to be
+ * ended. */
 #include "sim/mps_daemon.h"
 
 #include <errno.h>
@@ -82,8 +83,9 @@ static struct mps_server *start(struct mps_daemon *d, uid_t uid)
             d->limits.permille / 10.0);
     for (uint32_t i = 0; i < d->count; i++)
         if (d->limits.bytes[i])
-            mps_log(d->server_log, "Server", pid, "Device pinned memory limit for device %u set to 0x%llx",
-                    i, (unsigned long long)d->limits.bytes[i]);
+            mps_log(d->server_log, "Server", pid,
+                    "Device pinned memory limit for device %u set to 0x%llx", i,
+                    (unsigned long long)d->limits.bytes[i]);
     mps_log(d->server_log, "Server", pid, "Server has started");
     mps_log(d->control_log, "Control", 0, "NEW SERVER %d: Ready", (int)pid);
     return s;

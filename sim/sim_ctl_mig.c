@@ -41,7 +41,8 @@ int sl_sim_ctl_list(struct sl_sim_state *st)
         if (!sl_sim_sees_card(i))
             continue;
         if (c->lost) {
-            (void)printf("Unable to determine the device handle for gpu %u: GPU is lost\n", index++);
+            (void)printf("Unable to determine the device handle for gpu %u: GPU is lost\n",
+                         index++);
             continue;
         }
         (void)printf("GPU %u: %s (UUID: %s)\n", index++, c->desc.name, c->desc.uuid_text);

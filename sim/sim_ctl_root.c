@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice-sim-ctl make-root: a driver's files in a directory, as an agent finds them under --driver-root. */
+/* sluice-sim-ctl make-root: a driver's files in a directory, as an agent finds them under
+ * --driver-root. */
 #include "sim/sim_ctl.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ static int failed(const char *what, const char *why)
     return 1;
 }
 
-/* Where our own libraries and programs are: beside us in a build, under lib/sluice/sim installed. */
+/* Where our own libraries and programs are: beside us in a build, under lib/sluice/sim
+ * installed. */
 static int open_ours(const char *name)
 {
     static const char *const places[] = {"", "../" SIM_LIBDIR "/sluice/sim/", "../lib/sluice/sim/"};
@@ -46,9 +48,9 @@ static int open_ours(const char *name)
 static int copy_file(int root, const char *ours, const char *path)
 {
     char tmp[256], buf[65536];
-    SL_CLEANUP(close) int in = strcmp(ours, "sluice-sim-ctl") == 0
-                                   ? open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
-                                   : open_ours(ours);
+    SL_CLEANUP(close)
+    int in = strcmp(ours, "sluice-sim-ctl") == 0 ? open("/proc/self/exe", O_RDONLY | O_CLOEXEC)
+                                                 : open_ours(ours);
     if (in < 0)
         return failed(ours, "it is not beside sluice-sim-ctl; build or install the simulated GPUs");
     (void)snprintf(tmp, sizeof(tmp), "%s.new", path);
@@ -67,7 +69,8 @@ static int copy_file(int root, const char *ours, const char *path)
 static int put_text(int root, const char *path, const char *text)
 {
     struct sl_err err = SL_ERR_INIT;
-    return sl_fs_replace(root, path, text, strlen(text), 0644, &err) < 0 ? failed(path, err.msg) : 0;
+    return sl_fs_replace(root, path, text, strlen(text), 0644, &err) < 0 ? failed(path, err.msg)
+                                                                         : 0;
 }
 
 static int put_node(int root, const char *name)
@@ -149,17 +152,20 @@ static int put_driver(int root, struct sl_sim_state *st, const char *state_path)
         r = put_node(root, nodes[i]);
     for (int i = 1; i <= 2 && r == 0; i++) {
         (void)snprintf(text, sizeof(text), cap, i);
-        r = put_text(root, i == 1 ? "proc/driver/nvidia/capabilities/mig/config"
-                                  : "proc/driver/nvidia/capabilities/mig/monitor",
+        r = put_text(root,
+                     i == 1 ? "proc/driver/nvidia/capabilities/mig/config"
+                            : "proc/driver/nvidia/capabilities/mig/monitor",
                      text);
     }
     (void)snprintf(text, sizeof(text),
-                   "NVRM version: NVIDIA UNIX simulated Kernel Module  %s  Release Build\n", version);
+                   "NVRM version: NVIDIA UNIX simulated Kernel Module  %s  Release Build\n",
+                   version);
     if (r == 0)
         r = put_text(root, "proc/driver/nvidia/version", text);
     if (r == 0)
         r = put_cards(root, st);
-    (void)snprintf(text, sizeof(text), "SLUICE_SIM=%s\nSLUICE_SIM_STATE=%s\n", st->spec, state_path);
+    (void)snprintf(text, sizeof(text), "SLUICE_SIM=%s\nSLUICE_SIM_STATE=%s\n", st->spec,
+                   state_path);
     return r == 0 ? put_text(root, SL_SIM_TREE_MARK, text) : r; /* last: now it is one */
 }
 
@@ -171,8 +177,8 @@ int sl_sim_ctl_make_root(int argc, char **argv)
     const char *given = getenv("SLUICE_SIM_STATE");
     if (argc < 1 || argc > 2)
         return sl_sim_ctl_bad("wrong number of words after", "make-root");
-    /* Any user's container must be able to take part: the libraries, the state, and the files beside
-     * it for memory that processes share. */
+    /* Any user's container must be able to take part: the libraries, the state, and the files
+     * beside it for memory that processes share. */
     (void)umask(0);
     if (sl_fs_mkdirs(argv[0], 0755, &err) < 0)
         return failed(argv[0], err.msg);

@@ -119,7 +119,8 @@ bool sl_sim_tree_near(struct sl_sim_tree *ret)
 
 /* ---- capabilities ---- */
 
-/* Readers see the whole text or none. No fsync: the kernel's own /proc does not outlive it either. */
+/* Readers see the whole text or none. No fsync: the kernel's own /proc does not outlive it
+ * either. */
 static void put(int root, const char *path, const char *text)
 {
     char tmp[192];

@@ -224,8 +224,8 @@ int sl_gpu_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret,
 int sl_gpu_place(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret,
                  struct sl_err *err) SL_MUST_CHECK;
 
-/* Fills n × n: active NVLinks between two cards, through switches too. Cards that do not answer, and
- * machines without NVLink, have none. */
+/* Fills n × n: active NVLinks between two cards, through switches too. Cards that do not answer,
+ * and machines without NVLink, have none. */
 int sl_gpu_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err) SL_MUST_CHECK;
 
 int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
@@ -237,8 +237,8 @@ int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *
 int sl_gpu_mig_mode(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
                     struct sl_err *err) SL_MUST_CHECK;
 
-/* Turns MIG on or off. *ret_pending: it takes effect at the card's next reset only. -EBUSY while the
- * card is in use. Never called but where somebody asked for exactly this. */
+/* Turns MIG on or off. *ret_pending: it takes effect at the card's next reset only. -EBUSY while
+ * the card is in use. Never called but where somebody asked for exactly this. */
 int sl_gpu_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
                         struct sl_err *err) SL_MUST_CHECK;
 
@@ -254,8 +254,8 @@ int sl_gpu_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instanc
 #define SL_GPU_MIG_ANYWHERE UINT32_MAX
 
 /* Makes a GPU instance of a profile at memory slice `start` (or where the driver likes) and one
- * compute instance that takes all of it; *ret is the MIG device that is. Both or nothing. -ENOSPC: it
- * does not fit. */
+ * compute instance that takes all of it; *ret is the MIG device that is. Both or nothing.
+ * -ENOSPC: it does not fit. */
 int sl_gpu_mig_create(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
                       struct sl_gpu_mig_info *ret, struct sl_err *err) SL_MUST_CHECK;
 

@@ -153,8 +153,9 @@ static bool mig_equal(const struct sl_inv_mig *a, const struct sl_inv_mig *b)
 
 static bool gpu_equal(const struct sl_inv_gpu *a, const struct sl_inv_gpu *b)
 {
-    if (!info_equal(&a->info, &b->info) || a->lost != b->lost || strcmp(a->clique, b->clique) != 0 ||
-        a->pci_class != b->pci_class || a->mig_count != b->mig_count)
+    if (!info_equal(&a->info, &b->info) || a->lost != b->lost ||
+        strcmp(a->clique, b->clique) != 0 || a->pci_class != b->pci_class ||
+        a->mig_count != b->mig_count)
         return false;
     for (size_t k = 0; k < a->mig_count; k++)
         if (!mig_equal(&a->mig[k], &b->mig[k]))

@@ -197,8 +197,8 @@ int sl_nvml_mig_profiles(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile
         r = NVML_CALL(g, err, nvmlDeviceGetMemoryInfo, dev, &card);
     if (r < 0)
         return r;
-    SL_CLEANUP(free) struct sl_gpu_mig_profile *list =
-        calloc(NVML_GPU_INSTANCE_PROFILE_COUNT, sizeof(*list));
+    SL_CLEANUP(free)
+    struct sl_gpu_mig_profile *list = calloc(NVML_GPU_INSTANCE_PROFILE_COUNT, sizeof(*list));
     if (!list)
         return sl_err_set(err, -ENOMEM, "out of memory");
     for (unsigned int p = 0; p < NVML_GPU_INSTANCE_PROFILE_COUNT; p++)
@@ -235,14 +235,15 @@ int sl_nvml_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instan
         r = sl_nvml_mig_profiles(gpu, i, &profiles, &profile_count, err);
     if (r < 0)
         return r;
-    SL_CLEANUP(free) struct sl_gpu_mig_instance *list =
-        calloc(profile_count * INSTANCES_MAX + 1, sizeof(*list));
+    SL_CLEANUP(free)
+    struct sl_gpu_mig_instance *list = calloc(profile_count * INSTANCES_MAX + 1, sizeof(*list));
     if (!list)
         return sl_err_set(err, -ENOMEM, "out of memory");
     for (size_t p = 0; p < profile_count; p++) {
         nvmlGpuInstance_t gis[INSTANCES_MAX];
         unsigned int count = 0;
-        if (profiles[p].max_instances > INSTANCES_MAX) /* the call has no way to say how much room */
+        if (profiles[p].max_instances >
+            INSTANCES_MAX) /* the call has no way to say how much room */
             continue;
         r = NVML_CALL(g, err, nvmlDeviceGetGpuInstances, dev, profiles[p].id, gis, &count);
         if (r < 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What container.sh runs inside: "uuid" prints the first device's, "hold" takes a gibibyte until told. */
+/* What container.sh runs inside: "uuid" prints the first device's, "hold" takes a gibibyte until
+ * told. */
 #include "common/tenant.h"
 
 #include <string.h>

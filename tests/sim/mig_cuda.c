@@ -69,7 +69,8 @@ static void the_device(void)
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&p, 4 * MIB));
 }
 
-/* A MIG device hides everything else; a card in MIG mode is none itself; names that are not there. */
+/* A MIG device hides everything else; a card in MIG mode is none itself; names that are not
+ * there. */
 static void which(void *arg)
 {
     static const struct {

@@ -111,11 +111,11 @@ static void commands(void)
     expect(line, "ACTIVE\n50.0\n");
     expect("get_client_list 1", "Failed to find server 1\n");
     expect("dance", "Unknown command: dance\n");
-    (void)snprintf(line, sizeof(line), "grep -q 'Starting new server %d for user 1000' %s/control.log",
-                   (int)s, dir);
+    (void)snprintf(line, sizeof(line),
+                   "grep -q 'Starting new server %d for user 1000' %s/control.log", (int)s, dir);
     CHECK(system(line) == 0);
-    (void)snprintf(line, sizeof(line), "grep -q 'Active Threads Percentage set to 30.0' %s/server.log",
-                   dir);
+    (void)snprintf(line, sizeof(line),
+                   "grep -q 'Active Threads Percentage set to 30.0' %s/server.log", dir);
     CHECK(system(line) == 0);
     (void)snprintf(want, sizeof(want), "%d\n", (int)s);
     expect("get_server_list", want);
@@ -253,7 +253,8 @@ static void may_join(CUresult code)
     case_join(case_child(joins, (void *)(intptr_t)code));
 }
 
-/* A client whose server dies under it: waiting for a kernel, and in calls of all kinds after that. */
+/* A client whose server dies under it: waiting for a kernel, and in calls of all kinds after
+ * that. */
 static void bereft(void *arg)
 {
     struct sl_tenant t;

@@ -123,9 +123,15 @@ static void test_root(void **state)
 {
     (void)state;
     static const char *const files[] = {
-        "lib/libcuda.so.1", "lib/libnvidia-ml.so.1",   "bin/nvidia-smi",
-        "dev/nvidiactl",    "dev/nvidia-uvm",          "dev/nvidia0",
-        "dev/nvidia2",      "dev/nvidia-caps/nvidia-cap1", "proc/driver/nvidia/version",
+        "lib/libcuda.so.1",
+        "lib/libnvidia-ml.so.1",
+        "bin/nvidia-smi",
+        "dev/nvidiactl",
+        "dev/nvidia-uvm",
+        "dev/nvidia0",
+        "dev/nvidia2",
+        "dev/nvidia-caps/nvidia-cap1",
+        "proc/driver/nvidia/version",
     };
     char text[512], path[128];
     for (size_t i = 0; i < SL_ARRAY_LEN(files); i++)
@@ -264,8 +270,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "see") == 0)
         return see();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_root),         cmocka_unit_test(test_root_alone),
-        cmocka_unit_test(test_capabilities), cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_root),          cmocka_unit_test(test_root_alone),
+        cmocka_unit_test(test_capabilities),  cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_pid_namespace),
     };
     char words[128];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inventory over the simulated NVML: what is read, what differs, and cards that do not answer. */
+/* The inventory over the simulated NVML: what is read, what differs, and cards that do not
+ * answer. */
 #include "../sim/nvml_test.h"
 
 #include "gpu/inventory.h"
@@ -211,12 +212,9 @@ int main(int argc, char **argv)
     if (argc == 2)
         return child(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_memory_in_use_is_no_difference),
-        cmocka_unit_test(test_mig),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_old_driver),
+        cmocka_unit_test(test_read),   cmocka_unit_test(test_memory_in_use_is_no_difference),
+        cmocka_unit_test(test_mig),    cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_sample), cmocka_unit_test(test_old_driver),
     };
     static const char spec[] = "device = h200x2\nclique = " CLUSTER ".7\ndevice = l4\n";
     char path[] = "/tmp/sluice-inventory-XXXXXX";

@@ -88,8 +88,7 @@ static void test_create(void **state)
     assert_int_equal(sl_gpu_mig_destroy(gpu, 0, 99, 0, &err), -ENOENT);
     assert_int_equal(sl_gpu_mig_destroy(gpu, 0, a.gpu_instance, 5, &err), -ENOENT);
     assert_int_equal(sl_gpu_mig_destroy(gpu, 0, a.gpu_instance, a.compute_instance, &err), 0);
-    assert_int_equal(sl_gpu_mig_destroy(gpu, 0, a.gpu_instance, a.compute_instance, &err),
-                     -ENOENT);
+    assert_int_equal(sl_gpu_mig_destroy(gpu, 0, a.gpu_instance, a.compute_instance, &err), -ENOENT);
     assert_int_equal(sl_gpu_mig_destroy(gpu, 0, b.gpu_instance, b.compute_instance, &err), 0);
     mode(false);
 }
@@ -175,7 +174,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "rollback") == 0)
         return rollback_child();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiles), cmocka_unit_test(test_create),
+        cmocka_unit_test(test_profiles),  cmocka_unit_test(test_create),
         cmocka_unit_test(test_leftovers), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_rollback),
     };
