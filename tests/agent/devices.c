@@ -450,6 +450,8 @@ static void test_events_hang(void **state)
     w->cards->events_hang = true;
     begin(w, (struct sl_devices_options){0});
     until(w, w->polls == 1);
+    while (cards_get(w->cards, hanging) == 0)
+        sl_sleep_ns(SL_NS_PER_MS);
     cards_set(w->cards, card[0].lost, true);
     sl_devices_refresh(w->devices);
     until(w, w->inventories == 2);
