@@ -15,9 +15,11 @@
 
 #include "agent/devices.h"
 #include "agent/health.h"
+#include "agent/mps.h"
 #include "base/clock.h"
 
 static const char *ctl;
+static char parent[] = "/tmp/sluice-devices-XXXXXX";
 static char root[128];
 
 struct world {
@@ -67,8 +69,8 @@ static void sim(const char *what)
 static int setup(void **state)
 {
     char command[512];
-    strcpy(root, "/tmp/sluice-root-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    static int roots;
+    (void)snprintf(root, sizeof(root), "%s/%d", parent, ++roots);
     (void)snprintf(command, sizeof(command), "%s make-root %s h200x2 >/dev/null", ctl, root);
     assert_int_equal(system(command), 0);
     static const struct sl_devices_ops device_ops = {
@@ -87,13 +89,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    char command[256];
     sl_devices_destroy(w->devices);
     sl_health_destroy(w->health);
     sl_loop_destroy(w->loop);
     free(w);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", root);
-    assert_int_equal(system(command), 0);
     return 0;
 }
 
@@ -161,6 +160,38 @@ static void test_life(void **state)
     assert_true(sl_health_ok(w->health, mig, NULL));
 }
 
+static char mps_log[400];
+static void on_mps(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
+                   const char *reason)
+{
+    (void)data;
+    (void)uuid;
+    (void)snprintf(mps_log, sizeof(mps_log), "%d%s %.300s", (int)state, restarted ? "!" : "",
+                   reason);
+}
+
+/* The simulated driver's own MPS daemon, under the same root. */
+static void test_mps(void **state)
+{
+    struct world *w = *state;
+    char mps_root[160];
+    struct sl_mps *mps = NULL;
+    until(w, w->inventories == 1);
+    const struct sl_gpu_info *info = &sl_devices_inventory(w->devices)->gpu[1].info;
+    struct sl_mps_gpu gpu = {
+        .uuid = info->uuid, .index = 1, .memory_bytes = info->memory_total_bytes, .replicas = 4};
+    (void)snprintf(mps_root, sizeof(mps_root), "%s/mps", root);
+    struct sl_mps_options options = {.root = mps_root, .driver_root = root, .shm = SL_MPS_SHM_NONE};
+    static const struct sl_mps_ops ops = {.state = on_mps};
+    assert_int_equal(sl_mps_create(w->loop, &options, &ops, NULL, &mps, NULL), 0);
+    assert_int_equal(sl_mps_apply(mps, &gpu, 1, NULL), 0);
+    until(w, mps_log[0] && mps_log[0] != '0' + SL_MPS_STARTING);
+    if (mps_log[0] != '0' + SL_MPS_READY)
+        fail_msg("%s", mps_log);
+    print_message("%s\n", mps_log);
+    sl_mps_destroy(mps, true);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -168,6 +199,13 @@ int main(int argc, char **argv)
     ctl = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_life, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_mps, setup, teardown),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!mkdtemp(parent))
+        return 2;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    /* At the very end: the simulated driver, once loaded, goes on using the root it came from. */
+    char command[64];
+    (void)snprintf(command, sizeof(command), "rm -rf %s", parent);
+    return system(command) == 0 ? failed : 2;
 }

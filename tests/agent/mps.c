@@ -58,7 +58,7 @@ static void begin(struct world *w)
 static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
-    strcpy(w->dir, "/tmp/sluice-mps-XXXXXX");
+    strcpy(w->dir, "/tmp/sluice-agent-mps-XXXXXX");
     assert_non_null(mkdtemp(w->dir));
     (void)snprintf(w->root, sizeof(w->root), "%s/mps", w->dir);
     (void)snprintf(w->manners, sizeof(w->manners), "%s/manners", w->dir);
