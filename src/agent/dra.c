@@ -33,8 +33,8 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
                              .message = message};
     if (warning)
         sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
-    if (dra->ops->event)
-        dra->ops->event(dra->data, &e);
+    if (dra->ops.event)
+        dra->ops.event(dra->data, &e);
 }
 
 /* --- slices --- */
@@ -230,7 +230,13 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
         return sl_err_set(err, -ENOMEM, "out of memory");
     dra->loop = loop;
     dra->kube = kube;
-    dra->ops = ops;
+    dra->ops = *ops;
+    dra->link = calloc(1, sizeof(*dra->link));
+    if (!dra->link) {
+        free(dra);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    *dra->link = (struct dra_link){.dra = dra, .refs = 1};
     dra->data = data;
     sl_dra_prepare_init(dra);
     int rc = take_options(dra, options, err);
@@ -255,6 +261,8 @@ void sl_dra_destroy(struct sl_dra *dra)
 {
     if (!dra)
         return;
+    dra->link->dra = NULL;
+    sl_dra_link_put(dra->link);
     sl_dra_serve_end(dra);
     sl_leases_destroy(dra->leases);
     sl_dra_resize_end(dra);

@@ -61,12 +61,11 @@ struct sl_dra_options {
 };
 
 /* Serves kubelet at once; until the first sl_dra_update it unprepares only, and kubelet asks again.
- * options and its strings are copied. kube may be NULL (no API server): nothing new is prepared then. */
+ * options, its strings and ops are copied. kube may be NULL (no API server): nothing new is prepared then. */
 int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
                   const struct sl_dra_ops *ops, void *data, struct sl_dra **ret,
                   struct sl_err *err) SL_MUST_CHECK;
-/* Sockets go, slices and prepared claims stay. The devices that jobs were submitted to go first: a job
- * must not come back to a driver that is gone. NULL is fine. */
+/* Sockets go, slices and prepared claims stay. A job under way may come back later. NULL is fine. */
 void sl_dra_destroy(struct sl_dra *dra);
 
 /* What this node has and how it is shared, now. All three are borrowed until the next call. */

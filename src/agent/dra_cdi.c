@@ -59,11 +59,11 @@ static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, str
                      struct sl_err *err)
 {
     char text[64];
-    if (!dra->ops->mps)
+    if (!dra->ops.mps)
         return sl_err_set(err, -EOPNOTSUPP,
                           "request %s has strategy mps, which this node does not offer: use libsluice",
                           d->request);
-    int rc = dra->ops->mps(dra->data, d->gpu_uuid, e, err);
+    int rc = dra->ops.mps(dra->data, d->gpu_uuid, e, err);
     (void)snprintf(text, sizeof(text), "%u", (sl_prepared_cores(d) + 9) / 10);
     if (rc == 0)
         rc = sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text, err);

@@ -23,6 +23,12 @@ struct health_stream;
 struct resize_watch;
 struct sweep;
 
+/* Outlives the driver while a job is under way. */
+struct dra_link {
+    struct sl_dra *dra; /* NULL: it is gone */
+    unsigned refs;
+};
+
 /* What is known of a card beyond the inventory. */
 struct card {
     char uuid[SL_GPU_UUID_SIZE];
@@ -37,8 +43,9 @@ struct card {
 struct sl_dra {
     struct sl_loop *loop;
     struct sl_kube *kube;
-    const struct sl_dra_ops *ops;
+    struct sl_dra_ops ops;
     void *data;
+    struct dra_link *link; /* for jobs, which may come back when this is gone */
     char *node_name, *plugin_dir, *registry_dir, *cdi_dir, *state_dir, *arbiter_dir,
         *arbiter_dir_host, *sluice_dir_host, *sysfs;
     char dra_socket[108], reg_socket[108];
@@ -102,6 +109,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
                sl_dra_mig_done *done, struct sl_err *err) SL_MUST_CHECK;
 bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig_work work);
 void sl_dra_ask_profiles(struct sl_dra *dra);
+void sl_dra_link_put(struct dra_link *link);
 
 /* dra_prepare.c */
 void sl_dra_prepare_init(struct sl_dra *dra);

@@ -16,7 +16,7 @@
 #include "base/log.h"
 
 struct mig_job {
-    struct sl_dra *dra;
+    struct dra_link *link;
     struct op *op;
     sl_dra_mig_done *done;
     enum mig_work work;
@@ -26,6 +26,12 @@ struct mig_job {
     size_t count;
     struct sl_prepared_device device[];
 };
+
+void sl_dra_link_put(struct dra_link *link)
+{
+    if (--link->refs == 0)
+        free(link);
+}
 
 static bool wants_card(const struct sl_dra *dra, const struct sl_prepared_device *d)
 {
@@ -201,13 +207,18 @@ static int run(struct sl_gpu *gpu, void *arg, struct sl_err *err)
 static void back(void *arg, int result, const struct sl_err *err)
 {
     struct mig_job *j = arg;
-    struct sl_dra *dra = j->dra;
+    struct sl_dra *dra = j->link->dra;
+    sl_dra_link_put(j->link);
+    if (!dra) { /* what was made is in the checkpoint as planned: the next start sees to it */
+        free(j);
+        return;
+    }
     struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, j->uid);
     /* What was made before one failed is recorded too: it has to be undone. */
     for (size_t i = 0; p && i < j->count && i < p->device_count; i++)
         p->device[i] = j->device[i];
-    if (j->changed && dra->ops->refresh)
-        dra->ops->refresh(dra->data);
+    if (j->changed && dra->ops.refresh)
+        dra->ops.refresh(dra->data);
     j->done(j->op, result, err);
     free(j);
 }
@@ -215,12 +226,11 @@ static void back(void *arg, int result, const struct sl_err *err)
 int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mig_work work,
                sl_dra_mig_done *done, struct sl_err *err)
 {
-    if (!dra->ops->submit)
+    if (!dra->ops.submit)
         return sl_err_set(err, -EOPNOTSUPP, "this agent makes no MIG instances");
     struct mig_job *j = calloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
     if (!j)
         return sl_err_set(err, -ENOMEM, "out of memory");
-    j->dra = dra;
     j->op = op;
     j->done = done;
     j->work = work;
@@ -229,16 +239,20 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
     memcpy(j->device, p->device, p->device_count * sizeof(j->device[0]));
     for (size_t i = 0; dra->inv && i < p->device_count; i++)
         j->whole_cards |= wants_card(dra, &p->device[i]);
-    int rc = dra->ops->submit(dra->data, run, back, j, err);
-    if (rc < 0)
+    int rc = dra->ops.submit(dra->data, run, back, j, err);
+    if (rc < 0) {
         free(j);
-    return rc;
+        return rc;
+    }
+    j->link = dra->link;
+    j->link->refs++;
+    return 0;
 }
 
 /* --- profiles: asked once a card, they do not change --- */
 
 struct profiles_job {
-    struct sl_dra *dra;
+    struct dra_link *link;
     char uuid[SL_GPU_UUID_SIZE];
     struct sl_gpu_mig_profile *profile;
     size_t count;
@@ -255,36 +269,38 @@ static int read_profiles(struct sl_gpu *gpu, void *arg, struct sl_err *err)
 static void got_profiles(void *arg, int result, const struct sl_err *err)
 {
     struct profiles_job *j = arg;
-    if (result == -ECANCELED) { /* the end: nobody is there to tell */
-        free(j);
-        return;
-    }
-    struct card *c = sl_dra_card(j->dra, j->uuid);
+    struct sl_dra *dra = j->link->dra;
+    sl_dra_link_put(j->link);
+    struct card *c = dra ? sl_dra_card(dra, j->uuid) : NULL;
     if (c && result == 0 && !c->profile) {
         c->profile = j->profile;
         c->profile_count = j->count;
         j->profile = NULL;
-    } else if (result < 0) {
+    } else if (dra && result < 0) {
         sl_warn("no MIG devices of %s are offered: %s", j->uuid, err->msg);
     }
-    sl_dra_republish(j->dra);
+    if (dra)
+        sl_dra_republish(dra);
     free(j->profile);
     free(j);
 }
 
 void sl_dra_ask_profiles(struct sl_dra *dra)
 {
-    for (size_t i = 0; i < dra->card_count && dra->ops->submit && !dra->no_dynamic_mig; i++) {
+    for (size_t i = 0; i < dra->card_count && dra->ops.submit && !dra->no_dynamic_mig; i++) {
         struct card *c = &dra->card[i];
         if (c->asked_profiles || !dra->inv->gpu[i].info.mig_capable || dra->inv->gpu[i].lost)
             continue;
         struct profiles_job *j = calloc(1, sizeof(*j));
         if (!j)
             return;
-        j->dra = dra;
         memcpy(j->uuid, c->uuid, sizeof(j->uuid));
-        c->asked_profiles = dra->ops->submit(dra->data, read_profiles, got_profiles, j, NULL) == 0;
-        if (!c->asked_profiles)
+        c->asked_profiles = dra->ops.submit(dra->data, read_profiles, got_profiles, j, NULL) == 0;
+        if (!c->asked_profiles) {
             free(j);
+            continue;
+        }
+        j->link = dra->link;
+        j->link->refs++;
     }
 }

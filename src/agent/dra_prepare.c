@@ -368,14 +368,14 @@ static void drop(struct op *op)
         end(op);
         return;
     }
-    for (size_t i = 0; i < p->device_count && dra->ops->mps_done; i++) {
+    for (size_t i = 0; i < p->device_count && dra->ops.mps_done; i++) {
         bool used = p->device[i].config.strategy != SL_SHARE_MPS;
         for (const struct sl_prepared *o = dra->checkpoint.claims; o && !used; o = o->next)
             for (size_t k = 0; o != p && k < o->device_count; k++)
                 used |= o->device[k].config.strategy == SL_SHARE_MPS &&
                         strcmp(o->device[k].gpu_uuid, p->device[i].gpu_uuid) == 0;
         if (!used)
-            dra->ops->mps_done(dra->data, p->device[i].gpu_uuid);
+            dra->ops.mps_done(dra->data, p->device[i].gpu_uuid);
     }
     sl_checkpoint_drop(&dra->checkpoint, p);
     commit(op, gone);
