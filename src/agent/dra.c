@@ -59,7 +59,7 @@ void sl_dra_republish(struct sl_dra *dra)
 {
     struct sl_err err = SL_ERR_INIT;
     json_t *slices = NULL;
-    if (!dra->inv || !dra->publisher)
+    if (!dra->inv || !dra->publisher || dra->profiles_asked)
         return;
     size_t n = dra->card_count;
     struct sl_slice_gpu *gpu = calloc(n ? n : 1, sizeof(*gpu));

@@ -67,6 +67,7 @@ struct sl_dra {
     const struct sl_driver *driver;
     struct card *card; /* as many as the inventory has */
     size_t card_count;
+    unsigned profiles_asked; /* answers owed: nothing is published that would change at once */
     struct sl_slices_publisher *publisher;
 
     struct health_stream *streams;

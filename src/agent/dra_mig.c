@@ -279,8 +279,10 @@ static void got_profiles(void *arg, int result, const struct sl_err *err)
     } else if (dra && result < 0) {
         sl_warn("no MIG devices of %s are offered: %s", j->uuid, err->msg);
     }
-    if (dra)
+    if (dra) {
+        dra->profiles_asked--;
         sl_dra_republish(dra);
+    }
     free(j->profile);
     free(j);
 }
@@ -302,5 +304,6 @@ void sl_dra_ask_profiles(struct sl_dra *dra)
         }
         j->link = dra->link;
         j->link->refs++;
+        dra->profiles_asked++;
     }
 }

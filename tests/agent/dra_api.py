@@ -53,6 +53,9 @@ class Api:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def end(self):
+        self.server.shutdown()
+
     # --- objects ---
 
     def next(self):

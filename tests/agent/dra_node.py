@@ -42,7 +42,7 @@ def eventually(condition, what, seconds=20):
 
 
 class Node:
-    def __init__(self, spec="h200"):
+    def __init__(self, spec="h200", api=None):
         self.dir = tempfile.mkdtemp(prefix="sld-", dir="/tmp")
         for name in ("registry", "state", "plugin"):
             os.mkdir(os.path.join(self.dir, name))
@@ -56,7 +56,7 @@ class Node:
             self.env["SLUICE_TEST_LOG"] = os.environ["SLUICE_TEST_LOG"]
         subprocess.run([CTL, "make-root", self.root, spec], check=True, env=self.env,
                        stdout=subprocess.DEVNULL)
-        self.api = Api()
+        self.api = api or Api()
         self.node = self.arbiter = None
         self.start_arbiter()
 
@@ -94,7 +94,7 @@ class Node:
             self.stop(signal.SIGKILL)
         self.arbiter.kill()
         self.arbiter.wait()
-        self.api.server.shutdown()
+        self.api.end()
         shutil.rmtree(self.dir)
         shutil.rmtree(self.run)
 

@@ -124,7 +124,8 @@ static int node(char **a, int n)
     for (int i = 0; i < 3; i++)
         (void)snprintf(dirs[i], sizeof(dirs[i]), "%s/%s", a[0], names[i]);
     root = a[1];
-    struct sl_kube_options ko = {.server = a[2]};
+    struct sl_kube_options ko = {
+        .server = a[2], .ca_file = getenv("DRA_CA"), .token_file = getenv("DRA_TOKEN")};
     struct sl_kube *kube = NULL;
     if (sl_kube_create(loop, &ko, &kube, &err) < 0)
         die("kube", &err);

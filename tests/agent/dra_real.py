@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The DRA driver with a real API server, the stock scheduler and the claim controller of Kubernetes; kubelet's
+calls are made by the test. The agent has the rights of deploy/dra/rbac.yaml and a token bound to its node.
+
+usage: dra_real.py URL CA_FILE TOKEN_FILE   (run by tests/http/real.sh); SLUICE_BUILD names the build
+"""
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+
+URL, CA, TOKEN = sys.argv[1:4]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.argv = [sys.argv[0], os.environ["SLUICE_BUILD"]]
+sys.path.insert(0, HERE)
+from dra_node import CLAIMS, GIB, Node, eventually  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BIN = os.environ.get("SLUICE_K8S_BIN") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "sluice/k8s")
+RESOURCE = "/apis/resource.k8s.io/v1"
+ADMIN = open(TOKEN).read().strip()
+TLS = ssl.create_default_context(cafile=CA)
+
+
+def call(method, path, body=None, good=(200, 201)):
+    request = urllib.request.Request(URL + path, method=method,
+                                     data=json.dumps(body).encode() if body else None)
+    request.add_header("Authorization", "Bearer " + ADMIN)
+    request.add_header("Content-Type", "application/merge-patch+json" if method == "PATCH"
+                       else "application/json")
+    try:
+        with urllib.request.urlopen(request, context=TLS) as answer:
+            return json.loads(answer.read())
+    except urllib.error.HTTPError as e:
+        text = e.read().decode()
+        if e.code in good:
+            return json.loads(text)
+        raise AssertionError(f"{method} {path}: {e.code} {text}") from None
+
+
+class RealApi:
+    def __init__(self):
+        self.url = URL
+
+    def end(self):
+        pass
+
+    @staticmethod
+    def slices():
+        return call("GET", RESOURCE + "/resourceslices")["items"]
+
+
+def kubeconfig(directory):
+    path = os.path.join(directory, "kubeconfig")
+    with open(path, "w") as f:
+        json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+                   "clusters": [{"name": "c", "cluster": {"server": URL, "certificate-authority": CA}}],
+                   "users": [{"name": "u", "user": {"token": ADMIN}}],
+                   "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}, f)
+    return path
+
+
+def kubectl(config, *args, text=None):
+    run = subprocess.run([os.path.join(BIN, "kubectl"), "--kubeconfig", config, *args], input=text,
+                         capture_output=True, text=True)
+    if run.returncode:
+        raise AssertionError(f"kubectl {args}: {run.stderr}")
+
+
+def agent_token(directory, config):
+    """A service account with the documented rights, its token bound to a pod on the node."""
+    kubectl(config, "apply", "-f", os.path.join(ROOT, "deploy/dra/"))
+    for space in ("default", "sluice"):
+        call("POST", "/api/v1/namespaces", {"metadata": {"name": space}}, good=(200, 201, 409))
+        call("POST", f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "sluiced"}},
+             good=(200, 201, 409))
+    call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
+        "metadata": {"name": "sluice-dra"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sluice-dra"},
+        "subjects": [{"kind": "ServiceAccount", "name": "sluiced", "namespace": "sluice"}]})
+    pod = call("POST", "/api/v1/namespaces/sluice/pods", {
+        "metadata": {"name": "sluiced"},
+        "spec": {"serviceAccountName": "sluiced", "nodeName": "node-1",
+                 "containers": [{"name": "main", "image": "none"}]}})
+    token = call("POST", "/api/v1/namespaces/sluice/serviceaccounts/sluiced/token", {
+        "spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "sluiced",
+                                    "uid": pod["metadata"]["uid"]}}})
+    path = os.path.join(directory, "agent-token")
+    with open(path, "w") as f:
+        f.write(token["status"]["token"])
+    return path
+
+
+class World:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp()
+        self.config = kubeconfig(self.dir)
+        call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {
+            "kubernetes.io/hostname": "node-1"}}})
+        call("PATCH", "/api/v1/nodes/node-1/status", {"status": {
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]}})
+        # Nobody here looks after nodes: a new one is tainted as not ready for ever.
+        call("PATCH", "/api/v1/nodes/node-1", {"spec": {"taints": None}})
+        self.node = Node("h200x2", RealApi())
+        self.node.env.update(DRA_CA=CA, DRA_TOKEN=agent_token(self.dir, self.config))
+        flags = [f"--kubeconfig={self.config}", f"--authentication-kubeconfig={self.config}",
+                 f"--authorization-kubeconfig={self.config}", "--leader-elect=false", "--secure-port=0"]
+        quiet = {"stdout": open(self.dir + "/log", "w"), "stderr": subprocess.STDOUT}
+        self.processes = [
+            subprocess.Popen([os.path.join(BIN, "kube-scheduler"), *flags], **quiet),
+            subprocess.Popen([os.path.join(BIN, "kube-controller-manager"), *flags,
+                              "--controllers=resourceclaim-controller"], **quiet)]
+
+    def end(self):
+        for p in self.processes:
+            p.kill()
+            p.wait()
+        self.node.end()
+
+    def apply(self, name):
+        kubectl(self.config, "apply", "-n", "default", "-f", os.path.join(ROOT, "deploy/samples", name))
+
+    def scheduled(self, pod):
+        """The pod's claims, once the scheduler has placed it."""
+        def placed():
+            p = call("GET", "/api/v1/namespaces/default/pods/" + pod)
+            return p["spec"].get("nodeName") and p
+        p = eventually(placed, f"pod {pod} is scheduled", 60)
+        names = [s["resourceClaimName"] for s in p["status"].get("resourceClaimStatuses", [])]
+        extended = p["status"].get("extendedResourceClaimStatus")
+        names += [extended["resourceClaimName"]] if extended else []
+        return [call("GET", CLAIMS + n) for n in names]
+
+    def kubelet(self, verb, claims):
+        answer = self.node.call(verb, *["/".join(("default", c["metadata"]["name"], c["metadata"]["uid"]))
+                                        for c in claims])
+        errors = {k: v["error"] for k, v in answer.items() if v["error"]}
+        if errors:
+            raise AssertionError(f"{verb}: {errors}")
+        return answer
+
+    def delete(self, pod, claims):
+        self.kubelet("unprepare", claims)
+        kubectl(self.config, "delete", "pod", "-n", "default", pod, "--force", "--grace-period=0")
+        for c in claims:
+            eventually(lambda: "allocation" not in call("GET", CLAIMS + c["metadata"]["name"], good=(
+                200, 404)).get("status", {}), "the claim is free", 60)
+
+
+def check(what, got, want):
+    print(("ok   " if got == want else "FAIL ") + what)
+    if got != want:
+        sys.exit(f"{what}: {got!r}, not {want!r}")
+
+
+def limits(world):
+    return {t["about"]["request"]: (t["gpus"][0]["memory_limit_bytes"] // GIB, t["cores_request_percent"],
+                                    t["cores_limit_percent"], len(t["gpus"]))
+            for t in world.node.tenants().values()}
+
+
+def fraction(w):
+    w.apply("fraction.yaml")
+    claims = w.scheduled("fraction")
+    w.kubelet("prepare", claims)
+    check("a fraction's limits are what the scheduler consumed", limits(w), {"gpu": (10, 30, 30, 1)})
+
+    def status():
+        return call("GET", CLAIMS + claims[0]["metadata"]["name"])["status"].get("devices")
+    devices = eventually(status, "status.devices is written with the documented rights")
+    result = claims[0]["status"]["allocation"]["devices"]["results"][0]
+    check("status.devices names the share", devices[0]["shareID"], result["shareID"])
+    check("status.devices has the lease", devices[0]["data"]["memory"], "10Gi")
+    check("status.devices is ready", devices[0]["conditions"][0]["status"], "True")
+    call("PATCH", CLAIMS + claims[0]["metadata"]["name"],
+         {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=12Gi,cores=40"}}})
+    eventually(lambda: limits(w) == {"gpu": (12, 40, 40, 1)}, "the share is resized by its annotation")
+    eventually(lambda: any(c["type"] == "Resized" and c["status"] == "True"
+                           for c in status()[0]["conditions"]), "the resize is told")
+    print("ok   resized while it runs")
+    w.delete("fraction", claims)
+    check("all is gone", w.node.tenants(), {})
+
+
+def several(w):
+    w.apply("two-containers.yaml")
+    claims = w.scheduled("two-containers")
+    w.kubelet("prepare", claims)
+    check("two requests, two tenants", limits(w),
+          {"encoder": (10, 20, 20, 1), "decoder": (20, 50, 50, 1)})
+    w.delete("two-containers", claims)
+    w.apply("two-gpus.yaml")
+    claims = w.scheduled("two-gpus")
+    w.kubelet("prepare", claims)
+    check("one tenant on two GPUs", limits(w), {"gpus": (60, 50, 50, 2)})
+    w.delete("two-gpus", claims)
+    w.apply("burst.yaml")
+    for pod in ("inference", "training"):
+        w.kubelet("prepare", w.scheduled(pod))
+    tenants = {t["about"]["pod"]: (t["priority"], t["cores_limit_percent"])
+               for t in w.node.tenants().values()}
+    check("bursting beside each other", tenants, {"inference": ("high", 100), "training": ("low", 100)})
+    packed = {t["gpus"][0]["uuid"] for t in w.node.tenants().values()}
+    check("packed on one GPU", len(packed), 1)
+    for pod in ("inference", "training"):
+        w.delete(pod, w.scheduled(pod))
+
+
+def other_kinds(w):
+    w.apply("mig.yaml")
+    mig = w.scheduled("mig")
+    w.kubelet("prepare", mig)
+    check("a MIG instance is made", w.node.mig(), ["1g.18gb"])
+    device = mig[0]["status"]["allocation"]["devices"]["results"][0]["device"]
+    check("at the place that is least in the way", device, "gpu-0-mig-1g18gb-6")
+    w.apply("whole.yaml")
+    whole = w.scheduled("whole")
+    check("nvidia.com/gpu: 1 is a whole GPU, from the other end",
+          whole[0]["status"]["allocation"]["devices"]["results"][0]["device"], "gpu-1")
+    w.kubelet("prepare", whole)
+    w.apply("fraction.yaml")
+    pods = call("GET", "/api/v1/namespaces/default/pods/fraction")
+    eventually(lambda: any(c.get("reason") == "Unschedulable" for c in call(
+        "GET", "/api/v1/namespaces/default/pods/fraction")["status"].get("conditions", [])),
+        "no share beside MIG and a whole GPU", 60)
+    check("it waits", pods["spec"].get("nodeName"), None)
+    w.delete("mig", mig)
+    check("the instance is destroyed", w.node.mig(), [])
+    claims = w.scheduled("fraction")
+    w.kubelet("prepare", claims)
+    check("the share runs once MIG is gone", limits(w), {"gpu": (10, 30, 30, 1)})
+    w.delete("fraction", claims)
+    w.delete("whole", whole)
+
+
+def main():
+    for program in ("kube-scheduler", "kube-controller-manager", "kubectl"):
+        if not os.access(os.path.join(BIN, program), os.X_OK):
+            print(f"skipped: no {program} in {BIN}")
+            sys.exit(77)
+    w = World()
+    try:
+        w.node.start()
+        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in w.node.api.slices()) > 40,
+                   "MIG devices are accepted too")
+        slices = w.node.api.slices()
+        check("one generation", len({s["spec"]["pool"]["generation"] for s in slices}), 1)
+        fraction(w)
+        several(w)
+        other_kinds(w)
+        for s in w.node.api.slices():
+            call("DELETE", RESOURCE + "/resourceslices/" + s["metadata"]["name"])
+        eventually(lambda: len(w.node.api.slices()) == len(slices), "slices come back")
+        before = w.node.api.slices()[0]["metadata"]["resourceVersion"]
+        w.node.stop()
+        w.node.start()
+        check("a restart rewrites nothing: what the server gives back compares equal",
+              w.node.api.slices()[0]["metadata"]["resourceVersion"], before)
+    finally:
+        w.end()
+
+
+if __name__ == "__main__":
+    main()
