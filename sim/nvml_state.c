@@ -22,7 +22,7 @@
 /* Load is reported over this long, as the real one does over up to a second. */
 #define WINDOW_BUCKETS 10
 /* An event written by somebody who does not know to wake us is seen after this long at worst. */
-#define EVENT_POLL_MS  20
+#define EVENT_POLL_MS  200
 
 static struct sl_sim_state *state;
 static uint32_t seen[SL_SIM_MAX_DEVICES], seen_count;
