@@ -59,7 +59,7 @@ void sl_dra_republish(struct sl_dra *dra)
 {
     struct sl_err err = SL_ERR_INIT;
     json_t *slices = NULL;
-    if (!dra->inv || !dra->publisher || dra->profiles_asked)
+    if (!dra->inv || !dra->publisher || dra->owed)
         return;
     size_t n = dra->card_count;
     struct sl_slice_gpu *gpu = calloc(n ? n : 1, sizeof(*gpu));
@@ -75,6 +75,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                        .data = &owner[i]};
     }
     struct sl_slices_options opt = {.node_name = dra->node_name,
+                                    .node_uid = dra->node_uid,
                                     .inv = dra->inv,
                                     .gpu = gpu,
                                     .fractional = dra->config ? &dra->config->fractional : NULL,
@@ -85,6 +86,31 @@ void sl_dra_republish(struct sl_dra *dra)
         sl_slices_publish_want(dra->publisher, slices);
     free(gpu);
     free(owner);
+}
+
+/* The Node owns its slices: they go with it. Without the right to read it they stay behind, no more. */
+static void got_node(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_dra *dra = data;
+    const char *uid = json_string_value(json_object_get(json_object_get(body, "metadata"), "uid"));
+    dra->node_call = NULL;
+    dra->owed--;
+    if (status == 200 && uid)
+        (void)snprintf(dra->node_uid, sizeof(dra->node_uid), "%s", uid);
+    else
+        sl_warn("ResourceSlices are made without an owner: %s", err->msg);
+    sl_dra_republish(dra);
+}
+
+static void ask_node(struct sl_dra *dra)
+{
+    char path[300];
+    struct sl_err err = SL_ERR_INIT;
+    (void)snprintf(path, sizeof(path), "/api/v1/nodes/%.253s", dra->node_name);
+    if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) == 0)
+        dra->owed++;
+    else
+        sl_warn("ResourceSlices are made without an owner: %s", err.msg);
 }
 
 /* --- what is there --- */
@@ -247,6 +273,8 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
     if (rc == 0 && kube)
         rc = sl_slices_publish_create(loop, kube, SL_DRA_DRIVER, dra->node_name, &dra->publisher,
                                       err);
+    if (rc == 0 && kube)
+        ask_node(dra);
     if (rc == 0)
         rc = sl_dra_serve(dra, err);
     if (rc < 0) {
@@ -263,6 +291,8 @@ void sl_dra_destroy(struct sl_dra *dra)
         return;
     dra->link->dra = NULL;
     sl_dra_link_put(dra->link);
+    if (dra->node_call)
+        sl_kube_cancel(dra->node_call);
     sl_dra_serve_end(dra);
     sl_leases_destroy(dra->leases);
     sl_dra_resize_end(dra);

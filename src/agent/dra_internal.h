@@ -67,7 +67,9 @@ struct sl_dra {
     const struct sl_driver *driver;
     struct card *card; /* as many as the inventory has */
     size_t card_count;
-    unsigned profiles_asked; /* answers owed: nothing is published that would change at once */
+    unsigned owed; /* answers to wait for: nothing is published that would change at once */
+    char node_uid[SL_UID_SIZE];
+    struct sl_kube_call *node_call;
     struct sl_slices_publisher *publisher;
 
     struct health_stream *streams;

@@ -280,7 +280,7 @@ static void got_profiles(void *arg, int result, const struct sl_err *err)
         sl_warn("no MIG devices of %s are offered: %s", j->uuid, err->msg);
     }
     if (dra) {
-        dra->profiles_asked--;
+        dra->owed--;
         sl_dra_republish(dra);
     }
     free(j->profile);
@@ -304,6 +304,6 @@ void sl_dra_ask_profiles(struct sl_dra *dra)
         }
         j->link = dra->link;
         j->link->refs++;
-        dra->profiles_asked++;
+        dra->owed++;
     }
 }

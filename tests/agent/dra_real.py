@@ -252,6 +252,8 @@ def main():
         eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in w.node.api.slices()) > 40,
                    "MIG devices are accepted too")
         slices = w.node.api.slices()
+        check("the Node owns them", {s["metadata"]["ownerReferences"][0]["name"] for s in slices},
+              {"node-1"})
         check("one generation", len({s["spec"]["pool"]["generation"] for s in slices}), 1)
         fraction(w)
         several(w)
