@@ -158,12 +158,81 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
                          &ret->result[ret->result_count], err);
         if (rc < 0)
             return rc;
+        struct sl_claim_result *x = &ret->result[ret->result_count];
+        x->group = (unsigned)ret->result_count;
+        for (size_t k = 0; k < ret->result_count && x->group == ret->result_count; k++)
+            if (strcmp(ret->result[k].request, x->request) == 0)
+                x->group = ret->result[k].group;
         ret->result_count++;
     }
     if (ret->result_count == 0)
         return sl_err_set(err, -EINVAL, "claim %s/%s has no device of %s", ret->name_space, ret->name,
                           driver);
     return 0;
+}
+
+bool sl_claim_several(const struct sl_claim *claim)
+{
+    const struct sl_claim_result *first = NULL;
+    for (size_t i = 0; i < claim->result_count; i++) {
+        const struct sl_claim_result *r = &claim->result[i];
+        if (r->name.kind != SL_DEVICE_SHARE || r->admin)
+            continue;
+        if (first && first->group != r->group)
+            return true;
+        first = r;
+    }
+    return false;
+}
+
+/* Is the pod's claim of this name the one? Templates' claims have names of their own in the status. */
+static bool is_claim(const json_t *pod, const char *name, const char *claim)
+{
+    const json_t *lists[] = {
+        json_object_get(json_object_get(pod, "spec"), "resourceClaims"),
+        json_object_get(json_object_get(pod, "status"), "resourceClaimStatuses")};
+    for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < json_array_size(lists[l]); i++) {
+            const json_t *c = json_array_get(lists[l], i);
+            if (strcmp(text_of(c, "name"), name) == 0 &&
+                strcmp(text_of(c, "resourceClaimName"), claim) == 0)
+                return true;
+        }
+    return false;
+}
+
+static void join_container(struct sl_claim *claim, const json_t *pod, const json_t *container)
+{
+    const json_t *uses = json_object_get(json_object_get(container, "resources"), "claims");
+    struct sl_claim_result *first = NULL;
+    for (size_t i = 0; i < claim->result_count; i++) {
+        struct sl_claim_result *r = &claim->result[i];
+        bool used = false;
+        for (size_t k = 0; k < json_array_size(uses) && !used; k++) {
+            const json_t *u = json_array_get(uses, k);
+            const char *request = text_of(u, "request");
+            used = is_claim(pod, text_of(u, "name"), claim->name) &&
+                   (!request[0] || strcmp(request, r->request) == 0);
+        }
+        if (!used || r->name.kind != SL_DEVICE_SHARE || r->admin)
+            continue;
+        if (!first)
+            first = r;
+        unsigned from = r->group, to = first->group;
+        for (size_t k = 0; k < claim->result_count; k++)
+            if (claim->result[k].group == from)
+                claim->result[k].group = to;
+    }
+}
+
+void sl_claim_join(struct sl_claim *claim, const json_t *pod)
+{
+    static const char *const kinds[] = {"containers", "initContainers"};
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            join_container(claim, pod, json_array_get(list, i));
+    }
 }
 
 int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret, struct sl_err *err)

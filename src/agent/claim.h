@@ -27,6 +27,9 @@ struct sl_claim_result {
     uint64_t memory_bytes; /* of a share */
     uint32_t cores_permille;
     struct sl_share_config config;
+    /* Results with the same number go to the same containers, and are one tenant. From sl_claim_parse:
+     * each request by itself. */
+    unsigned group;
 };
 
 struct sl_claim {
@@ -43,6 +46,11 @@ struct sl_claim {
  */
 int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
                    struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* Are there shares of more than one request, so that who uses which matters? */
+bool sl_claim_several(const struct sl_claim *claim);
+/* Joins the requests that one container of the pod uses together: it can be one tenant only. */
+void sl_claim_join(struct sl_claim *claim, const json_t *pod);
 
 /* "memory=12Gi,cores=40" or "cores=30:100": what is not named stays. permille 0: not named. */
 struct sl_claim_resize {

@@ -92,6 +92,8 @@ int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
                 uint64_t memory_bytes, uint32_t cores_permille, struct sl_err *err) SL_MUST_CHECK;
 /* The lease of one tenant of the claim; false: it has no such tenant. */
 bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
+/* The same as it is to be now, resized: for SET. */
+void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
 /* Is this device the first of its tenant? The others are part of the same lease. */
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 

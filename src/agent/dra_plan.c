@@ -199,8 +199,8 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
-/* A request's shares are one tenant, on several GPUs if it has several: who gets the request gets all. */
-static void name_tenants(struct sl_prepared *p)
+/* Shares that go to a container together are one tenant, on several GPUs if there are several. */
+static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
 {
     unsigned next = 0;
     for (size_t i = 0; i < p->device_count; i++) {
@@ -209,7 +209,7 @@ static void name_tenants(struct sl_prepared *p)
             d->config.strategy != SL_SHARE_LIBSLUICE)
             continue;
         for (size_t k = 0; k < i && !d->tenant[0]; k++)
-            if (strcmp(p->device[k].request, d->request) == 0)
+            if (claim->result[k].group == claim->result[i].group)
                 memcpy(d->tenant, p->device[k].tenant, sizeof(d->tenant));
         if (!d->tenant[0])
             (void)snprintf(d->tenant, sizeof(d->tenant), "%.36s-%u", p->uid, next++);
@@ -239,7 +239,7 @@ struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim
         sl_checkpoint_drop(&dra->checkpoint, p);
         return NULL;
     }
-    name_tenants(p);
+    name_tenants(claim, p);
     return p;
 }
 
@@ -253,36 +253,70 @@ bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device)
     return true;
 }
 
-bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
+/* A share's part in its tenant's lease: shares of one GPU add up. Cores are the tenant's on every GPU alike,
+ * so where GPUs differ the least of them counts: never more than was allocated anywhere. */
+static void add_share(struct sl_msg_lease *m, const struct sl_prepared_device *d, uint64_t memory,
+                      uint32_t cores, uint32_t per_gpu[SL_MAX_GPUS])
+{
+    uint32_t at = 0;
+    while (at < m->gpu_count && strncmp(m->gpu[at], d->gpu_uuid, SL_UUID_MAX - 1) != 0)
+        at++;
+    if (at == SL_MAX_GPUS)
+        return;
+    if (at == m->gpu_count)
+        (void)snprintf(m->gpu[m->gpu_count++], SL_UUID_MAX, "%.63s", d->gpu_uuid);
+    m->gpu_memory_bytes[at] += memory;
+    per_gpu[at] += cores;
+}
+
+static void fill_lease(const struct sl_prepared *p, const char *tenant, bool resized,
+                       struct sl_msg_lease *m)
+{
+    uint32_t cores[SL_MAX_GPUS] = {0}, limit = 0, most = 0;
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        if (strcmp(d->tenant, tenant) != 0)
+            continue;
+        add_share(m, d, resized ? sl_prepared_memory(d) : d->memory_bytes,
+                  resized ? sl_prepared_cores(d) : d->cores_permille, cores);
+        uint32_t own = resized ? sl_prepared_limit(d) : d->config.cores_limit_permille;
+        if (own > limit)
+            limit = own;
+        if (d->config.priority > most)
+            most = d->config.priority;
+    }
+    m->cores_request_permille = cores[0];
+    for (uint32_t i = 0; i < m->gpu_count; i++)
+        if (cores[i] < m->cores_request_permille)
+            m->cores_request_permille = cores[i];
+    m->cores_limit_permille = limit > m->cores_request_permille ? limit : m->cores_request_permille;
+    m->priority = most;
+}
+
+static bool lease_of(const struct sl_prepared *p, size_t device, bool resized,
+                     struct sl_msg_lease *ret)
 {
     const struct sl_prepared_device *first = &p->device[device];
     if (!first->tenant[0])
         return false;
     *ret = (struct sl_msg_lease){.fields = SL_FIELD_MEMORY | SL_FIELD_CORES | SL_FIELD_PRIORITY,
-                                 .flags = SL_LEASE_KEEP,
-                                 .memory_bytes = UINT64_MAX,
-                                 .cores_request_permille = UINT32_MAX,
-                                 .priority = first->config.priority};
+                                 .flags = SL_LEASE_KEEP};
     sl_packet_init(&ret->h, SL_MSG_CREATE, sizeof(*ret));
     (void)snprintf(ret->name, sizeof(ret->name), "%s", first->tenant);
-    uint32_t limit = 0;
-    /* GPUs of one request were asked for alike; where rounding made them differ the least counts. */
-    for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_prepared_device *d = &p->device[i];
-        if (strcmp(d->tenant, first->tenant) != 0 || ret->gpu_count == SL_MAX_GPUS)
-            continue;
-        (void)snprintf(ret->gpu[ret->gpu_count++], SL_UUID_MAX, "%.63s", d->gpu_uuid);
-        if (d->memory_bytes < ret->memory_bytes)
-            ret->memory_bytes = d->memory_bytes;
-        if (d->cores_permille < ret->cores_request_permille)
-            ret->cores_request_permille = d->cores_permille;
-        if (d->config.cores_limit_permille > limit)
-            limit = d->config.cores_limit_permille;
-    }
-    ret->cores_limit_permille =
-        limit > ret->cores_request_permille ? limit : ret->cores_request_permille;
+    fill_lease(p, first->tenant, resized, ret);
     (void)snprintf(ret->about, sizeof(ret->about),
                    "namespace=%s%s%.253s claim=%.150s uid=%.36s request=%s", p->name_space,
                    p->pod[0] ? " pod=" : "", p->pod, p->name, p->uid, first->request);
     return true;
+}
+
+bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
+{
+    return lease_of(p, device, false, ret);
+}
+
+void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
+{
+    if (lease_of(p, device, true, ret))
+        ret->fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
 }

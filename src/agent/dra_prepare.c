@@ -33,6 +33,7 @@ struct op {
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
     struct sl_kube_call *get;
+    struct sl_claim *claim; /* while its pod is being read */
     void (*after_commit)(struct op *op);
     size_t at;          /* the device whose tenant is next */
     bool undoing;       /* a prepare that failed */
@@ -221,11 +222,7 @@ static void leased(void *data, int rc, const char *text, const struct sl_err *er
     }
     /* The arbiter may have lost what was changed since (a reboot): said again. */
     struct sl_msg_lease set;
-    (void)sl_dra_lease(p, op->at - 1, &set);
-    set.fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
-    set.memory_bytes = sl_prepared_memory(d);
-    set.cores_request_permille = sl_prepared_cores(d);
-    set.cores_limit_permille = sl_prepared_limit(d);
+    sl_dra_lease_now(p, op->at - 1, &set);
     sl_leases_set(op->dra->leases, &set, resized_again, op);
 }
 
@@ -294,6 +291,41 @@ static void refuse(struct op *op, const struct sl_claim *c, int rc, const struct
     give_up(op, rc, err);
 }
 
+/* The claim is known, and who uses what of it. */
+static void plan(struct op *op)
+{
+    struct sl_dra *dra = op->dra;
+    struct sl_err why = SL_ERR_INIT;
+    struct sl_claim *claim = op->claim;
+    op->claim = NULL;
+    int rc = 0;
+    struct sl_prepared *p = sl_dra_plan(dra, claim, &why);
+    if (!p)
+        refuse(op, claim, why.code, &why);
+    else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
+        commit(op, make_mig);
+    else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, looked, &why)) < 0)
+        undo(op, rc, &why);
+    free(claim);
+}
+
+static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct op *op = data;
+    op->get = NULL;
+    if (status == 200) {
+        sl_claim_join(op->claim, body);
+        plan(op);
+        return;
+    }
+    struct sl_err why = SL_ERR_INIT;
+    int rc = sl_err_set(&why, -EIO, "pod %s/%.100s cannot be read, to see which container uses what: %s",
+                        op->name_space, op->claim->pod, err->msg);
+    free(op->claim);
+    op->claim = NULL;
+    give_up(op, rc, &why);
+}
+
 static void got_claim(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct op *op = data;
@@ -308,20 +340,25 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         return;
     }
     struct sl_claim *claim = calloc(1, sizeof(*claim));
-    struct sl_prepared *p = NULL;
     int rc = claim ? sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why)
                    : sl_err_set(&why, -ENOMEM, "out of memory");
-    if (rc == 0) {
-        p = sl_dra_plan(dra, claim, &why);
-        rc = p ? 0 : why.code;
-    }
-    if (!p)
+    if (rc < 0) {
         refuse(op, claim ? claim : &(struct sl_claim){0}, rc, &why);
-    else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
-        commit(op, make_mig);
-    else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, looked, &why)) < 0)
-        undo(op, rc, &why);
-    free(claim);
+        free(claim);
+        return;
+    }
+    op->claim = claim;
+    if (!sl_claim_several(claim) || !claim->pod[0]) {
+        plan(op);
+        return;
+    }
+    char path[400];
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space, claim->pod);
+    rc = sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_pod, op, &op->get, &why);
+    if (rc < 0) {
+        refuse(op, claim, rc, &why);
+        free(claim);
+    }
 }
 
 static void prepare(struct op *op)
@@ -668,6 +705,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
         dra->running = op->next;
         if (op->get)
             sl_kube_cancel(op->get);
+        free(op->claim);
         while (op->waiters) {
             struct waiter *w = op->waiters;
             op->waiters = w->next;

@@ -158,6 +158,14 @@ static void record(struct sl_prepared *p, const char *tenant, const struct sl_cl
     }
 }
 
+static void held(const struct sl_prepared *p, size_t device, struct sl_claim_resize *ret)
+{
+    const struct sl_prepared_device *d = &p->device[device];
+    *ret = (struct sl_claim_resize){.memory_bytes = d->resized_memory_bytes,
+                                    .cores_permille = d->resized_cores_permille,
+                                    .limit_permille = d->resized_limit_permille};
+}
+
 static void resize_done(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct resize_watch *w = data;
@@ -194,23 +202,19 @@ static void resize_next(struct resize_watch *w)
         resize_told(w, true, "Resized", text);
         return;
     }
-    const struct sl_prepared_device *d = &p->device[w->at];
-    struct sl_prepared_device target = *d;
-    target.resized_memory_bytes = w->wanted.memory_bytes;
-    target.resized_cores_permille = w->wanted.cores_permille;
-    target.resized_limit_permille = w->wanted.limit_permille;
+    /* Tried on, and taken back if it does not fit: the arbiter is asked with what it would be. */
+    struct sl_claim_resize before;
+    held(p, w->at, &before);
+    record(p, p->device[w->at].tenant, &w->wanted);
     for (size_t i = 0; i < p->device_count; i++)
-        if (strcmp(p->device[i].tenant, d->tenant) == 0 &&
-            sl_dra_fits(w->dra, p, i, sl_prepared_memory(&target), sl_prepared_cores(&target),
-                        &err) < 0) {
+        if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0 &&
+            sl_dra_fits(w->dra, p, i, 0, 0, &err) < 0) {
+            record(p, p->device[w->at].tenant, &before);
             resize_told(w, false, "NoRoom", err.msg);
             return;
         }
-    (void)sl_dra_lease(p, w->at, &set);
-    set.fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
-    set.memory_bytes = sl_prepared_memory(&target);
-    set.cores_request_permille = sl_prepared_cores(&target);
-    set.cores_limit_permille = sl_prepared_limit(&target);
+    sl_dra_lease_now(p, w->at, &set);
+    record(p, p->device[w->at].tenant, &before);
     sl_leases_set(w->dra->leases, &set, resize_done, w);
 }
 

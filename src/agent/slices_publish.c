@@ -92,7 +92,8 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
             (void)json_object_del(p->have, w->name);
         else if (body)
             (void)json_object_set(p->have, w->name, body);
-    } else if (w->removal && status == 404) {
+    } else if (status == 404) { /* somebody removed it; it is made anew, if it is wanted */
+        p->failed |= !w->removal;
         (void)json_object_del(p->have, w->name);
     } else {
         /* 409: somebody was faster; the watch brings what is there now. */

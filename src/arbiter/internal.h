@@ -75,6 +75,7 @@ struct asked {
     uint32_t fields, memory_percent;
     uint64_t memory_bytes;
     uint32_t cores_request_permille, cores_limit_permille, priority;
+    uint64_t gpu_memory_bytes[SL_MAX_GPUS];
 };
 
 struct tenant {

@@ -22,6 +22,7 @@ struct asked sl_arb_asked(const struct sl_msg_lease *ask)
     if (ask->fields & SL_FIELD_MEMORY) {
         k.memory_percent = ask->memory_percent;
         k.memory_bytes = ask->memory_percent ? 0 : ask->memory_bytes;
+        memcpy(k.gpu_memory_bytes, ask->gpu_memory_bytes, sizeof(k.gpu_memory_bytes));
     }
     if (ask->fields & SL_FIELD_CORES) {
         k.cores_request_permille = ask->cores_request_permille;
@@ -37,7 +38,8 @@ static bool asked_same(const struct asked *a, const struct asked *b)
     return a->fields == b->fields && a->memory_percent == b->memory_percent &&
            a->memory_bytes == b->memory_bytes &&
            a->cores_request_permille == b->cores_request_permille &&
-           a->cores_limit_permille == b->cores_limit_permille && a->priority == b->priority;
+           a->cores_limit_permille == b->cores_limit_permille && a->priority == b->priority &&
+           memcmp(a->gpu_memory_bytes, b->gpu_memory_bytes, sizeof(a->gpu_memory_bytes)) == 0;
 }
 
 /* By UUID only: what asks for kept tenants knows them. */

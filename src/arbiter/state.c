@@ -56,6 +56,10 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *
         n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
                       k->fields, k->memory_percent, k->memory_bytes, k->cores_request_permille,
                       k->cores_limit_permille, k->priority);
+    for (uint32_t i = 0; t->kept && i < t->gpu_count; i++)
+        if (k->gpu_memory_bytes[i])
+            n += snprintf(text + n, sizeof(text) - (size_t)n, "keep-gpu %u %" PRIu64 "\n", i,
+                          k->gpu_memory_bytes[i]);
     if (t->about[0])
         n += snprintf(text + n, sizeof(text) - (size_t)n, "about %s\n", t->about);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "end\n");
@@ -110,6 +114,12 @@ static bool parse_line(const char *line, struct saved *s)
                &k->memory_bytes, &k->cores_request_permille, &k->cores_limit_permille,
                &k->priority) == 6)
         return s->kept = true;
+    unsigned at;
+    uint64_t own;
+    if (sscanf(line, "keep-gpu %u %" SCNu64, &at, &own) == 2 && at < SL_MAX_GPUS) {
+        k->gpu_memory_bytes[at] = own;
+        return true;
+    }
     if (s->gpu_count < SL_MAX_GPUS &&
         sscanf(line, "gpu %63s %" SCNu64, s->uuid[s->gpu_count], &s->bytes[s->gpu_count]) == 2) {
         s->gpu_count++;

@@ -137,11 +137,14 @@ static int grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, struc
             ret_limit[i] = SL_NO_LIMIT;
             continue;
         }
-        if (ask->memory_percent > 100 || (!ask->memory_percent && !ask->memory_bytes))
+        uint64_t own = ask->gpu_memory_bytes[i];
+        if (ask->memory_percent > 100 || (!own && !ask->memory_percent && !ask->memory_bytes))
             return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
-        uint64_t bytes = ask->memory_percent
-                             ? (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100)
-                             : ask->memory_bytes;
+        uint64_t bytes = ask->memory_bytes;
+        if (own)
+            bytes = own;
+        else if (ask->memory_percent)
+            bytes = (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100);
         bytes &= ~(SL_UNIT_BYTES - 1);
         if (bytes > g->total_bytes)
             return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",

@@ -213,6 +213,13 @@ class Share(Case):
         n.start()
         n.claim(1, [share("a", memory="10Gi", cores="20", share_id="s1"),
                     share("b", memory="20Gi", cores="50", share_id="s2")])
+        self.assertIn("pods/pod-1 not found", n.prepare(1)["error"])
+        self.assertEqual(n.checkpoint(), {})
+        n.api.put("/api/v1/namespaces/default/pods/pod-1", {
+            "metadata": {"name": "pod-1"},
+            "spec": {"resourceClaims": [{"name": "gpus", "resourceClaimName": "claim-1"}],
+                     "containers": [{"name": r, "resources": {"claims": [
+                         {"name": "gpus", "request": r}]}} for r in ("a", "b")]}})
         got = n.prepare(1)
         self.assertEqual(got["error"], "")
         self.assertEqual({d["request"] for d in got["devices"]}, {"a", "b"})
@@ -220,6 +227,33 @@ class Share(Case):
         limits = {t["about"]["request"]: t["gpus"][0]["memory_limit_bytes"]
                   for t in n.tenants().values()}
         self.assertEqual(limits, {"a": 10 * GIB, "b": 20 * GIB})
+        self.assertEqual(n.unprepare(1)["error"], "")
+        self.gone()
+
+    def test_two_requests_one_container(self):
+        """A container is one tenant: what it uses together adds up on a GPU."""
+        n = self.node
+        n.start()
+        n.claim(1, [share("a", memory="10Gi", cores="20", share_id="s1"),
+                    share("b", memory="20Gi", cores="50", share_id="s2"),
+                    share("c", memory="5Gi", cores="10", share_id="s3")])
+        n.api.put("/api/v1/namespaces/default/pods/pod-1", {
+            "metadata": {"name": "pod-1"},
+            "spec": {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "t"}],
+                     "containers": [
+                         {"name": "both", "resources": {"claims": [
+                             {"name": "gpus", "request": "a"}, {"name": "gpus", "request": "b"}]}},
+                         {"name": "one", "resources": {"claims": [{"name": "gpus", "request": "c"}]}}]},
+            "status": {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "claim-1"}]}})
+        got = n.prepare(1)
+        self.assertEqual(got["error"], "")
+        self.assertEqual(sorted((t["gpus"][0]["memory_limit_bytes"] // GIB, t["cores_request_percent"])
+                                for t in n.tenants().values()), [(5, 10), (30, 70)])
+        self.assertEqual(n.prepare(1), got)
+        n.arbiter.kill()
+        n.arbiter.wait()
+        n.start_arbiter()
+        self.assertEqual(n.prepare(1), got)
         self.assertEqual(n.unprepare(1)["error"], "")
         self.gone()
 
