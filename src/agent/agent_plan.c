@@ -68,10 +68,17 @@ static int apply_mps(struct sl_agent *a, const struct sl_inventory *inv, const s
     for (size_t g = 0; g < inv->gpu_count; g++) {
         if (!by_mps(plan, g))
             continue;
-        gpus[n++] = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
-                                        .index = (unsigned)g,
-                                        .memory_bytes = inv->gpu[g].info.memory_total_bytes,
-                                        .replicas = sl_plan_replicas(plan, g, SL_NO_MIG)};
+        gpus[n] = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
+                                      .index = (unsigned)g,
+                                      .memory_bytes = inv->gpu[g].info.memory_total_bytes,
+                                      .replicas = sl_plan_replicas(plan, g, SL_NO_MIG)};
+        if (a->config->sharing == SL_SHARING_MPS && !a->config->fail_requests_greater_than_one) {
+            /* A container may hold several shares: the daemon's limit is the card, and each
+             * container's own is in its environment. */
+            gpus[n].share_percent = 100;
+            gpus[n].share_memory_bytes = gpus[n].memory_bytes;
+        }
+        n++;
     }
     if (n == 0 && !a->mps)
         return 0;
@@ -133,27 +140,49 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
     return NULL;
 }
 
+/* Several shares of one card in one container are one larger share (users of NVIDIA's plugin ask for it:
+ * there extra ones buy nothing). MPS takes the smaller of this and the daemon's own limit. */
+static int mps_share(const struct sl_agent *a, size_t gpu, const struct sl_inventory *inv,
+                     size_t shares, struct sl_edits *extra, struct sl_err *err)
+{
+    unsigned replicas = sl_plan_replicas(a->plan, gpu, SL_NO_MIG);
+    char text[64];
+    if (a->config->fail_requests_greater_than_one || replicas == 0)
+        return 0;
+    if (shares > replicas)
+        shares = replicas;
+    uint64_t bytes = inv->gpu[gpu].info.memory_total_bytes / replicas * shares;
+    (void)snprintf(text, sizeof(text), "%zu",
+                   shares * 100 / replicas ? shares * 100 / replicas : 1);
+    int rc = sl_edits_env(extra, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text, err);
+    (void)snprintf(text, sizeof(text), "0=%lluM", (unsigned long long)(bytes >> 20));
+    return rc < 0 ? rc : sl_edits_env(extra, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text, err);
+}
+
 static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
                     const struct sl_plan_resource *res, const char *const *ids, size_t n,
                     struct sl_edits *extra, struct sl_err *err)
 {
-    const char *only = NULL;
+    size_t gpu = SIZE_MAX, shares = 0;
     for (size_t i = 0; i < n; i++) {
         const struct sl_plan_device *d = device_of(res, ids[i]);
         if (!d || d->sharing != SL_SHARING_MPS || d->gpu >= inv->gpu_count)
             continue;
-        const char *uuid = inv->gpu[d->gpu].info.uuid;
-        if (only && strcmp(only, uuid) != 0)
+        if (shares && d->gpu != gpu)
             return sl_err_set(
                 err, -EINVAL,
                 "%s: shares of two GPUs in one container, and a process has one MPS daemon: "
-                "ask for one",
+                "ask for shares of one",
                 res->name);
-        only = uuid;
+        gpu = d->gpu;
+        shares++;
     }
-    if (only && !a->mps)
+    if (shares == 0)
+        return 0;
+    if (!a->mps)
         return sl_err_set(err, -EAGAIN, "%s: MPS is not running yet", res->name);
-    return only ? sl_mps_edits(a->mps, only, extra, err) : 0;
+    int rc = sl_mps_edits(a->mps, inv->gpu[gpu].info.uuid, extra, err);
+    return rc < 0 ? rc : mps_share(a, gpu, inv, shares, extra, err);
 }
 
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
