@@ -23,6 +23,38 @@ static void refresh(void *data)
     sl_devices_refresh(a->devices);
 }
 
+static int mps(void *data, const char *uuid, struct sl_edits *edits, struct sl_err *err)
+{
+    struct sl_agent *a = data;
+    size_t i = 0;
+    while (i < a->dra_mps_count && strcmp(a->dra_mps[i], uuid) != 0)
+        i++;
+    if (i == a->dra_mps_count) {
+        if (i == SL_AGENT_MAX_GPUS)
+            return sl_err_set(err, -ENOSPC, "MPS on more than %d GPUs of one node",
+                              SL_AGENT_MAX_GPUS);
+        (void)snprintf(a->dra_mps[a->dra_mps_count++], SL_GPU_UUID_SIZE, "%s", uuid);
+    }
+    int rc = sl_agent_mps_apply(a, err);
+    if (rc == 0 && !a->mps)
+        rc = sl_err_set(err, -EAGAIN, "the cards are not known yet");
+    return rc < 0 ? rc : sl_mps_edits(a->mps, uuid, edits, err);
+}
+
+static void mps_done(void *data, const char *uuid)
+{
+    struct sl_agent *a = data;
+    struct sl_err err = SL_ERR_INIT;
+    for (size_t i = 0; i < a->dra_mps_count; i++) {
+        if (strcmp(a->dra_mps[i], uuid) != 0)
+            continue;
+        memmove(a->dra_mps[i], a->dra_mps[--a->dra_mps_count], SL_GPU_UUID_SIZE);
+        break;
+    }
+    if (sl_agent_mps_apply(a, &err) < 0)
+        sl_warn("MPS: %s", err.msg);
+}
+
 static void event(void *data, const struct sl_dra_event *e)
 {
     struct sl_agent *a = data;
@@ -78,7 +110,8 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                            .arbiter_dir = a->opt.arbiter_dir,
                                            .arbiter_dir_host = a->opt.arbiter_dir_host,
                                            .sluice_dir_host = a->opt.state_dir_host};
-    const struct sl_dra_ops ops = {.submit = submit, .refresh = refresh, .event = event};
+    const struct sl_dra_ops ops = {
+        .submit = submit, .refresh = refresh, .mps = mps, .mps_done = mps_done, .event = event};
     return sl_dra_create(a->loop, &options, a->kube, &ops, a, &a->dra, err);
 }
 

@@ -21,6 +21,7 @@
 #include "http/server.h"
 
 #define SL_AGENT_MAX_XIDS 128
+#define SL_AGENT_MAX_GPUS 64
 
 struct sl_agent_xid {
     char uuid[SL_GPU_UUID_SIZE];
@@ -62,6 +63,8 @@ struct sl_agent {
     struct sl_reload *reload;
     struct sl_arbiter_child *arbiter;
     struct sl_dra *dra;
+    char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards claims share by MPS */
+    size_t dra_mps_count;
 
     struct sl_agent_xid xid[SL_AGENT_MAX_XIDS];
     size_t xid_count;
@@ -87,6 +90,9 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
 void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
 void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
                         const char *reason);
+
+/* MPS daemons as the plan and the claims want them now. */
+int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
 /* agent_observe.c: metrics and readiness. */
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;

@@ -39,6 +39,14 @@ int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, stru
 
 /* --- MPS --------------------------------------------------------------------------------------- */
 
+static bool claimed(const struct sl_agent *a, const char *uuid)
+{
+    for (size_t i = 0; i < a->dra_mps_count; i++)
+        if (strcmp(a->dra_mps[i], uuid) == 0)
+            return true;
+    return false;
+}
+
 static bool by_mps(const struct sl_plan *plan, size_t gpu)
 {
     for (size_t r = 0; r < plan->resource_count; r++)
@@ -58,27 +66,30 @@ static int open_mps(struct sl_agent *a, struct sl_err *err)
     return sl_mps_create(a->loop, &options, &ops, a, &a->mps, err);
 }
 
-static int apply_mps(struct sl_agent *a, const struct sl_inventory *inv, const struct sl_plan *plan,
-                     struct sl_err *err)
+int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
 {
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    if (!inv || !a->plan)
+        return 0;
     SL_CLEANUP(free) struct sl_mps_gpu *gpus = calloc(inv->gpu_count + 1, sizeof(*gpus));
     size_t n = 0;
     if (!gpus)
         return sl_err_set(err, -ENOMEM, "out of memory");
     for (size_t g = 0; g < inv->gpu_count; g++) {
-        if (!by_mps(plan, g))
+        bool planned = !a->opt.dra && by_mps(a->plan, g), asked = claimed(a, inv->gpu[g].info.uuid);
+        if (!planned && !asked)
             continue;
-        gpus[n] = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
-                                      .index = (unsigned)g,
-                                      .memory_bytes = inv->gpu[g].info.memory_total_bytes,
-                                      .replicas = sl_plan_replicas(plan, g, SL_NO_MIG)};
-        if (a->config->sharing == SL_SHARING_MPS && !a->config->fail_requests_greater_than_one) {
-            /* A container may hold several shares: the daemon's limit is the card, and each
-             * container's own is in its environment. */
-            gpus[n].share_percent = 100;
-            gpus[n].share_memory_bytes = gpus[n].memory_bytes;
+        struct sl_mps_gpu *m = &gpus[n++];
+        *m = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
+                                 .index = (unsigned)g,
+                                 .memory_bytes = inv->gpu[g].info.memory_total_bytes,
+                                 .replicas = planned ? sl_plan_replicas(a->plan, g, SL_NO_MIG) : 1};
+        if (asked || !a->config->fail_requests_greater_than_one) {
+            /* Shares of different sizes: the daemon's limit is the card, and each container's own
+             * is in its environment. */
+            m->share_percent = 100;
+            m->share_memory_bytes = m->memory_bytes;
         }
-        n++;
     }
     if (n == 0 && !a->mps)
         return 0;
@@ -221,7 +232,7 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
     struct sl_err err = SL_ERR_INIT;
     if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, NULL, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "CDIFailed", "%s", err.msg);
-    if (apply_mps(a, inv, plan, &err) < 0)
+    if (sl_agent_mps_apply(a, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "MPSFailed", "%s", err.msg);
     publish_all_health(a, inv);
     if (sl_plugins_apply(a->plugins, a->opt.dra ? &nothing : plan, inv, &err) < 0)
