@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/dialect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+enum word { COUNT, MEMORY, PERCENT, CORES, PRIORITY, WORDS };
+
+/* The words of containers, in resources.limits or .requests. */
+static const struct row {
+    enum sl_dialect dialect;
+    enum word word;
+    const char *name;
+    uint32_t unit_mib; /* of memory */
+} rows[] = {
+    {SL_DIALECT_HAMI, COUNT, SL_DIALECT_WHOLE_RESOURCE, 0},
+    {SL_DIALECT_HAMI, MEMORY, "nvidia.com/gpumem", 1},
+    {SL_DIALECT_HAMI, PERCENT, "nvidia.com/gpumem-percentage", 0},
+    {SL_DIALECT_HAMI, CORES, "nvidia.com/gpucores", 0},
+    {SL_DIALECT_HAMI, PRIORITY, "nvidia.com/priority", 0},
+    {SL_DIALECT_VOLCANO, COUNT, "volcano.sh/vgpu-number", 0},
+    {SL_DIALECT_VOLCANO, MEMORY, "volcano.sh/vgpu-memory", 1},
+    {SL_DIALECT_VOLCANO, PERCENT, "volcano.sh/vgpu-memory-percentage", 0},
+    {SL_DIALECT_VOLCANO, CORES, "volcano.sh/vgpu-cores", 0},
+    {SL_DIALECT_GPUSHARE, MEMORY, "aliyun.com/gpu-mem", 1024},
+    {SL_DIALECT_GPUSHARE, CORES, "aliyun.com/gpu-core.percentage", 0},
+};
+
+/* What each word may be, and how to write it. */
+static const struct {
+    uint64_t max;
+    const char *is;
+} words[WORDS] = {
+    [COUNT] = {SL_PROMISE_NODE_GPUS, "a number of GPUs from 1 to 16: write for example \"1\""},
+    [MEMORY] = {64u << 20, NULL},
+    [PERCENT] = {100, "a percentage of the card's memory from 1 to 100: write for example \"50\""},
+    [CORES] = {100, "a percentage of one GPU's time from 1 to 100: write for example \"30\""},
+    [PRIORITY] = {1, "0 (high) or 1 (low)"},
+};
+
+static const char *const dialects[] = {[SL_DIALECT_HAMI] = "HAMi",
+                                       [SL_DIALECT_VOLCANO] = "Volcano",
+                                       [SL_DIALECT_GPUSHARE] = "gpushare",
+                                       [SL_DIALECT_KUBESHARE] = "KubeShare"};
+
+const char *sl_dialect_name(enum sl_dialect dialect)
+{
+    return dialects[dialect];
+}
+
+bool sl_dialect_resource(const char *name)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool sl_dialect_scheduler(const char *name)
+{
+    static const char *const names[] = {"hami-scheduler", "volcano", "kubeshare-scheduler",
+                                        "gpushare-scheduler"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* --- containers --- */
+
+/* "10", "10k", "2M" and JSON numbers; -EINVAL for what is negative, broken or in bytes. */
+static int count_of(const json_t *value, uint64_t *ret)
+{
+    char *end;
+    uint64_t factor = 1;
+    if (json_is_integer(value)) {
+        if (json_integer_value(value) < 0)
+            return -EINVAL;
+        *ret = (uint64_t)json_integer_value(value);
+        return 0;
+    }
+    const char *text = json_string_value(value);
+    if (!text || text[0] < '0' || text[0] > '9')
+        return -EINVAL;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (errno)
+        return -EINVAL;
+    if (strcmp(end, "k") == 0)
+        factor = 1000;
+    else if (strcmp(end, "M") == 0)
+        factor = 1000000;
+    else if (*end)
+        return -EINVAL;
+    return __builtin_mul_overflow((uint64_t)n, factor, ret) ? -EINVAL : 0;
+}
+
+static const json_t *resource(const json_t *container, const char *name)
+{
+    const json_t *resources = json_object_get(container, "resources");
+    const json_t *value = json_object_get(json_object_get(resources, "limits"), name);
+    return value ? value : json_object_get(json_object_get(resources, "requests"), name);
+}
+
+static void value_text(const json_t *value, char *buf, size_t size)
+{
+    if (json_is_string(value))
+        (void)snprintf(buf, size, "%.40s", json_string_value(value));
+    else if (json_is_integer(value))
+        (void)snprintf(buf, size, "%lld", (long long)json_integer_value(value));
+    else
+        (void)snprintf(buf, size, "(not a number)");
+}
+
+/* What the container says, by word; said[] tells which. */
+struct said {
+    uint64_t value[WORDS];
+    bool said[WORDS];
+    const char *name[WORDS];
+    bool any;
+    enum sl_dialect dialect;
+};
+
+static int refuse_value(const struct row *row, const json_t *value, const char *container,
+                        struct sl_err *err)
+{
+    char text[48];
+    value_text(value, text, sizeof(text));
+    if (row->word == MEMORY)
+        return sl_err_set(err, -EINVAL,
+                          "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write "
+                          "\"%u\"",
+                          container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
+                          3072 / row->unit_mib);
+    return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name,
+                      text, words[row->word].is);
+}
+
+static int container_words(const json_t *container, const char *name, struct said *s,
+                           struct sl_err *err)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
+        const struct row *row = &rows[i];
+        const json_t *value = resource(container, row->name);
+        uint64_t n;
+        if (!value)
+            continue;
+        if (s->any && s->dialect != row->dialect)
+            return sl_err_set(err, -EINVAL,
+                              "container %s asks for GPUs in the words of %s and of %s (%s): "
+                              "write it in one of them",
+                              name, dialects[s->dialect], dialects[row->dialect], row->name);
+        uint64_t unit = row->unit_mib ? row->unit_mib : 1;
+        if (count_of(value, &n) != 0 || n > words[row->word].max / unit)
+            return refuse_value(row, value, name, err);
+        s->any = true;
+        s->dialect = row->dialect;
+        s->name[row->word] = row->name;
+        s->value[row->word] = n * unit;
+        /* Nought means "as if not said", but for the priority, whose nought is high. */
+        s->said[row->word] = n > 0 || row->word == PRIORITY;
+    }
+    return 0;
+}
+
+static int part_from(const struct said *s, const char *name, struct sl_request_part *p,
+                     struct sl_err *err)
+{
+    if (s->said[MEMORY] && s->said[PERCENT])
+        return sl_err_set(err, -EINVAL, "container %s has both %s and %s: write only one of them",
+                          name, s->name[MEMORY], s->name[PERCENT]);
+    p->count = (uint8_t)(s->said[COUNT] ? s->value[COUNT] : 1);
+    p->memory_mib = s->said[MEMORY] ? (uint32_t)s->value[MEMORY] : 0;
+    if (!p->memory_mib)
+        p->memory_percent = (uint8_t)(s->said[PERCENT] ? s->value[PERCENT] : 100);
+    /* All of a card's memory and nothing of its time: nobody else could use the rest. */
+    p->cores = (uint8_t)(s->said[CORES]                                  ? s->value[CORES]
+                         : !p->memory_mib && p->memory_percent == 100 ? 100
+                                                                         : 0);
+    p->cores_limit = p->cores ? 0 : 100;
+    if (s->said[PRIORITY])
+        p->priority = s->value[PRIORITY] == 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_LOW;
+    return 0;
+}
+
+static bool privileged(const json_t *container)
+{
+    return json_is_true(
+        json_object_get(json_object_get(container, "securityContext"), "privileged"));
+}
+
+static int add_part(struct sl_request *r, const struct sl_request_part *part,
+                    const json_t *container, struct sl_err *err)
+{
+    if (r->part_count == SL_REQUEST_PARTS)
+        return sl_err_set(err, -EINVAL, "more than %d containers of the pod ask for GPUs",
+                          SL_REQUEST_PARTS);
+    if (privileged(container))
+        return sl_err_set(err, -EINVAL,
+                          "container %s is privileged and would see every GPU, so a share cannot be "
+                          "kept: remove securityContext.privileged, or label the pod "
+                          "hami.io/webhook: ignore",
+                          part->container);
+    r->part[r->part_count++] = *part;
+    return 0;
+}
+
+/* An init container that goes on beside the others needs GPUs of its own: marked by -2 until all are read. */
+static int8_t alone(const json_t *container)
+{
+    const char *restart = json_string_value(json_object_get(container, "restartPolicy"));
+    return restart && strcmp(restart, "Always") == 0 ? -2 : -1;
+}
+
+/* plain stays true while nothing but whole GPUs is asked for. */
+static int read_containers(const json_t *list, bool init, uint16_t first, struct sl_request *r,
+                           bool *plain, struct sl_err *err)
+{
+    const json_t *container;
+    size_t i;
+    json_array_foreach(list, i, container)
+    {
+        const char *name = json_string_value(json_object_get(container, "name"));
+        struct said s = {.any = false};
+        struct sl_request_part p = {
+            .index = (uint16_t)(first + i), .init = init, .same_as = init ? alone(container) : -1};
+        (void)snprintf(p.container, sizeof(p.container), "%.63s", name ? name : "");
+        int rc = container_words(container, p.container, &s, err);
+        if (rc)
+            return rc;
+        if (!s.said[COUNT] && !s.said[MEMORY] && !s.said[PERCENT] && !s.said[CORES])
+            continue; /* nothing, or noughts */
+        rc = part_from(&s, p.container, &p, err);
+        if (!rc)
+            rc = add_part(r, &p, container, err);
+        if (rc)
+            return rc;
+        *plain = *plain && s.dialect == SL_DIALECT_HAMI && s.said[COUNT] && !s.said[MEMORY] &&
+                 !s.said[PERCENT] && !s.said[CORES] && !s.said[PRIORITY];
+    }
+    return 0;
+}
+
+/* --- KubeShare: labels (or annotations) of the pod --- */
+
+static const json_t *meta(const json_t *pod, const char *map, const char *key)
+{
+    return json_object_get(json_object_get(json_object_get(pod, "metadata"), map), key);
+}
+
+static const char *marked(const json_t *pod, const char *key)
+{
+    const json_t *value = meta(pod, "labels", key);
+    if (!value)
+        value = meta(pod, "annotations", key);
+    return value ? json_string_value(value) : NULL;
+}
+
+/* "0.5" is 50 of 100; at most two digits after the point count. */
+static int hundredths(const char *text, uint32_t *ret)
+{
+    char *end;
+    errno = 0;
+    double v = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+    if (v < 0 || errno || *end || v > SL_PROMISE_NODE_GPUS)
+        return -EINVAL;
+    *ret = (uint32_t)(v * 100 + 0.5);
+    return 0;
+}
+
+static int kubeshare_memory(const json_t *pod, struct sl_request_part *p, struct sl_err *err)
+{
+    const char *text = marked(pod, "sharedgpu/gpu_mem");
+    char *end;
+    if (!text)
+        return 0;
+    errno = 0;
+    unsigned long long bytes = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (errno || bytes == 0 || *end || bytes >> 46)
+        return sl_err_set(err, -EINVAL,
+                          "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write "
+                          "\"3221225472\"",
+                          text);
+    p->memory_mib = (uint32_t)((bytes + (1u << 20) - 1) >> 20);
+    p->memory_percent = 0;
+    return 0;
+}
+
+static int kubeshare_part(const json_t *pod, const char *request, const char *limit,
+                          struct sl_request_part *p, struct sl_err *err)
+{
+    uint32_t r = 0, l = 0;
+    if (!limit || hundredths(limit, &l) != 0 || l == 0)
+        return sl_err_set(err, -EINVAL,
+                          "sharedgpu/gpu_limit \"%.40s\" is not a part of a GPU: write for example "
+                          "\"1.0\"",
+                          limit ? limit : "");
+    if (request && (hundredths(request, &r) != 0 || r > l))
+        return sl_err_set(err, -EINVAL,
+                          "sharedgpu/gpu_request \"%.40s\" is not a part of a GPU up to "
+                          "sharedgpu/gpu_limit: write for example \"0.5\"",
+                          request);
+    if (l > 100 && (r != l || l % 100))
+        return sl_err_set(err, -EINVAL,
+                          "sharedgpu/gpu_limit \"%.40s\" is more than one GPU: write the same whole "
+                          "number for gpu_request and gpu_limit",
+                          limit);
+    p->count = (uint8_t)(l > 100 ? l / 100 : 1);
+    p->cores = (uint8_t)(r > 100 ? 100 : r);
+    p->cores_limit = (uint8_t)(l > 100 || l == p->cores ? 0 : l);
+    p->memory_percent = p->cores ? p->cores : 1; /* without gpu_mem: as much as of the time */
+    return kubeshare_memory(pod, p, err);
+}
+
+static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *r,
+                          struct sl_err *err)
+{
+    const char *request = marked(pod, "sharedgpu/gpu_request");
+    const char *limit = marked(pod, "sharedgpu/gpu_limit");
+    const char *model = marked(pod, "sharedgpu/gpu_model");
+    const char *priority = marked(pod, "sharedgpu/priority");
+    if (!request && !limit && !marked(pod, "sharedgpu/gpu_mem"))
+        return 0;
+    if (r->part_count)
+        return sl_err_set(err, -EINVAL,
+                          "the pod has labels sharedgpu/… and its containers ask for GPUs in other "
+                          "words: write one of them");
+    const json_t *container =
+        json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
+    const char *name = json_string_value(json_object_get(container, "name"));
+    struct sl_request_part p = {.index = first, .same_as = -1};
+    (void)snprintf(p.container, sizeof(p.container), "%.63s", name ? name : "");
+    int rc = kubeshare_part(pod, request, limit, &p, err);
+    if (!rc && model)
+        (void)snprintf(r->use_type, sizeof(r->use_type), "%.500s", model);
+    if (!rc && priority)
+        p.priority =
+            strtol(priority, NULL, 10) > 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_NONE;
+    return rc ? rc : add_part(r, &p, container, err);
+}
+
+/* --- the pod --- */
+
+/* Lists end up in CEL expressions and in our own matching: plain characters only. */
+static int read_list(const json_t *pod, const char *key, char *buf, struct sl_err *err)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                               " ._-+/(),";
+    const json_t *value = meta(pod, "annotations", key);
+    const char *text = value ? json_string_value(value) : "";
+    if (!text || strlen(text) >= SL_REQUEST_LIST || strspn(text, good) != strlen(text))
+        return sl_err_set(err, -EINVAL,
+                          "annotation %s is not a list of names with commas between them: write for "
+                          "example \"A100,H100\"",
+                          key);
+    if (text[0])
+        (void)snprintf(buf, SL_REQUEST_LIST, "%s", text);
+    return 0;
+}
+
+static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_err *err)
+{
+    int rc = read_list(pod, "nvidia.com/use-gputype", r->use_type, err);
+    if (!rc)
+        rc = read_list(pod, "nvidia.com/nouse-gputype", r->no_type, err);
+    if (!rc)
+        rc = read_list(pod, "nvidia.com/use-gpuuuid", r->use_uuid, err);
+    if (!rc)
+        rc = read_list(pod, "nvidia.com/nouse-gpuuuid", r->no_uuid, err);
+    if (!rc) {
+        const char *numa = json_string_value(meta(pod, "annotations", "nvidia.com/numa-bind"));
+        r->numa = numa && strcmp(numa, "true") == 0;
+    }
+    return rc;
+}
+
+static bool left_alone(const json_t *pod)
+{
+    static const char *const keys[] = {"hami.io/webhook", "sluice.io/webhook"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(keys); i++) {
+        const char *value = json_string_value(meta(pod, "labels", keys[i]));
+        if (value && strcmp(value, "ignore") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An init container that asks for just what a container gets runs before it: the same GPUs serve both. */
+static void share_with_init(struct sl_request *r)
+{
+    struct sl_request_part copy[SL_REQUEST_PARTS];
+    size_t n = 0;
+    for (int init = 0; init < 2; init++) /* those that own GPUs first, so that same_as points back */
+        for (size_t i = 0; i < r->part_count; i++)
+            if (r->part[i].init == (init == 1))
+                copy[n++] = r->part[i];
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; copy[i].init && copy[i].same_as == -1 && k < i; k++)
+            if (!copy[k].init && copy[k].count == copy[i].count &&
+                copy[k].memory_mib == copy[i].memory_mib &&
+                copy[k].memory_percent == copy[i].memory_percent &&
+                copy[k].cores == copy[i].cores && copy[k].cores_limit == copy[i].cores_limit &&
+                copy[k].priority == copy[i].priority)
+                copy[i].same_as = (int8_t)k;
+    for (size_t i = 0; i < n; i++)
+        if (copy[i].same_as == -2)
+            copy[i].same_as = -1;
+    memcpy(r->part, copy, n * sizeof(copy[0]));
+}
+
+int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *err)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    const json_t *inits = json_object_get(spec, "initContainers");
+    const json_t *apps = json_object_get(spec, "containers");
+    size_t all = json_array_size(inits) + json_array_size(apps);
+    uint16_t first = (uint16_t)json_array_size(inits);
+    bool plain = true;
+    memset(ret, 0, sizeof(*ret));
+    if (left_alone(pod))
+        return SL_DIALECT_NOTHING;
+    if (all > 255)
+        return SL_DIALECT_NOTHING; /* no such pod; the API server will say so */
+    ret->containers = (uint16_t)all;
+    int rc = read_containers(inits, true, 0, ret, &plain, err);
+    if (!rc)
+        rc = read_containers(apps, false, first, ret, &plain, err);
+    size_t by_resources = ret->part_count;
+    if (!rc)
+        rc = read_kubeshare(pod, first, ret, err);
+    if (rc)
+        return rc;
+    if (ret->part_count == 0)
+        return SL_DIALECT_NOTHING;
+    rc = read_annotations(pod, ret, err);
+    if (rc)
+        return rc;
+    share_with_init(ret);
+    plain = plain && by_resources && !ret->use_type[0] && !ret->no_type[0] && !ret->use_uuid[0] &&
+            !ret->no_uuid[0];
+    return plain ? SL_DIALECT_PLAIN : SL_DIALECT_ASKS;
+}

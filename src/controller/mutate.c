@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/mutate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/dialect.h"
+
+/* Annotations that grant something: nobody may bring their own. */
+static const char *const granted[] = {SL_PROMISE_LEASE_KEY,  SL_PROMISE_HAMI_NODE,
+                                      SL_PROMISE_HAMI_TIME,  SL_PROMISE_HAMI_PHASE,
+                                      SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO,
+                                      SL_PROMISE_HAMI_DONE};
+
+/*
+ * A patch in the making: changed parts of the pod are copied, changed, and put back whole. "add" replaces
+ * what is there, and the patch is applied to the very object it was made from.
+ */
+struct patching {
+    json_t *ops;
+    bool failed;
+};
+
+static void put(struct patching *p, const char *path, json_t *value)
+{
+    p->failed |= json_array_append_new(p->ops, json_pack("{s:s,s:s,s:o}", "op", "add", "path", path,
+                                                         "value", value)) < 0;
+}
+
+static json_t *container_at(const json_t *pod, const struct sl_request_part *part, char path[64])
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    size_t inits = json_array_size(json_object_get(spec, "initContainers"));
+    const char *list = part->init ? "initContainers" : "containers";
+    size_t at = part->init ? part->index : part->index - inits;
+    (void)snprintf(path, 64, "/spec/%s/%zu/resources", list, at);
+    return json_array_get(json_object_get(spec, list), at);
+}
+
+/* The dialect's words go. What is left of limits and requests stays, empty maps too. */
+static void strip(json_t *resources)
+{
+    static const char *const maps[] = {"limits", "requests"};
+    for (size_t m = 0; m < SL_ARRAY_LEN(maps); m++) {
+        json_t *map = json_object_get(resources, maps[m]), *value;
+        const char *key;
+        void *next;
+        json_object_foreach_safe(map, next, key, value)
+        {
+            if (sl_dialect_resource(key))
+                (void)json_object_del(map, key);
+        }
+    }
+}
+
+static void part_by_claim(struct patching *p, const struct sl_request *r, size_t i,
+                          json_t *resources)
+{
+    char name[16];
+    sl_mutate_request_name(r, i, name);
+    json_t *claims = json_object_get(resources, "claims");
+    if (!claims) {
+        claims = json_array();
+        p->failed |= json_object_set_new(resources, "claims", claims) < 0;
+    }
+    p->failed |= json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
+                                                         "request", name)) < 0;
+}
+
+static void part_by_slots(struct patching *p, const struct sl_request_part *part, const char *slot,
+                          json_t *resources)
+{
+    char count[8];
+    (void)snprintf(count, sizeof(count), "%u", part->count);
+    json_t *limits = json_object_get(resources, "limits");
+    if (!limits) {
+        limits = json_object();
+        p->failed |= json_object_set_new(resources, "limits", limits) < 0;
+    }
+    p->failed |= json_object_set_new(limits, slot, json_string(count)) < 0;
+    json_t *requests = json_object_get(resources, "requests");
+    if (requests)
+        p->failed |= json_object_set_new(requests, slot, json_string(count)) < 0;
+}
+
+static void patch_containers(struct patching *p, const json_t *pod, const struct sl_request *r,
+                             const struct sl_mutate_options *opt)
+{
+    const char *slot = opt->slot_resource ? opt->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
+    for (size_t i = 0; i < r->part_count; i++) {
+        char path[64];
+        const json_t *have = json_object_get(container_at(pod, &r->part[i], path), "resources");
+        json_t *resources = have ? json_deep_copy(have) : json_object();
+        strip(resources);
+        if (opt->mode == SL_MUTATE_DRA)
+            part_by_claim(p, r, i, resources);
+        else
+            part_by_slots(p, &r->part[i], slot, resources);
+        put(p, path, resources);
+    }
+}
+
+static void patch_annotations(struct patching *p, const json_t *pod, const struct sl_request *r)
+{
+    const json_t *have = json_object_get(json_object_get(pod, "metadata"), "annotations");
+    json_t *annotations = json_is_object(have) ? json_deep_copy(have) : json_object();
+    char *text SL_CLEANUP(free) = sl_request_text(r);
+    for (size_t i = 0; i < SL_ARRAY_LEN(granted); i++)
+        (void)json_object_del(annotations, granted[i]);
+    p->failed |= !text || json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY,
+                                              json_string(text)) < 0;
+    put(p, "/metadata/annotations", annotations);
+}
+
+static void patch_claims(struct patching *p, const json_t *pod, const char *template)
+{
+    const json_t *have = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
+    json_t *claims = json_is_array(have) ? json_deep_copy(have) : json_array();
+    p->failed |= json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
+                                                         "resourceClaimTemplateName",
+                                                         template)) < 0;
+    put(p, "/spec/resourceClaims", claims);
+}
+
+static bool has_our_claim(const json_t *pod)
+{
+    const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims"), *one;
+    size_t i;
+    json_array_foreach(claims, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, SL_MUTATE_CLAIM) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A request already in our own words must be about this pod. */
+static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_err *err)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    size_t inits = json_array_size(json_object_get(spec, "initContainers"));
+    size_t all = inits + json_array_size(json_object_get(spec, "containers"));
+    for (size_t i = 0; i < r->part_count; i++) {
+        const struct sl_request_part *p = &r->part[i];
+        char path[64];
+        bool good = r->containers == all && p->index < all && p->init == (p->index < inits);
+        const char *name =
+            good ? json_string_value(json_object_get(container_at(pod, p, path), "name")) : NULL;
+        if (!name || strcmp(name, p->container) != 0)
+            return sl_err_set(err, -EINVAL,
+                              "%s is about container %s at %u, which the pod does not have there: "
+                              "remove the annotation and write nvidia.com/gpumem and gpucores",
+                              SL_PROMISE_REQUEST_KEY, p->container, p->index);
+    }
+    return 0;
+}
+
+/* The request, from the annotation of an earlier pass or from the dialect. */
+static int read_pod(const json_t *pod, struct sl_request *r, bool *ret_again, struct sl_err *err)
+{
+    const json_t *annotations = json_object_get(json_object_get(pod, "metadata"), "annotations");
+    const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
+    *ret_again = text != NULL;
+    if (!text)
+        return sl_dialect_read(pod, r, err);
+    int rc = sl_request_parse(text, r, err);
+    if (!rc)
+        rc = check_parts(pod, r, err);
+    return rc ? rc : SL_DIALECT_ASKS;
+}
+
+static int refuse_node_name(const json_t *pod, struct sl_err *err)
+{
+    const char *node =
+        json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
+    if (!node || !node[0])
+        return 0;
+    return sl_err_set(err, -EINVAL,
+                      "the pod names its node (%.100s), so no scheduler can give it a share of a GPU: "
+                      "write nodeSelector: {kubernetes.io/hostname: …} instead of nodeName",
+                      node);
+}
+
+int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
+                  struct sl_mutation *ret, struct sl_err *err)
+{
+    bool dra = opt->mode == SL_MUTATE_DRA, again = false;
+    struct patching p = {.ops = NULL};
+    memset(ret, 0, sizeof(*ret));
+    int rc = read_pod(pod, &ret->request, &again, err);
+    if (rc < 0)
+        return rc;
+    /* Whole GPUs are an ordinary extended resource of the DRA driver: nothing to translate. */
+    if (rc == SL_DIALECT_NOTHING || (dra && rc == SL_DIALECT_PLAIN))
+        return 0;
+    ret->asks = true;
+    if (dra && again && has_our_claim(pod))
+        return 0;
+    if (dra && has_our_claim(pod))
+        return sl_err_set(err, -EINVAL, "the pod has a claim named %s already: rename it",
+                          SL_MUTATE_CLAIM);
+    rc = refuse_node_name(pod, err);
+    if (!rc && dra)
+        rc = sl_mutate_template(&ret->request, opt, &ret->template_object, ret->template_name, err);
+    if (rc)
+        return rc;
+    (void)snprintf(ret->request.admission, sizeof(ret->request.admission), "%.63s", admission);
+    p.ops = json_array();
+    patch_containers(&p, pod, &ret->request, opt);
+    patch_annotations(&p, pod, &ret->request);
+    if (dra)
+        patch_claims(&p, pod, ret->template_name);
+    const char *scheduler =
+        json_string_value(json_object_get(json_object_get(pod, "spec"), "schedulerName"));
+    if (scheduler && opt->scheduler && opt->scheduler[0] && sl_dialect_scheduler(scheduler))
+        put(&p, "/spec/schedulerName", json_string(opt->scheduler));
+    ret->patch = p.ops;
+    if (p.failed || !p.ops) {
+        sl_mutation_free(ret);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+void sl_mutation_free(struct sl_mutation *mutation)
+{
+    json_decref(mutation->patch);
+    json_decref(mutation->template_object);
+    mutation->patch = mutation->template_object = NULL;
+}

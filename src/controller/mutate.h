@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes of a pod at admission: left alone, refused with a sentence, or patched. Pure.
+ *
+ * By DRA, the dialect's resources go and a claim comes, from a ResourceClaimTemplate that the caller has to
+ * create before it answers. By the extender, the containers keep slots of the device plugin's resource and
+ * the annotation sluice.io/request says what each is to get.
+ */
+#ifndef SLUICE_CONTROLLER_MUTATE_H
+#define SLUICE_CONTROLLER_MUTATE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "controller/request.h"
+
+enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
+
+#define SL_MUTATE_CLAIM         "sluice-gpu" /* the claim's name in the pod */
+#define SL_MUTATE_MANAGED_KEY   "app.kubernetes.io/managed-by"
+#define SL_MUTATE_MANAGED_VALUE "sluice-controller"
+#define SL_MUTATE_USED_KEY      "sluice.io/last-used"
+#define SL_MUTATE_CARDS         8 /* alternatives of a request, by the API */
+
+struct sl_mutate_options {
+    enum sl_mutate_mode mode;
+    const char *slot_resource;  /* NULL: nvidia.com/gpu */
+    const char *scheduler;      /* for pods that name a dialect's own; "": those stay */
+    const char *share_class;    /* NULL: gpu.sluice.io */
+    const char *whole_class;    /* NULL: whole.gpu.sluice.io */
+    const char *driver;         /* NULL: gpu.sluice.io */
+    const uint32_t *card_mib;   /* sizes of cards in the cluster, for percentages */
+    size_t card_count;
+};
+
+struct sl_mutation {
+    bool asks;                 /* a GPU is asked for: request is valid */
+    struct sl_request request; /* for the quota */
+    json_t *patch;             /* JSON patch; NULL: the pod stays as it is */
+    json_t *template_object;   /* to be created first, in the pod's namespace; or NULL */
+    char template_name[64];
+};
+
+/* Negative: refuse, err says why. admission: the review's uid. */
+int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
+                  struct sl_mutation *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_mutation_free(struct sl_mutation *mutation);
+
+/* The template alone; its name is made of what is in it, so that equal requests share one. */
+int sl_mutate_template(const struct sl_request *request, const struct sl_mutate_options *opt,
+                       json_t **ret, char name[64], struct sl_err *err) SL_MUST_CHECK;
+/* The name of a part's request in the claim: "gpu0". */
+void sl_mutate_request_name(const struct sl_request *request, size_t part, char buf[16]);
+
+#endif

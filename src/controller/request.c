@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/request.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+
+bool sl_request_whole(const struct sl_request_part *part)
+{
+    return part->cores == 100 && part->memory_mib == 0 && part->memory_percent == 100;
+}
+
+/* --- the annotation --- */
+
+static const char *const list_keys[] = {"useType", "noType", "useUUID", "noUUID"};
+
+static const char *list_of(const struct sl_request *r, size_t i)
+{
+    const char *const all[] = {r->use_type, r->no_type, r->use_uuid, r->no_uuid};
+    return all[i];
+}
+
+static json_t *part_write(const struct sl_request_part *p)
+{
+    json_t *j = json_pack("{s:s,s:i,s:i,s:i}", "container", p->container, "index", (int)p->index,
+                          "gpus", (int)p->count, "cores", (int)p->cores);
+    int bad = !j;
+    if (p->memory_mib)
+        bad |= json_object_set_new(j, "memoryMiB", json_integer((json_int_t)p->memory_mib));
+    else
+        bad |= json_object_set_new(j, "memoryPercent", json_integer(p->memory_percent));
+    if (p->cores_limit)
+        bad |= json_object_set_new(j, "coresLimit", json_integer(p->cores_limit));
+    if (p->init)
+        bad |= json_object_set_new(j, "init", json_true());
+    if (p->same_as >= 0)
+        bad |= json_object_set_new(j, "sameAs", json_integer(p->same_as));
+    if (p->priority)
+        bad |= json_object_set_new(
+            j, "priority",
+            json_string(sl_promise_priority_name((enum sl_promise_priority)p->priority)));
+    if (bad) {
+        json_decref(j);
+        return NULL;
+    }
+    return j;
+}
+
+char *sl_request_text(const struct sl_request *r)
+{
+    json_t *parts = json_array();
+    int bad = !parts;
+    for (size_t i = 0; i < r->part_count; i++)
+        bad |= json_array_append_new(parts, part_write(&r->part[i]));
+    json_t *j = json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts",
+                          parts);
+    for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
+        if (list_of(r, i)[0])
+            bad |= json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
+    if (r->numa)
+        bad |= json_object_set_new(j, "numa", json_true());
+    if (r->admission[0])
+        bad |= json_object_set_new(j, "admission", json_string(r->admission));
+    char *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(j);
+    return text;
+}
+
+static int number(const json_t *object, const char *key, json_int_t missing, json_int_t max,
+                  uint32_t *ret, struct sl_err *err)
+{
+    const json_t *value = json_object_get(object, key);
+    json_int_t n = value ? json_integer_value(value) : missing;
+    if ((value && !json_is_integer(value)) || n < 0 || n > max)
+        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
+                          (long long)max);
+    *ret = (uint32_t)n;
+    return 0;
+}
+
+static int text_of(const json_t *object, const char *key, char *buf, size_t size,
+                   struct sl_err *err)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *text = value ? json_string_value(value) : "";
+    if (!text || strlen(text) >= size)
+        return sl_err_set(err, -EINVAL, "%s is no text, or too long", key);
+    (void)snprintf(buf, size, "%s", text);
+    return 0;
+}
+
+static int part_read(const json_t *j, size_t at, struct sl_request_part *p, struct sl_err *err)
+{
+    static const struct {
+        const char *key;
+        json_int_t missing, max;
+    } rows[] = {{"index", 0, 255},         {"gpus", 0, SL_PROMISE_NODE_GPUS},
+                {"cores", 0, 100},         {"memoryMiB", 0, 64 << 20},
+                {"memoryPercent", 0, 100}, {"coresLimit", 0, 100},
+                {"sameAs", 127, 127}};
+    const char *priority = json_string_value(json_object_get(j, "priority"));
+    enum sl_promise_priority level = SL_PROMISE_PRIORITY_NONE;
+    uint32_t v[SL_ARRAY_LEN(rows)] = {0};
+    *p = (struct sl_request_part){.same_as = -1};
+    int rc = text_of(j, "container", p->container, sizeof(p->container), err);
+    for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++)
+        rc = number(j, rows[i].key, rows[i].missing, rows[i].max, &v[i], err);
+    if (!rc && priority)
+        rc = sl_promise_priority_parse(priority, &level, err);
+    if (rc)
+        return rc;
+    p->index = (uint16_t)v[0];
+    p->count = (uint8_t)v[1];
+    p->cores = (uint8_t)v[2];
+    p->memory_mib = v[3];
+    p->memory_percent = (uint8_t)v[4];
+    p->cores_limit = (uint8_t)v[5];
+    p->priority = (uint8_t)level;
+    p->init = json_is_true(json_object_get(j, "init"));
+    p->same_as = v[6] == 127 ? -1 : (int8_t)v[6];
+    if (p->count == 0 || (p->memory_mib == 0) == (p->memory_percent == 0) ||
+        (p->same_as >= 0 && (size_t)p->same_as >= at))
+        return sl_err_set(err, -EINVAL, "part %zu contradicts itself", at);
+    return 0;
+}
+
+int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *err)
+{
+    json_t *j = strlen(text) > (64u << 10) ? NULL : json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *parts = json_object_get(j, "parts"), *one;
+    uint32_t version = 0, containers = 0;
+    size_t i;
+    memset(ret, 0, sizeof(*ret));
+    int rc = number(j, "version", 0, 1000, &version, err);
+    if (!rc)
+        rc = number(j, "containers", 0, 256, &containers, err);
+    if (!rc && (version != 1 || !json_is_array(parts) || json_array_size(parts) == 0 ||
+                json_array_size(parts) > SL_REQUEST_PARTS))
+        rc = sl_err_set(err, -EINVAL, "it is not as the webhook writes it");
+    json_array_foreach(parts, i, one)
+    {
+        if (!rc)
+            rc = part_read(one, i, &ret->part[i], err);
+        if (!rc && ret->part[i].index >= containers)
+            rc = sl_err_set(err, -EINVAL, "part %zu is of no container", i);
+    }
+    ret->part_count = json_array_size(parts) > SL_REQUEST_PARTS ? 0 : json_array_size(parts);
+    ret->containers = (uint16_t)containers;
+    ret->numa = json_is_true(json_object_get(j, "numa"));
+    char *const lists[] = {ret->use_type, ret->no_type, ret->use_uuid, ret->no_uuid};
+    for (i = 0; !rc && i < SL_ARRAY_LEN(lists); i++)
+        rc = text_of(j, list_keys[i], lists[i], SL_REQUEST_LIST, err);
+    if (!rc)
+        rc = text_of(j, "admission", ret->admission, sizeof(ret->admission), err);
+    json_decref(j);
+    return rc ? sl_err_wrap(err, "%s", SL_PROMISE_REQUEST_KEY) : 0;
+}
+
+/* --- cards --- */
+
+/* The next word of a comma list without the blanks around it; *at moves on. Length 0 words are skipped. */
+static bool next_word(const char **at, const char **ret, size_t *ret_size)
+{
+    while (**at) {
+        const char *end = strchrnul(*at, ','), *from = *at, *until = end;
+        *at = *end ? end + 1 : end;
+        while (from < until && isspace((unsigned char)*from))
+            from++;
+        while (until > from && isspace((unsigned char)until[-1]))
+            until--;
+        if (until > from) {
+            *ret = from;
+            *ret_size = (size_t)(until - from);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool contains(const char *text, const char *word, size_t size)
+{
+    for (size_t n = strlen(text); n >= size; text++, n--)
+        if (strncasecmp(text, word, size) == 0)
+            return true;
+    return false;
+}
+
+bool sl_request_type_matches(const char *list, const char *model)
+{
+    const char *word;
+    size_t size;
+    while (next_word(&list, &word, &size))
+        if (contains(model, word, size))
+            return true;
+    return false;
+}
+
+bool sl_request_uuid_listed(const char *list, const char *uuid)
+{
+    const char *word;
+    size_t size;
+    while (next_word(&list, &word, &size))
+        if (strlen(uuid) == size && strncmp(uuid, word, size) == 0)
+            return true;
+    return false;
+}
+
+bool sl_request_allows(const struct sl_request *r, const char *model, const char *uuid)
+{
+    return (!r->use_type[0] || sl_request_type_matches(r->use_type, model)) &&
+           !sl_request_type_matches(r->no_type, model) &&
+           (!r->use_uuid[0] || sl_request_uuid_listed(r->use_uuid, uuid)) &&
+           !sl_request_uuid_listed(r->no_uuid, uuid);
+}
+
+void sl_request_sums(const struct sl_request *r, uint32_t card_mib, uint64_t *ret_memory_mib,
+                     uint64_t *ret_cores)
+{
+    uint64_t memory = 0, cores = 0;
+    for (size_t i = 0; i < r->part_count; i++) {
+        const struct sl_request_part *p = &r->part[i];
+        if (p->same_as >= 0)
+            continue;
+        uint64_t each =
+            p->memory_mib ? p->memory_mib : (uint64_t)card_mib * p->memory_percent / 100;
+        memory += each * p->count;
+        cores += (uint64_t)p->cores * p->count;
+    }
+    *ret_memory_mib = memory;
+    *ret_cores = cores;
+}

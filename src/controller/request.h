@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pod asks for, whatever dialect it asked in. The webhook writes it into the pod's annotation
+ * sluice.io/request, so that the extender and the quota need to know no dialect. Pure.
+ */
+#ifndef SLUICE_CONTROLLER_REQUEST_H
+#define SLUICE_CONTROLLER_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "policy/promise.h"
+
+#define SL_REQUEST_PARTS 16
+#define SL_REQUEST_LIST  512 /* bytes of a list of types or UUIDs */
+
+/* One container's. With memory_mib 0 memory is memory_percent of the card, which is never 0 then. */
+struct sl_request_part {
+    char container[64];
+    uint16_t index; /* in the pod, init containers first */
+    bool init;
+    uint8_t count; /* GPUs, each with this share */
+    uint32_t memory_mib;
+    uint8_t memory_percent;
+    uint8_t cores;       /* percent; 0: no share of its own, what is idle */
+    uint8_t cores_limit; /* percent; 0: as cores */
+    uint8_t priority;    /* enum sl_promise_priority */
+    int8_t same_as;      /* the part whose GPUs it uses, -1: its own */
+};
+
+struct sl_request {
+    struct sl_request_part part[SL_REQUEST_PARTS];
+    size_t part_count;
+    uint16_t containers; /* of the pod, init containers included */
+    char use_type[SL_REQUEST_LIST], no_type[SL_REQUEST_LIST]; /* comma lists, "" for none */
+    char use_uuid[SL_REQUEST_LIST], no_uuid[SL_REQUEST_LIST];
+    bool numa;          /* GPUs of one NUMA node, please */
+    char admission[64]; /* uid of the review that let it in; "" */
+};
+
+bool sl_request_whole(const struct sl_request_part *part);
+
+/* Text for the annotation, to be freed; NULL: out of memory. */
+char *sl_request_text(const struct sl_request *request);
+int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* "Tesla V100,A100" against a card's name: any word in it, whatever the case. */
+bool sl_request_type_matches(const char *list, const char *model);
+/* Exactly one of a comma list. */
+bool sl_request_uuid_listed(const char *list, const char *uuid);
+/* May it have this card? */
+bool sl_request_allows(const struct sl_request *request, const char *model, const char *uuid);
+
+/* Sums of what it takes, all GPUs together; of percentages, as if each card had card_mib. */
+void sl_request_sums(const struct sl_request *request, uint32_t card_mib, uint64_t *ret_memory_mib,
+                     uint64_t *ret_cores);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/review.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static int read_request(const json_t *request, struct sl_review *r, struct sl_err *err)
+{
+    const char *uid = text_of(request, "uid"), *space = text_of(request, "namespace");
+    const json_t *resource = json_object_get(request, "resource");
+    if (!uid[0] || strlen(uid) >= sizeof(r->uid))
+        return sl_err_set(err, -EINVAL, "the AdmissionReview has no request.uid");
+    if (strlen(space) >= sizeof(r->name_space))
+        return sl_err_set(err, -EINVAL, "the AdmissionReview's namespace is too long");
+    (void)snprintf(r->uid, sizeof(r->uid), "%s", uid);
+    (void)snprintf(r->name_space, sizeof(r->name_space), "%s", space);
+    r->dry_run = json_is_true(json_object_get(request, "dryRun"));
+    r->create_pod = strcmp(text_of(request, "operation"), "CREATE") == 0 &&
+                    strcmp(text_of(resource, "resource"), "pods") == 0 &&
+                    text_of(resource, "group")[0] == '\0' &&
+                    text_of(request, "subResource")[0] == '\0';
+    r->pod = json_object_get(request, "object");
+    if (r->create_pod && (!json_is_object(r->pod) || !space[0]))
+        return sl_err_set(err, -EINVAL, "the AdmissionReview has no pod or no namespace in it");
+    return 0;
+}
+
+int sl_review_parse(const char *body, size_t size, struct sl_review *ret, struct sl_err *err)
+{
+    json_error_t e;
+    memset(ret, 0, sizeof(*ret));
+    if (size > BODY_MAX)
+        return sl_err_set(err, -EMSGSIZE, "an AdmissionReview of %zu bytes is too large", size);
+    ret->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &e);
+    if (!ret->root)
+        return sl_err_set(err, -EINVAL, "this is no AdmissionReview: %.150s", e.text);
+    int rc = strcmp(text_of(ret->root, "kind"), "AdmissionReview") == 0 &&
+                     strcmp(text_of(ret->root, "apiVersion"), "admission.k8s.io/v1") == 0
+                 ? read_request(json_object_get(ret->root, "request"), ret, err)
+                 : sl_err_set(err, -EINVAL,
+                              "this is no AdmissionReview of admission.k8s.io/v1: set "
+                              "admissionReviewVersions: [v1]");
+    if (rc)
+        sl_review_free(ret);
+    return rc;
+}
+
+void sl_review_free(struct sl_review *review)
+{
+    json_decref(review->root);
+    memset(review, 0, sizeof(*review));
+}
+
+static char *base64(const char *text)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t size = strlen(text), n = 0;
+    char *out = malloc((size + 2) / 3 * 4 + 1);
+    for (size_t i = 0; out && i < size; i += 3) {
+        uint32_t v = (uint32_t)(unsigned char)text[i] << 16;
+        if (i + 1 < size)
+            v |= (uint32_t)(unsigned char)text[i + 1] << 8;
+        if (i + 2 < size)
+            v |= (uint32_t)(unsigned char)text[i + 2];
+        out[n++] = digits[v >> 18 & 63];
+        out[n++] = digits[v >> 12 & 63];
+        out[n++] = (char)(i + 1 < size ? digits[v >> 6 & 63] : '=');
+        out[n++] = (char)(i + 2 < size ? digits[v & 63] : '=');
+    }
+    if (out)
+        out[n] = '\0';
+    return out;
+}
+
+static char *answer(json_t *response)
+{
+    json_t *j = json_pack("{s:s,s:s,s:o}", "apiVersion", "admission.k8s.io/v1", "kind",
+                          "AdmissionReview", "response", response);
+    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    return text;
+}
+
+char *sl_review_allow(const char *uid, const json_t *patch)
+{
+    if (!patch)
+        return answer(json_pack("{s:s,s:b}", "uid", uid, "allowed", 1));
+    char *text SL_CLEANUP(free) = json_dumps(patch, JSON_COMPACT);
+    char *coded SL_CLEANUP(free) = text ? base64(text) : NULL;
+    if (!coded)
+        return NULL;
+    return answer(json_pack("{s:s,s:b,s:s,s:s}", "uid", uid, "allowed", 1, "patchType", "JSONPatch",
+                            "patch", coded));
+}
+
+char *sl_review_deny(const char *uid, unsigned code, const char *message)
+{
+    return answer(json_pack("{s:s,s:b,s:{s:i,s:s}}", "uid", uid, "allowed", 0, "status", "code",
+                            (int)code, "message", message));
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of pods at admission: by claim, by slots, or not at all; and reviews, read and answered. */
+#include "pods.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "controller/mutate.h"
+#include "controller/review.h"
+
+static const uint32_t cards[] = {81920, 143771};
+static const struct sl_mutate_options dra = {
+    .mode = SL_MUTATE_DRA, .scheduler = "default-scheduler", .card_mib = cards, .card_count = 2};
+static const struct sl_mutate_options slots = {.mode = SL_MUTATE_EXTENDER,
+                                               .scheduler = "default-scheduler"};
+
+static void mutated(json_t *pod, const struct sl_mutate_options *opt, struct sl_mutation *m)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_mutate_pod(pod, "review-1", opt, m, &err) != 0)
+        fail_msg("%s", err.msg);
+    if (m->patch)
+        apply(pod, m->patch);
+}
+
+static void test_claim(void **state)
+{
+    (void)state;
+    struct sl_mutation m, again;
+    json_t *pod = pod_of("'cpu':'1','nvidia.com/gpu':'1','nvidia.com/gpumem':'10240',"
+                         "'nvidia.com/gpucores':'30','nvidia.com/priority':'0'",
+                         "'annotations':{'keep':'me','nvidia.com/use-gputype':'H200,h100'}",
+                         "'schedulerName':'hami-scheduler'");
+    mutated(pod, &dra, &m);
+    json_t *t = m.template_object;
+    assert_true(m.asks && m.patch && t);
+    assert_int_equal(json_object_size(at(pod, "spec/containers/0/resources/limits")), 1);
+    assert_string_equal(text_at(pod, "spec/containers/0/resources/limits/cpu"), "1");
+    assert_string_equal(text_at(pod, "spec/containers/0/resources/claims/0/name"), "sluice-gpu");
+    assert_string_equal(text_at(pod, "spec/containers/0/resources/claims/0/request"), "gpu0");
+    assert_string_equal(text_at(pod, "spec/resourceClaims/0/resourceClaimTemplateName"),
+                        m.template_name);
+    assert_string_equal(text_at(pod, "spec/schedulerName"), "default-scheduler");
+    assert_string_equal(text_at(pod, "metadata/annotations/keep"), "me");
+    const char *request = "spec/spec/devices/requests/0/";
+    char path[128];
+#define REQUEST(rest) (snprintf(path, sizeof(path), "%s%s", request, rest), text_at(t, path))
+    assert_string_equal(REQUEST("name"), "gpu0");
+    assert_string_equal(REQUEST("exactly/deviceClassName"), "gpu.sluice.io");
+    assert_string_equal(REQUEST("exactly/capacity/requests/memory"), "10Gi");
+    assert_string_equal(REQUEST("exactly/capacity/requests/cores"), "30");
+    assert_string_equal(
+        REQUEST("exactly/selectors/0/cel/expression"),
+        "(device.attributes[\"gpu.sluice.io\"].productName.lowerAscii().contains(\"h200\") || "
+        "device.attributes[\"gpu.sluice.io\"].productName.lowerAscii().contains(\"h100\"))");
+    assert_string_equal(text_at(t, "spec/spec/devices/config/0/opaque/parameters/priority"), "high");
+    assert_string_equal(text_at(t, "metadata/name"), m.template_name);
+    /* The same again, by another webhook's doing: nothing more to do. */
+    mutated(pod, &dra, &again);
+    assert_true(again.asks && !again.patch && !again.template_object);
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
+static void test_claim_kinds(void **state)
+{
+    (void)state;
+    struct sl_mutation m, other;
+    json_t *pod = pod_of("'nvidia.com/gpu':'2','nvidia.com/gpumem-percentage':'50'", "", "");
+    mutated(pod, &dra, &m);
+    json_t *t = m.template_object;
+    assert_int_equal(json_integer_value(at(t, "spec/spec/devices/requests/0/firstAvailable/0/count")), 2);
+    assert_string_equal(
+        text_at(t, "spec/spec/devices/requests/0/firstAvailable/0/capacity/requests/memory"), "40Gi");
+    assert_string_equal(
+        text_at(t, "spec/spec/devices/requests/0/firstAvailable/1/capacity/requests/memory"), "71885Mi");
+    assert_string_equal(
+        text_at(t, "spec/spec/devices/requests/0/firstAvailable/1/capacity/requests/cores"), "1");
+    assert_int_equal(json_integer_value(at(
+                         t, "spec/spec/devices/config/0/opaque/parameters/cores/limit")), 100);
+    json_decref(pod);
+    /* Equal requests share a template, different ones do not. */
+    pod = pod_of("'volcano.sh/vgpu-number':'2','volcano.sh/vgpu-memory-percentage':'50'", "", "");
+    mutated(pod, &dra, &other);
+    assert_string_equal(other.template_name, m.template_name);
+    sl_mutation_free(&other);
+    json_decref(pod);
+    pod = pod_of("'volcano.sh/vgpu-number':'2','volcano.sh/vgpu-memory-percentage':'51'", "", "");
+    mutated(pod, &dra, &other);
+    assert_string_not_equal(other.template_name, m.template_name);
+    sl_mutation_free(&other);
+    sl_mutation_free(&m);
+    json_decref(pod);
+    /* Whole cards with a wish are of the class of whole cards. */
+    pod = pod_of("'nvidia.com/gpu':'2'", "'annotations':{'nvidia.com/use-gpuuuid':'GPU-1,GPU-2'}", "");
+    mutated(pod, &dra, &m);
+    assert_string_equal(text_at(m.template_object, "spec/spec/devices/requests/0/exactly/deviceClassName"),
+                        "whole.gpu.sluice.io");
+    assert_null(at(m.template_object, "spec/spec/devices/requests/0/exactly/capacity"));
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
+static void test_untouched(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    static const char *const limits[] = {"", "'cpu':'1'", "'nvidia.com/gpu':'1'"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(limits); i++) {
+        json_t *pod = pod_of(limits[i], "", "");
+        mutated(pod, &dra, &m);
+        assert_true(!m.patch && !m.template_object);
+        json_decref(pod);
+    }
+    json_t *pod = pod_of("", "'annotations':{'sluice.io/lease':'x'}", "'nodeName':'n1'");
+    mutated(pod, &slots, &m);
+    assert_null(m.patch);
+    json_decref(pod);
+}
+
+static void test_slots(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    struct sl_request r;
+    json_t *pod = pod_of("'volcano.sh/vgpu-number':'2','volcano.sh/vgpu-memory':'3000'",
+                         "'annotations':{'sluice.io/lease':'mine','hami.io/vgpu-node':'n1'}",
+                         "'schedulerName':'volcano'");
+    mutated(pod, &slots, &m);
+    assert_null(m.template_object);
+    assert_int_equal(json_object_size(at(pod, "spec/containers/0/resources/limits")), 1);
+    assert_string_equal(text_at(pod, "spec/containers/0/resources/limits/nvidia.com~1gpu"), "2");
+    assert_string_equal(text_at(pod, "spec/schedulerName"), "default-scheduler");
+    assert_null(at(pod, "metadata/annotations/sluice.io~1lease"));
+    assert_null(at(pod, "metadata/annotations/hami.io~1vgpu-node"));
+    assert_int_equal(sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
+    assert_true(r.part[0].memory_mib == 3000 && r.part[0].count == 2);
+    assert_string_equal(r.admission, "review-1");
+    sl_mutation_free(&m);
+    /* Again: two slots now, but the annotation still says 3000 MiB of each. */
+    mutated(pod, &slots, &m);
+    assert_int_equal(m.request.part[0].memory_mib, 3000);
+    sl_mutation_free(&m);
+    json_decref(pod);
+    pod = pod_of("'nvidia.com/gpu':'1'", "", "");
+    mutated(pod, &slots, &m);
+    assert_true(m.patch && sl_request_whole(&m.request.part[0]));
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_mutate_options none = dra;
+    json_t *pod = pod_of("'nvidia.com/gpumem':'5'", "", "'nodeName':'n1'");
+    assert_int_equal(sl_mutate_pod(pod, "u", &dra, &m, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "nodeSelector"));
+    json_decref(pod);
+    none.card_count = 0;
+    pod = pod_of("'nvidia.com/gpumem-percentage':'5'", "", "");
+    assert_int_equal(sl_mutate_pod(pod, "u", &none, &m, &err), -EAGAIN);
+    assert_non_null(strstr(err.msg, "or write MiB"));
+    json_decref(pod);
+    pod = pod_of("'nvidia.com/gpu':'1'",
+                 "'annotations':{'sluice.io/request':'{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":"
+                 "[{\\\"container\\\":\\\"other\\\",\\\"gpus\\\":1,\\\"memoryMiB\\\":5}]}'}", "");
+    assert_int_equal(sl_mutate_pod(pod, "u", &slots, &m, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "does not have there"));
+    json_decref(pod);
+}
+
+static const char review_text[] =
+    "{'apiVersion':'admission.k8s.io/v1','kind':'AdmissionReview','request':{'uid':'u-1','namespace':'ns',"
+    "'operation':'%s','dryRun':true,'resource':{'group':'','version':'v1','resource':'pods'},"
+    "'object':{'spec':{}}}}";
+
+static int review(const char *operation, struct sl_review *r, struct sl_err *err)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof(text), review_text, operation);
+    json_t *j = quoted(text);
+    char *body = json_dumps(j, 0);
+    int rc = sl_review_parse(body, strlen(body), r, err);
+    free(body);
+    json_decref(j);
+    return rc;
+}
+
+static void test_review(void **state)
+{
+    (void)state;
+    struct sl_review r;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(review("CREATE", &r, &err), 0);
+    assert_true(r.create_pod && r.dry_run && r.pod);
+    assert_string_equal(r.uid, "u-1");
+    assert_string_equal(r.name_space, "ns");
+    sl_review_free(&r);
+    assert_int_equal(review("UPDATE", &r, &err), 0);
+    assert_false(r.create_pod);
+    sl_review_free(&r);
+    static const char *const bad[] = {
+        "", "x", "{}", "[]", "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1beta1\"}",
+        "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{}}",
+        "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{\"uid\":\"a\","
+        "\"operation\":\"CREATE\",\"resource\":{\"resource\":\"pods\"}}}"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
+        assert_int_equal(sl_review_parse(bad[i], strlen(bad[i]), &r, &err), -EINVAL);
+        assert_non_null(strstr(err.msg, "AdmissionReview"));
+        assert_null(r.root);
+    }
+}
+
+static void test_answers(void **state)
+{
+    (void)state;
+    json_t *patch = json_pack("[{s:s}]", "a", "b");
+    char *text = sl_review_allow("u", patch);
+    json_t *j = json_loads(text, 0, NULL);
+    assert_string_equal(text_at(j, "response/patch"), "W3siYSI6ImIifV0=");
+    assert_string_equal(text_at(j, "response/patchType"), "JSONPatch");
+    assert_true(json_is_true(at(j, "response/allowed")));
+    json_decref(j);
+    free(text);
+    text = sl_review_deny("u", 422, "no");
+    j = json_loads(text, 0, NULL);
+    assert_true(json_is_false(at(j, "response/allowed")));
+    assert_string_equal(text_at(j, "response/status/message"), "no");
+    json_decref(j);
+    free(text);
+    json_decref(patch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_claim), cmocka_unit_test(test_claim_kinds), cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_slots), cmocka_unit_test(test_refused),     cmocka_unit_test(test_review),
+        cmocka_unit_test(test_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
