@@ -131,8 +131,8 @@ static bool makes_way(const struct arbiter *a, const struct tenant *t)
 
 /*
  * It makes way for a high priority, and all it has in flight is a kernel or two: hearing of their end
- * through the loop would take as long as they do. Letting the other in beside them is worse:
- * p99 was then 1.47 to 1.49 × alone on an H200, against 1.39 this way.
+ * through the loop would take as long as they do. Letting the other in beside them was worse on an H200
+ * (docs/measurements/2026-11-15-compute-h200).
  */
 static void await_drain(struct arbiter *a, struct tenant *t)
 {
