@@ -14,7 +14,7 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim \
-	coverage lint format install clean picture
+	coverage lint format install clean picture image e2e
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,12 @@ bench: deps-dev ## figures: instructions per hook, attach times (printed, and ke
 
 bench-sim: build ## compute shares and their bars, on the simulated GPU
 	@if [ -x bench/sim/run.sh ]; then bench/sim/run.sh build; else echo "bench-sim: nothing to measure yet (no bench/sim/run.sh)"; exit 1; fi
+
+image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images import`; no registry needed
+	@tools/image.sh build "$$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" build/sluice-image.tar
+
+e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' programs (docs/testing.md)
+	@python3 tests/e2e/run.py $(E2E_ARGS)
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
 	@$(call CONFIGURE,build-coverage,-DSLUICE_COVERAGE=ON -DSLUICE_WERROR=OFF)

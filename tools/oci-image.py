@@ -102,7 +102,9 @@ class Tree:
     def packages(self):
         """Where the files came from, for those that a Debian package brought."""
         try:
-            out = subprocess.run(["dpkg-query", "-S", *sorted(self.sources)], capture_output=True,
+            # Packages may name a file in /lib that this machine has in /usr/lib.
+            names = self.sources | {s[len("/usr"):] for s in self.sources if s.startswith("/usr/")}
+            out = subprocess.run(["dpkg-query", "-S", *sorted(names)], capture_output=True,
                                  text=True, check=False, env={**os.environ, "LC_ALL": "C"})
         except FileNotFoundError:
             return
