@@ -82,7 +82,8 @@ class Api:
             raise Failed(f"POST {path}: {status} {answer.get('message')}")
         return answer
 
-    def delete(self, path, grace=0):
+    def delete(self, path, grace=1):
+        # Grace 0 would take the object away while its processes still run.
         return self.call("DELETE", path, {"gracePeriodSeconds": grace})[0]
 
     def patch(self, path, body):
@@ -304,19 +305,21 @@ class Cluster:
             raise Failed(f"kubectl {' '.join(argv)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout if check else done
 
-    def save_state(self):
+    def save_state(self, name):
         """What a person looks at after a failure: objects, events, pods' logs."""
-        for name, argv in (("nodes.yaml", ("get", "nodes", "-o", "yaml")),
+        folder = os.path.join(self.logs, name)
+        os.makedirs(folder, exist_ok=True)
+        for file, argv in (("nodes.yaml", ("get", "nodes", "-o", "yaml")),
                            ("pods.yaml", ("get", "pods", "-A", "-o", "yaml")),
                            ("events.txt", ("get", "events", "-A", "--sort-by=.lastTimestamp")),
                            ("dra.yaml", ("get", "resourceslices,resourceclaims,deviceclasses", "-A", "-o",
                                          "yaml"))):
             done = self.kubectl(*argv, check=False)
-            with open(os.path.join(self.logs, name), "w", encoding="utf-8") as f:
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as f:
                 f.write(done.stdout + done.stderr)
-        subprocess.run(["cp", "-rL", "/var/log/pods", os.path.join(self.logs, "pods")], check=False,
+        subprocess.run(["cp", "-rL", "/var/log/pods", os.path.join(folder, "pods")], check=False,
                        capture_output=True)
-        subprocess.run(["cp", "-r", "/run/cdi", os.path.join(self.logs, "cdi")], check=False,
+        subprocess.run(["cp", "-r", "/run/cdi", os.path.join(folder, "cdi")], check=False,
                        capture_output=True)
 
 

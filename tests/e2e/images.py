@@ -13,6 +13,17 @@ TEST = "localhost/sluice-e2e-test:1"
 PROGRAMS = ("sh", "cat", "ls", "sleep", "env", "id", "stat", "kill", "mount", "umount", "touch", "rm", "chmod", "dd")
 
 
+class NotBuilt(Exception):
+    """The agent's image is missing."""
+
+
+def agent():
+    path = os.path.join(BUILD, "sluice-image.tar")
+    if not os.path.exists(path):
+        raise NotBuilt(f"{path} is missing: run make image")
+    return path
+
+
 def oci(name, output, *argv):
     subprocess.run([sys.executable, os.path.join(TOP, "tools", "oci-image.py"), "--plain", "--name", name,
                     "--output", output, *argv], check=True, stderr=subprocess.DEVNULL)

@@ -83,6 +83,11 @@ def first_child(pid):
         return None
 
 
+def last_work():
+    """The work folder of the run that just ended."""
+    return run_inside.work
+
+
 def run_inside(main, keep):
     """Calls main(work) in a machine of its own and returns its exit status. `keep` says, given the status,
     whether the work folder's logs stay."""
@@ -91,7 +96,7 @@ def run_inside(main, keep):
     if os.geteuid() != 0:
         raise CannotRun("it needs root: namespaces, mounts and cgroups")
     sweep()
-    work = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+    work = run_inside.work = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
     command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork",
                "--kill-child=SIGKILL", "--mount-proc"]
     if subprocess.run(command + ["true"], capture_output=True, check=False).returncode != 0:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubelet and agent killed under running pods."""
+import os
+import signal
+import time
+
+from world import check, same, test, wait
+
+GPU = "nvidia.com/gpu"
+KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+
+
+def begin(w):
+    w.clean()
+    w.apply("time-sliced-2")
+    w.agent()
+    w.wait_allocatable({GPU: 2})
+    w.pod("steady", GPU)
+    w.wait_running("steady")
+
+
+def goes_on(w, before):
+    """The pod is the same container as before, and still uses its GPU."""
+    same("the pod's container", w.container("steady"), before)
+    beats = wait("kubelet to show the pod's output", lambda: w.beats("steady"), 20, every=0.5)
+    wait("the pod to go on using its GPU", lambda: w.beats("steady") > beats + 1, 20, every=0.5)
+
+
+def next_registration(w, after):
+    return wait("kubelet to have a registration",
+                lambda: next((t for t, r in w.registrations() if t > after and r == GPU), None), 60, every=0.05)
+
+
+@test("recovery.kubelet_killed_and_back")
+def kubelet(w):
+    begin(w)
+    before, agent = w.container("steady"), w.agent()
+    w.cluster.end("kubelet", signal.SIGKILL)
+    killed = time.time()
+    w.cluster.start_kubelet()
+    moment = next_registration(w, killed)
+    back = os.stat(KUBELET_SOCKET).st_ctime
+    check(moment - back <= 1.0, f"registered {moment - back:.2f} s after kubelet's socket was back")
+    wait("the node to be ready", w.cluster.node_ready, 60)
+    w.wait_allocatable({GPU: 2})
+    goes_on(w, before)
+    after = w.agent()
+    same("the agent's pod and restarts",
+         (after["metadata"]["uid"], after["status"]["containerStatuses"][0]["restartCount"]),
+         (agent["metadata"]["uid"], agent["status"]["containerStatuses"][0]["restartCount"]))
+    w.pod("later", GPU)
+    w.wait_running("later")
+    w.delete("later")
+    return f"registered {max(0, moment - back) * 1000:.0f} ms after kubelet's socket was back"
+
+
+@test("recovery.agent_killed")
+def agent(w):
+    begin_if_needed(w)
+    before, uid = w.container("steady"), w.agent()["metadata"]["uid"]
+    restarts = w.agent()["status"]["containerStatuses"][0]["restartCount"]
+    killed = time.time()
+    w.kill_agent()
+    moment = next_registration(w, killed)
+    wait("the agent's container to be another", lambda: w.agent()["status"]["containerStatuses"][0]
+         ["restartCount"] == restarts + 1)
+    started = wait("the agent's new process", w.agent_pid)
+    began = time.time() - age(started)
+    w.wait_allocatable({GPU: 2})
+    goes_on(w, before)
+    same("the agent's pod", w.agent()["metadata"]["uid"], uid)
+    w.pod("later", GPU)
+    w.wait_running("later")
+    w.delete("later")
+    check(moment - began <= 1.0, f"registered {moment - began:.2f} s after kubelet had started it again")
+    return f"registered {(moment - killed):.2f} s after the kill, {(moment - began) * 1000:.0f} ms after its start"
+
+
+def begin_if_needed(w):
+    if w.api.get("/api/v1/namespaces/default/pods/steady") is None:
+        begin(w)
+
+
+def age(pid):
+    """Seconds since a process started."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        ticks = int(f.read().rsplit(")", 1)[1].split()[19])
+    with open("/proc/uptime", encoding="ascii") as f:
+        return float(f.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+@test("recovery.a_card_fails_and_comes_back")
+def card(w):
+    begin_if_needed(w)
+    w.sim("lost", "0")
+    wait("its shares to be unhealthy", lambda: w.allocatable() == {}, 30)
+    w.pod("unlucky", GPU)
+    wait("a new pod to be found no place", lambda: w.waiting("unlucky"))
+    w.sim("back", "0")
+    w.wait_allocatable({GPU: 2})
+    w.wait_running("unlucky")
+    w.delete("unlucky", "steady")

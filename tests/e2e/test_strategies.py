@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk-through of every guide to sharing GPUs: whole, time-sliced, MPS, MIG, on one node."""
+import time
+
+from world import bare, check, cuda_uuids, same, test, wait
+
+GPU = "nvidia.com/gpu"
+
+
+def one_card(w, pod):
+    """The pod has exactly the node's card, by CUDA and by NVML."""
+    view = w.sees(pod)
+    same(f"CUDA's devices in {pod}", cuda_uuids(view), [bare(w.cards[0])])
+    same(f"NVML's devices in {pod}", view["nvml"], [{"uuid": w.cards[0], "mig": []}])
+
+
+def one_mig(w, pod):
+    """The pod has exactly one MIG device, the same by CUDA and by NVML; returns it."""
+    view = w.sees(pod)
+    same(f"number of CUDA devices in {pod}", len(view["cuda"]), 1)
+    migs = [m for card in view["nvml"] for m in card["mig"]]
+    same(f"MIG devices in {pod}", [bare(m) for m in migs], cuda_uuids(view))
+    return view["cuda"][0]
+
+
+@test("default.one_runs_one_waits")
+def default(w):
+    w.apply("default")
+    w.agent()
+    w.wait_allocatable({GPU: 1})
+    w.wait_labels(gpu_count="1", gpu_replicas="1", gpu_sharing__strategy="none", gpu_product="NVIDIA-H200",
+                  gpu_memory="143771", gpu_family="hopper")
+    w.pod("one", GPU)
+    w.wait_running("one")
+    w.pod("two", GPU)
+    wait("the second pod to be found no place", lambda: w.waiting("two"))
+    one_card(w, "one")
+    same("the second pod", w.get_pod("two")["status"]["phase"], "Pending")
+
+
+@test("default.a_pod_without_a_request_sees_nothing")
+def without(w):
+    w.pod("bystander", command=("sleep", "1000"))
+    w.wait_running("bystander")
+    same("the driver in a pod that asked for none", w.sees("bystander"), {"no_driver": True})
+    w.delete("bystander")
+
+
+@test("time-sliced-2.both_run_and_the_agent_stays")
+def time_sliced(w):
+    agent, before = w.agent(), w.container("one")
+    w.apply("time-sliced-2")
+    w.wait_allocatable({GPU: 2})
+    w.wait_running("one", "two")
+    w.wait_labels(gpu_count="1", gpu_replicas="2", gpu_sharing__strategy="time-slicing",
+                  gpu_product="NVIDIA-H200-SHARED")
+    one_card(w, "one")
+    one_card(w, "two")
+    same("the first pod's container", w.container("one"), before)
+    after = w.agent()
+    same("the agent's pod", after["metadata"]["uid"], agent["metadata"]["uid"])
+    same("the agent's restarts", after["status"]["containerStatuses"][0]["restartCount"], 0)
+
+
+@test("time-sliced-4.grows_in_place")
+def time_sliced_four(w):
+    agent, before = w.agent(), [w.container("one"), w.container("two")]
+    w.apply("time-sliced-4")
+    w.wait_allocatable({GPU: 4})
+    w.pod("three", GPU)
+    w.wait_running("three")
+    w.wait_labels(gpu_replicas="4", gpu_sharing__strategy="time-slicing")
+    same("the pods that ran already", [w.container("one"), w.container("two")], before)
+    same("the agent's pod", w.agent()["metadata"]["uid"], agent["metadata"]["uid"])
+    w.delete("three")
+
+
+@test("config.a_bad_one_changes_nothing")
+def bad_config(w):
+    uid = w.agent()["metadata"]["uid"]
+    w.api.patch("/api/v1/namespaces/sluice-system/configmaps/sluice-config", {"data": {
+        "config.yaml": "version: v1\nsharing:\n  timeSlicing:\n    resources:\n"
+                       "    - {name: nvidia.com/gpu, replicsa: 8}\n"}})
+    event = wait("an event about the bad file",
+                 lambda: [e for e in w.events("ConfigRefused") if "replicas" in e["message"]])
+    check("config.yaml:5" in event[0]["message"], f"the event does not say where: {event[0]['message']}")
+    same("allocatable", w.allocatable(), {GPU: 4})
+    same("the agent's pod", w.agent()["metadata"]["uid"], uid)
+
+
+@test("default.back_again")
+def back(w):
+    agent, before = w.agent(), w.container("one")
+    w.apply("default")
+    w.wait_allocatable({GPU: 1})
+    w.wait_labels(gpu_replicas="1", gpu_sharing__strategy="none", gpu_product="NVIDIA-H200")
+    same("a pod that runs on", w.container("one"), before)
+    same("the agent's pod", w.agent()["metadata"]["uid"], agent["metadata"]["uid"])
+    w.delete("one", "two")
+
+
+@test("metrics.count_what_is_in_use")
+def metrics(w):
+    w.pod("measured", GPU)
+    w.wait_running("measured")
+    same("/healthz", w.agent_get("/healthz").strip()[:2], "ok")
+    for line in ('sluice_shares_in_use{resource="nvidia.com/gpu"} 1', 'sluice_source_up{source="podresources"} 1',
+                 "sluice_node_labels_current 1"):
+        wait(lambda l=line: f"{l} in\n{w.agent_get('/metrics')}", lambda l=line: l in w.agent_get("/metrics"), 20,
+             every=1)
+    w.delete("measured")
+
+
+@test("mps-4.four_pods_with_a_quarter_each")
+def mps(w):
+    w.apply("mps-4")
+    w.agent()
+    w.wait_allocatable({GPU: 4})
+    w.wait_labels(gpu_replicas="4", gpu_sharing__strategy="mps", gpu_product="NVIDIA-H200-SHARED", mps_capable="true")
+    names = ["mps-1", "mps-2", "mps-3", "mps-4"]
+    for name in names:
+        w.pod(name, GPU)
+    w.wait_running(*names)
+    w.pod("mps-5", GPU)
+    wait("the fifth pod to be found no place", lambda: w.waiting("mps-5"))
+    for name in names:
+        one_card(w, name)
+    full = w.sees("mps-1", "fill")
+    check(0 < full["filled_mib"] <= 143771 // 4, f"a quarter of 143771 MiB is not what it got: {full}")
+    pipe = w.exec("mps-1", "sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY").strip()
+    same("the pipe directory in the pod", pipe, f"/run/nvidia/mps/{w.cards[0]}/pipe")
+    w.delete(*names, "mps-5")
+
+
+@test("mps-2.fewer_shares_in_place")
+def mps_two(w):
+    agent = w.agent()
+    w.apply("mps-2")
+    w.wait_allocatable({GPU: 2})
+    w.wait_labels(gpu_replicas="2", gpu_sharing__strategy="mps")
+    w.pod("half", GPU)
+    w.wait_running("half")
+    one_card(w, "half")
+    same("the agent's pod", w.agent()["metadata"]["uid"], agent["metadata"]["uid"])
+    w.delete("half")
+
+
+@test("mig-single.seven_alike")
+def mig_single(w):
+    w.apply("default")
+    w.agent()
+    w.sim("mig", "0", *["1g.18gb"] * 7)
+    w.apply("mig-single")
+    w.agent()
+    w.wait_allocatable({GPU: 7})
+    w.wait_labels(gpu_count="7", gpu_product="NVIDIA-H200-MIG-1g.18gb", mig_strategy="single",
+                  gpu_slices_gi="1", gpu_replicas="1")
+    names = [f"mig-{i}" for i in range(1, 8)]
+    for name in names:
+        w.pod(name, GPU)
+    w.wait_running(*names)
+    seen = [one_mig(w, name) for name in names]
+    same("different MIG devices", len({d["uuid"] for d in seen}), 7)
+    check(all(16000 <= d["mib"] <= 18432 for d in seen), f"their memory: {seen}")
+    w.delete(*names)
+
+
+@test("mig-mixed.by_profile")
+def mig_mixed(w):
+    w.sim("mig", "0", "3g.71gb", "1g.18gb", "1g.18gb")
+    w.apply("mig-mixed")
+    w.agent()
+    w.wait_allocatable({"nvidia.com/mig-3g.71gb": 1, "nvidia.com/mig-1g.18gb": 2})
+    w.wait_labels(mig_strategy="mixed", **{"mig__3g.71gb_count": "1", "mig__1g.18gb_count": "2",
+                                           "mig__3g.71gb_slices_gi": "3"})
+    w.pod("large", "nvidia.com/mig-3g.71gb")
+    w.pod("small", "nvidia.com/mig-1g.18gb")
+    w.pod("whole", GPU)
+    w.wait_running("large", "small")
+    large, small = one_mig(w, "large"), one_mig(w, "small")
+    check(large["mib"] > 3 * small["mib"], f"the large one is not larger: {large}, {small}")
+    wait("a pod that wants a whole card to be found no place", lambda: w.waiting("whole"))
+    w.delete("large", "small", "whole")
+
+
+@test("mig-mixed.instances_come_and_go")
+def mig_changes(w):
+    uid = w.agent()["metadata"]["uid"]
+    start = time.monotonic()
+    w.sim("mig", "0", "1g.18gb")
+    w.wait_allocatable({"nvidia.com/mig-1g.18gb": 1})
+    seconds = time.monotonic() - start
+    same("the agent's pod", w.agent()["metadata"]["uid"], uid)
+    w.sim("mig", "0", "off")
+    w.wait_allocatable({GPU: 1})
+    return f"noticed after {seconds:.1f} s"
