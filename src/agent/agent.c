@@ -183,12 +183,12 @@ static void arbiter_state(void *data, bool up, const char *words)
 }
 
 /* Only where containers are held to a share: nobody else has turns to take. */
-static int open_arbiter(struct sl_agent *a, struct sl_err *err)
+int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_driver_options driver = {0};
     struct sl_err ignored = SL_ERR_INIT;
     char mark[4200];
-    if (!a->opt.dra && !a->config->fractional.enabled)
+    if (a->arbiter || (!a->opt.dra && !a->config->fractional.enabled))
         return 0;
     sl_driver_options_set(&driver, a->config, NULL);
     const char *root = driver.root ? driver.root : "/";
@@ -255,7 +255,7 @@ static int open_all(struct sl_agent *a, struct sl_err *err)
         rc = sl_reload_create(a->loop, sl_agent_config_changed, a, &a->reload, err);
     if (rc == 0) {
         sl_reload_watch(a->reload, a->config_file);
-        rc = open_arbiter(a, err);
+        rc = sl_agent_arbiter_open(a, err);
     }
     if (rc == 0)
         rc = open_plugins(a, err);

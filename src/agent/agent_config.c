@@ -102,8 +102,33 @@ static void refuse(struct sl_agent *a, const struct sl_err *why)
     sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", "the old configuration stays: %s", why->msg);
 }
 
+static bool differs(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") != 0;
+}
+
+/* What is opened once, at the start. */
+static void say_what_waits(const struct sl_config *old, const struct sl_config *config)
+{
+    const struct {
+        const char *key;
+        bool changed;
+    } fixed[] = {
+        {"nvidiaDriverRoot", differs(old->driver_root, config->driver_root)},
+        {"nvidiaDevRoot", differs(old->dev_root, config->dev_root)},
+        {"containerDriverRoot", differs(old->container_driver_root, config->container_driver_root)},
+        {"mpsRoot", differs(old->mps_root, config->mps_root)},
+        {"kubelet-socket", differs(old->kubelet_socket, config->kubelet_socket)},
+        {"health checks on or off", old->health_checks != config->health_checks},
+    };
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        if (fixed[i].changed)
+            sl_warn("%s has changed: that takes effect when the agent is restarted", fixed[i].key);
+}
+
 static void accept_config(struct sl_agent *a, struct sl_config *config)
 {
+    struct sl_err err = SL_ERR_INIT;
     bool same = sl_config_equal(config, a->config);
     struct sl_config *old = a->config;
     a->config = config;
@@ -116,6 +141,9 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
         a->reload_time_s = (double)time(NULL);
         sl_agent_say(a, SL_EVENT_NORMAL, "ConfigAccepted", "new configuration from %s",
                      a->config_file[0] ? a->config_file : "the command line");
+        say_what_waits(old, config);
+        if (sl_agent_arbiter_open(a, &err) < 0)
+            sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", "%s", err.msg);
         sl_health_reload(a->health);
         sl_plugins_set_policy(a->plugins, config->share_policy);
         sl_agent_replan(a);

@@ -103,6 +103,9 @@ void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
 int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_dra_update(struct sl_agent *a);
 
+/* The arbiter, where one is needed and none runs yet. */
+int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+
 /* To the log and, where there is an API server, to the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...) SL_PRINTF(4, 5);

@@ -253,6 +253,9 @@ void sl_agent_replan(struct sl_agent *a)
     if (sl_plan_make(a->config, inv, &plan, &err) < 0) {
         sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", "what the node offers stays as it was: %s",
                      err.msg);
+        /* It holds on to what it was told last, and that goes with this change. */
+        if (a->labeler)
+            sl_labeler_update(a->labeler, a->config, inv, NULL);
         return;
     }
     say_warnings(a->plan, plan);
