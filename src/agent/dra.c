@@ -2,15 +2,21 @@
 #include "agent/dra.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "agent/cdi.h"
 #include "agent/dra_internal.h"
 #include "base/fsutil.h"
+#include "base/clock.h"
 #include "base/log.h"
+
+#define STANDBY_NS (100 * SL_NS_PER_MS)
 
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
 {
@@ -159,6 +165,15 @@ static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct
     return 0;
 }
 
+/* What there is to do now that the cards are known. */
+static void work(struct sl_dra *dra)
+{
+    sl_dra_ask_profiles(dra);
+    sl_dra_republish(dra);
+    if (dra->driver)
+        sl_dra_recover(dra);
+}
+
 int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
                   const struct sl_config *config, const struct sl_driver *driver,
                   struct sl_err *err)
@@ -169,10 +184,8 @@ int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
     dra->inv = inv;
     dra->config = config;
     dra->driver = driver;
-    sl_dra_ask_profiles(dra);
-    sl_dra_republish(dra);
-    if (driver)
-        sl_dra_recover(dra);
+    if (!dra->standby.set)
+        work(dra);
     return 0;
 }
 
@@ -235,17 +248,72 @@ static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, stru
     return 0;
 }
 
-static int load(struct sl_dra *dra, struct sl_err *err)
+static int open_lock(struct sl_dra *dra, struct sl_err *err)
 {
-    char remark[256];
+    char path[PATH_MAX];
     int rc = sl_fs_mkdirs(dra->plugin_dir, 0750, err);
     if (rc == 0)
         rc = sl_fs_mkdirs(dra->state_dir, 0750, err);
-    if (rc == 0)
-        rc = sl_checkpoint_load(dra->state_dir, &dra->checkpoint, remark, sizeof(remark), err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(path, sizeof(path), "%s/dra.lock", dra->state_dir);
+    dra->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (dra->lock_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s", path);
+    return 0;
+}
+
+static int load(struct sl_dra *dra, struct sl_err *err)
+{
+    char remark[256];
+    int rc = sl_checkpoint_load(dra->state_dir, &dra->checkpoint, remark, sizeof(remark), err);
     if (rc == 0 && remark[0])
         sl_error("the checkpoint in %s: %s", dra->state_dir, remark);
     return rc;
+}
+
+/* The lock is ours: from here on this is the node's driver. */
+static int take_over(struct sl_dra *dra, struct sl_err *err)
+{
+    int rc = load(dra, err);
+    if (rc == 0 && dra->kube)
+        rc = sl_slices_publish_create(dra->loop, dra->kube, SL_DRA_DRIVER, dra->node_name,
+                                      &dra->publisher, err);
+    if (rc == 0 && dra->kube)
+        ask_node(dra);
+    return rc < 0 ? rc : sl_dra_serve(dra, err);
+}
+
+static void standby_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, standby));
+    struct sl_err err = SL_ERR_INIT;
+    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + STANDBY_NS);
+        return;
+    }
+    sl_info("the agent before this one has ended: taking over");
+    if (take_over(dra, &err) < 0) {
+        sl_error("the DRA driver does not start: %s", err.msg);
+        return;
+    }
+    if (dra->inv)
+        work(dra);
+}
+
+/* 0 with the timer set: another agent is still there. */
+static int begin(struct sl_dra *dra, struct sl_err *err)
+{
+    int rc = open_lock(dra, err);
+    if (rc < 0)
+        return rc;
+    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return take_over(dra, err);
+    if (errno != EWOULDBLOCK)
+        return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->state_dir);
+    sl_info("another agent serves this node: waiting for its end");
+    sl_timer_set(dra->loop, &dra->standby, sl_loop_now(dra->loop) + STANDBY_NS);
+    return 0;
 }
 
 int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
@@ -264,19 +332,14 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
     }
     *dra->link = (struct dra_link){.dra = dra, .refs = 1};
     dra->data = data;
+    dra->lock_fd = -1;
+    dra->standby.fire = standby_fired;
     sl_dra_prepare_init(dra);
     int rc = take_options(dra, options, err);
     if (rc == 0)
-        rc = load(dra, err);
-    if (rc == 0)
         rc = sl_leases_create(loop, dra->arbiter_dir, SL_DRA_ARBITER_NS, &dra->leases, err);
-    if (rc == 0 && kube)
-        rc = sl_slices_publish_create(loop, kube, SL_DRA_DRIVER, dra->node_name, &dra->publisher,
-                                      err);
-    if (rc == 0 && kube)
-        ask_node(dra);
     if (rc == 0)
-        rc = sl_dra_serve(dra, err);
+        rc = begin(dra, err);
     if (rc < 0) {
         sl_dra_destroy(dra);
         return rc;
@@ -293,12 +356,15 @@ void sl_dra_destroy(struct sl_dra *dra)
     sl_dra_link_put(dra->link);
     if (dra->node_call)
         sl_kube_cancel(dra->node_call);
+    sl_timer_stop(dra->loop, &dra->standby);
     sl_dra_serve_end(dra);
     sl_leases_destroy(dra->leases);
     sl_dra_resize_end(dra);
     sl_dra_forget_ops(dra);
     sl_slices_publish_destroy(dra->publisher);
     sl_checkpoint_clear(&dra->checkpoint);
+    if (dra->lock_fd >= 0)
+        (void)close(dra->lock_fd);
     for (size_t i = 0; i < dra->card_count; i++)
         free(dra->card[i].profile);
     free(dra->card);
@@ -313,6 +379,7 @@ void sl_dra_destroy(struct sl_dra *dra)
 struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra)
 {
     struct sl_dra_stats s = dra->stats;
+    s.standby = dra->standby.set;
     if (dra->publisher) {
         s.slices_current = sl_slices_publish_current(dra->publisher);
         s.slices_written = sl_slices_publish_writes(dra->publisher);

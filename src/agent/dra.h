@@ -60,8 +60,13 @@ struct sl_dra_options {
     bool no_dynamic_mig;          /* only MIG devices that are there already */
 };
 
-/* Serves kubelet at once; until the first sl_dra_update it unprepares only, and kubelet asks again.
- * options, its strings and ops are copied. kube may be NULL (no API server): nothing new is prepared then. */
+/*
+ * Two agents may overlap in an upgrade: the newer waits, without sockets and without slices of its own, until
+ * the older has ended, and then takes over what it prepared. It is as good as ready meanwhile.
+ *
+ * Otherwise serves kubelet at once; until the first sl_dra_update it unprepares only, and kubelet asks again.
+ * options, its strings and ops are copied. kube may be NULL (no API server): nothing new is prepared then.
+ */
 int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
                   const struct sl_dra_ops *ops, void *data, struct sl_dra **ret,
                   struct sl_err *err) SL_MUST_CHECK;
@@ -81,6 +86,7 @@ struct sl_dra_stats {
     unsigned long prepared, prepare_failed, unprepared, unprepare_failed;
     unsigned long slices_written;
     bool registered;                      /* kubelet said so */
+    bool standby;                         /* another agent still serves this node; we are next */
     bool slices_current;                  /* the API server has what we have */
 };
 struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra);

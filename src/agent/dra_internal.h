@@ -51,6 +51,8 @@ struct sl_dra {
     char dra_socket[108], reg_socket[108];
     bool no_dynamic_mig;
 
+    int lock_fd;             /* held for life: one driver has the checkpoint */
+    struct sl_timer standby; /* set: another one has it, we wait for its end */
     struct sl_rpc_server *registration, *plugin;
     struct sl_leases *leases;
     struct sl_checkpoint checkpoint;

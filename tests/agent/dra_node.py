@@ -429,7 +429,22 @@ class Share(Case):
         self.assertTrue(n.api.slices())
         n.start(instance="new")
         self.assertEqual(n.prepare(1, socket="dra-new.sock"), got)
-        self.assertEqual(n.unprepare(1, socket="dra-new.sock")["error"], "")
+        # Two at a time, as with maxSurge: the newer waits, and has everything when the older ends.
+        old, before = n.node, len(n.api.slices())
+        n.start(instance="newer", wait=False)
+        time.sleep(0.5)
+        self.assertIsNone(n.node.poll())
+        self.assertFalse(os.path.exists(n.path("plugin/dra-newer.sock")))
+        n.claim(2, [share(memory="1Gi", cores="5")])
+        self.assertEqual(n.prepare(2, socket="dra-new.sock")["error"], "")
+        old.terminate()
+        self.assertEqual(old.wait(10), 0)
+        eventually(lambda: os.path.exists(n.path("plugin/dra-newer.sock")), "the newer takes over")
+        self.assertEqual(len(n.api.slices()), before)
+        self.assertEqual(set(n.checkpoint()), {uid(1), uid(2)})
+        eventually(lambda: n.prepare(1, socket="dra-newer.sock") == got, "it has what was prepared")
+        for i in (1, 2):
+            self.assertEqual(n.unprepare(i, socket="dra-newer.sock")["error"], "")
         self.gone()
 
 
