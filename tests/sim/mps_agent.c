@@ -57,6 +57,8 @@ static int client(const char *uuid)
     CHECK(sms == 33);
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&p, CARD_MIB / 4 * MIB));
     CU_OK(cuMemAlloc_v2(&p, (CARD_MIB / 4 - 600) * MIB));
+    CU_OK(cuMemFree_v2(p));
+    sl_tenant_close(&t);
     return 0;
 }
 
