@@ -26,6 +26,13 @@ struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
     return NULL;
 }
 
+const char *sl_dra_card_trouble(const struct card *c)
+{
+    if (c->lost)
+        return "the card fell off the bus";
+    return c->unhealthy ? c->reason : NULL;
+}
+
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message)
 {
@@ -151,8 +158,10 @@ static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct
         if (old && info->uuid[0]) {
             fresh[i] = *old;
             old->profile = NULL;
+            fresh[i].lost = inv->gpu[i].lost;
             continue;
         }
+        fresh[i].lost = inv->gpu[i].lost;
         (void)snprintf(fresh[i].uuid, sizeof(fresh[i].uuid), "%s", info->uuid);
         read_pcie_root(dra->sysfs, info->pci_bus_id, fresh[i].pcie_root,
                        sizeof(fresh[i].pcie_root));
@@ -163,6 +172,17 @@ static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct
     dra->card = fresh;
     dra->card_count = inv->gpu_count;
     return 0;
+}
+
+static void tell_health(struct sl_dra *dra, const struct card *c)
+{
+    sl_dra_health_send(dra);
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count; i++)
+            if (strcmp(p->device[i].gpu_uuid, c->uuid) == 0) {
+                sl_dra_status_write(dra, p, "Ready", !sl_dra_card_trouble(c), "", "");
+                break;
+            }
 }
 
 /* What there is to do now that the cards are known. */
@@ -178,12 +198,18 @@ int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
                   const struct sl_config *config, const struct sl_driver *driver,
                   struct sl_err *err)
 {
+    bool was_lost[SL_MAX_GPUS * 8] = {false};
+    for (size_t i = 0; i < dra->card_count && i < sizeof(was_lost); i++)
+        was_lost[i] = dra->card[i].lost;
     int rc = take_cards(dra, inv, err);
     if (rc < 0)
         return rc;
     dra->inv = inv;
     dra->config = config;
     dra->driver = driver;
+    for (size_t i = 0; i < dra->card_count && i < sizeof(was_lost); i++)
+        if (dra->card[i].lost != was_lost[i])
+            tell_health(dra, &dra->card[i]);
     if (!dra->standby.set)
         work(dra);
     return 0;
@@ -202,13 +228,7 @@ void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const cha
     c->unhealthy = !healthy;
     (void)snprintf(c->reason, sizeof(c->reason), "%s", reason ? reason : "");
     sl_dra_republish(dra);
-    sl_dra_health_send(dra);
-    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
-        for (size_t i = 0; i < p->device_count; i++)
-            if (strcmp(p->device[i].gpu_uuid, c->uuid) == 0) {
-                sl_dra_status_write(dra, p, "Ready", healthy, "", "");
-                break;
-            }
+    tell_health(dra, c);
 }
 
 /* --- life --- */

@@ -36,7 +36,7 @@ struct card {
     size_t profile_count;
     bool asked_profiles;
     char pcie_root[64];
-    bool unhealthy;
+    bool unhealthy, lost;
     char reason[200];
 };
 
@@ -83,6 +83,7 @@ struct sl_dra {
 /* dra.c */
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
 void sl_dra_republish(struct sl_dra *dra);
+const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message);
 

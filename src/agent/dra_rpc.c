@@ -329,13 +329,14 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
             id[at].pool_name = dra->node_name;
             id[at].device_name = d->device;
             health[at].device = &id[at];
-            health[at].health = !c               ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
-                                : c->unhealthy ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
-                                               : DRAHEALTH__HEALTH_STATUS__HEALTHY;
+            const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
+            health[at].health = !c        ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
+                                : trouble ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
+                                          : DRAHEALTH__HEALTH_STATUS__HEALTHY;
             health[at].last_updated_time = (int64_t)time(NULL);
             health[at].health_check_timeout_seconds = HEALTH_TIMEOUT_S;
-            if (c && c->unhealthy)
-                health[at].message = c->reason;
+            if (trouble) /* protobuf-c does not write to it */
+                health[at].message = (char *)(uintptr_t)trouble;
             answer.devices[at] = &health[at];
             at++;
         }

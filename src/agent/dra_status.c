@@ -79,11 +79,12 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *d = &p->device[i];
         const struct card *c = sl_dra_card(dra, d->gpu_uuid);
-        bool ok = !c || !c->unhealthy;
+        const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
+        bool ok = !trouble;
         json_t *conditions = json_array();
         (void)json_array_append_new(conditions,
                                     condition("Ready", ok, ok ? "Prepared" : "Unhealthy",
-                                              ok ? "" : c->reason));
+                                              ok ? "" : trouble));
         if (strcmp(type, "Ready") != 0)
             (void)json_array_append_new(conditions, condition(type, good, reason, message));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));

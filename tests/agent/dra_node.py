@@ -531,6 +531,27 @@ class Health(Case):
                    "the claim's condition")
 
 
+    def test_lost(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        stream = subprocess.Popen([WORLD, "health", n.path("plugin/dra.sock"), "2"],
+                                  stdout=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(stream.stdout.readline())[0]["health"], 1)
+        env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
+        subprocess.run([CTL, "lost", "0"], check=True, env=env)
+        subprocess.run([CTL, "xid", "0", "79"], env=env)  # what a driver says of it: look now
+        told = json.loads(stream.stdout.readline())[0]
+        self.assertEqual(told["health"], 2)
+        stream.wait(10)
+        effects = eventually(lambda: {t["effect"] for s in n.api.slices()
+                                      for d in s["spec"].get("devices", [])
+                                      for t in d.get("taints", [])} == {"NoExecute"}, "eviction", 60)
+        self.assertTrue(effects)
+        self.assertNotEqual(n.prepare(2)["error"], "")
+
+
 class Mig(Case):
     def mig_node(self):
         n = self.node
