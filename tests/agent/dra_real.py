@@ -75,7 +75,7 @@ def kubectl(config, *args, text=None):
 
 def agent_token(directory, config):
     """A service account with the documented rights, its token bound to a pod on the node."""
-    kubectl(config, "apply", "-f", os.path.join(ROOT, "deploy/dra/"))
+    kubectl(config, "apply", "-k", os.path.join(ROOT, "deploy/dra/"))
     for space in ("default", "sluice"):
         call("POST", "/api/v1/namespaces", {"metadata": {"name": space}}, good=(200, 201, 409))
         call("POST", f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "sluiced"}},
