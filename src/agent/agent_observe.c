@@ -208,6 +208,12 @@ static void fill(void *data, struct sl_metrics *m)
     fill_agent(a, &m->agent);
 }
 
+/* A newer agent that waits for the older one's end counts as ready, or a rolling upgrade would never get on. */
+static bool dra_ready(const struct sl_agent *a)
+{
+    return a->dra && (sl_dra_stats(a->dra).registered || sl_dra_stats(a->dra).standby);
+}
+
 static bool ready(void *data, char *why, size_t size)
 {
     struct sl_agent *a = data;
@@ -215,7 +221,7 @@ static bool ready(void *data, char *why, size_t size)
         (void)snprintf(why, size, "the driver has not answered yet");
         return false;
     }
-    if (a->opt.dra && !(a->dra && sl_dra_stats(a->dra).registered)) {
+    if (a->opt.dra && !dra_ready(a)) {
         (void)snprintf(why, size, "kubelet has not taken the DRA driver yet");
         return false;
     }
