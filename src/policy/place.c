@@ -363,6 +363,23 @@ void sl_place_open_node(struct sl_placer *p, uint32_t node, bool open)
     mark_node(p, node);
 }
 
+void sl_place_block_gpu(struct sl_placer *p, uint32_t node, unsigned gpu, bool blocked)
+{
+    if (node >= p->count || gpu >= p->nodes[node].gpu_count)
+        return;
+    struct place_node *n = &p->nodes[node];
+    supply(p, n, -1);
+    n->gpus[gpu].blocked = blocked;
+    place_view_fill(p->demand, n);
+    supply(p, n, 1);
+    mark_node(p, node);
+}
+
+uint32_t sl_place_cpu_free(const struct sl_placer *p, uint32_t node)
+{
+    return node < p->count ? p->nodes[node].cpu_free : 0;
+}
+
 int sl_place_validate(const struct sl_place_request *r, struct sl_err *err)
 {
     if (r->gpu_count > SL_PLACE_MAX_GPUS)

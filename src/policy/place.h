@@ -147,6 +147,9 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
 /* A closed node takes nothing new; what runs there stays accounted. */
 void sl_place_open_node(struct sl_placer *p, uint32_t node, bool open);
 
+/* A blocked GPU (unhealthy, or holding what the books could not take) likewise. */
+void sl_place_block_gpu(struct sl_placer *p, uint32_t node, unsigned gpu, bool blocked);
+
 /*
  * Tells fgd and sluice what is going to arrive. Without it they learn from what they are asked
  * (learn_every); with neither, they fall back to best-fit.
@@ -176,6 +179,17 @@ int sl_place_release(struct sl_placer *p, const struct sl_place_request *request
 /* True and the policy's score when the request fits this node; higher is better. */
 bool sl_place_score(struct sl_placer *p, const struct sl_place_request *request, uint32_t node,
                     int32_t *ret_score);
+
+/* The same for every node at once: ret has room for all, INT32_MIN where it does not fit. */
+int sl_place_scores(struct sl_placer *p, const struct sl_place_request *request, int32_t *ret,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Chooses GPUs on one node, only among these (bit per GPU). -ENOSPC when too few of them fit. */
+int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *request, uint32_t node,
+                  uint16_t among, struct sl_place_decision *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* Free CPU of a node. */
+uint32_t sl_place_cpu_free(const struct sl_placer *p, uint32_t node);
 
 /* Milli-GPU of the node that a request of the known demand cannot use, on average. */
 double sl_place_fragmentation(const struct sl_placer *p, uint32_t node);

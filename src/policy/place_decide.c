@@ -320,6 +320,41 @@ bool sl_place_score(struct sl_placer *p, const struct sl_place_request *r, uint3
     return true;
 }
 
+int sl_place_scores(struct sl_placer *p, const struct sl_place_request *r, int32_t *ret,
+                    struct sl_err *err)
+{
+    int rc = sl_place_validate(r, err);
+    if (rc)
+        return rc;
+    struct place_kind *k = kind_get(p, r, err);
+    if (!k)
+        return -ENOMEM;
+    k->stamp = ++p->decisions;
+    refresh(p, k);
+    const int32_t *scores = final_scores(p, k);
+    for (uint32_t at = 0; at < p->count; at++)
+        ret[p->order[at]] = p->mem_free[at] >= r->memory_mib ? scores[at] : PLACE_NO_FIT;
+    return 0;
+}
+
+int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *r, uint32_t node,
+                  uint16_t among, struct sl_place_decision *ret, struct sl_err *err)
+{
+    int rc = sl_place_validate(r, err);
+    if (rc || node >= p->count)
+        return rc ? rc : sl_err_set(err, -EINVAL, "there is no node %u", node);
+    struct place_node copy = p->nodes[node];
+    struct sl_place_decision d = {.node = node};
+    for (unsigned i = 0; i < copy.gpu_count; i++)
+        copy.gpus[i].blocked |= !(among >> i & 1);
+    if (place_score_node(p, &copy, r, &d.gpus) == PLACE_NO_FIT)
+        return sl_err_set(err, -ENOSPC, "node %u has no room for it (any more)", node);
+    if (r->mig)
+        d.mig_start = (uint8_t)place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
+    *ret = d;
+    return 0;
+}
+
 static int audit_node(const struct sl_placer *p, uint32_t i, struct sl_err *err)
 {
     const struct place_node *n = &p->nodes[i];

@@ -74,8 +74,21 @@ static uint16_t memory_permille(const struct place_gpu *g, const struct sl_place
                       g->mem_total_mib);
 }
 
+/* Where the card's size is known its MiB are the book, and permille only what the measures see of it:
+ * rounding every small share up to a permille would lose a card's worth on a node of eight. */
+static void memory_move(struct place_gpu *g, const struct sl_place_request *r, int sign)
+{
+    g->mem_free_mib += (uint32_t)sign * memory_mib(g, r);
+    if (g->mem_total_mib)
+        g->mem_free_permille = (uint16_t)((uint64_t)g->mem_free_mib * 1000 / g->mem_total_mib);
+    else
+        g->mem_free_permille = (uint16_t)(g->mem_free_permille + sign * memory_permille(g, r));
+}
+
 bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
 {
+    if (g->blocked)
+        return false;
     if (r->mig)
         return g->mig && (g->mig_used || !g->tenants) && place_mig_start(g->mig_used, r->mig) >= 0;
     if (g->mig_used)
@@ -84,10 +97,9 @@ bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
         return g->tenants == 0 && (!r->gpu_memory_mib || r->gpu_memory_mib <= g->mem_total_mib);
     if (g->cores_free < r->cores_permille)
         return false;
-    if (r->gpu_memory_mib)
-        return r->gpu_memory_mib <= g->mem_free_mib &&
-               memory_permille(g, r) <= g->mem_free_permille;
-    return r->gpu_memory_permille <= g->mem_free_permille && memory_mib(g, r) <= g->mem_free_mib;
+    if (r->gpu_memory_mib || g->mem_total_mib)
+        return memory_mib(g, r) <= g->mem_free_mib;
+    return r->gpu_memory_permille <= g->mem_free_permille;
 }
 
 bool place_node_fits(const struct place_node *n, const struct sl_place_request *r)
@@ -128,8 +140,7 @@ void place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8
         g->mem_free_permille = 0;
     } else {
         g->cores_free = (uint16_t)(g->cores_free - r->cores_permille);
-        g->mem_free_mib -= memory_mib(g, r);
-        g->mem_free_permille = (uint16_t)(g->mem_free_permille - memory_permille(g, r));
+        memory_move(g, r, -1);
     }
     gpu_settle(g);
 }
@@ -146,8 +157,7 @@ void place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8
         g->mem_free_permille = 1000;
     } else {
         g->cores_free = (uint16_t)(g->cores_free + r->cores_permille);
-        g->mem_free_mib += memory_mib(g, r);
-        g->mem_free_permille = (uint16_t)(g->mem_free_permille + memory_permille(g, r));
+        memory_move(g, r, 1);
     }
     gpu_settle(g);
 }
@@ -166,7 +176,7 @@ bool place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r
         return g->tenants == 1 && g->cores_free == 0 && g->mem_free_permille == 0;
     return g->cores_free + r->cores_permille <= 1000 &&
            memory_mib(g, r) <= g->mem_total_mib - g->mem_free_mib &&
-           g->mem_free_permille + memory_permille(g, r) <= 1000;
+           (g->mem_total_mib || g->mem_free_permille + memory_permille(g, r) <= 1000);
 }
 
 /* GPUs near those already chosen are worth more than a tighter fit: 2000 beats any r. */

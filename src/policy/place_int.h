@@ -24,6 +24,7 @@ struct place_gpu {
     uint8_t numa;
     uint8_t link_group;
     bool mig;
+    bool blocked; /* takes nothing new */
 };
 
 /* What the fragmentation measures need to know about a node's GPUs, for each shape. */

@@ -100,7 +100,8 @@ static bool same_gpu(const struct place_gpu *a, const struct place_gpu *b)
 {
     return a->cores_free == b->cores_free && a->mem_free_mib == b->mem_free_mib &&
            a->mem_free_permille == b->mem_free_permille && a->mig_used == b->mig_used &&
-           a->mem_total_mib == b->mem_total_mib && !a->tenants == !b->tenants && a->mig == b->mig;
+           a->mem_total_mib == b->mem_total_mib && !a->tenants == !b->tenants && a->mig == b->mig &&
+           a->blocked == b->blocked;
 }
 
 static bool seen_before(const struct place_node *n, unsigned gpu)

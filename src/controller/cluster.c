@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes of the cluster and the books as a whole. */
+#include "controller/cluster.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "controller/cluster_int.h"
+
+#define RESERVE_NS (30 * SL_NS_PER_S)
+
+int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **ret,
+                      struct sl_err *err)
+{
+    struct sl_place_config config;
+    struct sl_cluster *c = calloc(1, sizeof(*c));
+    if (!c)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    c->opt = *opt;
+    if (!c->opt.reserve_ns)
+        c->opt.reserve_ns = RESERVE_NS;
+    sl_place_config_init(&config, opt->policy);
+    config.seed = opt->seed;
+    int rc = sl_place_create(&config, NULL, 0, &c->placer, err);
+    if (rc) {
+        free(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+static void node_free(struct cluster_node *n)
+{
+    free(n->gpu);
+    free(n->name);
+    free(n);
+}
+
+void sl_cluster_destroy(struct sl_cluster *c)
+{
+    if (!c)
+        return;
+    struct sl_table_walk walk = {.bucket = 0};
+    void *item;
+    while ((item = sl_table_next(&c->pods, &walk)))
+        cluster_pod_free(c, item);
+    walk = (struct sl_table_walk){.bucket = 0};
+    while ((item = sl_table_next(&c->nodes, &walk)))
+        node_free(item);
+    walk = (struct sl_table_walk){.bucket = 0};
+    while ((item = sl_table_next(&c->spaces, &walk)))
+        free(item);
+    sl_table_free(&c->pods);
+    sl_table_free(&c->nodes);
+    sl_table_free(&c->spaces);
+    sl_place_destroy(c->placer);
+    free(c->by_place);
+    free(c->allow);
+    free(c->scores);
+    free(c);
+}
+
+struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name)
+{
+    return sl_table_find(&c->nodes, name, strlen(name));
+}
+
+struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
+{
+    struct cluster_node *n = cluster_node_find(c, name);
+    if (n)
+        return n;
+    n = calloc(1, sizeof(*n));
+    if (!n)
+        return NULL;
+    n->name = strdup(name);
+    n->place = CLUSTER_NO_PLACE;
+    n->item.key = n->name;
+    if (!n->name || sl_table_add(&c->nodes, &n->item) != 0) {
+        node_free(n);
+        return NULL;
+    }
+    return n;
+}
+
+int cluster_scratch(struct sl_cluster *c, struct sl_err *err)
+{
+    struct sl_place_totals totals;
+    sl_place_totals(c->placer, &totals);
+    size_t need = (totals.nodes + 63) / 64 * 64;
+    if (need > c->scratch_room) {
+        uint64_t *allow = realloc(c->allow, need / 8);
+        if (allow)
+            c->allow = allow;
+        int32_t *scores = realloc(c->scores, need * sizeof(*scores));
+        if (scores)
+            c->scores = scores;
+        if (!allow || !scores)
+            return sl_err_set(err, -ENOMEM, "out of memory");
+        c->scratch_room = need;
+    }
+    return 0;
+}
+
+/* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
+void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
+{
+    if (n->place != CLUSTER_NO_PLACE)
+        sl_place_block_gpu(c->placer, n->place, gpu,
+                           !n->gpu[gpu].info.healthy || n->gpu[gpu].misfits > 0);
+}
+
+static uint8_t model_number(struct sl_cluster *c, const char *model)
+{
+    for (unsigned i = 0; i < c->model_count; i++)
+        if (strcmp(c->models[i], model) == 0)
+            return (uint8_t)i;
+    if (c->model_count == SL_PLACE_MAX_MODELS)
+        return SL_PLACE_MAX_MODELS - 1; /* its name is then another's: filters look at cards again */
+    (void)snprintf(c->models[c->model_count], sizeof(c->models[0]), "%s", model);
+    return (uint8_t)c->model_count++;
+}
+
+static bool same_cards(const struct cluster_node *n, const struct sl_promise_node *told)
+{
+    if (n->gpu_count != told->count)
+        return false;
+    for (size_t i = 0; i < told->count; i++)
+        if (strcmp(n->gpu[i].info.uuid, told->gpu[i].uuid) != 0 ||
+            strcmp(n->gpu[i].info.model, told->gpu[i].model) != 0 ||
+            n->gpu[i].info.memory_mib != told->gpu[i].memory_mib)
+            return false;
+    return true;
+}
+
+/* The engine gets a new node; the old number stays closed for good, its books empty. */
+static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_err *err)
+{
+    /* A node that does not tell its CPU has some: scores are in parts of it. */
+    struct sl_place_node node = {.cpu_milli = n->cpu_milli ? n->cpu_milli : 1000,
+                                 .gpu_count = n->gpu_count};
+    uint32_t place;
+    node.model = model_number(c, n->gpu[0].info.model);
+    n->mixed = c->model_count == SL_PLACE_MAX_MODELS;
+    for (unsigned i = 0; i < n->gpu_count; i++) {
+        node.gpus[i].memory_mib = n->gpu[i].info.memory_mib;
+        node.gpus[i].numa = n->gpu[i].info.numa < 0 ? 0 : (uint8_t)n->gpu[i].info.numa;
+        n->mixed |= strcmp(n->gpu[i].info.model, n->gpu[0].info.model) != 0;
+    }
+    int rc = sl_place_add_node(c->placer, &node, &place, err);
+    if (rc)
+        return rc;
+    if (place >= c->by_place_room) {
+        size_t room = c->by_place_room ? c->by_place_room * 2 : 64;
+        struct cluster_node **more = realloc(c->by_place, room * sizeof(*more));
+        if (!more) {
+            sl_place_open_node(c->placer, place, false);
+            return sl_err_set(err, -ENOMEM, "out of memory");
+        }
+        c->by_place = more;
+        c->by_place_room = room;
+    }
+    c->by_place[place] = n;
+    n->place = place;
+    return 0;
+}
+
+/* Cards came, went or changed: everything here is put in the books afresh. */
+static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
+                         const struct sl_promise_node *told, struct sl_err *err)
+{
+    struct cluster_gpu *gpu = calloc(told->count ? told->count : 1, sizeof(*gpu));
+    if (!gpu)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    cluster_node_lift(c, n);
+    if (n->place != CLUSTER_NO_PLACE) {
+        sl_place_open_node(c->placer, n->place, false);
+        c->by_place[n->place] = NULL;
+    }
+    n->place = CLUSTER_NO_PLACE;
+    for (size_t i = 0; i < told->count; i++)
+        gpu[i].info = told->gpu[i];
+    free(n->gpu);
+    n->gpu = gpu;
+    n->gpu_count = (uint8_t)told->count;
+    int rc = told->count ? engine_add(c, n, err) : 0;
+    cluster_node_settle(c, n);
+    return rc;
+}
+
+static const char *annotation(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(
+        json_object_get(json_object_get(object, "metadata"), "annotations"), key));
+}
+
+/* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
+static uint32_t cpu_of(const json_t *value)
+{
+    if (json_is_integer(value) && json_integer_value(value) >= 0)
+        return (uint32_t)(json_integer_value(value) > 1000000 ? 0 : json_integer_value(value) * 1000);
+    const char *text = json_string_value(value);
+    char *end;
+    double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
+    if (!(v > 0) || v > 1e9)
+        return 0;
+    v *= *end == 'm' ? 1 : 1000;
+    return v > 1e9 ? 0 : (uint32_t)v;
+}
+
+static uint32_t container_cpu(const json_t *container)
+{
+    const json_t *resources = json_object_get(container, "resources");
+    const json_t *cpu = json_object_get(json_object_get(resources, "requests"), "cpu");
+    return cpu_of(cpu ? cpu : json_object_get(json_object_get(resources, "limits"), "cpu"));
+}
+
+uint32_t sl_cluster_pod_cpu(const json_t *pod)
+{
+    const json_t *spec = json_object_get(pod, "spec"), *one;
+    uint64_t apps = 0, init = 0;
+    size_t i;
+    json_array_foreach(json_object_get(spec, "containers"), i, one)
+        apps += container_cpu(one);
+    json_array_foreach(json_object_get(spec, "initContainers"), i, one)
+    {
+        uint32_t cpu = container_cpu(one);
+        init = cpu > init ? cpu : init;
+    }
+    apps = init > apps ? init : apps;
+    return apps > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)apps;
+}
+
+int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_err *err)
+{
+    const char *name =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
+    const char *ours = annotation(object, SL_PROMISE_GPUS_KEY);
+    const char *hami = annotation(object, SL_PROMISE_REGISTER_KEY);
+    struct sl_promise_node told = {.count = 0};
+    struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
+    if (!n)
+        return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
+    int rc = ours   ? sl_promise_gpus_parse(ours, &told, err)
+             : hami ? sl_promise_register_parse(hami, &told, err)
+                    : 0;
+    if (rc) { /* what cannot be read takes nothing new; what runs there stays in the books */
+        n->open = false;
+        if (n->place != CLUSTER_NO_PLACE)
+            sl_place_open_node(c->placer, n->place, false);
+        return sl_err_wrap(err, "node %s", name);
+    }
+    n->cpu_milli = cpu_of(json_object_get(
+        json_object_get(json_object_get(object, "status"), "allocatable"), "cpu"));
+    n->present = n->open = true;
+    if (!same_cards(n, &told))
+        rc = replace_cards(c, n, &told, err);
+    for (unsigned i = 0; !rc && i < n->gpu_count; i++) {
+        n->gpu[i].info = told.gpu[i];
+        cluster_block(c, n, i);
+    }
+    if (!rc && n->place != CLUSTER_NO_PLACE)
+        sl_place_open_node(c->placer, n->place, true);
+    return rc;
+}
+
+/* Pods may still be told to be there: the books stay until they go. */
+void sl_cluster_node_gone(struct sl_cluster *c, const char *name)
+{
+    struct cluster_node *n = cluster_node_find(c, name);
+    if (!n)
+        return;
+    n->present = n->open = false;
+    if (n->place != CLUSTER_NO_PLACE)
+        sl_place_open_node(c->placer, n->place, false);
+    cluster_node_forget(c, n);
+}
+
+void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
+{
+    if (n->present || n->pods)
+        return;
+    if (n->place != CLUSTER_NO_PLACE)
+        c->by_place[n->place] = NULL;
+    sl_table_drop(&c->nodes, &n->item);
+    node_free(n);
+}
+
+void sl_cluster_learn(struct sl_cluster *c)
+{
+    struct sl_place_demand demand[CLUSTER_KINDS];
+    if (c->asked_since_learned == 0 || c->kind_count == 0)
+        return;
+    for (size_t i = 0; i < c->kind_count; i++)
+        demand[i] = (struct sl_place_demand){c->kinds[i].request, c->kinds[i].weight};
+    /* Without memory for it the old demand stays. */
+    (void)!sl_place_set_demand(c->placer, demand, c->kind_count, NULL);
+    c->asked_since_learned = 0;
+    for (size_t i = 0; i < c->kind_count; i++) /* the past counts less and less */
+        if (c->kinds[i].weight > 1 << 20)
+            c->kinds[i].weight /= 2;
+}
+
+void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
+{
+    struct sl_place_totals totals;
+    struct sl_table_walk walk = {.bucket = 0};
+    const struct cluster_node *n;
+    *ret = c->stats;
+    sl_place_totals(c->placer, &totals);
+    ret->nodes = 0;
+    while ((n = sl_table_next(&c->nodes, &walk))) {
+        if (!n->present)
+            continue;
+        ret->nodes++;
+        ret->nodes_with_gpus += n->gpu_count > 0;
+        ret->gpus += n->gpu_count;
+        for (unsigned i = 0; i < n->gpu_count; i++) {
+            uint32_t cores, memory;
+            sl_place_gpu_free(c->placer, n->place, i, &cores, &memory);
+            uint64_t part = n->gpu[i].info.memory_mib
+                                ? (uint64_t)memory * 1000 / n->gpu[i].info.memory_mib
+                                : 0;
+            ret->gpu_milli += 1000;
+            ret->gpu_free_milli += part < cores ? part : cores;
+        }
+    }
+    ret->pods = c->pods.count;
+}
+
+uint32_t sl_cluster_largest_card(const struct sl_cluster *c)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    const struct cluster_node *n;
+    uint32_t most = 0;
+    while ((n = sl_table_next(&c->nodes, &walk)))
+        for (unsigned i = 0; i < n->gpu_count; i++)
+            if (n->gpu[i].info.memory_mib > most)
+                most = n->gpu[i].info.memory_mib;
+    return most;
+}
+
+/* What the pods of a GPU hold, added up from the grants, against what the engine says is free. */
+static int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigned gpu,
+                     struct sl_err *err)
+{
+    uint64_t memory = 0, cores = 0;
+    unsigned whole = 0, holders = 0;
+    uint32_t free_cores, free_memory, total = n->gpu[gpu].info.memory_mib;
+    for (const struct cluster_pod *p = n->pods; p; p = p->next)
+        for (unsigned i = 0; i < p->grant_count; i++) {
+            const struct cluster_grant *g = &p->grant[i];
+            if (!(g->gpus >> gpu & 1))
+                continue;
+            holders++;
+            whole += g->request.cores_permille == SL_PLACE_WHOLE;
+            cores += g->request.cores_permille;
+            memory += g->request.gpu_memory_mib
+                          ? g->request.gpu_memory_mib
+                          : (uint64_t)total * g->request.gpu_memory_permille / 1000;
+        }
+    sl_place_gpu_free(c->placer, n->place, gpu, &free_cores, &free_memory);
+    if (cores > 1000 || memory > total || (whole && holders > 1))
+        return sl_err_set(err, -EIO, "node %s: GPU %u is given out twice", n->name, gpu);
+    if (!whole && (free_cores != 1000 - cores || free_memory != total - memory))
+        return sl_err_set(err, -EIO, "node %s: GPU %u: the books do not agree", n->name, gpu);
+    return 0;
+}
+
+int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    const struct cluster_node *n;
+    int rc = sl_place_audit(c->placer, err);
+    while (!rc && (n = sl_table_next(&c->nodes, &walk)))
+        for (unsigned i = 0; !rc && n->place != CLUSTER_NO_PLACE && i < n->gpu_count; i++)
+            rc = audit_gpu(c, n, i, err);
+    return rc;
+}

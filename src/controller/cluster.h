@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cluster as the extender knows it: nodes with GPUs, pods with what they hold, fed by watches; decisions
+ * by the placement engine. No I/O, no clock: the time is handed in.
+ *
+ * A decision is a reservation: it counts from the moment it is made, and is over when the pod is seen bound,
+ * when it goes, when it is decided anew, or when its time is up. What bound pods hold stands in their
+ * annotations, so a restart rebuilds everything from the API server. There is no lock on a node: two binds on
+ * one node hold two reservations.
+ */
+#ifndef SLUICE_CONTROLLER_CLUSTER_H
+#define SLUICE_CONTROLLER_CLUSTER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "controller/request.h"
+#include "policy/place.h"
+#include "policy/promise.h"
+
+struct sl_cluster;
+
+struct sl_cluster_options {
+    enum sl_place_policy policy;
+    uint64_t seed;
+    uint64_t reserve_ns; /* how long a reservation waits for its pod to be bound; 0: 30 s */
+    void (*admitted)(void *data, const char *admission); /* a pod let in by that review is seen; or NULL */
+    void *data;
+};
+
+int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_destroy(struct sl_cluster *c);
+
+/* --- fed by watches; errors are for logs, what could not be understood counts as not there --- */
+int sl_cluster_node_set(struct sl_cluster *c, const json_t *node, struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_node_gone(struct sl_cluster *c, const char *name);
+int sl_cluster_pod_set(struct sl_cluster *c, const json_t *pod, uint64_t now_ns,
+                       struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid);
+/* Reservations whose time is up; when the next one is (UINT64_MAX: none). */
+uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns);
+/* What has been asked for becomes what is expected. Some milliseconds: for quiet moments. */
+void sl_cluster_learn(struct sl_cluster *c);
+
+/* --- deciding --- */
+struct sl_cluster_ask {
+    const char *uid, *name_space, *name; /* of the pod */
+    const struct sl_request *request;
+    uint32_t cpu_milli;
+    const char *const *nodes; /* candidates; NULL: all */
+    size_t node_count;
+};
+
+/* Chooses a node and GPUs, and reserves them. The name is good until the node goes. -ENOSPC: nowhere. */
+int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
+                      const char **ret_node, struct sl_err *err) SL_MUST_CHECK;
+/* A score for each candidate, INT32_MIN where it does not fit. Reserves nothing. */
+int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, int32_t *ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+/* Why a node does not take it, in a few words; *ret_never: nothing that leaves would change that. */
+const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *request,
+                              const char *node, bool *ret_never);
+
+enum sl_cluster_outcome {
+    SL_CLUSTER_BOUND,   /* the API server said yes */
+    SL_CLUSTER_FAILED,  /* it said no: the reservation is over */
+    SL_CLUSTER_UNKNOWN, /* nobody knows: it stays until its time is up, and no other bind starts till then */
+};
+/* The promise for a bind to that node, from the reservation or made now. -EBUSY: it is being bound;
+ * -ENOENT: the pod is not known; -ENOSPC: no room (any more). Then exactly one bind_end. */
+int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *node, uint64_t now_ns,
+                          struct sl_promise *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
+                         const char *lease, uint64_t now_ns);
+
+/* --- looking --- */
+struct sl_cluster_stats {
+    size_t nodes, nodes_with_gpus, pods, bound, reserved;
+    size_t misfits; /* bound pods whose promise the books could not take: their GPUs take nothing new */
+    uint64_t gpus, gpu_milli, gpu_free_milli;
+    uint64_t decisions, refusals;
+};
+void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret);
+/* Memory and cores promised to the pods of a namespace (running or not, but not ended). */
+void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
+                     uint64_t *ret_cores);
+uint32_t sl_cluster_largest_card(const struct sl_cluster *c);
+/* Is that template in use by a pod of the namespace? */
+bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
+                              const char *template_name);
+/* Every book against the others; for tests. */
+int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
+
+/* CPU that the scheduler will charge a pod: the larger of its containers together and each init container. */
+uint32_t sl_cluster_pod_cpu(const json_t *pod);
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a pod goes: the engine's choice, with what the engine knows nothing of on top of it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/cluster_int.h"
+
+/* --- a request in the engine's words --- */
+
+static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
+{
+    const struct sl_request_part *p = &r->part[part];
+    struct sl_place_request e = {.gpu_count = p->count,
+                                 .gpu_memory_mib = p->memory_mib,
+                                 .gpu_memory_permille = (uint16_t)(p->memory_percent * 10),
+                                 .cores_permille = (uint16_t)(p->cores * 10)};
+    if (r->numa)
+        e.prefer = SL_PLACE_PREFER_NUMA;
+    return e;
+}
+
+/* Bit per model it may have; 0: any. */
+static uint64_t models_of(const struct sl_cluster *c, const struct sl_request *r)
+{
+    uint64_t models = 0;
+    if (!r->use_type[0] && !r->no_type[0])
+        return 0;
+    for (unsigned i = 0; i < c->model_count; i++)
+        if ((!r->use_type[0] || sl_request_type_matches(r->use_type, c->models[i])) &&
+            !sl_request_type_matches(r->no_type, c->models[i]))
+            models |= 1ULL << i;
+    return models;
+}
+
+/* The GPUs of a node it may have. */
+static uint16_t cards_of(const struct cluster_node *n, const struct sl_request *r)
+{
+    uint16_t cards = 0;
+    for (unsigned i = 0; i < n->gpu_count; i++)
+        if (sl_request_allows(r, n->gpu[i].info.model, n->gpu[i].info.uuid))
+            cards = (uint16_t)(cards | 1u << i);
+    return cards;
+}
+
+static size_t own_parts(const struct sl_request *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->part_count; i++)
+        n += r->part[i].same_as < 0;
+    return n;
+}
+
+/* --- what is asked for, for the engine to learn from --- */
+
+static void remember(struct sl_cluster *c, const struct sl_place_request *e)
+{
+    size_t least = 0;
+    c->asked_since_learned++;
+    for (size_t i = 0; i < c->kind_count; i++) {
+        if (memcmp(&c->kinds[i].request, e, sizeof(*e)) == 0) {
+            c->kinds[i].weight++;
+            return;
+        }
+        if (c->kinds[i].weight < c->kinds[least].weight)
+            least = i;
+    }
+    if (c->kind_count < CLUSTER_KINDS)
+        least = c->kind_count++;
+    c->kinds[least].request = *e;
+    c->kinds[least].weight = 1;
+}
+
+/* --- candidates --- */
+
+static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
+{
+    int rc = cluster_scratch(c, err);
+    if (rc)
+        return rc;
+    if (!ask->nodes) {
+        memset(c->allow, 0xff, c->scratch_room / 8);
+        return 0;
+    }
+    memset(c->allow, 0, c->scratch_room / 8);
+    for (size_t i = 0; i < ask->node_count; i++) {
+        const struct cluster_node *n = cluster_node_find(c, ask->nodes[i]);
+        if (n && n->place != CLUSTER_NO_PLACE)
+            c->allow[n->place / 64] |= 1ULL << (n->place % 64);
+    }
+    return 0;
+}
+
+/* Takes all parts on one node, or nothing. The grants are in the books on success. */
+static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl_cluster_ask *ask,
+                   struct cluster_grant *grant, size_t *ret_count, struct sl_err *err)
+{
+    const struct sl_request *r = ask->request;
+    uint16_t cards = cards_of(n, r);
+    size_t count = 0;
+    int rc = 0;
+    for (size_t i = 0; !rc && i < r->part_count; i++) {
+        struct sl_place_decision d;
+        if (r->part[i].same_as >= 0)
+            continue;
+        struct cluster_grant g = {.request = engine_request(r, i), .part = (uint8_t)i};
+        if (count == 0) {
+            uint32_t cpu = sl_place_cpu_free(c->placer, n->place);
+            g.request.cpu_milli = ask->cpu_milli < cpu ? ask->cpu_milli : cpu;
+        }
+        rc = sl_place_pick(c->placer, &g.request, n->place, cards, &d, err);
+        if (!rc)
+            rc = sl_place_commit(c->placer, &g.request, &d, err);
+        g.gpus = d.gpus;
+        if (!rc)
+            grant[count++] = g;
+    }
+    for (size_t i = 0; rc && i < count; i++) {
+        struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
+        (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
+    }
+    *ret_count = count;
+    return rc;
+}
+
+/* The engine's choice, and done: one part, any card of the right model. */
+static int take_best(struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                     struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
+                     struct sl_err *err)
+{
+    struct cluster_grant g = {.request = engine_request(ask->request, 0)};
+    struct sl_place_decision d = {.node = 0};
+    g.request.cpu_milli = ask->cpu_milli;
+    g.request.models = models_of(c, ask->request);
+    remember(c, &g.request);
+    int rc = sl_place_decide(c->placer, &g.request, c->allow, &d, err);
+    if (rc == -ENOSPC && ask->cpu_milli) { /* by our count of CPU; the scheduler knows better */
+        g.request.cpu_milli = 0;
+        rc = sl_place_decide(c->placer, &g.request, c->allow, &d, err);
+    }
+    if (!rc)
+        rc = sl_place_commit(c->placer, &g.request, &d, err);
+    if (rc)
+        return rc;
+    g.gpus = d.gpus;
+    *ret = c->by_place[d.node];
+    grant[0] = g;
+    *ret_count = 1;
+    return 0;
+}
+
+struct ranked {
+    int32_t score;
+    uint32_t place;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score < y->score ? 1 : -1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* The order in which nodes are tried: by the score of the largest part. */
+static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct ranked **ret,
+                size_t *ret_count, struct sl_err *err)
+{
+    const struct sl_request *r = ask->request;
+    struct sl_place_totals totals;
+    size_t largest = 0, n = 0;
+    sl_place_totals(c->placer, &totals);
+    for (size_t i = 1; i < r->part_count; i++)
+        if (r->part[i].same_as < 0 &&
+            r->part[i].memory_mib * r->part[i].count > r->part[largest].memory_mib * r->part[largest].count)
+            largest = i;
+    struct sl_place_request e = engine_request(r, largest);
+    int rc = sl_place_scores(c->placer, &e, c->scores, err);
+    if (rc)
+        return rc;
+    struct ranked *list = malloc((totals.nodes + 1) * sizeof(*list));
+    if (!list)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < totals.nodes; i++)
+        if ((c->allow[i / 64] >> (i % 64) & 1) && c->scores[i] != INT32_MIN && c->by_place[i])
+            list[n++] = (struct ranked){c->scores[i], i};
+    qsort(list, n, sizeof(*list), by_score);
+    *ret = list;
+    *ret_count = n;
+    return 0;
+}
+
+/* Several containers, or particular cards: nodes are tried from the best on. */
+static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                      struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
+                      struct sl_err *err)
+{
+    struct ranked *list SL_CLEANUP(free) = NULL;
+    size_t n = 0;
+    int rc = rank(c, ask, &list, &n, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n; i++) {
+        struct cluster_node *node = c->by_place[list[i].place];
+        if (cards_of(node, ask->request) == 0)
+            continue;
+        rc = take_on(c, node, ask, grant, ret_count, NULL);
+        if (rc == 0) {
+            *ret = node;
+            return 0;
+        }
+    }
+    return sl_err_set(err, -ENOSPC, "no node has room for it");
+}
+
+/* Does the engine know all there is to know about it? */
+static bool simple(const struct sl_cluster *c, const struct sl_request *r)
+{
+    return r->part_count == 1 && !r->use_uuid[0] && !r->no_uuid[0] &&
+           ((!r->use_type[0] && !r->no_type[0]) || c->model_count < SL_PLACE_MAX_MODELS);
+}
+
+/* A node of different cards is of its first card's model to the engine: such a choice is made again. */
+static bool wrong_cards(const struct cluster_node *n, const struct sl_request *r, uint16_t gpus)
+{
+    return n->mixed && (gpus & ~cards_of(n, r)) != 0;
+}
+
+/* The grants are in the books already. */
+static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct cluster_node *n,
+                    const struct cluster_grant *grant, size_t count, struct sl_err *err)
+{
+    struct cluster_pod *pod = cluster_pod_get(c, ask->uid, ask->name_space);
+    struct cluster_grant *copy = calloc(count, sizeof(*copy));
+    if (!pod || !copy) {
+        for (size_t i = 0; i < count; i++) {
+            struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
+            (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
+        }
+        free(copy);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    if (!pod->request)
+        pod->request = malloc(sizeof(*pod->request));
+    if (pod->request)
+        *pod->request = *ask->request;
+    memcpy(copy, grant, count * sizeof(*copy));
+    cluster_pod_hold(c, pod, n, NULL, 0);
+    pod->grant = copy;
+    pod->grant_count = (uint8_t)count;
+    return 0;
+}
+
+static int check_ask(const struct sl_cluster *c, const struct sl_cluster_ask *ask,
+                     struct cluster_pod **ret, struct sl_err *err)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, ask->uid);
+    *ret = pod;
+    if (!ask->uid[0] || own_parts(ask->request) == 0)
+        return sl_err_set(err, -EINVAL, "the pod has no uid or asks for no GPU");
+    if (pod && pod->state == POD_BOUND)
+        return sl_err_set(err, -EEXIST, "the pod is on node %s already", pod->node->name);
+    if (pod && pod->state == POD_BINDING)
+        return sl_err_set(err, -EBUSY, "the pod is being bound to node %s", pod->node->name);
+    return 0;
+}
+
+int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
+                      const char **ret_node, struct sl_err *err)
+{
+    struct cluster_grant grant[SL_REQUEST_PARTS];
+    struct cluster_node *n = NULL;
+    struct cluster_pod *pod;
+    size_t count = 0;
+    int rc = check_ask(c, ask, &pod, err);
+    if (!rc && pod)
+        cluster_pod_release(c, pod); /* decided anew */
+    if (!rc)
+        rc = candidates(c, ask, err);
+    if (rc)
+        return rc;
+    bool easy = simple(c, ask->request);
+    rc = easy && !(models_of(c, ask->request) == 0 && ask->request->use_type[0])
+             ? take_best(c, ask, &n, grant, &count, err)
+             : take_tried(c, ask, &n, grant, &count, err);
+    if (!rc && easy && wrong_cards(n, ask->request, grant[0].gpus)) {
+        struct sl_place_decision d = {.node = n->place, .gpus = grant[0].gpus};
+        (void)!sl_place_release(c->placer, &grant[0].request, &d, NULL);
+        rc = take_tried(c, ask, &n, grant, &count, err);
+    }
+    if (!rc)
+        rc = pod_take(c, ask, n, grant, count, err);
+    c->stats.decisions += rc == 0;
+    c->stats.refusals += rc == -ENOSPC;
+    if (rc)
+        return rc;
+    cluster_reserve(c, cluster_pod_find(c, ask->uid), POD_RESERVED, now_ns + c->opt.reserve_ns);
+    *ret_node = n->name;
+    return 0;
+}
+
+int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, int32_t *ret,
+                      struct sl_err *err)
+{
+    struct cluster_pod *pod;
+    struct sl_place_totals totals;
+    int rc = check_ask(c, ask, &pod, err);
+    if (!rc && pod)
+        cluster_pod_release(c, pod);
+    if (!rc)
+        rc = cluster_scratch(c, err);
+    struct sl_place_request e = engine_request(ask->request, 0);
+    e.models = models_of(c, ask->request);
+    if (!rc)
+        rc = sl_place_scores(c->placer, &e, c->scores, err);
+    if (rc)
+        return rc;
+    bool hard = !simple(c, ask->request) || (e.models == 0 && ask->request->use_type[0]);
+    sl_place_totals(c->placer, &totals);
+    for (size_t i = 0; i < ask->node_count; i++) {
+        struct cluster_node *n = cluster_node_find(c, ask->nodes[i]);
+        bool there = n && n->place != CLUSTER_NO_PLACE && n->place < totals.nodes;
+        ret[i] = there ? c->scores[n->place] : INT32_MIN;
+        if (ret[i] == INT32_MIN || (!hard && !n->mixed))
+            continue;
+        struct cluster_grant grant[SL_REQUEST_PARTS];
+        size_t count;
+        if (take_on(c, n, ask, grant, &count, NULL) != 0) {
+            ret[i] = INT32_MIN;
+            continue;
+        }
+        for (size_t g = 0; g < count; g++) {
+            struct sl_place_decision d = {.node = n->place, .gpus = grant[g].gpus};
+            (void)!sl_place_release(c->placer, &grant[g].request, &d, NULL);
+        }
+    }
+    return 0;
+}
+
+const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, const char *node,
+                              bool *ret_never)
+{
+    const struct cluster_node *n = cluster_node_find(c, node);
+    *ret_never = true;
+    if (!n || !n->present || n->gpu_count == 0)
+        return "no GPUs of Sluice's on this node";
+    if (!n->open)
+        return "the node's list of GPUs cannot be read";
+    uint16_t cards = cards_of(n, r);
+    if (!cards)
+        return "no GPU of the wanted type or UUID";
+    for (size_t i = 0; i < r->part_count; i++) {
+        unsigned big = 0;
+        for (unsigned g = 0; g < n->gpu_count; g++)
+            big += (cards >> g & 1) && n->gpu[g].info.memory_mib >= r->part[i].memory_mib;
+        if (big < r->part[i].count)
+            return "its GPUs are too small or too few";
+    }
+    *ret_never = false;
+    return "not enough free GPU memory or cores";
+}
+
+/* --- binding --- */
+
+static void device_of(const struct cluster_node *n, const struct cluster_grant *g, unsigned gpu,
+                      struct sl_promise_device *d)
+{
+    uint32_t total = n->gpu[gpu].info.memory_mib;
+    memset(d, 0, sizeof(*d));
+    (void)snprintf(d->uuid, sizeof(d->uuid), "%s", n->gpu[gpu].info.uuid);
+    d->cores = (uint8_t)(g->request.cores_permille / 10);
+    d->memory_mib = g->request.gpu_memory_mib
+                        ? g->request.gpu_memory_mib
+                        : (uint32_t)((uint64_t)total * g->request.gpu_memory_permille / 1000);
+}
+
+/* Grants are by part, the promise is by container in the pod's order. */
+static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, struct sl_err *err)
+{
+    const struct sl_request *r = pod->request;
+    memset(ret, 0, sizeof(*ret));
+    if (!r || r->containers > SL_PROMISE_CONTAINERS)
+        return sl_err_set(err, -EINVAL, "a pod of more than %d containers", SL_PROMISE_CONTAINERS);
+    (void)snprintf(ret->node, sizeof(ret->node), "%s", pod->node->name);
+    ret->container_count = r->containers;
+    for (size_t i = 0; i < r->part_count; i++) {
+        const struct sl_request_part *p = &r->part[i];
+        size_t owner = p->same_as >= 0 ? (size_t)p->same_as : i;
+        struct sl_promise_container *k = &ret->container[p->index];
+        (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
+        k->first = (uint8_t)ret->device_count;
+        k->cores_limit = p->cores_limit;
+        k->priority = p->priority;
+        for (unsigned g = 0; g < pod->grant_count; g++)
+            for (unsigned x = 0; pod->grant[g].part == owner && x < pod->node->gpu_count; x++) {
+                if (!(pod->grant[g].gpus >> x & 1))
+                    continue;
+                if (ret->device_count == SL_PROMISE_DEVICES)
+                    return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod",
+                                      SL_PROMISE_DEVICES);
+                device_of(pod->node, &pod->grant[g], x, &ret->device[ret->device_count++]);
+                k->count++;
+            }
+    }
+    return 0;
+}
+
+/* Nothing reserved there: a restart came between, or the scheduler chose by itself. */
+static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+                      struct sl_err *err)
+{
+    struct cluster_grant grant[SL_REQUEST_PARTS];
+    size_t count = 0;
+    if (!pod->request)
+        return sl_err_set(err, -ENOENT, "the pod asks for no GPU in %s", SL_PROMISE_REQUEST_KEY);
+    struct sl_cluster_ask ask = {.uid = pod->uid,
+                                 .name_space = pod->space->name,
+                                 .request = pod->request,
+                                 .cpu_milli = pod->cpu_milli};
+    struct sl_request copy = *pod->request;
+    ask.request = &copy;
+    bool present = n->present;
+    cluster_pod_release(c, pod);
+    int rc = present && n->open && n->place != CLUSTER_NO_PLACE
+                 ? take_on(c, n, &ask, grant, &count, err)
+                 : sl_err_set(err, -ENOSPC, "it has no GPUs");
+    if (rc)
+        return sl_err_wrap(err, "no room on the node");
+    return pod_take(c, &ask, n, grant, count, err);
+}
+
+int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *node, uint64_t now_ns,
+                          struct sl_promise *ret, struct sl_err *err)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_node *n = cluster_node_find(c, node);
+    if (!pod)
+        return sl_err_set(err, -ENOENT, "the pod is not known here (yet)");
+    if (!n || !n->present)
+        return sl_err_set(err, -ENOENT, "node %.100s is not known here", node);
+    if (pod->state == POD_BOUND || pod->state == POD_BINDING)
+        return sl_err_set(err, -EBUSY, "the pod is %s node %s",
+                          pod->state == POD_BOUND ? "on" : "being bound to", pod->node->name);
+    int rc = pod->state == POD_RESERVED && pod->node == n && pod->request &&
+                     own_parts(pod->request) == pod->grant_count &&
+                     pod->grant[0].part != CLUSTER_BY_LEASE
+                 ? 0
+                 : reserve_on(c, pod, n, err);
+    if (!rc)
+        rc = promise_of(pod, ret, err);
+    if (rc) {
+        cluster_pod_release(c, pod);
+        return rc;
+    }
+    cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+    return 0;
+}
+
+void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
+                         const char *lease, uint64_t now_ns)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    if (!pod || pod->state != POD_BINDING)
+        return; /* the watch was faster */
+    if (outcome == SL_CLUSTER_FAILED) {
+        cluster_pod_release(c, pod);
+        return;
+    }
+    if (outcome == SL_CLUSTER_UNKNOWN) {
+        cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+        return;
+    }
+    if (!pod->lease || strcmp(pod->lease, lease) != 0) {
+        free(pod->lease);
+        pod->lease = strdup(lease);
+    }
+    cluster_reserve(c, pod, POD_BOUND, 0);
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pods of the cluster and what they hold. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/cluster_int.h"
+#include "controller/mutate.h"
+
+/* --- holding --- */
+
+static void unlink_reserved(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    if (pod->state != POD_RESERVED && pod->state != POD_BINDING)
+        return;
+    if (pod->r_prev)
+        pod->r_prev->r_next = pod->r_next;
+    else
+        c->reserved = pod->r_next;
+    if (pod->r_next)
+        pod->r_next->r_prev = pod->r_prev;
+    pod->r_prev = pod->r_next = NULL;
+    c->stats.reserved--;
+}
+
+/* Changes the state, and keeps the list of the reserved and the counts with it. */
+void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+                     uint64_t until_ns)
+{
+    unlink_reserved(c, pod);
+    c->stats.bound -= pod->state == POD_BOUND;
+    pod->state = (uint8_t)state;
+    pod->until_ns = until_ns;
+    c->stats.bound += state == POD_BOUND;
+    if (state != POD_RESERVED && state != POD_BINDING)
+        return;
+    pod->r_next = c->reserved;
+    if (c->reserved)
+        c->reserved->r_prev = pod;
+    c->reserved = pod;
+    c->stats.reserved++;
+}
+
+static void grant_misfit(struct sl_cluster *c, struct cluster_node *n, struct cluster_grant *g,
+                         int sign)
+{
+    for (unsigned i = 0; i < n->gpu_count; i++)
+        if (g->misfit_gpus >> i & 1) {
+            n->gpu[i].misfits += (uint32_t)sign;
+            cluster_block(c, n, i);
+        }
+    c->stats.misfits += (size_t)(long)sign;
+}
+
+/* GPUs that are blocked for others may have to hold what is there already. */
+static int commit_anyway(struct sl_cluster *c, struct cluster_node *n, struct cluster_grant *g)
+{
+    struct sl_place_decision d = {.node = n->place, .gpus = g->gpus};
+    uint32_t free_cpu = sl_place_cpu_free(c->placer, n->place);
+    if (g->request.cpu_milli > free_cpu) /* CPU is the scheduler's business: here it only guides */
+        g->request.cpu_milli = free_cpu;
+    for (unsigned i = 0; i < n->gpu_count; i++)
+        if (g->gpus >> i & 1)
+            sl_place_block_gpu(c->placer, n->place, i, false);
+    sl_place_open_node(c->placer, n->place, true);
+    int rc = sl_place_commit(c->placer, &g->request, &d, NULL);
+    sl_place_open_node(c->placer, n->place, n->open);
+    for (unsigned i = 0; i < n->gpu_count; i++)
+        if (g->gpus >> i & 1)
+            cluster_block(c, n, i);
+    return rc;
+}
+
+static void grants_take(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    struct cluster_node *n = pod->node;
+    for (unsigned i = 0; i < pod->grant_count; i++) {
+        struct cluster_grant *g = &pod->grant[i];
+        if (g->misfit_gpus == 0 && n->place != CLUSTER_NO_PLACE && commit_anyway(c, n, g) == 0)
+            continue;
+        g->misfit_gpus |= g->gpus;
+        g->gpus = 0;
+        grant_misfit(c, n, g, 1);
+    }
+}
+
+static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    struct cluster_node *n = pod->node;
+    for (unsigned i = 0; i < pod->grant_count; i++) {
+        struct cluster_grant *g = &pod->grant[i];
+        struct sl_place_decision d = {.node = n->place, .gpus = g->gpus};
+        if (g->gpus || g->request.gpu_count == 0)
+            (void)!sl_place_release(c->placer, &g->request, &d, NULL);
+        else
+            grant_misfit(c, n, g, -1);
+    }
+    free(pod->grant);
+    pod->grant = NULL;
+    pod->grant_count = 0;
+}
+
+void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+                      struct cluster_grant *grant, size_t count)
+{
+    pod->node = n;
+    pod->prev = NULL;
+    pod->next = n->pods;
+    if (n->pods)
+        n->pods->prev = pod;
+    n->pods = pod;
+    pod->grant = grant;
+    pod->grant_count = (uint8_t)count;
+    grants_take(c, pod);
+}
+
+void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    struct cluster_node *n = pod->node;
+    cluster_reserve(c, pod, POD_PENDING, 0);
+    if (!n)
+        return;
+    grants_give(c, pod);
+    if (pod->prev)
+        pod->prev->next = pod->next;
+    else
+        n->pods = pod->next;
+    if (pod->next)
+        pod->next->prev = pod->prev;
+    pod->prev = pod->next = NULL;
+    pod->node = NULL;
+    cluster_node_forget(c, n);
+}
+
+/* --- what a lease says --- */
+
+static int gpu_number(const struct cluster_node *n, const char *uuid)
+{
+    for (int i = 0; i < n->gpu_count; i++)
+        if (strcmp(n->gpu[i].info.uuid, uuid) == 0)
+            return i;
+    return -1;
+}
+
+/* Devices of one container that are alike are one request of the engine's. */
+static size_t container_grants(const struct sl_promise *p, const struct sl_promise_container *k,
+                               const struct cluster_node *n, struct cluster_grant *out)
+{
+    size_t count = 0;
+    for (unsigned d = k->first; d < k->first + k->count; d++) {
+        const struct sl_promise_device *x = &p->device[d];
+        int gpu = gpu_number(n, x->uuid);
+        size_t g = 0;
+        while (g < count && (out[g].request.gpu_memory_mib != x->memory_mib ||
+                             out[g].request.cores_permille != x->cores * 10u ||
+                             (gpu >= 0 && (out[g].gpus >> gpu & 1))))
+            g++;
+        if (g == count)
+            out[count++] = (struct cluster_grant){
+                .request = {.gpu_memory_mib = x->memory_mib, .cores_permille = (uint16_t)(x->cores * 10)},
+                .part = CLUSTER_BY_LEASE};
+        if (gpu < 0)
+            continue; /* a card the node does not have (any more): nothing to account */
+        out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
+        out[g].request.gpu_count++;
+    }
+    size_t kept = 0;
+    for (size_t g = 0; g < count; g++)
+        if (out[g].request.gpu_count)
+            out[kept++] = out[g];
+    return kept;
+}
+
+/* The grants of a lease; none where it cannot be read. Also what the quota counts. */
+static struct cluster_grant *lease_grants(const struct cluster_pod *pod, const struct cluster_node *n,
+                                          size_t *ret_count, uint64_t *ret_memory,
+                                          uint64_t *ret_cores)
+{
+    struct sl_promise p;
+    size_t count = 0;
+    int rc = pod->lease[0] == '{' ? sl_promise_lease_parse(pod->lease, &p, NULL)
+                                  : sl_promise_hami_parse(pod->lease, &p, NULL);
+    struct cluster_grant *out = rc ? NULL : calloc(p.device_count + 1, sizeof(*out));
+    *ret_count = 0;
+    *ret_memory = *ret_cores = 0;
+    if (!out || (p.node[0] && strcmp(p.node, n->name) != 0)) {
+        free(out);
+        return NULL;
+    }
+    for (size_t i = 0; i < p.container_count; i++) {
+        if (i < 32 && (pod->skip >> i & 1))
+            continue;
+        count += container_grants(&p, &p.container[i], n, out + count);
+        for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count; d++) {
+            *ret_memory += p.device[d].memory_mib;
+            *ret_cores += p.device[d].cores;
+        }
+    }
+    if (count)
+        out[0].request.cpu_milli = pod->cpu_milli;
+    *ret_count = count;
+    return out;
+}
+
+void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
+{
+    struct cluster_pod *next;
+    bool present = n->present;
+    n->present = true; /* so that it is not forgotten under our hands */
+    for (struct cluster_pod *p = n->pods; p; p = next) {
+        next = p->next;
+        if (p->lease && p->state == POD_BOUND)
+            grants_give(c, p);
+        else
+            cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
+    }
+    n->present = present;
+}
+
+void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
+{
+    for (struct cluster_pod *p = n->pods; p; p = p->next) {
+        size_t count;
+        uint64_t memory, cores;
+        p->grant = lease_grants(p, n, &count, &memory, &cores);
+        p->grant_count = (uint8_t)count;
+        grants_take(c, p);
+    }
+}
+
+/* --- pods --- */
+
+struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid)
+{
+    return sl_table_find(&c->pods, uid, strlen(uid));
+}
+
+static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
+{
+    struct cluster_space *s = sl_table_find(&c->spaces, name, strlen(name));
+    if (s || strlen(name) >= sizeof(s->name))
+        return s;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    (void)snprintf(s->name, sizeof(s->name), "%s", name);
+    s->item.key = s->name;
+    if (sl_table_add(&c->spaces, &s->item) != 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    if (pod)
+        return pod;
+    pod = calloc(1, sizeof(*pod) + strlen(uid) + 1);
+    if (!pod)
+        return NULL;
+    memcpy(pod->uid, uid, strlen(uid) + 1);
+    pod->item.key = pod->uid;
+    pod->space = space_get(c, name_space);
+    if (!pod->space || sl_table_add(&c->pods, &pod->item) != 0) {
+        free(pod);
+        return NULL;
+    }
+    pod->space->pods++;
+    return pod;
+}
+
+static void count_for_quota(struct cluster_pod *pod, uint64_t memory_mib, uint64_t cores)
+{
+    pod->space->memory_mib += memory_mib - pod->memory_mib;
+    pod->space->cores += cores - pod->cores;
+    pod->memory_mib = memory_mib;
+    pod->cores = cores;
+}
+
+void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    (void)c;
+    free(pod->request);
+    free(pod->grant);
+    free(pod->template_name);
+    free(pod->lease);
+    free(pod);
+}
+
+static void pod_drop(struct sl_cluster *c, struct cluster_pod *pod)
+{
+    cluster_pod_release(c, pod);
+    count_for_quota(pod, 0, 0);
+    if (--pod->space->pods == 0) {
+        sl_table_drop(&c->spaces, &pod->space->item);
+        free(pod->space);
+    }
+    sl_table_drop(&c->pods, &pod->item);
+    cluster_pod_free(c, pod);
+}
+
+void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    if (pod)
+        pod_drop(c, pod);
+}
+
+static const char *text(const json_t *object, const char *part, const char *key)
+{
+    const char *t = json_string_value(json_object_get(json_object_get(object, part), key));
+    return t ? t : "";
+}
+
+static const char *annotation(const json_t *pod, const char *key)
+{
+    return json_string_value(json_object_get(
+        json_object_get(json_object_get(pod, "metadata"), "annotations"), key));
+}
+
+static const char *template_of(const json_t *pod)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(pod, "spec"), "resourceClaims"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, SL_MUTATE_CLAIM) == 0)
+            return json_string_value(json_object_get(one, "resourceClaimTemplateName"));
+    }
+    return NULL;
+}
+
+static bool same_devices(const struct sl_promise *p, const struct sl_promise_container *a,
+                         const struct sl_promise_container *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (unsigned i = 0; i < a->count; i++)
+        if (memcmp(&p->device[a->first + i], &p->device[b->first + i], sizeof(p->device[0])) != 0)
+            return false;
+    return true;
+}
+
+/* Init containers that end before the others start and have the very GPUs of one of these. */
+static uint32_t shared_containers(const json_t *pod, const char *lease)
+{
+    const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers"), *one;
+    struct sl_promise p;
+    uint32_t skip = 0;
+    size_t i, n;
+    if (json_array_size(inits) == 0 || lease[0] != '{' ||
+        sl_promise_lease_parse(lease, &p, NULL) != 0)
+        return 0;
+    json_array_foreach(inits, n, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *restart = json_string_value(json_object_get(one, "restartPolicy"));
+        for (i = 0; name && !restart && i < p.container_count; i++)
+            for (size_t k = 0; strcmp(p.container[i].name, name) == 0 && k < p.container_count; k++)
+                if (k != i && !(skip >> k & 1) &&
+                    same_devices(&p, &p.container[i], &p.container[k]))
+                    skip |= 1u << i;
+    }
+    return skip;
+}
+
+/* True: it is another one than before. */
+static bool keep_text(char **at, const char *value)
+{
+    if (*at == value || (*at && value && strcmp(*at, value) == 0))
+        return false;
+    free(*at);
+    *at = value ? strdup(value) : NULL;
+    return true;
+}
+
+/* What it asks for, as long as nobody has placed it. */
+static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const char *request,
+                        bool first, struct sl_err *err)
+{
+    struct sl_request r;
+    uint64_t memory, cores;
+    int rc = sl_request_parse(request, &r, err);
+    if (rc)
+        return rc;
+    sl_request_sums(&r, sl_cluster_largest_card(c), &memory, &cores);
+    count_for_quota(pod, memory, cores);
+    if (first && r.admission[0] && c->opt.admitted)
+        c->opt.admitted(c->opt.data, r.admission);
+    if (pod->state == POD_BOUND)
+        return 0;
+    if (!pod->request)
+        pod->request = malloc(sizeof(r));
+    if (!pod->request)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    *pod->request = r;
+    return 0;
+}
+
+static bool same_grants(const struct cluster_pod *pod, const struct cluster_grant *g, size_t count)
+{
+    uint32_t have = 0, want = 0;
+    for (size_t i = 0; i < pod->grant_count; i++)
+        have += pod->grant[i].gpus;
+    for (size_t i = 0; i < count; i++)
+        want += g[i].gpus;
+    return pod->grant_count == count && have == want;
+}
+
+/* Its lease counts, whatever we had reserved. */
+static void hold_by_lease(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+                          enum cluster_state state, uint64_t until_ns)
+{
+    size_t count;
+    uint64_t memory, cores;
+    struct cluster_grant *g = lease_grants(pod, n, &count, &memory, &cores);
+    if (g)
+        count_for_quota(pod, memory, cores);
+    if (pod->node == n && g && same_grants(pod, g, count)) {
+        free(g);
+    } else {
+        bool present = n->present;
+        n->present = true; /* not to be forgotten between the two */
+        cluster_pod_release(c, pod);
+        n->present = present;
+        cluster_pod_hold(c, pod, n, g, count);
+    }
+    cluster_reserve(c, pod, state, until_ns);
+}
+
+/* On a node without a lease: somebody else's pod. Its CPU still counts for where GPUs make sense. */
+static void hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n)
+{
+    if (pod->node == n && pod->state == POD_BOUND)
+        return;
+    bool present = n->present;
+    n->present = true;
+    cluster_pod_release(c, pod);
+    n->present = present;
+    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? calloc(1, sizeof(*g)) : NULL;
+    if (g)
+        g->request.cpu_milli = pod->cpu_milli;
+    cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
+    cluster_reserve(c, pod, POD_BOUND, 0);
+}
+
+static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char *node_name,
+                      bool new_lease, uint64_t now_ns)
+{
+    if (node_name[0]) {
+        struct cluster_node *n = cluster_node_get(c, node_name);
+        if (!n)
+            return;
+        if (pod->lease)
+            hold_by_lease(c, pod, n, POD_BOUND, 0);
+        else
+            hold_cpu(c, pod, n);
+        free(pod->request);
+        pod->request = NULL;
+        return;
+    }
+    /* A lease without a node: whoever wrote it died before the bind, or is just doing it. */
+    struct sl_promise p;
+    if (!pod->lease || !new_lease || pod->state != POD_PENDING ||
+        sl_promise_lease_parse(pod->lease, &p, NULL) != 0)
+        return;
+    struct cluster_node *n = cluster_node_find(c, p.node);
+    if (n && n->present)
+        hold_by_lease(c, pod, n, POD_RESERVED, now_ns + c->opt.reserve_ns);
+}
+
+/* Is there anything about it to remember? */
+static bool of_interest(const struct sl_cluster *c, const char *request, const char *lease,
+                        const char *template, const char *node_name)
+{
+    const struct cluster_node *n = node_name[0] ? cluster_node_find(c, node_name) : NULL;
+    return request || lease || template || (n && n->place != CLUSTER_NO_PLACE);
+}
+
+int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_ns,
+                       struct sl_err *err)
+{
+    const char *uid = text(object, "metadata", "uid"), *space = text(object, "metadata", "namespace");
+    const char *phase = text(object, "status", "phase"), *node = text(object, "spec", "nodeName");
+    const char *request = annotation(object, SL_PROMISE_REQUEST_KEY);
+    const char *lease = annotation(object, SL_PROMISE_LEASE_KEY);
+    const char *template = template_of(object);
+    if (!lease)
+        lease = annotation(object, SL_PROMISE_HAMI_DONE);
+    if (!lease)
+        lease = annotation(object, SL_PROMISE_HAMI_TODO);
+    if (!uid[0])
+        return sl_err_set(err, -EINVAL, "a pod without a uid");
+    if (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0) {
+        sl_cluster_pod_gone(c, uid);
+        return 0;
+    }
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    if (!pod && !of_interest(c, request, lease, template, node))
+        return 0;
+    pod = pod ? pod : cluster_pod_get(c, uid, space);
+    if (!pod)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    bool first = !pod->seen;
+    pod->seen = true;
+    pod->cpu_milli = sl_cluster_pod_cpu(object);
+    (void)keep_text(&pod->template_name, template);
+    if (lease)
+        pod->skip = shared_containers(object, lease);
+    bool new_lease = keep_text(&pod->lease, lease);
+    int rc = request ? keep_request(c, pod, request, first, err) : 0;
+    place_pod(c, pod, node, new_lease, now_ns);
+    return rc ? sl_err_wrap(err, "pod %s/%s", space, text(object, "metadata", "name")) : 0;
+}
+
+uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
+{
+    uint64_t soonest = UINT64_MAX;
+    struct cluster_pod *next;
+    for (struct cluster_pod *p = c->reserved; p; p = next) {
+        next = p->r_next;
+        if (p->until_ns > now_ns) {
+            soonest = p->until_ns < soonest ? p->until_ns : soonest;
+            continue;
+        }
+        cluster_pod_release(c, p);
+        if (!p->seen)
+            pod_drop(c, p); /* never came */
+    }
+    return soonest;
+}
+
+void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
+                     uint64_t *ret_cores)
+{
+    const struct cluster_space *s = sl_table_find(&c->spaces, name_space, strlen(name_space));
+    *ret_memory_mib = s ? s->memory_mib : 0;
+    *ret_cores = s ? s->cores : 0;
+}
+
+bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
+                              const char *template_name)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    const struct cluster_pod *p;
+    while ((p = sl_table_next(&c->pods, &walk)))
+        if (p->template_name && strcmp(p->template_name, template_name) == 0 &&
+            strcmp(p->space->name, name_space) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/extender.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "controller/dialect.h"
+#include "controller/mutate.h"
+#include "controller/text.h"
+
+#define NODES_MAX 100000
+
+/* What filter and prioritize are asked. */
+struct args {
+    json_t *root;
+    const json_t *pod, *nodes; /* nodes: whole objects, or NULL */
+    const char **names;
+    size_t count;
+    struct sl_request request;
+    bool asks;  /* for GPUs, to be placed by us */
+    bool claim; /* … by DRA */
+};
+
+/* kube-scheduler writes capitals; others may not. */
+static const json_t *key_of(const json_t *object, const char *upper, const char *lower)
+{
+    const json_t *value = json_object_get(object, upper);
+    return value ? value : json_object_get(object, lower);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static int read_names(struct args *a, struct sl_err *err)
+{
+    const json_t *names = key_of(a->root, "NodeNames", "nodenames");
+    const json_t *nodes = key_of(a->root, "Nodes", "nodes");
+    const json_t *items = key_of(nodes, "items", "Items");
+    const json_t *list = json_is_array(names) ? names : items;
+    size_t i;
+    const json_t *one;
+    if (!json_is_array(list) || json_array_size(list) > NODES_MAX)
+        return sl_err_set(err, -EINVAL, "the request names no nodes: set nodeCacheCapable: true");
+    a->nodes = list == items ? nodes : NULL;
+    a->names = calloc(json_array_size(list) + 1, sizeof(*a->names));
+    if (!a->names)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    json_array_foreach(list, i, one)
+    {
+        const char *name =
+            a->nodes ? text_of(json_object_get(one, "metadata"), "name") : json_string_value(one);
+        if (!name)
+            return sl_err_set(err, -EINVAL, "a node's name is no text");
+        a->names[a->count++] = name;
+    }
+    return 0;
+}
+
+static bool by_claim(const json_t *pod)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(pod, "spec"), "resourceClaims"), i, one)
+    {
+        (void)one;
+        return true;
+    }
+    return false;
+}
+
+/* What it asks for: as the webhook wrote it, or in its dialect where the webhook was not asked. */
+static int read_request(struct args *a, struct sl_err *err)
+{
+    const json_t *annotations = json_object_get(json_object_get(a->pod, "metadata"), "annotations");
+    const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
+    a->claim = by_claim(a->pod);
+    if (a->claim)
+        return 0;
+    int rc = text ? sl_request_parse(text, &a->request, err)
+                  : sl_dialect_read(a->pod, &a->request, err);
+    a->asks = text ? rc == 0 : rc == SL_DIALECT_PLAIN || rc == SL_DIALECT_ASKS;
+    return rc < 0 ? rc : 0;
+}
+
+static int args_read(struct args *a, const char *body, size_t size, struct sl_err *err)
+{
+    json_error_t e;
+    memset(a, 0, sizeof(*a));
+    a->root = json_loadb(body, size, 0, &e);
+    if (!a->root)
+        return sl_err_set(err, -EINVAL, "this is no JSON: %.150s", e.text);
+    a->pod = key_of(a->root, "Pod", "pod");
+    if (!json_is_object(a->pod))
+        return sl_err_set(err, -EINVAL, "the request has no Pod");
+    int rc = read_names(a, err);
+    return rc ? rc : read_request(a, err);
+}
+
+static void args_free(struct args *a)
+{
+    free(a->names);
+    json_decref(a->root);
+}
+
+static struct sl_cluster_ask ask_of(const struct args *a)
+{
+    const json_t *meta = json_object_get(a->pod, "metadata");
+    return (struct sl_cluster_ask){.uid = text_of(meta, "uid"),
+                                   .name_space = text_of(meta, "namespace"),
+                                   .name = text_of(meta, "name"),
+                                   .request = &a->request,
+                                   .cpu_milli = sl_cluster_pod_cpu(a->pod),
+                                   .nodes = a->names,
+                                   .node_count = a->count};
+}
+
+/* --- filter --- */
+
+char *sl_extender_filter_error(const char *error)
+{
+    struct sl_text t = {.data = NULL};
+    sl_text_put(&t, "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":");
+    sl_text_quote(&t, error);
+    sl_text_put(&t, "}");
+    return sl_text_take(&t);
+}
+
+/* good[i]: names[i] stays. In the form that was asked in. */
+static void put_nodes(struct sl_text *t, const struct args *a, const int32_t *good)
+{
+    const char *sep = "";
+    sl_text_put(t, a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":[" : "\"Nodes\":null,\"NodeNames\":[");
+    for (size_t i = 0; i < a->count; i++) {
+        if (good && good[i] == INT32_MIN)
+            continue;
+        sl_text_put(t, sep);
+        sep = ",";
+        if (!a->nodes) {
+            sl_text_quote(t, a->names[i]);
+            continue;
+        }
+        char *one = json_dumps(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
+        if (one)
+            sl_text_put(t, one);
+        else
+            t->failed = true;
+        free(one);
+    }
+    sl_text_put(t, a->nodes ? "]}" : "]");
+}
+
+static void put_reasons(struct sl_text *t, const struct sl_extender *e, const struct args *a,
+                        const int32_t *good)
+{
+    for (int never = 0; never < 2; never++) {
+        const char *sep = "";
+        sl_text_put(t, never ? ",\"FailedAndUnresolvableNodes\":{" : ",\"FailedNodes\":{");
+        for (size_t i = 0; i < a->count; i++) {
+            bool is_never;
+            if (good && good[i] != INT32_MIN)
+                continue;
+            const char *why = sl_cluster_reason(e->cluster, &a->request, a->names[i], &is_never);
+            if (is_never != (never == 1))
+                continue;
+            sl_text_put(t, sep);
+            sl_text_quote(t, a->names[i]);
+            sl_text_put(t, ":");
+            sl_text_quote(t, why);
+            sep = ",";
+        }
+        sl_text_put(t, "}");
+    }
+}
+
+/* scores NULL: nothing stays. */
+static char *filter_answer(const struct sl_extender *e, const struct args *a, const int32_t *scores,
+                           bool reasons)
+{
+    struct sl_text t = {.data = NULL};
+    sl_text_put(&t, "{");
+    if (scores || !reasons)
+        put_nodes(&t, a, scores);
+    else
+        sl_text_put(&t, "\"Nodes\":null,\"NodeNames\":[]");
+    if (reasons)
+        put_reasons(&t, e, a, scores);
+    else
+        sl_text_put(&t, ",\"FailedNodes\":{}");
+    sl_text_put(&t, ",\"Error\":\"\"}");
+    return sl_text_take(&t);
+}
+
+static char *filter_all(const struct sl_extender *e, const struct args *a, struct sl_err *err)
+{
+    struct sl_cluster_ask ask = ask_of(a);
+    int32_t *scores SL_CLEANUP(free) = calloc(a->count + 1, sizeof(*scores));
+    if (!scores || sl_cluster_scores(e->cluster, &ask, scores, err) != 0)
+        return NULL;
+    return filter_answer(e, a, scores, true);
+}
+
+static char *filter_choose(const struct sl_extender *e, const struct args *a, uint64_t now_ns,
+                           struct sl_err *err)
+{
+    struct sl_cluster_ask ask = ask_of(a);
+    const char *node;
+    int rc = sl_cluster_choose(e->cluster, &ask, now_ns, &node, err);
+    if (rc == -ENOSPC)
+        return filter_answer(e, a, NULL, true);
+    if (rc)
+        return NULL;
+    struct sl_text t = {.data = NULL};
+    sl_text_put(&t, "{\"Nodes\":null,\"NodeNames\":[");
+    sl_text_quote(&t, node);
+    sl_text_put(&t, "],\"FailedNodes\":{},\"Error\":\"\"}");
+    return sl_text_take(&t);
+}
+
+char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size, uint64_t now_ns)
+{
+    struct args a;
+    struct sl_err err = SL_ERR_INIT;
+    char *answer = NULL;
+    int rc = args_read(&a, body, size, &err);
+    if (!rc && !a.asks)
+        answer = filter_answer(e, &a, NULL, false);
+    else if (!rc)
+        answer = e->all || a.nodes ? filter_all(e, &a, &err) : filter_choose(e, &a, now_ns, &err);
+    args_free(&a);
+    return answer ? answer : sl_extender_filter_error(err.msg[0] ? err.msg : "out of memory");
+}
+
+/* --- prioritize --- */
+
+/* Between the worst and the best that fit, 0 to 10. */
+static void scale(int32_t *scores, size_t count)
+{
+    int64_t low = INT32_MAX, high = INT32_MIN;
+    for (size_t i = 0; i < count; i++) {
+        if (scores[i] == INT32_MIN)
+            continue;
+        low = scores[i] < low ? scores[i] : low;
+        high = scores[i] > high ? scores[i] : high;
+    }
+    for (size_t i = 0; i < count; i++)
+        scores[i] = scores[i] == INT32_MIN ? 0
+                    : high == low          ? 10
+                                           : (int32_t)((scores[i] - low) * 10 / (high - low));
+}
+
+static void rate(const struct sl_extender *e, const struct args *a, int32_t *scores)
+{
+    if (a->claim && e->fullness) { /* the scheduler places it; fuller nodes first keeps others whole */
+        for (size_t i = 0; i < a->count; i++)
+            scores[i] = (int32_t)e->fullness(e->data, a->names[i]);
+        scale(scores, a->count);
+    } else if (a->asks && a->count > 1) {
+        struct sl_cluster_ask ask = ask_of(a);
+        if (sl_cluster_scores(e->cluster, &ask, scores, NULL) == 0)
+            scale(scores, a->count);
+        else
+            memset(scores, 0, a->count * sizeof(*scores));
+    }
+}
+
+char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size_t size)
+{
+    struct args a;
+    struct sl_text t = {.data = NULL};
+    int32_t *scores SL_CLEANUP(free) = NULL;
+    if (args_read(&a, body, size, NULL) == 0)
+        scores = calloc(a.count + 1, sizeof(*scores));
+    if (scores)
+        rate(e, &a, scores);
+    sl_text_put(&t, "[");
+    for (size_t i = 0; scores && i < a.count; i++) {
+        sl_text_put(&t, i ? ",{\"Host\":" : "{\"Host\":");
+        sl_text_quote(&t, a.names[i]);
+        sl_text_format(&t, ",\"Score\":%d}", (int)scores[i]);
+    }
+    sl_text_put(&t, "]");
+    args_free(&a);
+    return sl_text_take(&t);
+}
+
+/* --- bind --- */
+
+int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bind *ret,
+                           struct sl_err *err)
+{
+    json_error_t e;
+    json_t *j = json_loadb(body, size, 0, &e);
+    const struct {
+        const char *upper, *lower;
+        char *buf;
+        size_t size;
+    } rows[] = {{"PodName", "podName", ret->name, sizeof(ret->name)},
+                {"PodNamespace", "podNamespace", ret->name_space, sizeof(ret->name_space)},
+                {"PodUID", "podUID", ret->uid, sizeof(ret->uid)},
+                {"Node", "node", ret->node, sizeof(ret->node)}};
+    int rc = j ? 0 : sl_err_set(err, -EINVAL, "this is no JSON: %.150s", e.text);
+    for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++) {
+        const char *text = json_string_value(key_of(j, rows[i].upper, rows[i].lower));
+        if (!text || !text[0] || strlen(text) >= rows[i].size || strchr(text, '/'))
+            rc = sl_err_set(err, -EINVAL, "the bind request has no %s", rows[i].upper);
+        else
+            (void)snprintf(rows[i].buf, rows[i].size, "%s", text);
+    }
+    json_decref(j);
+    return rc;
+}
+
+char *sl_extender_bind_answer(const char *error)
+{
+    struct sl_text t = {.data = NULL};
+    sl_text_put(&t, "{\"Error\":");
+    sl_text_quote(&t, error ? error : "");
+    sl_text_put(&t, "}");
+    return sl_text_take(&t);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler extender's protocol: JSON of kube-scheduler in, JSON out, decisions by the cluster. No I/O.
+ *
+ * Filter decides: it reserves GPUs on one node and answers with that node alone, because scores of 0 to 10 are
+ * too coarse and kube-scheduler breaks ties at random. With `all` it answers every node that fits and leaves
+ * the choice to the scores, so that other preferences count too. A request with whole Node objects (an
+ * autoscaler's simulation) is always answered that way, and reserves nothing.
+ */
+#ifndef SLUICE_CONTROLLER_EXTENDER_H
+#define SLUICE_CONTROLLER_EXTENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "controller/cluster.h"
+
+struct sl_extender {
+    struct sl_cluster *cluster;
+    bool all; /* filter leaves the choice to the scores */
+    /* How full a node's GPUs are by claims, in permille, for pods placed by DRA; NULL: not known. */
+    unsigned (*fullness)(void *data, const char *node);
+    void *data;
+};
+
+/* The answer, to be freed; NULL: out of memory. What went wrong is told in the answer, as the protocol wants. */
+char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size, uint64_t now_ns);
+char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size_t size);
+
+struct sl_extender_bind {
+    char name[254], name_space[64], uid[64], node[254];
+};
+int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bind *ret,
+                           struct sl_err *err) SL_MUST_CHECK;
+/* error NULL or "": it is bound. */
+char *sl_extender_bind_answer(const char *error);
+/* {"Error": …} of a filter. */
+char *sl_extender_filter_error(const char *error);
+
+#endif

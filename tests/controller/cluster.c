@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cluster's books: bursts onto one node, restarts, cards that change, reservations that run out; and a
+ * random history audited from the leases alone. */
+#include "pods.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "controller/extender.h"
+
+#define S SL_NS_PER_S
+
+static struct sl_cluster *cluster_new(void)
+{
+    struct sl_cluster_options opt = {.policy = SL_PLACE_SLUICE, .seed = 7};
+    struct sl_cluster *c = NULL;
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_cluster_create(&opt, &c, &err), 0);
+    return c;
+}
+
+static json_t *node_json(const char *name, unsigned gpus, unsigned mib, const char *model)
+{
+    struct sl_promise_node told = {.count = gpus};
+    for (unsigned i = 0; i < gpus; i++) {
+        told.gpu[i] = (struct sl_promise_gpu){.memory_mib = mib, .cores = 100, .healthy = true};
+        (void)snprintf(told.gpu[i].uuid, sizeof(told.gpu[i].uuid), "GPU-%s-%u", name, i);
+        (void)snprintf(told.gpu[i].model, sizeof(told.gpu[i].model), "%s", model);
+    }
+    char *text = sl_promise_gpus_text(&told);
+    json_t *j = json_pack("{s:{s:s,s:{s:s}},s:{s:{s:s}}}", "metadata", "name", name, "annotations",
+                          SL_PROMISE_GPUS_KEY, text, "status", "allocatable", "cpu", "64");
+    free(text);
+    return j;
+}
+
+static void add_node(struct sl_cluster *c, const char *name, unsigned gpus, unsigned mib,
+                     const char *model)
+{
+    struct sl_err err = SL_ERR_INIT;
+    json_t *j = node_json(name, gpus, mib, model);
+    if (sl_cluster_node_set(c, j, &err) != 0)
+        fail_msg("%s", err.msg);
+    json_decref(j);
+}
+
+/* The pod as the API server has it. limits in HAMi's words. */
+static json_t *api_pod(unsigned number, const char *limits)
+{
+    char meta[128];
+    (void)snprintf(meta, sizeof(meta), "'uid':'uid-%u','namespace':'ns'", number);
+    return pod_of(limits, meta, "");
+}
+
+/* Filter by JSON, as kube-scheduler does; "" where nothing fits. */
+static void filter(struct sl_cluster *c, json_t *pod, const char *nodes, uint64_t now, char node[64])
+{
+    struct sl_extender e = {.cluster = c};
+    json_t *names = quoted(nodes);
+    json_t *args = json_pack("{s:O,s:n,s:o}", "Pod", pod, "Nodes", "NodeNames", names);
+    char *body = json_dumps(args, 0);
+    char *text = sl_extender_filter(&e, body, strlen(body), now);
+    json_t *answer = json_loads(text, 0, NULL);
+    assert_string_equal(text_at(answer, "Error"), "");
+    (void)snprintf(node, 64, "%s", text_at(answer, "NodeNames/0"));
+    free(text);
+    free(body);
+    json_decref(answer);
+    json_decref(args);
+}
+
+/* What the API server would have after a bind: annotations and a node. */
+static int bind(struct sl_cluster *c, json_t *pod, const char *node, uint64_t now)
+{
+    struct sl_promise promise;
+    struct sl_err err = SL_ERR_INIT;
+    const char *uid = text_at(pod, "metadata/uid");
+    int rc = sl_cluster_bind_begin(c, uid, node, now, &promise, &err);
+    if (rc)
+        return rc;
+    char *lease = sl_promise_lease_text(&promise);
+    sl_cluster_bind_end(c, uid, SL_CLUSTER_BOUND, lease, now);
+    json_object_set_new(at(pod, "metadata"), "annotations",
+                        json_pack("{s:s}", SL_PROMISE_LEASE_KEY, lease));
+    json_object_set_new(at(pod, "spec"), "nodeName", json_string(node));
+    free(lease);
+    return 0;
+}
+
+/* Sums over leases only: at most what a card has. */
+struct sum {
+    char uuid[64];
+    uint64_t memory, cores;
+};
+
+static void audit_leases(json_t *const *pods, size_t count, uint32_t card_mib)
+{
+    static struct sum sums[256];
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct sl_promise p;
+        const char *lease = pods[i] ? text_at(pods[i], "metadata/annotations/sluice.io~1lease") : "";
+        if (!lease[0])
+            continue;
+        assert_int_equal(sl_promise_lease_parse(lease, &p, NULL), 0);
+        for (size_t d = 0; d < p.device_count; d++) {
+            size_t k = 0;
+            while (k < n && strcmp(sums[k].uuid, p.device[d].uuid) != 0)
+                k++;
+            if (k == n) {
+                assert_true(n < SL_ARRAY_LEN(sums));
+                sums[n++] = (struct sum){.memory = 0};
+                memcpy(sums[k].uuid, p.device[d].uuid, 64);
+            }
+            sums[k].memory += p.device[d].memory_mib;
+            sums[k].cores += p.device[d].cores;
+        }
+    }
+    for (size_t k = 0; k < n; k++)
+        if (sums[k].memory > card_mib || sums[k].cores > 100)
+            fail_msg("%s: %llu MiB, %llu cores", sums[k].uuid, (unsigned long long)sums[k].memory,
+                     (unsigned long long)sums[k].cores);
+}
+
+static void audited(struct sl_cluster *c)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_cluster_audit(c, &err) != 0)
+        fail_msg("%s", err.msg);
+}
+
+/* All filters before any bind: each decision counts at once, none waits for another. */
+static void test_burst(void **state)
+{
+    (void)state;
+    enum { PODS = 1000 };
+    static json_t *pods[PODS];
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 8, 143771, "NVIDIA H200");
+    for (unsigned i = 0; i < PODS; i++) {
+        pods[i] = api_pod(i, "'nvidia.com/gpu':'1','nvidia.com/gpumem':'1100'");
+        filter(c, pods[i], "['n1']", S, node);
+        assert_string_equal(node, "n1");
+    }
+    audited(c);
+    for (unsigned i = 0; i < PODS; i++)
+        assert_int_equal(bind(c, pods[(i * 7) % PODS], "n1", 2 * S), 0);
+    audit_leases(pods, PODS, 143771);
+    audited(c);
+    /* 8 x 130 fit; the rest have no room, and are told so. */
+    for (unsigned i = PODS; i < 1041; i++) {
+        json_t *pod = api_pod(i, "'nvidia.com/gpu':'1','nvidia.com/gpumem':'1100'");
+        filter(c, pod, "['n1']", S, node);
+        assert_string_equal(node, i < 1040 ? "n1" : "");
+        json_decref(pod);
+    }
+    for (unsigned i = 0; i < PODS; i++)
+        json_decref(pods[i]);
+    sl_cluster_destroy(c);
+}
+
+/* Arrivals, binds, failures, deletions, time, and now and then a new process that knows only the API server. */
+static void test_history(void **state)
+{
+    (void)state;
+    enum { PODS = 600 };
+    static json_t *pods[PODS];
+    static char chosen[PODS][64];
+    static const char *const limits[] = {
+        "'nvidia.com/gpu':'1','nvidia.com/gpumem':'10240','nvidia.com/gpucores':'30'",
+        "'nvidia.com/gpu':'2','nvidia.com/gpumem-percentage':'50'", "'nvidia.com/gpu':'1'",
+        "'nvidia.com/gpu':'1','nvidia.com/gpumem':'40000','nvidia.com/gpucores':'10'",
+        "'nvidia.com/gpu':'4'"};
+    uint64_t rng = 99, now = S;
+    unsigned next = 0, bound = 0;
+    struct sl_cluster *c = cluster_new();
+    for (int step = 0; step < 3000; step++) {
+        rng = rng * 6364136223846793005ULL + 1442695040888963407ULL;
+        unsigned dice = (unsigned)(rng >> 33), slot = dice / 16 % PODS;
+        now += S / 10;
+        if (step == 0 || step % 700 == 699) { /* a restart */
+            sl_cluster_destroy(c);
+            c = cluster_new();
+            for (int i = 0; i < 6; i++) {
+                char name[8];
+                (void)snprintf(name, sizeof(name), "n%d", i);
+                add_node(c, name, 8, 81920, "NVIDIA H100");
+            }
+            for (int i = 0; i < PODS; i++)
+                if (pods[i])
+                    assert_int_equal(sl_cluster_pod_set(c, pods[i], now, NULL), 0);
+            memset(chosen, 0, sizeof(chosen));
+        }
+        (void)sl_cluster_expire(c, now);
+        if (!pods[slot]) {
+            pods[slot] = api_pod(10000 + next, limits[next % SL_ARRAY_LEN(limits)]);
+            next++;
+        }
+        const char *on = text_at(pods[slot], "spec/nodeName");
+        if (on[0] && dice % 16 < 6) {
+            sl_cluster_pod_gone(c, text_at(pods[slot], "metadata/uid"));
+            json_decref(pods[slot]);
+            pods[slot] = NULL;
+            chosen[slot][0] = '\0';
+        } else if (!on[0] && !chosen[slot][0]) {
+            filter(c, pods[slot], "['n0','n1','n2','n3','n4','n5','nx']", now, chosen[slot]);
+        } else if (!on[0] && dice % 16 < 12) {
+            bound += bind(c, pods[slot], chosen[slot], now) == 0;
+            chosen[slot][0] = '\0';
+            if (dice % 3) /* the watch, now or never */
+                assert_int_equal(sl_cluster_pod_set(c, pods[slot], now, NULL), 0);
+        }
+        if (step % 100 == 0) {
+            audited(c);
+            sl_cluster_learn(c);
+        }
+    }
+    assert_true(bound > 100);
+    audit_leases(pods, PODS, 81920);
+    audited(c);
+    for (int i = 0; i < PODS; i++)
+        if (pods[i])
+            sl_cluster_pod_gone(c, text_at(pods[i], "metadata/uid"));
+    (void)sl_cluster_expire(c, now + 100 * S);
+    struct sl_cluster_stats stats;
+    sl_cluster_stats(c, &stats);
+    assert_int_equal(stats.pods, 0);
+    assert_int_equal(stats.gpu_free_milli, stats.gpu_milli);
+    for (int i = 0; i < PODS; i++)
+        json_decref(pods[i]);
+    sl_cluster_destroy(c);
+}
+
+static void test_reservation(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 1, 1000, "A");
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    filter(c, a, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    filter(c, b, "['n1']", 2 * S, node);
+    assert_string_equal(node, "");
+    filter(c, a, "['n1']", 3 * S, node); /* again: its own reservation is not in its way */
+    assert_string_equal(node, "n1");
+    (void)sl_cluster_expire(c, 32 * S);
+    filter(c, b, "['n1']", 32 * S, node);
+    assert_string_equal(node, "");
+    (void)sl_cluster_expire(c, 34 * S);
+    filter(c, b, "['n1']", 34 * S, node);
+    assert_string_equal(node, "n1");
+    assert_int_equal(bind(c, a, "n1", 35 * S), -ENOENT); /* gone: it never came by the watch */
+    assert_int_equal(bind(c, b, "n1", 35 * S), 0);
+    assert_int_equal(bind(c, b, "n1", 35 * S), -EBUSY);
+    json_decref(a);
+    json_decref(b);
+    sl_cluster_destroy(c);
+}
+
+/* A bind that died between the annotation and the binding: the room stays taken for a while. */
+static void test_half_bound(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 1, 1000, "A");
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    filter(c, a, "['n1']", S, node);
+    assert_int_equal(bind(c, a, "n1", S), 0);
+    json_object_del(at(a, "spec"), "nodeName");
+    sl_cluster_destroy(c);
+    c = cluster_new();
+    add_node(c, "n1", 1, 1000, "A");
+    assert_int_equal(sl_cluster_pod_set(c, a, S, NULL), 0);
+    filter(c, b, "['n1']", S, node);
+    assert_string_equal(node, "");
+    filter(c, a, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    assert_int_equal(bind(c, a, "n1", S), 0);
+    json_decref(a);
+    json_decref(b);
+    sl_cluster_destroy(c);
+}
+
+static void test_cards_change(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster_stats stats;
+    struct sl_cluster *c = cluster_new();
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    /* The pod is told before its node is: it counts as soon as the cards are known. */
+    add_node(c, "n1", 1, 1000, "A");
+    filter(c, a, "['n1']", S, node);
+    assert_int_equal(bind(c, a, "n1", S), 0);
+    sl_cluster_destroy(c);
+    c = cluster_new();
+    assert_int_equal(sl_cluster_pod_set(c, a, S, NULL), 0);
+    add_node(c, "n1", 1, 1000, "A");
+    filter(c, b, "['n1']", S, node);
+    assert_string_equal(node, "");
+    add_node(c, "n1", 2, 1000, "A"); /* another card */
+    filter(c, b, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    audited(c);
+    add_node(c, "n1", 1, 500, "A"); /* smaller than what is promised of it: nothing new, nothing lost */
+    sl_cluster_stats(c, &stats);
+    assert_int_equal(stats.misfits, 1);
+    sl_cluster_pod_gone(c, "uid-1");
+    sl_cluster_stats(c, &stats);
+    assert_int_equal(stats.misfits, 0);
+    json_t *small = api_pod(3, "'nvidia.com/gpumem':'500'");
+    filter(c, small, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    sl_cluster_node_gone(c, "n1");
+    filter(c, b, "['n1']", S, node);
+    assert_string_equal(node, "");
+    json_decref(a);
+    json_decref(b);
+    json_decref(small);
+    sl_cluster_destroy(c);
+}
+
+static void test_wishes(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 4, 81920, "NVIDIA A100-SXM4-80GB");
+    add_node(c, "n2", 4, 143771, "NVIDIA H200");
+    json_t *pod = api_pod(1, "'nvidia.com/gpumem':'600'");
+    json_t *notes = json_object();
+    json_object_set_new(at(pod, "metadata"), "annotations", notes);
+    json_object_set_new(notes, "nvidia.com/use-gputype", json_string("a100"));
+    filter(c, pod, "['n1','n2']", S, node);
+    assert_string_equal(node, "n1");
+    json_object_clear(notes);
+    json_object_set_new(notes, "nvidia.com/nouse-gputype", json_string("a100"));
+    filter(c, pod, "['n1','n2']", S, node);
+    assert_string_equal(node, "n2");
+    json_object_clear(notes);
+    json_object_set_new(notes, "nvidia.com/use-gpuuuid", json_string("GPU-n2-3"));
+    filter(c, pod, "['n1','n2']", S, node);
+    assert_string_equal(node, "n2");
+    assert_int_equal(bind(c, pod, "n2", S), 0);
+    assert_non_null(strstr(text_at(pod, "metadata/annotations/sluice.io~1lease"), "GPU-n2-3"));
+    json_decref(pod);
+    pod = api_pod(2, "'nvidia.com/gpumem':'600'");
+    json_object_set_new(at(pod, "metadata"), "annotations",
+                        json_pack("{s:s}", "nvidia.com/use-gputype", "B200"));
+    filter(c, pod, "['n1','n2']", S, node);
+    assert_string_equal(node, "");
+    json_decref(pod);
+    sl_cluster_destroy(c);
+}
+
+/* Two containers of different sizes, and an init container that uses the first one's GPU. */
+static void test_containers(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster_stats stats;
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 2, 1000, "A");
+    json_t *pod = quoted(
+        "{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'initContainers':[{'name':'i',"
+        "'resources':{'limits':{'nvidia.com/gpumem':'700'}}}],'containers':[{'name':'a','resources':{"
+        "'limits':{'nvidia.com/gpumem':'700'}}},{'name':'none'},{'name':'b','resources':{'limits':{"
+        "'nvidia.com/gpumem':'800','nvidia.com/gpucores':'40'}}}]}}");
+    filter(c, pod, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    assert_int_equal(bind(c, pod, "n1", S), 0);
+    struct sl_promise p;
+    assert_int_equal(sl_promise_lease_parse(text_at(pod, "metadata/annotations/sluice.io~1lease"), &p, NULL), 0);
+    assert_int_equal(p.container_count, 3);
+    assert_string_equal(p.device[p.container[0].first].uuid, p.device[p.container[1].first].uuid);
+    assert_string_not_equal(p.device[p.container[0].first].uuid, p.device[p.container[2].first].uuid);
+    sl_cluster_stats(c, &stats);
+    uint64_t free_before = stats.gpu_free_milli;
+    sl_cluster_destroy(c);
+    c = cluster_new();
+    add_node(c, "n1", 2, 1000, "A");
+    assert_int_equal(sl_cluster_pod_set(c, pod, S, NULL), 0);
+    sl_cluster_stats(c, &stats);
+    assert_int_equal(stats.gpu_free_milli, free_before);
+    assert_int_equal(stats.misfits, 0);
+    json_decref(pod);
+    sl_cluster_destroy(c);
+}
+
+/* HAMi's own pods and nodes count too: a cluster in the middle of moving over. */
+static void test_hami_state(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    json_t *n = json_pack("{s:{s:s,s:{s:s}}}", "metadata", "name", "n1", "annotations",
+                          SL_PROMISE_REGISTER_KEY,
+                          "[{\"id\":\"GPU-x\",\"count\":10,\"devmem\":1000,\"devcore\":100,\"type\":\"A\","
+                          "\"numa\":0,\"health\":true}]");
+    assert_int_equal(sl_cluster_node_set(c, n, NULL), 0);
+    json_decref(n);
+    json_t *pod = quoted("{'metadata':{'uid':'h','namespace':'ns','annotations':{"
+                         "'hami.io/vgpu-devices-allocated':'GPU-x,NVIDIA,600,30:;'}},"
+                         "'spec':{'nodeName':'n1'}}");
+    assert_int_equal(sl_cluster_pod_set(c, pod, S, NULL), 0);
+    json_decref(pod);
+    pod = api_pod(1, "'nvidia.com/gpumem':'500'");
+    filter(c, pod, "['n1']", S, node);
+    assert_string_equal(node, "");
+    json_decref(pod);
+    pod = api_pod(1, "'nvidia.com/gpumem':'400','nvidia.com/gpucores':'70'");
+    filter(c, pod, "['n1']", S, node);
+    assert_string_equal(node, "n1");
+    json_decref(pod);
+    sl_cluster_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_burst),         cmocka_unit_test(test_history),
+        cmocka_unit_test(test_reservation),   cmocka_unit_test(test_half_bound),
+        cmocka_unit_test(test_cards_change),  cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_containers),    cmocka_unit_test(test_hami_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
