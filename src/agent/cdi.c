@@ -12,6 +12,7 @@
 
 #include "agent/cdi_internal.h"
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 #include "base/fsutil.h"
 
 #define CDI_VERSION                                                                                \
@@ -145,10 +146,8 @@ int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t 
 int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, bool *ret_changed,
                       struct sl_err *err)
 {
-    /* Not json_dumps(): short of memory it leaves characters out and says nothing (jansson 2.14). */
-    size_t size = json_dumpb(spec, NULL, 0, JSON_INDENT(2));
-    SL_CLEANUP(free) char *text = size ? malloc(size) : NULL;
-    if (!text || json_dumpb(spec, text, size, JSON_INDENT(2)) != size)
+    SL_CLEANUP(free) char *text = sl_json_dump(spec, JSON_INDENT(2));
+    if (!text)
         return no_memory(err);
-    return sl_cdi_put_file(dir, file, text, size, 0644, ret_changed, err);
+    return sl_cdi_put_file(dir, file, text, strlen(text), 0644, ret_changed, err);
 }

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/fsutil.h"
+#include "base/json_dump.h"
 
 #define VERSION  1
 #define OLD_FILE SL_CHECKPOINT_FILE ".old"
@@ -91,8 +92,11 @@ struct field {
     enum field_type type;
     size_t offset, size;
 };
-#define F(s, type, name, member) {name, type, offsetof(s, member), sizeof(((s *)0)->member)}
-#define D(type, name, member)    F(struct sl_prepared_device, type, name, member)
+#define F(s, type, name, member)                                                                   \
+    {                                                                                              \
+        name, type, offsetof(s, member), sizeof(((s *)0)->member)                                  \
+    }
+#define D(type, name, member) F(struct sl_prepared_device, type, name, member)
 static const struct field device_fields[] = {
     D(TEXT, "request", request),
     D(TEXT, "device", device),
@@ -207,7 +211,7 @@ static uint64_t checksum(const char *text)
 
 static char *canonical(const json_t *data)
 {
-    return json_dumps(data, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    return sl_json_dump(data, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
 }
 
 static json_t *write_data(const struct sl_checkpoint *c)
@@ -269,9 +273,10 @@ static int load_file(int dir, const char *name, struct sl_checkpoint *ret, struc
     if (!body || !sum || strcmp(sum, want) != 0)
         rc = sl_err_set(err, -EBADMSG, "%s is cut short or was changed", name);
     else if (version != VERSION)
-        rc = sl_err_set(err, -EPROTONOSUPPORT,
-                        "%s is of version %lld, this program writes %d: install the newer one again",
-                        name, (long long)version, VERSION);
+        rc =
+            sl_err_set(err, -EPROTONOSUPPORT,
+                       "%s is of version %lld, this program writes %d: install the newer one again",
+                       name, (long long)version, VERSION);
     else if ((rc = read_data(data, &c)) < 0)
         rc = sl_err_set(err, rc, "%s has entries that are not understood", name);
     json_decref(file);
@@ -314,8 +319,8 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
 
 static int write_new(int dir, const char *text, struct sl_err *err)
 {
-    SL_CLEANUP(close) int fd =
-        openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    SL_CLEANUP(close)
+    int fd = openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot write " NEW_FILE);
     for (size_t left = strlen(text); left > 0;) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 #include "controller/mutate.h"
 
 #define CEL_MAX 8192
@@ -80,7 +81,7 @@ static void selectors(const struct sl_request *r, const char *driver, struct tex
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
         if (!rows[i].list[0])
             continue;
-        say(t, "%s%s", and, rows[i].not);
+        say(t, "%s%s", and, rows[i].not );
         say_list(t, rows[i].list, rows[i].before, rows[i].after, rows[i].lower);
         and = " && ";
     }
@@ -99,8 +100,8 @@ static json_t *device_request(const struct sl_request_part *p, const char *class
                           "count", (json_int_t)p->count);
     int bad = !j;
     if (cel[0])
-        bad |= json_object_set_new(j, "selectors",
-                                   json_pack("[{s:{s:s}}]", "cel", "expression", cel));
+        bad |=
+            json_object_set_new(j, "selectors", json_pack("[{s:{s:s}}]", "cel", "expression", cel));
     if (!sl_request_whole(p)) {
         char memory[24], cores[8];
         quantity(memory_mib, memory);
@@ -128,10 +129,11 @@ static int percent_request(const struct sl_request_part *p, const char *class,
     int bad = !list;
     if (opt->card_count == 0) {
         json_decref(list);
-        return sl_err_set(err, -EAGAIN,
-                          "container %s asks for %u %% of a card's memory, and no node of the cluster "
-                          "has told the size of its cards yet: try again later, or write MiB",
-                          p->container, p->memory_percent);
+        return sl_err_set(
+            err, -EAGAIN,
+            "container %s asks for %u %% of a card's memory, and no node of the cluster "
+            "has told the size of its cards yet: try again later, or write MiB",
+            p->container, p->memory_percent);
     }
     for (size_t i = 0; i < opt->card_count && i < SL_MUTATE_CARDS; i++) {
         uint32_t mib = (uint32_t)((uint64_t)opt->card_mib[i] * p->memory_percent / 100);
@@ -152,9 +154,10 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
                        json_t *requests, struct sl_err *err)
 {
     const struct sl_request_part *p = &r->part[i];
-    const char *class = sl_request_whole(p) ? (opt->whole_class ? opt->whole_class : "whole." DRIVER)
-                        : opt->share_class  ? opt->share_class
-                                            : DRIVER;
+    const char *class = sl_request_whole(p)
+                            ? (opt->whole_class ? opt->whole_class : "whole." DRIVER)
+                        : opt->share_class ? opt->share_class
+                                           : DRIVER;
     struct text cel = {.used = 0};
     char name[16];
     int rc = 0;
@@ -184,8 +187,8 @@ static int add_config(const struct sl_request *r, size_t i, const char *driver, 
     if (!p->priority && !p->cores_limit)
         return 0;
     sl_mutate_request_name(r, i, name);
-    json_t *parameters = json_pack("{s:s,s:s}", "apiVersion", DRIVER "/v1alpha1", "kind",
-                                   "ShareConfig");
+    json_t *parameters =
+        json_pack("{s:s,s:s}", "apiVersion", DRIVER "/v1alpha1", "kind", "ShareConfig");
     int bad = !parameters;
     if (p->priority)
         bad |= json_object_set_new(
@@ -194,8 +197,9 @@ static int add_config(const struct sl_request *r, size_t i, const char *driver, 
     if (p->cores_limit)
         bad |= json_object_set_new(parameters, "cores",
                                    json_pack("{s:i}", "limit", (int)p->cores_limit));
-    bad |= json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
-                                                   "driver", driver, "parameters", parameters));
+    bad |=
+        json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
+                                                "driver", driver, "parameters", parameters));
     return bad;
 }
 
@@ -240,7 +244,8 @@ int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_option
                  : rc;
     json_decref(config);
     json_t *spec = json_pack("{s:{s:o}}", "spec", "devices", devices);
-    char *content SL_CLEANUP(free) = spec ? json_dumps(spec, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *content SL_CLEANUP(free) =
+        spec ? sl_json_dump(spec, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (!rc && !content)
         rc = sl_err_set(err, -ENOMEM, "out of memory");
     if (rc) {

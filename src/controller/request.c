@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 
 bool sl_request_whole(const struct sl_request_part *part)
 {
@@ -57,8 +58,8 @@ char *sl_request_text(const struct sl_request *r)
     int bad = !parts;
     for (size_t i = 0; i < r->part_count; i++)
         bad |= json_array_append_new(parts, part_write(&r->part[i]));
-    json_t *j = json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts",
-                          parts);
+    json_t *j =
+        json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts", parts);
     for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
         if (list_of(r, i)[0])
             bad |= json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
@@ -66,7 +67,7 @@ char *sl_request_text(const struct sl_request *r)
         bad |= json_object_set_new(j, "numa", json_true());
     if (r->admission[0])
         bad |= json_object_set_new(j, "admission", json_string(r->admission));
-    char *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = bad ? NULL : sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(j);
     return text;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 
 #define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
 
@@ -89,7 +90,7 @@ static char *answer(json_t *response)
 {
     json_t *j = json_pack("{s:s,s:s,s:o}", "apiVersion", "admission.k8s.io/v1", "kind",
                           "AdmissionReview", "response", response);
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    char *text = j ? sl_json_dump(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
 }
@@ -98,7 +99,7 @@ char *sl_review_allow(const char *uid, const json_t *patch)
 {
     if (!patch)
         return answer(json_pack("{s:s,s:b}", "uid", uid, "allowed", 1));
-    char *text SL_CLEANUP(free) = json_dumps(patch, JSON_COMPACT);
+    char *text SL_CLEANUP(free) = sl_json_dump(patch, JSON_COMPACT);
     char *coded SL_CLEANUP(free) = text ? base64(text) : NULL;
     if (!coded)
         return NULL;

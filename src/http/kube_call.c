@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_dump.h"
 
 int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
 {
@@ -212,7 +213,7 @@ static int fill(struct sl_kube_call *call, const char *method, const char *path,
     call->path = strdup(path);
     call->content_type = strdup(content_type ? content_type : "application/json");
     if (body)
-        call->body = json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY);
+        call->body = sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY);
     if (!call->method || !call->path || !call->content_type || (body && !call->body))
         return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
     call->body_size = call->body ? strlen(call->body) : 0;

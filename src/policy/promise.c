@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 
 #define TEXT_MAX   (256u << 10) /* all annotations of an object together, by the API */
 #define MEMORY_MAX (64u << 20)  /* MiB */
@@ -207,7 +208,7 @@ int sl_promise_register_parse(const char *text, struct sl_promise_node *ret, str
 
 static char *dump_free(json_t *j)
 {
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    char *text = j ? sl_json_dump(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return text;
 }
@@ -236,12 +237,12 @@ char *sl_promise_register_text(const struct sl_promise_node *node, unsigned spli
         char type[80]; /* HAMi's tools expect the maker's name in front */
         (void)snprintf(type, sizeof(type), "%s%s",
                        strncmp(g->model, "NVIDIA", 6) == 0 ? "" : "NVIDIA ", g->model);
-        if (json_array_append_new(
-                list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:s,s:i,s:s,s:b}", "id", g->uuid, "index",
-                                (int)i, "count", (int)split, "devmem", (json_int_t)g->memory_mib,
-                                "devcore", (json_int_t)g->cores, "type", type, "numa",
-                                g->numa < 0 ? 0 : (int)g->numa, "mode", "hami-core", "health",
-                                (int)g->healthy)) < 0) {
+        if (json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:s,s:i,s:s,s:b}", "id",
+                                                  g->uuid, "index", (int)i, "count", (int)split,
+                                                  "devmem", (json_int_t)g->memory_mib, "devcore",
+                                                  (json_int_t)g->cores, "type", type, "numa",
+                                                  g->numa < 0 ? 0 : (int)g->numa, "mode",
+                                                  "hami-core", "health", (int)g->healthy)) < 0) {
             json_decref(list);
             return NULL;
         }

@@ -157,7 +157,9 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     (void)nghttp2_session_set_stream_user_data(session, stream_id, NULL);
     conn->role->closed(call, false, error_code);
     rpc_call_free(call);
-    return go_on(conn);
+    /* Not go_on(): nghttp2 forgets what it was about to send when this callback fails, and a connection
+     * given up is noticed by the next one. */
+    return 0;
 }
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
