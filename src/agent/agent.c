@@ -144,6 +144,7 @@ static int open_plugins(struct sl_agent *a, struct sl_err *err)
     const struct sl_plugins_options options = {.kubelet_socket = a->config->kubelet_socket,
                                                .share_policy = a->config->share_policy,
                                                .allocate = sl_agent_allocate,
+                                               .prestart = sl_agent_prestart,
                                                .kubelet_started = kubelet_started,
                                                .notice = notice,
                                                .data = a};
@@ -275,6 +276,7 @@ static void close_all(struct sl_agent *a)
     /* Those who ask go before those who answer. */
     sl_agent_observe_close(a);
     sl_dra_destroy(a->dra);
+    sl_fraction_destroy(a->fraction);
     sl_plugins_destroy(a->plugins);
     sl_devices_destroy(a->devices);
     sl_health_destroy(a->health);

@@ -88,17 +88,21 @@ static int find_libsluice(const struct sl_agent *a, char *path, size_t size, str
                       "libsluice.so is not installed beside sluiced: name it with --libsluice");
 }
 
-int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
+int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err)
 {
     char libsluice[4096];
+    int rc = find_libsluice(a, libsluice, sizeof(libsluice), err);
+    return rc < 0 ? rc : sl_cdi_install_sluice(a->opt.state_dir, libsluice, err);
+}
+
+int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
+{
     if (!a->opt.dra)
         return 0;
     if (!a->kube)
         return sl_err_set(err, -EINVAL,
                           "--dra needs the API server: give --kubeconfig, or run in a pod");
-    int rc = find_libsluice(a, libsluice, sizeof(libsluice), err);
-    if (rc == 0)
-        rc = sl_cdi_install_sluice(a->opt.state_dir, libsluice, err);
+    int rc = sl_agent_install_sluice(a, err);
     if (rc < 0)
         return rc;
     const struct sl_dra_options options = {.node_name = a->node_name,

@@ -8,6 +8,7 @@
 #include "agent/devices.h"
 #include "agent/dra.h"
 #include "agent/driver.h"
+#include "agent/fraction.h"
 #include "agent/health.h"
 #include "agent/labels_publish.h"
 #include "agent/metrics_serve.h"
@@ -63,6 +64,8 @@ struct sl_agent {
     struct sl_reload *reload;
     struct sl_arbiter_child *arbiter;
     struct sl_dra *dra;
+    struct sl_fraction *fraction; /* NULL until fractions are configured without DRA */
+    bool published_gpus;          /* the Node's annotations were ours at some time */
     char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards claims share by MPS */
     size_t dra_mps_count;
 
@@ -105,6 +108,16 @@ void sl_agent_dra_update(struct sl_agent *a);
 
 /* The arbiter, where one is needed and none runs yet. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+
+/* agent_dra.c: libsluice where containers are given it from. */
+int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+
+/* agent_fraction.c: fractions without DRA. */
+size_t sl_agent_fractions(const struct sl_plan_resource *res, const char *const *ids, size_t n);
+void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
+                       size_t n, struct sl_prestart *call);
+void sl_agent_fraction_update(struct sl_agent *a);
+void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have changed */
 
 /* To the log and, where there is an API server, to the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,

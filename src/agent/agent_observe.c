@@ -263,8 +263,14 @@ static void owner(void *data, const char *tenant, const struct sl_podres_map *ma
 {
     struct sl_agent *a = data;
     struct search s = {tenant, ret, map};
+    struct sl_fraction_owner f;
     if (a->dra)
         sl_dra_each_lease(a->dra, match_lease, &s);
+    if (a->fraction && sl_fraction_owner(a->fraction, tenant, &f)) {
+        (void)snprintf(ret->pod_namespace, sizeof(ret->pod_namespace), "%s", f.pod_namespace);
+        (void)snprintf(ret->pod, sizeof(ret->pod), "%s", f.pod);
+        (void)snprintf(ret->container, sizeof(ret->container), "%s", f.container);
+    }
 }
 
 /* --- HTTP ---------------------------------------------------------------------------------------- */

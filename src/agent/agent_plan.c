@@ -127,6 +127,7 @@ void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const c
     publish_health(a, uuid);
     if (a->dra)
         sl_dra_health(a->dra, uuid, healthy, reason);
+    sl_agent_fraction_publish(a);
 }
 
 void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
@@ -206,6 +207,13 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
         return sl_err_set(err, -EAGAIN,
                           "%s: the driver's files are not found yet; see the agent's log",
                           res->name);
+    size_t fractions = sl_agent_fractions(res, ids, n);
+    if (fractions == n)
+        return sl_fraction_allocate(a->config, ids, n, edits, err);
+    if (fractions)
+        return sl_err_set(err, -EINVAL,
+                          "fractions and whole devices in one container: give them names of their "
+                          "own in the node's configuration (resources)");
     int rc = mps_part(a, inv, res, ids, n, &extra, err);
     if (rc == 0)
         rc = sl_allocate_edits(a->config, inv, a->driver, res, ids, n, &extra, edits, err);
@@ -240,6 +248,7 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
     if (a->labeler)
         sl_labeler_update(a->labeler, a->config, inv, plan);
     sl_agent_dra_update(a);
+    sl_agent_fraction_update(a);
 }
 
 void sl_agent_replan(struct sl_agent *a)

@@ -65,6 +65,20 @@ int sl_cdi_list_claims(const char *dir, char ***ret, size_t *ret_count,
                        struct sl_err *err) SL_MUST_CHECK;
 void sl_cdi_free_claims(char **claims, size_t count);
 
+/*
+ * A slot is one device id of a fractional resource. Its spec has one device, named as the slot, which is
+ * what the container that has the slot now gets. The same slot again replaces it.
+ */
+#define SL_CDI_SLOT_KIND "k8s.gpu.sluice.io/slot"
+int sl_cdi_write_slot(const char *dir, const char *slot, const struct sl_edits *edits,
+                      struct sl_err *err) SL_MUST_CHECK;
+int sl_cdi_remove_slot(const char *dir, const char *slot, struct sl_err *err) SL_MUST_CHECK;
+/* "k8s.gpu.sluice.io/slot=<slot>" */
+int sl_cdi_slot_name(const char *slot, char *buf, size_t size, struct sl_err *err) SL_MUST_CHECK;
+/* As sl_cdi_list_claims(). */
+int sl_cdi_list_slots(const char *dir, char ***ret, size_t *ret_count,
+                      struct sl_err *err) SL_MUST_CHECK;
+
 /* Where libsluice is in a container, which its /etc/ld.so.preload names. */
 #define SL_CDI_LIBSLUICE  "/usr/local/sluice/lib/libsluice.so"
 #define SL_CDI_ATTACH_DIR "/run/sluice" /* holds attach.sock: sluice/attach.h */

@@ -22,6 +22,12 @@ int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, boo
 /* Writes dir/file unless it has these bytes already. */
 int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t size, mode_t mode,
                     bool *ret_changed, struct sl_err *err) SL_MUST_CHECK;
+/* A file that is not there is a success. */
+int sl_cdi_remove_file(const char *dir, const char *file, struct sl_err *err) SL_MUST_CHECK;
+/* What stands between prefix and CDI_SUFFIX in the names of a directory's files, sorted. */
+#define CDI_SUFFIX ".json"
+int sl_cdi_list_files(const char *dir, const char *prefix, char ***ret, size_t *ret_count,
+                      struct sl_err *err) SL_MUST_CHECK;
 /* May a device be called this? */
 bool sl_cdi_name_valid(const char *name);
 

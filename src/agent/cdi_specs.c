@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The specs the agent writes: the node's, the IMEX channel's, one a claim. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +15,6 @@
 #define NODE_FILE    "k8s.device-plugin.nvidia.com-gpu.json"
 #define IMEX_FILE    "k8s.device-plugin.nvidia.com-imex-channel.json"
 #define CLAIM_PREFIX "k8s.gpu.sluice.io-claim_"
-#define CLAIM_SUFFIX ".json"
 
 int sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits, struct sl_err *err)
 {
@@ -82,14 +80,6 @@ static int add_devices(json_t *spec, const struct sl_driver *driver, const struc
     return rc;
 }
 
-static int remove_file(const char *dir, const char *file, struct sl_err *err)
-{
-    SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd >= 0 && unlinkat(dirfd, file, 0) == 0)
-        return 0;
-    return errno == ENOENT ? 0 : sl_err_errno(err, errno, "cannot remove %s/%s", dir, file);
-}
-
 /* A spec without devices says nothing, and runtimes complain about it. */
 static int write_or_remove(const char *dir, const char *file, json_t *spec, bool *ret_changed,
                            struct sl_err *err)
@@ -99,7 +89,7 @@ static int write_or_remove(const char *dir, const char *file, json_t *spec, bool
     char path[PATH_MAX];
     bool was = (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) < sizeof(path) &&
                access(path, F_OK) == 0;
-    int rc = remove_file(dir, file, err);
+    int rc = sl_cdi_remove_file(dir, file, err);
     if (rc == 0)
         *ret_changed = was;
     return rc;
@@ -148,8 +138,8 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
 
 int sl_cdi_remove_node(const char *dir, struct sl_err *err)
 {
-    int rc = remove_file(dir, NODE_FILE, err);
-    return rc < 0 ? rc : remove_file(dir, IMEX_FILE, err);
+    int rc = sl_cdi_remove_file(dir, NODE_FILE, err);
+    return rc < 0 ? rc : sl_cdi_remove_file(dir, IMEX_FILE, err);
 }
 
 int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err)
@@ -164,7 +154,7 @@ static int claim_file(const char *uid, char buf[NAME_MAX + 1], struct sl_err *er
 {
     if (!sl_cdi_name_valid(uid) || strlen(uid) > 128)
         return sl_err_set(err, -EINVAL, "\"%.80s\" is not the UID of a claim", uid);
-    (void)snprintf(buf, NAME_MAX + 1, CLAIM_PREFIX "%s" CLAIM_SUFFIX, uid);
+    (void)snprintf(buf, NAME_MAX + 1, CLAIM_PREFIX "%s" CDI_SUFFIX, uid);
     return 0;
 }
 
@@ -207,41 +197,14 @@ int sl_cdi_remove_claim(const char *dir, const char *claim_uid, struct sl_err *e
     char file[NAME_MAX + 1];
     int rc = claim_file(claim_uid, file, err);
     if (rc == 0)
-        rc = remove_file(dir, file, err);
+        rc = sl_cdi_remove_file(dir, file, err);
     SL_FAULT("cdi.claim.removed");
     return rc;
 }
 
-static int is_claim(const struct dirent *d)
-{
-    size_t n = strlen(d->d_name), fixed = strlen(CLAIM_PREFIX) + strlen(CLAIM_SUFFIX);
-    return n > fixed && strncmp(d->d_name, CLAIM_PREFIX, strlen(CLAIM_PREFIX)) == 0 &&
-           strcmp(d->d_name + n - strlen(CLAIM_SUFFIX), CLAIM_SUFFIX) == 0;
-}
-
 int sl_cdi_list_claims(const char *dir, char ***ret, size_t *ret_count, struct sl_err *err)
 {
-    struct dirent **found = NULL;
-    int count = scandir(dir, &found, is_claim, alphasort);
-    if (count < 0 && errno != ENOENT)
-        return sl_err_errno(err, errno, "cannot list %s", dir);
-    size_t n = count < 0 ? 0 : (size_t)count, done = 0;
-    char **claims = calloc(n + 1, sizeof(*claims));
-    for (size_t i = 0; i < n; i++) {
-        size_t length = strlen(found[i]->d_name) - strlen(CLAIM_PREFIX) - strlen(CLAIM_SUFFIX);
-        if (claims && done == i &&
-            (claims[i] = strndup(found[i]->d_name + strlen(CLAIM_PREFIX), length)))
-            done++;
-        free(found[i]);
-    }
-    free(found);
-    if (!claims || done < n) {
-        sl_cdi_free_claims(claims, done);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
-    *ret = claims;
-    *ret_count = n;
-    return 0;
+    return sl_cdi_list_files(dir, CLAIM_PREFIX, ret, ret_count, err);
 }
 
 void sl_cdi_free_claims(char **claims, size_t count)

@@ -185,14 +185,16 @@ static void take_object(struct sl_node *node, const json_t *object)
     const char *name = json_string_value(json_object_get(meta, "name"));
     const char *uid = json_string_value(json_object_get(meta, "uid"));
     const json_t *notes = json_object_get(meta, "annotations");
-    struct sl_labels labels = {0}, owned = {0};
+    struct sl_labels labels = {0}, owned = {0}, annotations = {0};
     struct sl_err err = SL_ERR_INIT;
     if (!name || strcmp(name, node->name) != 0)
         return;
     if (read_labels(json_object_get(meta, "labels"), &labels, &err) < 0 ||
         read_owned(json_string_value(json_object_get(notes, SL_NODE_OWNED_ANNOTATION)), &owned,
-                   &err) < 0) {
+                   &err) < 0 ||
+        read_labels(notes, &annotations, &err) < 0) {
         sl_labels_clear(&labels);
+        sl_labels_clear(&owned);
         node_say(node, "reading it", 0, &err);
         return;
     }
@@ -202,6 +204,8 @@ static void take_object(struct sl_node *node, const json_t *object)
     sl_labels_clear(&node->owned);
     node->seen = labels;
     node->owned = owned;
+    sl_labels_clear(&node->notes_seen);
+    node->notes_seen = annotations;
     if (uid && (!node->uid || strcmp(uid, node->uid) != 0)) {
         char *copy = strdup(uid);
         if (copy) {
@@ -287,16 +291,34 @@ static bool same_keys(const struct sl_labels *owned, const char *keys)
     return same;
 }
 
+static void difference_of_notes(const struct sl_node *node, json_t *notes)
+{
+    for (size_t i = 0; i < node->notes.count; i++) {
+        const struct sl_label *w = &node->notes.label[i];
+        const char *now = sl_labels_get(&node->notes_seen, w->key);
+        if (strcmp(now ? now : "", w->value) != 0 || (now && !*w->value))
+            (void)json_object_set_new(notes, w->key,
+                                      *w->value ? json_string(w->value) : json_null());
+    }
+}
+
 /* NULL: the node is as it should be, or there is no memory to say otherwise. */
 static json_t *make_patch(struct sl_node *node)
 {
-    json_t *labels = json_object();
+    json_t *labels = json_object(), *notes = json_object();
     json_t *body = NULL;
-    SL_CLEANUP(free) char *keys = difference(node, labels);
-    if (keys && (json_object_size(labels) > 0 || !same_keys(&node->owned, keys)))
-        body = json_pack("{s:{s:O,s:{s:s?}}}", "metadata", "labels", labels, "annotations",
-                         SL_NODE_OWNED_ANNOTATION, *keys ? keys : NULL);
+    SL_CLEANUP(free) char *keys = node->wanted_set ? difference(node, labels) : NULL;
+    bool owned = keys && (json_object_size(labels) > 0 || !same_keys(&node->owned, keys));
+    difference_of_notes(node, notes);
+    if (owned)
+        (void)json_object_set_new(notes, SL_NODE_OWNED_ANNOTATION,
+                                  *keys ? json_string(keys) : json_null());
+    if (owned)
+        body = json_pack("{s:{s:O,s:O}}", "metadata", "labels", labels, "annotations", notes);
+    else if (json_object_size(notes) > 0)
+        body = json_pack("{s:{s:O}}", "metadata", "annotations", notes);
     json_decref(labels);
+    json_decref(notes);
     return body;
 }
 
@@ -333,7 +355,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
 
 static void sync_labels(struct sl_node *node)
 {
-    if (!node->present || !node->wanted_set || node->call || node->retry.set)
+    if (!node->present || node->call || node->retry.set)
         return;
     json_t *body = make_patch(node);
     if (!body)
@@ -403,6 +425,8 @@ void sl_node_destroy(struct sl_node *node)
     sl_labels_clear(&node->seen);
     sl_labels_clear(&node->owned);
     sl_labels_clear(&node->wanted);
+    sl_labels_clear(&node->notes);
+    sl_labels_clear(&node->notes_seen);
     for (size_t i = 0; i < node->rival_count; i++)
         free(node->rival[i].key);
     free(node->rival);
@@ -421,6 +445,18 @@ int sl_node_labels(struct sl_node *node, const struct sl_labels *labels, struct 
     sl_labels_clear(&node->wanted);
     node->wanted = copy;
     node->wanted_set = true;
+    sync_labels(node);
+    return 0;
+}
+
+int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes, struct sl_err *err)
+{
+    struct sl_labels copy = {0};
+    int rc = sl_labels_copy(notes, &copy, err);
+    if (rc < 0)
+        return rc;
+    sl_labels_clear(&node->notes);
+    node->notes = copy;
     sync_labels(node);
     return 0;
 }

@@ -57,6 +57,13 @@ void sl_node_destroy(struct sl_node *node);
 int sl_node_labels(struct sl_node *node, const struct sl_labels *labels,
                    struct sl_err *err) SL_MUST_CHECK;
 
+/*
+ * Annotations the node is to have from us, copied; a value of "" is one it is not to have. Those not named
+ * are not touched.
+ */
+int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes,
+                        struct sl_err *err) SL_MUST_CHECK;
+
 /* The Node's metadata.uid; NULL until it was seen. */
 const char *sl_node_uid(const struct sl_node *node);
 

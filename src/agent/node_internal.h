@@ -49,6 +49,7 @@ struct sl_node {
     uint64_t written_ns; /* when that was */
     struct sl_labels seen, owned, wanted; /* owned: keys, with empty values */
     bool wanted_set;
+    struct sl_labels notes, notes_seen; /* annotations: wanted, and of those what is there */
     struct node_rival *rival;
     size_t rival_count;
     void *call;

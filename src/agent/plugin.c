@@ -93,6 +93,7 @@ void sl_plugins_destroy(struct sl_plugins *plugins)
     if (!plugins)
         return;
     sl_kubelet_watch_destroy(plugins->watch);
+    plugin_prestarts_forget(plugins);
     free_all(&plugins->plugins);
     free_all(&plugins->retiring);
     plugin_cards_free(&plugins->cards);
@@ -191,6 +192,7 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
 static void update(struct plugin *running, struct plugin *fresh)
 {
     bool changed = !plugin_devices_equal(&running->devices, &fresh->devices);
+    bool told_otherwise = running->devices.fractions != fresh->devices.fractions;
     struct plugin_devices devices = running->devices;
     running->devices = fresh->devices;
     fresh->devices = devices;
@@ -201,6 +203,10 @@ static void update(struct plugin *running, struct plugin *fresh)
         plugin_changed(running);
     }
     plugin_free(fresh);
+    /* Kubelet knows what a resource needs from its registration alone. */
+    if (told_otherwise && running->owner->options.prestart && running->state != PLUGIN_NEW &&
+        running->state != PLUGIN_CONTESTED)
+        plugin_register(running);
 }
 
 int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,

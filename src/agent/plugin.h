@@ -28,11 +28,26 @@ typedef int sl_plugins_allocate(void *data, const struct sl_plan_resource *res,
                                 const char *const *ids, size_t n, struct sl_edits *edits,
                                 struct sl_err *err);
 
+/*
+ * Kubelet is about to start a container with these devices, some of them fractions (other resources are not
+ * asked about). `ids` in no particular order, borrowed for the call. Answered once, at any time, by
+ * sl_prestart_answer(); a call kubelet has given up meanwhile is answered all the same.
+ */
+struct sl_prestart;
+typedef void sl_plugins_prestart(void *data, const struct sl_plan_resource *res,
+                                 const char *const *ids, size_t n, struct sl_prestart *call);
+/* err NULL: the container may start. Otherwise the text reaches the user as the pod's event, and kubelet asks
+ * again later. Fine from inside the callback; the pointer is dead when this returns. */
+void sl_prestart_answer(struct sl_prestart *call, const struct sl_err *err);
+/* On the loop's clock: when kubelet stops waiting. UINT64_MAX: it does not, or has stopped. */
+uint64_t sl_prestart_deadline(const struct sl_prestart *call);
+
 struct sl_plugins_options {
     const char
         *kubelet_socket; /* NULL: /var/lib/kubelet/device-plugins/kubelet.sock; ours go beside it */
     enum sl_share_policy share_policy;
     sl_plugins_allocate *allocate;
+    sl_plugins_prestart *prestart; /* NULL: nothing is asked to wait for it */
     /* A kubelet is there that was not before; sl_plugins_apply is welcome here. May be NULL. */
     void (*kubelet_started)(void *data);
     /* Something an administrator should read, as a sentence (also in the log): for node events. Must
@@ -81,6 +96,7 @@ struct sl_plugins_stats {
     uint64_t allocate_bucket[SL_PLUGINS_BUCKETS]; /* not cumulative */
     uint64_t preferred, preferred_failures;
     uint64_t lists_sent;
+    uint64_t prestarts, prestart_failures; /* PreStartContainer answered, and refused */
 };
 void sl_plugins_stats(const struct sl_plugins *plugins, struct sl_plugins_stats *ret);
 

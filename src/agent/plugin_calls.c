@@ -12,18 +12,18 @@
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
-void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
 {
-    (void)msg, (void)size, (void)data;
-    Dp__DevicePluginOptions answer = DP__DEVICE_PLUGIN_OPTIONS__INIT;
-    answer.get_preferred_allocation_available = true;
-    sl_rpc_pb_reply(call, &answer.base);
+    dp__device_plugin_options__init(ret);
+    ret->get_preferred_allocation_available = true;
+    ret->pre_start_required = plugin_wants_prestart(p);
 }
 
-void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    (void)msg, (void)size, (void)data;
-    Dp__PreStartContainerResponse answer = DP__PRE_START_CONTAINER_RESPONSE__INIT;
+    (void)msg, (void)size;
+    Dp__DevicePluginOptions answer;
+    plugin_options(data, &answer);
     sl_rpc_pb_reply(call, &answer.base);
 }
 

@@ -130,6 +130,7 @@ static void find_units(struct plugin_devices *d)
         last->replicas++;
         d->unit_of[d->by_id[i]] = (uint32_t)(d->unit_count - 1);
         d->whole &= device->mig == SL_NO_MIG && last->replicas == 1;
+        d->fractions |= device->sharing == SL_SHARING_FRACTIONAL;
     }
 }
 

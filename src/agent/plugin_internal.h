@@ -37,6 +37,7 @@ struct plugin_devices {
     size_t healthy_count;
     uint32_t *by_id; /* positions in res.device, by id */
     bool whole;      /* each a card of its own: no shares, no MIG */
+    bool fractions;  /* some are: kubelet is to ask before it starts a container */
     /* What is shared out: a card, or a MIG device, with its replicas. */
     uint32_t *unit_of; /* by device */
     struct plugin_unit *units;
@@ -97,6 +98,7 @@ struct sl_plugins {
     struct plugin_cards cards;
     char (*unhealthy)[SL_GPU_UUID_SIZE];
     size_t unhealthy_count;
+    struct sl_prestart *prestarts; /* not answered yet */
     struct sl_plugins_stats stats;
 };
 
@@ -147,7 +149,14 @@ void plugin_streams_ended(struct plugin *p);
 void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
 void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
 void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+/* What kubelet is told at registration, and when it asks. */
+struct Dp__DevicePluginOptions;
+void plugin_options(const struct plugin *p, struct Dp__DevicePluginOptions *ret);
+
+/* plugin_prestart.c */
 void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+bool plugin_wants_prestart(const struct plugin *p);
+void plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answered later */
 
 /* plugin_answer.c: one container's edits as the protocol's message. */
 struct plugin_answer;

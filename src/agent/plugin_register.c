@@ -187,8 +187,8 @@ static int call_register(struct plugin *p, struct sl_err *err)
         return rc;
     char endpoint[sizeof(p->path)];
     (void)snprintf(endpoint, sizeof(endpoint), "%s", p->endpoint);
-    Dp__DevicePluginOptions options = DP__DEVICE_PLUGIN_OPTIONS__INIT;
-    options.get_preferred_allocation_available = true;
+    Dp__DevicePluginOptions options;
+    plugin_options(p, &options);
     Dp__RegisterRequest request = DP__REGISTER_REQUEST__INIT;
     request.version = version;
     request.endpoint = endpoint;

@@ -28,6 +28,7 @@ struct sl_podres {
     struct sl_rpc_client *client;
     bool asking;
     struct waiter *waiters;
+    struct waiter *later; /* for the question after the one under way */
     /* The map's strings are the message's. */
     ProtobufCMessage *message;
     struct sl_podres_map map;
@@ -137,6 +138,22 @@ static void drop_answer(struct sl_podres *p)
     p->message = NULL;
 }
 
+static int ask(struct sl_podres *p, struct sl_err *err);
+static void finish(struct sl_podres *p, const struct sl_err *err);
+
+/* Nothing is under way: those who wait for the next question get it. */
+static void ask_later(struct sl_podres *p)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct waiter **end = &p->waiters;
+    while (*end)
+        end = &(*end)->next;
+    *end = p->later;
+    p->later = NULL;
+    if (ask(p, &err) < 0)
+        finish(p, &err);
+}
+
 static void finish(struct sl_podres *p, const struct sl_err *err)
 {
     p->asking = false;
@@ -152,6 +169,8 @@ static void finish(struct sl_podres *p, const struct sl_err *err)
         free(w);
         w = next;
     }
+    if (p->later && !p->asking)
+        ask_later(p);
 }
 
 static void on_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
@@ -251,9 +270,24 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
         finish(podres, &err);
 }
 
-void sl_podres_forget(struct sl_podres *podres, void *data)
+void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
-    for (struct waiter **at = &podres->waiters; *at;) {
+    struct sl_err err = SL_ERR_INIT;
+    struct waiter *w = malloc(sizeof(*w));
+    if (!w) {
+        sl_err_set(&err, -ENOMEM, "out of memory for kubelet's list of pods");
+        done(data, sl_podres_last(podres), &err);
+        return;
+    }
+    *w = (struct waiter){podres->later, done, data};
+    podres->later = w;
+    if (!podres->asking)
+        ask_later(podres);
+}
+
+static void forget(struct waiter **at, const void *data)
+{
+    while (*at) {
         struct waiter *w = *at;
         if (w->data != data) {
             at = &w->next;
@@ -262,6 +296,12 @@ void sl_podres_forget(struct sl_podres *podres, void *data)
         *at = w->next;
         free(w);
     }
+}
+
+void sl_podres_forget(struct sl_podres *podres, void *data)
+{
+    forget(&podres->waiters, data);
+    forget(&podres->later, data);
 }
 
 const struct sl_podres_map *sl_podres_last(const struct sl_podres *podres)
@@ -292,11 +332,13 @@ void sl_podres_destroy(struct sl_podres *podres)
         return;
     podres->asking = false;
     sl_rpc_client_destroy(podres->client);
-    while (podres->waiters) {
-        struct waiter *next = podres->waiters->next;
-        free(podres->waiters);
-        podres->waiters = next;
-    }
+    for (struct waiter **list = &podres->waiters; list;
+         list = list == &podres->waiters ? &podres->later : NULL)
+        while (*list) {
+            struct waiter *next = (*list)->next;
+            free(*list);
+            *list = next;
+        }
     drop_answer(podres);
     free(podres->socket);
     free(podres);

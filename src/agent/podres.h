@@ -51,6 +51,9 @@ typedef void sl_podres_done(void *data, const struct sl_podres_map *map, const s
 
 /* Asks kubelet unless the last answer is young enough; calls back once, perhaps before this returns. */
 void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data);
+/* The same with a question kubelet is asked after this call, whatever is known or under way: an answer that
+ * does not have what happened before this call is not given. Any number of callers share one question. */
+void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data);
 /* Takes back every question asked with this data. */
 void sl_podres_forget(struct sl_podres *podres, void *data);
 

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fractions without DRA in the agent: slots at Allocate, leases at PreStartContainer, and what the scheduler
+ * extender (and HAMi's tools) read on the Node. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent_internal.h"
+#include "agent/cdi.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "policy/promise.h"
+
+static void machine(void *data, const struct sl_inventory **inv, const struct sl_driver **driver)
+{
+    struct sl_agent *a = data;
+    *inv = sl_devices_inventory(a->devices);
+    *driver = a->driver;
+}
+
+static int open_fraction(struct sl_agent *a, struct sl_err *err)
+{
+    const struct sl_fraction_options options = {.node_name = a->node_name,
+                                                .cdi_dir = a->opt.cdi_dir,
+                                                .arbiter_dir = a->opt.arbiter_dir,
+                                                .arbiter_dir_host = a->opt.arbiter_dir_host,
+                                                .sluice_dir_host = a->opt.state_dir_host,
+                                                .podres_socket = a->opt.podres_socket,
+                                                .machine = machine,
+                                                .data = a};
+    int rc = sl_agent_arbiter_open(a, err);
+    if (rc == 0)
+        rc = sl_agent_install_sluice(a, err);
+    return rc < 0 ? rc : sl_fraction_create(a->loop, &options, a->kube, &a->fraction, err);
+}
+
+/* --- kubelet ------------------------------------------------------------------------------------- */
+
+size_t sl_agent_fractions(const struct sl_plan_resource *res, const char *const *ids, size_t n)
+{
+    size_t fractions = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; d < res->device_count; d++)
+            if (strcmp(res->device[d].id, ids[i]) == 0) {
+                fractions += res->device[d].sharing == SL_SHARING_FRACTIONAL;
+                break;
+            }
+    return fractions;
+}
+
+/* Device ids that are in the plan no more are an earlier plan's slots: the pod still has them. */
+static size_t whole(const struct sl_plan_resource *res, const char *const *ids, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; d < res->device_count; d++)
+            count += strcmp(res->device[d].id, ids[i]) == 0 &&
+                     res->device[d].sharing != SL_SHARING_FRACTIONAL;
+    return count;
+}
+
+void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
+                       size_t n, struct sl_prestart *call)
+{
+    struct sl_agent *a = data;
+    struct sl_err err = SL_ERR_INIT;
+    if (whole(res, ids, n) == n) {
+        sl_prestart_answer(call, NULL);
+    } else if (!a->fraction) {
+        (void)sl_err_set(&err, -EAGAIN, "fractions are not ready yet: see the agent's log");
+        sl_prestart_answer(call, &err);
+    } else {
+        sl_fraction_prestart(a->fraction, res->name, ids, n, call);
+    }
+}
+
+/* --- the Node ------------------------------------------------------------------------------------ */
+
+/* HAMi's "count" is one for all cards of a register's entry; ours are one for the node. */
+static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *inv,
+                          struct sl_promise_node *ret)
+{
+    unsigned split = 0;
+    const char *reason;
+    ret->count = 0;
+    for (size_t g = 0; g < inv->gpu_count && ret->count < SL_PROMISE_NODE_GPUS; g++) {
+        const struct sl_inv_gpu *card = &inv->gpu[g];
+        bool fractional = false;
+        for (size_t r = 0; r < a->plan->resource_count; r++)
+            for (size_t d = 0; d < a->plan->resource[r].device_count; d++)
+                fractional |= a->plan->resource[r].device[d].gpu == g &&
+                              a->plan->resource[r].device[d].sharing == SL_SHARING_FRACTIONAL;
+        if (!fractional)
+            continue;
+        struct sl_promise_gpu *to = &ret->gpu[ret->count++];
+        *to = (struct sl_promise_gpu){
+            .memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
+            .cores = 100,
+            .numa = card->info.numa_node,
+            .healthy = !card->lost && sl_health_ok(a->health, card->info.uuid, &reason)};
+        (void)snprintf(to->uuid, sizeof(to->uuid), "%.63s", card->info.uuid);
+        (void)snprintf(to->model, sizeof(to->model), "%.63s", card->info.name);
+        unsigned slots = sl_plan_replicas(a->plan, g, SL_NO_MIG);
+        if (slots > split)
+            split = slots;
+    }
+    return split;
+}
+
+void sl_agent_fraction_publish(struct sl_agent *a)
+{
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    struct sl_promise_node gpus = {.count = 0};
+    struct sl_labels notes = {0};
+    struct sl_err err = SL_ERR_INIT;
+    if (!a->node || !a->plan || !inv)
+        return;
+    unsigned split = a->opt.dra ? 0 : find_gpus(a, inv, &gpus);
+    SL_CLEANUP(free) char *ours = gpus.count ? sl_promise_gpus_text(&gpus) : strdup("");
+    SL_CLEANUP(free) char *hami = gpus.count ? sl_promise_register_text(&gpus, split) : strdup("");
+    int rc = ours && hami ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = sl_labels_set(&notes, SL_PROMISE_GPUS_KEY, ours, &err);
+    /* Without fractions HAMi's own plugin may be here: its annotation is only ever ours to take back. */
+    if (rc == 0 && (gpus.count || a->published_gpus))
+        rc = sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami, &err);
+    if (rc == 0)
+        rc = sl_node_annotations(a->node, &notes, &err);
+    if (rc < 0)
+        sl_error("the Node's annotations: %s", err.msg);
+    a->published_gpus |= gpus.count > 0;
+    sl_labels_clear(&notes);
+}
+
+void sl_agent_fraction_update(struct sl_agent *a)
+{
+    struct sl_err err = SL_ERR_INIT;
+    bool wanted = !a->opt.dra && a->config->fractional.enabled;
+    if (wanted && !a->fraction && open_fraction(a, &err) < 0)
+        sl_agent_say(a, SL_EVENT_WARNING, "FractionsFailed", "%s", err.msg);
+    sl_agent_fraction_publish(a);
+}
