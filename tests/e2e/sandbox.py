@@ -116,6 +116,10 @@ def run_inside(main, keep):
     signal.signal(signal.SIGTERM, forward)
     status = child.wait()
     remove_cgroups(os.path.basename(work))
+    left = [m for m in cgroup_mounts() if os.path.exists(os.path.join(m, os.path.basename(work)))]
+    if left:
+        print(f"cgroups {os.path.basename(work)} are left in {', '.join(left)}", file=sys.stderr)
+        status = status or 1
     if keep(status):
         open(os.path.join(work, "keep"), "w", encoding="ascii").close()
     else:
@@ -127,7 +131,8 @@ def inside(main, work):
     """The first process: reaps orphans, as an init does, and ends when main does."""
     child = os.fork()
     if child == 0:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where it was ignored before
         prepare(work)
         status = main(work)
         sys.stdout.flush()
@@ -161,7 +166,9 @@ def prepare(work):
         sh("mount", "-t", "tmpfs", "-o", "mode=755", "machine", path)
     sh("ip", "link", "set", "lo", "up")
     sh("ip", "address", "add", SERVICE_IP + "/32", "dev", "lo")
-    sh("ip", "link", "add", "node0", "type", "bridge")
+    # An address of its own: a bridge without one takes a port's, changes it when pods come and go, and the
+    # pods' neighbour tables are wrong for a minute.
+    sh("ip", "link", "add", "node0", "address", "02:00:00:00:00:01", "type", "bridge")
     sh("ip", "address", "add", NODE_IP + "/24", "dev", "node0")
     sh("ip", "link", "set", "node0", "up")
     sh("ip", "route", "add", "default", "dev", "node0")
