@@ -3,6 +3,7 @@
  * SLUICE_SIM_FAULT for NVML calls: entries separated by commas,
  *   nvmlInit_v2:1=9   the first call answers 9
  *   nvmlInit_v2:0=9   every call does
+ *   nvmlInit_v2:0=hang@FILE   every call hangs while FILE is there, then goes on
  *   abi=11040         functions newer than the driver of CUDA 11.4 answer FUNCTION_NOT_FOUND
  * Entries about other things belong to the CUDA half and are passed over.
  */
@@ -12,6 +13,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 
@@ -21,6 +24,7 @@ struct fault {
     char name[64];
     unsigned long nth; /* 0: every call */
     nvmlReturn_t result;
+    char *while_there; /* it hangs while this file is there; NULL: it answers `result` */
     atomic_ulong calls;
 };
 
@@ -68,6 +72,8 @@ static void parse_entry(char *entry)
         return;
     memcpy(f->name, entry, strlen(entry) + 1);
     f->result = (nvmlReturn_t)number;
+    if (strncmp(value, "hang@", 5) == 0)
+        f->while_there = strdup(value + 5); /* the process's, as the table is */
     fault_count++;
 }
 
@@ -80,6 +86,14 @@ static void parse(void)
         parse_entry(entry);
 }
 
+static nvmlReturn_t hang(const char *path)
+{
+    const struct timespec a_while = {.tv_nsec = 10000000};
+    while (access(path, F_OK) == 0)
+        (void)nanosleep(&a_while, NULL);
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nv_fault(const char *function)
 {
     (void)pthread_once(&once, parse);
@@ -89,7 +103,7 @@ nvmlReturn_t nv_fault(const char *function)
             continue;
         unsigned long n = atomic_fetch_add(&f->calls, 1) + 1;
         if (f->nth == 0 || n == f->nth)
-            return f->result;
+            return f->while_there ? hang(f->while_there) : f->result;
     }
     return NVML_SUCCESS;
 }
