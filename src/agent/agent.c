@@ -61,7 +61,10 @@ static void no_driver(void *data, const struct sl_err *err, uint64_t retry_ns)
 {
     struct sl_agent *a = data;
     if (retry_ns == 0) {
-        stop_for(a, err);
+        struct sl_err words = SL_ERR_INIT;
+        (void)sl_err_set(&words, err->code, "%.380s; or wait for one with failOnInitError: false",
+                         err->msg);
+        stop_for(a, &words);
         return;
     }
     sl_agent_say(a, SL_EVENT_WARNING, "NoDriver", "%s", err->msg);
@@ -104,7 +107,9 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_driver_options driver = {0};
     sl_driver_options_set(&driver, a->config, NULL);
-    const struct sl_health_options health = {.ignored = xid_ignored};
+    const struct sl_health_options health = {.ignored = xid_ignored,
+                                             .quiet_ns = a->config->recover_ns,
+                                             .reset_quiet_ns = a->config->recover_reset_ns};
     const struct sl_health_ops health_ops = {.changed = sl_agent_health_changed,
                                              .refresh = refresh};
     int rc = sl_health_create(a->loop, &health, &health_ops, a, &a->health, err);
@@ -215,9 +220,10 @@ static void signalled(struct sl_source *s, uint32_t events)
         (struct sl_agent *)(void *)((char *)s - offsetof(struct sl_agent, signals));
     struct signalfd_siginfo info;
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGHUP)
+        if (info.ssi_signo == SIGHUP) {
             sl_agent_config_changed(a);
-        else
+            sl_devices_refresh(a->devices); /* also cards and MIG devices, which somebody may have changed */
+        } else
             a->stopping = true;
     }
 }
@@ -287,6 +293,8 @@ static void close_all(struct sl_agent *a)
     sl_kube_destroy(a->kube);
     sl_arbiter_child_destroy(a->arbiter);
     sl_reload_destroy(a->reload);
+    sl_timer_stop(a->loop, &a->label_wait);
+    sl_timer_stop(a->loop, &a->files_retry);
     sl_plan_free(a->plan);
     sl_driver_free(a->driver);
     sl_config_free(a->config);
@@ -305,6 +313,7 @@ int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list, 
     a->opt = *opt;
     a->environ_list = environ_list;
     a->signals.fd = -1;
+    a->files_retry.fire = sl_agent_retry_files;
     a->start_time_s = (double)time(NULL);
     a->reload_time_s = NAN;
     name_node(a);

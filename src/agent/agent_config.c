@@ -12,10 +12,12 @@
 
 #include "agent/agent_internal.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 
 #define CONFIG_MAX_BYTES (1 << 20)
+#define LABEL_WAIT_NS    (5 * SL_NS_PER_S)
 
 static const char *flag_value(const struct sl_agent *a, const char *flag)
 {
@@ -82,14 +84,84 @@ static int parse(const struct sl_agent *a, const char *path, const char *text,
                            a->opt.flags_count, ret, err);
 }
 
-int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
+static int load(struct sl_agent *a, struct sl_err *err)
 {
-    a->reload_time_s = (double)time(NULL);
+    free(a->config_text);
+    a->config_text = NULL;
     int rc = choose(a, a->config_file, sizeof(a->config_file), err);
     if (rc == 0)
         rc = read_file(a->config_file, &a->config_text, err);
+    return rc < 0 ? rc : parse(a, a->config_file, a->config_text, &a->config, err);
+}
+
+/* --- the Node's label, remembered -----------------------------------------------------------------
+ * An agent that starts while the API server is away must not fall back to the default: the node's capacity
+ * would change under its pods.
+ */
+
+#define LABEL_FILE "config-label"
+
+static bool by_label(const struct sl_agent *a)
+{
+    return a->opt.config_dir && *a->opt.config_dir && !a->opt.no_api;
+}
+
+static void recall_label(struct sl_agent *a)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[4200];
+    SL_CLEANUP(free) char *text = NULL;
+    (void)snprintf(path, sizeof(path), "%s/" LABEL_FILE, a->opt.state_dir);
+    if (sl_fs_read(AT_FDCWD, path, sizeof(a->config_label) - 1, &text, NULL, &err) < 0)
+        return; /* never written, or of no use: the Node will say */
+    (void)snprintf(a->config_label, sizeof(a->config_label), "%s", text);
+    a->label_known = true;
+}
+
+static void remember_label(const struct sl_agent *a)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[4200];
+    (void)snprintf(path, sizeof(path), "%s/" LABEL_FILE, a->opt.state_dir);
+    int rc = sl_fs_mkdirs(a->opt.state_dir, 0755, &err);
     if (rc == 0)
-        rc = parse(a, a->config_file, a->config_text, &a->config, err);
+        rc = sl_fs_replace(AT_FDCWD, path, a->config_label, strlen(a->config_label), 0644, &err);
+    if (rc < 0)
+        sl_warn("the Node's label is not remembered: %s", err.msg);
+}
+
+bool sl_agent_config_waits(const struct sl_agent *a)
+{
+    return by_label(a) && a->node && !a->label_known;
+}
+
+/* No word from the API server: the default it is. */
+static void waited(struct sl_timer *timer)
+{
+    struct sl_agent *a =
+        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, label_wait));
+    if (a->label_known)
+        return;
+    sl_warn("the Node's label %s is not known yet: going on without it", SL_NODE_CONFIG_LABEL);
+    a->label_known = true;
+    sl_agent_replan(a);
+}
+
+int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
+{
+    a->reload_time_s = (double)time(NULL);
+    if (by_label(a))
+        recall_label(a);
+    int rc = load(a, err);
+    if (rc < 0 && a->config_label[0]) {
+        sl_warn("the Node's label was \"%.60s\", which is of no use now: %s", a->config_label,
+                err->msg);
+        a->config_label[0] = '\0';
+        rc = load(a, err);
+    }
+    a->label_wait.fire = waited;
+    if (rc == 0 && by_label(a) && !a->label_known)
+        sl_timer_set(a->loop, &a->label_wait, sl_loop_now(a->loop) + LABEL_WAIT_NS);
     return rc;
 }
 
@@ -100,6 +172,14 @@ static void refuse(struct sl_agent *a, const struct sl_err *why)
     a->reloads_failed++;
     (void)snprintf(a->reload_error, sizeof(a->reload_error), "%s", why->msg);
     sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", "the old configuration stays: %s", why->msg);
+}
+
+/* What was refused is not there any more: the file that is in force is, as it was. */
+static void settle(struct sl_agent *a)
+{
+    if (a->reload_error[0])
+        sl_agent_say(a, SL_EVENT_NORMAL, "ConfigAccepted", "the configuration is as it was before");
+    a->reload_error[0] = '\0';
 }
 
 static bool differs(const char *a, const char *b)
@@ -133,9 +213,7 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
     struct sl_config *old = a->config;
     a->config = config;
     if (same) {
-        if (a->reload_error[0])
-            sl_agent_say(a, SL_EVENT_NORMAL, "ConfigAccepted",
-                         "the configuration is as it was before");
+        settle(a);
     } else {
         a->reloads_ok++;
         a->reload_time_s = (double)time(NULL);
@@ -145,6 +223,7 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
         if (sl_agent_arbiter_open(a, &err) < 0)
             sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", "%s", err.msg);
         sl_health_reload(a->health);
+        sl_health_set_quiet(a->health, config->recover_ns, config->recover_reset_ns);
         sl_plugins_set_policy(a->plugins, config->share_policy);
         sl_agent_replan(a);
     }
@@ -168,8 +247,11 @@ void sl_agent_config_changed(void *data)
         return;
     }
     bool same_text = strcmp(text ? text : "", a->config_text ? a->config_text : "") == 0;
-    if (same_text && strcmp(path, a->config_file) == 0)
+    /* What was refused is tried again: the cards may have changed since. */
+    if (same_text && !a->text_refused && strcmp(path, a->config_file) == 0) {
+        settle(a); /* what was missing is back, or the label names this file again */
         return;
+    }
     (void)snprintf(a->config_file, sizeof(a->config_file), "%s", path);
     sl_reload_watch(a->reload, path);
     free(a->config_text);
@@ -178,6 +260,7 @@ void sl_agent_config_changed(void *data)
     if (rc == 0)
         rc = sl_agent_plan_check(a, config, &plan, &err);
     sl_plan_free(plan);
+    a->text_refused = rc < 0;
     if (rc < 0) {
         sl_config_free(config);
         refuse(a, &err);
@@ -189,10 +272,15 @@ void sl_agent_config_changed(void *data)
 void sl_agent_config_label(void *data, const char *value)
 {
     struct sl_agent *a = data;
+    bool first = !a->label_known, same = !differs(a->config_label, value);
     a->label_known = true;
-    if (strcmp(a->config_label, value ? value : "") == 0)
+    if (!by_label(a))
         return;
     (void)snprintf(a->config_label, sizeof(a->config_label), "%s", value ? value : "");
-    if (a->opt.config_dir && *a->opt.config_dir)
+    if (first || !same)
+        remember_label(a);
+    if (!same)
         sl_agent_config_changed(a);
+    if (first)
+        sl_agent_replan(a); /* it waited for this */
 }

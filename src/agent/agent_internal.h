@@ -41,12 +41,16 @@ struct sl_agent {
     char *config_text;      /* of the file as it was read last, good or bad; NULL: no file */
     char config_file[4096]; /* "": none */
     char config_label[256]; /* "": no such label */
-    bool label_known;       /* the Node was read */
+    bool text_refused;      /* that text is not what is in force */
+    bool label_known;       /* the Node was read, or what it said is remembered, or is not waited for */
+    struct sl_timer label_wait;
     uint64_t reloads_ok, reloads_failed;
     double reload_time_s;   /* of the last that went well; NAN: none */
     char reload_error[400]; /* "": the last one went well */
 
     struct sl_driver *driver; /* NULL until one was found */
+    struct sl_timer files_retry; /* driver files to find, CDI specs to write */
+    uint64_t files_retry_ns;     /* 0: all is well */
     struct sl_plan *plan;     /* NULL until there is an inventory */
     char nvml_library[4096];
     char node_name[256];
@@ -81,10 +85,12 @@ struct sl_agent {
 /* agent_config.c: which configuration, and changes of it. */
 int sl_agent_config_first(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_config_changed(void *data); /* the file may have changed */
+bool sl_agent_config_waits(const struct sl_agent *a); /* which one is not known yet: no plan now */
 void sl_agent_config_label(void *data, const char *value);
 
 /* agent_plan.c: inventory and configuration become what the node offers. */
 void sl_agent_replan(struct sl_agent *a);
+void sl_agent_retry_files(struct sl_timer *timer);
 /* Would this configuration do on this node? Nothing is changed. */
 int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
                         struct sl_err *err) SL_MUST_CHECK;

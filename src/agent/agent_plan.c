@@ -9,7 +9,11 @@
 #include "agent/allocate.h"
 #include "agent/cdi.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
+
+#define FILES_RETRY_NS     SL_NS_PER_S
+#define FILES_RETRY_MAX_NS (60 * SL_NS_PER_S)
 
 static void find_driver(struct sl_agent *a, const struct sl_inventory *inv)
 {
@@ -20,11 +24,13 @@ static void find_driver(struct sl_agent *a, const struct sl_inventory *inv)
         return;
     sl_driver_options_set(&options, a->config, inv->driver_version);
     if (sl_driver_find(&options, &driver, &err) < 0) {
-        sl_agent_say(a, SL_EVENT_WARNING, "DriverFilesMissing", "%s", err.msg);
+        if (a->files_retry_ns == 0)
+            sl_agent_say(a, SL_EVENT_WARNING, "DriverFilesMissing", "%s", err.msg);
         return;
     }
-    for (size_t i = 0; i < driver->warning_count; i++)
-        sl_warn("%s", driver->warning[i]);
+    if (!a->driver || a->driver->warning_count != driver->warning_count)
+        for (size_t i = 0; i < driver->warning_count; i++)
+            sl_warn("%s", driver->warning[i]);
     sl_driver_free(a->driver);
     a->driver = driver;
 }
@@ -234,12 +240,49 @@ static void say_warnings(const struct sl_plan *old, const struct sl_plan *plan)
     }
 }
 
+/* Files that could not be found or written are tried again: a disk is full for a while, a driver is being
+ * installed. */
+static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
+{
+    struct sl_err err = SL_ERR_INIT;
+    bool failed = !a->driver && inv->gpu_count > 0;
+    if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, NULL, &err) < 0) {
+        failed = true;
+        if (a->files_retry_ns == 0)
+            sl_agent_say(a, SL_EVENT_WARNING, "CDIFailed", "%s", err.msg);
+    } else if (a->driver && a->files_retry_ns) {
+        sl_agent_say(a, SL_EVENT_NORMAL, "CDIWritten", "CDI specs are written again, to %s",
+                     a->opt.cdi_dir);
+    }
+    if (!failed) {
+        a->files_retry_ns = 0;
+        sl_timer_stop(a->loop, &a->files_retry);
+        return;
+    }
+    uint64_t wait_ns = a->files_retry_ns ? 2 * a->files_retry_ns : FILES_RETRY_NS;
+    a->files_retry_ns = wait_ns < FILES_RETRY_MAX_NS ? wait_ns : FILES_RETRY_MAX_NS;
+    sl_timer_set(a->loop, &a->files_retry, sl_loop_now(a->loop) + a->files_retry_ns);
+}
+
+void sl_agent_retry_files(struct sl_timer *timer)
+{
+    struct sl_agent *a =
+        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, files_retry));
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
+    if (!inv)
+        return;
+    if (!a->driver) {
+        find_driver(a, inv);
+        sl_agent_dra_update(a);
+    }
+    write_specs(a, inv);
+}
+
 static void offer(struct sl_agent *a, const struct sl_inventory *inv, const struct sl_plan *plan)
 {
     static const struct sl_plan nothing;
     struct sl_err err = SL_ERR_INIT;
-    if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, NULL, &err) < 0)
-        sl_agent_say(a, SL_EVENT_WARNING, "CDIFailed", "%s", err.msg);
+    write_specs(a, inv);
     if (sl_agent_mps_apply(a, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "MPSFailed", "%s", err.msg);
     publish_all_health(a, inv);
@@ -256,7 +299,7 @@ void sl_agent_replan(struct sl_agent *a)
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     struct sl_err err = SL_ERR_INIT;
     struct sl_plan *plan = NULL;
-    if (!inv)
+    if (!inv || sl_agent_config_waits(a))
         return;
     find_driver(a, inv);
     if (sl_plan_make(a->config, inv, &plan, &err) < 0) {

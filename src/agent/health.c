@@ -303,6 +303,13 @@ void sl_health_reload(struct sl_health *h)
     review(h);
 }
 
+void sl_health_set_quiet(struct sl_health *h, uint64_t quiet_ns, uint64_t reset_quiet_ns)
+{
+    h->quiet_ns = quiet_ns;
+    h->reset_quiet_ns = reset_quiet_ns;
+    review(h);
+}
+
 bool sl_health_ok(const struct sl_health *h, const char *uuid, const char **ret_reason)
 {
     const struct thing *t = find(h, uuid);

@@ -40,6 +40,9 @@ void sl_health_destroy(struct sl_health *health); /* NULL is fine */
 /* The configuration changed: what is unhealthy by an XID that is ignored now becomes healthy. */
 void sl_health_reload(struct sl_health *health);
 
+/* New times, also for what is unhealthy now; UINT64_MAX: never healthy again by itself. */
+void sl_health_set_quiet(struct sl_health *health, uint64_t quiet_ns, uint64_t reset_quiet_ns);
+
 /* What sl_devices tells: its `xid`, `polled` and, once a card was seen, `no_driver`. */
 void sl_health_xid(struct sl_health *health, const char *uuid, const struct sl_gpu_event *event);
 void sl_health_polled(struct sl_health *health, const struct sl_inventory *inv, uint64_t asked_ns);

@@ -92,6 +92,7 @@ struct sl_config {
     uint64_t *watched_xids; /* act on these even if all are ignored; sorted */
     size_t watched_xids_count;
     bool ignore_all_xids, watch_all_xids;
+    uint64_t recover_ns, recover_reset_ns; /* quiet after an XID; UINT64_MAX: for ever */
     bool health_checks; /* false: every XID is ignored */
 };
 

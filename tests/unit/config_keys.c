@@ -41,6 +41,8 @@ static const struct {
     {"imex.required", {"true", "false", "true"}},
     {"health.ignoreXIDs", {"1,2", "all", "48,13"}},
     {"health.watchXIDs", {"13", "48", "all"}},
+    {"health.recoverAfter", {"5s", "infinite", "1500000ns"}},
+    {"health.recoverAfterReset", {"10m", "infinite", "1s"}},
 };
 #define SAMPLES (sizeof(samples) / sizeof(samples[0]))
 
