@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole sluiced and its configuration: every way to change it while it runs, and changes that are no good."""
+import os
+import signal
+
+from sluiced_node import GPU, Case, main, shared, until
+
+PLAIN = "version: v1\n"
+LABEL = "nvidia.com/device-plugin.config"
+
+
+class Reload(Case):
+    def test_file_written_in_place(self):
+        node = self.node()
+        node.config(shared("timeSlicing", 2))
+        agent = node.agent()
+        node.wait(4)
+        node.config(shared("timeSlicing", 4))
+        node.wait(8)
+        # One registration, one stream: shares that stay were never away.
+        self.assertEqual(node.counts(), [1, 2, 0])
+        node.config(PLAIN)
+        node.wait(2)
+        self.assertEqual(node.counts()[0], 1)
+        self.assertEqual(agent.metric('sluice_config_reloads_total{result="ok"}'), 2)
+
+    def test_from_one_pod_a_card_to_two(self):
+        node = self.node("h200")
+        node.config(PLAIN)
+        node.agent()
+        node.wait(1)
+        card = node.ids()[0]
+        self.assertEqual(node.allocate(card)["envs"]["NVIDIA_VISIBLE_DEVICES"], card)
+        node.config(shared("timeSlicing", 2))
+        node.wait(2)
+        self.assertEqual(node.counts()[0], 1)
+        for share in node.ids():
+            self.assertEqual(node.allocate(share)["envs"]["NVIDIA_VISIBLE_DEVICES"], card)
+
+    def test_configmap(self):
+        """As kubelet writes one: a directory of a new name, and a link renamed over the old link."""
+        node = self.node()
+        folder = f"{node.folder}/cm"
+        os.makedirs(f"{folder}/..1")
+        node.write("cm/..1/config.yaml", PLAIN)
+        os.symlink("..1", f"{folder}/..data")
+        os.symlink("..data/config.yaml", f"{folder}/config.yaml")
+        node.config_file = f"{folder}/config.yaml"
+        node.agent()
+        node.wait(2)
+        for n in (2, 3, 4):
+            os.mkdir(f"{folder}/..{n}")
+            node.write(f"cm/..{n}/config.yaml", shared("timeSlicing", n))
+            os.symlink(f"..{n}", f"{folder}/..data_tmp")
+            os.rename(f"{folder}/..data_tmp", f"{folder}/..data")
+            node.wait(2 * n)
+        self.assertEqual(node.counts()[0], 1)
+
+    def test_sighup(self):
+        node = self.node()
+        # A link into another directory: inotify sees nothing there.
+        os.mkdir(f"{node.folder}/elsewhere")
+        node.write("elsewhere/file", PLAIN)
+        os.symlink(f"{node.folder}/elsewhere/file", node.config_file)
+        agent = node.agent()
+        node.wait(2)
+        node.write("elsewhere/file", shared("timeSlicing", 3))
+        agent.process.send_signal(signal.SIGHUP)
+        node.wait(6)
+
+    def test_bad_ones_are_refused(self):
+        node = self.node(api=True)
+        node.config(shared("timeSlicing", 2))
+        agent = node.agent()
+        node.wait(4)
+        bad = {
+            "a word that is no key": (PLAIN + "flagz: {}\n", "config.yaml:2:1: unknown key \"flagz\""),
+            "no replicas": (shared("timeSlicing", 0), "replicas"),
+            "minus one": (shared("timeSlicing", -1), "replicas"),
+            "one": (shared("timeSlicing", 1), "replicas"),
+            "a million": (shared("timeSlicing", 1000000), "replicas"),
+            "a long name": (shared("timeSlicing", 2).replace("2}", "2, rename: " + "x" * 64 + "}"), "63"),
+            "a card that is not there": (shared("timeSlicing", 2).replace("2}", "2, devices: [7]}"), "7"),
+            "both ways of sharing": (shared("timeSlicing", 2) + "  mps:\n    resources:\n"
+                                     "    - {name: nvidia.com/gpu, replicas: 2}\n", "choose one"),
+            "no YAML": ("version: [v1\n", "config.yaml"),
+        }
+        for i, (what, (text, words)) in enumerate(bad.items(), 1):
+            with self.subTest(what):
+                node.config(text)
+                agent.said("the old configuration stays: ")
+                until("counted", lambda n=i: agent.metric(
+                    'sluice_config_reloads_total{result="failed"}') == n)
+                last = agent.text().rsplit("the old configuration stays: ", 1)[1]
+                self.assertIn(words, last)
+                self.assertEqual(agent.metric("sluice_config_last_reload_successful"), 0)
+        self.assertEqual(node.counts(), [1, 1, 0])
+        self.assertTrue(node.allocate(node.ids()[0])["envs"])
+        self.assertIn("Warning", [e["type"] for e in node.api.events() if e["reason"] == "ConfigRefused"])
+        node.config(shared("timeSlicing", 2))  # as it was
+        until("well again", lambda: agent.metric("sluice_config_last_reload_successful") == 1)
+        self.assertEqual(node.counts(), [1, 1, 0])
+        os.remove(node.config_file)
+        until("missed", lambda: agent.metric("sluice_config_last_reload_successful") == 0)
+        node.config(shared("timeSlicing", 2))
+        until("found again", lambda: agent.metric("sluice_config_last_reload_successful") == 1)
+
+    def test_bad_one_at_the_start(self):
+        node = self.node()
+        node.config("version: v2\n")
+        agent = node.agent()
+        self.assertEqual(agent.process.wait(timeout=30), 1)
+        self.assertIn("config.yaml:1:10", agent.text())
+
+    def test_what_needs_a_restart_says_so(self):
+        node = self.node()
+        node.config("version: v1\n")
+        node.options = [o for o in node.options if "container-driver-root" not in o]
+        agent = node.agent(f"--container-driver-root={node.root}", config=True)
+        node.wait(2)
+        node.config("version: v1\nsharing: {fractional: {enabled: true}}\n")
+        agent.said("sharing.fractional takes effect when the agent is restarted")
+
+
+class Label(Case):
+    def files(self, node, **texts):
+        os.makedirs(f"{node.folder}/configs", exist_ok=True)
+        for name, text in texts.items():
+            node.write(f"configs/{name}", text)
+        return f"--config-dir={node.folder}/configs"
+
+    def test_label_chooses(self):
+        node = self.node(api=True)
+        where = self.files(node, default=PLAIN, two=shared("timeSlicing", 2), bad="version: v9\n")
+        agent = node.agent(where, config=False)
+        node.wait(2)
+        self.assertEqual(agent.metric("sluice_config_last_reload_successful"), 1)
+        node.api.label(LABEL, "two")
+        node.wait(4)
+        until("labels follow", lambda: node.api.labels().get("nvidia.com/gpu.replicas") == "2")
+        self.assertTrue(node.api.labels()["nvidia.com/gpu.product"].endswith("-SHARED"))
+        self.assertEqual(node.api.labels()["nvidia.com/gpu.sharing-strategy"], "time-slicing")
+        for name in ("bad", "nowhere", "../kubeconfig"):
+            node.api.label(LABEL, name)
+            until(name, lambda: agent.metric("sluice_config_last_reload_successful") == 0)
+            node.api.label(LABEL, "two")
+            until("two again", lambda: agent.metric("sluice_config_last_reload_successful") == 1)
+        self.files(node, two=shared("timeSlicing", 5))  # the file that is chosen is watched
+        node.wait(10)
+        node.api.label(LABEL, None)
+        node.wait(2)
+        self.assertEqual(node.counts()[0], 1)
+
+    def test_first_list_is_the_labels(self):
+        """No moment of the default configuration: pods would lose their devices for it."""
+        node = self.node(api=True)
+        where = self.files(node, default=PLAIN, two=shared("timeSlicing", 2))
+        node.api.label(LABEL, "two")
+        agent = node.agent(where, config=False)
+        node.wait(4)
+        self.assertEqual(node.counts(), [1, 1, 0])
+        agent.kill()
+        node.api.down = True  # and none either when nobody can say what the label is
+        node.agent(where, config=False)
+        until("registered again", lambda: node.counts()[0] == 2)
+        node.wait(4)
+        self.assertEqual(node.counts()[1], 2)
+
+    def test_remembered_label_without_its_file(self):
+        node = self.node(api=True)
+        where = self.files(node, default=PLAIN)
+        os.mkdir(f"{node.folder}/state")
+        node.write("state/config-label", "gone")
+        node.api.down = True
+        node.agent(where, config=False)
+        node.wait(2)
+
+
+class Mig(Case):
+    def test_none_single_mixed(self):
+        node = self.node("h200x2")
+        node.ctl("mig", "0", "1g.18gb", "1g.18gb", "1g.18gb")
+        node.ctl("mig", "1", "1g.18gb", "1g.18gb")
+        node.config(PLAIN)
+        node.agent()
+        node.wait(2)
+        self.assertTrue(all(i.startswith("GPU-") for i in node.ids()))
+        node.config("version: v1\nflags: {migStrategy: single}\n")
+        node.wait(5)
+        self.assertTrue(all(i.startswith("MIG-") for i in node.ids()))
+        mig = node.ids()[0]
+        self.assertEqual(node.allocate(mig)["envs"]["NVIDIA_VISIBLE_DEVICES"], mig)
+        node.config("version: v1\nflags: {migStrategy: mixed}\n")
+        node.wait(5, resource="nvidia.com/mig-1g.18gb")
+        node.wait(0)
+        self.assertEqual(node.allocate(mig, resource="nvidia.com/mig-1g.18gb")["envs"]
+                         ["NVIDIA_VISIBLE_DEVICES"], mig)
+        node.config(PLAIN)
+        node.wait(2)
+
+    def test_instances_change_while_it_runs(self):
+        node = self.node("h200x2")
+        node.ctl("mig", "1", "1g.18gb")
+        node.config("version: v1\nflags: {migStrategy: mixed}\n")
+        agent = node.agent()
+        node.wait(1)
+        node.wait(1, resource="nvidia.com/mig-1g.18gb")
+        node.ctl("mig", "1", "3g.71gb", "1g.18gb", "1g.18gb")
+        agent.process.send_signal(signal.SIGHUP)
+        node.wait(1, resource="nvidia.com/mig-3g.71gb")
+        node.wait(2, resource="nvidia.com/mig-1g.18gb")
+        # Two profiles under `single` stop nothing.
+        node.config("version: v1\nflags: {migStrategy: single}\n")
+        node.wait(2)
+        self.assertEqual(node.counts(GPU)[0], 1)
+
+
+if __name__ == "__main__":
+    main()
