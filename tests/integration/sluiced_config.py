@@ -114,12 +114,11 @@ class Reload(Case):
 
     def test_what_needs_a_restart_says_so(self):
         node = self.node()
-        node.config("version: v1\n")
-        node.options = [o for o in node.options if "container-driver-root" not in o]
-        agent = node.agent(f"--container-driver-root={node.root}", config=True)
+        node.config(PLAIN)
+        agent = node.agent()
         node.wait(2)
-        node.config("version: v1\nsharing: {fractional: {enabled: true}}\n")
-        agent.said("sharing.fractional takes effect when the agent is restarted")
+        node.config("version: v1\nflags: {nvidiaDevRoot: /elsewhere}\n")
+        agent.said("nvidiaDevRoot has changed: that takes effect when the agent is restarted")
 
 
 class Label(Case):
