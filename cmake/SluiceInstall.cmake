@@ -2,6 +2,9 @@
 # What `make install` puts where. Rooms install their own programs and libraries; this is the rest.
 file(GLOB SLUICE_MAN_PAGES CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/docs/man/*.1")
 install(FILES ${SLUICE_MAN_PAGES} DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+if(NOT SLUICE_CORE)
+  install(FILES "${CMAKE_SOURCE_DIR}/docs/man/sluiced.8" DESTINATION "${CMAKE_INSTALL_MANDIR}/man8")
+endif()
 install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.bash"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME sluice)
 if(TARGET sim_cuda)

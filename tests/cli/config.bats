@@ -14,8 +14,14 @@ teardown() { common_teardown; }
 }
 
 @test "NVIDIA's examples are accepted" {
-    for file in time-slicing mps mig-mixed flags; do
-        run -0 "$SLUICE" config check --sim h200 "$DATA/$file.yaml"
+    for file in "$DATA"/*.yaml; do # also the names of MIG profiles that this card does not have
+        run -0 "$SLUICE" config check --sim h200 "$file"
+    done
+    for file in time-slicing mps; do # a node with 8 GPUs: 80 shares
+        run -0 "$SLUICE" config check --sim h200x8 "$DATA/$file.yaml"
+        [[ $output =~ nvidia.com/gpu\ +80\  ]]
+        run -0 "$SLUICE" config check --sim h200x8 "$DATA/$file-renamed.yaml"
+        [[ $output =~ nvidia.com/gpu.shared\ +80\  ]]
     done
 }
 

@@ -76,7 +76,7 @@ teardown() { common_teardown; }
 
 @test "man pages are clean and name every option" {
     command -v mandoc >/dev/null || skip "no mandoc"
-    for page in "$SLUICE_SOURCE"/docs/man/*.1; do
+    for page in "$SLUICE_SOURCE"/docs/man/*.[18]; do
         run mandoc -T lint -W warning "$page"
         [ -z "$output" ] || { echo "$output"; return 1; }
     done
@@ -85,6 +85,12 @@ teardown() { common_teardown; }
         for option in $("$SLUICE" words "$verb"); do
             [[ $text == *"$option"* ]] || { echo "sluice-$verb.1 lacks $option"; return 1; }
         done
+    done
+    sluiced=$(dirname "$SLUICE")/sluiced
+    [ -x "$sluiced" ] || return 0
+    text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluiced.8" | sed 's/.\x08//g')
+    for option in $("$sluiced" --help | grep -oE -- '^  --[a-z-]+|\(\$[A-Z_]+\)' | tr -d ' ($)'); do
+        [[ $text == *"$option"* ]] || { echo "sluiced.8 lacks $option"; return 1; }
     done
 }
 

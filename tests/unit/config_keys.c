@@ -385,6 +385,10 @@ static void documented_examples_are_accepted(void **state)
     } examples[] = {{"time-slicing.yaml", SL_SHARING_TIME_SLICING, SL_MIG_NONE, false},
                     {"mps.yaml", SL_SHARING_MPS, SL_MIG_NONE, true},
                     {"mig-mixed.yaml", SL_SHARING_TIME_SLICING, SL_MIG_MIXED, false},
+                    {"time-slicing-renamed.yaml", SL_SHARING_TIME_SLICING, SL_MIG_NONE, false},
+                    {"mps-renamed.yaml", SL_SHARING_MPS, SL_MIG_NONE, true},
+                    {"operator-any.yaml", SL_SHARING_TIME_SLICING, SL_MIG_NONE, false},
+                    {"operator-mixed.yaml", SL_SHARING_TIME_SLICING, SL_MIG_MIXED, false},
                     {"flags.yaml", SL_SHARING_NONE, SL_MIG_NONE, false}};
     for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
         char path[400];
