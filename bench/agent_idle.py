@@ -24,11 +24,16 @@ def status_kb(pid, key):
 
 
 def cpu_ns(pid):
-    """Of all its threads, exact: what is gone of ended ones is not in it, and none end while idle."""
+    """Of all its threads. Exact where the kernel counts so; else in ticks of 10 ms."""
     total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as f:
-            total += int(f.read().split()[0])
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as f:
+                total += int(f.read().split()[0])
+    except FileNotFoundError:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+        total = (int(user) + int(system)) * 1000000000 // os.sysconf("SC_CLK_TCK")
     return total
 
 
@@ -43,43 +48,74 @@ class Kubelet:
         return self.process.stdout.readline().strip()
 
 
-def measure(build, folder):
-    kubelet_dir = f"{folder}/kubelet"
-    os.mkdir(kubelet_dir)
+def prepare(build, folder, env):
+    """The command that starts an agent here."""
+    os.mkdir(f"{folder}/kubelet")
     subprocess.run([f"{build}/sim/sluice-sim-ctl", "make-root", f"{folder}/root", f"h200x{GPUS}"],
-                   check=True)
+                   check=True, env=env)
     with open(f"{folder}/config.yaml", "w", encoding="ascii") as f:
         f.write("version: v1\nflags: {plugin: {deviceListStrategy: cdi-cri}}\nsharing: {timeSlicing: "
                 f"{{resources: [{{name: nvidia.com/gpu, replicas: {REPLICAS}}}]}}}}\n")
-    kubelet = Kubelet(build, kubelet_dir)
-    kubelet.ask("counts nvidia.com/gpu")  # it listens
-    command = [f"{build}/bin/sluiced", "--no-api", f"--config-file={folder}/config.yaml",
-               f"--driver-root={folder}/root", f"--container-driver-root={folder}/root",
-               f"--kubelet-socket={kubelet_dir}/kubelet.sock", f"--cdi-dir={folder}/cdi",
-               f"--state-dir={folder}/state", f"--arbiter-dir={folder}/arbiter",
-               "--metrics-address=127.0.0.1:0", "--log-level=warn"]
+    return [f"{build}/bin/sluiced", "--no-api", f"--config-file={folder}/config.yaml",
+            f"--driver-root={folder}/root", f"--container-driver-root={folder}/root",
+            f"--kubelet-socket={folder}/kubelet/kubelet.sock", f"--cdi-dir={folder}/cdi",
+            f"--pod-resources-socket={folder}/podres.sock",
+            f"--state-dir={folder}/state", f"--arbiter-dir={folder}/arbiter",
+            "--metrics-address=127.0.0.1:0", "--log-level=warn"]
+
+
+def start(kubelet, command, env):
+    """An agent that kubelet has the whole list of, and how long that took."""
+    began = time.monotonic_ns()
+    agent = subprocess.Popen(command, env=env)
+    answer = kubelet.ask(f"wait nvidia.com/gpu {GPUS * REPLICAS} {GPUS * REPLICAS} 10").split()
+    if not answer or answer[0] != "ok":
+        end(agent)
+        raise SystemExit(f"agent_idle: never registered: {answer}")
+    return agent, (int(answer[1]) - began) / 1e6
+
+
+def end(agent):
+    agent.terminate()
+    try:
+        agent.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        agent.kill()
+        agent.wait()
+
+
+def idle(agent):
+    time.sleep(2)
+    before, at = cpu_ns(agent.pid), time.monotonic()
+    time.sleep(IDLE_S)
+    if agent.poll() is not None:
+        raise SystemExit(f"agent_idle: it ended by itself, with {agent.returncode}")
+    share = (cpu_ns(agent.pid) - before) / 1e9 / (time.monotonic() - at)
+    return share, status_kb(agent.pid, "VmRSS") / 1024
+
+
+def measure(build, folder):
+    # Of the machine's own variables those that would change what is measured stay out.
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("SLUICE_", "NVIDIA_", "CUDA_", "LD_LIBRARY_PATH"))}
+    command = prepare(build, folder, env)
+    kubelet = Kubelet(build, f"{folder}/kubelet")
     starts = []
-    for _ in range(5):
-        began = time.monotonic_ns()
-        agent = subprocess.Popen(command)
-        answer = kubelet.ask(f"wait nvidia.com/gpu {GPUS * REPLICAS} {GPUS * REPLICAS} 10").split()
-        if answer[0] != "ok":
-            raise SystemExit(f"agent_idle: never registered: {answer}")
-        starts.append((int(answer[1]) - began) / 1e6)
-        if len(starts) < 5:
-            agent.terminate()
-            agent.wait()
+    try:
+        kubelet.ask("counts nvidia.com/gpu")  # it listens
+        for _ in range(4):
+            agent, took = start(kubelet, command, env)
+            starts.append(took)
+            end(agent)
             kubelet.ask("stop")  # and forgets what it knew
             kubelet.ask("start")
-    try:
-        time.sleep(2)
-        before, at = cpu_ns(agent.pid), time.monotonic()
-        time.sleep(IDLE_S)
-        cpu = (cpu_ns(agent.pid) - before) / 1e9 / (time.monotonic() - at)
-        rss = status_kb(agent.pid, "VmRSS") / 1024
+        agent, took = start(kubelet, command, env)
+        starts.append(took)
+        try:
+            cpu, rss = idle(agent)
+        finally:
+            end(agent)
     finally:
-        agent.terminate()
-        agent.wait()
         kubelet.process.stdin.close()
         kubelet.process.wait()
     return {"gpus": GPUS, "replicas": REPLICAS, "registered_ms": round(sorted(starts)[2], 1),
