@@ -92,8 +92,9 @@ static void on_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size
     struct sl_err err = SL_ERR_INIT;
     assert_int_equal(sl_rpc_pb_unpack(&dp__device_plugin_options__descriptor, msg, size, &m, &err),
                      0);
-    r->preferred =
-        ((const Dp__DevicePluginOptions *)(const void *)m)->get_preferred_allocation_available;
+    const Dp__DevicePluginOptions *options = (const void *)m;
+    r->preferred = options->get_preferred_allocation_available;
+    r->prestart = options->pre_start_required;
     r->options_answered = true;
     sl_rpc_pb_free(m);
 }
@@ -150,6 +151,7 @@ static void on_register(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
     (void)snprintf(r->name, sizeof(r->name), "%s", request->resource_name);
     (void)snprintf(r->endpoint, sizeof(r->endpoint), "%s", request->endpoint);
     r->registrations++;
+    r->prestart_registered = request->options->pre_start_required;
     sl_rpc_pb_free(m);
     Dp__Empty empty = DP__EMPTY__INIT;
     if (k->manners == FAKE_REFUSES)
@@ -224,33 +226,44 @@ static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char 
     (void)call;
     struct fake_call *c = data;
     c->done = true;
+    c->call = NULL;
     c->code = code;
     (void)snprintf(c->text, sizeof(c->text), "%s", message);
+}
+
+static void call_within(struct fake_resource *r, const char *method, const void *msg, size_t size,
+                        uint64_t timeout_ns, struct fake_call *ret)
+{
+    static const struct sl_rpc_call_ops ops = {
+        .message = on_answer, .done = on_done, .unary = true};
+    struct sl_err err = SL_ERR_INIT;
+    char path[100];
+    (void)snprintf(path, sizeof(path), "/v1beta1.DevicePlugin/%s", method);
+    *ret = (struct fake_call){.done = false};
+    if (sl_rpc_client_call(r->client, path, msg, size, timeout_ns, &ops, ret, &ret->call, &err) < 0)
+        fail_msg("%s: %s", method, err.msg);
 }
 
 void fake_call(struct fake_resource *r, const char *method, const void *msg, size_t size,
                struct fake_call *ret)
 {
-    static const struct sl_rpc_call_ops ops = {
-        .message = on_answer, .done = on_done, .unary = true};
-    struct sl_rpc_call *call;
-    struct sl_err err = SL_ERR_INIT;
-    char path[100];
-    (void)snprintf(path, sizeof(path), "/v1beta1.DevicePlugin/%s", method);
-    *ret = (struct fake_call){.done = false};
-    if (sl_rpc_client_call(r->client, path, msg, size, SL_RPC_NO_TIMEOUT, &ops, ret, &call, &err) <
-        0)
-        fail_msg("%s: %s", method, err.msg);
+    call_within(r, method, msg, size, SL_RPC_NO_TIMEOUT, ret);
+}
+
+static void send_within(struct fake_resource *r, const char *method, const ProtobufCMessage *m,
+                        uint64_t timeout_ns, struct fake_call *ret)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *data = malloc(size + 1);
+    (void)protobuf_c_message_pack(m, data);
+    call_within(r, method, data, size, timeout_ns, ret);
+    free(data);
 }
 
 static void send_message(struct fake_resource *r, const char *method, const ProtobufCMessage *m,
                          struct fake_call *ret)
 {
-    size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *data = malloc(size + 1);
-    (void)protobuf_c_message_pack(m, data);
-    fake_call(r, method, data, size, ret);
-    free(data);
+    send_within(r, method, m, SL_RPC_NO_TIMEOUT, ret);
 }
 
 /* protobuf-c's lists are of char *, which it does not write to. */
@@ -272,6 +285,15 @@ void fake_allocate(struct fake_resource *r, const char *const *ids, size_t n, st
     request.container_requests = ones;
     request.n_container_requests = 1;
     send_message(r, "Allocate", &request.base, ret);
+}
+
+void fake_prestart(struct fake_resource *r, const char *const *ids, size_t n, uint64_t timeout_ns,
+                   struct fake_call *ret)
+{
+    Dp__PreStartContainerRequest request = DP__PRE_START_CONTAINER_REQUEST__INIT;
+    request.devices_ids = unconst(ids);
+    request.n_devices_ids = n;
+    send_within(r, "PreStartContainer", &request.base, timeout_ns, ret);
 }
 
 void fake_prefer(struct fake_resource *r, const char *const *available, size_t n,

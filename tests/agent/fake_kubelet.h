@@ -38,6 +38,7 @@ struct fake_resource {
     unsigned
         blips; /* devices of a list that a later list, or the end of a stream, took away for a moment */
     bool preferred, options_answered;
+    bool prestart, prestart_registered; /* as answered, and as registered */
 };
 
 struct fake_kubelet {
@@ -64,11 +65,14 @@ struct fake_call {
     char text[600];
     uint8_t *answer;
     size_t size;
+    struct sl_rpc_call *call;
 };
 void fake_call(struct fake_resource *r, const char *method, const void *msg, size_t size,
                struct fake_call *ret);
 void fake_allocate(struct fake_resource *r, const char *const *ids, size_t n,
                    struct fake_call *ret);
+void fake_prestart(struct fake_resource *r, const char *const *ids, size_t n,
+                   uint64_t timeout_ns, struct fake_call *ret);
 void fake_prefer(struct fake_resource *r, const char *const *available, size_t n,
                  const char *const *must, size_t must_n, int want, struct fake_call *ret);
 void fake_call_free(struct fake_call *call);

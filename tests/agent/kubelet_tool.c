@@ -8,6 +8,10 @@
  *   allocate RESOURCE ID…                   the answer as JSON | error TEXT
  *   stop | start                            kubelet killed, kubelet started
  *   counts RESOURCE                         registrations, lists, blips
+ *   options RESOURCE                        1 where PreStartContainer is wanted, else 0
+ *   prestart RESOURCE IDS…                  a container a word (ids with commas), all at once: a JSON list of the answers, "" is good
+ *   podres PATH | off | silent | blank | on PodResources at PATH; gone; not answering; knowing of nothing; well
+ *   place NAMESPACE POD CONTAINER RESOURCE ID…, remove NAMESPACE POD     what it lists
  */
 #include <jansson.h>
 #include <poll.h>
@@ -24,8 +28,10 @@
 #include "base/clock.h"
 #include "deviceplugin.pb-c.h"
 #include "fake_kubelet.h"
+#include "fake_podres.h"
 
 static struct fake_kubelet kubelet;
+static struct fake_podres podres;
 static struct sl_loop *loop;
 
 static void step(int ms)
@@ -112,6 +118,54 @@ static void allocate(const char *name, const char *const *ids, size_t n)
     fake_call_free(&call);
 }
 
+/* Kubelet gives a container 30 s. */
+static void prestart(const char *name, char **words, size_t n)
+{
+    static struct fake_call call[64];
+    struct fake_resource *r = fake_find(&kubelet, name);
+    json_t *answers = json_array();
+    for (size_t i = 0; r && i < n; i++) {
+        const char *ids[16];
+        size_t count = 0;
+        char *rest = NULL;
+        for (char *id = strtok_r(words[i], ",", &rest); id && count < 16;
+             id = strtok_r(NULL, ",", &rest))
+            ids[count++] = id;
+        fake_prestart(r, ids, count, 30 * SL_NS_PER_S, &call[i]);
+    }
+    for (size_t i = 0; r && i < n; i++) {
+        while (!call[i].done)
+            step(10);
+        json_array_append_new(answers, json_string(call[i].code == SL_RPC_OK ? "" : call[i].text));
+        fake_call_free(&call[i]);
+    }
+    char *text = json_dumps(answers, JSON_COMPACT);
+    printf("%s\n", text);
+    free(text);
+    json_decref(answers);
+}
+
+static bool run_podres(char **word, size_t n)
+{
+    if (n == 2 && strcmp(word[0], "podres") == 0) {
+        podres.silent = strcmp(word[1], "silent") == 0;
+        podres.blank = strcmp(word[1], "blank") == 0;
+        if (strcmp(word[1], "off") == 0)
+            fake_podres_stop(&podres);
+        else if (word[1][0] == '/')
+            fake_podres_start(&podres, loop, word[1]);
+    } else if (n >= 6 && strcmp(word[0], "place") == 0) {
+        for (size_t i = 5; i < n; i++)
+            fake_podres_place(&podres, word[1], word[2], word[3], word[4], word[i]);
+    } else if (n == 3 && strcmp(word[0], "remove") == 0) {
+        fake_podres_remove(&podres, word[1], word[2]);
+    } else {
+        return false;
+    }
+    printf("ok %u\n", podres.asked);
+    return true;
+}
+
 static void run(char *line, const char *dir)
 {
     char *word[64];
@@ -128,6 +182,13 @@ static void run(char *line, const char *dir)
     } else if (n == 2 && strcmp(word[0], "counts") == 0) {
         const struct fake_resource *r = fake_find(&kubelet, word[1]);
         printf("%u %u %u\n", r ? r->registrations : 0, r ? r->lists : 0, r ? r->blips : 0);
+    } else if (n == 2 && strcmp(word[0], "options") == 0) {
+        const struct fake_resource *r = fake_find(&kubelet, word[1]);
+        printf("%d\n", r && r->prestart_registered && r->prestart);
+    } else if (n >= 3 && strcmp(word[0], "prestart") == 0) {
+        prestart(word[1], &word[2], n - 2);
+    } else if (run_podres(word, n)) {
+        /* answered */
     } else if (n == 1 && strcmp(word[0], "stop") == 0) {
         fake_stop(&kubelet, true);
         printf("ok\n");
@@ -163,6 +224,7 @@ int main(int argc, char **argv)
         run(line, argv[1]);
     }
     fake_stop(&kubelet, false);
+    fake_podres_stop(&podres);
     sl_loop_destroy(loop);
     return 0;
 }

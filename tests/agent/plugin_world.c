@@ -35,6 +35,18 @@ static int allocate(void *data, const struct sl_plan_resource *res, const char *
     return rc;
 }
 
+static void prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
+                     size_t n, struct sl_prestart *call)
+{
+    struct world *w = data;
+    assert_true(res->sharing == SL_SHARING_FRACTIONAL && ids[0]);
+    w->prestarts++;
+    w->prestart_ids = n;
+    w->prestart = w->prestart_at_once ? NULL : call;
+    if (w->prestart_at_once)
+        sl_prestart_answer(call, NULL);
+}
+
 static void started(void *data)
 {
     ((struct world *)data)->started++;
@@ -51,6 +63,7 @@ struct sl_plugins *world_plugins_or_null(struct world *w)
 {
     const struct sl_plugins_options options = {.kubelet_socket = w->socket,
                                                .allocate = allocate,
+                                               .prestart = prestart,
                                                .kubelet_started = started,
                                                .notice = notice,
                                                .data = w};
@@ -144,7 +157,9 @@ struct sl_plan *world_plan(const struct world *w, const struct world_resource *r
         struct sl_plan_resource *res = &plan->resource[i];
         (void)snprintf(res->name, sizeof(res->name), "%s", r[i].name);
         (void)snprintf(res->base_name, sizeof(res->base_name), "%s", r[i].name);
-        res->sharing = r[i].replicas > 1 ? SL_SHARING_TIME_SLICING : SL_SHARING_NONE;
+        res->sharing = r[i].fractions      ? SL_SHARING_FRACTIONAL
+                       : r[i].replicas > 1 ? SL_SHARING_TIME_SLICING
+                                           : SL_SHARING_NONE;
         res->fail_requests_greater_than_one = r[i].fail_more_than_one;
         res->device = calloc(r[i].gpus * r[i].replicas + 1, sizeof(*res->device));
         for (size_t g = 0; g < r[i].gpus; g++)
@@ -153,6 +168,7 @@ struct sl_plan *world_plan(const struct world *w, const struct world_resource *r
                 *d = (struct sl_plan_device){.gpu = g,
                                              .mig = SL_NO_MIG,
                                              .replica = k,
+                                             .sharing = res->sharing,
                                              .numa_node = w->inv.gpu[g].info.numa_node};
                 (void)snprintf(d->id, sizeof(d->id), r[i].replicas > 1 ? "%.40s::%u" : "%.40s",
                                w->inv.gpu[g].info.uuid, k);

@@ -27,6 +27,10 @@ struct world {
     const char *bad_value; /* for an environment variable of the answer */
     bool allocate_fails;
     bool allocate_kills; /* the process, with SIGKILL */
+    unsigned prestarts;  /* calls of the callback */
+    size_t prestart_ids; /* of the last one */
+    struct sl_prestart *prestart; /* of the last one, not answered; NULL: none */
+    bool prestart_at_once;        /* answered in the callback */
 };
 
 /* gpus cards, two NUMA nodes, NVLinks between cards of the same half. */
@@ -45,6 +49,7 @@ struct world_resource {
     size_t gpus;       /* the first n */
     unsigned replicas; /* 1: whole cards */
     bool fail_more_than_one;
+    bool fractions; /* shares are, instead of time slices */
 };
 struct sl_plan *world_plan(const struct world *w, const struct world_resource *r, size_t n);
 void world_plan_free(struct sl_plan *plan);

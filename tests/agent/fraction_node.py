@@ -1,0 +1,730 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A whole sluiced with fractions on the device plugin's path: simulated GPUs, a kubelet that is none (its device
+plugins and its PodResources) and as much of an API server as is asked for.
+
+usage: fraction_node.py BUILD_DIR [unittest arguments]
+"""
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from dra_api import Api  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+SLUICED = os.path.join(BUILD, "tests/agent/sluiced_faults")
+KUBELET = os.path.join(BUILD, "tests/agent/kubelet_tool")
+CTL = os.path.join(BUILD, "sim/sluice-sim-ctl")
+SLUICE = os.path.join(BUILD, "bin/sluice")
+GPU = "nvidia.com/gpu"
+MIB = 1 << 20
+NODE = "/api/v1/nodes/node-1"
+SLOTS = 10
+
+
+def eventually(condition, what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = condition()
+        if got:
+            return got
+        time.sleep(0.02)
+    raise AssertionError(f"never: {what}")
+
+
+class NodeApi(Api):
+    """With Nodes that are watched and patched, and pods that are read."""
+
+    def serve(self, handler, method, path, body):
+        split = urllib.parse.urlsplit(path)
+        query = dict(urllib.parse.parse_qsl(split.query))
+        if self.down or not split.path.startswith("/api/v1/nodes"):
+            if method == "PATCH" and not self.down:
+                return handler.answer(200, {})
+            return super().serve(handler, method, path, body)
+        if method == "GET" and split.path.endswith("/nodes"):
+            return (self.watch if query.get("watch") else self.list)(handler, split.path, query)
+        if method != "PATCH":
+            return super().serve(handler, method, path, body)
+        node = json.loads(json.dumps(self.objects[split.path]))
+        for part, values in body["metadata"].items():
+            for key, value in values.items():
+                node["metadata"].setdefault(part, {})[key] = value
+                if value is None:
+                    del node["metadata"][part][key]
+        self.patches.append((split.path, body))
+        return handler.answer(200, self.put(split.path, node))
+
+
+class Node:
+    def __init__(self, spec="h200x2", strategy="cdi-cri"):
+        self.dir = tempfile.mkdtemp(prefix="slf-", dir="/tmp")
+        self.cdi, self.arb = self.path("cdi"), self.path("arb")
+        os.mkdir(self.path("kubelet"))
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+        self.sim = dict(self.env, SLUICE_SIM=spec, SLUICE_SIM_STATE=self.path("root/state/machine"))
+        subprocess.run([CTL, "make-root", self.path("root"), spec], check=True, env=self.env,
+                       stdout=subprocess.DEVNULL)
+        self.gpus = re.findall(r"GPU-[0-9a-f-]+", subprocess.run(
+            [CTL, "list"], check=True, env=self.sim, capture_output=True, text=True).stdout)
+        self.api = NodeApi()
+        self.api.put(NODE, {"kind": "Node", "metadata": {"name": "node-1", "uid": "n-1"}})
+        with open(self.path("config.yaml"), "w", encoding="ascii") as f:
+            f.write(f"version: v1\nflags: {{plugin: {{deviceListStrategy: {strategy}}}}}\n"
+                    f"sharing: {{fractional: {{enabled: true, slots: {SLOTS}}}}}\n")
+        with open(self.path("kubeconfig"), "w", encoding="ascii") as f:
+            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+                       "clusters": [{"name": "k", "cluster": {"server": self.api.url}}],
+                       "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                       "users": [{"name": "u", "user": {}}]}, f)
+        self.kubelet = subprocess.Popen([KUBELET, self.path("kubelet")], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.ask("podres " + self.path("podres.sock"))
+        self.agent = None
+        self.groups = []
+
+    def path(self, *names):
+        return os.path.join(self.dir, *names)
+
+    def ask(self, line):
+        self.kubelet.stdin.write(line + "\n")
+        self.kubelet.stdin.flush()
+        return self.kubelet.stdout.readline().strip()
+
+    def start(self, fault=None, wait=True):
+        env = dict(self.env, **({"SLUICE_FAULT": fault} if fault else {}))
+        with open(self.path("log"), "a", encoding="utf-8") as file:
+            self.launch(env, sys.stderr if "SLUICE_TEST_LOG" in os.environ else file)
+        self.groups.append(self.agent.pid)
+        if wait:
+            self.registered()
+
+    def launch(self, env, log):
+        self.agent = subprocess.Popen(
+            [SLUICED, "--node-name=node-1", "--kubeconfig=" + self.path("kubeconfig"),
+             "--config-file=" + self.path("config.yaml"), "--driver-root=" + self.path("root"),
+             "--container-driver-root=" + self.path("root"), "--cdi-dir=" + self.cdi,
+             "--kubelet-socket=" + self.path("kubelet/kubelet.sock"), "--state-dir=" + self.path("state"),
+             "--state-dir-host=/host/state", "--arbiter-dir=" + self.arb,
+             "--arbiter-dir-host=/host/arb", "--pod-resources-socket=" + self.path("podres.sock"),
+             "--libsluice=" + os.path.join(BUILD, "lib/libsluice.so"), "--metrics-address="],
+            env=env, stderr=log, start_new_session=True)
+
+    def registered(self):
+        n = len(self.gpus) * SLOTS
+        answer = self.ask(f"wait {GPU} {n} {n} 20")
+        if not answer.startswith("ok"):
+            raise AssertionError(f"not registered: {answer}")
+
+    def died(self):
+        return eventually(lambda: self.agent.poll() is not None, "the agent dies") and self.again()
+
+    def stop(self, sig=signal.SIGTERM):
+        self.agent.send_signal(sig)
+        self.agent.wait(30)
+        self.again()
+
+    def again(self):
+        self.ask("stop")  # kubelet forgets what it knew of plugins, so that `wait` waits for the next
+        self.ask("start")
+        return True
+
+    def end(self):
+        for group in self.groups:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.agent.wait()
+        self.kubelet.stdin.close()
+        self.kubelet.stdout.close()
+        self.kubelet.wait()
+        self.api.end()
+        shutil.rmtree(self.dir)
+
+    # --- pods ---
+
+    def slot(self, n, gpu=0):
+        return f"{self.gpus[gpu]}::{n}"
+
+    def pod(self, name, shares, uid=None, space="team", inits=None, phase="Pending", node="node-1",
+            **extra):
+        """shares: container → [(GPU's index, MiB, cores)], or None for no promise at all."""
+        meta = {"name": name, "namespace": space, "uid": uid or "u-" + name, "annotations": {}}
+        if shares is not None:
+            meta["annotations"]["sluice.io/lease"] = json.dumps({
+                "version": 1, "node": node, "containers": [
+                    {"name": c, "gpus": [{"uuid": self.gpus[g], "memoryMiB": m, "cores": p}
+                                         for g, m, p in gpus], **extra}
+                    for c, gpus in shares.items()]})
+        return self.api.put(self.pod_path(name, space), {
+            "kind": "Pod", "metadata": meta,
+            "spec": {"nodeName": "node-1", "containers": [],
+                     "initContainers": [{"name": i} for i in inits or []]},
+            "status": {"phase": phase}})
+
+    @staticmethod
+    def pod_path(name, space="team"):
+        return f"/api/v1/namespaces/{space}/pods/{name}"
+
+    def status(self, name, **status):
+        pod = json.loads(json.dumps(self.api.objects[self.pod_path(name)]))
+        pod["status"].update(status)
+        self.api.put(self.pod_path(name), pod)
+
+    def place(self, name, *ids, container="main", space="team"):
+        self.ask(f"place {space} {name} {container} {GPU} {' '.join(ids)}")
+
+    def gone(self, name, space="team"):
+        self.ask(f"remove {space} {name}")
+        self.api.delete(self.pod_path(name, space))
+
+    def prestart(self, *containers):
+        return json.loads(self.ask(f"prestart {GPU} {' '.join(containers)}"))
+
+    # --- what came of it ---
+
+    def tenants(self):
+        run = subprocess.run([SLUICE, "status", "--json", "--dir", self.arb], capture_output=True,
+                             text=True, env=self.env, check=True)
+        return {t["about"].get("pod", "") + "/" + t["about"].get("container", ""): t
+                for t in json.loads(run.stdout)["tenants"]}
+
+    def specs(self):
+        """slot → its spec"""
+        found = {}
+        for p in glob.glob(self.cdi + "/*slot_*.json"):
+            with open(p, encoding="utf-8") as f:
+                found[re.search("slot_(.*).json", p).group(1)] = json.load(f)
+        return found
+
+    def tenant_of(self, slot):
+        mounts = self.specs()[slot]["devices"][0]["containerEdits"]["mounts"]
+        attach = [m["hostPath"] for m in mounts if m["containerPath"] == "/run/sluice"]
+        return os.path.basename(attach[0])
+
+    def cards_of(self, slot):
+        edits = self.specs()[slot]["devices"][0]["containerEdits"]
+        paths = [e["containerPath"] for e in edits["mounts"]]
+        return sorted(int(m.group(1)) for m in (re.search(r"/nvidia(\d+)$", p) for p in paths) if m)
+
+
+class Case(unittest.TestCase):
+    spec = "h200x2"
+    strategy = "cdi-cri"
+
+    def setUp(self):
+        self.node = Node(self.spec, self.strategy)
+        self.addCleanup(self.node.end)
+
+    def has(self, name, slot, mib, cores=0, container="main", cards=None):
+        """The container in that slot is held to what its own pod was promised."""
+        n = self.node
+        tenant = n.tenants()[f"{name}/{container}"]
+        self.assertEqual(n.tenant_of(slot), tenant["name"])
+        self.assertEqual([g["memory_limit_bytes"] for g in tenant["gpus"]],
+                         [m * MIB for m in (mib if isinstance(mib, list) else [mib])])
+        if cores:
+            self.assertEqual(tenant["cores_request_percent"], cores)
+        if cards is not None:
+            self.assertEqual(n.cards_of(slot), cards)
+        return tenant
+
+    def nothing(self):
+        self.assertEqual(self.node.tenants(), {})
+        self.assertEqual(self.node.specs(), {})
+
+
+class Start(Case):
+    def test_a_slot_is_only_a_name(self):
+        n = self.node
+        n.start()
+        self.assertEqual(n.ask(f"options {GPU}"), "1")
+        got = json.loads(n.ask(f"allocate {GPU} {n.slot(4)}"))
+        self.assertEqual(got, {"envs": {}, "annotations": {}, "mounts": [], "devices": [],
+                               "cdi": ["k8s.gpu.sluice.io/slot=" + n.slot(4)]})
+        both = json.loads(n.ask(f"allocate {GPU} {n.slot(7)} {n.slot(2)}"))
+        self.assertEqual(both["cdi"], ["k8s.gpu.sluice.io/slot=" + n.slot(2)])  # in any order
+        self.nothing()
+
+    def test_a_promise_becomes_a_tenant(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(1, 3000, 25)]}, coresLimit=80, priority="high")
+        n.place("a", n.slot(3))  # a slot is a token: the promise says which card
+        self.assertEqual(n.prestart(n.slot(3)), [""])
+        tenant = self.has("a", n.slot(3), 3000, 25, cards=[1])
+        self.assertEqual(tenant["cores_limit_percent"], 80)
+        self.assertEqual(tenant["priority"], "high")
+        self.assertEqual(tenant["about"]["namespace"], "team")
+        spec = n.specs()[n.slot(3)]
+        self.assertEqual(spec["kind"], "k8s.gpu.sluice.io/slot")
+        self.assertEqual([d["name"] for d in spec["devices"]], [n.slot(3)])
+        mounts = {m["containerPath"]: m for m in spec["devices"][0]["containerEdits"]["mounts"]}
+        self.assertEqual(mounts["/etc/ld.so.preload"]["hostPath"], "/host/state/ld.so.preload")
+        self.assertEqual(mounts["/run/sluice"]["hostPath"], "/host/arb/k/" + tenant["name"])
+        text = subprocess.run([SLUICE, "status", "--dir", n.arb], capture_output=True, text=True,
+                              env=n.env, check=True).stdout
+        for word in ("team", "a", "main"):
+            self.assertRegex(text, rf"\b{word}\b")
+
+    def test_two_gpus_in_one_container(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 20), (1, 2000, 40)]})
+        n.place("a", n.slot(5), n.slot(1))
+        self.assertEqual(n.prestart(f"{n.slot(5)},{n.slot(1)}"), [""])
+        self.has("a", n.slot(1), [1000, 2000], 20, cards=[0, 1])
+
+    def test_no_cores_is_what_is_idle(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 0)]})
+        n.place("a", n.slot(0))
+        self.assertEqual(n.prestart(n.slot(0)), [""])
+        self.has("a", n.slot(0), 1000)
+
+    def test_each_gets_its_own_whatever_the_order(self):
+        n = self.node
+        n.start()
+        rng = random.Random(6)
+        for turn in range(12):
+            names, slots = [f"p{turn}-{i}" for i in range(2)], rng.sample(range(SLOTS), 2)
+            sizes = [1000 + turn, 40000 + turn]
+            for i in range(2):
+                n.pod(names[i], {"main": [(rng.randrange(2), sizes[i], 10 + 40 * i)]})
+            order = [0, 1] if turn % 2 else [1, 0]
+            for i in order:
+                n.place(names[i], n.slot(slots[i]))
+            rng.shuffle(order)
+            self.assertEqual(n.prestart(*[n.slot(slots[i]) for i in order]), ["", ""])
+            for i in range(2):
+                self.has(names[i], n.slot(slots[i]), sizes[i], 10 + 40 * i)
+            for name in names:
+                n.gone(name)
+        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+
+    def test_a_burst(self):
+        n = self.node
+        n.start()
+        size = {i: 1000 + 100 * i for i in range(2 * SLOTS)}
+        slot = {i: n.slot(i % SLOTS, i // SLOTS) for i in size}
+        for i in size:
+            n.pod(f"p{i}", {"main": [(i % 2, size[i], 5)]})
+            n.place(f"p{i}", slot[i])
+        asked = int(n.ask("podres on").split()[1])
+        self.assertEqual(n.prestart(*slot.values()), [""] * len(size))
+        for i in size:
+            self.has(f"p{i}", slot[i], size[i], 5, cards=[i % 2])
+        self.assertLess(int(n.ask("podres on").split()[1]) - asked, len(size))  # lists are shared
+
+    def test_containers_of_one_pod(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)], "side": [(0, 5000, 20)]})
+        n.place("a", n.slot(1))
+        n.place("a", n.slot(2), container="side")
+        self.assertEqual(n.prestart(n.slot(2), n.slot(1)), ["", ""])
+        self.has("a", n.slot(1), 1000, 10)
+        self.has("a", n.slot(2), 5000, 20, container="side")
+
+    def test_a_container_starts_again(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1), n.slot(1)), ["", ""])
+        tenant = self.has("a", n.slot(1), 1000)["name"]
+        n.stop()
+        n.start()
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.assertEqual(self.has("a", n.slot(1), 1000)["name"], tenant)
+        # Its promise was changed while it was down.
+        n.pod("a", {"main": [(1, 2000, 10)]})
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 2000, cards=[1])
+        self.assertEqual(len(n.tenants()), 1)
+
+    def test_a_slot_goes_to_another_pod(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        # Kubelet has given it on; the API server has not heard of the end of the first.
+        n.ask("remove team a")
+        n.pod("b", {"main": [(1, 2000, 20)]})
+        n.place("b", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("b", n.slot(1), 2000, 20, cards=[1])
+        self.assertEqual(list(n.tenants()), ["b/main"])
+
+    def test_a_successor_of_the_same_name(self):
+        n = self.node
+        n.start()
+        n.pod("a-0", {"main": [(0, 1000, 10)]}, uid="first")
+        n.place("a-0", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        first = self.has("a-0", n.slot(1), 1000)["name"]
+        n.pod("a-0", {"main": [(0, 4000, 10)]}, uid="second")
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.assertNotEqual(self.has("a-0", n.slot(1), 4000)["name"], first)
+        self.assertEqual(len(n.tenants()), 1)
+
+    def test_one_that_has_ended_is_listed_still(self):
+        """Kubelet before 1.34."""
+        n = self.node
+        n.start()
+        n.pod("old", {"main": [(0, 1000, 10)]}, phase="Succeeded")
+        n.place("old", n.slot(1))
+        n.pod("new", {"main": [(0, 2000, 20)]})
+        n.place("new", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("new", n.slot(1), 2000, 20)
+
+    def test_the_end_of_one_is_not_heard_of_yet(self):
+        n = self.node
+        n.start()
+        n.pod("old", {"main": [(0, 1000, 10)]}, phase="Running")
+        n.place("old", n.slot(1))
+        n.pod("new", {"main": [(0, 2000, 20)]})
+        n.place("new", n.slot(1))
+        n.kubelet.stdin.write(f"prestart {GPU} {n.slot(1)}\n")
+        n.kubelet.stdin.flush()
+        eventually(lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/old")]) >= 2,
+                   "the agent looks again")
+        self.nothing()  # and does not guess
+        n.status("old", phase="Failed")
+        self.assertEqual(json.loads(n.kubelet.stdout.readline()), [""])
+        self.has("new", n.slot(1), 2000, 20)
+
+    def test_room_of_one_that_has_ended(self):
+        """Its pod has ended, kubelet lists it still, and the extender has given its memory on."""
+        n = self.node
+        n.start()
+        n.pod("old", {"main": [(0, 100000, 60)]})
+        n.place("old", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        n.status("old", phase="Succeeded")
+        n.pod("new", {"main": [(0, 90000, 60)]})
+        n.place("new", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(2)), [""])
+        self.has("new", n.slot(2), 90000, 60)
+        self.assertEqual(list(n.tenants()), ["new/main"])
+
+
+class Refused(Case):
+    def test_without_a_promise(self):
+        n = self.node
+        n.start()
+        n.pod("a", None)
+        n.place("a", n.slot(1))
+        answer, = n.prestart(n.slot(1))
+        self.assertIn("team/a has no annotation sluice.io/lease", answer)
+        self.assertIn("webhook and scheduler extender", answer)
+        self.nothing()
+
+    def test_promises_that_are_none(self):
+        n = self.node
+        n.start()
+        n.place("a", n.slot(1))
+        for shares, extra, words in (
+                ({"other": [(0, 1000, 10)]}, {}, "promises container main nothing"),
+                ({"main": []}, {}, "promises container main nothing"),
+                ({"main": [(0, 1000, 10)]}, {"node": "node-2"}, "promised GPUs of node node-2"),
+                ({"main": [(0, 1000, 101)]}, {}, "sluice.io/lease"),
+                ({"main": [(0, 0, 10)]}, {}, "needs some memory")):
+            n.pod("a", shares, **extra)
+            answer, = n.prestart(n.slot(1))
+            self.assertIn(words, answer)
+        pod = n.pod("a", {"main": [(0, 1000, 10)]})
+        pod["metadata"]["annotations"]["sluice.io/lease"] = "{"
+        self.assertIn("no JSON", n.prestart(n.slot(1))[0])
+        n.gpus.append("GPU-00000000-dead-0000-0000-000000000000")
+        n.pod("a", {"main": [(2, 1000, 10)]})
+        self.assertIn(n.gpus.pop(), n.prestart(n.slot(1))[0])
+        self.nothing()
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+
+    def test_nobody_has_it(self):
+        n = self.node
+        n.start()
+        self.assertIn("kubelet lists no container with device", n.prestart(n.slot(1))[0])
+        self.nothing()
+
+    def test_kubelet_does_not_say(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        n.ask("podres off")
+        self.assertIn("who has device", n.prestart(n.slot(1))[0])
+        n.ask("podres " + n.path("podres.sock"))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        n.pod("b", {"main": [(0, 2000, 10)]})
+        n.place("b", n.slot(2))
+        n.ask("podres silent")
+        self.assertIn("who has device", n.prestart(n.slot(2))[0])
+        n.ask("podres on")
+        self.assertEqual(n.prestart(n.slot(2), n.slot(1)), ["", ""])
+        self.has("a", n.slot(1), 1000)
+        self.has("b", n.slot(2), 2000)
+
+    def test_the_api_server_does_not_say(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        n.api.down = True
+        self.assertIn("pod team/a cannot be read", n.prestart(n.slot(1))[0])
+        n.api.down = False
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 1000)
+
+
+class Annotations(Case):
+    strategy = "cdi-annotations"
+
+    def test_the_slot_as_an_annotation(self):
+        n = self.node
+        n.start()
+        got = json.loads(n.ask(f"allocate {GPU} {n.slot(4)}"))
+        self.assertEqual(list(got["annotations"].values()), ["k8s.gpu.sluice.io/slot=" + n.slot(4)])
+        self.assertRegex(list(got["annotations"])[0], r"^cdi\.k8s\.io/sluice-slot_[0-9a-f]{16}$")
+        self.assertEqual(got["cdi"] + got["mounts"] + list(got["envs"]), [])
+
+
+class Init(Case):
+    def test_init_containers_have_their_turn(self):
+        """Kubelet gives an init container's devices on to a container, and lists the latter alone."""
+        n = self.node
+        n.start()
+        n.pod("a", {"fetch": [(0, 4000, 10)], "main": [(1, 1000, 20)]}, inits=["wait", "fetch"])
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 4000, 10, container="fetch")
+        n.status("a", initContainerStatuses=[
+            {"name": "wait", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}},
+            {"name": "fetch", "restartCount": 0, "state": {"terminated": {"exitCode": 1}}}])
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 4000, 10, container="fetch")
+        n.status("a", initContainerStatuses=[
+            {"name": "fetch", "restartCount": 1, "state": {"running": {}}}])
+        n.kubelet.stdin.write(f"prestart {GPU} {n.slot(1)}\n")  # the API server is behind
+        n.kubelet.stdin.flush()
+        seen = len(n.api.log)
+        eventually(lambda: len(n.api.log) >= seen + 2, "the agent looks again")
+        n.status("a", initContainerStatuses=[
+            {"name": "fetch", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}}])
+        self.assertEqual(json.loads(n.kubelet.stdout.readline()), [""])
+        self.has("a", n.slot(1), 1000, 20)
+        self.assertEqual(list(n.tenants()), ["a/main"])
+
+    def test_an_init_container_keeps_what_is_not_listed(self):
+        n = self.node
+        n.start()
+        n.pod("a", {"fetch": [(0, 4000, 10), (1, 4000, 10)], "main": [(1, 1000, 20)]}, inits=["fetch"])
+        n.place("a", n.slot(5))  # of slots 1 and 5, which fetch has, main gets one
+        self.assertEqual(n.prestart(f"{n.slot(1)},{n.slot(5)}"), [""])
+        self.has("a", n.slot(1), [4000, 4000], 10, container="fetch")
+        n.stop()
+        n.start()
+        before = int(n.ask("podres on").split()[1])
+        eventually(lambda: int(n.ask("podres on").split()[1]) > before, "a sweep")
+        self.has("a", n.slot(1), [4000, 4000], 10, container="fetch")
+        n.gone("a")
+        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+
+
+class Release(Case):
+    def start_two(self):
+        n = self.node
+        n.start()
+        for i, name in enumerate("ab"):
+            n.pod(name, {"main": [(i, 1000 + i, 10)]}, phase="Running")
+            n.place(name, n.slot(i))
+        self.assertEqual(n.prestart(n.slot(0), n.slot(1)), ["", ""])
+
+    def test_when_the_pod_is_gone(self):
+        n = self.node
+        self.start_two()
+        n.gone("a")
+        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+        eventually(lambda: list(n.specs()) == [n.slot(1)], "a's spec is removed")
+        self.has("b", n.slot(1), 1001)
+
+    def test_not_when_kubelet_has_just_started(self):
+        n = self.node
+        self.start_two()
+        n.ask("podres blank")
+        n.pod("c", {"main": [(0, 5000, 10)]})
+        for _ in range(3):  # each asks for the list, which has nothing
+            self.assertIn("kubelet lists no container", n.prestart(n.slot(2))[0])
+        seen = len([1 for m, p, _ in n.api.log if p.endswith("/pods/a")])
+        eventually(lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/a")]) > seen + 1,
+                   "the API server is asked, again")
+        self.assertEqual(sorted(n.tenants()), ["a/main", "b/main"])
+        n.ask("podres on")
+        n.gone("b")
+        eventually(lambda: list(n.tenants()) == ["a/main"], "b's tenant is removed")
+
+    def test_not_while_the_api_server_is_away(self):
+        n = self.node
+        self.start_two()
+        n.api.down = True
+        n.gone("a")
+        seen = len(n.api.log)
+        n.prestart(n.slot(5))  # a list
+        eventually(lambda: [1 for m, p, _ in n.api.log[seen:] if p.endswith("/pods/a")], "it is asked")
+        self.assertEqual(sorted(n.tenants()), ["a/main", "b/main"])
+        n.api.down = False
+        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+
+    def test_what_went_while_the_agent_was_away(self):
+        n = self.node
+        self.start_two()
+        n.stop(signal.SIGKILL)
+        n.gone("a")
+        n.start()
+        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+        self.has("b", n.slot(1), 1001)
+        self.assertEqual(list(n.specs()), [n.slot(1)])
+
+    def test_specs_of_tenants_that_are_not_there(self):
+        n = self.node
+        self.start_two()
+        n.stop()  # with the arbiter, and then its memory: a reboot
+        shutil.rmtree(n.arb)
+        os.mkdir(n.arb, 0o700)
+        n.start()
+        eventually(lambda: not n.specs(), "they are removed")
+        self.assertEqual(n.prestart(n.slot(0), n.slot(1)), ["", ""])
+        self.has("a", n.slot(0), 1000)
+        self.has("b", n.slot(1), 1001)
+
+
+class Register(Case):
+    def gpus(self):
+        notes = self.node.api.objects[NODE]["metadata"].get("annotations", {})
+        return json.loads(notes.get("sluice.io/gpus", "[]"))
+
+    def test_the_node_says_what_it_has(self):
+        n = self.node
+        n.start()
+        ours = eventually(self.gpus, "the annotation")
+        self.assertEqual([g["uuid"] for g in ours], n.gpus)
+        for g in ours:
+            self.assertGreater(g["memoryMiB"], 100000)
+            self.assertEqual((g["cores"], g["healthy"]), (100, True))
+            self.assertIn("H200", g["model"])
+        hami = json.loads(n.api.objects[NODE]["metadata"]["annotations"]["hami.io/node-nvidia-register"])
+        self.assertEqual([(g["id"], g["count"], g["devmem"], g["health"]) for g in hami],
+                         [(g["uuid"], SLOTS, g["memoryMiB"], True) for g in ours])
+        self.assertTrue(all(g["type"].startswith("NVIDIA") for g in hami))
+        subprocess.run([CTL, "xid", "1", "48"], check=True, env=n.sim)
+        eventually(lambda: [g["healthy"] for g in self.gpus()] == [True, False], "its health")
+        patches = len(n.api.patches)
+        time.sleep(0.5)
+        self.assertEqual(len(n.api.patches), patches)  # nothing to say, nothing said
+        with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+            f.write("version: v1\n")
+        n.agent.send_signal(signal.SIGHUP)
+        eventually(lambda: not self.gpus(), "no fractions any more")
+        self.assertNotIn("hami.io/node-nvidia-register",
+                         n.api.objects[NODE]["metadata"]["annotations"])
+
+    def test_without_fractions_others_are_left_alone(self):
+        n = self.node
+        node = n.api.objects[NODE]
+        node["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "theirs"}
+        with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+            f.write("version: v1\n")
+        n.start(wait=False)
+        self.assertTrue(n.ask(f"wait {GPU} 2 2 20").startswith("ok"))
+        self.assertEqual(n.ask(f"options {GPU}"), "0")
+        eventually(lambda: n.api.objects[NODE]["metadata"].get("labels"), "labels")
+        self.assertEqual(n.api.objects[NODE]["metadata"]["annotations"]["hami.io/node-nvidia-register"],
+                         "theirs")
+        # Switched on live: kubelet is told that it is to ask, and there is an arbiter.
+        with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+            f.write(f"version: v1\nsharing: {{fractional: {{enabled: true, slots: {SLOTS}}}}}\n")
+        n.agent.send_signal(signal.SIGHUP)
+        n.registered()
+        eventually(lambda: n.ask(f"options {GPU}") == "1", "registered anew")
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        eventually(lambda: n.prestart(n.slot(1)) == [""], "it starts")
+        self.has("a", n.slot(1), 1000)
+
+
+class Kill(Case):
+    """SIGKILL at every step, then the same questions again."""
+    spec = "h200"
+
+    def test_when_starting(self):
+        n = self.node
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.pod("b", {"main": [(0, 2000, 20)]})
+        n.place("a", n.slot(1))
+        for point in ("fraction.listed", "fraction.promise", "fraction.lease", "fraction.leased",
+                      "cdi.slot.made", "cdi.slot.written", "fraction.ready"):
+            with self.subTest(point):
+                n.start(fault=point)
+                self.assertNotEqual(n.prestart(n.slot(1)), [""])
+                n.died()
+                n.start()
+                self.assertEqual(n.prestart(n.slot(1)), [""])
+                self.has("a", n.slot(1), 1000, 10)
+                self.assertEqual(len(n.tenants()), 1)
+                # Another has the slot by the time it is back.
+                n.stop(signal.SIGKILL)
+                n.start(fault=point)
+                n.ask("remove team a")
+                n.place("b", n.slot(1))
+                self.assertNotEqual(n.prestart(n.slot(1)), [""])
+                n.died()
+                n.start()
+                self.assertEqual(n.prestart(n.slot(1)), [""])
+                self.has("b", n.slot(1), 2000, 20)
+                self.assertEqual(len(n.tenants()), 1)
+                n.stop()
+                n.ask("remove team b")
+                n.place("a", n.slot(1))
+
+    def test_when_removing(self):
+        n = self.node
+        for point in ("fraction.unspecified", "cdi.slot.removed", "fraction.removed"):
+            with self.subTest(point):
+                n.pod("a", {"main": [(0, 1000, 10)]})
+                n.pod("b", {"main": [(0, 2000, 20)]})
+                n.place("a", n.slot(1))
+                n.place("b", n.slot(2))
+                n.start(fault=point)
+                self.assertEqual(n.prestart(n.slot(1), n.slot(2)), ["", ""])
+                n.gone("a")
+                n.prestart(n.slot(5))  # a list
+                n.died()
+                n.start()
+                eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+                eventually(lambda: list(n.specs()) == [n.slot(2)], "and its spec")
+                self.has("b", n.slot(2), 2000, 20)
+                n.gone("b")
+                n.prestart(n.slot(5))
+                eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+                n.stop()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
