@@ -274,6 +274,7 @@ void sl_agent_config_label(void *data, const char *value)
     struct sl_agent *a = data;
     bool first = !a->label_known, same = !differs(a->config_label, value);
     a->label_known = true;
+    sl_agent_fraction_publish(a); /* the Node's annotations are known too */
     if (!by_label(a))
         return;
     (void)snprintf(a->config_label, sizeof(a->config_label), "%s", value ? value : "");

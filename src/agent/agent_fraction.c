@@ -117,19 +117,19 @@ void sl_agent_fraction_publish(struct sl_agent *a)
     if (!a->node || !a->plan || !inv)
         return;
     unsigned split = a->opt.dra ? 0 : find_gpus(a, inv, &gpus);
+    a->published_gpus |= gpus.count || sl_node_annotation(a->node, SL_PROMISE_GPUS_KEY);
     SL_CLEANUP(free) char *ours = gpus.count ? sl_promise_gpus_text(&gpus) : strdup("");
     SL_CLEANUP(free) char *hami = gpus.count ? sl_promise_register_text(&gpus, split) : strdup("");
     int rc = ours && hami ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
     if (rc == 0)
         rc = sl_labels_set(&notes, SL_PROMISE_GPUS_KEY, ours, &err);
-    /* Without fractions HAMi's own plugin may be here: its annotation is only ever ours to take back. */
-    if (rc == 0 && (gpus.count || a->published_gpus))
+    /* HAMi's own plugin may be here: its annotation is taken back only where ours tells that we wrote it. */
+    if (rc == 0 && a->published_gpus)
         rc = sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami, &err);
     if (rc == 0)
         rc = sl_node_annotations(a->node, &notes, &err);
     if (rc < 0)
         sl_error("the Node's annotations: %s", err.msg);
-    a->published_gpus |= gpus.count > 0;
     sl_labels_clear(&notes);
 }
 

@@ -461,6 +461,11 @@ int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes, str
     return 0;
 }
 
+const char *sl_node_annotation(const struct sl_node *node, const char *key)
+{
+    return sl_labels_get(&node->notes_seen, key);
+}
+
 const char *sl_node_uid(const struct sl_node *node)
 {
     return node->uid;

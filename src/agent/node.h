@@ -64,6 +64,9 @@ int sl_node_labels(struct sl_node *node, const struct sl_labels *labels,
 int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes,
                         struct sl_err *err) SL_MUST_CHECK;
 
+/* What the Node has, as seen last; NULL: nothing, or it was not seen yet. Good until the loop runs again. */
+const char *sl_node_annotation(const struct sl_node *node, const char *key);
+
 /* The Node's metadata.uid; NULL until it was seen. */
 const char *sl_node_uid(const struct sl_node *node);
 

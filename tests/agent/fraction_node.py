@@ -645,6 +645,17 @@ class Register(Case):
         self.assertNotIn("hami.io/node-nvidia-register",
                          n.api.objects[NODE]["metadata"]["annotations"])
 
+    def test_ours_are_taken_back_after_a_restart(self):
+        n = self.node
+        n.start()
+        eventually(self.gpus, "the annotation")
+        n.stop()
+        with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+            f.write("version: v1\n")
+        n.start(wait=False)
+        eventually(lambda: not n.api.objects[NODE]["metadata"]["annotations"].keys() &
+                   {"sluice.io/gpus", "hami.io/node-nvidia-register"}, "both are gone")
+
     def test_without_fractions_others_are_left_alone(self):
         n = self.node
         node = n.api.objects[NODE]

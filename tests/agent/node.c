@@ -507,6 +507,68 @@ static void floods_are_bounded(void **state)
     assert_in_range(server.calls, 29, 31);
 }
 
+static const char *note(const char *key)
+{
+    return json_string_value(json_object_get(
+        json_object_get(json_object_get(server.node, "metadata"), "annotations"), key));
+}
+
+static void notes(const char *value, const char *gone)
+{
+    struct sl_labels list = {0};
+    assert_int_equal(sl_labels_set(&list, "sluice.io/gpus", value, NULL), 0);
+    if (gone)
+        assert_int_equal(sl_labels_set(&list, gone, "", NULL), 0);
+    assert_int_equal(sl_node_annotations(node, &list, NULL), 0);
+    sl_labels_clear(&list);
+}
+
+static void annotations_beside_labels(void **state)
+{
+    (void)state;
+    notes("[1]", NULL);
+    assert_null(sl_node_annotation(node, "sluice.io/gpus"));
+    tell(SL_KUBE_ADDED);
+    assert_int_equal(answer_all(), 1); /* without a word about labels, which nobody asked for */
+    assert_null(json_object_get(json_object_get(server.call[0].body, "metadata"), "labels"));
+    assert_string_equal(note("sluice.io/gpus"), "[1]");
+    assert_string_equal(sl_node_annotation(node, "sluice.io/gpus"), "[1]");
+    notes("[1]", NULL);
+    tell(SL_KUBE_MODIFIED);
+    assert_int_equal(server.calls, 1); /* there is nothing to say */
+    want("nvidia.com/gpu.count", "2", NULL);
+    answer_all();
+    assert_string_equal(owned(), "nvidia.com/gpu.count");
+    assert_string_equal(note("sluice.io/gpus"), "[1]");
+    /* Both change while the server is away: one patch says it. */
+    server.fail = 500;
+    notes("[2]", "other");
+    answer_all();
+    want("nvidia.com/gpu.count", "3", NULL);
+    server.fail = 0;
+    pass(60);
+    assert_int_equal(answer_all(), 1);
+    assert_string_equal(note("sluice.io/gpus"), "[2]");
+    assert_string_equal(label("nvidia.com/gpu.count"), "3");
+    assert_null(note("other"));
+    /* Somebody's, then not to be there; what is not named is not touched. */
+    json_t *all = json_object_get(json_object_get(server.node, "metadata"), "annotations");
+    (void)json_object_set_new(all, "other", json_string("x"));
+    (void)json_object_set_new(all, "theirs", json_string("y"));
+    bump();
+    tell(SL_KUBE_MODIFIED);
+    answer_all();
+    assert_null(note("other"));
+    notes("", NULL);
+    answer_all();
+    assert_null(note("sluice.io/gpus"));
+    assert_string_equal(note("theirs"), "y");
+    assert_string_equal(owned(), "nvidia.com/gpu.count");
+    size_t calls = server.calls;
+    tell(SL_KUBE_MODIFIED);
+    assert_int_equal(server.calls, calls);
+}
+
 static void names_are_checked(void **state)
 {
     (void)state;
@@ -533,6 +595,7 @@ int main(void)
         TEST(pods_have_events_too),
         TEST(no_event_twice),
         TEST(floods_are_bounded),
+        TEST(annotations_beside_labels),
         TEST(names_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

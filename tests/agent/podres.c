@@ -258,6 +258,60 @@ static void kubelet_hangs(void **state)
     settle();
 }
 
+/* Fresh is what was asked for after the question came. */
+static void fresh_means_after(void **state)
+{
+    (void)state;
+    int mine, other;
+    start_kubelet();
+    sl_podres_fresh(podres, done, &mine);
+    sl_podres_fresh(podres, done, &other); /* kubelet may have been asked already */
+    sl_podres_fresh(podres, done, &other);
+    settle();
+    assert_int_equal(called, 3);
+    assert_int_equal(asked, 2);
+    assert_non_null(map);
+    sl_podres_get(podres, done, NULL); /* young enough */
+    assert_int_equal(called, 4);
+    sl_podres_fresh(podres, done, &mine);
+    settle();
+    assert_int_equal(called, 5);
+    assert_int_equal(asked, 3);
+    /* Those who wait for the next question are forgotten and destroyed like the others. */
+    silent = true;
+    sl_podres_fresh(podres, done, &mine);
+    sl_podres_fresh(podres, done, &mine);
+    sl_podres_fresh(podres, done, &other);
+    sl_podres_forget(podres, &mine);
+    settle();
+    assert_int_equal(called, 5);
+    now_ns += 4 * SL_NS_PER_S; /* nobody waits for that one any more */
+    settle();
+    assert_int_equal(called, 5);
+    now_ns += 4 * SL_NS_PER_S;
+    settle();
+    assert_int_equal(called, 6);
+    assert_true(failed.code < 0);
+    sl_podres_fresh(podres, done, &mine);
+    sl_podres_fresh(podres, done, &other);
+    settle();
+}
+
+static void fresh_of_nobody(void **state)
+{
+    (void)state;
+    sl_podres_fresh(podres, done, NULL);
+    assert_int_equal(called, 1);
+    assert_true(failed.code < 0);
+    sl_podres_fresh(podres, done, NULL); /* asked again, however soon */
+    assert_int_equal(called, 2);
+    start_kubelet();
+    sl_podres_fresh(podres, done, NULL);
+    settle();
+    assert_int_equal(called, 3);
+    assert_int_equal(failed.code, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -267,6 +321,8 @@ int main(void)
         TEST(asks_not_too_often),
         TEST(kubelet_comes_and_goes),
         TEST(kubelet_hangs),
+        TEST(fresh_means_after),
+        TEST(fresh_of_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
