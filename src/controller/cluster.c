@@ -183,8 +183,11 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
         c->by_place[n->place] = NULL;
     }
     n->place = CLUSTER_NO_PLACE;
-    for (size_t i = 0; i < told->count; i++)
+    for (size_t i = 0; i < told->count; i++) {
         gpu[i].info = told->gpu[i];
+        if (told->gpu[i].memory_mib > c->largest_mib)
+            c->largest_mib = told->gpu[i].memory_mib;
+    }
     free(n->gpu);
     n->gpu = gpu;
     n->gpu_count = (uint8_t)told->count;
@@ -335,14 +338,7 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 
 uint32_t sl_cluster_largest_card(const struct sl_cluster *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
-    const struct cluster_node *n;
-    uint32_t most = 0;
-    while ((n = sl_table_next(&c->nodes, &walk)))
-        for (unsigned i = 0; i < n->gpu_count; i++)
-            if (n->gpu[i].info.memory_mib > most)
-                most = n->gpu[i].info.memory_mib;
-    return most;
+    return c->largest_mib;
 }
 
 /* What the pods of a GPU hold, added up from the grants, against what the engine says is free. */

@@ -83,6 +83,7 @@ struct sl_cluster {
     struct cluster_kind kinds[CLUSTER_KINDS];
     size_t kind_count;
     uint64_t asked_since_learned;
+    uint32_t largest_mib; /* card ever seen */
     struct sl_cluster_stats stats;
     uint64_t *allow; /* scratch: bit per engine node */
     int32_t *scores; /* scratch: by engine node */

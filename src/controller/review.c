@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_dump.h"
+#include "controller/base64.h"
 
 #define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
 
@@ -65,27 +66,6 @@ void sl_review_free(struct sl_review *review)
     memset(review, 0, sizeof(*review));
 }
 
-static char *base64(const char *text)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t size = strlen(text), n = 0;
-    char *out = malloc((size + 2) / 3 * 4 + 1);
-    for (size_t i = 0; out && i < size; i += 3) {
-        uint32_t v = (uint32_t)(unsigned char)text[i] << 16;
-        if (i + 1 < size)
-            v |= (uint32_t)(unsigned char)text[i + 1] << 8;
-        if (i + 2 < size)
-            v |= (uint32_t)(unsigned char)text[i + 2];
-        out[n++] = digits[v >> 18 & 63];
-        out[n++] = digits[v >> 12 & 63];
-        out[n++] = (char)(i + 1 < size ? digits[v >> 6 & 63] : '=');
-        out[n++] = (char)(i + 2 < size ? digits[v & 63] : '=');
-    }
-    if (out)
-        out[n] = '\0';
-    return out;
-}
-
 static char *answer(json_t *response)
 {
     json_t *j = json_pack("{s:s,s:s,s:o}", "apiVersion", "admission.k8s.io/v1", "kind",
@@ -100,7 +80,7 @@ char *sl_review_allow(const char *uid, const json_t *patch)
     if (!patch)
         return answer(json_pack("{s:s,s:b}", "uid", uid, "allowed", 1));
     char *text SL_CLEANUP(free) = sl_json_dump(patch, JSON_COMPACT);
-    char *coded SL_CLEANUP(free) = text ? base64(text) : NULL;
+    char *coded SL_CLEANUP(free) = text ? sl_base64_encode(text) : NULL;
     if (!coded)
         return NULL;
     return answer(json_pack("{s:s,s:b,s:s,s:s}", "uid", uid, "allowed", 1, "patchType", "JSONPatch",

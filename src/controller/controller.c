@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/controller.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+
+#define TICK_NS  SL_NS_PER_S
+#define SWEEP_NS (60 * SL_NS_PER_S)
+#define DRIVER   "gpu.sluice.io"
+
+bool controller_leads(const struct sl_controller *c)
+{
+    return !c->opt.elect || (c->leader && sl_leader_is(c->leader));
+}
+
+void controller_answer(struct sl_http_call *call, char *json)
+{
+    static const char none[] = "out of memory\n";
+    if (json)
+        sl_http_answer(call, 200, "application/json", json, strlen(json));
+    else
+        sl_http_answer(call, 500, "text/plain", none, sizeof(none) - 1);
+    free(json);
+}
+
+static void tick(struct sl_timer *timer)
+{
+    struct sl_controller *c =
+        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, tick));
+    uint64_t now = sl_loop_now(c->loop);
+    (void)sl_cluster_expire(c->cluster, now);
+    sl_quota_expire(&c->quota, now);
+    certs_tick(c);
+    sl_timer_set(c->loop, timer, now + TICK_NS);
+}
+
+static void sweep(struct sl_timer *timer)
+{
+    struct sl_controller *c =
+        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, sweep));
+    sl_cluster_learn(c->cluster);
+    templates_sweep(c);
+    sl_timer_set(c->loop, timer, sl_loop_now(c->loop) + SWEEP_NS);
+}
+
+static void admitted(void *data, const char *admission)
+{
+    struct sl_controller *c = data;
+    sl_quota_seen(&c->quota, admission);
+}
+
+static unsigned fullness(void *data, const char *node)
+{
+    struct sl_controller *c = data;
+    return sl_claims_fullness(&c->claims, node);
+}
+
+static void started_leading(void *data)
+{
+    (void)data;
+    sl_info("this replica leads");
+}
+
+static void stopped_leading(void *data)
+{
+    (void)data;
+    sl_warn("this replica does not lead any more");
+}
+
+static void leader_trouble(void *data, const struct sl_err *err)
+{
+    (void)data;
+    sl_warn("leader election: %s", err->msg);
+}
+
+static int elect(struct sl_controller *c, struct sl_err *err)
+{
+    const struct sl_controller_options *o = &c->opt;
+    struct sl_leader_options opt = {.namespace = o->name_space,
+                                    .name = o->lease,
+                                    .identity = o->identity,
+                                    .lease_ns = o->lease_ns,
+                                    .renew_ns = o->renew_ns,
+                                    .retry_ns = o->retry_ns,
+                                    .started = started_leading,
+                                    .stopped = stopped_leading,
+                                    .trouble = leader_trouble,
+                                    .data = c};
+    return o->elect ? sl_leader_create(c->loop, c->kube, &opt, &c->leader, err) : 0;
+}
+
+int sl_controller_create(struct sl_loop *loop, const struct sl_controller_options *opt,
+                         struct sl_controller **ret, struct sl_err *err)
+{
+    struct sl_cluster_options cluster = {.policy = opt->policy, .seed = 1, .admitted = admitted};
+    struct sl_controller *c = calloc(1, sizeof(*c));
+    if (!c)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    c->loop = loop;
+    c->opt = *opt;
+    c->tick.fire = tick;
+    c->sweep.fire = sweep;
+    c->claims.driver = opt->mutate.driver ? opt->mutate.driver : DRIVER;
+    cluster.data = c;
+    int rc = sl_cluster_create(&cluster, &c->cluster, err);
+    c->extender = (struct sl_extender){.cluster = c->cluster,
+                                       .all = opt->extender == SL_EXTENDER_ALL,
+                                       .fullness = fullness,
+                                       .data = c};
+    if (!rc)
+        rc = sl_kube_create(loop, &opt->kube, &c->kube, err);
+    if (!rc && opt->listen && !opt->cert_file)
+        rc = certs_create(c, err);
+    if (!rc)
+        rc = serve_start(c, err);
+    if (!rc)
+        rc = feeds_start(c, err);
+    if (!rc)
+        rc = elect(c, err);
+    if (rc) {
+        sl_controller_destroy(c);
+        return rc;
+    }
+    sl_timer_set(loop, &c->tick, sl_loop_now(loop) + TICK_NS);
+    sl_timer_set(loop, &c->sweep, sl_loop_now(loop) + SWEEP_NS);
+    *ret = c;
+    return 0;
+}
+
+void sl_controller_destroy(struct sl_controller *c)
+{
+    if (!c)
+        return;
+    sl_timer_stop(c->loop, &c->tick);
+    sl_timer_stop(c->loop, &c->sweep);
+    serve_stop(c);
+    sl_leader_destroy(c->leader);
+    feeds_stop(c);
+    webhook_free(c);
+    bind_free(c);
+    sl_kube_destroy(c->kube);
+    certs_free(c);
+    templates_free(c);
+    sl_claims_free(&c->claims);
+    sl_quota_free(&c->quota);
+    sl_cluster_destroy(c->cluster);
+    free(c);
+}
+
+static void released(void *data)
+{
+    struct sl_controller *c = data;
+    c->stopped(c->stopped_data);
+}
+
+void controller_maybe_stopped(struct sl_controller *c)
+{
+    if (!c->stopping || c->binds)
+        return;
+    c->stopping = false; /* once */
+    if (c->leader)
+        sl_leader_release(c->leader, released);
+    else
+        released(c);
+}
+
+void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void *data)
+{
+    c->stopped = done;
+    c->stopped_data = data;
+    c->stopping = true;
+    for (unsigned i = 0; i < SERVE_COUNT; i++)
+        if (c->server[i])
+            sl_http_server_quiesce(c->server[i]);
+    controller_maybe_stopped(c);
+}
+
+unsigned sl_controller_port(const struct sl_controller *c, const char *which)
+{
+    const struct sl_http_server *s = strcmp(which, "tls") == 0        ? c->server[SERVE_TLS]
+                                     : strcmp(which, "extender") == 0 ? c->server[SERVE_EXTENDER]
+                                                                      : c->server[SERVE_METRICS];
+    return s ? sl_http_server_port(s) : 0;
+}
+
+bool sl_controller_ready(const struct sl_controller *c)
+{
+    return !c->stopping && feeds_synced(c) && (!c->opt.listen || c->server[SERVE_TLS]);
+}

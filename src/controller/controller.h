@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The controller as a whole: watches in, HTTP in and out, all in one loop's thread. */
+#ifndef SLUICE_CONTROLLER_CONTROLLER_H
+#define SLUICE_CONTROLLER_CONTROLLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+#include "controller/mutate.h"
+#include "http/kube.h"
+#include "policy/place.h"
+
+struct sl_controller;
+
+enum sl_extender_mode {
+    SL_EXTENDER_OFF,
+    SL_EXTENDER_CHOOSE,     /* filter chooses and reserves */
+    SL_EXTENDER_ALL,        /* filter answers all that fit, the scores decide */
+    SL_EXTENDER_PRIORITIZE, /* only scores, for pods placed by DRA */
+};
+
+/* Strings are borrowed for the controller's life. */
+struct sl_controller_options {
+    struct sl_kube_options kube;
+    const char *listen;        /* TLS: webhook and extender; NULL: none */
+    const char *extender_http; /* the extender without TLS, for loopback; NULL: none */
+    const char *metrics;       /* /metrics, /healthz, /readyz without TLS; NULL: none */
+    const char *cert_file, *key_file; /* both, or neither: self-signed, kept in a Secret */
+    const char *name_space;           /* our own: of Secret, Lease and Service */
+    const char *secret, *service, *webhook; /* names of Secret, Service, MutatingWebhookConfiguration */
+    bool admission;                         /* serve the webhook */
+    struct sl_mutate_options mutate;
+    enum sl_extender_mode extender;
+    enum sl_place_policy policy;
+    bool elect; /* one of several replicas leads */
+    const char *lease, *identity;
+    uint64_t lease_ns, renew_ns, retry_ns; /* 0: the defaults */
+    uint64_t template_keep_s; /* how long an unused template stays; 0: an hour */
+};
+
+int sl_controller_create(struct sl_loop *loop, const struct sl_controller_options *opt,
+                         struct sl_controller **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_controller_destroy(struct sl_controller *c);
+/* No new work; `done` once binds under way are over and the lease is given back. */
+void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void *data);
+
+/* Ports, for tests; 0: not listening (yet). */
+unsigned sl_controller_port(const struct sl_controller *c, const char *which);
+bool sl_controller_ready(const struct sl_controller *c);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is watched, and where it goes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+
+static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (event == SL_KUBE_DELETED)
+        sl_cluster_node_gone(c->cluster, sl_kube_meta(object, "name"));
+    else if (sl_cluster_node_set(c->cluster, object, &err) != 0)
+        sl_warn("%s", err.msg);
+}
+
+static void on_pod(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (event == SL_KUBE_DELETED)
+        sl_cluster_pod_gone(c->cluster, sl_kube_meta(object, "uid"));
+    else if (sl_cluster_pod_set(c->cluster, object, sl_loop_now(c->loop), &err) != 0)
+        sl_warn("%s", err.msg);
+}
+
+static void on_quota(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (event == SL_KUBE_DELETED)
+        sl_quota_gone(&c->quota, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
+    else if (sl_quota_set(&c->quota, object, &err) != 0)
+        sl_warn("%s", err.msg);
+}
+
+static void on_slice(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (event == SL_KUBE_DELETED)
+        sl_claims_slice_gone(&c->claims, sl_kube_meta(object, "name"));
+    else if (sl_claims_slice_set(&c->claims, object, &err) != 0)
+        sl_warn("%s", err.msg);
+}
+
+static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (event == SL_KUBE_DELETED)
+        sl_claims_claim_gone(&c->claims, sl_kube_meta(object, "uid"));
+    else if (sl_claims_claim_set(&c->claims, object, &err) != 0)
+        sl_warn("%s", err.msg);
+}
+
+static void on_template(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    if (event == SL_KUBE_DELETED)
+        templates_gone(c, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
+    else
+        templates_set(c, object);
+}
+
+static void on_secret(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    certs_secret(c, event == SL_KUBE_DELETED ? NULL : object);
+}
+
+static void on_webhook(struct sl_controller *c, enum sl_kube_event event, json_t *object)
+{
+    certs_webhook(c, event == SL_KUBE_DELETED ? NULL : object);
+}
+
+static const struct {
+    const char *what;
+    void (*object)(struct sl_controller *c, enum sl_kube_event event, json_t *object);
+} feeds[FEED_COUNT] = {
+    [FEED_NODES] = {"nodes", on_node},
+    [FEED_PODS] = {"pods", on_pod},
+    [FEED_QUOTAS] = {"resource quotas", on_quota},
+    [FEED_SLICES] = {"resource slices", on_slice},
+    [FEED_CLAIMS] = {"resource claims", on_claim},
+    [FEED_TEMPLATES] = {"resource claim templates", on_template},
+    [FEED_SECRET] = {"the certificate's secret", on_secret},
+    [FEED_WEBHOOK] = {"the webhook's configuration", on_webhook},
+};
+
+static bool wanted(const struct sl_controller *c, unsigned which)
+{
+    bool dra = c->opt.admission && c->opt.mutate.mode == SL_MUTATE_DRA;
+    bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
+    switch (which) {
+    case FEED_NODES:
+        return places || c->opt.admission;
+    case FEED_PODS:
+        return places || c->opt.admission;
+    case FEED_QUOTAS:
+        return c->opt.admission;
+    case FEED_SLICES:
+        return dra || c->opt.extender == SL_EXTENDER_PRIORITIZE;
+    case FEED_CLAIMS:
+        return c->opt.extender == SL_EXTENDER_PRIORITIZE;
+    case FEED_TEMPLATES:
+        return dra;
+    case FEED_SECRET:
+        return c->certs != NULL;
+    default:
+        return c->certs != NULL && c->opt.admission && c->opt.webhook;
+    }
+}
+
+static int path_of(const struct sl_controller *c, unsigned which, char path[512])
+{
+    char name[256] = "", space[256] = "";
+    const char *named = which == FEED_SECRET ? c->opt.secret : c->opt.webhook;
+    if ((which == FEED_SECRET || which == FEED_WEBHOOK) &&
+        (sl_kube_escape(named, name, sizeof(name)) != 0 ||
+         sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0))
+        return -1;
+    int n = 0;
+    switch (which) {
+    case FEED_NODES:
+        n = snprintf(path, 512, "/api/v1/nodes");
+        break;
+    case FEED_PODS:
+        n = snprintf(path, 512, "/api/v1/pods");
+        break;
+    case FEED_QUOTAS:
+        n = snprintf(path, 512, "/api/v1/resourcequotas");
+        break;
+    case FEED_SLICES:
+        n = snprintf(path, 512, "/apis/resource.k8s.io/v1/resourceslices");
+        break;
+    case FEED_CLAIMS:
+        n = snprintf(path, 512, "/apis/resource.k8s.io/v1/resourceclaims");
+        break;
+    case FEED_TEMPLATES:
+        n = snprintf(path, 512,
+                     "/apis/resource.k8s.io/v1/resourceclaimtemplates?labelSelector="
+                     "app.kubernetes.io%%2Fmanaged-by%%3D" SL_MUTATE_MANAGED_VALUE);
+        break;
+    case FEED_SECRET:
+        n = snprintf(path, 512, "/api/v1/namespaces/%s/secrets?fieldSelector=metadata.name%%3D%s",
+                     space, name);
+        break;
+    default:
+        n = snprintf(path, 512,
+                     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+                     "?fieldSelector=metadata.name%%3D%s",
+                     name);
+    }
+    return n > 0 && n < 512 ? 0 : -1;
+}
+
+static void feed_object(void *data, enum sl_kube_event event, json_t *object)
+{
+    struct feed *f = data;
+    feeds[f->which].object(f->c, event, object);
+}
+
+static void feed_synced(void *data);
+
+static void feed_trouble(void *data, const struct sl_err *err)
+{
+    struct feed *f = data;
+    f->c->count.watch_troubles++;
+    sl_warn("watching %s: %s", feeds[f->which].what, err->msg);
+}
+
+static const struct sl_kube_watch_ops ops = {feed_object, feed_synced, feed_trouble};
+
+static int feed_start(struct sl_controller *c, unsigned which, struct sl_err *err)
+{
+    char path[512];
+    struct feed *f = &c->feed[which];
+    f->c = c;
+    f->which = which;
+    if (!wanted(c, which) || f->watch)
+        return 0;
+    if (path_of(c, which, path) != 0)
+        return sl_err_set(err, -ENAMETOOLONG, "a name of the Secret or the webhook is too long");
+    return sl_kube_watch_start(c->kube, path, &ops, f, &f->watch, err);
+}
+
+static void feed_synced(void *data)
+{
+    struct feed *f = data;
+    struct sl_err err = SL_ERR_INIT;
+    bool first = !f->synced;
+    f->synced = true;
+    if (f->which == FEED_SECRET)
+        certs_tick(f->c); /* none there: make one */
+    /* Pods after nodes, so that what they hold is known when they are told. */
+    if (first && f->which == FEED_NODES && feed_start(f->c, FEED_PODS, &err) != 0)
+        sl_error("%s", err.msg);
+    if (first)
+        sl_info("known: %s", feeds[f->which].what);
+}
+
+int feeds_start(struct sl_controller *c, struct sl_err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; !rc && i < FEED_COUNT; i++)
+        if (i != FEED_PODS)
+            rc = feed_start(c, i, err);
+    return rc;
+}
+
+void feeds_stop(struct sl_controller *c)
+{
+    for (unsigned i = 0; i < FEED_COUNT; i++) {
+        sl_kube_watch_stop(c->feed[i].watch);
+        c->feed[i].watch = NULL;
+    }
+}
+
+bool feeds_synced(const struct sl_controller *c)
+{
+    for (unsigned i = 0; i < FEED_COUNT; i++)
+        if (wanted(c, i) && !c->feed[i].synced)
+            return false;
+    return true;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define SPACE_FILE "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+const char *sl_ctl_help(void)
+{
+    return "Usage: sluice-controller [OPTION]...\n"
+           "\n"
+           "The cluster's side of Sluice: an admission webhook that takes pods written for HAMi, Volcano\n"
+           "vGPU, gpushare and KubeShare as they are, and a scheduler extender that places shares of GPUs.\n"
+           "\n"
+           "  --admission MODE       dra (default): pods get ResourceClaims; extender: pods get slots of\n"
+           "                         nvidia.com/gpu and are placed by the extender; off: no webhook\n"
+           "  --extender MODE        off (default); choose: filter chooses and reserves; all: filter\n"
+           "                         answers every node that fits and scores decide; prioritize: only\n"
+           "                         scores, to pack pods that DRA places\n"
+           "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
+           "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
+           "                         (default default-scheduler; empty: they keep theirs)\n"
+           "  --slot-resource NAME   what the device plugin advertises (default nvidia.com/gpu)\n"
+           "\n"
+           "  --listen ADDR          webhook and extender, TLS (default :8443; off: none)\n"
+           "  --extender-http ADDR   the extender without TLS, for a scheduler on the same host\n"
+           "  --metrics ADDR         /metrics, /healthz, /readyz (default :9402; off: none)\n"
+           "  --cert-file, --key-file FILE\n"
+           "                         TLS certificate, read again when it changes; without them one is\n"
+           "                         made and kept in a Secret, and put into the webhook's configuration\n"
+           "  --secret NAME          (default sluice-controller-tls)\n"
+           "  --service NAME         the certificate is for NAME.NAMESPACE.svc (default sluice-controller)\n"
+           "  --webhook NAME         MutatingWebhookConfiguration (default sluice-controller)\n"
+           "  --namespace NAME       our own (default $POD_NAMESPACE, or the service account's)\n"
+           "\n"
+           "  --leader-election WORD on (default) or off: one replica places pods\n"
+           "  --lease NAME           (default sluice-controller)\n"
+           "  --identity NAME        (default $POD_NAME, or the host's name)\n"
+           "  --lease-seconds N      how long others wait for a silent leader (default 15)\n"
+           "\n"
+           "  --kubeconfig FILE      (default: the pod's service account)\n"
+           "  --server URL           the API server, instead of the kubeconfig's\n"
+           "  --ca-file, --token-file FILE\n"
+           "  --log LEVEL            error, warn, info (default), debug\n"
+           "  --help, --version\n";
+}
+
+/* Where an option's text goes. */
+struct row {
+    const char *name;
+    const char **at;
+};
+
+static int take_value(int argc, char **argv, int *i, const char *name, const char **ret,
+                      struct sl_err *err)
+{
+    size_t n = strlen(name);
+    if (argv[*i][2 + n] == '=') {
+        *ret = argv[*i] + 3 + n;
+        return 0;
+    }
+    if (*i + 1 >= argc)
+        return sl_err_set(err, -EINVAL, "--%s needs a value; see --help", name);
+    *ret = argv[++*i];
+    return 0;
+}
+
+static int one_of(const char *name, const char *value, const char *const *list, size_t count,
+                  unsigned *ret, struct sl_err *err)
+{
+    char all[128] = "";
+    for (size_t i = 0; i < count; i++) {
+        size_t used = strlen(all);
+        if (strcmp(value, list[i]) == 0) {
+            *ret = (unsigned)i;
+            return 0;
+        }
+        (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", list[i]);
+    }
+    return sl_err_set(err, -EINVAL, "--%s %.40s is not one of: %s", name, value, all);
+}
+
+static int modes(struct sl_controller_options *o, const char *admission, const char *extender,
+                 const char *election, const char *policy, struct sl_err *err)
+{
+    static const char *const admissions[] = {"dra", "extender", "off"};
+    static const char *const extenders[] = {"off", "choose", "all", "prioritize"};
+    static const char *const words[] = {"off", "on"};
+    unsigned a = 0, e = 0, l = 0;
+    int rc = one_of("admission", admission, admissions, 3, &a, err);
+    if (!rc)
+        rc = one_of("extender", extender, extenders, 4, &e, err);
+    if (!rc)
+        rc = one_of("leader-election", election, words, 2, &l, err);
+    if (!rc)
+        rc = sl_place_policy_parse(policy, &o->policy, err);
+    o->admission = a != 2;
+    o->mutate.mode = a == 1 ? SL_MUTATE_EXTENDER : SL_MUTATE_DRA;
+    o->extender = (enum sl_extender_mode)e;
+    o->elect = l == 1;
+    if (!rc && o->admission && a == 1 && (e == SL_EXTENDER_OFF || e == SL_EXTENDER_PRIORITIZE))
+        return sl_err_set(err, -EINVAL,
+                          "--admission extender needs somebody to place the pods: add --extender choose");
+    return rc;
+}
+
+static int lease_time(struct sl_controller_options *o, const char *text, struct sl_err *err)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    if (*end || n < 3 || n > 3600)
+        return sl_err_set(err, -EINVAL, "--lease-seconds is a number from 3 to 3600");
+    o->lease_ns = n * SL_NS_PER_S;
+    o->renew_ns = o->lease_ns * 2 / 3;
+    o->retry_ns = o->lease_ns * 2 / 15;
+    return 0;
+}
+
+/* Who and where we are, when nobody says. */
+static int ourselves(struct sl_ctl_args *a, struct sl_err *err)
+{
+    struct sl_controller_options *o = &a->opt;
+    if (!o->name_space)
+        o->name_space = getenv("POD_NAMESPACE");
+    if (!o->identity)
+        o->identity = getenv("POD_NAME");
+    if (!o->identity && gethostname(a->identity, sizeof(a->identity) - 1) == 0)
+        o->identity = a->identity;
+    FILE *f SL_CLEANUP(fclose) = o->name_space ? NULL : fopen(SPACE_FILE, "re");
+    if (f && fgets(a->name_space, sizeof(a->name_space), f)) {
+        a->name_space[strcspn(a->name_space, "\n")] = '\0';
+        o->name_space = a->name_space;
+    }
+    bool need = o->elect || (o->listen && !o->cert_file);
+    if (need && (!o->name_space || !o->name_space[0]))
+        return sl_err_set(err, -EINVAL, "our own namespace is not known: give --namespace");
+    if (!o->cert_file != !o->key_file)
+        return sl_err_set(err, -EINVAL, "--cert-file and --key-file go together");
+    return 0;
+}
+
+static void nothing_if_off(const char **at)
+{
+    if (*at && (strcmp(*at, "off") == 0 || !**at))
+        *at = NULL;
+}
+
+int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_err *err)
+{
+    struct sl_controller_options *o = &ret->opt;
+    const char *admission = "dra", *extender = "off", *election = "on", *policy = "sluice";
+    const char *seconds = "15", *log = "info";
+    memset(ret, 0, sizeof(*ret));
+    *o = (struct sl_controller_options){.listen = ":8443",
+                                        .metrics = ":9402",
+                                        .secret = "sluice-controller-tls",
+                                        .service = "sluice-controller",
+                                        .webhook = "sluice-controller",
+                                        .lease = "sluice-controller"};
+    o->mutate.scheduler = "default-scheduler";
+    const struct row rows[] = {{"admission", &admission},
+                               {"extender", &extender},
+                               {"policy", &policy},
+                               {"scheduler", &o->mutate.scheduler},
+                               {"slot-resource", &o->mutate.slot_resource},
+                               {"listen", &o->listen},
+                               {"extender-http", &o->extender_http},
+                               {"metrics", &o->metrics},
+                               {"cert-file", &o->cert_file},
+                               {"key-file", &o->key_file},
+                               {"secret", &o->secret},
+                               {"service", &o->service},
+                               {"webhook", &o->webhook},
+                               {"namespace", &o->name_space},
+                               {"leader-election", &election},
+                               {"lease", &o->lease},
+                               {"identity", &o->identity},
+                               {"lease-seconds", &seconds},
+                               {"kubeconfig", &o->kube.kubeconfig},
+                               {"server", &o->kube.server},
+                               {"ca-file", &o->kube.ca_file},
+                               {"token-file", &o->kube.token_file},
+                               {"log", &log}};
+    for (int i = 1; i < argc; i++) {
+        size_t r = 0;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            ret->help = true;
+            return 0;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            ret->version = true;
+            return 0;
+        }
+        for (; r < SL_ARRAY_LEN(rows); r++) {
+            size_t n = strlen(rows[r].name);
+            if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, rows[r].name, n) == 0 &&
+                (argv[i][2 + n] == '=' || !argv[i][2 + n]))
+                break;
+        }
+        if (r == SL_ARRAY_LEN(rows))
+            return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option; see --help", argv[i]);
+        int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
+        if (rc)
+            return rc;
+    }
+    nothing_if_off(&o->listen);
+    nothing_if_off(&o->metrics);
+    nothing_if_off(&o->extender_http);
+    ret->log = sl_log_level_parse(log, SL_LOG_INFO);
+    int rc = modes(o, admission, extender, election, policy, err);
+    if (!rc)
+        rc = lease_time(o, seconds, err);
+    return rc ? rc : ourselves(ret, err);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ResourceQuotas on sums of GPU memory and cores, which Kubernetes itself cannot add up. What pods were
+ * promised comes from the cluster's books; what was let in a moment ago and is not seen yet is kept here.
+ */
+#ifndef SLUICE_CONTROLLER_QUOTA_H
+#define SLUICE_CONTROLLER_QUOTA_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "controller/cluster.h"
+#include "controller/table.h"
+
+struct sl_quota {
+    struct sl_table limits;       /* by namespace/name */
+    struct quota_pending *pending; /* let in, not seen yet */
+};
+
+int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err) SL_MUST_CHECK;
+void sl_quota_gone(struct sl_quota *q, const char *name_space, const char *name);
+void sl_quota_free(struct sl_quota *q);
+
+/* May the namespace have this much more? -EDQUOT: err is the sentence. */
+int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const char *name_space,
+                   uint64_t memory_mib, uint64_t cores, struct sl_err *err) SL_MUST_CHECK;
+/* It was let in: counts until seen, or until its time is up. */
+int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns,
+                   struct sl_err *err) SL_MUST_CHECK;
+void sl_quota_seen(struct sl_quota *q, const char *admission);
+void sl_quota_expire(struct sl_quota *q, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may ask what, where. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+
+#define BODY_MAX    (8u << 20)
+#define CONNECTIONS 512
+#define IDLE_S      30
+
+static void plain(struct sl_http_call *call, unsigned status, const char *text)
+{
+    sl_http_answer(call, status, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+static void healthz(struct sl_controller *c, struct sl_http_call *call,
+                    const struct sl_http_request *request)
+{
+    (void)c;
+    (void)request;
+    plain(call, 200, "ok\n");
+}
+
+static void readyz(struct sl_controller *c, struct sl_http_call *call,
+                   const struct sl_http_request *request)
+{
+    (void)request;
+    if (sl_controller_ready(c))
+        plain(call, 200, "ok\n");
+    else
+        plain(call, 503, c->stopping ? "stopping\n" : "the cluster or the certificate is not known yet\n");
+}
+
+static void leaderz(struct sl_controller *c, struct sl_http_call *call,
+                    const struct sl_http_request *request)
+{
+    (void)request;
+    if (controller_leads(c))
+        plain(call, 200, "ok\n");
+    else
+        plain(call, 503, "another replica leads\n");
+}
+
+static void metrics(struct sl_controller *c, struct sl_http_call *call,
+                    const struct sl_http_request *request)
+{
+    char *text = metrics_text(c);
+    (void)request;
+    if (text)
+        sl_http_answer(call, 200, "text/plain; version=0.0.4", text, strlen(text));
+    else
+        plain(call, 500, "out of memory\n");
+    free(text);
+}
+
+static void filter(struct sl_controller *c, struct sl_http_call *call,
+                   const struct sl_http_request *request)
+{
+    c->count.filters++;
+    bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
+    if (!places)
+        controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
+                                                         "start it with --extender choose"));
+    else if (!controller_leads(c) || !feeds_synced(c))
+        controller_answer(call, sl_extender_filter_error("this replica does not lead, or does not know "
+                                                         "the cluster yet"));
+    else
+        controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
+                                                   sl_loop_now(c->loop)));
+}
+
+static void prioritize(struct sl_controller *c, struct sl_http_call *call,
+                       const struct sl_http_request *request)
+{
+    c->count.prioritizes++;
+    controller_answer(call,
+                      sl_extender_prioritize(&c->extender, request->body, request->body_size));
+}
+
+enum { TLS = 1 << SERVE_TLS, EXTENDER = 1 << SERVE_EXTENDER, METRICS = 1 << SERVE_METRICS };
+
+static const struct {
+    const char *method, *path;
+    void (*handle)(struct sl_controller *c, struct sl_http_call *call,
+                   const struct sl_http_request *request);
+    unsigned where;
+} routes[] = {
+    {"POST", "/mutate", webhook_handle, TLS},
+    {"POST", "/filter", filter, TLS | EXTENDER},
+    {"POST", "/prioritize", prioritize, TLS | EXTENDER},
+    {"POST", "/bind", bind_handle, TLS | EXTENDER},
+    {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS},
+    {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS},
+    {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS},
+    {"GET", "/metrics", metrics, METRICS},
+};
+
+static void route(struct sl_controller *c, unsigned where, struct sl_http_call *call,
+                  const struct sl_http_request *request)
+{
+    bool path = false;
+    for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++) {
+        if (strcmp(routes[i].path, request->path) != 0 || !(routes[i].where & where))
+            continue;
+        path = true;
+        if (strcmp(routes[i].method, request->method) != 0)
+            continue;
+        routes[i].handle(c, call, request);
+        return;
+    }
+    plain(call, path ? 405 : 404, path ? "not that way\n" : "there is nothing here\n");
+}
+
+static void handle_tls(void *data, struct sl_http_call *call, const struct sl_http_request *request)
+{
+    route(data, TLS, call, request);
+}
+
+static void handle_extender(void *data, struct sl_http_call *call,
+                            const struct sl_http_request *request)
+{
+    route(data, EXTENDER, call, request);
+}
+
+static void handle_metrics(void *data, struct sl_http_call *call,
+                           const struct sl_http_request *request)
+{
+    route(data, METRICS, call, request);
+}
+
+static void gone(void *data, struct sl_http_call *call)
+{
+    webhook_gone(data, call);
+    bind_gone(data, call);
+}
+
+static void trouble(void *data, const struct sl_err *err)
+{
+    (void)data;
+    sl_warn("the certificate stays as it was: %s", err->msg);
+}
+
+static struct sl_http_server_options options(struct sl_controller *c, const char *address)
+{
+    return (struct sl_http_server_options){.address = address,
+                                           .body_max = BODY_MAX,
+                                           .connections_max = CONNECTIONS,
+                                           .idle_timeout_s = IDLE_S,
+                                           .gone = gone,
+                                           .trouble = trouble,
+                                           .data = c};
+}
+
+int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem, struct sl_err *err)
+{
+    if (!c->opt.listen)
+        return 0;
+    if (c->server[SERVE_TLS])
+        return sl_http_server_certify(c->server[SERVE_TLS], cert_pem, key_pem, err);
+    struct sl_http_server_options opt = options(c, c->opt.listen);
+    opt.handle = handle_tls;
+    opt.cert_pem = cert_pem;
+    opt.key_pem = key_pem;
+    return sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
+}
+
+int serve_start(struct sl_controller *c, struct sl_err *err)
+{
+    struct sl_http_server_options opt;
+    int rc = 0;
+    if (c->opt.metrics) {
+        opt = options(c, c->opt.metrics);
+        opt.handle = handle_metrics;
+        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
+    }
+    if (!rc && c->opt.extender_http) {
+        opt = options(c, c->opt.extender_http);
+        opt.handle = handle_extender;
+        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
+    }
+    if (!rc && c->opt.listen && c->opt.cert_file) {
+        opt = options(c, c->opt.listen);
+        opt.handle = handle_tls;
+        opt.cert_file = c->opt.cert_file;
+        opt.key_file = c->opt.key_file;
+        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
+    }
+    return rc;
+}
+
+void serve_stop(struct sl_controller *c)
+{
+    for (unsigned i = 0; i < SERVE_COUNT; i++) {
+        sl_http_server_destroy(c->server[i]);
+        c->server[i] = NULL;
+    }
+}

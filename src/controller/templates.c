@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ResourceClaimTemplates: made when a pod first needs one, shared by all pods of the namespace that ask for the
+ * same, deleted when none has for a while. Two clocks never disagree about "in use": before a template is
+ * handed to a pod its last-used mark is at most MARK_S old, a sweep deletes only what has a mark older than
+ * that by far, and only the very version it looked at.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+
+#define MARK_S 600  /* a mark younger than this does */
+#define KEEP_S 3600 /* without a pod and without a mark */
+
+struct template {
+    struct sl_table_item item; /* by namespace/name */
+    char key[320], uid[64], version[32];
+    long long used_s;
+};
+
+static int key_of(const char *name_space, const char *name, char key[320])
+{
+    return snprintf(key, 320, "%s/%s", name_space, name) < 320 ? 0 : -ENAMETOOLONG;
+}
+
+void templates_gone(struct sl_controller *c, const char *name_space, const char *name)
+{
+    char key[320];
+    struct template *t =
+        key_of(name_space, name, key) ? NULL : sl_table_find(&c->templates, key, strlen(key));
+    if (!t)
+        return;
+    sl_table_drop(&c->templates, &t->item);
+    free(t);
+}
+
+static long long mark_of(const json_t *object)
+{
+    const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
+    const char *text = json_string_value(json_object_get(notes, SL_MUTATE_USED_KEY));
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+void templates_set(struct sl_controller *c, const json_t *object)
+{
+    char key[320];
+    if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
+        return;
+    struct template *t = sl_table_find(&c->templates, key, strlen(key));
+    if (!t) {
+        t = calloc(1, sizeof(*t));
+        if (!t)
+            return;
+        memcpy(t->key, key, sizeof(key));
+        t->item.key = t->key;
+        if (sl_table_add(&c->templates, &t->item) != 0) {
+            free(t);
+            return;
+        }
+    }
+    (void)snprintf(t->uid, sizeof(t->uid), "%.63s", sl_kube_meta(object, "uid"));
+    (void)snprintf(t->version, sizeof(t->version), "%.31s",
+                   sl_kube_meta(object, "resourceVersion"));
+    t->used_s = mark_of(object);
+}
+
+void templates_free(struct sl_controller *c)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    void *item;
+    while ((item = sl_table_next(&c->templates, &walk)))
+        free(item);
+    sl_table_free(&c->templates);
+}
+
+static void ensured(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct templates_call *e = data;
+    struct sl_err none = SL_ERR_INIT;
+    /* Another replica was faster: the name is made of the content, so it is the same. */
+    bool good = err->code == 0 || status == 409;
+    if (err->code == 0 && status == 201)
+        e->c->count.templates_made++;
+    if (err->code == 0 && json_is_object(body))
+        templates_set(e->c, body);
+    e->done(e->data, good ? &none : err);
+}
+
+static int put_mark(json_t *object)
+{
+    char now[24];
+    (void)snprintf(now, sizeof(now), "%lld", (long long)time(NULL));
+    json_t *meta = json_object_get(object, "metadata");
+    return json_object_set_new(meta, "annotations", json_pack("{s:s}", SL_MUTATE_USED_KEY, now));
+}
+
+static int send(struct templates_call *e, bool there, const char *name_space, const char *name,
+                json_t *object, struct sl_err *err)
+{
+    struct sl_controller *c = e->c;
+    char path[512];
+    int rc;
+    json_t *body = there ? json_pack("{s:{}}", "metadata") : json_incref(object);
+    if (!body || put_mark(body) != 0) {
+        json_decref(body);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    (void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s",
+                   name_space, there ? "/" : "", there ? name : "");
+    rc = sl_kube_request(c->kube, there ? "PATCH" : "POST", path,
+                         there ? SL_KUBE_PATCH_MERGE : NULL, body, ensured, e, NULL, err);
+    json_decref(body);
+    return rc;
+}
+
+void templates_ensure(struct templates_call *e, const char *name_space, const char *name,
+                      json_t *object)
+{
+    char key[320] = "";
+    struct sl_err err = SL_ERR_INIT;
+    (void)key_of(name_space, name, key);
+    const struct template *t = sl_table_find(&e->c->templates, key, strlen(key));
+    bool fresh = t && time(NULL) - t->used_s < MARK_S && time(NULL) >= t->used_s;
+    if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
+        e->done(e->data, &err);
+}
+
+static void swept(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_controller *c = data;
+    (void)body;
+    c->count.templates_dropped += err->code == 0;
+    if (err->code && status != 404 && status != 409)
+        sl_warn("deleting an unused ResourceClaimTemplate: %s", err->msg);
+}
+
+static void drop(struct sl_controller *c, const struct template *t, const char *name_space,
+                 const char *name)
+{
+    char path[512];
+    struct sl_err err = SL_ERR_INIT;
+    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
+                             "preconditions", "uid", t->uid, "resourceVersion", t->version);
+    (void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates/%s",
+                   name_space, name);
+    if (sl_kube_request(c->kube, "DELETE", path, NULL, body, swept, c, NULL, &err) != 0)
+        sl_warn("%s", err.msg);
+    json_decref(body);
+}
+
+void templates_sweep(struct sl_controller *c)
+{
+    long long keep = c->opt.template_keep_s ? (long long)c->opt.template_keep_s : KEEP_S;
+    struct sl_table_walk walk = {.bucket = 0};
+    struct template *t;
+    if (!controller_leads(c) || !feeds_synced(c))
+        return;
+    while ((t = sl_table_next(&c->templates, &walk))) {
+        char space[320];
+        const char *name = strchr(t->key, '/') + 1;
+        if (time(NULL) - t->used_s < keep)
+            continue;
+        (void)snprintf(space, sizeof(space), "%.*s", (int)(name - 1 - t->key), t->key);
+        if (!sl_cluster_uses_template(c->cluster, space, name))
+            drop(c, t, space, name);
+    }
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reviews under way: read, decided, and answered when the template they need is there. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+#include "controller/review.h"
+
+#define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
+
+struct review_call {
+    struct review_call *prev, *next;
+    struct sl_controller *c;
+    struct sl_http_call *call; /* NULL: the client left */
+    struct sl_review review;
+    struct sl_mutation mutation;
+    struct templates_call template;
+};
+
+static void review_free(struct review_call *r)
+{
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        r->c->reviews = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    sl_mutation_free(&r->mutation);
+    sl_review_free(&r->review);
+    free(r);
+}
+
+static void finish(struct review_call *r, const struct sl_err *denied, unsigned code)
+{
+    struct sl_controller *c = r->c;
+    if (denied) {
+        c->count.reviews_denied++;
+        sl_info("refused a pod in namespace %s: %s", r->review.name_space, denied->msg);
+    } else if (r->mutation.patch) {
+        c->count.reviews_patched++;
+    } else {
+        c->count.reviews_untouched++;
+    }
+    if (r->call)
+        controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
+                                          : sl_review_allow(r->review.uid, r->mutation.patch));
+    review_free(r);
+}
+
+static void template_ready(void *data, const struct sl_err *err)
+{
+    struct review_call *r = data;
+    struct sl_err why = *err;
+    if (!err->code) {
+        finish(r, NULL, 0);
+        return;
+    }
+    sl_quota_seen(&r->c->quota, r->review.uid); /* it does not come in after all */
+    (void)sl_err_wrap(&why, "the pod's ResourceClaimTemplate cannot be created; try again later");
+    finish(r, &why, 500);
+}
+
+static int check_quota(struct review_call *r, struct sl_err *err)
+{
+    struct sl_controller *c = r->c;
+    uint64_t memory, cores;
+    uint32_t card = sl_cluster_largest_card(c->cluster);
+    if (c->claims.size_count && c->claims.size_mib[c->claims.size_count - 1] > card)
+        card = c->claims.size_mib[c->claims.size_count - 1];
+    sl_request_sums(&r->mutation.request, card, &memory, &cores);
+    int rc = sl_quota_check(&c->quota, c->cluster, r->review.name_space, memory, cores, err);
+    if (!rc && !r->review.dry_run)
+        rc = sl_quota_admit(&c->quota, r->review.uid, r->review.name_space, memory, cores,
+                            sl_loop_now(c->loop) + PENDING_NS, err);
+    return rc;
+}
+
+static void decide(struct review_call *r)
+{
+    struct sl_controller *c = r->c;
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_mutate_options opt = c->opt.mutate;
+    opt.card_mib = c->claims.size_mib;
+    opt.card_count = c->claims.size_count;
+    int rc = r->review.create_pod
+                 ? sl_mutate_pod(r->review.pod, r->review.uid, &opt, &r->mutation, &err)
+                 : 0;
+    if (!rc && r->mutation.asks)
+        rc = check_quota(r, &err);
+    if (rc) {
+        finish(r, &err, rc == -EDQUOT ? 403 : rc == -ENOMEM ? 500 : 422);
+        return;
+    }
+    if (!r->mutation.template_object || r->review.dry_run)
+        finish(r, NULL, 0);
+    else
+        templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+                         r->mutation.template_object);
+}
+
+void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
+                    const struct sl_http_request *request)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct review_call *r = calloc(1, sizeof(*r));
+    if (!r) {
+        controller_answer(call, NULL);
+        return;
+    }
+    r->c = c;
+    r->call = call;
+    r->template = (struct templates_call){c, template_ready, r};
+    if (sl_review_parse(request->body, request->body_size, &r->review, &err) != 0) {
+        c->count.reviews_bad++;
+        free(r);
+        sl_http_answer(call, 400, "text/plain", err.msg, strlen(err.msg));
+        return;
+    }
+    r->next = c->reviews;
+    if (c->reviews)
+        c->reviews->prev = r;
+    c->reviews = r;
+    decide(r);
+}
+
+void webhook_gone(struct sl_controller *c, struct sl_http_call *call)
+{
+    for (struct review_call *r = c->reviews; r; r = r->next)
+        if (r->call == call)
+            r->call = NULL;
+}
+
+void webhook_free(struct sl_controller *c)
+{
+    while (c->reviews)
+        review_free(c->reviews);
+}

@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""real.py URL CA_FILE TOKEN_FILE: sluice-controller against a real kube-apiserver (and kube-scheduler, where there
+is one). Started by tests/http/real.sh. SLUICE_CONTROLLER is the program; SLUICE_CONTROLLER_PART is `admission`
+or `kill`."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+URL, CA, TOKEN_FILE = sys.argv[1:4]
+TOKEN = pathlib.Path(TOKEN_FILE).read_text().strip()
+PROGRAM = os.environ["SLUICE_CONTROLLER"]
+K8S = pathlib.Path(os.environ.get("SLUICE_K8S_BIN",
+                                  os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")) + "/sluice/k8s"))
+DIR = pathlib.Path(tempfile.mkdtemp())
+CONTEXT = ssl._create_unverified_context()
+CARD = 81920
+PODS = "/api/v1/namespaces/default/pods"
+started = []
+
+
+def call(method, path, body=None, kind="application/json", base=URL):
+    request = urllib.request.Request(base + path, method=method,
+                                     data=json.dumps(body).encode() if body is not None else None)
+    request.add_header("Content-Type", kind)
+    request.add_header("Authorization", "Bearer " + TOKEN)
+    try:
+        with urllib.request.urlopen(request, context=CONTEXT, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text[:1] in b"{[" else text.decode()
+    except urllib.error.HTTPError as e:
+        text = e.read()
+        return e.code, json.loads(text) if text[:1] == b"{" else text.decode()
+
+
+def must(method, path, body=None, kind="application/json"):
+    status, answer = call(method, path, body, kind)
+    assert status < 300, f"{method} {path}: {status} {answer}"
+    return answer
+
+
+def until(what, test, seconds=60):
+    end = time.time() + seconds
+    while time.time() < end:
+        value = test()
+        if value:
+            return value
+        time.sleep(0.1)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(name, argv):
+    log = open(DIR / f"{name}.log", "ab")
+    process = subprocess.Popen(argv, stdout=log, stderr=log)
+    started.append(process)
+    return process
+
+
+def controller(*more, wait=True, metrics=None):
+    metrics = metrics or free_port()
+    process = start("controller", [PROGRAM, "--server", URL, "--ca-file", CA, "--token-file", TOKEN_FILE,
+                                   "--namespace", "default", "--metrics", f"127.0.0.1:{metrics}", *more])
+    if wait:
+        def ready():
+            assert process.poll() is None, (DIR / "controller.log").read_text()[-2000:]
+            try:
+                return call("GET", "/readyz", base=f"http://127.0.0.1:{metrics}")[0] == 200
+            except OSError:
+                return False
+        until("the controller to be ready", ready)
+    return process, metrics
+
+
+def node(name, gpus):
+    cards = [{"uuid": f"GPU-{name}-{i}", "memoryMiB": CARD, "cores": 100, "model": "NVIDIA H100 80GB HBM3",
+              "numa": i // 4, "healthy": True} for i in range(gpus)]
+    must("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {
+        "name": name, "labels": {"kubernetes.io/hostname": name},
+        "annotations": {"sluice.io/gpus": json.dumps(cards)}}})
+    sizes = {"cpu": "64", "memory": "256Gi", "pods": "2000", "nvidia.com/gpu": str(gpus * 100)}
+    must("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"capacity": sizes, "allocatable": sizes}},
+         "application/merge-patch+json")
+
+
+def pod(name, limits, annotations=None, labels=None, **spec):
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+            "spec": {"containers": [{"name": "main", "image": "local/none:1", "resources": {"limits": limits}}],
+                     "tolerations": [{"operator": "Exists"}], **spec}}
+
+
+# --- admission ---
+
+def certificate():
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", DIR / "key.pem", "-out", DIR / "cert.pem"],
+                   check=True, stderr=subprocess.DEVNULL)
+    import base64
+    return base64.b64encode((DIR / "cert.pem").read_bytes()).decode()
+
+
+def hook(name, client):
+    must("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name}, "webhooks": [{
+            "name": "pods.sluice.io", "admissionReviewVersions": ["v1"], "sideEffects": "NoneOnDryRun",
+            "failurePolicy": "Fail", "timeoutSeconds": 10, "clientConfig": client,
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}]})
+
+
+def slices():
+    must("POST", "/apis/resource.k8s.io/v1/resourceslices", {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n0-slice"},
+        "spec": {"driver": "gpu.sluice.io", "nodeName": "n0",
+                 "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+                 "devices": [{"name": "gpu-0-share", "allowMultipleAllocations": True,
+                              "attributes": {"type": {"string": "share"}, "uuid": {"string": "GPU-1"},
+                                             "productName": {"string": "NVIDIA H100 80GB HBM3"}},
+                              "capacity": {"memory": {"value": "81920Mi"}, "cores": {"value": "100"}}}]}})
+
+
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+# What each project's documentation has, and what the claim must ask for: memory, cores.
+DIALECTS = {
+    "hami": (pod("hami", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}),
+             "3000Mi", "30"),
+    "hami-type": (pod("hami-type", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3072", "nvidia.com/priority": "0"},
+                      {"nvidia.com/use-gputype": "H100,A100", "nvidia.com/nouse-gpuuuid": "GPU-9"}), "3Gi", "1"),
+    "volcano": (pod("volcano", {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "3000",
+                                "volcano.sh/vgpu-cores": "50"}, schedulerName="volcano"), "3000Mi", "50"),
+    "gpushare": (pod("gpushare", {"aliyun.com/gpu-mem": "3"}), "3Gi", "1"),
+    "kubeshare": (pod("kubeshare", {}, labels={"sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "1.0",
+                                               "sharedgpu/gpu_mem": "3221225472"},
+                      schedulerName="kubeshare-scheduler"), "3Gi", "50"),
+}
+
+
+def check_dialects():
+    for name, (manifest, memory, cores) in DIALECTS.items():
+        made = must("POST", PODS, manifest)
+        template = made["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+        request = must("GET", f"{TEMPLATES}/{template}")["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+        assert request["capacity"]["requests"] == {"memory": memory, "cores": cores}, (name, request)
+        assert request["deviceClassName"] == "gpu.sluice.io"
+        assert made["spec"]["schedulerName"] == "default-scheduler", name
+        container = made["spec"]["containers"][0]["resources"]
+        assert container["claims"] == [{"name": "sluice-gpu", "request": "gpu0"}], container
+        left = set(container.get("limits", {})) | set(container.get("requests", {}))
+        assert not left, left
+    made = must("POST", PODS, pod("half", {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"}))
+    template = made["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    requests = must("GET", f"{TEMPLATES}/{template}")["spec"]["spec"]["devices"]["requests"]
+    assert requests[0]["firstAvailable"][0]["capacity"]["requests"]["memory"] == "40Gi", requests
+    whole = must("POST", PODS, pod("typed", {"nvidia.com/gpu": "1"}, {"nvidia.com/use-gputype": "H100"}))
+    template = whole["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    request = must("GET", f"{TEMPLATES}/{template}")["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert request["deviceClassName"] == "whole.gpu.sluice.io", request
+
+
+def check_rest():
+    count = len(must("GET", TEMPLATES)["items"])
+    again = must("POST", PODS, pod("hami-2", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000",
+                                              "nvidia.com/gpucores": "30"}))
+    assert again["spec"]["resourceClaims"] and len(must("GET", TEMPLATES)["items"]) == count
+    must("POST", PODS + "?dryRun=All", pod("dry", {"nvidia.com/gpumem": "7777"}))
+    assert len(must("GET", TEMPLATES)["items"]) == count, "a dry run made a template"
+    plain = must("POST", PODS, pod("plain", {"cpu": "1"}))
+    assert "resourceClaims" not in plain["spec"] and not plain["metadata"].get("annotations")
+    whole = must("POST", PODS, pod("whole", {"nvidia.com/gpu": "1"}))
+    assert "resourceClaims" not in whole["spec"]
+    for limits, words in (({"nvidia.com/gpumem": "3Gi"}, 'write "3072"'),
+                          ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "101"}, "from 1 to 100")):
+        status, answer = call("POST", PODS, pod("bad", limits))
+        assert status == 422 and words in answer["message"], (status, answer)
+
+
+def check_quota():
+    must("POST", "/api/v1/namespaces", {"metadata": {"name": "small"}})
+    must("POST", "/api/v1/namespaces/small/resourcequotas", {
+        "metadata": {"name": "gpus"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "5000"}}})
+    path = "/api/v1/namespaces/small/pods"
+    until("the quota to count", lambda: call("POST", path + "?dryRun=All", pod("q", {"nvidia.com/gpumem": "5001"}))[0] == 403)
+    must("POST", path, pod("q1", {"nvidia.com/gpumem": "3000"}))
+    status, answer = call("POST", path, pod("q2", {"nvidia.com/gpumem": "3000"}))
+    assert status == 403 and "allows 5000 MiB" in answer["message"], (status, answer)
+    must("POST", path, pod("q3", {"nvidia.com/gpumem": "2000"}))
+    must("DELETE", path + "/q1?gracePeriodSeconds=0")
+    until("room in the quota", lambda: call("POST", path, pod("q4", {"nvidia.com/gpumem": "3000"}))[0] == 201)
+
+
+def check_bootstrap():
+    """Without certificate files: a Secret, and its authority in the webhook's configuration."""
+    hook("own", {"service": {"name": "ctl", "namespace": "default", "path": "/mutate"}})
+    port = free_port()
+    process, _ = controller("--listen", f"127.0.0.1:{port}", "--service", "ctl", "--webhook", "own",
+                            "--leader-election", "off", "--secret", "own-tls")
+    secret = must("GET", "/api/v1/namespaces/default/secrets/own-tls")
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/own"
+    until("caBundle", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle") == secret["data"]["ca.crt"])
+    import base64
+    (DIR / "ca.pem").write_bytes(base64.b64decode(secret["data"]["ca.crt"]))
+    context = ssl.create_default_context(cafile=DIR / "ca.pem")
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        context.wrap_socket(raw, server_hostname="ctl.default.svc").close()
+    # Somebody applies the manifest again.
+    must("PATCH", path, [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}], "application/json-patch+json")
+    until("caBundle again", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle") == secret["data"]["ca.crt"])
+    # The Secret is deleted: a new one comes, and is served.
+    must("DELETE", "/api/v1/namespaces/default/secrets/own-tls")
+    new = until("a new Secret", lambda: call("GET", "/api/v1/namespaces/default/secrets/own-tls")[1].get("data"), 40)
+    until("the new caBundle", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle") == new["ca.crt"])
+    must("DELETE", path)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def admission():
+    node("n0", 1)
+    slices()
+    check_bootstrap()
+    bundle = certificate()
+    port = free_port()
+    process, metrics = controller("--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem", "--key-file",
+                                  DIR / "key.pem", "--leader-election", "off")
+    hook("sluice", {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": bundle})
+    until("the webhook to be asked", lambda: call(
+        "POST", PODS + "?dryRun=All", pod("first", {"nvidia.com/gpumem": "3Gi"}))[0] == 422)
+    check_dialects()
+    check_rest()
+    check_quota()
+    text = call("GET", "/metrics", base=f"http://127.0.0.1:{metrics}")[1]
+    assert 'admission_reviews_total{result="patched"}' in text, text
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    print("admission: all dialects, quota, certificates: as they should be")
+
+
+# --- SIGKILL under load ---
+
+def scheduler(port):
+    (DIR / "kubeconfig").write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": URL, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+    (DIR / "scheduler.yaml").write_text(json.dumps({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(DIR / "kubeconfig"), "qps": 1000, "burst": 1000},
+        "leaderElection": {"leaderElect": False}, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
+        "extenders": [{"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "bindVerb": "bind",
+                       "nodeCacheCapable": True, "httpTimeout": "5s",
+                       "managedResources": [{"name": "nvidia.com/gpu"}]}]}))
+    start("scheduler", [K8S / "kube-scheduler", "--config", DIR / "scheduler.yaml",
+                        "--secure-port", str(free_port()), "--bind-address", "127.0.0.1",
+                        "--authentication-kubeconfig", DIR / "kubeconfig",
+                        "--authorization-kubeconfig", DIR / "kubeconfig"])
+
+
+def all_pods():
+    return must("GET", PODS)["items"]
+
+
+def audit(pods):
+    """Reads nothing but the API server's pods: every bound pod says what it holds, on the node where it is, and no card
+    is promised beyond what it has."""
+    memory, cores = {}, {}
+    for p in pods:
+        node_name = p["spec"].get("nodeName")
+        if not node_name:
+            continue
+        lease = json.loads(p["metadata"]["annotations"]["sluice.io/lease"])
+        assert lease["node"] == node_name, p["metadata"]["name"]
+        for c in lease["containers"]:
+            for g in c["gpus"]:
+                assert g["uuid"].startswith(f"GPU-{node_name}-"), (p["metadata"]["name"], g)
+                memory[g["uuid"]] = memory.get(g["uuid"], 0) + g["memoryMiB"]
+                cores[g["uuid"]] = cores.get(g["uuid"], 0) + g["cores"]
+    over = {u: m for u, m in memory.items() if m > CARD} | {u: c for u, c in cores.items() if c > 100}
+    assert not over, f"over-committed: {over}"
+
+
+def kill():
+    if not (K8S / "kube-scheduler").exists():
+        print(f"skipped: no kube-scheduler at {K8S}")
+        sys.exit(77)
+    kills, total = 20, 300
+    port, metrics = free_port(), free_port()
+    options = ["--admission", "off", "--extender", "choose", "--listen", "off", "--extender-http",
+               f"127.0.0.1:{port}", "--lease-seconds", "3", "--identity", "one"]
+    for i in range(3):
+        node(f"n{i}", 8)
+    process, _ = controller(*options, metrics=metrics)
+    scheduler(port)
+    rng = random.Random(1)
+    sizes = [("2000", "5"), ("4000", "0"), ("9000", "10"), ("1000", "2")]
+    made = dead = 0
+    while dead < kills or made < total:
+        for _ in range(total // kills):
+            if made < total:
+                memory, share = sizes[made % len(sizes)]
+                must("POST", PODS, pod(f"p{made}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": memory,
+                                                    "nvidia.com/gpucores": share}))
+                made += 1
+        time.sleep(rng.uniform(0.1, 0.8))
+        if dead < kills:
+            process.kill()
+            process.wait()
+            dead += 1
+            audit(all_pods())
+            process, _ = controller(*options, wait=False, metrics=metrics)
+    def waiting():
+        assert process.poll() is None
+        left = [p for p in all_pods() if not p["spec"].get("nodeName")]
+        return not left
+    until("all pods to be placed", waiting, 150)
+    pods = all_pods()
+    assert len(pods) == total and len({p["metadata"]["uid"] for p in pods}) == total
+    audit(pods)
+    print(f"killed {dead} times: {total} pods placed, none twice, no card over-committed")
+
+
+try:
+    {"admission": admission, "kill": kill}[os.environ["SLUICE_CONTROLLER_PART"]]()
+except BaseException:
+    for log in sorted(DIR.glob("*.log")):
+        print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+    raise
+finally:
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    shutil.rmtree(DIR, ignore_errors=True)
