@@ -266,7 +266,9 @@ def scheduler(port):
         "leaderElection": {"leaderElect": False}, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
         "extenders": [{"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "bindVerb": "bind",
                        "nodeCacheCapable": True, "httpTimeout": "5s",
-                       "managedResources": [{"name": "nvidia.com/gpu"}]}]}))
+                       "managedResources": [{"name": "nvidia.com/gpu"}] + [
+                           {"name": f"nvidia.com/{word}", "ignoredByScheduler": True}
+                           for word in ("gpumem", "gpumem-percentage", "gpucores", "priority")]}]}))
     start("scheduler", [K8S / "kube-scheduler", "--config", DIR / "scheduler.yaml",
                         "--secure-port", str(free_port()), "--bind-address", "127.0.0.1",
                         "--authentication-kubeconfig", DIR / "kubeconfig",
@@ -314,9 +316,13 @@ def kill():
     while dead < kills or made < total:
         for _ in range(total // kills):
             if made < total:
-                memory, share = sizes[made % len(sizes)]
-                must("POST", PODS, pod(f"p{made}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": memory,
-                                                    "nvidia.com/gpucores": share}))
+                memory, share = sizes[made // 2 % len(sizes)]
+                # Half as the webhook leaves them, half as they come when nobody asked it.
+                request = {"version": 1, "containers": 1, "parts": [
+                    {"container": "main", "gpus": 1, "memoryMiB": int(memory), "cores": int(share)}]}
+                must("POST", PODS, pod(f"p{made}", {"nvidia.com/gpu": "1"}, {"sluice.io/request": json.dumps(request)})
+                     if made % 2 else pod(f"p{made}", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": memory,
+                                                       "nvidia.com/gpucores": share}))
                 made += 1
         time.sleep(rng.uniform(0.1, 0.8))
         if dead < kills:
@@ -329,7 +335,12 @@ def kill():
         assert process.poll() is None
         left = [p for p in all_pods() if not p["spec"].get("nodeName")]
         return not left
-    until("all pods to be placed", waiting, 150)
+    try:
+        until("all pods to be placed", waiting, 150)
+    except AssertionError:
+        left = [p for p in all_pods() if not p["spec"].get("nodeName")]
+        print(len(left), "wait:", json.dumps(left[0].get("status")) if left else "")
+        raise
     pods = all_pods()
     assert len(pods) == total and len({p["metadata"]["uid"] for p in pods}) == total
     audit(pods)
