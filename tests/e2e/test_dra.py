@@ -59,6 +59,10 @@ def shares(w):
 
 @test("dra.limits_cannot_be_changed_from_inside")
 def inside(w):
+    begin(w)
+    if w.api.get("/api/v1/namespaces/default/pods/small") is None:
+        w.pod("small", claims={"gpu": "gpu-10g-30"}, command=("sleep", "1000"))
+    w.wait_running("small")
     for command in ("echo > /etc/ld.so.preload", "rm -f /etc/ld.so.preload", "umount /etc/ld.so.preload",
                     "echo x > /usr/local/sluice/lib/libsluice.so", "touch /run/sluice/x"):
         done = w.cluster.kubectl("exec", "small", "--", "sh", "-c", command, check=False)
@@ -68,20 +72,22 @@ def inside(w):
 
 @test("dra.no_place_is_found_until_there_is_one")
 def full(w):
-    w.delete("large")
-    for name in ("second", "third"):
+    begin(w)
+    w.delete(*[n for n in ("small", "large") if w.api.get("/api/v1/namespaces/default/pods/" + n)])
+    for name in ("first", "second", "third"):
         w.pod(name, claims={"gpu": "gpu-10g-30"})
-    w.wait_running("second", "third")
+    w.wait_running("first", "second", "third")
     w.pod("fourth", claims={"gpu": "gpu-10g-30"})
     wait("the fourth share of 30 to be found no place", lambda: w.waiting("fourth"))
     w.delete("second")
     w.wait_running("fourth")
-    w.delete("small", "third", "fourth")
+    w.delete("first", "third", "fourth")
     wait("the claims to be gone", lambda: not w.api.get(CLAIMS)["items"], 60)
 
 
-@test("dra.whole_card_by_nvidia.com/gpu")
+@test("dra.whole_card_by_extended_resource")
 def whole(w):
+    begin(w)
     w.pod("whole", "nvidia.com/gpu")
     w.wait_running("whole")
     view = w.sees("whole")
@@ -96,6 +102,7 @@ def whole(w):
 
 @test("dra.mig_instance_made_and_destroyed")
 def mig(w):
+    begin(w)
     w.pod("mig", claims={"gpu": "mig-1g"})
     w.wait_running("mig")
     view = w.sees("mig")
@@ -107,6 +114,7 @@ def mig(w):
 
 @test("dra.agent_killed_under_a_share")
 def killed(w):
+    begin(w)
     w.pod("steady", claims={"gpu": "gpu-10g-30"})
     w.wait_running("steady")
     before = w.container("steady")

@@ -100,3 +100,25 @@ def card(w):
     w.wait_allocatable({GPU: 2})
     w.wait_running("unlucky")
     w.delete("unlucky", "steady")
+
+
+@test("recovery.agent_killed_under_mps")
+def agent_mps(w):
+    """The runtime ends the daemons with the agent's container (docs/agent.md); new pods have new ones at once."""
+    w.clean()
+    w.apply("mps-2")
+    w.agent()
+    w.wait_allocatable({GPU: 2})
+    w.pod("client", GPU)
+    w.wait_running("client")
+    killed = time.time()
+    w.kill_agent()
+    next_registration(w, killed)
+    w.wait_allocatable({GPU: 2})
+    seconds = time.time() - killed
+    w.delete("client")
+    w.pod("next", GPU)
+    w.wait_running("next")
+    wait("the next pod to use its GPU", lambda: w.beats("next") > 1, 20, every=0.5)
+    w.delete("next")
+    return f"shares healthy {seconds:.1f} s after the kill"

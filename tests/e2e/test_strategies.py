@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The walk-through of every guide to sharing GPUs: whole, time-sliced, MPS, MIG, on one node."""
+import json
 import time
 
-from world import bare, check, cuda_uuids, same, test, wait
+from cluster import Api
+from world import NODE, bare, check, cuda_uuids, same, test, wait
 
 GPU = "nvidia.com/gpu"
 
@@ -40,6 +42,7 @@ def default(w):
 
 @test("default.a_pod_without_a_request_sees_nothing")
 def without(w):
+    w.use("default")
     w.pod("bystander", command=("sleep", "1000"))
     w.wait_running("bystander")
     same("the driver in a pod that asked for none", w.sees("bystander"), {"no_driver": True})
@@ -48,6 +51,10 @@ def without(w):
 
 @test("time-sliced-2.both_run_and_the_agent_stays")
 def time_sliced(w):
+    w.use("default")
+    w.keep_pod("one", GPU)
+    w.wait_running("one")
+    w.keep_pod("two", GPU)
     agent, before = w.agent(), w.container("one")
     w.apply("time-sliced-2")
     w.wait_allocatable({GPU: 2})
@@ -64,6 +71,10 @@ def time_sliced(w):
 
 @test("time-sliced-4.grows_in_place")
 def time_sliced_four(w):
+    w.use("time-sliced-2")
+    w.keep_pod("one", GPU)
+    w.keep_pod("two", GPU)
+    w.wait_running("one", "two")
     agent, before = w.agent(), [w.container("one"), w.container("two")]
     w.apply("time-sliced-4")
     w.wait_allocatable({GPU: 4})
@@ -77,6 +88,8 @@ def time_sliced_four(w):
 
 @test("config.a_bad_one_changes_nothing")
 def bad_config(w):
+    w.use("time-sliced-4")
+    w.wait_allocatable({GPU: 4})
     uid = w.agent()["metadata"]["uid"]
     w.api.patch("/api/v1/namespaces/sluice-system/configmaps/sluice-config", {"data": {
         "config.yaml": "version: v1\nsharing:\n  timeSlicing:\n    resources:\n"
@@ -90,6 +103,9 @@ def bad_config(w):
 
 @test("default.back_again")
 def back(w):
+    w.use("time-sliced-4")
+    w.keep_pod("one", GPU)
+    w.wait_running("one")
     agent, before = w.agent(), w.container("one")
     w.apply("default")
     w.wait_allocatable({GPU: 1})
@@ -99,8 +115,53 @@ def back(w):
     w.delete("one", "two")
 
 
+@test("config.chosen_by_the_nodes_label")
+def by_label(w):
+    """NVIDIA's config manager's way: a ConfigMap of several files, of which the Node's label names one."""
+    shared = ("version: v1\nflags: {plugin: {deviceListStrategy: cdi-cri}}\nsharing: {timeSlicing: {resources: "
+              "[{name: nvidia.com/gpu, replicas: 3}]}}\n")
+    w.apply("default", namespace="sluice-system", generatorOptions={"disableNameSuffixHash": True},
+            configMapGenerator=[{"name": "sluice-config", "behavior": "merge", "literals": ["shared=" + shared]}],
+            patches=[{"target": {"kind": "DaemonSet"}, "patch": json.dumps([
+                {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+                 "value": {"name": "CONFIG_FILE_SRCDIR", "value": "/etc/sluice"}},
+                {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+                 "value": {"name": "DEFAULT_CONFIG", "value": "config.yaml"}}])}])
+    uid = w.agent()["metadata"]["uid"]
+    w.wait_allocatable({GPU: 1})
+    w.cluster.kubectl("label", "node", NODE, "nvidia.com/device-plugin.config=shared")
+    w.wait_allocatable({GPU: 3})
+    w.cluster.kubectl("label", "node", NODE, "nvidia.com/device-plugin.config=nonsense", "--overwrite")
+    wait("an event about the label", lambda: [e for e in w.events("ConfigRefused") if "nonsense" in e["message"]])
+    same("allocatable with a label that names nothing", w.allocatable(), {GPU: 3})
+    w.cluster.kubectl("label", "node", NODE, "nvidia.com/device-plugin.config-")
+    w.wait_allocatable({GPU: 1})
+    same("the agent's pod", w.agent()["metadata"]["uid"], uid)
+
+
+@test("rbac.an_agent_changes_its_own_node_only")
+def rbac(w):
+    w.apply("default")
+    agent = w.agent()["metadata"]["name"]
+    token = w.cluster.kubectl("create", "token", "sluiced", "-n", "sluice-system", "--bound-object-kind=Pod",
+                              "--bound-object-name=" + agent).strip()
+    me = Api(w.api.host, w.cluster.ca, token)
+    w.api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "spec": {
+        "taints": [{"key": "e2e", "effect": "NoSchedule"}]}})  # no agent for it
+    patch = {"metadata": {"labels": {"nvidia.com/e2e": "true"}}}
+    kind = "application/merge-patch+json"
+    wait("the policy to hold", lambda: me.call("PATCH", "/api/v1/nodes/other", patch, kind)[0] in (403, 422), 20)
+    same("its own node", me.call("PATCH", "/api/v1/nodes/" + NODE, patch, kind)[0], 200)
+    for method, path in (("GET", "/api/v1/secrets"), ("GET", "/api/v1/pods"), ("DELETE", "/api/v1/nodes/other"),
+                         ("GET", "/api/v1/namespaces/sluice-system/configmaps")):
+        same(f"{method} {path}", me.call(method, path)[0], 403)
+    w.api.patch("/api/v1/nodes/" + NODE, {"metadata": {"labels": {"nvidia.com/e2e": None}}})
+    w.api.delete("/api/v1/nodes/other")
+
+
 @test("metrics.count_what_is_in_use")
 def metrics(w):
+    w.use("default")
     w.pod("measured", GPU)
     w.wait_running("measured")
     same("/healthz", w.agent_get("/healthz").strip()[:2], "ok")
@@ -134,6 +195,7 @@ def mps(w):
 
 @test("mps-2.fewer_shares_in_place")
 def mps_two(w):
+    w.use("mps-4")
     agent = w.agent()
     w.apply("mps-2")
     w.wait_allocatable({GPU: 2})
@@ -185,6 +247,7 @@ def mig_mixed(w):
 
 @test("mig-mixed.instances_come_and_go")
 def mig_changes(w):
+    w.use("mig-mixed")
     uid = w.agent()["metadata"]["uid"]
     start = time.monotonic()
     w.sim("mig", "0", "1g.18gb")

@@ -54,17 +54,25 @@ class World:
         check(done.returncode == 0, f"sluice-sim-ctl {' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout
 
-    def apply(self, overlay):
-        """kubectl apply -k of an overlay as it is in deploy/, with the simulated driver put under it."""
+    def apply(self, overlay, **more):
+        """kubectl apply -k of an overlay as it is in deploy/, with the simulated driver put under it; `more` is
+        for the kustomization that does so."""
         folder = os.path.join(self.cluster.work, "overlay-" + overlay)
         os.makedirs(folder, exist_ok=True)
         relative = os.path.relpath(images.TOP, folder)
         with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as f:
             json.dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
                        "resources": [f"{relative}/deploy/overlays/{overlay}"],
-                       "components": [f"{relative}/tests/e2e/sim"]}, f)
+                       "components": [f"{relative}/deploy/components/own-node-only",
+                                      f"{relative}/tests/e2e/sim"], **more}, f)
         self.cluster.kubectl("apply", "-k", folder)
-        self.overlay = overlay
+        self.overlay = overlay if not more else None
+
+    def use(self, overlay):
+        """The overlay, unless the node has it already: for tests that go on from where another ended."""
+        if self.overlay != overlay:
+            self.apply(overlay)
+            self.agent()
 
     def agent(self):
         """The running agent's pod; waits for it, through a rollout if there is one."""
@@ -135,6 +143,11 @@ class World:
             container["resources"]["claims"] = [{"name": n} for n in claims]
         self.api.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
+    def keep_pod(self, name, resource):
+        """A pod that an earlier test may have left."""
+        if self.api.get(f"{PODS}/{name}") is None:
+            self.pod(name, resource)
+
     def get_pod(self, name):
         pod = self.api.get(f"{PODS}/{name}")
         check(pod, f"there is no pod {name}")
@@ -185,8 +198,9 @@ class World:
         """No pods, no claims, whole cards."""
         names = [p["metadata"]["name"] for p in self.api.get(PODS)["items"]]
         self.delete(*names)
-        for card in range(len(self.cards)):
-            self.sim("mig", str(card), "off")
+        if "MIG" in self.sim("list"):
+            for card in range(len(self.cards)):
+                self.sim("mig", str(card), "off")
 
     # ---- kubelet's own words
 
