@@ -178,6 +178,30 @@ class Agents(Case):
         node.wait(2)
         self.assertTrue(node.allocate(node.ids()[0])["envs"])
 
+    def test_api_server_away(self):
+        """Pods get their devices all the same; labels and events come when somebody is there to take them."""
+        node = self.node(api=True)
+        node.api.down = True
+        node.config(shared("timeSlicing", 2, QUICK + "flags: {gfd: {noTimestamp: true}}\n"))
+        agent = node.agent()
+        node.wait(4)
+        self.assertTrue(node.allocate(node.ids()[0])["envs"])
+        self.assertEqual(agent.get("/readyz")[0], 200)
+        node.ctl("xid", "0", "63")
+        agent.said("XID 63")
+        until("asked for", lambda: len(node.api.log) > 2)
+        self.assertEqual((node.api.labels(), node.api.events()), ({}, []))
+        node.api.down = False
+        until("labels", lambda: node.api.labels().get("nvidia.com/gpu.replicas") == "2")
+        until("events", lambda: [e for e in node.api.events() if "XID 63" in e["message"]])
+        before = len(node.api.log)
+        agent.kill()
+        node.agent()  # and one that finds all as it should be writes nothing
+        until("looked", lambda: len(node.api.log) > before + 1)
+        until("registered", lambda: node.counts()[0] == 2)
+        node.wait(4)
+        self.assertEqual([m for m, p, _ in node.api.log[before:] if m == "PATCH" and "/nodes/" in p], [])
+
     def test_disk_full(self):
         """A limit on files stands in for it: the old spec stays whole, and it is written when there is room."""
         node = self.node(api=True)

@@ -57,6 +57,8 @@ class Api(dra_api.Api):
 
     def serve(self, handler, method, path, body):
         where = path.split("?")[0]
+        if not self.down and where in (NODE, "/api/v1/nodes"):
+            self.log.append((method, where, {}))
         if not self.down and method == "GET" and where == "/api/v1/nodes":
             query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(path).query))
             return (self.watch if query.get("watch") else self.list)(handler, where, query)

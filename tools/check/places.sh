@@ -5,7 +5,7 @@ set -eu
 . "$(dirname "$0")/files.sh"
 
 # The slashes are spelled [/] so that this file does not find itself.
-pattern='(^|[^A-Za-z0-9_.])([/]work|[/]home|[/]Users|[/]root)[/]|[.]internal([^A-Za-z0-9_(]|$)|(^|[^0-9.])192[.]168[.][0-9]'
+pattern='(^|[^A-Za-z0-9_.}])([/]work|[/]home|[/]Users|[/]root)[/]|[.]internal([^A-Za-z0-9_(.]|[.]?$|[.][^A-Za-z0-9])|(^|[^0-9.])192[.]168[.][0-9]'
 found=$(tree_files | grep -v '^tests/fuzz/corpus/' | tr '\n' '\0' | xargs -0 grep -nIE "$pattern" || true)
 if [ -n "$found" ]; then
     echo "$found"
