@@ -227,15 +227,15 @@ class Node:
         return got if got.startswith("error") else json.loads(got)
 
     def end(self):
-        for a in self.agents:
-            if a.process.poll() is None:
-                a.kill()
+        codes = [a.kill(signal.SIGTERM) for a in self.agents if a.process.poll() is None]
         self.end_daemons()
         self.kubelet.end()
         if self.api:
             self.api.end()
             self.api.server.server_close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if any(codes):
+            raise AssertionError(f"agents that were asked to end: {codes}")
 
     def daemons(self):
         """MPS daemons the agents left behind, as they should."""
