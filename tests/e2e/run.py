@@ -24,6 +24,7 @@ from world import TESTS, World
 import test_strategies  # noqa: F401  registers its tests
 import test_recovery  # noqa: F401
 import test_dra  # noqa: F401
+import test_fractions  # noqa: F401
 
 CANNOT_RUN = 2
 

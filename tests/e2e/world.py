@@ -132,7 +132,8 @@ class World:
 
     # ---- pods
 
-    def pod(self, name, resource=None, command=("gpus", "hold"), claims=None, **more):
+    def pod(self, name, resource=None, command=("gpus", "hold"), claims=None, annotations=None,
+            **more):
         limits = {resource: 1} if isinstance(resource, str) else (resource or {})
         container = {"name": "main", "image": images.TEST, "imagePullPolicy": "Never", "command": list(command),
                      "resources": {"limits": limits}}
@@ -141,7 +142,8 @@ class World:
         if claims:
             spec["resourceClaims"] = [{"name": n, "resourceClaimTemplateName": t} for n, t in claims.items()]
             container["resources"]["claims"] = [{"name": n} for n in claims]
-        self.api.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        self.api.create(PODS, {"apiVersion": "v1", "kind": "Pod",
+                               "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec})
 
     def keep_pod(self, name, resource):
         """A pod that an earlier test may have left."""

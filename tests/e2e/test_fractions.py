@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fractions without DRA: what a pod was promised in its annotation is what its containers are held to. The promise is
+written here by hand; who writes it otherwise is the scheduler extender."""
+import json
+import os
+
+import images
+from world import NODE, bare, check, cuda_uuids, same, test, wait
+
+GPU = "nvidia.com/gpu"
+TENANTS = "/run/sluice/k"
+IDLE = ("sleep", "1000")
+
+
+def begin(w):
+    """The overlay, once."""
+    if w.overlay == "fractional":
+        return
+    w.clean()
+    w.apply("fractional")
+    w.agent()
+    w.wait_allocatable({GPU: 10})
+
+
+def promise(w, **containers):
+    """container=(MiB, cores)"""
+    return {"sluice.io/lease": json.dumps({"version": 1, "node": NODE, "containers": [
+        {"name": name, "gpus": [{"uuid": w.cards[0], "memoryMiB": mib, "cores": cores}]}
+        for name, (mib, cores) in containers.items()]})}
+
+
+def held_to(w, pod, mib):
+    view = w.sees(pod)
+    same(f"CUDA's devices in {pod}", cuda_uuids(view), [bare(w.cards[0])])
+    same(f"total memory in {pod}", view["cuda"][0]["mib"], mib)
+
+
+def tenants():
+    return os.listdir(TENANTS) if os.path.isdir(TENANTS) else []
+
+
+def starts(w, n, step):
+    """n pods of n sizes, created as fast as the API server takes them."""
+    size = {f"p{i}": 2048 + step * i for i in range(n)}
+    for name, mib in size.items():
+        w.pod(name, GPU, IDLE, annotations=promise(w, main=(mib, 5)))
+    w.wait_running(*size)
+    for name, mib in size.items():
+        held_to(w, name, mib)
+    return size
+
+
+@test("fractions.the_node_says_what_it_has")
+def registered(w):
+    begin(w)
+    notes = wait("the Node's annotations", lambda: w.cluster.node()["metadata"]["annotations"].get("sluice.io/gpus"))
+    same("its GPUs", [(g["uuid"], g["memoryMiB"], g["healthy"]) for g in json.loads(notes)],
+         [(w.cards[0], 143771, True)])
+
+
+@test("fractions.ten_sizes_started_together")
+def together(w):
+    begin(w)
+    starts(w, 10, 512)
+    same("tenants", len(tenants()), 10)
+
+
+@test("fractions.the_same_slots_in_other_hands")
+def again(w):
+    w.delete(*[f"p{i}" for i in range(10)])
+    starts(w, 10, 640)
+    same("tenants", len(tenants()), 10)
+    w.delete(*[f"p{i}" for i in range(10)])
+    wait("tenants to be gone", lambda: not tenants(), 30)
+
+
+@test("fractions.no_promise_is_said")
+def no_promise(w):
+    begin(w)
+    w.pod("plain", GPU, IDLE)
+    event = wait("an event", lambda: [e for e in w.events("Failed")
+                                      if "has no annotation sluice.io/lease" in e["message"]], 60)
+    check("extender" in event[0]["message"], event[0]["message"])
+    check(w.get_pod("plain")["status"]["phase"] == "Pending", w.why("plain"))
+    w.delete("plain")
+
+
+@test("fractions.an_init_container_has_its_own")
+def init(w):
+    begin(w)
+    before = {"name": "before", "image": images.TEST, "imagePullPolicy": "Never", "command": ["gpus"],
+              "resources": {"limits": {GPU: 1}}}
+    w.pod("init", GPU, IDLE, annotations=promise(w, before=(4096, 10), main=(8192, 20)),
+          initContainers=[before])
+    w.wait_running("init")
+    log = json.loads(w.cluster.kubectl("logs", "init", "-c", "before"))
+    same("total memory in the init container", log["cuda"][0]["mib"], 4096)
+    held_to(w, "init", 8192)
+    same("tenants", len(tenants()), 1)
+    w.delete("init")
+
+
+@test("fractions.a_container_starts_again")
+def restart(w):
+    begin(w)
+    w.pod("again", GPU, ("sh", "-c", "gpus; sleep 4"), annotations=promise(w, main=(4096, 10)),
+          restartPolicy="Always")
+    wait("it to have started again",
+         lambda: w.get_pod("again")["status"].get("containerStatuses", [{}])[0].get("restartCount", 0) >= 1, 60)
+    log = wait("its output", lambda: w.cluster.kubectl("logs", "again", check=False).stdout.strip(), 30)
+    same("total memory", json.loads(log)["cuda"][0]["mib"], 4096)
+    same("tenants", len(tenants()), 1)
+    w.delete("again")
+
+
+@test("fractions.agent_killed_under_them")
+def killed(w):
+    begin(w)
+    w.pod("steady", GPU, annotations=promise(w, main=(4096, 10)))
+    w.wait_running("steady")
+    before = w.container("steady")
+    w.kill_agent()
+    wait("the agent's next process", w.agent_pid)
+    w.agent()
+    w.wait_allocatable({GPU: 10})
+    w.pod("later", GPU, IDLE, annotations=promise(w, main=(6144, 10)))
+    w.wait_running("later")
+    held_to(w, "later", 6144)
+    same("the pod's container", w.container("steady"), before)
+    beats = wait("the pod's output", lambda: w.beats("steady"))
+    wait("the pod to go on using its GPU", lambda: w.beats("steady") > beats + 1, 30, every=0.5)
+    w.delete("steady", "later")
+    wait("tenants to be gone", lambda: not tenants(), 60)
