@@ -49,7 +49,8 @@ int sl_sim_mps_listen(const char *pipe_dir)
     (void)unlinkat(dir, SL_SIM_MPS_SOCKET, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) != 0 || listen(fd, 128) != 0)
         return -errno;
-    (void)fchmodat(dir, SL_SIM_MPS_SOCKET, 0666, 0); /* tenants are other users */
+    if (fchmodat(dir, SL_SIM_MPS_SOCKET, 0666, 0) != 0) /* tenants are other users */
+        return -errno;
     return sl_take_fd(fd);
 }
 

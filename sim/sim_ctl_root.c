@@ -190,7 +190,8 @@ int sl_sim_ctl_make_root(int argc, char **argv)
         return failed(dir, strerror(errno));
     if (make_dirs(root) != 0)
         return 1;
-    (void)fchmodat(root, "state", 0777, 0);
+    if (fchmodat(root, "state", 0777, 0) != 0)
+        return failed("state", strerror(errno));
     (void)snprintf(path, sizeof(path), "%s/" SL_SIM_TREE_STATE, dir);
     bool own = !given || !*given;
     if ((own && setenv("SLUICE_SIM_STATE", path, 1) != 0) ||
