@@ -8,4 +8,5 @@ code=0
 "$here/attach.sh" "${1:-build}" || code=1
 "${1:-build}/bench/bench_agent_allocate" "${1:-build}/bench/agent_allocate.json" || code=1
 "$here/agent_idle.py" "${1:-build}" "${1:-build}/bench/agent_idle.json" || code=1
+"${1:-build}/bench/bench_controller" "${1:-build}/bin/sluice-controller" "${1:-build}/bench/controller.json" || code=1
 exit $code

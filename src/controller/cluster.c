@@ -249,9 +249,9 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
     if (!n)
         return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
-    int rc = ours   ? sl_promise_gpus_parse(ours, &told, err)
-             : hami ? sl_promise_register_parse(hami, &told, err)
-                    : 0;
+    int rc = ours && ours[0]             ? sl_promise_gpus_parse(ours, &told, err)
+             : !ours && hami && hami[0] ? sl_promise_register_parse(hami, &told, err)
+                                        : 0; /* an agent without a card to share says so by nothing */
     if (rc) { /* what cannot be read takes nothing new; what runs there stays in the books */
         n->open = false;
         if (n->place != CLUSTER_NO_PLACE)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_dump.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
 #include "controller/text.h"
@@ -146,7 +147,7 @@ static void put_nodes(struct sl_text *t, const struct args *a, const int32_t *go
             sl_text_quote(t, a->names[i]);
             continue;
         }
-        char *one = json_dumps(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
+        char *one = sl_json_dump(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
         if (one)
             sl_text_put(t, one);
         else
