@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,38 @@ void controller_answer(struct sl_http_call *call, char *json)
     free(json);
 }
 
+static void labelled(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_controller *c = data;
+    (void)body;
+    c->labelling = false;
+    if (!err->code)
+        return;
+    sl_warn("labelling our own pod: %s", err->msg);
+    if (status != 404 && status != 403)
+        c->labelled = -1; /* once more */
+}
+
+/* A Service that selects sluice.io/leader=true sends the scheduler to the replica that will answer it. */
+static void label_ourselves(struct sl_controller *c)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[512], name[256], space[256];
+    int want = controller_leads(c) && !c->stopping;
+    if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want ||
+        sl_kube_escape(c->opt.pod, name, sizeof(name)) != 0 ||
+        sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0 ||
+        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name) >= (int)sizeof(path))
+        return;
+    json_t *patch = json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "sluice.io/leader",
+                              want ? "true" : NULL);
+    if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, labelled, c, NULL, &err) == 0) {
+        c->labelling = true;
+        c->labelled = want;
+    }
+    json_decref(patch);
+}
+
 static void tick(struct sl_timer *timer)
 {
     struct sl_controller *c =
@@ -37,6 +70,7 @@ static void tick(struct sl_timer *timer)
     (void)sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
     certs_tick(c);
+    label_ourselves(c);
     sl_timer_set(c->loop, timer, now + TICK_NS);
 }
 
@@ -63,14 +97,14 @@ static unsigned fullness(void *data, const char *node)
 
 static void started_leading(void *data)
 {
-    (void)data;
     sl_info("this replica leads");
+    label_ourselves(data);
 }
 
 static void stopped_leading(void *data)
 {
-    (void)data;
     sl_warn("this replica does not lead any more");
+    label_ourselves(data);
 }
 
 static void leader_trouble(void *data, const struct sl_err *err)
@@ -105,6 +139,7 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
     c->loop = loop;
     c->opt = *opt;
     c->tick.fire = tick;
+    c->labelled = -1;
     c->sweep.fire = sweep;
     c->claims.driver = opt->mutate.driver ? opt->mutate.driver : DRIVER;
     cluster.data = c;

@@ -56,6 +56,8 @@ struct sl_controller {
     struct bind_call *binds;
     struct sl_timer tick, sweep;
     struct counters count;
+    int labelled; /* our pod, as leader: 1, as none: 0, nobody knows: -1 */
+    bool labelling;
     bool stopping;
     void (*stopped)(void *data);
     void *stopped_data;

@@ -423,7 +423,7 @@ int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *er
     memset(ret, 0, sizeof(*ret));
     if (left_alone(pod))
         return SL_DIALECT_NOTHING;
-    if (all > 255)
+    if (all > 255 || json_array_size(apps) == 0)
         return SL_DIALECT_NOTHING; /* no such pod; the API server will say so */
     ret->containers = (uint16_t)all;
     int rc = read_containers(inits, true, 0, ret, &plain, err);

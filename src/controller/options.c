@@ -129,8 +129,9 @@ static int ourselves(struct sl_ctl_args *a, struct sl_err *err)
     struct sl_controller_options *o = &a->opt;
     if (!o->name_space)
         o->name_space = getenv("POD_NAMESPACE");
+    o->pod = getenv("POD_NAME");
     if (!o->identity)
-        o->identity = getenv("POD_NAME");
+        o->identity = o->pod;
     if (!o->identity && gethostname(a->identity, sizeof(a->identity) - 1) == 0)
         o->identity = a->identity;
     FILE *f SL_CLEANUP(fclose) = o->name_space ? NULL : fopen(SPACE_FILE, "re");

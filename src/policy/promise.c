@@ -46,11 +46,17 @@ static json_t *load(const char *text, struct sl_err *err)
     return j;
 }
 
+/* Names go into lists with these between them. */
+static bool good_name(const char *text, size_t room)
+{
+    return text && text[0] && strlen(text) < room && !strpbrk(text, ",;:\n");
+}
+
 static int get_text(const json_t *object, const char *key, char *buf, size_t size,
                     struct sl_err *err)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    if (!text || !text[0] || strlen(text) >= size || strpbrk(text, ",;:\n") != NULL)
+    if (!good_name(text, size))
         return sl_err_set(err, -EINVAL, "%s is missing, empty or too long", key);
     (void)snprintf(buf, size, "%s", text);
     return 0;
@@ -180,7 +186,7 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
             n++;
         struct sl_promise_gpu g = {.numa = -1, .cores = 100, .healthy = true};
         uint32_t numa = 0;
-        if (n < 5 || !part[0][0] || strlen(part[0]) >= sizeof(g.uuid) ||
+        if (n < 5 || !good_name(part[0], sizeof(g.uuid)) ||
             whole_number(part[2], MEMORY_MAX, &g.memory_mib) != 0 ||
             whole_number(part[3], 10000, &g.cores) != 0)
             return sl_err_set(err, -EINVAL, "device %zu is not as HAMi writes one", node.count);
@@ -369,7 +375,7 @@ static int hami_device(char *one, struct sl_promise *p)
     struct sl_promise_device d = {.uuid = ""};
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
-    if (n != 4 || *one || !part[0][0] || strlen(part[0]) >= sizeof(d.uuid) ||
+    if (n != 4 || *one || !good_name(part[0], sizeof(d.uuid)) ||
         whole_number(part[2], MEMORY_MAX, &memory) != 0 || whole_number(part[3], 100, &cores) != 0)
         return -EINVAL;
     if (p->device_count == SL_PROMISE_DEVICES)
