@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/fsutil.h"
 #include "base/json_dump.h"
+#include "base/log.h"
 
 #define VERSION  1
 #define OLD_FILE SL_CHECKPOINT_FILE ".old"
@@ -359,7 +360,9 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
         return sl_err_wrap(err, "%s", dir);
     SL_FAULT("checkpoint.written");
     (void)unlinkat(fd, OLD_FILE, 0);
-    (void)linkat(fd, SL_CHECKPOINT_FILE, fd, OLD_FILE, 0);
+    /* Without the one before the new one is as good; a first write has none. */
+    if (linkat(fd, SL_CHECKPOINT_FILE, fd, OLD_FILE, 0) != 0 && errno != ENOENT)
+        sl_warn("%s: no second copy of the checkpoint is kept: %s", dir, strerror(errno));
     SL_FAULT("checkpoint.linked");
     if (renameat(fd, NEW_FILE, fd, SL_CHECKPOINT_FILE) != 0)
         return sl_err_errno(err, errno, "cannot replace %s/" SL_CHECKPOINT_FILE, dir);
