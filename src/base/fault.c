@@ -3,6 +3,7 @@
 
 #ifdef SLUICE_FAULTS
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,11 +35,29 @@ static void random_death(const char *spec)
         die();
 }
 
+/* Whoever takes the file away dies; the next process passes, until somebody puts another there. */
+static void death_by_file(const char *path, const char *name)
+{
+    char want[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, want, sizeof(want) - 1);
+    if (fd >= 0)
+        (void)close(fd);
+    want[n > 0 ? n : 0] = '\0';
+    want[strcspn(want, "\n")] = '\0';
+    if (n > 0 && strcmp(want, name) == 0 && unlink(path) == 0)
+        die();
+}
+
 void sl_fault_point(const char *name)
 {
     const char *want = getenv("SLUICE_FAULT");
     if (!want)
         return;
+    if (want[0] == '@') {
+        death_by_file(want + 1, name);
+        return;
+    }
     if (strncmp(want, "random:", 7) == 0) {
         random_death(want + 7);
         return;
