@@ -301,6 +301,22 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
     return 0;
 }
 
+static void take_about(struct tenant *t, const struct sl_msg_lease *ask)
+{
+    memcpy(t->about, ask->about, sizeof(t->about) - 1);
+    t->about[strcspn(t->about, "\n")] = '\0'; /* a line of the state file */
+}
+
+/* Who asks again may know more of whose it is. */
+static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                          struct sl_err *err)
+{
+    if (!ask->about[0] || strncmp(t->about, ask->about, sizeof(t->about) - 1) == 0)
+        return 0;
+    take_about(t, ask);
+    return sl_arb_state_save(a, t, err);
+}
+
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err)
 {
@@ -309,7 +325,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         int found = sl_arb_kept_find(a, ask, &old, err);
         if (found < 0 || old) {
             *ret = old;
-            return found;
+            return found < 0 ? found : describe_again(a, ask, old, err);
         }
     }
     struct tenant *t = sl_arb_tenant_alloc();
@@ -317,8 +333,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     t->kept = ask->flags & SL_LEASE_KEEP;
     t->asked = sl_arb_asked(ask);
-    memcpy(t->about, ask->about, sizeof(t->about) - 1);
-    t->about[strcspn(t->about, "\n")] = '\0'; /* a line of the state file */
+    take_about(t, ask);
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);
     t->created_ns = a->now_ns;

@@ -131,6 +131,15 @@ static void test_outlives_its_maker(void **state)
     assert_true(told("stay", &t));
     assert_int_equal(t.gpu[0].limit_bytes, 3 * GIB);
     assert_int_equal(t.launches, 5);
+    /* Whoever asks again may know more of whose it is. */
+    (void)snprintf(m.about, sizeof(m.about), ABOUT " container=main");
+    assert_int_equal(create(&m, &c), 0);
+    assert_true(told("stay", &t));
+    assert_string_equal(t.about, ABOUT " container=main");
+    m.about[0] = '\0';
+    assert_int_equal(create(&m, &c), 0);
+    assert_true(told("stay", &t));
+    assert_string_equal(t.about, ABOUT " container=main");
     come_and_go(c.attach_path, 7); /* its counters go on */
     assert_true(told("stay", &t));
     assert_int_equal(t.launches, 12);
