@@ -26,6 +26,8 @@ enum sl_prepared_mig {
     SL_MIG_FOUND,   /* somebody else's, used as it is */
 };
 
+#define SL_CONTAINERS_SIZE 128
+
 /* One device of a prepared claim. */
 struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
@@ -41,6 +43,7 @@ struct sl_prepared_device {
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
     uint32_t mig_gpu_instance, mig_compute_instance;
+    char containers[SL_CONTAINERS_SIZE]; /* not kept: whose it is, "a,b"; "": not known yet */
 };
 
 struct sl_prepared {

@@ -201,20 +201,28 @@ static bool is_claim(const json_t *pod, const char *name, const char *claim)
     return false;
 }
 
-static void join_container(struct sl_claim *claim, const json_t *pod, const json_t *container)
+static const char *const kinds[] = {"containers", "initContainers"};
+
+/* Does the container name the claim, or this request of it? */
+static bool uses_request(const json_t *pod, const json_t *container, const char *claim,
+                         const char *request)
 {
     const json_t *uses = json_object_get(json_object_get(container, "resources"), "claims");
+    for (size_t k = 0; k < json_array_size(uses); k++) {
+        const json_t *u = json_array_get(uses, k);
+        const char *only = text_of(u, "request");
+        if (is_claim(pod, text_of(u, "name"), claim) && (!only[0] || strcmp(only, request) == 0))
+            return true;
+    }
+    return false;
+}
+
+static void join_container(struct sl_claim *claim, const json_t *pod, const json_t *container)
+{
     struct sl_claim_result *first = NULL;
     for (size_t i = 0; i < claim->result_count; i++) {
         struct sl_claim_result *r = &claim->result[i];
-        bool used = false;
-        for (size_t k = 0; k < json_array_size(uses) && !used; k++) {
-            const json_t *u = json_array_get(uses, k);
-            const char *request = text_of(u, "request");
-            used = is_claim(pod, text_of(u, "name"), claim->name) &&
-                   (!request[0] || strcmp(request, r->request) == 0);
-        }
-        if (!used || r->name.kind != SL_DEVICE_SHARE || r->admin)
+        if (!uses_request(pod, container, claim->name, r->request) || r->name.kind != SL_DEVICE_SHARE || r->admin)
             continue;
         if (!first)
             first = r;
@@ -225,9 +233,24 @@ static void join_container(struct sl_claim *claim, const json_t *pod, const json
     }
 }
 
+void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
+                         size_t size)
+{
+    buf[0] = '\0';
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            const json_t *c = json_array_get(list, i);
+            size_t n = strlen(buf);
+            const char *name = text_of(c, "name");
+            if (uses_request(pod, c, claim, request) && n + strlen(name) + 2 <= size)
+                (void)snprintf(buf + n, size - n, "%s%s", n ? "," : "", name);
+        }
+    }
+}
+
 void sl_claim_join(struct sl_claim *claim, const json_t *pod)
 {
-    static const char *const kinds[] = {"containers", "initContainers"};
     for (size_t l = 0; l < 2; l++) {
         const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
         for (size_t i = 0; i < json_array_size(list); i++)

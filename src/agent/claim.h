@@ -51,6 +51,9 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
 bool sl_claim_several(const struct sl_claim *claim);
 /* Joins the requests that one container of the pod uses together: it can be one tenant only. */
 void sl_claim_join(struct sl_claim *claim, const json_t *pod);
+/* The pod's containers that use a request of the claim, "a,b"; those that do not fit are left out. */
+void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
+                         size_t size);
 
 /* "memory=12Gi,cores=40" or "cores=30:100": what is not named stays. permille 0: not named. */
 struct sl_claim_resize {

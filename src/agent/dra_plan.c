@@ -307,6 +307,9 @@ static bool lease_of(const struct sl_prepared *p, size_t device, bool resized,
     (void)snprintf(ret->about, sizeof(ret->about),
                    "namespace=%s%s%.253s claim=%.150s uid=%.36s request=%s", p->name_space,
                    p->pod[0] ? " pod=" : "", p->pod, p->name, p->uid, first->request);
+    size_t n = strlen(ret->about);
+    if (first->containers[0] && n + 12 + strlen(first->containers) < sizeof(ret->about))
+        (void)snprintf(ret->about + n, sizeof(ret->about) - n, " container=%s", first->containers);
     return true;
 }
 

@@ -109,6 +109,7 @@ struct resize_watch {
     struct sl_dra *dra;
     char uid[SL_UID_SIZE];
     struct sl_kube_watch *watch;
+    struct sl_kube_call *get_pod; /* for its containers' names */
     char text[128]; /* the annotation as last acted on */
     struct sl_claim_resize wanted;
     size_t at;      /* the device whose tenant is being changed */
@@ -272,6 +273,47 @@ static void claim_synced(void *data)
     (void)data;
 }
 
+/* --- whose it is --- */
+
+static void described(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)data;
+    (void)text;
+    if (rc < 0)
+        sl_warn("the arbiter is not told a container's name: %s", err->msg);
+}
+
+/* For `sluice status` and metrics: who uses which tenant. Asked for when the containers are on their way. */
+static void got_containers(void *data, int status, json_t *pod, const struct sl_err *err)
+{
+    struct resize_watch *w = data;
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    struct sl_msg_lease ask;
+    w->get_pod = NULL;
+    if (status != 200 || !p || p->state != SL_PREPARED) {
+        if (status != 200 && status != 404)
+            sl_warn("the containers' names are not known: %s", err->msg);
+        return;
+    }
+    for (size_t i = 0; i < p->device_count; i++) {
+        struct sl_prepared_device *d = &p->device[i];
+        sl_claim_containers(pod, p->name, d->request, d->containers, sizeof(d->containers));
+        if (sl_dra_first_of_tenant(p, i) && d->containers[0] && sl_dra_lease(p, i, &ask))
+            sl_leases_make(w->dra->leases, &ask, described, NULL);
+    }
+}
+
+static void ask_containers(struct resize_watch *w, const struct sl_prepared *p)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[500];
+    if (!p->pod[0])
+        return;
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", p->name_space, p->pod);
+    if (sl_kube_request(w->dra->kube, "GET", path, NULL, NULL, got_containers, w, &w->get_pod, &err) < 0)
+        sl_warn("the containers' names are not known: %s", err.msg);
+}
+
 void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
 {
     static const struct sl_kube_watch_ops ops = {.object = claim_object, .synced = claim_synced};
@@ -301,6 +343,7 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
     }
     w->next = dra->watches;
     dra->watches = w;
+    ask_containers(w, p);
 }
 
 void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
@@ -311,6 +354,9 @@ void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
             continue;
         sl_kube_watch_stop(w->watch);
         w->watch = NULL;
+        if (w->get_pod)
+            sl_kube_cancel(w->get_pod);
+        w->get_pod = NULL;
         w->gone = true;
         if (!w->busy)
             watch_free(w);
@@ -322,6 +368,8 @@ void sl_dra_resize_end(struct sl_dra *dra)
     while (dra->watches) {
         if (dra->watches->watch)
             sl_kube_watch_stop(dra->watches->watch);
+        if (dra->watches->get_pod)
+            sl_kube_cancel(dra->watches->get_pod);
         watch_free(dra->watches);
     }
 }

@@ -132,6 +132,33 @@ static void test_refusals(void **state)
     json_decref(o);
 }
 
+static void test_containers(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"spec\":{\"resourceClaims\":[{\"name\":\"gpus\",\"resourceClaimTemplateName\":\"t\"},"
+        "{\"name\":\"mine\",\"resourceClaimName\":\"own\"}],"
+        "\"initContainers\":[{\"name\":\"first\",\"resources\":{\"claims\":[{\"name\":\"mine\"}]}}],"
+        "\"containers\":[{\"name\":\"a\",\"resources\":{\"claims\":[{\"name\":\"gpus\"}]}},"
+        "{\"name\":\"b\",\"resources\":{\"claims\":[{\"name\":\"gpus\",\"request\":\"r1\"}]}},"
+        "{\"name\":\"c\"}]},"
+        "\"status\":{\"resourceClaimStatuses\":[{\"name\":\"gpus\",\"resourceClaimName\":\"t-x\"}]}}";
+    char names[8];
+    json_t *pod = json_loads(text, 0, NULL);
+    assert_non_null(pod);
+    sl_claim_containers(pod, "t-x", "r1", names, sizeof(names));
+    assert_string_equal(names, "a,b");
+    sl_claim_containers(pod, "t-x", "r2", names, sizeof(names));
+    assert_string_equal(names, "a");
+    sl_claim_containers(pod, "own", "r", names, sizeof(names));
+    assert_string_equal(names, "first");
+    sl_claim_containers(pod, "t-x", "r1", names, 3); /* no half a name */
+    assert_string_equal(names, "a");
+    sl_claim_containers(pod, "gpus", "r1", names, sizeof(names));
+    assert_string_equal(names, "");
+    json_decref(pod);
+}
+
 static void test_quantities(void **state)
 {
     (void)state;
@@ -331,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_claim),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_containers),
         cmocka_unit_test(test_quantities),
         cmocka_unit_test(test_resize),
         cmocka_unit_test_setup_teardown(test_checkpoint, dir_setup, dir_teardown),
