@@ -38,7 +38,7 @@ struct sl_dra_ops {
     /* MIG devices were made or destroyed: a read is wanted. May be NULL. */
     void (*refresh)(void *data);
     /* A share with strategy mps on this card: start its daemon where none runs, and give the tenant's
-     * edits. -EAGAIN while it starts; kubelet asks again. NULL: mps is refused. */
+     * edits. -EAGAIN while it starts: asked again soon. NULL: mps is refused. */
     int (*mps)(void *data, const char *uuid, struct sl_edits *edits, struct sl_err *err);
     /* No share of the card uses MPS any more. May be NULL. */
     void (*mps_done)(void *data, const char *uuid);

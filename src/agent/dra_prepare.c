@@ -24,6 +24,9 @@
 #define RETRY_NS (5 * SL_NS_PER_S)
 #define TELL_NS  (20 * SL_NS_PER_MS)
 #define TELL_MAX 8 /* at a time */
+/* An MPS daemon that is being started: looked at again so often. Kubelet waits 45 s. */
+#define MPS_NS   (100 * SL_NS_PER_MS)
+#define MPS_MAX  200
 
 struct op {
     struct op *next;        /* in dra->running */
@@ -36,6 +39,8 @@ struct op {
     struct sl_claim *claim; /* while its pod is being read */
     void (*after_commit)(struct op *op);
     size_t at;          /* the device whose tenant is next */
+    struct sl_timer again; /* an MPS daemon is being waited for */
+    unsigned waits;
     bool undoing;       /* a prepare that failed */
     int rc;             /* why */
     struct sl_err err;
@@ -179,6 +184,11 @@ static void write_cdi(struct op *op)
     struct sl_prepared *p = entry(op);
     SL_FAULT("dra.prepare.leased");
     int rc = sl_dra_write_cdi(op->dra, p, &err);
+    /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
+    if (rc == -EAGAIN && op->waits++ < MPS_MAX) {
+        sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
+        return;
+    }
     if (rc < 0) {
         undo(op, rc, &err);
         return;
@@ -190,6 +200,11 @@ static void write_cdi(struct op *op)
     }
     p->state = SL_PREPARED;
     commit(op, prepared);
+}
+
+static void again_fired(struct sl_timer *t)
+{
+    write_cdi((struct op *)(void *)((char *)t - offsetof(struct op, again)));
 }
 
 static void lease_next(struct op *op);
@@ -574,6 +589,7 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     if (op == last)
         return;
     op->dra = dra;
+    op->again.fire = again_fired;
     op->kind = kind;
     (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
     (void)snprintf(op->name, sizeof(op->name), "%s", name);
@@ -705,6 +721,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
         dra->running = op->next;
         if (op->get)
             sl_kube_cancel(op->get);
+        sl_timer_stop(dra->loop, &op->again);
         free(op->claim);
         while (op->waiters) {
             struct waiter *w = op->waiters;
