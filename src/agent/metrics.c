@@ -130,7 +130,7 @@ RESOURCE_FAMILY(shares_in_use, r->in_use)
 
 #define TENANT_LABELS(t)                                                                           \
     "tenant", (t)->tenant, "namespace", (t)->pod_namespace, "pod", (t)->pod, "container",          \
-        (t)->container
+        (t)->container, "claim", (t)->claim
 #define TENANT_FAMILY(name, value)                                                                 \
     static void name(struct writer *w)                                                             \
     {                                                                                              \

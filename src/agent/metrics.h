@@ -42,7 +42,7 @@ struct sl_metrics_resource {
 };
 
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
-    const char *tenant, *pod_namespace, *pod, *container, *gpu;
+    const char *tenant, *pod_namespace, *pod, *container, *claim, *gpu;
     double memory_limit_bytes;                     /* NAN: no limit but the card */
     double memory_used_bytes;                      /* contexts and modules included */
     double share_request_ratio, share_limit_ratio; /* of the GPU's time; NAN: none asked */

@@ -109,6 +109,7 @@ static void fill_owner(const struct sl_exporter *x, const struct sl_msg_tenant *
         sl_client_about(t->about, "namespace", ret->pod_namespace, sizeof(ret->pod_namespace));
     known |= sl_client_about(t->about, "pod", ret->pod, sizeof(ret->pod));
     known |= sl_client_about(t->about, "container", ret->container, sizeof(ret->container));
+    known |= sl_client_about(t->about, "claim", ret->claim, sizeof(ret->claim));
     if (!known && x->opt.owner)
         x->opt.owner(x->opt.data, t->name, x->opt.podres ? sl_podres_last(x->opt.podres) : NULL,
                      ret);
@@ -133,6 +134,7 @@ static size_t fill_tenants(const struct sl_exporter *x, struct sl_metrics_tenant
                 .pod_namespace = owners[i].pod_namespace,
                 .pod = owners[i].pod,
                 .container = owners[i].container,
+                .claim = owners[i].claim,
                 .gpu = t->gpu[g].uuid,
                 .memory_limit_bytes = limited ? (double)t->gpu[g].limit_bytes : (double)NAN,
                 .memory_used_bytes = (double)(t->gpu[g].used_bytes + t->gpu[g].overhead_bytes),

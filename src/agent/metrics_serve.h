@@ -25,7 +25,7 @@ struct sl_gpu_numbers {
 
 /* Who a tenant of the arbiter is in Kubernetes; empty strings: nobody there. */
 struct sl_tenant_owner {
-    char pod_namespace[64], pod[254], container[64];
+    char pod_namespace[64], pod[254], container[128], claim[254];
 };
 
 struct sl_exporter_options {

@@ -157,7 +157,7 @@ static void play_arbiter(void)
                               .processes = 1};
     struct sl_msg end;
     (void)strcpy(t.name, "t1");
-    (void)strcpy(t.about, "namespace=team pod=train-0 container=main");
+    (void)strcpy(t.about, "namespace=team pod=train-0 container=main claim=gpu");
     (void)strcpy(t.gpu[0].uuid, "GPU-a");
     t.gpu[0].limit_bytes = 1 << 20;
     t.gpu[0].used_bytes = 1 << 10;
@@ -210,9 +210,9 @@ static void everything_answers(void **state)
         has("text/plain; version=0.0.4");
         has("sluice_gpu_memory_used_bytes{gpu=\"GPU-a\"} 40\n");
         has("sluice_tenant_launches_total{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
-            "container=\"main\"} 9\n");
+            "container=\"main\",claim=\"gpu\"} 9\n");
         has("sluice_tenant_memory_limit_bytes{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
-            "container=\"main\",gpu=\"GPU-a\"} 1048576\n");
+            "container=\"main\",claim=\"gpu\",gpu=\"GPU-a\"} 1048576\n");
         has("sluice_source_up{source=\"arbiter\"} 1\n");
         has("sluice_source_up{source=\"nvml\"} 1\n");
         has("sluice_source_up{source=\"podresources\"} 0\n");

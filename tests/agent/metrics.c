@@ -27,10 +27,11 @@ static const struct sl_metrics_resource resources[] = {
     {"nvidia.com/mig-1g.18gb", 1, 1, NAN},
 };
 static const struct sl_metrics_tenant tenants[] = {
-    {"t1", "team-a", "train-0", "main", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1, 0.301, 1.5, 77,
+    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
+     0.301, 1.5, 77, 2, 3},
+    {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 1.5, 77,
      2, 3},
-    {"t1", "team-a", "train-0", "main", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 1.5, 77, 2, 3},
-    {"odd \"name\"\\\n", NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0},
+    {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0},
 };
 static const struct sl_metrics_count registrations[] = {{"nvidia.com/gpu", 2}};
 static const struct sl_metrics_count allocations[] = {{"nvidia.com/gpu", 5}};
