@@ -77,6 +77,7 @@ image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images i
 e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' programs (docs/testing.md)
 	@tools/deps.sh e2e
 	@python3 tests/e2e/run.py $(E2E_ARGS)
+	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus h200x4)
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
 	@$(call CONFIGURE,build-coverage,-DSLUICE_COVERAGE=ON -DSLUICE_WERROR=OFF)

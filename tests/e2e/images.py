@@ -44,7 +44,8 @@ def test(work):
         path = shutil.which(name)
         if path:
             argv += ["--program", f"{path}:/usr/bin/{name}"]
-    for path in (os.path.join(BUILD, "tests/e2e/gpus"), os.path.join(BUILD, "sim/sluice-sim-ctl")):
+    for path in ("tests/e2e/gpus", "tests/e2e/intruder", "tests/integration/compute_tenant", "sim/sluice-sim-ctl"):
+        path = os.path.join(BUILD, path)
         if os.path.exists(path):
             argv += ["--program", f"{path}:/usr/bin/{os.path.basename(path)}"]
     return oci(TEST, os.path.join(work, "test.tar"), *argv, "--text", "/etc/passwd=root:x:0:0::/:/bin/sh\n")

@@ -25,6 +25,10 @@ import test_strategies  # noqa: F401  registers its tests
 import test_recovery  # noqa: F401
 import test_dra  # noqa: F401
 import test_fractions  # noqa: F401
+import test_dra_acceptance  # noqa: F401
+import test_dra_shares  # noqa: F401
+import test_dra_mps  # noqa: F401
+import test_dra_four  # noqa: F401
 
 CANNOT_RUN = 2
 
@@ -64,13 +68,16 @@ def run_one(world, name, function):
 
 def main(work):
     args = arguments()
-    chosen = [(n, f) for n, f in TESTS if fnmatch.fnmatch(n, args.only)]
     cluster = Cluster(work)
     failed = []
     try:
         start = time.monotonic()
         cluster.start([images.pause(work), images.test(work), images.agent()])
         world = World(cluster, args.gpus)
+        chosen = [(n, f) for n, f in TESTS
+                  if fnmatch.fnmatch(n, args.only) and getattr(f, "cards", 1) == len(world.cards)]
+        if not chosen:
+            raise Failed(f"no test called {args.only!r} is for a node with {len(world.cards)} GPUs")
         version = subprocess.run([cluster.programs["kubelet"], "--version"], capture_output=True,
                                  text=True, check=False).stdout.strip()
         print(f"{version}, node ready after {time.monotonic() - start:.1f} s; GPUs: {args.gpus}",
@@ -94,7 +101,7 @@ def main(work):
 if __name__ == "__main__":
     options = arguments()
     if options.list:
-        print("\n".join(n for n, _ in TESTS))
+        print("\n".join(n + (f"  (--gpus h200x{f.cards})" if hasattr(f, "cards") else "") for n, f in TESTS))
         sys.exit(0)
     if not [n for n, _ in TESTS if fnmatch.fnmatch(n, options.only)]:
         raise SystemExit(f"e2e: no test is called {options.only!r}: see --list")

@@ -25,6 +25,14 @@ def test(name):
     return add
 
 
+def cards(count):
+    """For a test of a node with so many GPUs (run.py --gpus); the others are for nodes with one."""
+    def mark(function):
+        function.cards = count
+        return function
+    return mark
+
+
 def check(condition, message):
     if not condition:
         raise Failed(message)
@@ -237,4 +245,4 @@ def bare(uuid):
     return uuid.split("-", 1)[1]
 
 
-__all__ = ["NODE", "TESTS", "World", "bare", "check", "cuda_uuids", "ready", "same", "test", "wait"]
+__all__ = ["NODE", "TESTS", "World", "bare", "cards", "check", "cuda_uuids", "ready", "same", "test", "wait"]

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shares in pods: what they get, what they cannot do, and what can be seen and changed of them from outside."""
+import json
+import os
+import re
+import threading
+import time
+
+import images
+from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, fills, pod, pod_events, same, share,
+                       tenant_of, tenants, wait)
+from world import test
+
+GIB = 1 << 30
+
+
+def run_together(w, *jobs):
+    """kubectl exec of (pod, command…) at the same time; what each printed."""
+    out = [None] * len(jobs)
+
+    def run(i, name, command):
+        out[i] = w.cluster.kubectl("exec", name, "--", *command, check=False)
+
+    threads = [threading.Thread(target=run, args=(i, name, command)) for i, (name, *command) in enumerate(jobs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for job, done in zip(jobs, out):
+        check(done.returncode == 0, f"{' '.join(job)}: {done.stdout} {done.stderr}")
+    return [done.stdout for done in out]
+
+
+def got(text):
+    """Per cent of the GPU's time, by what the tenant itself counted."""
+    line = json.loads(text.strip().splitlines()[-1])
+    return 100 * line["done_ns"] / line["elapsed_ns"]
+
+
+def busy(seconds, kernel_us=1000):
+    return ("compute_tenant", "steady", f"seconds={seconds}", f"kernel_us={kernel_us}")
+
+
+@test("dra.shares_of_memory_and_time_at_once")
+def both(w):
+    begin(w)
+    pod(w, "small", share(w, "10Gi", "30"))
+    pod(w, "large", share(w, "20Gi", "50"))
+    w.wait_running("small", "large")
+    out = run_together(w, ("small", *busy(20)), ("large", *busy(20)))
+    small, large = got(out[0]), got(out[1])
+    filled = run_together(w, ("small", "gpus", "fill"), ("large", "gpus", "fill"))
+    for name, text, mib in (("small", filled[0], 10240), ("large", filled[1], 20480)):
+        view = json.loads(text)
+        same(f"MiB allocated in {name} beside its context's 500, and the error then",
+             (view["filled_mib"], view["fill_error"]), (mib - 500, 2))
+    note = f"10Gi and 20Gi exactly; {small:.1f} % and {large:.1f} % of the time"
+    check(abs(small - 30) <= 4 and abs(large - 50) <= 4, note + ", not 30 and 50 within 4 points")
+    return note
+
+
+@test("dra.limits_hold_against_root_in_the_container")
+def inside(w):
+    begin(w)
+    uid = claim_of(w, "large")["metadata"]["uid"]
+    sockets = ["/run/sluice/arbiter.sock", "/run/sluice/../arbiter.sock", f"/run/sluice/../k/{uid}-0/attach.sock",
+               f"/run/sluice/k/{uid}-0/attach.sock", "/proc/1/root/run/sluice/arbiter.sock",
+               "/var/lib/kubelet/pod-resources/kubelet.sock"]
+    said = w.exec("small", "intruder", *sockets).splitlines()
+    check(not [s for s in said if s.startswith("LET")], "root in the pod may do this: " + "; ".join(said))
+    for command in ("echo > /etc/ld.so.preload", "rm -f /etc/ld.so.preload", "umount /etc/ld.so.preload",
+                    "mount -o remount,rw,bind /etc/ld.so.preload", "mount --bind /dev/null /etc/ld.so.preload",
+                    "echo x > /usr/local/sluice/lib/libsluice.so", "chmod 000 /usr/local/sluice/lib/libsluice.so",
+                    "touch /run/sluice/x", "rm -f /run/sluice/attach.sock", "umount /run/sluice",
+                    "mount -t tmpfs none /run/sluice", "ls /run/sluice/..//k", "kill -9 -1 && false"):
+        done = w.cluster.kubectl("exec", "small", "--", "sh", "-c", command, check=False)
+        check(done.returncode != 0, f"root in the pod may do this: {command}")
+    # The variables a program may set for itself change nothing.
+    for words in (("-u", "LD_PRELOAD"), ("LD_PRELOAD=",), ("SLUICE_ATTACH=/nowhere",), ("SLUICE_ATTACH=",),
+                  ("SLUICE_DIR=/tmp",), ("SLUICE_MEMORY=100Gi",), ("-i", "PATH=/usr/bin")):
+        done = w.cluster.kubectl("exec", "small", "--", "env", *words, "gpus", "fill", check=False)
+        view = json.loads(done.stdout) if done.returncode == 0 and done.stdout.startswith("{") else {}
+        filled = view.get("filled_mib", 0)
+        check(filled <= 10240 - 500, f"with env {' '.join(words)} it could have {filled} MiB")
+    fills(w, "small", 10240)
+    fills(w, "large", 20480)
+    other = {t["about"]["pod"]: t["gpus"][0]["memory_limit_bytes"] for t in tenants(w).values()}
+    same("the limits afterwards", other, {"small": 10 * GIB, "large": 20 * GIB})
+    return said[-1]
+
+
+@test("dra.seen_on_the_node_and_in_metrics")
+def seen(w):
+    begin(w)
+    wait("the container's name in sluice status",
+         lambda: tenant_of(w, "small")["about"].get("container") == "main", 20, every=0.5)
+    about = tenant_of(w, "small")["about"]
+    same("whose the tenant is", (about["namespace"], about["pod"], about["claim"], about["container"]),
+         ("default", "small", claim_of(w, "small")["metadata"]["name"], "main"))
+    text = w.cluster.kubectl(*STATUS, "status")
+    for words in ("default/small/main", "default/large/main", "10Gi", "20Gi"):
+        check(words in text, f"{words} is not in sluice status:\n{text}")
+
+    def families():
+        found = {}
+        for name, labels, value in re.findall(r"^(sluice_tenant_\w+)\{(.*)\} (\S+)$", w.agent_get("/metrics"), re.M):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+            if labels.get("pod") == "small" and labels.get("container") == "main":
+                same("the claim in " + name, labels.get("claim"), about["claim"])
+                found[name] = float(value)
+        return found
+    wait("metrics of the pod", families, 20, every=1)
+    with_load = {}
+
+    def load():
+        time.sleep(3)
+        with_load.update(families())
+    looker = threading.Thread(target=load)
+    looker.start()
+    run_together(w, ("small", *busy(6)))
+    looker.join()
+    metrics = families()
+    same("the limit", metrics["sluice_tenant_memory_limit_bytes"], 10 * GIB)
+    check(with_load.get("sluice_tenant_share_ratio", 0) > 0.2, f"the share got: {with_load}")
+    check(metrics["sluice_tenant_oom_total"] >= 1, f"its failed allocations are not counted: {metrics}")
+    check(metrics["sluice_tenant_waited_seconds_total"] > 0, f"its waiting is not counted: {metrics}")
+    return ", ".join(sorted(n.removeprefix("sluice_tenant_") for n in metrics))
+
+
+@test("dra.resized_while_the_pod_runs")
+def resized(w):
+    begin(w)
+    claim = claim_of(w, "small")["metadata"]["name"]
+    untouched = w.container("small")
+
+    def annotate(text):
+        w.api.patch(f"{CLAIMS}/{claim}", {"metadata": {"annotations": {"gpu.sluice.io/resize": text}}})
+
+    def condition():
+        return {c["type"]: (c["status"], c["message"]) for d in claim_of(w, "small")["status"].get("devices", [])
+                for c in d["conditions"]}.get("Resized", ("", ""))
+    annotate("memory=12Gi,cores=40")
+    wait("the share to be larger", lambda: condition()[0] == "True", 20)
+    fills(w, "small", 12288)
+    tenant = tenant_of(w, "small")
+    same("its cores", (tenant["cores_request_percent"], tenant["cores_limit_percent"]), (40, 40))
+    annotate("memory=130Gi")
+    wait("what does not fit to be refused", lambda: condition()[0] == "False", 20)
+    words = condition()[1]
+    fills(w, "small", 12288)
+    annotate(None)
+    wait("the share to be as it was", lambda: condition()[0] == "True", 20)
+    fills(w, "small", 10240)
+    # The same on the node.
+    w.cluster.kubectl(*STATUS, "set", tenant["name"], "--memory", "11Gi", "--cores", "35")
+    fills(w, "small", 11264)
+    done = w.cluster.kubectl(*STATUS, "set", tenant["name"], "--memory", "130Gi", check=False)
+    check(done.returncode != 0, "sluice set gave more than there is")
+    share_now = got(run_together(w, ("small", *busy(12)))[0])
+    check(abs(share_now - 35) <= 4, f"{share_now:.1f} % of the time, not 35")
+    same("the container", w.container("small"), untouched)
+    check(pod_events(w, "small", "SluiceResized") and pod_events(w, "small", "SluiceResizeFailed"),
+          "the pod has no events of it")
+    w.delete("small", "large")
+    claims_gone(w)
+    return f"refused: \"{words}\""
+
+
+@test("dra.bursting_and_priority")
+def burst(w):
+    begin(w)
+    pod(w, "burst", share(w, "10Gi", "30", cores={"limit": 100}))
+    pod(w, "firm", share(w, "20Gi", "50"))
+    w.wait_running("burst", "firm")
+    tenant = tenant_of(w, "burst")
+    same("its cores", (tenant["cores_request_percent"], tenant["cores_limit_percent"]), (30, 100))
+    alone = got(run_together(w, ("burst", *busy(10)))[0])
+    out = run_together(w, ("burst", *busy(20)), ("firm", *busy(20)))
+    beside, firm = got(out[0]), got(out[1])
+    note = f"alone {alone:.0f} %; beside a busy 50: {beside:.0f} % and {firm:.0f} %"
+    check(alone > 85, f"{note}: not nearly all of an idle GPU")
+    check(beside >= 30 - 4 and abs(firm - 50) <= 4, note)
+    w.delete("burst", "firm")
+    claims_gone(w)
+    pod(w, "first", share(w, "10Gi", "20", priority="high", cores={"limit": 100}))
+    pod(w, "last", share(w, "10Gi", "20", priority="low", cores={"limit": 100}))
+    w.wait_running("first", "last")
+    same("priorities", [tenant_of(w, n)["priority"] for n in ("first", "last")], ["high", "low"])
+    out = run_together(w, ("first", *busy(15)), ("last", *busy(15)))
+    high, low = got(out[0]), got(out[1])
+    note += f"; high and low of 20 each: {high:.0f} % and {low:.0f} %"
+    check(high > low + 10, note)
+    w.delete("first", "last")
+    claims_gone(w)
+    return note
+
+
+@test("dra.wrong_share_config_is_told_on_the_pod")
+def wrong(w):
+    begin(w)
+    notes = []
+    for name, config, words in (("wrong-priority", {"priority": "highest"}, ("priority", "high")),
+                                ("wrong-limit", {"cores": {"limit": 10}}, ("cores.limit", "30")),
+                                ("wrong-key", {"memory": "10Gi"}, ("memory",)),
+                                ("wrong-strategy", {"strategy": "vgpu"}, ("strategy", "libsluice"))):
+        pod(w, name, share(w, "10Gi", "30", **config))
+        events = wait(f"an event on {name}", lambda n=name: pod_events(w, n, "SluiceConfigInvalid"), 40)
+        check(all(x in events[0]["message"] for x in words), f"{name}: {events[0]['message']}")
+        check(w.get_pod(name)["status"]["phase"] == "Pending", w.why(name))
+        notes.append(events[0]["message"])
+        w.delete(name)
+    claims_gone(w)
+    return f"\"{notes[0]}\""
+
+
+def pods_of_sample(w, name):
+    """The sample as it is in deploy/samples, with the tests' image for NVIDIA's."""
+    with open(os.path.join(images.TOP, "deploy", "samples", name + ".yaml"), encoding="utf-8") as f:
+        text = re.sub(r"image: nvidia/\S+", f"image: {images.TEST}\n      imagePullPolicy: Never", f.read())
+    text = text.replace("[sleep, infinity]", '[sleep, "1000"]')
+    w.cluster.kubectl("apply", "-f", "-", stdin=text)
+    return re.findall(r"^kind: Pod\nmetadata:\n  name: (\S+)", text, re.M), text
+
+
+@test("dra.samples_run_as_they_are")
+def samples(w):
+    begin(w)
+    for name in ("fraction", "burst", "two-containers", "mig", "whole"):
+        names, text = pods_of_sample(w, name)
+        check(names, f"no pods in {name}.yaml")
+        for p in names:
+            wait(lambda p=p: w.why(p), lambda p=p: w.get_pod(p)["status"]["phase"] in ("Running", "Succeeded"), 60)
+        w.cluster.kubectl("delete", "-f", "-", "--grace-period=1", "--wait=false", stdin=text)
+        for p in names:
+            wait(f"pod {p} to be gone", lambda p=p: w.api.get(f"{PODS}/{p}") is None, 60)
+        claims_gone(w)
