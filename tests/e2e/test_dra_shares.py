@@ -7,8 +7,8 @@ import threading
 import time
 
 import images
-from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, fills, pod, pod_events, same, share,
-                       tenant_of, tenants, wait)
+from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, environment, fills, pod, pod_events,
+                       same, share, tenant_of, tenants, wait)
 from world import test
 
 GIB = 1 << 30
@@ -41,12 +41,18 @@ def busy(seconds, kernel_us=1000):
     return ("compute_tenant", "steady", f"seconds={seconds}", f"kernel_us={kernel_us}")
 
 
+def pair(w):
+    """Two tenants of one card: the one before may have left them."""
+    begin(w)
+    for name, memory, percent in (("small", "10Gi", "30"), ("large", "20Gi", "50")):
+        if w.api.get(f"{PODS}/{name}") is None:
+            pod(w, name, share(w, memory, percent))
+    w.wait_running("small", "large")
+
+
 @test("dra.shares_of_memory_and_time_at_once")
 def both(w):
-    begin(w)
-    pod(w, "small", share(w, "10Gi", "30"))
-    pod(w, "large", share(w, "20Gi", "50"))
-    w.wait_running("small", "large")
+    pair(w)
     out = run_together(w, ("small", *busy(20)), ("large", *busy(20)))
     small, large = got(out[0]), got(out[1])
     filled = run_together(w, ("small", "gpus", "fill"), ("large", "gpus", "fill"))
@@ -61,7 +67,7 @@ def both(w):
 
 @test("dra.limits_hold_against_root_in_the_container")
 def inside(w):
-    begin(w)
+    pair(w)
     uid = claim_of(w, "large")["metadata"]["uid"]
     sockets = ["/run/sluice/arbiter.sock", "/run/sluice/../arbiter.sock", f"/run/sluice/../k/{uid}-0/attach.sock",
                f"/run/sluice/k/{uid}-0/attach.sock", "/proc/1/root/run/sluice/arbiter.sock",
@@ -76,8 +82,9 @@ def inside(w):
         done = w.cluster.kubectl("exec", "small", "--", "sh", "-c", command, check=False)
         check(done.returncode != 0, f"root in the pod may do this: {command}")
     # The variables a program may set for itself change nothing.
+    machine = [f"{k}={v}" for k, v in environment(w, "small").items() if k.startswith("SLUICE_SIM")]
     for words in (("-u", "LD_PRELOAD"), ("LD_PRELOAD=",), ("SLUICE_ATTACH=/nowhere",), ("SLUICE_ATTACH=",),
-                  ("SLUICE_DIR=/tmp",), ("SLUICE_MEMORY=100Gi",), ("-i", "PATH=/usr/bin")):
+                  ("SLUICE_DIR=/tmp",), ("SLUICE_MEMORY=100Gi",), ("-i", "PATH=/usr/bin", *machine)):
         done = w.cluster.kubectl("exec", "small", "--", "env", *words, "gpus", "fill", check=False)
         view = json.loads(done.stdout) if done.returncode == 0 and done.stdout.startswith("{") else {}
         filled = view.get("filled_mib", 0)
@@ -91,7 +98,7 @@ def inside(w):
 
 @test("dra.seen_on_the_node_and_in_metrics")
 def seen(w):
-    begin(w)
+    pair(w)
     wait("the container's name in sluice status",
          lambda: tenant_of(w, "small")["about"].get("container") == "main", 20, every=0.5)
     about = tenant_of(w, "small")["about"]
@@ -129,7 +136,7 @@ def seen(w):
 
 @test("dra.resized_while_the_pod_runs")
 def resized(w):
-    begin(w)
+    pair(w)
     claim = claim_of(w, "small")["metadata"]["name"]
     untouched = w.container("small")
 
