@@ -105,7 +105,7 @@ def seen(w):
     same("whose the tenant is", (about["namespace"], about["pod"], about["claim"], about["container"]),
          ("default", "small", claim_of(w, "small")["metadata"]["name"], "main"))
     text = w.cluster.kubectl(*STATUS, "status")
-    for words in ("default/small/main", "default/large/main", "10Gi", "20Gi"):
+    for words in ("default/small/main", "default/large/main", "10.0 GiB", "20.0 GiB"):
         check(words in text, f"{words} is not in sluice status:\n{text}")
 
     def families():
