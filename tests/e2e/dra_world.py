@@ -133,7 +133,7 @@ def template(w, name, *requests, config=None):
                              "metadata": {"name": name}, "spec": {"spec": spec}})
 
 
-def share(w, memory="10Gi", percent="30", **parameters):
+def share(w, memory="10Gi", percent="30", /, **parameters):
     """A template of one share, with a ShareConfig of these parameters if there are any; its name."""
     name = re.sub("[^a-z0-9]+", "-", f"share-{memory}-{percent}-{parameters or ''}".lower()).strip("-")
     template(w, name, request(memory=memory, cores=percent), config=share_config(**parameters) if parameters else None)
