@@ -82,6 +82,8 @@ struct plugin {
     enum plugin_state state;
     struct sl_rpc_client *client;
     struct sl_timer timer;
+    struct sl_timer gap; /* our socket is missing: by then somebody else's may be there */
+    uint64_t missed_ns;  /* since when; 0: it is not */
     uint64_t delay_ns;    /* the next wait */
     uint64_t listened_ns; /* when the newest stream began */
     bool dropped;         /* a stream ended since Register was called */

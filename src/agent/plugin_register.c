@@ -30,6 +30,8 @@ static const uint64_t REGISTER_NS = 10 * SL_NS_PER_S;
 static const uint64_t STREAM_NS = SL_NS_PER_S;
 /* A stream that lived as long was no flash in the pan. */
 static const uint64_t SETTLED_NS = 10 * SL_NS_PER_S;
+/* A plugin that takes over removes our socket and then makes its own: in between there is none. */
+static const uint64_t GAP_NS = 250 * SL_NS_PER_MS;
 static const uint64_t CONTESTED_FIRST_NS = SL_NS_PER_S;
 static const uint64_t CONTESTED_NS = 30 * SL_NS_PER_S;
 
@@ -119,28 +121,49 @@ static void step_back(struct plugin *p, pid_t pid)
     wait_up_to(p, CONTESTED_NS);
 }
 
+/* There is no hurry: kubelet is connected and never dials twice, and whoever makes its socket there now is
+ * to be seen, not to be raced. Registering again would only make kubelet drop the stream, and with it, for
+ * a moment, the devices. */
+static void make_again(struct plugin *p)
+{
+    struct sl_err err = SL_ERR_INIT;
+    uint64_t now = sl_loop_now(p->owner->loop);
+    if (p->missed_ns == 0)
+        p->missed_ns = now;
+    if (now - p->missed_ns < GAP_NS) {
+        sl_timer_set(p->owner->loop, &p->gap, p->missed_ns + GAP_NS);
+        return;
+    }
+    p->missed_ns = 0;
+    if (plugin_listen(p, &err) < 0)
+        complain(p, "its socket was removed and cannot be made again", err.msg);
+    else
+        sl_info("%s: %s was removed; made again", p->devices.res.name, p->path);
+}
+
+static void gap_fires(struct sl_timer *timer)
+{
+    plugin_check_file(PLUGIN_CONTAINER(timer, struct plugin, gap));
+}
+
 void plugin_check_file(struct plugin *p)
 {
     pid_t pid;
-    struct sl_err err = SL_ERR_INIT;
     switch (look_at_file(p, &pid)) {
     case FILE_OURS:
+        p->missed_ns = 0;
         break;
     case FILE_OTHERS:
+        p->missed_ns = 0;
         if (p->state != PLUGIN_CONTESTED && p->dev)
             step_back(p, pid);
         break;
     case FILE_GONE:
     case FILE_DEAD:
-        if (!p->streams) {
+        if (p->streams)
+            make_again(p);
+        else
             plugin_register(p);
-        } else if (plugin_listen(p, &err) < 0) {
-            complain(p, "its socket was removed and cannot be made again", err.msg);
-        } else {
-            /* Kubelet is connected and never dials twice: registering again would only make it drop the
-             * stream, and with it, for a moment, the devices. */
-            sl_info("%s: %s was removed; made again", p->devices.res.name, p->path);
-        }
         break;
     }
 }
@@ -248,6 +271,7 @@ static void timer_fires(struct sl_timer *timer)
 void plugin_register_init(struct plugin *p)
 {
     p->timer.fire = timer_fires;
+    p->gap.fire = gap_fires;
     p->delay_ns = FIRST_NS;
 }
 

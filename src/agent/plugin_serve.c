@@ -174,6 +174,8 @@ void plugin_unserve(struct plugin *p)
     struct sl_rpc_server *server = p->server;
     p->server = NULL;
     p->listening = false;
+    p->missed_ns = 0;
+    sl_timer_stop(p->owner->loop, &p->gap);
     for (struct plugin_stream *s = p->streams; s; s = s->next)
         s->plugin = NULL; /* `ended` frees it and says nothing */
     p->streams = NULL;

@@ -134,7 +134,10 @@ class Agent:
         return pathlib.Path(self.log).read_text(encoding="utf-8")
 
     def said(self, words, seconds=PATIENCE_S):
-        until(f"the agent says {words!r}", lambda: words in self.text(), seconds)
+        try:
+            until(f"the agent says {words!r}", lambda: words in self.text(), seconds)
+        except AssertionError as e:
+            raise AssertionError(f"{e}, but\n{self.text()}") from None
 
     def get(self, path, seconds=PATIENCE_S):
         try:
