@@ -54,6 +54,40 @@ def kubelet(w):
     return f"registered {max(0, moment - back) * 1000:.0f} ms after kubelet's socket was back"
 
 
+@test("recovery.kubelet_killed_ten_times")
+def kubelet_often(w):
+    begin_if_needed(w)
+    before, agent = w.container("steady"), w.agent()
+    slowest = 0
+    for _ in range(10):
+        w.cluster.end("kubelet", signal.SIGKILL)
+        killed = time.time()
+        w.cluster.start_kubelet()
+        moment = next_registration(w, killed)
+        slowest = max(slowest, moment - os.stat(KUBELET_SOCKET).st_ctime)
+    check(slowest <= 1.0, f"registered up to {slowest:.2f} s after kubelet's socket was back")
+    wait("the node to be ready", w.cluster.node_ready, 60)
+    w.wait_allocatable({GPU: 2})
+    goes_on(w, before)
+    same("the agent's restarts", w.agent()["status"]["containerStatuses"][0]["restartCount"],
+         agent["status"]["containerStatuses"][0]["restartCount"])
+    return f"the slowest registered {slowest * 1000:.0f} ms after kubelet's socket was back"
+
+
+@test("recovery.agent_replaced")
+def replaced(w):
+    """A rolling update: another pod of the agent, the same pods on the GPU."""
+    begin_if_needed(w)
+    before, uid = w.container("steady"), w.agent()["metadata"]["uid"]
+    w.cluster.kubectl("-n", "sluice-system", "rollout", "restart", "daemonset/sluiced")
+    wait("another pod of the agent", lambda: w.agent()["metadata"]["uid"] != uid, 60)
+    w.wait_allocatable({GPU: 2})
+    goes_on(w, before)
+    w.pod("later", GPU)
+    w.wait_running("later")
+    w.delete("later")
+
+
 @test("recovery.agent_killed")
 def agent(w):
     begin_if_needed(w)
