@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """real.py URL CA_FILE TOKEN_FILE: sluice-controller against a real kube-apiserver (and kube-scheduler, where there
 is one). Started by tests/http/real.sh. SLUICE_CONTROLLER is the program; SLUICE_CONTROLLER_PART is `admission`
-or `kill`."""
+`replicas`, `hostile` or `kill`."""
 import json
 import os
 import pathlib
@@ -66,17 +66,17 @@ def free_port():
         return s.getsockname()[1]
 
 
-def start(name, argv):
+def start(name, argv, env=None):
     log = open(DIR / f"{name}.log", "ab")
-    process = subprocess.Popen(argv, stdout=log, stderr=log)
+    process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **(env or {})})
     started.append(process)
     return process
 
 
-def controller(*more, wait=True, metrics=None):
+def controller(*more, wait=True, metrics=None, token=TOKEN_FILE, space="default", env=None):
     metrics = metrics or free_port()
-    process = start("controller", [PROGRAM, "--server", URL, "--ca-file", CA, "--token-file", TOKEN_FILE,
-                                   "--namespace", "default", "--metrics", f"127.0.0.1:{metrics}", *more])
+    process = start("controller", [PROGRAM, "--server", URL, "--ca-file", CA, "--token-file", token,
+                                   "--namespace", space, "--metrics", f"127.0.0.1:{metrics}", *more], env)
     if wait:
         def ready():
             assert process.poll() is None, (DIR / "controller.log").read_text()[-2000:]
@@ -252,6 +252,149 @@ def admission():
     print("admission: all dialects, quota, certificates: as they should be")
 
 
+# --- two replicas, with the rights that deploy/ gives them ---
+
+def replicas():
+    if not (K8S / "kubectl").exists():
+        print(f"skipped: no kubectl at {K8S}")
+        sys.exit(77)
+    space = "sluice-system"
+    must("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+    tree = pathlib.Path(__file__).resolve().parents[2]
+    subprocess.run([K8S / "kubectl", "--server", URL, "--token", TOKEN, "--insecure-skip-tls-verify", "apply", "-k",
+                    tree / "deploy/controller/extender"], check=True, stdout=subprocess.DEVNULL)
+    token = must("POST", f"/api/v1/namespaces/{space}/serviceaccounts/sluice-controller/token",
+                 {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})["status"]["token"]
+    (DIR / "sa-token").write_text(token)
+    node("n0", 1)
+    run = {}
+    for name in ("one", "two"):
+        must("POST", f"/api/v1/namespaces/{space}/pods", pod(name, {}))
+        port = free_port()
+        process, metrics = controller(
+            "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{free_port()}", "--extender-http",
+            f"127.0.0.1:{port}", "--lease-seconds", "3", token=DIR / "sa-token", space=space, env={"POD_NAME": name})
+        run[name] = (process, metrics, f"http://127.0.0.1:{port}")
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/sluice-controller"
+    until("caBundle", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle"))
+    must("DELETE", path) # there is nobody at the Service's address here
+
+    def leaders():
+        return [n for n, (p, m, _) in run.items()
+                if p.poll() is None and call("GET", "/leaderz", base=f"http://127.0.0.1:{m}")[0] == 200]
+    leader = until("a leader", leaders)[0]
+    assert len(leaders()) == 1
+    follower = "two" if leader == "one" else "one"
+    label = lambda n: must("GET", f"/api/v1/namespaces/{space}/pods/{n}")["metadata"].get("labels", {}).get("sluice.io/leader")
+    until("the label", lambda: label(leader) == "true" and label(follower) is None)
+
+    def place(name, at):
+        made = must("POST", PODS, pod(name, {"nvidia.com/gpu": "1"}, {"sluice.io/request": json.dumps(
+            {"version": 1, "containers": 1, "parts": [{"container": "main", "gpus": 1, "memoryMiB": 1000}]})}))
+        answer = call("POST", "/filter", {"Pod": made, "NodeNames": ["n0"]}, base=at)[1]
+        if answer["Error"]:
+            return answer["Error"]
+        assert answer["NodeNames"] == ["n0"], answer
+        meta = made["metadata"]
+        return call("POST", "/bind", {"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"], "Node": "n0"},
+                    base=at)[1]["Error"]
+    assert "does not lead" in place("p0", run[follower][2])
+    assert place("p1", run[leader][2]) == ""
+    placed = must("GET", PODS + "/p1")
+    assert placed["spec"]["nodeName"] == "n0"
+    notes = placed["metadata"]["annotations"]
+    assert notes["hami.io/vgpu-devices-to-allocate"] == "GPU-n0-0,NVIDIA,1000,0:;" and notes["hami.io/vgpu-node"] == "n0"
+    until("leases to be the controller's alone", lambda: call(
+        "POST", PODS + "?dryRun=All", pod("forged", {}, {"sluice.io/lease": "{}"}))[0] == 422)
+    status, answer = call("PATCH", PODS + "/p1", {"metadata": {"annotations": {"sluice.io/lease": "{}"}}},
+                          "application/merge-patch+json")
+    assert status == 422 and "leave it out" in answer["message"], (status, answer)
+    run[leader][0].kill()
+    run[leader][0].wait()
+    until("the other to lead", lambda: leaders() == [follower], 30)
+    assert place("p2", run[follower][2]) == ""
+    run[follower][0].send_signal(signal.SIGTERM)
+    assert run[follower][0].wait(30) == 0
+    lease = must("GET", f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/sluice-controller")
+    assert not lease["spec"].get("holderIdentity"), "the lease was not given back"
+    print("two replicas: one leads, the other takes over; with the rights of deploy/controller")
+
+
+# --- hostile clients ---
+
+def raw(port, data, wait=1.0, tls=True):
+    """What comes back for these bytes, b"" for nothing."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+        s = CONTEXT.wrap_socket(plain) if tls else plain
+        s.settimeout(wait)
+        out = b""
+        try:
+            s.sendall(data)
+            while True:
+                more = s.recv(65536)
+                if not more:
+                    return out
+                out += more
+        except OSError:
+            return out
+
+
+def post(path, body, length=None):
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            f"Content-Length: {len(body) if length is None else length}\r\n\r\n").encode() + body
+
+
+def hostile():
+    certificate()
+    port, plain = free_port(), free_port()
+    process, metrics = controller(
+        "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{port}", "--cert-file",
+        DIR / "cert.pem", "--key-file", DIR / "key.pem", "--extender-http", f"127.0.0.1:{plain}", "--leader-election", "off")
+    rng = random.Random(3)
+    slow = []
+    for _ in range(50):  # clients that never finish, left open
+        s = socket.create_connection(("127.0.0.1", plain))
+        s.sendall(post("/filter", b"{", 1000)[:rng.randrange(1, 100)])
+        slow.append(s)
+    for path in ("/mutate", "/filter", "/prioritize", "/bind", "/metrics", "/nothing"):
+        for body in (b"", b"{", b"null", b"[]", b"{}", b"\xff\xfe", b'{"Pod":{}}', b'{"a":' * 3000, b"9" * 5000,
+                     b'{"Pod":null,"NodeNames":[1]}', b'{"Pod":{"metadata":5},"NodeNames":["n"]}'):
+            answer = raw(port, post(path, body))
+            assert answer.startswith(b"HTTP/1.1 "), (path, body[:20], answer[:100])
+    for path in ("/mutate", "/filter", "/bind"):
+        answer = raw(port, post(path, b" " * (10 << 20)), 5)
+        assert answer == b"" or b" 413 " in answer[:40], answer[:100]
+    for _ in range(60):
+        raw(port, rng.randbytes(rng.randrange(1, 400)), 0.2, tls=rng.random() < 0.5)
+    assert b" 200 " in raw(plain, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 5, tls=False)
+    # An expired certificate is refused by who checks it; a new pair of files is served without a restart.
+    quiet = {"check": True, "stderr": subprocess.DEVNULL}
+    subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-addext",
+                    "subjectAltName=IP:127.0.0.1", "-keyout", DIR / "key.pem", "-out", DIR / "old.csr"], **quiet)
+    subprocess.run(["openssl", "x509", "-req", "-in", DIR / "old.csr", "-signkey", DIR / "key.pem", "-days", "-1",
+                    "-copy_extensions", "copy", "-out", DIR / "cert.pem"], **quiet)
+
+    def trusted():
+        context = ssl.create_default_context(cafile=DIR / "cert.pem")
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                context.wrap_socket(s, server_hostname="127.0.0.1").close()
+            return True
+        except ssl.SSLError:
+            return False
+    assert not trusted()
+    certificate()
+    until("the new certificate", trusted, 20)
+    assert process.poll() is None
+    text = call("GET", "/metrics", base=f"http://127.0.0.1:{metrics}")[1]
+    assert 'result="unreadable"' in text
+    for s in slow:
+        s.close()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    print("hostile clients: answered or dropped; certificates replaced while running")
+
+
 # --- SIGKILL under load ---
 
 def scheduler(port):
@@ -348,7 +491,7 @@ def kill():
 
 
 try:
-    {"admission": admission, "kill": kill}[os.environ["SLUICE_CONTROLLER_PART"]]()
+    {"admission": admission, "replicas": replicas, "hostile": hostile, "kill": kill}[os.environ["SLUICE_CONTROLLER_PART"]]()
 except BaseException:
     for log in sorted(DIR.glob("*.log")):
         print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)

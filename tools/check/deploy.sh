@@ -11,6 +11,9 @@ bad=0
 n=0
 kubectl=$(PATH="${SLUICE_K8S_BIN:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/sluice/k8s}:$PATH" command -v kubectl || true)
 
+for dir in deploy/controller/dra deploy/controller/extender; do
+    [ -z "$kubectl" ] || "$kubectl" kustomize "$dir" >"$state/out" || bad=1
+done
 for dir in deploy/overlays/*/; do
     n=$((n + 1))
     if ! SLUICE_SIM_STATE="$state/machine" "$sluice" config check --sim h200 "$dir/config.yaml" >"$state/out"; then
