@@ -80,7 +80,9 @@ static void sweep(struct sl_timer *timer)
         (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, sweep));
     sl_cluster_learn(c->cluster);
     templates_sweep(c);
-    sl_timer_set(c->loop, timer, sl_loop_now(c->loop) + SWEEP_NS);
+    uint64_t keep_ns = c->opt.template_keep_s * SL_NS_PER_S;
+    sl_timer_set(c->loop, timer,
+                 sl_loop_now(c->loop) + (keep_ns && keep_ns < SWEEP_NS ? keep_ns : SWEEP_NS));
 }
 
 static void admitted(void *data, const char *admission)
@@ -163,7 +165,7 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
         return rc;
     }
     sl_timer_set(loop, &c->tick, sl_loop_now(loop) + TICK_NS);
-    sl_timer_set(loop, &c->sweep, sl_loop_now(loop) + SWEEP_NS);
+    sl_timer_set(loop, &c->sweep, sl_loop_now(loop) + TICK_NS);
     *ret = c;
     return 0;
 }

@@ -27,6 +27,7 @@ const char *sl_ctl_help(void)
            "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
            "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
            "                         (default default-scheduler; empty: they keep theirs)\n"
+           "  --keep-templates N     seconds an unused ResourceClaimTemplate stays (default 3600)\n"
            "  --slot-resource NAME   what the device plugin advertises (default nvidia.com/gpu)\n"
            "\n"
            "  --listen ADDR          webhook and extender, TLS (default :8443; off: none)\n"
@@ -111,6 +112,16 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     return rc;
 }
 
+static int keep_time(struct sl_controller_options *o, const char *text, struct sl_err *err)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    if (*end || end == text || n < 6 || n > 31536000)
+        return sl_err_set(err, -EINVAL, "--keep-templates is a number of seconds from 6 to 31536000");
+    o->template_keep_s = n;
+    return 0;
+}
+
 static int lease_time(struct sl_controller_options *o, const char *text, struct sl_err *err)
 {
     char *end;
@@ -153,11 +164,38 @@ static void nothing_if_off(const char **at)
         *at = NULL;
 }
 
+static bool is_option(const char *arg, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(arg, "--", 2) == 0 && strncmp(arg + 2, name, n) == 0 &&
+           (arg[2 + n] == '=' || !arg[2 + n]);
+}
+
+static int read_all(int argc, char **argv, const struct row *rows, size_t count,
+                    struct sl_ctl_args *ret, struct sl_err *err)
+{
+    for (int i = 1; i < argc; i++) {
+        size_t r = 0;
+        ret->help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        ret->version = strcmp(argv[i], "--version") == 0;
+        if (ret->help || ret->version)
+            return 0;
+        while (r < count && !is_option(argv[i], rows[r].name))
+            r++;
+        if (r == count)
+            return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option; see --help", argv[i]);
+        int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_err *err)
 {
     struct sl_controller_options *o = &ret->opt;
     const char *admission = "dra", *extender = "off", *election = "on", *policy = "sluice";
-    const char *seconds = "15", *log = "info";
+    const char *seconds = "15", *keep = "3600", *log = "info";
     memset(ret, 0, sizeof(*ret));
     *o = (struct sl_controller_options){.listen = ":8443",
                                         .metrics = ":9402",
@@ -184,39 +222,23 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                {"lease", &o->lease},
                                {"identity", &o->identity},
                                {"lease-seconds", &seconds},
+                               {"keep-templates", &keep},
                                {"kubeconfig", &o->kube.kubeconfig},
                                {"server", &o->kube.server},
                                {"ca-file", &o->kube.ca_file},
                                {"token-file", &o->kube.token_file},
                                {"log", &log}};
-    for (int i = 1; i < argc; i++) {
-        size_t r = 0;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            ret->help = true;
-            return 0;
-        }
-        if (strcmp(argv[i], "--version") == 0) {
-            ret->version = true;
-            return 0;
-        }
-        for (; r < SL_ARRAY_LEN(rows); r++) {
-            size_t n = strlen(rows[r].name);
-            if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, rows[r].name, n) == 0 &&
-                (argv[i][2 + n] == '=' || !argv[i][2 + n]))
-                break;
-        }
-        if (r == SL_ARRAY_LEN(rows))
-            return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option; see --help", argv[i]);
-        int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
-        if (rc)
-            return rc;
-    }
+    int rc = read_all(argc, argv, rows, SL_ARRAY_LEN(rows), ret, err);
+    if (rc || ret->help || ret->version)
+        return rc;
     nothing_if_off(&o->listen);
     nothing_if_off(&o->metrics);
     nothing_if_off(&o->extender_http);
     ret->log = sl_log_level_parse(log, SL_LOG_INFO);
-    int rc = modes(o, admission, extender, election, policy, err);
+    rc = modes(o, admission, extender, election, policy, err);
     if (!rc)
         rc = lease_time(o, seconds, err);
+    if (!rc)
+        rc = keep_time(o, keep, err);
     return rc ? rc : ourselves(ret, err);
 }

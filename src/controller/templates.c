@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ResourceClaimTemplates: made when a pod first needs one, shared by all pods of the namespace that ask for the
- * same, deleted when none has for a while. Two clocks never disagree about "in use": before a template is
- * handed to a pod its last-used mark is at most MARK_S old, a sweep deletes only what has a mark older than
- * that by far, and only the very version it looked at.
+ * same, deleted when none has for a while. No two replicas disagree about "in use": before a template is handed to
+ * a pod its last-used mark is at most a sixth of that while old, and a sweep deletes only what has an older mark than
+ * all of it, and only the very version it looked at.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,14 +15,18 @@
 #include "base/log.h"
 #include "controller/controller_int.h"
 
-#define MARK_S 600  /* a mark younger than this does */
-#define KEEP_S 3600 /* without a pod and without a mark */
+#define KEEP_S 3600
 
 struct template {
     struct sl_table_item item; /* by namespace/name */
     char key[320], uid[64], version[32];
     long long used_s;
 };
+
+static long long keep_s(const struct sl_controller *c)
+{
+    return c->opt.template_keep_s ? (long long)c->opt.template_keep_s : KEEP_S;
+}
 
 static int key_of(const char *name_space, const char *name, char key[320])
 {
@@ -126,7 +130,8 @@ void templates_ensure(struct templates_call *e, const char *name_space, const ch
     struct sl_err err = SL_ERR_INIT;
     (void)key_of(name_space, name, key);
     const struct template *t = sl_table_find(&e->c->templates, key, strlen(key));
-    bool fresh = t && time(NULL) - t->used_s < MARK_S && time(NULL) >= t->used_s;
+    long long age = t ? time(NULL) - t->used_s : 0;
+    bool fresh = t && age >= 0 && age < keep_s(e->c) / 6;
     if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
         e->done(e->data, &err);
 }
@@ -156,7 +161,6 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
 
 void templates_sweep(struct sl_controller *c)
 {
-    long long keep = c->opt.template_keep_s ? (long long)c->opt.template_keep_s : KEEP_S;
     struct sl_table_walk walk = {.bucket = 0};
     struct template *t;
     if (!controller_leads(c) || !feeds_synced(c))
@@ -164,7 +168,7 @@ void templates_sweep(struct sl_controller *c)
     while ((t = sl_table_next(&c->templates, &walk))) {
         char space[320];
         const char *name = strchr(t->key, '/') + 1;
-        if (time(NULL) - t->used_s < keep)
+        if (time(NULL) - t->used_s < keep_s(c))
             continue;
         (void)snprintf(space, sizeof(space), "%.*s", (int)(name - 1 - t->key), t->key);
         if (!sl_cluster_uses_template(c->cluster, space, name))

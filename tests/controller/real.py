@@ -205,6 +205,20 @@ def check_quota():
     until("room in the quota", lambda: call("POST", path, pod("q4", {"nvidia.com/gpumem": "3000"}))[0] == 201)
 
 
+def check_sweep():
+    """Templates that no pod uses go, the others stay."""
+    made = must("POST", PODS, pod("kept", {"nvidia.com/gpumem": "4321"}))
+    kept = made["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    gone = must("GET", PODS + "/hami")["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    for name in ("hami", "hami-2"):
+        must("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    until("the template to go", lambda: call("GET", f"{TEMPLATES}/{gone}")[0] == 404, 60)
+    time.sleep(7)
+    must("GET", f"{TEMPLATES}/{kept}")
+    must("POST", PODS, pod("hami", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}))
+    must("GET", f"{TEMPLATES}/{gone}")  # a pod asked for it again
+
+
 def check_bootstrap():
     """Without certificate files: a Secret, and its authority in the webhook's configuration."""
     hook("own", {"service": {"name": "ctl", "namespace": "default", "path": "/mutate"}})
@@ -238,13 +252,14 @@ def admission():
     bundle = certificate()
     port = free_port()
     process, metrics = controller("--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem", "--key-file",
-                                  DIR / "key.pem", "--leader-election", "off")
+                                  DIR / "key.pem", "--leader-election", "off", "--keep-templates", "6")
     hook("sluice", {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": bundle})
     until("the webhook to be asked", lambda: call(
         "POST", PODS + "?dryRun=All", pod("first", {"nvidia.com/gpumem": "3Gi"}))[0] == 422)
     check_dialects()
     check_rest()
     check_quota()
+    check_sweep()
     text = call("GET", "/metrics", base=f"http://127.0.0.1:{metrics}")[1]
     assert 'admission_reviews_total{result="patched"}' in text, text
     process.send_signal(signal.SIGTERM)
