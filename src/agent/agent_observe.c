@@ -4,8 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <dirent.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "agent/agent_internal.h"
 #include "base/cleanup.h"
@@ -148,6 +150,15 @@ static double open_descriptors(void)
     return dir ? n - 2 : NAN;
 }
 
+static double resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    SL_CLEANUP(fclose) FILE *f = fopen("/proc/self/statm", "re");
+    if (!f || fscanf(f, "%*u %llu", &pages) != 1)
+        return NAN;
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
 static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
 {
     struct sl_plugins_stats stats;
@@ -164,7 +175,7 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
         .start_time_seconds = a->start_time_s,
         .reloads_ok = a->reloads_ok,
         .reloads_failed = a->reloads_failed,
-        .reload_error = a->reload_error[0] ? a->reload_error : NULL,
+        .reload_error = a->reload_error[0] ? a->reload_error : a->unfit[0] ? a->unfit : NULL,
         .reload_time_seconds = a->reload_time_s,
         .registrations = &registrations,
         .registration_count = 1,
@@ -179,13 +190,12 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
         .podres_up = a->podres && sl_podres_last(a->podres),
         .open_fds = open_descriptors(),
         .sample_age_seconds = NAN,
-        .resident_bytes = NAN,
+        .resident_bytes = resident_bytes(),
         .cpu_seconds = NAN,
     };
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         m->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-        m->resident_bytes = (double)usage.ru_maxrss * 1024;
     }
     if (a->node) {
         struct sl_node_stats n = sl_node_stats(a->node);
@@ -219,6 +229,11 @@ static bool ready(void *data, char *why, size_t size)
     struct sl_agent *a = data;
     if (!sl_devices_inventory(a->devices)) {
         (void)snprintf(why, size, "the driver has not answered yet");
+        return false;
+    }
+    if (!a->plan) {
+        (void)snprintf(why, size, "%s",
+                       a->unfit[0] ? a->unfit : "the configuration is not known yet");
         return false;
     }
     if (a->opt.dra && !dra_ready(a)) {
@@ -311,6 +326,8 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
     rc = sl_exporter_create(a->loop, &options, &a->exporter, err);
     if (rc == 0)
         rc = sl_http_server_create(a->loop, &http, &a->http, err);
+    if (rc == 0) /* "127.0.0.1:0" is any port */
+        sl_info("metrics at port %u", sl_http_server_port(a->http));
     return rc < 0 ? sl_err_wrap(err, "metrics at %s", a->opt.metrics_address) : 0;
 }
 

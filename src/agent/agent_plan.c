@@ -303,13 +303,16 @@ void sl_agent_replan(struct sl_agent *a)
         return;
     find_driver(a, inv);
     if (sl_plan_make(a->config, inv, &plan, &err) < 0) {
-        sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", "what the node offers stays as it was: %s",
-                     err.msg);
+        if (strcmp(a->unfit, err.msg) != 0)
+            sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit",
+                         "what the node offers stays as it was: %s", err.msg);
+        (void)snprintf(a->unfit, sizeof(a->unfit), "%s", err.msg);
         /* It holds on to what it was told last, and that goes with this change. */
         if (a->labeler)
             sl_labeler_update(a->labeler, a->config, inv, NULL);
         return;
     }
+    a->unfit[0] = '\0';
     say_warnings(a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;

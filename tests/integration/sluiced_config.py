@@ -112,6 +112,21 @@ class Reload(Case):
         self.assertEqual(agent.process.wait(timeout=30), 1)
         self.assertIn("config.yaml:1:10", agent.text())
 
+    def test_good_file_for_another_node(self):
+        node = self.node()
+        node.config(shared("timeSlicing", 2).replace("2}", "2, devices: [7]}"))
+        agent = node.agent()
+        agent.said("what the node offers stays as it was")
+        self.assertEqual(agent.get("/healthz")[0], 200)
+        status, why = agent.get("/readyz")
+        self.assertEqual(status, 503)
+        self.assertIn("7", why)
+        self.assertEqual(agent.metric("sluice_config_last_reload_successful"), 0)
+        node.config(shared("timeSlicing", 2))
+        node.wait(4)
+        until("ready", lambda: agent.get("/readyz")[0] == 200)
+        self.assertEqual(agent.metric("sluice_config_last_reload_successful"), 1)
+
     def test_what_needs_a_restart_says_so(self):
         node = self.node()
         node.config(PLAIN)

@@ -10,7 +10,6 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -123,15 +122,16 @@ class Agent:
 
     def __init__(self, node, name, command, env):
         self.log = f"{node.folder}/{name}.log"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command + [f"--metrics-address=127.0.0.1:{self.port}"],
-                                            stderr=log, env=env, restore_signals=False)
+            self.past = log.tell()  # of agents before it
+            self.process = subprocess.Popen(command + ["--metrics-address=127.0.0.1:0"], stderr=log,
+                                            env=env, restore_signals=False)
 
     def text(self):
-        return pathlib.Path(self.log).read_text(encoding="utf-8")
+        return pathlib.Path(self.log).read_bytes()[self.past:].decode()
+
+    def port(self):
+        return until("a port", lambda: re.search(r"metrics at port (\d+)", self.text())).group(1)
 
     def said(self, words, seconds=PATIENCE_S):
         try:
@@ -141,7 +141,7 @@ class Agent:
 
     def get(self, path, seconds=PATIENCE_S):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=seconds) as r:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port()}{path}", timeout=seconds) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             with e:
