@@ -5,6 +5,7 @@
 
 #include "agent/agent.h"
 #include "agent/arbiter_child.h"
+#include "agent/supervise.h"
 #include "base/log.h"
 
 extern char **environ;
@@ -30,6 +31,11 @@ int main(int argc, char **argv)
         return 0;
     }
     sl_log_open(sl_log_level_parse(opt.log_level, SL_LOG_INFO), STDERR_FILENO);
+    int status = opt.supervise ? sl_supervise() : -1;
+    if (status >= 0) {
+        sl_agent_options_clear(&opt);
+        return status;
+    }
     int rc = sl_agent_run(&opt, environ, &err);
     if (rc < 0)
         sl_error("%s", err.msg);

@@ -60,6 +60,10 @@ static const struct option_row {
      FIELD(plugin_dir), NULL},
     {"kubelet-registry-dir", "KUBELET_REGISTRY_DIR", "DIR", "where kubelet looks for DRA drivers",
      TEXT, FIELD(registry_dir), NULL},
+    {"supervise", "SLUICE_SUPERVISE", NULL,
+     "a parent process starts the agent again when a signal ended\nit, so that its container lives "
+     "on",
+     YES_NO, FIELD(supervise), NULL},
     {"log-level", "SLUICE_LOG", "LEVEL", "error, warn, info or debug", TEXT, FIELD(log_level),
      "info"},
     {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},

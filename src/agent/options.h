@@ -32,6 +32,7 @@ struct sl_agent_options {
     bool dra;    /* serve claims, not device plugins */
     bool nfd;    /* labels also as a file for Node Feature Discovery */
     bool labels; /* write the Node's labels */
+    bool supervise; /* start the agent again when a signal ended it */
     bool help, version;
     struct sl_config_override *flags; /* of the configuration */
     size_t flags_count;

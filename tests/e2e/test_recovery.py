@@ -91,10 +91,28 @@ def replaced(w):
 @test("recovery.agent_killed")
 def agent(w):
     begin_if_needed(w)
+    before, restarts = w.container("steady"), w.agent()["status"]["containerStatuses"][0]["restartCount"]
+    killed = time.time()
+    w.kill_agent()
+    moment = next_registration(w, killed)
+    w.wait_allocatable({GPU: 2})
+    goes_on(w, before)
+    same("the agent's container", w.agent()["status"]["containerStatuses"][0]["restartCount"], restarts)
+    w.pod("later", GPU)
+    w.wait_running("later")
+    w.delete("later")
+    check(moment - killed <= 1.0, f"registered {moment - killed:.2f} s after it was killed")
+    return f"registered {(moment - killed) * 1000:.0f} ms after it was killed"
+
+
+@test("recovery.agents_container_killed")
+def container(w):
+    """Kubelet starts another; how soon it notices is kubelet's own affair."""
+    begin_if_needed(w)
     before, uid = w.container("steady"), w.agent()["metadata"]["uid"]
     restarts = w.agent()["status"]["containerStatuses"][0]["restartCount"]
     killed = time.time()
-    w.kill_agent()
+    w.kill_agent("sluiced-parent")
     moment = next_registration(w, killed)
     wait("the agent's container to be another", lambda: w.agent()["status"]["containerStatuses"][0]
          ["restartCount"] == restarts + 1)
@@ -138,7 +156,7 @@ def card(w):
 
 @test("recovery.agent_killed_under_mps")
 def agent_mps(w):
-    """The runtime ends the daemons with the agent's container (docs/agent.md); new pods have new ones at once."""
+    """Its container lives on, and with it the daemon: clients notice nothing, the next agent adopts it."""
     w.clean()
     w.apply("mps-2")
     w.agent()
@@ -149,6 +167,8 @@ def agent_mps(w):
     w.kill_agent()
     next_registration(w, killed)
     w.wait_allocatable({GPU: 2})
+    beats = w.beats("client")
+    wait("the client to go on", lambda: w.beats("client") > beats + 1, 20, every=0.5)
     w.delete("client")
     w.pod("next", GPU)
     w.wait_running("next")

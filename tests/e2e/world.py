@@ -97,14 +97,17 @@ class World:
         done = self.cluster.kubectl("-n", "sluice-system", "logs", "daemonset/sluiced", "--tail=5", check=False)
         return (done.stdout or done.stderr).strip()
 
-    def agent_pid(self):
+    def agent_pid(self, name="sluiced"):
+        """The agent's process; "sluiced-parent": the one that starts it again, whose end is the container's."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f:
                     words = f.read().split(b"\0")
+                with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as f:
+                    comm = f.read().strip()
             except OSError:
                 continue
-            if words[0] == b"/usr/bin/sluiced" and words[1:2] != [b"arbiter"]:
+            if words[0] == b"/usr/bin/sluiced" and words[1:2] != [b"arbiter"] and comm == name:
                 return int(pid)
         return None
 
@@ -226,8 +229,8 @@ class World:
                     found.append((time.mktime(moment) + int(match.group(2)) / 1e6, match.group(3)))
         return found
 
-    def kill_agent(self):
-        pid = self.agent_pid()
+    def kill_agent(self, name="sluiced"):
+        pid = self.agent_pid(name)
         check(pid, "there is no process of the agent")
         os.kill(pid, signal.SIGKILL)
 

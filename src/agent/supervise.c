@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define BACKOFF_MIN_NS (20 * SL_NS_PER_MS)
+#define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
+/* An agent that lived this long did not die of its start. */
+#define STEADY_NS      (10 * SL_NS_PER_S)
+
+struct parent {
+    pid_t child;
+    sigset_t old; /* the mask we were started with, which the agent gets */
+    bool stopping;
+    uint64_t began_ns, backoff_ns;
+    int status; /* of the ended child; -1: it lives */
+};
+
+/* 0 in the child. */
+static pid_t start(struct parent *p)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_NAME, "sluiced", 0, 0, 0);
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+        (void)prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+        (void)sigprocmask(SIG_SETMASK, &p->old, NULL);
+        return 0;
+    }
+    p->child = pid;
+    p->status = -1;
+    p->began_ns = sl_now_ns();
+    return pid;
+}
+
+/* Also those the agent left behind: daemons whose agent died are ours, and must not stay zombies. */
+static void reap(struct parent *p)
+{
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        if (pid == p->child) {
+            p->child = 0;
+            p->status = status;
+        }
+}
+
+static void wait_signal(struct parent *p, const sigset_t *set)
+{
+    siginfo_t info;
+    int sig = sigwaitinfo(set, &info);
+    if (sig == SIGTERM || sig == SIGINT)
+        p->stopping = true;
+    if (sig > 0 && sig != SIGCHLD && p->child > 0)
+        (void)kill(p->child, sig);
+    reap(p);
+}
+
+int sl_supervise(void)
+{
+    struct parent p = {.backoff_ns = BACKOFF_MIN_NS};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, &p.old);
+    (void)prctl(PR_SET_NAME, "sluiced-parent", 0, 0, 0);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    for (;;) {
+        pid_t pid = start(&p);
+        if (pid == 0)
+            return -1;
+        if (pid < 0) {
+            sl_error("cannot start the agent: %s", strerror(errno));
+            return 1;
+        }
+        while (p.status == -1)
+            wait_signal(&p, &set);
+        if (WIFEXITED(p.status))
+            return WEXITSTATUS(p.status);
+        if (p.stopping)
+            return 128 + WTERMSIG(p.status);
+        if (sl_now_ns() - p.began_ns > STEADY_NS)
+            p.backoff_ns = BACKOFF_MIN_NS;
+        sl_error("the agent was ended by signal %d: starting it again", WTERMSIG(p.status));
+        sl_sleep_ns(p.backoff_ns);
+        p.backoff_ns = p.backoff_ns * 2 < BACKOFF_MAX_NS ? p.backoff_ns * 2 : BACKOFF_MAX_NS;
+    }
+}

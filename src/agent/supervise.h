@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A parent that does nothing but start the agent again when a signal ended it. In a container the agent's death
+ * would otherwise end the container, and with it the MPS daemons and the arbiter that pods are using, and kubelet
+ * takes its time to start another.
+ */
+#ifndef SLUICE_AGENT_SUPERVISE_H
+#define SLUICE_AGENT_SUPERVISE_H
+
+/*
+ * Returns in the child, which is to be the agent: -1. In the parent it returns when the agent has ended by itself or
+ * as it was told: the status to exit with. SIGTERM, SIGINT and SIGHUP are passed on.
+ */
+int sl_supervise(void);
+
+#endif
