@@ -81,6 +81,7 @@ struct sl_agent {
     struct sl_metrics_mig *metrics_mig;
     struct sl_metrics_xid *metrics_xid;
     struct sl_metrics_resource *metrics_resource;
+    struct sl_metrics_allocation *metrics_allocation;
 };
 
 /* agent_config.c: which configuration, and changes of it. */

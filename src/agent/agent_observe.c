@@ -86,11 +86,16 @@ static bool make_room(struct sl_agent *a, const struct sl_inventory *inv)
     free(a->metrics_mig);
     free(a->metrics_xid);
     free(a->metrics_resource);
+    free(a->metrics_allocation);
+    const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    a->metrics_allocation =
+        calloc((map ? map->device_count : 0) + 1, sizeof(*a->metrics_allocation));
     a->metrics_gpu = calloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
     a->metrics_mig = calloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
     a->metrics_xid = calloc(a->xid_count + 1, sizeof(*a->metrics_xid));
     a->metrics_resource = calloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
-    return a->metrics_gpu && a->metrics_mig && a->metrics_xid && a->metrics_resource;
+    return a->metrics_gpu && a->metrics_mig && a->metrics_xid && a->metrics_resource &&
+           a->metrics_allocation;
 }
 
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
@@ -139,6 +144,49 @@ static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
             .in_use = map ? (double)sl_podres_in_use(map, r.name) : NAN};
     }
     m->resource = a->metrics_resource;
+}
+
+/* The card a device id of the plan is of; a MIG device's too. */
+static const char *gpu_of(const struct sl_agent *a, const struct sl_inventory *inv, const char *id)
+{
+    for (size_t r = 0; a->plan && inv && r < a->plan->resource_count; r++)
+        for (size_t d = 0; d < a->plan->resource[r].device_count; d++) {
+            const struct sl_plan_device *device = &a->plan->resource[r].device[d];
+            if (strcmp(device->id, id) == 0 && device->gpu < inv->gpu_count)
+                return inv->gpu[device->gpu].info.uuid;
+        }
+    return "";
+}
+
+static bool is_ours(const struct sl_agent *a, const char *resource)
+{
+    for (size_t i = 0; i < sl_plugins_count(a->plugins); i++) {
+        struct sl_plugins_resource r;
+        sl_plugins_resource(a->plugins, i, &r);
+        if (strcmp(r.name, resource) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Who holds which device: what a dashboard joins a card's figures with. */
+static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
+                             struct sl_metrics *m)
+{
+    const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    for (size_t i = 0; map && i < map->device_count; i++) {
+        const struct sl_podres_device *d = &map->device[i];
+        if (!is_ours(a, d->resource))
+            continue;
+        a->metrics_allocation[m->allocation_count++] =
+            (struct sl_metrics_allocation){.resource = d->resource,
+                                           .device = d->id,
+                                           .gpu = gpu_of(a, inv, d->id),
+                                           .pod_namespace = d->pod_namespace,
+                                           .pod = d->pod,
+                                           .container = d->container};
+    }
+    m->allocation = a->metrics_allocation;
 }
 
 static double open_descriptors(void)
@@ -214,6 +262,7 @@ static void fill(void *data, struct sl_metrics *m)
     if (make_room(a, inv)) {
         fill_devices(a, inv, m);
         fill_resources(a, m);
+        fill_allocations(a, inv, m);
     }
     fill_agent(a, &m->agent);
 }
@@ -340,4 +389,5 @@ void sl_agent_observe_close(struct sl_agent *a)
     free(a->metrics_mig);
     free(a->metrics_xid);
     free(a->metrics_resource);
+    free(a->metrics_allocation);
 }

@@ -128,6 +128,15 @@ RESOURCE_FAMILY(shares_advertised, (double)r->advertised)
 RESOURCE_FAMILY(shares_healthy, (double)r->healthy)
 RESOURCE_FAMILY(shares_in_use, r->in_use)
 
+static void device_allocated(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->allocation_count; i++) {
+        const struct sl_metrics_allocation *a = &w->m->allocation[i];
+        sample(w, 1, "resource", a->resource, "device", a->device, "gpu", a->gpu, "namespace",
+               a->pod_namespace, "pod", a->pod, "container", a->container, NO_LABELS);
+    }
+}
+
 #define TENANT_LABELS(t)                                                                           \
     "tenant", (t)->tenant, "namespace", (t)->pod_namespace, "pod", (t)->pod, "container",          \
         (t)->container, "claim", (t)->claim

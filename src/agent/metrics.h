@@ -41,6 +41,10 @@ struct sl_metrics_resource {
     double in_use; /* NAN: kubelet did not say */
 };
 
+struct sl_metrics_allocation { /* a device a container holds, as kubelet has it */
+    const char *resource, *device, *gpu, *pod_namespace, *pod, *container;
+};
+
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     const char *tenant, *pod_namespace, *pod, *container, *claim, *gpu;
     double memory_limit_bytes;                     /* NAN: no limit but the card */
@@ -88,6 +92,8 @@ struct sl_metrics {
     size_t xid_count;
     const struct sl_metrics_resource *resource;
     size_t resource_count;
+    const struct sl_metrics_allocation *allocation;
+    size_t allocation_count;
     const struct sl_metrics_tenant *tenant; /* those of one tenant side by side */
     size_t tenant_count;
     struct sl_metrics_agent agent;

@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <time.h>
@@ -119,6 +122,17 @@ static void kick_fired(struct sl_timer *timer)
     (void)kube_leave(kube);
 }
 
+/* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
+ * seconds, or it is given up and made anew. */
+static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)data;
+    (void)purpose;
+    unsigned int ms = 10000;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+    return CURL_SOCKOPT_OK;
+}
+
 /* --- transfers ------------------------------------------------------------------------------ */
 
 static int curl_failed(CURLcode code, struct sl_err *err)
@@ -151,9 +165,10 @@ int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)KUBE_CONNECT_MS);
-    SET(CURLOPT_TCP_KEEPALIVE, 1L); /* a server that vanished is noticed in about two minutes */
+    SET(CURLOPT_TCP_KEEPALIVE, 1L); /* a server that vanished is noticed while idle, too */
     SET(CURLOPT_TCP_KEEPIDLE, 30L);
     SET(CURLOPT_TCP_KEEPINTVL, 10L);
+    SET(CURLOPT_SOCKOPTFUNCTION, on_connect);
     SET(CURLOPT_PATH_AS_IS, 1L);
 #undef SET
     return code == CURLE_OK ? kube_auth_apply(kube, t, err) : curl_failed(code, err);

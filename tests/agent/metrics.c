@@ -26,6 +26,9 @@ static const struct sl_metrics_resource resources[] = {
     {"nvidia.com/gpu", 4, 2, 3},
     {"nvidia.com/mig-1g.18gb", 1, 1, NAN},
 };
+static const struct sl_metrics_allocation allocations[] = {
+    {"nvidia.com/gpu", "GPU-1::0", "GPU-1", "default", "train-0", "main"},
+};
 static const struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
      0.301, 1.5, 77, 2, 3},
@@ -47,6 +50,8 @@ static struct sl_metrics everything(void)
         .xid_count = 2,
         .resource = resources,
         .resource_count = 2,
+        .allocation = allocations,
+        .allocation_count = 1,
         .tenant = tenants,
         .tenant_count = 3,
         .agent = {.version = "0.1.0",
