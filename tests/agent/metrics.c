@@ -26,7 +26,7 @@ static const struct sl_metrics_resource resources[] = {
     {"nvidia.com/gpu", 4, 2, 3},
     {"nvidia.com/mig-1g.18gb", 1, 1, NAN},
 };
-static const struct sl_metrics_allocation allocations[] = {
+static const struct sl_metrics_allocation held[] = {
     {"nvidia.com/gpu", "GPU-1::0", "GPU-1", "default", "train-0", "main"},
 };
 static const struct sl_metrics_tenant tenants[] = {
@@ -50,7 +50,7 @@ static struct sl_metrics everything(void)
         .xid_count = 2,
         .resource = resources,
         .resource_count = 2,
-        .allocation = allocations,
+        .allocation = held,
         .allocation_count = 1,
         .tenant = tenants,
         .tenant_count = 3,
