@@ -512,6 +512,37 @@ class Kill(Case):
                 n.ask("remove team b")
                 n.place("a", n.slot(1))
 
+    def test_anywhere(self):
+        """Agent and arbiter die where chance has it while pods come and go on the same few slots."""
+        n = self.node
+        rng = random.Random(8)
+        pods = {}  # slot → (name, MiB)
+        count = 0
+        answers = []
+        for turn in range(16):
+            n.start(fault=f"random:{turn + 1}:60", wait=False)
+            for _ in range(3):
+                for slot in rng.sample(range(5), 3):
+                    if slot in pods:
+                        n.gone(pods.pop(slot)[0])
+                    count += 1
+                    pods[slot] = (f"p{count}", 1000 + count)
+                    n.pod(pods[slot][0], {"main": [(0, pods[slot][1], 5)]})
+                    n.place(pods[slot][0], n.slot(slot))
+                if n.agent.poll() is None and n.ask(f"wait {GPU} {SLOTS} {SLOTS} 0.5").startswith("ok"):
+                    answers += n.prestart(*[n.slot(s) for s in pods])
+            n.stop(signal.SIGKILL)
+        self.assertIn("", answers)
+        self.assertIn("the peer closed the connection", answers)  # it did die by itself
+        n.start()
+        eventually(lambda: n.prestart(*[n.slot(s) for s in pods]) == [""] * len(pods), "they start")
+        for slot, (name, mib) in pods.items():
+            self.has(name, n.slot(slot), mib, 5)
+        eventually(lambda: len(n.tenants()) == len(n.specs()) == len(pods), "no other is left")
+        for name, _ in pods.values():
+            n.gone(name)
+        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+
     def test_when_removing(self):
         n = self.node
         for point in ("fraction.unspecified", "cdi.slot.removed", "fraction.removed"):

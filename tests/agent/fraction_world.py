@@ -199,8 +199,11 @@ class Node:
         """slot → its spec"""
         found = {}
         for p in glob.glob(self.cdi + "/*slot_*.json"):
-            with open(p, encoding="utf-8") as f:
-                found[re.search("slot_(.*).json", p).group(1)] = json.load(f)
+            try:
+                with open(p, encoding="utf-8") as f:
+                    found[re.search("slot_(.*).json", p).group(1)] = json.load(f)
+            except FileNotFoundError:
+                pass  # of a pod that is gone, removed this moment
         return found
 
     def tenant_of(self, slot):

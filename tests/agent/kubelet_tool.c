@@ -131,7 +131,10 @@ static void prestart(const char *name, char **words, size_t n)
         for (char *id = strtok_r(words[i], ",", &rest); id && count < 16;
              id = strtok_r(NULL, ",", &rest))
             ids[count++] = id;
-        fake_prestart(r, ids, count, 30 * SL_NS_PER_S, &call[i]);
+        call[i] = (struct fake_call){
+            .done = true, .code = SL_RPC_UNAVAILABLE, .text = "the plugin is not there"};
+        if (r->client && sl_rpc_client_usable(r->client))
+            fake_prestart(r, ids, count, 30 * SL_NS_PER_S, &call[i]);
     }
     for (size_t i = 0; r && i < n; i++) {
         while (!call[i].done)
