@@ -65,6 +65,11 @@ static void event(void *data, const struct sl_dra_event *e)
         sl_pod_event(a->node, e->name_space, e->pod, e->pod_uid, type, e->reason, "%s", e->message);
 }
 
+static void took_over(void *data)
+{
+    sl_agent_replan(data);
+}
+
 /* Beside the program as installed, or beside it as built. */
 static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
@@ -115,7 +120,8 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                            .arbiter_dir_host = a->opt.arbiter_dir_host,
                                            .sluice_dir_host = a->opt.state_dir_host};
     const struct sl_dra_ops ops = {
-        .submit = submit, .refresh = refresh, .mps = mps, .mps_done = mps_done, .event = event};
+        .submit = submit, .refresh = refresh, .mps = mps, .mps_done = mps_done, .event = event,
+        .took_over = took_over};
     return sl_dra_create(a->loop, &options, a->kube, &ops, a, &a->dra, err);
 }
 

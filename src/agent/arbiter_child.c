@@ -25,6 +25,7 @@ extern char **environ;
 
 #define BACKOFF_MIN_NS (200 * SL_NS_PER_MS)
 #define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
+#define TAKEN_NS       (500 * SL_NS_PER_MS)
 /* Ran this long: whatever ended it was not its start. */
 #define STEADY_NS      (30 * SL_NS_PER_S)
 /* Where the child finds the descriptor it says on whether it is ready. */
@@ -40,6 +41,7 @@ struct sl_arbiter_child {
     bool up;
     uint64_t started_ns, backoff_ns;
     char dir[256], library[512];
+    char last_words[400]; /* of the one that ended, or "" */
     bool simulated;
     void (*state)(void *data, bool up, const char *words);
     void *data;
@@ -69,35 +71,6 @@ static void try_later(struct sl_arbiter_child *c)
     c->backoff_ns = c->backoff_ns * 2 < BACKOFF_MAX_NS ? c->backoff_ns * 2 : BACKOFF_MAX_NS;
 }
 
-static void ended(struct sl_source *s, uint32_t events)
-{
-    (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
-    int status = 0;
-    char words[400];
-    (void)waitpid(c->pid, &status, 0);
-    close_source(c, &c->pidfd);
-    close_source(c, &c->ready);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN)
-        (void)snprintf(words, sizeof(words),
-                       "another arbiter serves %s already: it is used, and looked for again",
-                       c->dir);
-    else if (WIFSIGNALED(status))
-        (void)snprintf(words, sizeof(words), "the arbiter was ended by signal %d: starting another",
-                       WTERMSIG(status));
-    else
-        (void)snprintf(words, sizeof(words), "the arbiter ended with status %d: starting another",
-                       WEXITSTATUS(status));
-    bool taken = WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN;
-    if (sl_loop_now(c->loop) - c->started_ns > STEADY_NS)
-        c->backoff_ns = BACKOFF_MIN_NS;
-    c->pid = 0;
-    if (!taken || !c->up)
-        sl_warn("%s", words);
-    tell(c, taken, words);
-    try_later(c);
-}
-
 static void said(struct sl_source *s, uint32_t events)
 {
     (void)events;
@@ -108,10 +81,46 @@ static void said(struct sl_source *s, uint32_t events)
     if (n > 0 && text[0] == SL_READY_YES) {
         tell(c, true, "the arbiter is up");
     } else if (n > 1) {
-        text[n] = '\0';
-        sl_error("the arbiter does not start: %s", text + 1);
-        tell(c, false, text + 1);
+        text[n] = '\0'; /* told when it has ended: it may only have found another one there */
+        (void)snprintf(c->last_words, sizeof(c->last_words), "%.399s", text + 1);
     }
+}
+
+static void ended(struct sl_source *s, uint32_t events)
+{
+    (void)events;
+    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
+    int status = 0;
+    char words[500];
+    (void)waitpid(c->pid, &status, 0);
+    bool taken = WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN;
+    close_source(c, &c->pidfd);
+    if (c->ready.fd >= 0)
+        said(&c->ready, 0); /* both may be ready in one turn of the loop */
+    if (taken)
+        (void)snprintf(words, sizeof(words),
+                       "another arbiter serves %s already: it is used, and looked for again",
+                       c->dir);
+    else if (c->last_words[0])
+        (void)snprintf(words, sizeof(words), "the arbiter does not start: %s", c->last_words);
+    else if (WIFSIGNALED(status))
+        (void)snprintf(words, sizeof(words), "the arbiter was ended by signal %d: starting another",
+                       WTERMSIG(status));
+    else
+        (void)snprintf(words, sizeof(words), "the arbiter ended with status %d: starting another",
+                       WEXITSTATUS(status));
+    c->last_words[0] = '\0';
+    if (sl_loop_now(c->loop) - c->started_ns > STEADY_NS)
+        c->backoff_ns = BACKOFF_MIN_NS;
+    if (taken) /* an older agent's, which ends any moment: tenants wait for the next */
+        c->backoff_ns = TAKEN_NS;
+    c->pid = 0;
+    if (!taken)
+        sl_warn("%s", words);
+    else if (!c->up)
+        sl_info("%s", words);
+    tell(c, taken, words);
+    try_later(c);
 }
 
 /* exec, not fork alone: this process has threads, and the arbiter wants a small one of its own. */

@@ -319,6 +319,8 @@ static void standby_fired(struct sl_timer *t)
     }
     if (dra->inv)
         work(dra);
+    if (dra->ops.took_over)
+        dra->ops.took_over(dra->data);
 }
 
 /* 0 with the timer set: another agent is still there. */

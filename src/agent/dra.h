@@ -43,6 +43,8 @@ struct sl_dra_ops {
     /* No share of the card uses MPS any more. May be NULL. */
     void (*mps_done)(void *data, const char *uuid);
     void (*event)(void *data, const struct sl_dra_event *event); /* may be NULL */
+    /* The standby is over, the older agent has ended. May be NULL. */
+    void (*took_over)(void *data);
 };
 
 struct sl_dra_options {

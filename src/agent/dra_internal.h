@@ -21,6 +21,7 @@
 struct op;
 struct health_stream;
 struct resize_watch;
+struct dra_tell;
 struct sweep;
 
 /* Outlives the driver while a job is under way. */
@@ -77,6 +78,7 @@ struct sl_dra {
     struct health_stream *streams;
     struct sl_timer health_timer;
     struct resize_watch *watches;
+    struct dra_tell *tells;
     struct sl_dra_stats stats;
 };
 

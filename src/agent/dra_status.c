@@ -2,7 +2,7 @@
 /*
  * What a claim's owner sees and says: status.devices with the lease and its health, and the annotation
  * that changes a share while its pod runs. Writes are wishes; without an API server nothing waits for
- * them. Server-side apply, so that other drivers' devices in the same claim are left alone.
+ * them. Other drivers' devices in the same claim are left alone.
  */
 #include "agent/dra_internal.h"
 
@@ -59,21 +59,95 @@ static json_t *device_status(struct sl_dra *dra, const struct sl_prepared_device
     return o;
 }
 
+/* A status on its way. */
+struct dra_tell {
+    struct dra_tell *next;
+    struct sl_dra *dra;
+    struct sl_kube_call *call;
+    char uid[SL_UID_SIZE], path[400]; /* the claim's */
+    json_t *devices;
+    unsigned merges; /* tried so often by hand */
+};
+
+static void tell_free(struct dra_tell *t)
+{
+    for (struct dra_tell **p = &t->dra->tells; *p; p = &(*p)->next)
+        if (*p == t) {
+            *p = t->next;
+            break;
+        }
+    json_decref(t->devices);
+    free(t);
+}
+
+static void status_written(void *data, int status, json_t *body, const struct sl_err *err);
+
+static void send_status(struct dra_tell *t, const char *type, const char *query, json_t *body)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[500];
+    (void)snprintf(path, sizeof(path), "%s/status%s", t->path, query);
+    if (!body || sl_kube_request(t->dra->kube, "PATCH", path, type, body, status_written, t, &t->call,
+                                 &err) < 0) {
+        sl_warn("a claim's status is not written: %s", body ? err.msg : "out of memory");
+        tell_free(t);
+    }
+    json_decref(body);
+}
+
+/* Other drivers' devices as they are, then ours. */
+static void got_status(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct dra_tell *t = data;
+    const json_t *meta = json_object_get(body, "metadata");
+    const char *uid = json_string_value(json_object_get(meta, "uid"));
+    json_t *old = json_object_get(json_object_get(body, "status"), "devices");
+    t->call = NULL;
+    if (status != 200 || !uid || strcmp(uid, t->uid) != 0) {
+        if (status != 200 && status != 404)
+            sl_warn("a claim's status is not written: %s", err->msg);
+        tell_free(t);
+        return;
+    }
+    json_t *all = json_array();
+    for (size_t i = 0; i < json_array_size(old); i++) {
+        json_t *d = json_array_get(old, i);
+        const char *driver = json_string_value(json_object_get(d, "driver"));
+        if (driver && strcmp(driver, SL_DRA_DRIVER) != 0)
+            (void)json_array_append(all, d);
+    }
+    (void)json_array_extend(all, t->devices);
+    send_status(t, SL_KUBE_PATCH_MERGE, "",
+                json_pack("{s:{s:O},s:{s:o}}", "metadata", "resourceVersion",
+                          json_object_get(meta, "resourceVersion"), "status", "devices", all));
+}
+
+/*
+ * Server-side apply writes a claim's opaque configs in an order of its own, and the API server takes that for a
+ * change of the allocation, which is not ours to make (422). A merge leaves them as they are, but replaces the
+ * list: what others have in it is read first.
+ */
 static void status_written(void *data, int status, json_t *body, const struct sl_err *err)
 {
-    (void)data;
+    struct dra_tell *t = data;
+    struct sl_err why = SL_ERR_INIT;
     (void)body;
+    t->call = NULL;
+    bool again = status == 422 ? t->merges == 0 : status == 409 && t->merges > 0;
+    if (again && t->merges++ < 3 &&
+        sl_kube_request(t->dra->kube, "GET", t->path, NULL, NULL, got_status, t, &t->call, &why) == 0)
+        return;
     /* 404 and 409: the claim is gone, or another one by now. */
     if ((status < 200 || status >= 300) && status != 404 && status != 409)
         sl_warn("a claim's status is not written: %s", err->msg);
+    tell_free(t);
 }
 
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message)
 {
-    struct sl_err err = SL_ERR_INIT;
-    char path[500];
-    if (!dra->kube)
+    struct dra_tell *t = dra->kube ? calloc(1, sizeof(*t)) : NULL;
+    if (!t)
         return;
     json_t *devices = json_array();
     for (size_t i = 0; i < p->device_count; i++) {
@@ -89,17 +163,14 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
             (void)json_array_append_new(conditions, condition(type, good, reason, message));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
-    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:o}}", "apiVersion",
-                             "resource.k8s.io/v1", "kind", "ResourceClaim", "metadata", "name",
-                             p->name, "namespace", p->name_space, "uid", p->uid, "status", "devices",
-                             devices);
-    (void)snprintf(path, sizeof(path),
-                   SL_CLAIMS_PATH "/status?fieldManager=" SL_DRA_DRIVER "&force=true",
-                   p->name_space, p->name);
-    if (sl_kube_request(dra->kube, "PATCH", path, "application/apply-patch+yaml", body,
-                        status_written, NULL, NULL, &err) < 0)
-        sl_warn("a claim's status is not written: %s", err.msg);
-    json_decref(body);
+    *t = (struct dra_tell){.next = dra->tells, .dra = dra, .devices = devices};
+    dra->tells = t;
+    memcpy(t->uid, p->uid, sizeof(t->uid));
+    (void)snprintf(t->path, sizeof(t->path), SL_CLAIMS_PATH, p->name_space, p->name);
+    send_status(t, SL_KUBE_PATCH_APPLY, "?fieldManager=" SL_DRA_DRIVER "&force=true",
+                json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1",
+                          "kind", "ResourceClaim", "metadata", "name", p->name, "namespace",
+                          p->name_space, "uid", p->uid, "status", "devices", devices));
 }
 
 /* --- resize --- */
@@ -111,6 +182,7 @@ struct resize_watch {
     struct sl_kube_watch *watch;
     struct sl_kube_call *get_pod; /* for its containers' names */
     char text[128]; /* the annotation as last acted on */
+    bool acted;     /* before that it is unknown: it may have gone while no agent was there */
     struct sl_claim_resize wanted;
     size_t at;      /* the device whose tenant is being changed */
     bool busy;      /* the arbiter is being asked */
@@ -242,8 +314,9 @@ static void resize_begin(struct resize_watch *w, const char *text)
         w->next_there = true;
         return;
     }
-    if (!p || p->state != SL_PREPARED || strcmp(text, w->text) == 0)
+    if (!p || p->state != SL_PREPARED || (w->acted && strcmp(text, w->text) == 0))
         return;
+    w->acted = true;
     (void)snprintf(w->text, sizeof(w->text), "%s", text);
     if (text[0] && sl_claim_resize_parse(text, &r, &err) < 0) {
         resize_told(w, false, "Invalid", err.msg);
@@ -365,6 +438,11 @@ void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
 
 void sl_dra_resize_end(struct sl_dra *dra)
 {
+    while (dra->tells) {
+        if (dra->tells->call)
+            sl_kube_cancel(dra->tells->call);
+        tell_free(dra->tells);
+    }
     while (dra->watches) {
         if (dra->watches->watch)
             sl_kube_watch_stop(dra->watches->watch);

@@ -18,6 +18,7 @@ class Api:
         self.watchers = []  # (collection, selector, queue)
         self.patches = []  # (path, body)
         self.down = False  # every request fails
+        self.no_apply = False  # server-side apply is refused, as where it would change what is not ours
         self.log = []
         api = self
 
@@ -30,7 +31,9 @@ class Api:
             def do(self):
                 size = int(self.headers.get("content-length") or 0)
                 body = json.loads(self.rfile.read(size)) if size else None
-                api.serve(self, self.command, self.path, body)
+                if api.no_apply and "apply-patch" in self.headers.get("content-type", ""):
+                    return self.answer(422, {"kind": "Status", "message": "status.allocation: Forbidden"})
+                return api.serve(self, self.command, self.path, body)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do
 

@@ -208,6 +208,25 @@ class Share(Case):
         self.assertEqual(n.unprepare(1)["error"], "")
         self.gone()
 
+    def test_status_beside_anothers(self):
+        n = self.node
+        n.api.no_apply = True
+        n.start()
+        n.claim(1, [share()])
+        path = CLAIMS + "claim-1"
+        claim = dict(n.api.objects[path])
+        other = {"driver": "nic.example.com", "pool": "p", "device": "eth0"}
+        stale = {"driver": "gpu.sluice.io", "pool": "node-1", "device": "gpu-0-share", "shareID": "share-1"}
+        claim["status"] = {**claim["status"], "devices": [other, stale]}
+        n.api.put(path, claim)
+        self.assertEqual(n.prepare(1)["error"], "")
+        body = eventually(lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")],
+                          "the claim's status is written")[0]
+        self.assertEqual(body["metadata"], {"resourceVersion": n.api.objects[path]["metadata"]["resourceVersion"]})
+        self.assertEqual(body["status"]["devices"][0], other)
+        self.assertEqual([d.get("data", {}).get("memory") for d in body["status"]["devices"][1:]], ["10Gi"])
+        self.assertEqual(n.unprepare(1)["error"], "")
+
     def test_two_requests_two_gpus(self):
         n = self.node
         n.start()
@@ -417,6 +436,13 @@ class Share(Case):
         self.assertEqual(lease(), (10, 50))
         self.assertEqual(annotate("")["status"], "True")
         self.assertEqual(lease(), (10, 30))
+        # An annotation that goes while no driver is there.
+        self.assertEqual(annotate("cores=40")["status"], "True")
+        n.stop(signal.SIGKILL)
+        obj["metadata"]["annotations"] = {}
+        n.api.put(CLAIMS + "claim-1", obj)
+        n.start()
+        eventually(lambda: lease() == (10, 30), "the share as it was allocated")
 
     def test_rolling_upgrade(self):
         n = self.node

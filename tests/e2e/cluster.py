@@ -62,7 +62,7 @@ class Api:
             headers["Content-Type"] = content_type
         try:
             connection = http.client.HTTPSConnection(self.host, 443, context=self.tls, timeout=30)
-            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            connection.request(method, path, json.dumps(body, separators=(",", ":")) if body is not None else None, headers)
             response = connection.getresponse()
             data = response.read().decode()
             return response.status, data if plain else json.loads(data)
@@ -165,6 +165,10 @@ class Cluster:
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}]})
 
     @property
+    def audit_log(self):
+        return os.path.join(self.logs, "audit.log")
+
+    @property
     def ca(self):
         return os.path.join(self.work, "pki", "apiserver.crt")
 
@@ -175,7 +179,12 @@ class Cluster:
             "--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
             "--listen-peer-urls=http://127.0.0.1:2380"])
         key = os.path.join(self.work, "sa.key")
+        # What our own service accounts do is written down: tests compare it with the rights they have.
+        audit = self.write("audit.yaml", {
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+                {"level": "Metadata", "userGroups": ["system:serviceaccounts:sluice-system"]}, {"level": "None"}]})
         self.spawn("kube-apiserver", [
+            "--audit-policy-file", audit, "--audit-log-path", self.audit_log,
             "--etcd-servers=http://127.0.0.1:2379", "--secure-port=443", "--bind-address=0.0.0.0",
             f"--advertise-address={sandbox.NODE_IP}", "--service-cluster-ip-range=10.96.0.0/24",
             "--cert-dir", os.path.dirname(self.ca), "--token-auth-file", os.path.join(self.work, "tokens.csv"),

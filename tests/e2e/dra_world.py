@@ -119,8 +119,9 @@ def request(name="gpu", device_class=DRIVER, memory=None, cores=None, expression
 
 
 def share_config(**parameters):
+    # "kind" first, as Go writes it: the API server keeps the text as it comes.
     return [{"opaque": {"driver": DRIVER, "parameters": {
-        "apiVersion": "gpu.sluice.io/v1alpha1", "kind": "ShareConfig", **parameters}}}]
+        "kind": "ShareConfig", "apiVersion": "gpu.sluice.io/v1alpha1", **parameters}}}]
 
 
 def template(w, name, *requests, config=None):

@@ -50,6 +50,13 @@ def pair(w):
     w.wait_running("small", "large")
 
 
+def alone(w):
+    """Nobody on the card."""
+    begin(w)
+    w.delete(*(p["metadata"]["name"] for p in w.api.get(PODS)["items"]))
+    claims_gone(w)
+
+
 @test("dra.shares_of_memory_and_time_at_once")
 def both(w):
     pair(w)
@@ -122,6 +129,7 @@ def seen(w):
     def load():
         time.sleep(3)
         with_load.update(families())
+    fills(w, "small", 10240)  # refused at the end
     looker = threading.Thread(target=load)
     looker.start()
     run_together(w, ("small", *busy(6)))
@@ -175,7 +183,7 @@ def resized(w):
 
 @test("dra.bursting_and_priority")
 def burst(w):
-    begin(w)
+    alone(w)
     pod(w, "burst", share(w, "10Gi", "30", cores={"limit": 100}))
     pod(w, "firm", share(w, "20Gi", "50"))
     w.wait_running("burst", "firm")
@@ -204,7 +212,7 @@ def burst(w):
 
 @test("dra.wrong_share_config_is_told_on_the_pod")
 def wrong(w):
-    begin(w)
+    alone(w)
     notes = []
     for name, config, words in (("wrong-priority", {"priority": "highest"}, ("priority", "high")),
                                 ("wrong-limit", {"cores": {"limit": 10}}, ("cores.limit", "30")),
@@ -231,7 +239,7 @@ def pods_of_sample(w, name):
 
 @test("dra.samples_run_as_they_are")
 def samples(w):
-    begin(w)
+    alone(w)
     for name in ("fraction", "burst", "two-containers", "mig", "whole"):
         names, text = pods_of_sample(w, name)
         check(names, f"no pods in {name}.yaml")
