@@ -83,7 +83,7 @@ static int check_strategy(const struct sl_prepared_device *d, const struct sl_pr
 }
 
 static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, uint64_t memory,
-                      uint32_t cores, struct sl_err *err)
+                      uint32_t cores, const char *advice, struct sl_err *err)
 {
     uint64_t bytes = memory;
     uint32_t permille = cores;
@@ -100,18 +100,15 @@ static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, ui
     char left[32], want[32];
     if (bytes > total)
         return sl_err_set(err, -ENOSPC,
-                          "%s has %s of memory left, %s are asked for: shares were made larger since "
-                          "they were scheduled; make one smaller, or delete the pod to have it placed anew",
-                          d->device, sl_format_bytes(total + memory > bytes ? total + memory - bytes : 0,
-                                                     left, sizeof(left)),
-                          sl_format_bytes(memory, want, sizeof(want)));
+                          "%s has %s of memory left, %s are asked for: %s", d->device,
+                          sl_format_bytes(total + memory > bytes ? total + memory - bytes : 0, left,
+                                          sizeof(left)),
+                          sl_format_bytes(memory, want, sizeof(want)), advice);
     if (permille > 1000)
         return sl_err_set(err, -ENOSPC,
-                          "%s has %u %% of its time left, %u %% are asked for: shares were made larger "
-                          "since they were scheduled; make one smaller, or delete the pod to have it placed "
-                          "anew",
-                          d->device, permille - cores < 1000 ? (1000 + cores - permille) / 10 : 0,
-                          cores / 10);
+                          "%s has %u %% of its time left, %u %% are asked for: %s", d->device,
+                          permille - cores < 1000 ? (1000 + cores - permille) / 10 : 0, cores / 10,
+                          advice);
     return 0;
 }
 
@@ -129,7 +126,11 @@ static int check_room(struct sl_dra *dra, const struct sl_prepared_device *d, st
         if (rc < 0)
             return rc;
     }
-    return share ? check_sums(dra, d, sl_prepared_memory(d), sl_prepared_cores(d), err) : 0;
+    return share ? check_sums(dra, d, sl_prepared_memory(d), sl_prepared_cores(d),
+                              "shares were made larger since they were scheduled; make one smaller, or "
+                              "delete the pod to have it placed anew",
+                              err)
+                 : 0;
 }
 
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
@@ -137,7 +138,8 @@ int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
 {
     const struct sl_prepared_device *d = &p->device[device];
     return check_sums(dra, d, memory_bytes ? memory_bytes : sl_prepared_memory(d),
-                      cores_permille ? cores_permille : sl_prepared_cores(d), err);
+                      cores_permille ? cores_permille : sl_prepared_cores(d),
+                      "it stays as it is; ask for less, or make another share smaller", err);
 }
 
 /* --- planning --- */
