@@ -213,8 +213,8 @@ static void test_annotation(void **state)
         "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1}]}",
         "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":99,\"memoryMiB\":1}]}",
         "{\"version\":1,\"containers\":0,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":1}]}",
-        "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":1,"
-        "\"sameAs\":0}]}"};
+        ("{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":1,"
+         "\"sameAs\":0}]}")};
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++)
         assert_int_equal(sl_request_parse(bad[i], &back, &err), -EINVAL);
 }

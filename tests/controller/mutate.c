@@ -205,8 +205,8 @@ static void test_review(void **state)
     static const char *const bad[] = {
         "", "x", "{}", "[]", "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1beta1\"}",
         "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{}}",
-        "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{\"uid\":\"a\","
-        "\"operation\":\"CREATE\",\"resource\":{\"resource\":\"pods\"}}}"};
+        ("{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{\"uid\":\"a\","
+         "\"operation\":\"CREATE\",\"resource\":{\"resource\":\"pods\"}}}")};
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
         assert_int_equal(sl_review_parse(bad[i], strlen(bad[i]), &r, &err), -EINVAL);
         assert_non_null(strstr(err.msg, "AdmissionReview"));

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_decref(j);
     if (sl_cluster_audit(c, &err) != 0) {
         fprintf(stderr, "%s\n", err.msg);
-        FUZZ_CHECK(!"the books agree");
+        abort();
     }
     (void)sl_cluster_expire(c, UINT64_MAX);
     sl_cluster_destroy(c);

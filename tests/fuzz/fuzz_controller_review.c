@@ -23,7 +23,7 @@ static void mutate(const struct sl_review *r, const struct sl_mutate_options *op
         char *text = sl_request_text(&m.request);
         if (text && sl_request_parse(text, &back, &err) != 0) {
             fprintf(stderr, "%s: %s\n", err.msg, text);
-            FUZZ_CHECK(!"it reads what it writes");
+            abort();
         }
         free(text);
     }
