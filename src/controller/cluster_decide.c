@@ -93,6 +93,41 @@ static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, st
     return 0;
 }
 
+/* The GPUs a pod wants filled first, or last: the fullest that fit, or the emptiest. */
+static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node *n,
+                          const struct sl_request *r, const struct sl_place_request *e,
+                          uint16_t cards, struct sl_place_decision *ret, struct sl_err *err)
+{
+    struct sl_place_request one = *e;
+    struct sl_place_decision d = {.node = n->place};
+    unsigned left = e->gpu_count;
+    one.gpu_count = 1;
+    while (left) {
+        struct sl_place_decision fits;
+        int best = -1;
+        uint64_t best_free = 0;
+        for (int i = 0; i < n->gpu_count; i++) {
+            uint32_t cores, memory;
+            uint16_t bit = (uint16_t)(1u << i);
+            if (!(cards & bit) || (d.gpus & bit) ||
+                sl_place_pick(c->placer, &one, n->place, bit, &fits, NULL) != 0)
+                continue;
+            sl_place_gpu_free(c->placer, n->place, (unsigned)i, &cores, &memory);
+            if (best < 0 || (r->gpu_policy == SL_REQUEST_SPREAD ? memory > best_free
+                                                                 : memory < best_free)) {
+                best = i;
+                best_free = memory;
+            }
+        }
+        if (best < 0)
+            return sl_err_set(err, -ENOSPC, "no room on the node for %u GPUs", e->gpu_count);
+        d.gpus = (uint16_t)(d.gpus | 1u << best);
+        left--;
+    }
+    *ret = d;
+    return 0;
+}
+
 /* Takes all parts on one node, or nothing. The grants are in the books on success. */
 static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl_cluster_ask *ask,
                    struct cluster_grant *grant, size_t *ret_count, struct sl_err *err)
@@ -110,7 +145,9 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
             uint32_t cpu = sl_place_cpu_free(c->placer, n->place);
             g.request.cpu_milli = ask->cpu_milli < cpu ? ask->cpu_milli : cpu;
         }
-        rc = sl_place_pick(c->placer, &g.request, n->place, cards, &d, err);
+        rc = r->gpu_policy
+                 ? pick_by_policy(c, n, r, &g.request, cards, &d, err)
+                 : sl_place_pick(c->placer, &g.request, n->place, cards, &d, err);
         if (!rc)
             rc = sl_place_commit(c->placer, &g.request, &d, err);
         g.gpus = d.gpus;
@@ -164,7 +201,20 @@ static int by_score(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The order in which nodes are tried: by the score of the largest part. */
+/* Free GPU memory of a node, in permille of all of it. */
+static int32_t node_free(const struct sl_cluster *c, const struct cluster_node *n)
+{
+    uint64_t have = 0, all = 0;
+    for (unsigned i = 0; i < n->gpu_count; i++) {
+        uint32_t cores, memory;
+        sl_place_gpu_free(c->placer, n->place, i, &cores, &memory);
+        have += memory;
+        all += n->gpu[i].info.memory_mib;
+    }
+    return all ? (int32_t)(have * 1000 / all) : 0;
+}
+
+/* The order in which nodes are tried: by the score of the largest part, or as the pod wants it. */
 static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct ranked **ret,
                 size_t *ret_count, struct sl_err *err)
 {
@@ -185,7 +235,11 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
         return sl_err_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < totals.nodes; i++)
         if ((c->allow[i / 64] >> (i % 64) & 1) && c->scores[i] != INT32_MIN && c->by_place[i])
-            list[n++] = (struct ranked){c->scores[i], i};
+            list[n++] = (struct ranked){
+                r->node_policy == SL_REQUEST_SPREAD    ? node_free(c, c->by_place[i])
+                : r->node_policy == SL_REQUEST_BINPACK ? -node_free(c, c->by_place[i])
+                                                       : c->scores[i],
+                i};
     qsort(list, n, sizeof(*list), by_score);
     *ret = list;
     *ret_count = n;
@@ -218,7 +272,8 @@ static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
 /* Does the engine know all there is to know about it? */
 static bool simple(const struct sl_cluster *c, const struct sl_request *r)
 {
-    return r->part_count == 1 && !r->use_uuid[0] && !r->no_uuid[0] &&
+    return r->part_count == 1 && !r->use_uuid[0] && !r->no_uuid[0] && !r->node_policy &&
+           !r->gpu_policy &&
            ((!r->use_type[0] && !r->no_type[0]) || c->model_count < SL_PLACE_MAX_MODELS);
 }
 

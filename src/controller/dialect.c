@@ -371,10 +371,12 @@ static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_e
         rc = read_list(pod, "nvidia.com/use-gpuuuid", r->use_uuid, err);
     if (!rc)
         rc = read_list(pod, "nvidia.com/nouse-gpuuuid", r->no_uuid, err);
-    if (!rc) {
-        const char *numa = json_string_value(meta(pod, "annotations", "nvidia.com/numa-bind"));
-        r->numa = numa && strcmp(numa, "true") == 0;
-    }
+    const char *numa = json_string_value(meta(pod, "annotations", "nvidia.com/numa-bind"));
+    const char *node = json_string_value(meta(pod, "annotations", "hami.io/node-scheduler-policy"));
+    const char *gpu = json_string_value(meta(pod, "annotations", "hami.io/gpu-scheduler-policy"));
+    r->numa = (numa && strcmp(numa, "true") == 0) || (gpu && sl_request_uuid_listed(gpu, "numa"));
+    r->node_policy = sl_request_policy_of(node ? node : "");
+    r->gpu_policy = sl_request_policy_of(gpu ? gpu : "");
     return rc;
 }
 

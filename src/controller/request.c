@@ -16,6 +16,18 @@ bool sl_request_whole(const struct sl_request_part *part)
     return part->cores == 100 && part->memory_mib == 0 && part->memory_percent == 100;
 }
 
+static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = "",
+                                       [SL_REQUEST_BINPACK] = "binpack",
+                                       [SL_REQUEST_SPREAD] = "spread"};
+
+uint8_t sl_request_policy_of(const char *text)
+{
+    for (uint8_t i = SL_REQUEST_BINPACK; i <= SL_REQUEST_SPREAD; i++)
+        if (sl_request_uuid_listed(text, policies[i]))
+            return i;
+    return SL_REQUEST_POLICY_NONE;
+}
+
 /* --- the annotation --- */
 
 static const char *const list_keys[] = {"useType", "noType", "useUUID", "noUUID"};
@@ -65,6 +77,10 @@ char *sl_request_text(const struct sl_request *r)
             bad |= json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
     if (r->numa)
         bad |= json_object_set_new(j, "numa", json_true());
+    if (r->node_policy)
+        bad |= json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
+    if (r->gpu_policy)
+        bad |= json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
     if (r->admission[0])
         bad |= json_object_set_new(j, "admission", json_string(r->admission));
     char *text = bad ? NULL : sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
@@ -153,6 +169,10 @@ int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *er
     ret->part_count = json_array_size(parts) > SL_REQUEST_PARTS ? 0 : json_array_size(parts);
     ret->containers = (uint16_t)containers;
     ret->numa = json_is_true(json_object_get(j, "numa"));
+    const char *node = json_string_value(json_object_get(j, "nodePolicy"));
+    const char *gpu = json_string_value(json_object_get(j, "gpuPolicy"));
+    ret->node_policy = sl_request_policy_of(node ? node : "");
+    ret->gpu_policy = sl_request_policy_of(gpu ? gpu : "");
     char *const lists[] = {ret->use_type, ret->no_type, ret->use_uuid, ret->no_uuid};
     for (i = 0; !rc && i < SL_ARRAY_LEN(lists); i++)
         rc = text_of(j, list_keys[i], lists[i], SL_REQUEST_LIST, err);

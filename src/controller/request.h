@@ -31,6 +31,8 @@ struct sl_request_part {
     int8_t same_as;      /* the part whose GPUs it uses, -1: its own */
 };
 
+enum sl_request_policy { SL_REQUEST_POLICY_NONE, SL_REQUEST_BINPACK, SL_REQUEST_SPREAD };
+
 struct sl_request {
     struct sl_request_part part[SL_REQUEST_PARTS];
     size_t part_count;
@@ -38,10 +40,14 @@ struct sl_request {
     char use_type[SL_REQUEST_LIST], no_type[SL_REQUEST_LIST]; /* comma lists, "" for none */
     char use_uuid[SL_REQUEST_LIST], no_uuid[SL_REQUEST_LIST];
     bool numa;          /* GPUs of one NUMA node, please */
+    uint8_t node_policy, gpu_policy; /* enum sl_request_policy: instead of the cluster's */
     char admission[64]; /* uid of the review that let it in; "" */
 };
 
 bool sl_request_whole(const struct sl_request_part *part);
+
+/* "binpack", "spread"; anything else is none. Also one word of several ("numa,binpack"). */
+uint8_t sl_request_policy_of(const char *text);
 
 /* Text for the annotation, to be freed; NULL: out of memory. */
 char *sl_request_text(const struct sl_request *request);

@@ -392,6 +392,108 @@ static void test_containers(void **state)
     sl_cluster_destroy(c);
 }
 
+/* The pod's own policy goes before the cluster's. */
+static void test_policies(void **state)
+{
+    (void)state;
+    char node[64], first[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 2, 1000, "A");
+    add_node(c, "n2", 2, 1000, "A");
+    for (unsigned i = 0; i < 8; i++) {
+        json_t *pod = api_pod(i, "'nvidia.com/gpumem':'100'");
+        json_object_set_new(at(pod, "metadata"), "annotations",
+                            json_pack("{s:s,s:s}", "hami.io/node-scheduler-policy", i < 4 ? "spread" : "binpack",
+                                      "hami.io/gpu-scheduler-policy", i < 4 ? "spread" : "numa,binpack"));
+        filter(c, pod, "['n1','n2']", S, node);
+        assert_int_equal(bind(c, pod, node, S), 0);
+        const char *lease = text_at(pod, "metadata/annotations/sluice.io~1lease");
+        char want[16];
+        (void)snprintf(want, sizeof(want), "-%u\"", i < 4 ? i / 2 : 0);
+        if (i < 2 || i >= 4)
+            assert_non_null(strstr(lease, want)); /* the first card; full ones first, once packing */
+        if (i == 4)
+            (void)snprintf(first, sizeof(first), "%s", node);
+        if (i > 4)
+            assert_string_equal(node, first);
+        json_decref(pod);
+    }
+    audited(c);
+    sl_cluster_destroy(c);
+}
+
+static char *asked(struct sl_cluster *c, bool all, bool prioritize, const char *body)
+{
+    struct sl_extender e = {.cluster = c, .all = all};
+    json_t *j = quoted(body);
+    char *text = json_dumps(j, 0);
+    char *answer = prioritize ? sl_extender_prioritize(&e, text, strlen(text))
+                              : sl_extender_filter(&e, text, strlen(text), S);
+    free(text);
+    json_decref(j);
+    return answer;
+}
+
+#define POD "'Pod':{'metadata':{'uid':'u','namespace':'ns','name':'p'},'spec':{'containers':[{'name':'m','resources':{'limits':{"
+
+/* The protocol's other forms: all nodes with scores, whole objects, pods that ask for nothing, errors. */
+static void test_protocol(void **state)
+{
+    (void)state;
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 1, 1000, "A");
+    add_node(c, "n2", 1, 500, "A");
+    static const struct {
+        const char *body, *answer;
+        bool all, prioritize;
+    } rows[] = {
+        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
+         "{\"Nodes\":null,\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{"
+         "\"n2\":\"its GPUs are too small or too few\",\"n3\":\"no GPUs of Sluice's on this node\"},\"Error\":\"\"}", true, false},
+        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2']}",
+         "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]", false, true},
+        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'name':'n1'}}]}}",
+         "{\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}}]},\"FailedNodes\":{},"
+         "\"FailedAndUnresolvableNodes\":{\"n2\":\"its GPUs are too small or too few\"},\"Error\":\"\"}", false, false},
+        {"{" POD "'cpu':'1'}}}]}},'NodeNames':['n1','n9']}",
+         "{\"Nodes\":null,\"NodeNames\":[\"n1\",\"n9\"],\"FailedNodes\":{},\"Error\":\"\"}", false, false},
+        {"{'Pod':{},'Nodes':null}",
+         "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"the request names no nodes: set nodeCacheCapable: true\"}",
+         false, false},
+    };
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
+        char *answer = asked(c, rows[i].all, rows[i].prioritize, rows[i].body);
+        assert_string_equal(answer, rows[i].answer);
+        free(answer);
+    }
+    sl_cluster_destroy(c);
+}
+
+/* A node that comes back under another name has other pods' places, not its own of before. */
+static void test_renamed(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "old", 1, 1000, "A");
+    json_t *pod = api_pod(1, "'nvidia.com/gpumem':'900'");
+    filter(c, pod, "['old']", S, node);
+    assert_int_equal(bind(c, pod, "old", S), 0);
+    sl_cluster_node_gone(c, "old");
+    add_node(c, "new", 1, 1000, "A");
+    json_t *other = api_pod(2, "'nvidia.com/gpumem':'900'");
+    filter(c, other, "['old','new']", S, node);
+    assert_string_equal(node, "new");
+    sl_cluster_pod_gone(c, "uid-1");
+    struct sl_cluster_stats stats;
+    sl_cluster_stats(c, &stats);
+    assert_int_equal(stats.nodes, 1);
+    audited(c);
+    json_decref(pod);
+    json_decref(other);
+    sl_cluster_destroy(c);
+}
+
 /* HAMi's own pods and nodes count too: a cluster in the middle of moving over. */
 static void test_hami_state(void **state)
 {
@@ -427,6 +529,8 @@ int main(void)
         cmocka_unit_test(test_reservation),   cmocka_unit_test(test_half_bound),
         cmocka_unit_test(test_cards_change),  cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_containers),    cmocka_unit_test(test_hami_state),
+        cmocka_unit_test(test_policies),      cmocka_unit_test(test_protocol),
+        cmocka_unit_test(test_renamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
