@@ -22,7 +22,15 @@
 #include "controller/text.h"
 #include "http/server.h"
 
-enum { NODES = 5000, GPUS = 8, CARD_MIB = 81920, PODS = 50000, IN_PROCESS = 20000, FILTERS = 2000, BINDS = 1000 };
+enum {
+    NODES = 5000,
+    GPUS = 8,
+    CARD_MIB = 81920,
+    PODS = 50000,
+    IN_PROCESS = 20000,
+    FILTERS = 2000,
+    BINDS = 1000
+};
 static const double BAR_DECISIONS = 1000, BAR_P99_MS = 5, BAR_RSS_MIB = 300;
 
 struct figures {
@@ -41,11 +49,17 @@ static void check(int rc, const struct sl_err *err, const char *what)
 
 static void put_node(struct sl_text *t, int n)
 {
-    sl_text_format(t, "{\"metadata\":{\"name\":\"node-%05d\",\"resourceVersion\":\"1\",\"annotations\":{\"sluice.io/gpus\":\"[", n);
+    sl_text_format(t,
+                   "{\"metadata\":{\"name\":\"node-%05d\",\"resourceVersion\":\"1\","
+                   "\"annotations\":{\"sluice.io/gpus\":\"[",
+                   n);
     for (int g = 0; g < GPUS; g++)
-        sl_text_format(t, "%s{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\",\\\"memoryMiB\\\":%d,"
-                       "\\\"cores\\\":100,\\\"model\\\":\\\"NVIDIA H100 80GB HBM3\\\",\\\"numa\\\":%d,"
-                       "\\\"healthy\\\":true}", g ? "," : "", n, g, CARD_MIB, g / 4);
+        sl_text_format(
+            t,
+            "%s{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\",\\\"memoryMiB\\\":%d,"
+            "\\\"cores\\\":100,\\\"model\\\":\\\"NVIDIA H100 80GB HBM3\\\",\\\"numa\\\":%d,"
+            "\\\"healthy\\\":true}",
+            g ? "," : "", n, g, CARD_MIB, g / 4);
     sl_text_put(t, "]\"}},\"status\":{\"allocatable\":{\"cpu\":\"128\",\"memory\":\"1Ti\"}}}");
 }
 
@@ -58,13 +72,24 @@ static const struct {
 static void put_pod(struct sl_text *t, int i)
 {
     int node = i / (PODS / NODES), mib = 8192, cores = 10;
-    sl_text_format(t, "{\"metadata\":{\"name\":\"pod-%d\",\"namespace\":\"ns-%d\",\"uid\":\"%08d-1111-2222-3333-444444444444\","
-                   "\"resourceVersion\":\"1\",\"labels\":{\"app\":\"inference\"},\"annotations\":{\"sluice.io/lease\":\"", i, i % 50, i);
-    sl_text_format(t, "{\\\"version\\\":1,\\\"node\\\":\\\"node-%05d\\\",\\\"containers\\\":[{\\\"name\\\":\\\"main\\\",\\\"gpus\\\":["
-                   "{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\",\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}]}\"}},",
+    sl_text_format(t,
+                   "{\"metadata\":{\"name\":\"pod-%d\",\"namespace\":\"ns-%d\",\"uid\":\"%08d-1111-"
+                   "2222-3333-444444444444\","
+                   "\"resourceVersion\":\"1\",\"labels\":{\"app\":\"inference\"},\"annotations\":{"
+                   "\"sluice.io/lease\":\"",
+                   i, i % 50, i);
+    sl_text_format(t,
+                   "{\\\"version\\\":1,\\\"node\\\":\\\"node-%05d\\\",\\\"containers\\\":[{"
+                   "\\\"name\\\":\\\"main\\\",\\\"gpus\\\":["
+                   "{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\","
+                   "\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}]}\"}},",
                    node, node, i % GPUS, mib, cores);
-    sl_text_format(t, "\"spec\":{\"nodeName\":\"node-%05d\",\"containers\":[{\"name\":\"main\",\"image\":\"registry/app:1\",\"resources\":"
-                   "{\"requests\":{\"cpu\":\"2\",\"memory\":\"8Gi\"},\"limits\":{\"nvidia.com/gpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}", node);
+    sl_text_format(t,
+                   "\"spec\":{\"nodeName\":\"node-%05d\",\"containers\":[{\"name\":\"main\","
+                   "\"image\":\"registry/app:1\",\"resources\":"
+                   "{\"requests\":{\"cpu\":\"2\",\"memory\":\"8Gi\"},\"limits\":{\"nvidia.com/"
+                   "gpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}",
+                   node);
 }
 
 /* A pod to be placed, with so many candidates. */
@@ -72,10 +97,16 @@ static char *filter_body(unsigned long i, int candidates, uint64_t *rng)
 {
     struct sl_text t = {.data = NULL};
     int k = (int)(i % (sizeof(sizes) / sizeof(sizes[0])));
-    sl_text_format(&t, "{\"Pod\":{\"metadata\":{\"name\":\"new-%lu\",\"namespace\":\"bench\",\"uid\":\"new-%lu\",\"annotations\":{"
-                   "\"sluice.io/request\":\"{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":[{\\\"container\\\":\\\"main\\\","
-                   "\\\"gpus\\\":1,\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}\"}},\"spec\":{\"containers\":[{\"name\":\"main\",\"resources\":"
-                   "{\"requests\":{\"cpu\":\"2\"},\"limits\":{\"nvidia.com/gpu\":\"1\"}}}]}},\"Nodes\":null,\"NodeNames\":[",
+    sl_text_format(&t,
+                   "{\"Pod\":{\"metadata\":{\"name\":\"new-%lu\",\"namespace\":\"bench\",\"uid\":"
+                   "\"new-%lu\",\"annotations\":{"
+                   "\"sluice.io/"
+                   "request\":\"{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":[{"
+                   "\\\"container\\\":\\\"main\\\","
+                   "\\\"gpus\\\":1,\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}\"}},\"spec\":{"
+                   "\"containers\":[{\"name\":\"main\",\"resources\":"
+                   "{\"requests\":{\"cpu\":\"2\"},\"limits\":{\"nvidia.com/"
+                   "gpu\":\"1\"}}}]}},\"Nodes\":null,\"NodeNames\":[",
                    i, i, sizes[k].mib, sizes[k].cores);
     *rng = *rng * 6364136223846793005ULL + 1442695040888963407ULL;
     int first = (int)((*rng >> 33) % NODES);
@@ -121,7 +152,8 @@ static void in_process(struct figures *f)
         (void)snprintf(uid, sizeof(uid), "uid-%u", i);
         r.part[0].memory_mib = (uint32_t)sizes[i % 4].mib;
         r.part[0].cores = (uint8_t)sizes[i % 4].cores;
-        struct sl_cluster_ask ask = {.uid = uid, .name_space = "ns", .name = uid, .request = &r, .cpu_milli = 2000};
+        struct sl_cluster_ask ask = {
+            .uid = uid, .name_space = "ns", .name = uid, .request = &r, .cpu_milli = 2000};
         check(sl_cluster_choose(c, &ask, 1, &node, &err), &err, "choose");
         check(sl_cluster_bind_begin(c, uid, node, 1, &promise, &err), &err, "bind");
         char *lease = sl_promise_lease_text(&promise);
@@ -141,7 +173,8 @@ static void answer(struct sl_http_call *call, struct sl_text *t)
     free(t->data);
 }
 
-static void list(struct sl_http_call *call, const char *query, int total, void (*put)(struct sl_text *, int))
+static void list(struct sl_http_call *call, const char *query, int total,
+                 void (*put)(struct sl_text *, int))
 {
     const char *at = strstr(query, "continue=");
     int from = at ? atoi(at + 9) : 0;
@@ -211,7 +244,8 @@ static unsigned free_port(void)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 || getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &size) != 0)
         exit(1);
     (void)close(fd);
     return ntohs(at.sin_port);
@@ -219,8 +253,9 @@ static unsigned free_port(void)
 
 static int dial(unsigned port)
 {
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     if (connect(fd, (struct sockaddr *)&at, sizeof(at)) != 0) {
         (void)close(fd);
@@ -231,11 +266,14 @@ static int dial(unsigned port)
 }
 
 /* One request on a kept connection; the answer's body is in buf. The status. */
-static int ask(int fd, const char *method, const char *path, const char *body, char *buf, size_t room)
+static int ask(int fd, const char *method, const char *path, const char *body, char *buf,
+               size_t room)
 {
     char head[256];
     size_t size = body ? strlen(body) : 0, have = 0;
-    int n = snprintf(head, sizeof(head), "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+    int n = snprintf(head, sizeof(head),
+                     "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                     "application/json\r\nContent-Length: %zu\r\n\r\n",
                      method, path, size);
     if (write(fd, head, (size_t)n) != n)
         return -1;
@@ -292,12 +330,14 @@ static double filters_and_binds(int fd)
         unsigned long number = 90000000ul + i;
         char *body = filter_body(number, 500, &rng), bind_body[256], *node, *end;
         if (ask(fd, "POST", "/filter", body, answer_text, sizeof(answer_text)) != 200 ||
-            !(node = strstr(answer_text, "\"NodeNames\":[\"node-")) || !(end = strchr(node + 14, '"')))
+            !(node = strstr(answer_text, "\"NodeNames\":[\"node-")) ||
+            !(end = strchr(node + 14, '"')))
             exit(1);
         *end = '\0';
         (void)snprintf(bind_body, sizeof(bind_body),
-                       "{\"PodName\":\"new-%lu\",\"PodNamespace\":\"bench\",\"PodUID\":\"new-%lu\",\"Node\":\"%s\"}", number,
-                       number, node + 14);
+                       "{\"PodName\":\"new-%lu\",\"PodNamespace\":\"bench\",\"PodUID\":\"new-%lu\","
+                       "\"Node\":\"%s\"}",
+                       number, number, node + 14);
         if (ask(fd, "POST", "/bind", bind_body, answer_text, sizeof(answer_text)) != 200 ||
             !strstr(answer_text, "\"Error\":\"\"")) {
             (void)fprintf(stderr, "bench_controller: bind: %.200s\n", answer_text);
@@ -334,8 +374,9 @@ static void as_program(const char *program, struct figures *f)
         (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u", api_port);
         (void)snprintf(e, sizeof(e), "127.0.0.1:%u", extender);
         (void)snprintf(m, sizeof(m), "127.0.0.1:%u", metrics);
-        (void)execl(program, program, "--server", url, "--admission", "off", "--extender", "choose", "--listen", "off",
-                    "--extender-http", e, "--metrics", m, "--leader-election", "off", "--log", "warn", (char *)NULL);
+        (void)execl(program, program, "--server", url, "--admission", "off", "--extender", "choose",
+                    "--listen", "off", "--extender-http", e, "--metrics", m, "--leader-election",
+                    "off", "--log", "warn", (char *)NULL);
         _exit(127);
     }
     int ready = 0;
@@ -390,7 +431,8 @@ static int report(FILE *out, const struct figures *f)
         sl_json_key(&j, rows[i].name);
         sl_json_double(&j, rows[i].value);
     }
-    int good = f->decisions_s >= BAR_DECISIONS && f->p99_ms <= BAR_P99_MS && f->rss_mib <= BAR_RSS_MIB;
+    int good =
+        f->decisions_s >= BAR_DECISIONS && f->p99_ms <= BAR_P99_MS && f->rss_mib <= BAR_RSS_MIB;
     sl_json_key(&j, "pass");
     sl_json_bool(&j, good);
     sl_json_end(&j, '}');

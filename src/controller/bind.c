@@ -75,12 +75,13 @@ static void post_binding(struct bind_call *b)
     struct sl_err err = SL_ERR_INIT;
     char path[720];
     SL_FAULT("controller.bind.post");
-    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1", "kind",
-                             "Binding", "metadata", "name", b->args.name, "namespace",
+    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1",
+                             "kind", "Binding", "metadata", "name", b->args.name, "namespace",
                              b->args.name_space, "uid", b->args.uid, "target", "apiVersion", "v1",
                              "kind", "Node", "name", b->args.node);
     (void)snprintf(path, sizeof(path), "%s/binding", b->path);
-    int rc = controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, "this replica does not lead any more");
+    int rc =
+        controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, "this replica does not lead any more");
     if (!rc)
         rc = sl_kube_request(c->kube, "POST", path, NULL, body, bound, b, NULL, &err);
     json_decref(body);
@@ -108,10 +109,11 @@ static json_t *promise_patch(const struct bind_call *b, const struct sl_promise 
     sl_kube_time(when);
     if (!devices || !b->lease)
         return NULL;
-    json_t *patch = json_pack(
-        "{s:{s:s,s:{s:s,s:s,s:s,s:s,s:s,s:s}}}", "metadata", "uid", b->args.uid, "annotations",
-        SL_PROMISE_LEASE_KEY, b->lease, SL_PROMISE_HAMI_NODE, b->args.node, SL_PROMISE_HAMI_TIME, now,
-        SL_PROMISE_HAMI_BOUND, now, SL_PROMISE_HAMI_PHASE, "allocating", SL_PROMISE_HAMI_TODO, devices);
+    json_t *patch =
+        json_pack("{s:{s:s,s:{s:s,s:s,s:s,s:s,s:s,s:s}}}", "metadata", "uid", b->args.uid,
+                  "annotations", SL_PROMISE_LEASE_KEY, b->lease, SL_PROMISE_HAMI_NODE, b->args.node,
+                  SL_PROMISE_HAMI_TIME, now, SL_PROMISE_HAMI_BOUND, now, SL_PROMISE_HAMI_PHASE,
+                  "allocating", SL_PROMISE_HAMI_TODO, devices);
     if (patch && strlen(b->args.node) <= 63) /* as long as a label may be */
         (void)json_object_set_new(json_object_get(patch, "metadata"), "labels",
                                   json_pack("{s:s}", SL_PROMISE_HAMI_NODE, b->args.node));
@@ -210,7 +212,8 @@ void bind_handle(struct sl_controller *c, struct sl_http_call *call,
                     (int)sizeof(b->path)))
         rc = sl_err_set(&err, -ENAMETOOLONG, "the pod's name is too long");
     if (!rc && (!controller_leads(c) || c->stopping || !feeds_synced(c)))
-        rc = sl_err_set(&err, -EAGAIN, "this replica does not lead, or does not know the cluster yet");
+        rc = sl_err_set(&err, -EAGAIN,
+                        "this replica does not lead, or does not know the cluster yet");
     if (rc) {
         free(b);
         c->count.binds_failed++;

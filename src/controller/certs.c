@@ -16,9 +16,9 @@
 #include "controller/controller_int.h"
 #include "http/cert.h"
 
-#define DAYS      365
-#define RENEW_S   (30 * 86400)
-#define WAIT_S    10 /* between two attempts to write */
+#define DAYS    365
+#define RENEW_S (30 * 86400)
+#define WAIT_S  10 /* between two attempts to write */
 
 struct certs {
     struct sl_controller *c;
@@ -85,11 +85,12 @@ static json_t *bundle_patch(const struct certs *s, const char *bundle)
         const char *service =
             json_string_value(json_object_get(json_object_get(config, "service"), "name"));
         char path[64];
-        if (!service || strcmp(service, s->c->opt.service) != 0 || (have && strcmp(have, bundle) == 0))
+        if (!service || strcmp(service, s->c->opt.service) != 0 ||
+            (have && strcmp(have, bundle) == 0))
             continue;
         (void)snprintf(path, sizeof(path), "/webhooks/%zu/clientConfig/caBundle", i);
-        (void)json_array_append_new(patch, json_pack("{s:s,s:s,s:s}", "op", "add", "path", path,
-                                                     "value", bundle));
+        (void)json_array_append_new(
+            patch, json_pack("{s:s,s:s,s:s}", "op", "add", "path", path, "value", bundle));
     }
     return patch;
 }
@@ -173,7 +174,8 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     struct certs *s = data;
     (void)body;
     s->writing = false;
-    if (err->code && status != 409) /* another replica was faster: the watch brings its certificate */
+    if (err->code &&
+        status != 409) /* another replica was faster: the watch brings its certificate */
         sl_warn("writing Secret %s: %s", s->c->opt.secret, err->msg);
 }
 
@@ -185,17 +187,17 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
     char *ca SL_CLEANUP(free) = sl_base64_encode(cert->ca_pem);
     char *crt SL_CLEANUP(free) = sl_base64_encode(cert->cert_pem);
     char *key SL_CLEANUP(free) = sl_base64_encode(cert->key_pem);
-    json_t *body = json_pack("{s:s,s:s,s:s,s:{s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1", "kind",
-                             "Secret", "type", "kubernetes.io/tls", "metadata", "name", opt->secret,
-                             "namespace", opt->name_space, "data", "ca.crt", ca, "tls.crt", crt,
-                             "tls.key", key);
+    json_t *body =
+        json_pack("{s:s,s:s,s:s,s:{s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1", "kind", "Secret",
+                  "type", "kubernetes.io/tls", "metadata", "name", opt->secret, "namespace",
+                  opt->name_space, "data", "ca.crt", ca, "tls.crt", crt, "tls.key", key);
     if (there)
         (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion",
                                   json_string(s->version));
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets%s%s", opt->name_space,
                    there ? "/" : "", there ? opt->secret : "");
-    int rc = body ? sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written, s,
-                                    NULL, err)
+    int rc = body ? sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written,
+                                    s, NULL, err)
                   : sl_err_set(err, -ENOMEM, "out of memory");
     json_decref(body);
     return rc;
@@ -214,7 +216,8 @@ void certs_tick(struct sl_controller *c)
         return;
     char short_name[256], long_name[300];
     const char *const names[] = {s->name, short_name, long_name};
-    (void)snprintf(short_name, sizeof(short_name), "%.120s.%.120s", c->opt.service, c->opt.name_space);
+    (void)snprintf(short_name, sizeof(short_name), "%.120s.%.120s", c->opt.service,
+                   c->opt.name_space);
     (void)snprintf(long_name, sizeof(long_name), "%s.cluster.local", s->name);
     s->tried = time(NULL);
     int rc = good ? 0 : sl_cert_make(names, SL_ARRAY_LEN(names), DAYS, &cert, &err);

@@ -188,9 +188,8 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
     {
-        struct claims_pool *pool = strcmp(text_of(r, "driver"), c->driver) == 0
-                                       ? pool_get(c, text_of(r, "pool"))
-                                       : NULL;
+        struct claims_pool *pool =
+            strcmp(text_of(r, "driver"), c->driver) == 0 ? pool_get(c, text_of(r, "pool")) : NULL;
         if (!pool)
             continue;
         k->part[k->count].pool = pool;

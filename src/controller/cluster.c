@@ -121,7 +121,8 @@ static uint8_t model_number(struct sl_cluster *c, const char *model)
         if (strcmp(c->models[i], model) == 0)
             return (uint8_t)i;
     if (c->model_count == SL_PLACE_MAX_MODELS)
-        return SL_PLACE_MAX_MODELS - 1; /* its name is then another's: filters look at cards again */
+        return SL_PLACE_MAX_MODELS -
+               1; /* its name is then another's: filters look at cards again */
     (void)snprintf(c->models[c->model_count], sizeof(c->models[0]), "%s", model);
     return (uint8_t)c->model_count++;
 }
@@ -198,15 +199,16 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
 
 static const char *annotation(const json_t *object, const char *key)
 {
-    return json_string_value(json_object_get(
-        json_object_get(json_object_get(object, "metadata"), "annotations"), key));
+    return json_string_value(
+        json_object_get(json_object_get(json_object_get(object, "metadata"), "annotations"), key));
 }
 
 /* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
 static uint32_t cpu_of(const json_t *value)
 {
     if (json_is_integer(value) && json_integer_value(value) >= 0)
-        return (uint32_t)(json_integer_value(value) > 1000000 ? 0 : json_integer_value(value) * 1000);
+        return (uint32_t)(json_integer_value(value) > 1000000 ? 0
+                                                              : json_integer_value(value) * 1000);
     const char *text = json_string_value(value);
     char *end;
     double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
@@ -228,8 +230,7 @@ uint32_t sl_cluster_pod_cpu(const json_t *pod)
     const json_t *spec = json_object_get(pod, "spec"), *one;
     uint64_t apps = 0, init = 0;
     size_t i;
-    json_array_foreach(json_object_get(spec, "containers"), i, one)
-        apps += container_cpu(one);
+    json_array_foreach(json_object_get(spec, "containers"), i, one) apps += container_cpu(one);
     json_array_foreach(json_object_get(spec, "initContainers"), i, one)
     {
         uint32_t cpu = container_cpu(one);
@@ -249,17 +250,18 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
     if (!n)
         return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
-    int rc = ours && ours[0]             ? sl_promise_gpus_parse(ours, &told, err)
-             : !ours && hami && hami[0] ? sl_promise_register_parse(hami, &told, err)
-                                        : 0; /* an agent without a card to share says so by nothing */
+    int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
+             : !ours && hami && hami[0]
+                 ? sl_promise_register_parse(hami, &told, err)
+                 : 0; /* an agent without a card to share says so by nothing */
     if (rc) { /* what cannot be read takes nothing new; what runs there stays in the books */
         n->open = false;
         if (n->place != CLUSTER_NO_PLACE)
             sl_place_open_node(c->placer, n->place, false);
         return sl_err_wrap(err, "node %s", name);
     }
-    n->cpu_milli = cpu_of(json_object_get(
-        json_object_get(json_object_get(object, "status"), "allocatable"), "cpu"));
+    n->cpu_milli = cpu_of(
+        json_object_get(json_object_get(json_object_get(object, "status"), "allocatable"), "cpu"));
     n->present = n->open = true;
     if (!same_cards(n, &told))
         rc = replace_cards(c, n, &told, err);
@@ -326,9 +328,8 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
         for (unsigned i = 0; i < n->gpu_count; i++) {
             uint32_t cores, memory;
             sl_place_gpu_free(c->placer, n->place, i, &cores, &memory);
-            uint64_t part = n->gpu[i].info.memory_mib
-                                ? (uint64_t)memory * 1000 / n->gpu[i].info.memory_mib
-                                : 0;
+            uint64_t part =
+                n->gpu[i].info.memory_mib ? (uint64_t)memory * 1000 / n->gpu[i].info.memory_mib : 0;
             ret->gpu_milli += 1000;
             ret->gpu_free_milli += part < cores ? part : cores;
         }

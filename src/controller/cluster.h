@@ -27,7 +27,8 @@ struct sl_cluster_options {
     enum sl_place_policy policy;
     uint64_t seed;
     uint64_t reserve_ns; /* how long a reservation waits for its pod to be bound; 0: 30 s */
-    void (*admitted)(void *data, const char *admission); /* a pod let in by that review is seen; or NULL */
+    void (*admitted)(void *data,
+                     const char *admission); /* a pod let in by that review is seen; or NULL */
     void *data;
 };
 
@@ -66,8 +67,8 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *req
                               const char *node, bool *ret_never);
 
 enum sl_cluster_outcome {
-    SL_CLUSTER_BOUND,   /* the API server said yes */
-    SL_CLUSTER_FAILED,  /* it said no: the reservation is over */
+    SL_CLUSTER_BOUND,  /* the API server said yes */
+    SL_CLUSTER_FAILED, /* it said no: the reservation is over */
     SL_CLUSTER_UNKNOWN, /* nobody knows: it stays until its time is up, and no other bind starts till then */
 };
 /* The promise for a bind to that node, from the reservation or made now. -EBUSY: it is being bound;
@@ -80,7 +81,8 @@ void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_
 /* --- looking --- */
 struct sl_cluster_stats {
     size_t nodes, nodes_with_gpus, pods, bound, reserved;
-    size_t misfits; /* bound pods whose promise the books could not take: their GPUs take nothing new */
+    size_t
+        misfits; /* bound pods whose promise the books could not take: their GPUs take nothing new */
     uint64_t gpus, gpu_milli, gpu_free_milli;
     uint64_t decisions, refusals;
 };

@@ -113,8 +113,8 @@ static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node 
                 sl_place_pick(c->placer, &one, n->place, bit, &fits, NULL) != 0)
                 continue;
             sl_place_gpu_free(c->placer, n->place, (unsigned)i, &cores, &memory);
-            if (best < 0 || (r->gpu_policy == SL_REQUEST_SPREAD ? memory > best_free
-                                                                 : memory < best_free)) {
+            if (best < 0 ||
+                (r->gpu_policy == SL_REQUEST_SPREAD ? memory > best_free : memory < best_free)) {
                 best = i;
                 best_free = memory;
             }
@@ -145,9 +145,8 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
             uint32_t cpu = sl_place_cpu_free(c->placer, n->place);
             g.request.cpu_milli = ask->cpu_milli < cpu ? ask->cpu_milli : cpu;
         }
-        rc = r->gpu_policy
-                 ? pick_by_policy(c, n, r, &g.request, cards, &d, err)
-                 : sl_place_pick(c->placer, &g.request, n->place, cards, &d, err);
+        rc = r->gpu_policy ? pick_by_policy(c, n, r, &g.request, cards, &d, err)
+                           : sl_place_pick(c->placer, &g.request, n->place, cards, &d, err);
         if (!rc)
             rc = sl_place_commit(c->placer, &g.request, &d, err);
         g.gpus = d.gpus;
@@ -223,8 +222,8 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     size_t largest = 0, n = 0;
     sl_place_totals(c->placer, &totals);
     for (size_t i = 1; i < r->part_count; i++)
-        if (r->part[i].same_as < 0 &&
-            r->part[i].memory_mib * r->part[i].count > r->part[largest].memory_mib * r->part[largest].count)
+        if (r->part[i].same_as < 0 && r->part[i].memory_mib * r->part[i].count >
+                                          r->part[largest].memory_mib * r->part[largest].count)
             largest = i;
     struct sl_place_request e = engine_request(r, largest);
     int rc = sl_place_scores(c->placer, &e, c->scores, err);

@@ -42,15 +42,15 @@ struct cluster_pod {
     struct sl_table_item item; /* by uid */
     struct cluster_space *space;
     struct cluster_node *node;
-    struct cluster_pod *prev, *next; /* on the node */
+    struct cluster_pod *prev, *next;     /* on the node */
     struct cluster_pod *r_prev, *r_next; /* among the reserved */
-    struct sl_request *request;      /* until bound */
+    struct sl_request *request;          /* until bound */
     struct cluster_grant *grant;
-    char *template_name;             /* it has a claim from; or NULL */
-    char *lease;                     /* the annotation that says what it holds, ours or HAMi's; or NULL */
-    uint32_t skip;                   /* containers of the lease that use another's GPUs */
-    uint64_t until_ns;               /* of a reservation */
-    uint64_t memory_mib, cores;      /* that the quota counts */
+    char *template_name; /* it has a claim from; or NULL */
+    char *lease;         /* the annotation that says what it holds, ours or HAMi's; or NULL */
+    uint32_t skip;       /* containers of the lease that use another's GPUs */
+    uint64_t until_ns;   /* of a reservation */
+    uint64_t memory_mib, cores; /* that the quota counts */
     uint32_t cpu_milli;
     uint8_t grant_count;
     uint8_t state;

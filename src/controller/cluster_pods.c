@@ -158,9 +158,10 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
                              (gpu >= 0 && (out[g].gpus >> gpu & 1))))
             g++;
         if (g == count)
-            out[count++] = (struct cluster_grant){
-                .request = {.gpu_memory_mib = x->memory_mib, .cores_permille = (uint16_t)(x->cores * 10)},
-                .part = CLUSTER_BY_LEASE};
+            out[count++] =
+                (struct cluster_grant){.request = {.gpu_memory_mib = x->memory_mib,
+                                                   .cores_permille = (uint16_t)(x->cores * 10)},
+                                       .part = CLUSTER_BY_LEASE};
         if (gpu < 0)
             continue; /* a card the node does not have (any more): nothing to account */
         out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
@@ -174,9 +175,9 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 }
 
 /* The grants of a lease; none where it cannot be read. Also what the quota counts. */
-static struct cluster_grant *lease_grants(const struct cluster_pod *pod, const struct cluster_node *n,
-                                          size_t *ret_count, uint64_t *ret_memory,
-                                          uint64_t *ret_cores)
+static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
+                                          const struct cluster_node *n, size_t *ret_count,
+                                          uint64_t *ret_memory, uint64_t *ret_cores)
 {
     struct sl_promise p;
     size_t count = 0;
@@ -193,7 +194,8 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod, const s
         if (i < 32 && (pod->skip >> i & 1))
             continue;
         count += container_grants(&p, &p.container[i], n, out + count);
-        for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count; d++) {
+        for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count;
+             d++) {
             *ret_memory += p.device[d].memory_mib;
             *ret_cores += p.device[d].cores;
         }
@@ -318,8 +320,8 @@ static const char *text(const json_t *object, const char *part, const char *key)
 
 static const char *annotation(const json_t *pod, const char *key)
 {
-    return json_string_value(json_object_get(
-        json_object_get(json_object_get(pod, "metadata"), "annotations"), key));
+    return json_string_value(
+        json_object_get(json_object_get(json_object_get(pod, "metadata"), "annotations"), key));
 }
 
 static const char *template_of(const json_t *pod)
@@ -485,7 +487,8 @@ static bool of_interest(const struct sl_cluster *c, const char *request, const c
 int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_ns,
                        struct sl_err *err)
 {
-    const char *uid = text(object, "metadata", "uid"), *space = text(object, "metadata", "namespace");
+    const char *uid = text(object, "metadata", "uid"),
+               *space = text(object, "metadata", "namespace");
     const char *phase = text(object, "status", "phase"), *node = text(object, "spec", "nodeName");
     const char *request = annotation(object, SL_PROMISE_REQUEST_KEY);
     const char *lease = annotation(object, SL_PROMISE_LEASE_KEY);

@@ -51,11 +51,13 @@ static void label_ourselves(struct sl_controller *c)
     if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want ||
         sl_kube_escape(c->opt.pod, name, sizeof(name)) != 0 ||
         sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0 ||
-        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name) >= (int)sizeof(path))
+        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name) >=
+            (int)sizeof(path))
         return;
-    json_t *patch = json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "sluice.io/leader",
-                              want ? "true" : NULL);
-    if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, labelled, c, NULL, &err) == 0) {
+    json_t *patch =
+        json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "sluice.io/leader", want ? "true" : NULL);
+    if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, labelled, c, NULL,
+                        &err) == 0) {
         c->labelling = true;
         c->labelled = want;
     }

@@ -24,13 +24,14 @@ enum sl_extender_mode {
 /* Strings are borrowed for the controller's life. */
 struct sl_controller_options {
     struct sl_kube_options kube;
-    const char *listen;        /* TLS: webhook and extender; NULL: none */
-    const char *extender_http; /* the extender without TLS, for loopback; NULL: none */
-    const char *metrics;       /* /metrics, /healthz, /readyz without TLS; NULL: none */
+    const char *listen;               /* TLS: webhook and extender; NULL: none */
+    const char *extender_http;        /* the extender without TLS, for loopback; NULL: none */
+    const char *metrics;              /* /metrics, /healthz, /readyz without TLS; NULL: none */
     const char *cert_file, *key_file; /* both, or neither: self-signed, kept in a Secret */
     const char *name_space;           /* our own: of Secret, Lease and Service */
-    const char *secret, *service, *webhook; /* names of Secret, Service, MutatingWebhookConfiguration */
-    bool admission;                         /* serve the webhook */
+    const char *secret, *service,
+        *webhook;   /* names of Secret, Service, MutatingWebhookConfiguration */
+    bool admission; /* serve the webhook */
     struct sl_mutate_options mutate;
     enum sl_extender_mode extender;
     enum sl_place_policy policy;
@@ -38,7 +39,7 @@ struct sl_controller_options {
     const char *lease, *identity;
     const char *pod; /* our own, labelled sluice.io/leader while it leads; NULL: not in a pod */
     uint64_t lease_ns, renew_ns, retry_ns; /* 0: the defaults */
-    uint64_t template_keep_s; /* how long an unused template stays; 0: an hour */
+    uint64_t template_keep_s;              /* how long an unused template stays; 0: an hour */
 };
 
 int sl_controller_create(struct sl_loop *loop, const struct sl_controller_options *opt,

@@ -136,8 +136,8 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
                           "\"%u\"",
                           container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
                           3072 / row->unit_mib);
-    return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name,
-                      text, words[row->word].is);
+    return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name, text,
+                      words[row->word].is);
 }
 
 static int container_words(const json_t *container, const char *name, struct said *s,
@@ -178,9 +178,9 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
     if (!p->memory_mib)
         p->memory_percent = (uint8_t)(s->said[PERCENT] ? s->value[PERCENT] : 100);
     /* All of a card's memory and nothing of its time: nobody else could use the rest. */
-    p->cores = (uint8_t)(s->said[CORES]                                  ? s->value[CORES]
+    p->cores = (uint8_t)(s->said[CORES]                               ? s->value[CORES]
                          : !p->memory_mib && p->memory_percent == 100 ? 100
-                                                                         : 0);
+                                                                      : 0);
     p->cores_limit = p->cores ? 0 : 100;
     if (s->said[PRIORITY])
         p->priority = s->value[PRIORITY] == 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_LOW;
@@ -200,11 +200,12 @@ static int add_part(struct sl_request *r, const struct sl_request_part *part,
         return sl_err_set(err, -EINVAL, "more than %d containers of the pod ask for GPUs",
                           SL_REQUEST_PARTS);
     if (privileged(container))
-        return sl_err_set(err, -EINVAL,
-                          "container %s is privileged and would see every GPU, so a share cannot be "
-                          "kept: remove securityContext.privileged, or label the pod "
-                          "hami.io/webhook: ignore",
-                          part->container);
+        return sl_err_set(
+            err, -EINVAL,
+            "container %s is privileged and would see every GPU, so a share cannot be "
+            "kept: remove securityContext.privileged, or label the pod "
+            "hami.io/webhook: ignore",
+            part->container);
     r->part[r->part_count++] = *part;
     return 0;
 }
@@ -305,10 +306,11 @@ static int kubeshare_part(const json_t *pod, const char *request, const char *li
                           "sharedgpu/gpu_limit: write for example \"0.5\"",
                           request);
     if (l > 100 && (r != l || l % 100))
-        return sl_err_set(err, -EINVAL,
-                          "sharedgpu/gpu_limit \"%.40s\" is more than one GPU: write the same whole "
-                          "number for gpu_request and gpu_limit",
-                          limit);
+        return sl_err_set(
+            err, -EINVAL,
+            "sharedgpu/gpu_limit \"%.40s\" is more than one GPU: write the same whole "
+            "number for gpu_request and gpu_limit",
+            limit);
     p->count = (uint8_t)(l > 100 ? l / 100 : 1);
     p->cores = (uint8_t)(r > 100 ? 100 : r);
     p->cores_limit = (uint8_t)(l > 100 || l == p->cores ? 0 : l);
@@ -353,10 +355,11 @@ static int read_list(const json_t *pod, const char *key, char *buf, struct sl_er
     const json_t *value = meta(pod, "annotations", key);
     const char *text = value ? json_string_value(value) : "";
     if (!text || strlen(text) >= SL_REQUEST_LIST || strspn(text, good) != strlen(text))
-        return sl_err_set(err, -EINVAL,
-                          "annotation %s is not a list of names with commas between them: write for "
-                          "example \"A100,H100\"",
-                          key);
+        return sl_err_set(
+            err, -EINVAL,
+            "annotation %s is not a list of names with commas between them: write for "
+            "example \"A100,H100\"",
+            key);
     if (text[0])
         (void)snprintf(buf, SL_REQUEST_LIST, "%s", text);
     return 0;
@@ -396,7 +399,8 @@ static void share_with_init(struct sl_request *r)
 {
     struct sl_request_part copy[SL_REQUEST_PARTS];
     size_t n = 0;
-    for (int init = 0; init < 2; init++) /* those that own GPUs first, so that same_as points back */
+    for (int init = 0; init < 2;
+         init++) /* those that own GPUs first, so that same_as points back */
         for (size_t i = 0; i < r->part_count; i++)
             if (r->part[i].init == (init == 1))
                 copy[n++] = r->part[i];

@@ -84,8 +84,8 @@ static int read_request(struct args *a, struct sl_err *err)
     a->claim = by_claim(a->pod);
     if (a->claim)
         return 0;
-    int rc = text ? sl_request_parse(text, &a->request, err)
-                  : sl_dialect_read(a->pod, &a->request, err);
+    int rc =
+        text ? sl_request_parse(text, &a->request, err) : sl_dialect_read(a->pod, &a->request, err);
     a->asks = text ? rc == 0 : rc == SL_DIALECT_PLAIN || rc == SL_DIALECT_ASKS;
     return rc < 0 ? rc : 0;
 }
@@ -137,7 +137,8 @@ char *sl_extender_filter_error(const char *error)
 static void put_nodes(struct sl_text *t, const struct args *a, const int32_t *good)
 {
     const char *sep = "";
-    sl_text_put(t, a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":[" : "\"Nodes\":null,\"NodeNames\":[");
+    sl_text_put(t, a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":["
+                            : "\"Nodes\":null,\"NodeNames\":[");
     for (size_t i = 0; i < a->count; i++) {
         if (good && good[i] == INT32_MIN)
             continue;
@@ -147,7 +148,8 @@ static void put_nodes(struct sl_text *t, const struct args *a, const int32_t *go
             sl_text_quote(t, a->names[i]);
             continue;
         }
-        char *one = sl_json_dump(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
+        char *one =
+            sl_json_dump(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
         if (one)
             sl_text_put(t, one);
         else
@@ -224,7 +226,8 @@ static char *filter_choose(const struct sl_extender *e, const struct args *a, ui
     return sl_text_take(&t);
 }
 
-char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size, uint64_t now_ns)
+char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size,
+                         uint64_t now_ns)
 {
     struct args a;
     struct sl_err err = SL_ERR_INIT;
@@ -258,7 +261,8 @@ static void scale(int32_t *scores, size_t count)
 
 static void rate(const struct sl_extender *e, const struct args *a, int32_t *scores)
 {
-    if (a->claim && e->fullness) { /* the scheduler places it; fuller nodes first keeps others whole */
+    if (a->claim &&
+        e->fullness) { /* the scheduler places it; fuller nodes first keeps others whole */
         for (size_t i = 0; i < a->count; i++)
             scores[i] = (int32_t)e->fullness(e->data, a->names[i]);
         scale(scores, a->count);

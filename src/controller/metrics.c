@@ -5,8 +5,8 @@
 
 static void family(struct sl_text *t, const char *name, const char *type, const char *help)
 {
-    sl_text_format(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n", name, help,
-                   name, type);
+    sl_text_format(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n", name,
+                   help, name, type);
 }
 
 static void value(struct sl_text *t, const char *name, const char *labels, uint64_t v)
@@ -49,8 +49,8 @@ char *metrics_text(struct sl_controller *c)
         {"gpu_nodes", "gauge", "Nodes with GPUs told by their agent.", s.nodes_with_gpus},
         {"gpus", "gauge", "GPUs known.", s.gpus},
         {"gpu_capacity_milli", "gauge", "Thousandths of GPUs there are.", s.gpu_milli},
-        {"gpu_free_milli", "gauge", "Thousandths of GPUs not promised, the scarcer of memory and cores.",
-         s.gpu_free_milli},
+        {"gpu_free_milli", "gauge",
+         "Thousandths of GPUs not promised, the scarcer of memory and cores.", s.gpu_free_milli},
         {"pods", "gauge", "Pods in the books.", s.pods},
         {"pods_reserved", "gauge", "Pods decided and not yet seen bound.", s.reserved},
         {"pods_misfit", "gauge", "Promises the books could not take; their GPUs take nothing new.",

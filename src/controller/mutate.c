@@ -10,10 +10,9 @@
 #include "controller/dialect.h"
 
 /* Annotations that grant something: nobody may bring their own. */
-static const char *const granted[] = {SL_PROMISE_LEASE_KEY,  SL_PROMISE_HAMI_NODE,
-                                      SL_PROMISE_HAMI_TIME,  SL_PROMISE_HAMI_PHASE,
-                                      SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO,
-                                      SL_PROMISE_HAMI_DONE};
+static const char *const granted[] = {
+    SL_PROMISE_LEASE_KEY,  SL_PROMISE_HAMI_NODE, SL_PROMISE_HAMI_TIME, SL_PROMISE_HAMI_PHASE,
+    SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO, SL_PROMISE_HAMI_DONE};
 
 /*
  * A patch in the making: changed parts of the pod are copied, changed, and put back whole. "add" replaces
@@ -66,8 +65,8 @@ static void part_by_claim(struct patching *p, const struct sl_request *r, size_t
         claims = json_array();
         p->failed |= json_object_set_new(resources, "claims", claims) < 0;
     }
-    p->failed |= json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
-                                                         "request", name)) < 0;
+    p->failed |= json_array_append_new(
+                     claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM, "request", name)) < 0;
 }
 
 static void part_by_slots(struct patching *p, const struct sl_request_part *part, const char *slot,
@@ -110,8 +109,8 @@ static void patch_annotations(struct patching *p, const json_t *pod, const struc
     char *text SL_CLEANUP(free) = sl_request_text(r);
     for (size_t i = 0; i < SL_ARRAY_LEN(granted); i++)
         (void)json_object_del(annotations, granted[i]);
-    p->failed |= !text || json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY,
-                                              json_string(text)) < 0;
+    p->failed |=
+        !text || json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY, json_string(text)) < 0;
     put(p, "/metadata/annotations", annotations);
 }
 
@@ -119,9 +118,9 @@ static void patch_claims(struct patching *p, const json_t *pod, const char *temp
 {
     const json_t *have = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
     json_t *claims = json_is_array(have) ? json_deep_copy(have) : json_array();
-    p->failed |= json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
-                                                         "resourceClaimTemplateName",
-                                                         template)) < 0;
+    p->failed |=
+        json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
+                                                "resourceClaimTemplateName", template)) < 0;
     put(p, "/spec/resourceClaims", claims);
 }
 
@@ -175,14 +174,14 @@ static int read_pod(const json_t *pod, struct sl_request *r, bool *ret_again, st
 
 static int refuse_node_name(const json_t *pod, struct sl_err *err)
 {
-    const char *node =
-        json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
+    const char *node = json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
     if (!node || !node[0])
         return 0;
-    return sl_err_set(err, -EINVAL,
-                      "the pod names its node (%.100s), so no scheduler can give it a share of a GPU: "
-                      "write nodeSelector: {kubernetes.io/hostname: …} instead of nodeName",
-                      node);
+    return sl_err_set(
+        err, -EINVAL,
+        "the pod names its node (%.100s), so no scheduler can give it a share of a GPU: "
+        "write nodeSelector: {kubernetes.io/hostname: …} instead of nodeName",
+        node);
 }
 
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,

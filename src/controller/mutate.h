@@ -27,12 +27,12 @@ enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
 
 struct sl_mutate_options {
     enum sl_mutate_mode mode;
-    const char *slot_resource;  /* NULL: nvidia.com/gpu */
-    const char *scheduler;      /* for pods that name a dialect's own; "": those stay */
-    const char *share_class;    /* NULL: gpu.sluice.io */
-    const char *whole_class;    /* NULL: whole.gpu.sluice.io */
-    const char *driver;         /* NULL: gpu.sluice.io */
-    const uint32_t *card_mib;   /* sizes of cards in the cluster, for percentages */
+    const char *slot_resource; /* NULL: nvidia.com/gpu */
+    const char *scheduler;     /* for pods that name a dialect's own; "": those stay */
+    const char *share_class;   /* NULL: gpu.sluice.io */
+    const char *whole_class;   /* NULL: whole.gpu.sluice.io */
+    const char *driver;        /* NULL: gpu.sluice.io */
+    const uint32_t *card_mib;  /* sizes of cards in the cluster, for percentages */
     size_t card_count;
 };
 

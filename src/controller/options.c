@@ -16,13 +16,19 @@ const char *sl_ctl_help(void)
 {
     return "Usage: sluice-controller [OPTION]...\n"
            "\n"
-           "The cluster's side of Sluice: an admission webhook that takes pods written for HAMi, Volcano\n"
-           "vGPU, gpushare and KubeShare as they are, and a scheduler extender that places shares of GPUs.\n"
+           "The cluster's side of Sluice: an admission webhook that takes pods written for HAMi, "
+           "Volcano\n"
+           "vGPU, gpushare and KubeShare as they are, and a scheduler extender that places shares "
+           "of GPUs.\n"
            "\n"
-           "  --admission MODE       dra (default): pods get ResourceClaims; extender: pods get slots of\n"
-           "                         nvidia.com/gpu and are placed by the extender; off: no webhook\n"
-           "  --extender MODE        off (default); choose: filter chooses and reserves; all: filter\n"
-           "                         answers every node that fits and scores decide; prioritize: only\n"
+           "  --admission MODE       dra (default): pods get ResourceClaims; extender: pods get "
+           "slots of\n"
+           "                         nvidia.com/gpu and are placed by the extender; off: no "
+           "webhook\n"
+           "  --extender MODE        off (default); choose: filter chooses and reserves; all: "
+           "filter\n"
+           "                         answers every node that fits and scores decide; prioritize: "
+           "only\n"
            "                         scores, to pack pods that DRA places\n"
            "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
            "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
@@ -34,10 +40,13 @@ const char *sl_ctl_help(void)
            "  --extender-http ADDR   the extender without TLS, for a scheduler on the same host\n"
            "  --metrics ADDR         /metrics, /healthz, /readyz (default :9402; off: none)\n"
            "  --cert-file, --key-file FILE\n"
-           "                         TLS certificate, read again when it changes; without them one is\n"
-           "                         made and kept in a Secret, and put into the webhook's configuration\n"
+           "                         TLS certificate, read again when it changes; without them one "
+           "is\n"
+           "                         made and kept in a Secret, and put into the webhook's "
+           "configuration\n"
            "  --secret NAME          (default sluice-controller-tls)\n"
-           "  --service NAME         the certificate is for NAME.NAMESPACE.svc (default sluice-controller)\n"
+           "  --service NAME         the certificate is for NAME.NAMESPACE.svc (default "
+           "sluice-controller)\n"
            "  --webhook NAME         MutatingWebhookConfiguration (default sluice-controller)\n"
            "  --namespace NAME       our own (default $POD_NAMESPACE, or the service account's)\n"
            "\n"
@@ -107,8 +116,9 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     o->extender = (enum sl_extender_mode)e;
     o->elect = l == 1;
     if (!rc && o->admission && a == 1 && (e == SL_EXTENDER_OFF || e == SL_EXTENDER_PRIORITIZE))
-        return sl_err_set(err, -EINVAL,
-                          "--admission extender needs somebody to place the pods: add --extender choose");
+        return sl_err_set(
+            err, -EINVAL,
+            "--admission extender needs somebody to place the pods: add --extender choose");
     return rc;
 }
 
@@ -117,7 +127,8 @@ static int keep_time(struct sl_controller_options *o, const char *text, struct s
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (*end || end == text || n < 6 || n > 31536000)
-        return sl_err_set(err, -EINVAL, "--keep-templates is a number of seconds from 6 to 31536000");
+        return sl_err_set(err, -EINVAL,
+                          "--keep-templates is a number of seconds from 6 to 31536000");
     o->template_keep_s = n;
     return 0;
 }

@@ -14,8 +14,8 @@ int sl_ctl_quantity(const json_t *value, uint64_t *ret)
     static const struct {
         const char *suffix;
         double factor;
-    } units[] = {{"", 1},        {"m", 1e-3},     {"k", 1e3},      {"M", 1e6},
-                 {"G", 1e9},     {"T", 1e12},     {"P", 1e15},     {"Ki", 1024.0},
+    } units[] = {{"", 1},         {"m", 1e-3},     {"k", 1e3},     {"M", 1e6},
+                 {"G", 1e9},      {"T", 1e12},     {"P", 1e15},    {"Ki", 1024.0},
                  {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 0x1p40}, {"Pi", 0x1p50}};
     const char *text = json_string_value(value);
     char *end;

@@ -28,8 +28,10 @@ static const struct {
     const char *name;
     bool cores;
     uint64_t unit_mib;
-} words[] = {{"nvidia.com/gpumem", false, 1},       {"nvidia.com/gpucores", true, 1},
-             {"volcano.sh/vgpu-memory", false, 1},  {"volcano.sh/vgpu-cores", true, 1},
+} words[] = {{"nvidia.com/gpumem", false, 1},
+             {"nvidia.com/gpucores", true, 1},
+             {"volcano.sh/vgpu-memory", false, 1},
+             {"volcano.sh/vgpu-cores", true, 1},
              {"aliyun.com/gpu-mem", false, 1024}};
 
 static int key_of(const char *name_space, const char *name, char key[320])
@@ -116,11 +118,12 @@ static int over(const char *what, const char *unit, const struct quota_limit *l,
 {
     if (more == 0 || limit == NO_LIMIT || (used <= limit && more <= limit - used))
         return 0;
-    return sl_err_set(err, -EDQUOT,
-                      "ResourceQuota %.200s allows %llu %s of GPU %s, %llu are promised already and "
-                      "the pod asks for %llu more: ask for less, or have the quota raised",
-                      l->key, (unsigned long long)limit, unit, what, (unsigned long long)used,
-                      (unsigned long long)more);
+    return sl_err_set(
+        err, -EDQUOT,
+        "ResourceQuota %.200s allows %llu %s of GPU %s, %llu are promised already and "
+        "the pod asks for %llu more: ask for less, or have the quota raised",
+        l->key, (unsigned long long)limit, unit, what, (unsigned long long)used,
+        (unsigned long long)more);
 }
 
 int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const char *name_space,

@@ -14,7 +14,7 @@
 #include "controller/table.h"
 
 struct sl_quota {
-    struct sl_table limits;       /* by namespace/name */
+    struct sl_table limits;        /* by namespace/name */
     struct quota_pending *pending; /* let in, not seen yet */
 };
 

@@ -39,9 +39,9 @@ struct sl_request {
     uint16_t containers; /* of the pod, init containers included */
     char use_type[SL_REQUEST_LIST], no_type[SL_REQUEST_LIST]; /* comma lists, "" for none */
     char use_uuid[SL_REQUEST_LIST], no_uuid[SL_REQUEST_LIST];
-    bool numa;          /* GPUs of one NUMA node, please */
+    bool numa;                       /* GPUs of one NUMA node, please */
     uint8_t node_policy, gpu_policy; /* enum sl_request_policy: instead of the cluster's */
-    char admission[64]; /* uid of the review that let it in; "" */
+    char admission[64];              /* uid of the review that let it in; "" */
 };
 
 bool sl_request_whole(const struct sl_request_part *part);

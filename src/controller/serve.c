@@ -32,7 +32,8 @@ static void readyz(struct sl_controller *c, struct sl_http_call *call,
     if (sl_controller_ready(c))
         plain(call, 200, "ok\n");
     else
-        plain(call, 503, c->stopping ? "stopping\n" : "the cluster or the certificate is not known yet\n");
+        plain(call, 503,
+              c->stopping ? "stopping\n" : "the cluster or the certificate is not known yet\n");
 }
 
 static void leaderz(struct sl_controller *c, struct sl_http_call *call,
@@ -66,8 +67,9 @@ static void filter(struct sl_controller *c, struct sl_http_call *call,
         controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
                                                          "start it with --extender choose"));
     else if (!controller_leads(c) || !feeds_synced(c))
-        controller_answer(call, sl_extender_filter_error("this replica does not lead, or does not know "
-                                                         "the cluster yet"));
+        controller_answer(call,
+                          sl_extender_filter_error("this replica does not lead, or does not know "
+                                                   "the cluster yet"));
     else
         controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
                                                    sl_loop_now(c->loop)));
@@ -155,7 +157,8 @@ static struct sl_http_server_options options(struct sl_controller *c, const char
                                            .data = c};
 }
 
-int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem, struct sl_err *err)
+int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
+              struct sl_err *err)
 {
     if (!c->opt.listen)
         return 0;

@@ -17,7 +17,8 @@
 
 #define KEEP_S 3600
 
-struct template {
+struct template
+{
     struct sl_table_item item; /* by namespace/name */
     char key[320], uid[64], version[32];
     long long used_s;
@@ -115,8 +116,9 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
         json_decref(body);
         return sl_err_set(err, -ENOMEM, "out of memory");
     }
-    (void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s",
-                   name_space, there ? "/" : "", there ? name : "");
+    (void)snprintf(path, sizeof(path),
+                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s", name_space,
+                   there ? "/" : "", there ? name : "");
     rc = sl_kube_request(c->kube, there ? "PATCH" : "POST", path,
                          there ? SL_KUBE_PATCH_MERGE : NULL, body, ensured, e, NULL, err);
     json_decref(body);
@@ -152,8 +154,9 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
     struct sl_err err = SL_ERR_INIT;
     json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
                              "preconditions", "uid", t->uid, "resourceVersion", t->version);
-    (void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates/%s",
-                   name_space, name);
+    (void)snprintf(path, sizeof(path),
+                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates/%s", name_space,
+                   name);
     if (sl_kube_request(c->kube, "DELETE", path, NULL, body, swept, c, NULL, &err) != 0)
         sl_warn("%s", err.msg);
     json_decref(body);

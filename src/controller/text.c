@@ -48,8 +48,9 @@ void sl_text_quote(struct sl_text *t, const char *data)
 {
     sl_text_add(t, "\"", 1);
     while (*data) {
-        size_t plain = strcspn(data, "\"\\\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
-                                     "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
+        size_t plain =
+            strcspn(data, "\"\\\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
+                          "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
         sl_text_add(t, data, plain);
         data += plain;
         if (!*data)

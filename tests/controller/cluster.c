@@ -55,7 +55,8 @@ static json_t *api_pod(unsigned number, const char *limits)
 }
 
 /* Filter by JSON, as kube-scheduler does; "" where nothing fits. */
-static void filter(struct sl_cluster *c, json_t *pod, const char *nodes, uint64_t now, char node[64])
+static void filter(struct sl_cluster *c, json_t *pod, const char *nodes, uint64_t now,
+                   char node[64])
 {
     struct sl_extender e = {.cluster = c};
     json_t *names = quoted(nodes);
@@ -101,7 +102,8 @@ static void audit_leases(json_t *const *pods, size_t count, uint32_t card_mib)
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
         struct sl_promise p;
-        const char *lease = pods[i] ? text_at(pods[i], "metadata/annotations/sluice.io~1lease") : "";
+        const char *lease =
+            pods[i] ? text_at(pods[i], "metadata/annotations/sluice.io~1lease") : "";
         if (!lease[0])
             continue;
         assert_int_equal(sl_promise_lease_parse(lease, &p, NULL), 0);
@@ -240,7 +242,8 @@ static void test_reservation(void **state)
     char node[64];
     struct sl_cluster *c = cluster_new();
     add_node(c, "n1", 1, 1000, "A");
-    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"),
+           *b = api_pod(2, "'nvidia.com/gpumem':'600'");
     filter(c, a, "['n1']", S, node);
     assert_string_equal(node, "n1");
     filter(c, b, "['n1']", 2 * S, node);
@@ -268,7 +271,8 @@ static void test_half_bound(void **state)
     char node[64];
     struct sl_cluster *c = cluster_new();
     add_node(c, "n1", 1, 1000, "A");
-    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"),
+           *b = api_pod(2, "'nvidia.com/gpumem':'600'");
     filter(c, a, "['n1']", S, node);
     assert_int_equal(bind(c, a, "n1", S), 0);
     json_object_del(at(a, "spec"), "nodeName");
@@ -292,7 +296,8 @@ static void test_cards_change(void **state)
     char node[64];
     struct sl_cluster_stats stats;
     struct sl_cluster *c = cluster_new();
-    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"), *b = api_pod(2, "'nvidia.com/gpumem':'600'");
+    json_t *a = api_pod(1, "'nvidia.com/gpumem':'600'"),
+           *b = api_pod(2, "'nvidia.com/gpumem':'600'");
     /* The pod is told before its node is: it counts as soon as the cards are known. */
     add_node(c, "n1", 1, 1000, "A");
     filter(c, a, "['n1']", S, node);
@@ -307,7 +312,8 @@ static void test_cards_change(void **state)
     filter(c, b, "['n1']", S, node);
     assert_string_equal(node, "n1");
     audited(c);
-    add_node(c, "n1", 1, 500, "A"); /* smaller than what is promised of it: nothing new, nothing lost */
+    add_node(c, "n1", 1, 500,
+             "A"); /* smaller than what is promised of it: nothing new, nothing lost */
     sl_cluster_stats(c, &stats);
     assert_int_equal(stats.misfits, 1);
     sl_cluster_pod_gone(c, "uid-1");
@@ -368,17 +374,20 @@ static void test_containers(void **state)
     add_node(c, "n1", 2, 1000, "A");
     json_t *pod = quoted(
         "{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'initContainers':[{'name':'i',"
-        "'resources':{'limits':{'nvidia.com/gpumem':'700'}}}],'containers':[{'name':'a','resources':{"
+        "'resources':{'limits':{'nvidia.com/"
+        "gpumem':'700'}}}],'containers':[{'name':'a','resources':{"
         "'limits':{'nvidia.com/gpumem':'700'}}},{'name':'none'},{'name':'b','resources':{'limits':{"
         "'nvidia.com/gpumem':'800','nvidia.com/gpucores':'40'}}}]}}");
     filter(c, pod, "['n1']", S, node);
     assert_string_equal(node, "n1");
     assert_int_equal(bind(c, pod, "n1", S), 0);
     struct sl_promise p;
-    assert_int_equal(sl_promise_lease_parse(text_at(pod, "metadata/annotations/sluice.io~1lease"), &p, NULL), 0);
+    assert_int_equal(
+        sl_promise_lease_parse(text_at(pod, "metadata/annotations/sluice.io~1lease"), &p, NULL), 0);
     assert_int_equal(p.container_count, 3);
     assert_string_equal(p.device[p.container[0].first].uuid, p.device[p.container[1].first].uuid);
-    assert_string_not_equal(p.device[p.container[0].first].uuid, p.device[p.container[2].first].uuid);
+    assert_string_not_equal(p.device[p.container[0].first].uuid,
+                            p.device[p.container[2].first].uuid);
     sl_cluster_stats(c, &stats);
     uint64_t free_before = stats.gpu_free_milli;
     sl_cluster_destroy(c);
@@ -403,15 +412,17 @@ static void test_policies(void **state)
     for (unsigned i = 0; i < 8; i++) {
         json_t *pod = api_pod(i, "'nvidia.com/gpumem':'100'");
         json_object_set_new(at(pod, "metadata"), "annotations",
-                            json_pack("{s:s,s:s}", "hami.io/node-scheduler-policy", i < 4 ? "spread" : "binpack",
-                                      "hami.io/gpu-scheduler-policy", i < 4 ? "spread" : "numa,binpack"));
+                            json_pack("{s:s,s:s}", "hami.io/node-scheduler-policy",
+                                      i < 4 ? "spread" : "binpack", "hami.io/gpu-scheduler-policy",
+                                      i < 4 ? "spread" : "numa,binpack"));
         filter(c, pod, "['n1','n2']", S, node);
         assert_int_equal(bind(c, pod, node, S), 0);
         const char *lease = text_at(pod, "metadata/annotations/sluice.io~1lease");
         char want[16];
         (void)snprintf(want, sizeof(want), "-%u\"", i < 4 ? i / 2 : 0);
         if (i < 2 || i >= 4)
-            assert_non_null(strstr(lease, want)); /* the first card; full ones first, once packing */
+            assert_non_null(
+                strstr(lease, want)); /* the first card; full ones first, once packing */
         if (i == 4)
             (void)snprintf(first, sizeof(first), "%s", node);
         if (i > 4)
@@ -434,7 +445,9 @@ static char *asked(struct sl_cluster *c, bool all, bool prioritize, const char *
     return answer;
 }
 
-#define POD "'Pod':{'metadata':{'uid':'u','namespace':'ns','name':'p'},'spec':{'containers':[{'name':'m','resources':{'limits':{"
+#define POD                                                                                        \
+    "'Pod':{'metadata':{'uid':'u','namespace':'ns','name':'p'},'spec':{'containers':[{'name':'m'," \
+    "'resources':{'limits':{"
 
 /* The protocol's other forms: all nodes with scores, whole objects, pods that ask for nothing, errors. */
 static void test_protocol(void **state)
@@ -448,17 +461,27 @@ static void test_protocol(void **state)
         bool all, prioritize;
     } rows[] = {
         {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
-         "{\"Nodes\":null,\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{"
-         "\"n2\":\"its GPUs are too small or too few\",\"n3\":\"no GPUs of Sluice's on this node\"},\"Error\":\"\"}", true, false},
+         "{\"Nodes\":null,\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":"
+         "{"
+         "\"n2\":\"its GPUs are too small or too few\",\"n3\":\"no GPUs of Sluice's on this "
+         "node\"},\"Error\":\"\"}",
+         true, false},
         {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2']}",
          "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]", false, true},
-        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'name':'n1'}}]}}",
-         "{\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}}]},\"FailedNodes\":{},"
-         "\"FailedAndUnresolvableNodes\":{\"n2\":\"its GPUs are too small or too few\"},\"Error\":\"\"}", false, false},
+        {"{" POD "'nvidia.com/"
+                 "gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'"
+                 "name':'n1'}}]}}",
+         "{\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}}]},"
+         "\"FailedNodes\":{},"
+         "\"FailedAndUnresolvableNodes\":{\"n2\":\"its GPUs are too small or too "
+         "few\"},\"Error\":\"\"}",
+         false, false},
         {"{" POD "'cpu':'1'}}}]}},'NodeNames':['n1','n9']}",
-         "{\"Nodes\":null,\"NodeNames\":[\"n1\",\"n9\"],\"FailedNodes\":{},\"Error\":\"\"}", false, false},
+         "{\"Nodes\":null,\"NodeNames\":[\"n1\",\"n9\"],\"FailedNodes\":{},\"Error\":\"\"}", false,
+         false},
         {"{'Pod':{},'Nodes':null}",
-         "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"the request names no nodes: set nodeCacheCapable: true\"}",
+         "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"the request names no "
+         "nodes: set nodeCacheCapable: true\"}",
          false, false},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
@@ -500,10 +523,10 @@ static void test_hami_state(void **state)
     (void)state;
     char node[64];
     struct sl_cluster *c = cluster_new();
-    json_t *n = json_pack("{s:{s:s,s:{s:s}}}", "metadata", "name", "n1", "annotations",
-                          SL_PROMISE_REGISTER_KEY,
-                          "[{\"id\":\"GPU-x\",\"count\":10,\"devmem\":1000,\"devcore\":100,\"type\":\"A\","
-                          "\"numa\":0,\"health\":true}]");
+    json_t *n = json_pack(
+        "{s:{s:s,s:{s:s}}}", "metadata", "name", "n1", "annotations", SL_PROMISE_REGISTER_KEY,
+        "[{\"id\":\"GPU-x\",\"count\":10,\"devmem\":1000,\"devcore\":100,\"type\":\"A\","
+        "\"numa\":0,\"health\":true}]");
     assert_int_equal(sl_cluster_node_set(c, n, NULL), 0);
     json_decref(n);
     json_t *pod = quoted("{'metadata':{'uid':'h','namespace':'ns','annotations':{"
@@ -525,11 +548,11 @@ static void test_hami_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_burst),         cmocka_unit_test(test_history),
-        cmocka_unit_test(test_reservation),   cmocka_unit_test(test_half_bound),
-        cmocka_unit_test(test_cards_change),  cmocka_unit_test(test_wishes),
-        cmocka_unit_test(test_containers),    cmocka_unit_test(test_hami_state),
-        cmocka_unit_test(test_policies),      cmocka_unit_test(test_protocol),
+        cmocka_unit_test(test_burst),        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_reservation),  cmocka_unit_test(test_half_bound),
+        cmocka_unit_test(test_cards_change), cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_containers),   cmocka_unit_test(test_hami_state),
+        cmocka_unit_test(test_policies),     cmocka_unit_test(test_protocol),
         cmocka_unit_test(test_renamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,11 +44,12 @@ static void refused(const char *limits, const char *metadata, const char *spec, 
 static void test_hami(void **state)
 {
     (void)state;
-    asks("'nvidia.com/gpu':'1','nvidia.com/gpumem':'3000','nvidia.com/gpucores':'30'", 1, 3000, 0, 30);
+    asks("'nvidia.com/gpu':'1','nvidia.com/gpumem':'3000','nvidia.com/gpucores':'30'", 1, 3000, 0,
+         30);
     asks("'nvidia.com/gpu':2,'nvidia.com/gpumem':3000,'nvidia.com/gpucores':30", 2, 3000, 0, 30);
     asks("'nvidia.com/gpu':'2','nvidia.com/gpumem-percentage':'50'", 2, 0, 50, 0);
-    asks("'nvidia.com/gpumem':'10240'", 1, 10240, 0, 0);       /* the count is one */
-    asks("'nvidia.com/gpumem':'10k'", 1, 10000, 0, 0);         /* a quantity */
+    asks("'nvidia.com/gpumem':'10240'", 1, 10240, 0, 0);                    /* the count is one */
+    asks("'nvidia.com/gpumem':'10k'", 1, 10000, 0, 0);                      /* a quantity */
     asks("'nvidia.com/gpu':'1','nvidia.com/gpucores':'40'", 1, 0, 100, 40); /* all memory */
     asks("'nvidia.com/gpu':'1','nvidia.com/gpumem-percentage':'100'", 1, 0, 100, 100);
     asks("'nvidia.com/gpu':'1','nvidia.com/gpumem':'0','nvidia.com/gpucores':'20'", 1, 0, 100, 20);
@@ -58,18 +59,23 @@ static void test_hami_words(void **state)
 {
     (void)state;
     struct sl_request r;
-    assert_int_equal(read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':'0'",
-                              "", "", &r, NULL), SL_DIALECT_ASKS);
+    assert_int_equal(
+        read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':'0'", "", "",
+                 &r, NULL),
+        SL_DIALECT_ASKS);
     assert_int_equal(r.part[0].priority, SL_PROMISE_PRIORITY_HIGH);
     assert_int_equal(r.part[0].cores_limit, 100); /* no share of time: what is idle */
-    assert_int_equal(read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':1",
-                              "", "", &r, NULL), SL_DIALECT_ASKS);
+    assert_int_equal(
+        read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':1", "", "", &r,
+                 NULL),
+        SL_DIALECT_ASKS);
     assert_int_equal(r.part[0].priority, SL_PROMISE_PRIORITY_LOW);
     assert_int_equal(
         read_pod("'nvidia.com/gpu':'2'",
                  "'annotations':{'nvidia.com/use-gputype':'A100, V100','nvidia.com/nouse-gpuuuid':"
                  "'GPU-1','nvidia.com/numa-bind':'true'}",
-                 "", &r, NULL), SL_DIALECT_ASKS);
+                 "", &r, NULL),
+        SL_DIALECT_ASKS);
     assert_true(r.numa && sl_request_whole(&r.part[0]));
     assert_true(sl_request_allows(&r, "NVIDIA a100-SXM4-40GB", "GPU-2"));
     assert_true(sl_request_allows(&r, "Tesla V100", "GPU-2"));
@@ -87,10 +93,12 @@ static void test_plain_and_nothing(void **state)
     assert_int_equal(read_pod("'cpu':'1','nvidia.com/mig-1g.18gb':'1'", "", "", &r, NULL),
                      SL_DIALECT_NOTHING);
     assert_int_equal(read_pod("'nvidia.com/gpu':'0'", "", "", &r, NULL), SL_DIALECT_NOTHING);
-    assert_int_equal(read_pod("'nvidia.com/gpumem':'5'", "'labels':{'hami.io/webhook':'ignore'}", "",
-                              &r, NULL), SL_DIALECT_NOTHING);
+    assert_int_equal(
+        read_pod("'nvidia.com/gpumem':'5'", "'labels':{'hami.io/webhook':'ignore'}", "", &r, NULL),
+        SL_DIALECT_NOTHING);
     assert_int_equal(read_pod("'nvidia.com/gpumem':'-5'", "'labels':{'sluice.io/webhook':'ignore'}",
-                              "", &r, NULL), SL_DIALECT_NOTHING);
+                              "", &r, NULL),
+                     SL_DIALECT_NOTHING);
 }
 
 static void test_volcano(void **state)
@@ -119,17 +127,24 @@ static void test_kubeshare(void **state)
         read_pod("",
                  "'labels':{'sharedgpu/gpu_request':'0.5','sharedgpu/gpu_limit':'1.0',"
                  "'sharedgpu/gpu_mem':'3221225472','sharedgpu/gpu_model':'NVIDIA-H200'}",
-                 "'schedulerName':'kubeshare-scheduler'", &r, &err), SL_DIALECT_ASKS);
+                 "'schedulerName':'kubeshare-scheduler'", &r, &err),
+        SL_DIALECT_ASKS);
     assert_int_equal(r.part[0].memory_mib, 3072);
     assert_int_equal(r.part[0].cores, 50);
     assert_int_equal(r.part[0].cores_limit, 100);
     assert_string_equal(r.use_type, "NVIDIA-H200");
-    assert_int_equal(read_pod("", "'annotations':{'sharedgpu/gpu_request':'0.25','sharedgpu/gpu_limit':"
-                              "'0.25'}", "", &r, &err), SL_DIALECT_ASKS);
+    assert_int_equal(read_pod("",
+                              "'annotations':{'sharedgpu/gpu_request':'0.25','sharedgpu/gpu_limit':"
+                              "'0.25'}",
+                              "", &r, &err),
+                     SL_DIALECT_ASKS);
     assert_int_equal(r.part[0].memory_percent, 25);
     assert_int_equal(r.part[0].cores_limit, 0);
-    assert_int_equal(read_pod("", "'labels':{'sharedgpu/gpu_request':'2.0','sharedgpu/gpu_limit':"
-                              "'2.0'}", "", &r, &err), SL_DIALECT_ASKS);
+    assert_int_equal(read_pod("",
+                              "'labels':{'sharedgpu/gpu_request':'2.0','sharedgpu/gpu_limit':"
+                              "'2.0'}",
+                              "", &r, &err),
+                     SL_DIALECT_ASKS);
     assert_true(r.part[0].count == 2 && sl_request_whole(&r.part[0]));
     refused("", "'labels':{'sharedgpu/gpu_request':'1.5','sharedgpu/gpu_limit':'1.5'}", "",
             "the same whole number");
@@ -155,7 +170,8 @@ static void test_refusals(void **state)
             "0 (high) or 1 (low)");
     refused("'nvidia.com/gpumem':'5','nvidia.com/gpumem-percentage':'5'", "", "",
             "write only one of them");
-    refused("'nvidia.com/gpumem':'5','volcano.sh/vgpu-number':'1'", "", "", "write it in one of them");
+    refused("'nvidia.com/gpumem':'5','volcano.sh/vgpu-number':'1'", "", "",
+            "write it in one of them");
     refused("'nvidia.com/gpumem':'5'", "'annotations':{'nvidia.com/use-gputype':'A\\\"b'}", "",
             "a list of names");
     json_t *pod = pod_of("'nvidia.com/gpumem':'5'", "", "");
@@ -173,11 +189,14 @@ static void test_containers(void **state)
 {
     (void)state;
     struct sl_request r;
-    json_t *pod = quoted(
-        "{'spec':{'initContainers':[{'name':'warm','resources':{'limits':{'nvidia.com/gpumem':'9'}}},"
-        "{'name':'side','restartPolicy':'Always','resources':{'limits':{'nvidia.com/gpumem':'9'}}}],"
-        "'containers':[{'name':'none'},{'name':'a','resources':{'requests':{'nvidia.com/gpumem':'9'}}},"
-        "{'name':'b','resources':{'limits':{'nvidia.com/gpumem':'7','nvidia.com/gpucores':'5'}}}]}}");
+    json_t *pod = quoted("{'spec':{'initContainers':[{'name':'warm','resources':{'limits':{'nvidia."
+                         "com/gpumem':'9'}}},"
+                         "{'name':'side','restartPolicy':'Always','resources':{'limits':{'nvidia."
+                         "com/gpumem':'9'}}}],"
+                         "'containers':[{'name':'none'},{'name':'a','resources':{'requests':{'"
+                         "nvidia.com/gpumem':'9'}}},"
+                         "{'name':'b','resources':{'limits':{'nvidia.com/gpumem':'7','nvidia.com/"
+                         "gpucores':'5'}}}]}}");
     assert_int_equal(sl_dialect_read(pod, &r, NULL), SL_DIALECT_ASKS);
     assert_int_equal(r.part_count, 4);
     assert_int_equal(r.containers, 5);
@@ -202,18 +221,25 @@ static void test_annotation(void **state)
     struct sl_err err = SL_ERR_INIT;
     assert_int_equal(read_pod("'nvidia.com/gpu':'2','nvidia.com/gpumem-percentage':'50',"
                               "'nvidia.com/priority':'0'",
-                              "'annotations':{'nvidia.com/use-gpuuuid':'GPU-1,GPU-2'}", "", &r, NULL),
+                              "'annotations':{'nvidia.com/use-gpuuuid':'GPU-1,GPU-2'}", "", &r,
+                              NULL),
                      SL_DIALECT_ASKS);
     char *text = sl_request_text(&r);
     assert_int_equal(sl_request_parse(text, &back, &err), 0);
     assert_memory_equal(&r, &back, sizeof(r));
     free(text);
     static const char *const bad[] = {
-        "", "{}", "[]", "{\"version\":1,\"containers\":1,\"parts\":[]}",
+        "",
+        "{}",
+        "[]",
+        "{\"version\":1,\"containers\":1,\"parts\":[]}",
         "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1}]}",
-        "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":99,\"memoryMiB\":1}]}",
-        "{\"version\":1,\"containers\":0,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":1}]}",
-        ("{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":1,"
+        "{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":99,\"memoryMiB\":"
+        "1}]}",
+        "{\"version\":1,\"containers\":0,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":"
+        "1}]}",
+        ("{\"version\":1,\"containers\":1,\"parts\":[{\"container\":\"a\",\"gpus\":1,\"memoryMiB\":"
+         "1,"
          "\"sameAs\":0}]}")};
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++)
         assert_int_equal(sl_request_parse(bad[i], &back, &err), -EINVAL);

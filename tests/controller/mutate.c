@@ -53,7 +53,8 @@ static void test_claim(void **state)
         REQUEST("exactly/selectors/0/cel/expression"),
         "(device.attributes[\"gpu.sluice.io\"].productName.lowerAscii().contains(\"h200\") || "
         "device.attributes[\"gpu.sluice.io\"].productName.lowerAscii().contains(\"h100\"))");
-    assert_string_equal(text_at(t, "spec/spec/devices/config/0/opaque/parameters/priority"), "high");
+    assert_string_equal(text_at(t, "spec/spec/devices/config/0/opaque/parameters/priority"),
+                        "high");
     assert_string_equal(text_at(t, "metadata/name"), m.template_name);
     /* The same again, by another webhook's doing: nothing more to do. */
     mutated(pod, &dra, &again);
@@ -69,15 +70,18 @@ static void test_claim_kinds(void **state)
     json_t *pod = pod_of("'nvidia.com/gpu':'2','nvidia.com/gpumem-percentage':'50'", "", "");
     mutated(pod, &dra, &m);
     json_t *t = m.template_object;
-    assert_int_equal(json_integer_value(at(t, "spec/spec/devices/requests/0/firstAvailable/0/count")), 2);
+    assert_int_equal(
+        json_integer_value(at(t, "spec/spec/devices/requests/0/firstAvailable/0/count")), 2);
     assert_string_equal(
-        text_at(t, "spec/spec/devices/requests/0/firstAvailable/0/capacity/requests/memory"), "40Gi");
+        text_at(t, "spec/spec/devices/requests/0/firstAvailable/0/capacity/requests/memory"),
+        "40Gi");
     assert_string_equal(
-        text_at(t, "spec/spec/devices/requests/0/firstAvailable/1/capacity/requests/memory"), "71885Mi");
+        text_at(t, "spec/spec/devices/requests/0/firstAvailable/1/capacity/requests/memory"),
+        "71885Mi");
     assert_string_equal(
         text_at(t, "spec/spec/devices/requests/0/firstAvailable/1/capacity/requests/cores"), "1");
-    assert_int_equal(json_integer_value(at(
-                         t, "spec/spec/devices/config/0/opaque/parameters/cores/limit")), 100);
+    assert_int_equal(
+        json_integer_value(at(t, "spec/spec/devices/config/0/opaque/parameters/cores/limit")), 100);
     json_decref(pod);
     /* Equal requests share a template, different ones do not. */
     pod = pod_of("'volcano.sh/vgpu-number':'2','volcano.sh/vgpu-memory-percentage':'50'", "", "");
@@ -92,10 +96,12 @@ static void test_claim_kinds(void **state)
     sl_mutation_free(&m);
     json_decref(pod);
     /* Whole cards with a wish are of the class of whole cards. */
-    pod = pod_of("'nvidia.com/gpu':'2'", "'annotations':{'nvidia.com/use-gpuuuid':'GPU-1,GPU-2'}", "");
+    pod = pod_of("'nvidia.com/gpu':'2'", "'annotations':{'nvidia.com/use-gpuuuid':'GPU-1,GPU-2'}",
+                 "");
     mutated(pod, &dra, &m);
-    assert_string_equal(text_at(m.template_object, "spec/spec/devices/requests/0/exactly/deviceClassName"),
-                        "whole.gpu.sluice.io");
+    assert_string_equal(
+        text_at(m.template_object, "spec/spec/devices/requests/0/exactly/deviceClassName"),
+        "whole.gpu.sluice.io");
     assert_null(at(m.template_object, "spec/spec/devices/requests/0/exactly/capacity"));
     sl_mutation_free(&m);
     json_decref(pod);
@@ -133,7 +139,8 @@ static void test_slots(void **state)
     assert_string_equal(text_at(pod, "spec/schedulerName"), "default-scheduler");
     assert_null(at(pod, "metadata/annotations/sluice.io~1lease"));
     assert_null(at(pod, "metadata/annotations/hami.io~1vgpu-node"));
-    assert_int_equal(sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
+    assert_int_equal(
+        sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
     assert_true(r.part[0].memory_mib == 3000 && r.part[0].count == 2);
     assert_string_equal(r.admission, "review-1");
     sl_mutation_free(&m);
@@ -164,16 +171,19 @@ static void test_refused(void **state)
     assert_int_equal(sl_mutate_pod(pod, "u", &none, &m, &err), -EAGAIN);
     assert_non_null(strstr(err.msg, "or write MiB"));
     json_decref(pod);
-    pod = pod_of("'nvidia.com/gpu':'1'",
-                 "'annotations':{'sluice.io/request':'{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":"
-                 "[{\\\"container\\\":\\\"other\\\",\\\"gpus\\\":1,\\\"memoryMiB\\\":5}]}'}", "");
+    pod = pod_of(
+        "'nvidia.com/gpu':'1'",
+        "'annotations':{'sluice.io/request':'{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":"
+        "[{\\\"container\\\":\\\"other\\\",\\\"gpus\\\":1,\\\"memoryMiB\\\":5}]}'}",
+        "");
     assert_int_equal(sl_mutate_pod(pod, "u", &slots, &m, &err), -EINVAL);
     assert_non_null(strstr(err.msg, "does not have there"));
     json_decref(pod);
 }
 
 static const char review_text[] =
-    "{'apiVersion':'admission.k8s.io/v1','kind':'AdmissionReview','request':{'uid':'u-1','namespace':'ns',"
+    "{'apiVersion':'admission.k8s.io/"
+    "v1','kind':'AdmissionReview','request':{'uid':'u-1','namespace':'ns',"
     "'operation':'%s','dryRun':true,'resource':{'group':'','version':'v1','resource':'pods'},"
     "'object':{'spec':{}}}}";
 
@@ -203,9 +213,14 @@ static void test_review(void **state)
     assert_false(r.create_pod);
     sl_review_free(&r);
     static const char *const bad[] = {
-        "", "x", "{}", "[]", "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1beta1\"}",
+        "",
+        "x",
+        "{}",
+        "[]",
+        "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1beta1\"}",
         "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{}}",
-        ("{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{\"uid\":\"a\","
+        ("{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/"
+         "v1\",\"request\":{\"uid\":\"a\","
          "\"operation\":\"CREATE\",\"resource\":{\"resource\":\"pods\"}}}")};
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
         assert_int_equal(sl_review_parse(bad[i], strlen(bad[i]), &r, &err), -EINVAL);
@@ -237,8 +252,9 @@ static void test_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claim), cmocka_unit_test(test_claim_kinds), cmocka_unit_test(test_untouched),
-        cmocka_unit_test(test_slots), cmocka_unit_test(test_refused),     cmocka_unit_test(test_review),
+        cmocka_unit_test(test_claim),     cmocka_unit_test(test_claim_kinds),
+        cmocka_unit_test(test_untouched), cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_review),
         cmocka_unit_test(test_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

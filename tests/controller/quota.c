@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "controller/claims.h"
+#include "controller/extender.h"
 #include "controller/quantity.h"
 #include "controller/quota.h"
 
@@ -13,22 +14,26 @@ static void quota_set(struct sl_quota *q, const char *name, const char *hard)
 {
     char text[512];
     struct sl_err err = SL_ERR_INIT;
-    (void)snprintf(text, sizeof(text), "{'metadata':{'namespace':'ns','name':'%s'},'spec':{'hard':{%s}}}", name,
-                   hard);
+    (void)snprintf(text, sizeof(text),
+                   "{'metadata':{'namespace':'ns','name':'%s'},'spec':{'hard':{%s}}}", name, hard);
     json_t *j = quoted(text);
     if (sl_quota_set(q, j, &err) != 0)
         fail_msg("%s", err.msg);
     json_decref(j);
 }
 
-static void pod_set(struct sl_cluster *c, unsigned number, unsigned mib, unsigned cores, const char *phase)
+static void pod_set(struct sl_cluster *c, unsigned number, unsigned mib, unsigned cores,
+                    const char *phase)
 {
     char text[512];
-    (void)snprintf(text, sizeof(text),
-                   "{'metadata':{'uid':'u%u','namespace':'ns','annotations':{'sluice.io/request':'{\\\"version\\\":1,"
-                   "\\\"containers\\\":1,\\\"parts\\\":[{\\\"container\\\":\\\"a\\\",\\\"gpus\\\":2,\\\"memoryMiB\\\":%u,"
-                   "\\\"cores\\\":%u}],\\\"admission\\\":\\\"adm-%u\\\"}'}},'status':{'phase':'%s'}}",
-                   number, mib, cores, number, phase);
+    (void)snprintf(
+        text, sizeof(text),
+        "{'metadata':{'uid':'u%u','namespace':'ns','annotations':{'sluice.io/"
+        "request':'{\\\"version\\\":1,"
+        "\\\"containers\\\":1,\\\"parts\\\":[{\\\"container\\\":\\\"a\\\",\\\"gpus\\\":2,"
+        "\\\"memoryMiB\\\":%u,"
+        "\\\"cores\\\":%u}],\\\"admission\\\":\\\"adm-%u\\\"}'}},'status':{'phase':'%s'}}",
+        number, mib, cores, number, phase);
     json_t *j = quoted(text);
     struct sl_err err = SL_ERR_INIT;
     if (sl_cluster_pod_set(c, j, 1, &err) != 0)
@@ -45,14 +50,17 @@ static void test_quota(void **state)
 {
     (void)state;
     struct sl_quota q = {.pending = NULL};
-    struct sl_cluster_options opt = {.policy = SL_PLACE_SLUICE, .seed = 1, .admitted = seen, .data = &q};
+    struct sl_cluster_options opt = {
+        .policy = SL_PLACE_SLUICE, .seed = 1, .admitted = seen, .data = &q};
     struct sl_cluster *c = NULL;
     struct sl_err err = SL_ERR_INIT;
     assert_int_equal(sl_cluster_create(&opt, &c, &err), 0);
-    quota_set(&q, "gpus", "'limits.nvidia.com/gpumem':'10Ki','requests.nvidia.com/gpucores':'150','pods':'1'");
+    quota_set(&q, "gpus",
+              "'limits.nvidia.com/gpumem':'10Ki','requests.nvidia.com/gpucores':'150','pods':'1'");
     assert_int_equal(sl_quota_check(&q, c, "ns", 10240, 150, &err), 0);
     assert_int_equal(sl_quota_check(&q, c, "ns", 10241, 0, &err), -EDQUOT);
-    assert_non_null(strstr(err.msg, "ns/gpus allows 10240 MiB of GPU memory, 0 are promised already"));
+    assert_non_null(
+        strstr(err.msg, "ns/gpus allows 10240 MiB of GPU memory, 0 are promised already"));
     assert_int_equal(sl_quota_check(&q, c, "ns", 1, 151, &err), -EDQUOT);
     assert_int_equal(sl_quota_check(&q, c, "n", 99999, 999, &err), 0); /* another namespace */
     /* Let in, then seen: counted once all along. */
@@ -80,21 +88,27 @@ static void test_quota(void **state)
 
 static void claim(struct sl_claims *c, const char *uid, const char *pool, const char *memory)
 {
-    json_t *j = json_pack("{s:{s:s},s:{s:{s:{s:[{s:s,s:s,s:{s:s}}]}}}}", "metadata", "uid", uid, "status", "allocation",
-                          "devices", "results", "driver", "gpu.sluice.io", "pool", pool, "consumedCapacity",
-                          "memory", memory);
+    json_t *j = json_pack("{s:{s:s},s:{s:{s:{s:[{s:s,s:s,s:{s:s}}]}}}}", "metadata", "uid", uid,
+                          "status", "allocation", "devices", "results", "driver", "gpu.sluice.io",
+                          "pool", pool, "consumedCapacity", "memory", memory);
     assert_int_equal(sl_claims_claim_set(c, j, NULL), 0);
     json_decref(j);
+}
+
+static unsigned fullness(void *data, const char *node)
+{
+    return sl_claims_fullness(data, node);
 }
 
 static void test_claims(void **state)
 {
     (void)state;
     struct sl_claims c = {.driver = "gpu.sluice.io"};
-    json_t *slice = quoted("{'metadata':{'name':'s'},'spec':{'driver':'gpu.sluice.io','pool':{'name':'n1'},'devices':["
-                           "{'attributes':{'type':{'string':'share'}},'capacity':{'memory':{'value':'80Gi'}}},"
-                           "{'attributes':{'type':{'string':'gpu'}},'capacity':{'memory':{'value':'80Gi'}}},"
-                           "{'attributes':{'type':{'string':'share'}},'capacity':{'memory':{'value':'40Gi'}}}]}}");
+    json_t *slice = quoted(
+        "{'metadata':{'name':'s'},'spec':{'driver':'gpu.sluice.io','pool':{'name':'n1'},'devices':["
+        "{'attributes':{'type':{'string':'share'}},'capacity':{'memory':{'value':'80Gi'}}},"
+        "{'attributes':{'type':{'string':'gpu'}},'capacity':{'memory':{'value':'80Gi'}}},"
+        "{'attributes':{'type':{'string':'share'}},'capacity':{'memory':{'value':'40Gi'}}}]}}");
     assert_int_equal(sl_claims_slice_set(&c, slice, NULL), 0);
     assert_int_equal(sl_claims_slice_set(&c, slice, NULL), 0); /* told twice */
     assert_true(c.size_count == 2 && c.size_mib[0] == 40960 && c.size_mib[1] == 81920);
@@ -105,6 +119,17 @@ static void test_claims(void **state)
     claim(&c, "x", "n2", "60Gi");
     assert_int_equal(sl_claims_fullness(&c, "n1"), 750);
     assert_int_equal(sl_claims_fullness(&c, "n2"), 0);
+    /* Pods that DRA places: the fuller node first, never a word about where they may go. */
+    struct sl_extender e = {.fullness = fullness, .data = &c};
+    static const char body[] =
+        "{\"Pod\":{\"spec\":{\"resourceClaims\":[{\"name\":\"x\"}]}},\"NodeNames\":[\"n2\","
+        "\"n1\"]}";
+    char *answer = sl_extender_prioritize(&e, body, sizeof(body) - 1);
+    assert_string_equal(answer, "[{\"Host\":\"n2\",\"Score\":0},{\"Host\":\"n1\",\"Score\":10}]");
+    free(answer);
+    answer = sl_extender_filter(&e, body, sizeof(body) - 1, 1);
+    assert_non_null(strstr(answer, "\"NodeNames\":[\"n2\",\"n1\"]"));
+    free(answer);
     sl_claims_claim_gone(&c, "b");
     sl_claims_claim_gone(&c, "nobody");
     assert_int_equal(sl_claims_fullness(&c, "n1"), 250);
@@ -120,9 +145,15 @@ static void test_quantities(void **state)
     static const struct {
         const char *text;
         uint64_t value;
-    } good[] = {{"0", 0},           {"20480", 20480},     {"20Ki", 20480}, {"10Gi", 10ULL << 30},
-                {"1.5G", 1500000000}, {"12e6", 12000000}, {"2500m", 2}};
-    static const char *const bad[] = {"", "-1", "x", "1x", "Gi", "nan", "inf", "1e300", "99999999999999999999"};
+    } good[] = {{"0", 0},
+                {"20480", 20480},
+                {"20Ki", 20480},
+                {"10Gi", 10ULL << 30},
+                {"1.5G", 1500000000},
+                {"12e6", 12000000},
+                {"2500m", 2}};
+    static const char *const bad[] = {
+        "", "-1", "x", "1x", "Gi", "nan", "inf", "1e300", "99999999999999999999"};
     uint64_t v;
     for (size_t i = 0; i < SL_ARRAY_LEN(good); i++) {
         json_t *j = json_string(good[i].text);

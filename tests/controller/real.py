@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """real.py URL CA_FILE TOKEN_FILE: sluice-controller against a real kube-apiserver (and kube-scheduler, where there
-is one). Started by tests/http/real.sh. SLUICE_CONTROLLER is the program; SLUICE_CONTROLLER_PART is `admission`
+is one). Started by tests/http/real.sh. SLUICE_CONTROLLER is the program; SLUICE_CONTROLLER_PART is `admission`, `dra`,
 `replicas`, `hostile` or `kill`."""
 import json
 import os
@@ -267,6 +267,75 @@ def admission():
     print("admission: all dialects, quota, certificates: as they should be")
 
 
+# --- every dialect through the stock scheduler, by DRA ---
+
+def kubeconfig():
+    (DIR / "kubeconfig").write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": URL, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+    return DIR / "kubeconfig"
+
+
+def share(i):
+    memory = f"{CARD}Mi"
+    return {"name": f"gpu-{i}-share", "allowMultipleAllocations": True,
+            "attributes": {"type": {"string": "share"}, "uuid": {"string": f"GPU-n0-{i}"},
+                           "productName": {"string": "NVIDIA H100 80GB HBM3"}},
+            "capacity": {"memory": {"value": memory, "requestPolicy": {
+                             "default": memory, "validRange": {"min": "256Mi", "max": memory}}},
+                         "cores": {"value": "100", "requestPolicy": {
+                             "default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}}}}}
+
+
+def dra():
+    programs = ["kube-scheduler", "kube-controller-manager", "kubectl"]
+    missing = [p for p in programs if not (K8S / p).exists()]
+    if missing:
+        print(f"skipped: no {missing[0]} at {K8S}")
+        sys.exit(77)
+    tree = pathlib.Path(__file__).resolve().parents[2]
+    subprocess.run([K8S / "kubectl", "--server", URL, "--token", TOKEN, "--insecure-skip-tls-verify", "apply", "-f",
+                    tree / "deploy/dra/deviceclasses.yaml"], check=True, stdout=subprocess.DEVNULL)
+    node("n0", 2)
+    must("POST", "/apis/resource.k8s.io/v1/resourceslices", {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n0-slice"},
+        "spec": {"driver": "gpu.sluice.io", "nodeName": "n0", "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+                 "devices": [share(0), share(1)]}})
+    bundle, port, config = certificate(), free_port(), kubeconfig()
+    controller("--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem", "--key-file", DIR / "key.pem",
+               "--leader-election", "off")
+    hook("sluice", {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": bundle})
+    auth = ["--kubeconfig", config, "--authentication-kubeconfig", config, "--authorization-kubeconfig", config,
+            "--bind-address", "127.0.0.1", "--leader-elect=false"]
+    start("scheduler", [K8S / "kube-scheduler", *auth, "--secure-port", str(free_port())])
+    start("manager", [K8S / "kube-controller-manager", *auth, "--secure-port", str(free_port()), "--controllers",
+                      "resourceclaim-controller"])
+    until("the webhook to be asked", lambda: call(
+        "POST", PODS + "?dryRun=All", pod("first", {"nvidia.com/gpumem": "3Gi"}))[0] == 422)
+    for manifest, _, _ in DIALECTS.values():
+        must("POST", PODS, manifest)
+    must("POST", PODS, pod("half", {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"},
+                           {"nvidia.com/use-gpuuuid": "GPU-n0-1"}))
+    must("POST", PODS, pod("wrong", {"nvidia.com/gpumem": "1000"}, {"nvidia.com/use-gputype": "A100"}))
+
+    def placed():
+        return all(p["spec"].get("nodeName") for p in all_pods() if p["metadata"]["name"] != "wrong")
+    until("all dialects to be placed", placed, 90)
+    got = {}
+    for claim in must("GET", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims")["items"]:
+        owner = claim["metadata"]["ownerReferences"][0]["name"]
+        got[owner] = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results")
+    for name, (_, memory, cores) in DIALECTS.items():
+        for result in got[name]:
+            assert result["consumedCapacity"] == {"memory": memory, "cores": cores}, (name, result)
+    assert len(got["hami"]) == 2 and len({r["device"] for r in got["hami"]}) == 2, got["hami"]
+    assert [r["device"] for r in got["half"]] == ["gpu-1-share"] and got["half"][0]["consumedCapacity"]["memory"] == "40Gi"
+    assert not got["wrong"], got["wrong"]
+    print("dra: every dialect placed by the stock scheduler, with what it asked for")
+
+
 # --- two replicas, with the rights that deploy/ gives them ---
 
 def replicas():
@@ -413,11 +482,7 @@ def hostile():
 # --- SIGKILL under load ---
 
 def scheduler(port):
-    (DIR / "kubeconfig").write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": URL, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "u", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
+    kubeconfig()
     (DIR / "scheduler.yaml").write_text(json.dumps({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(DIR / "kubeconfig"), "qps": 1000, "burst": 1000},
@@ -535,7 +600,7 @@ def kill():
 
 
 try:
-    {"admission": admission, "replicas": replicas, "hostile": hostile, "kill": kill}[os.environ["SLUICE_CONTROLLER_PART"]]()
+    {"admission": admission, "dra": dra, "replicas": replicas, "hostile": hostile, "kill": kill}[os.environ["SLUICE_CONTROLLER_PART"]]()
 except BaseException:
     for log in sorted(DIR.glob("*.log")):
         print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)

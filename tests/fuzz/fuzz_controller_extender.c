@@ -6,9 +6,10 @@
 #include "controller/extender.h"
 #include "fuzz.h"
 
-static const char node[] =
-    "{\"metadata\":{\"name\":\"n1\",\"annotations\":{\"sluice.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":1000,"
-    "\\\"model\\\":\\\"H100\\\"},{\\\"uuid\\\":\\\"GPU-2\\\",\\\"memoryMiB\\\":1000,\\\"model\\\":\\\"H100\\\"}]\"}}}";
+static const char node[] = "{\"metadata\":{\"name\":\"n1\",\"annotations\":{\"sluice.io/"
+                           "gpus\":\"[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":1000,"
+                           "\\\"model\\\":\\\"H100\\\"},{\\\"uuid\\\":\\\"GPU-2\\\","
+                           "\\\"memoryMiB\\\":1000,\\\"model\\\":\\\"H100\\\"}]\"}}}";
 
 static void answered(char *text)
 {

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sl_err err = SL_ERR_INIT;
     char *text = strndup((const char *)data, size), *written;
     FUZZ_CHECK(text);
-    if (sl_promise_lease_parse(text, &promise, &err) == 0 && (written = sl_promise_lease_text(&promise))) {
+    if (sl_promise_lease_parse(text, &promise, &err) == 0 &&
+        (written = sl_promise_lease_text(&promise))) {
         FUZZ_CHECK(sl_promise_lease_parse(written, &again, &err) == 0);
         FUZZ_CHECK(again.device_count == promise.device_count);
         free(written);
@@ -33,8 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(sl_promise_gpus_parse(written, &back, &err) == 0 && back.count == told.count);
         free(written);
     }
-    if (sl_promise_register_parse(text, &told, &err) == 0 && (written = sl_promise_register_text(&told, 10))) {
-        FUZZ_CHECK(sl_promise_register_parse(written, &back, &err) == 0 && back.count == told.count);
+    if (sl_promise_register_parse(text, &told, &err) == 0 &&
+        (written = sl_promise_register_text(&told, 10))) {
+        FUZZ_CHECK(sl_promise_register_parse(written, &back, &err) == 0 &&
+                   back.count == told.count);
         free(written);
     }
     free(text);

@@ -40,7 +40,8 @@ static void mutate(const struct sl_review *r, const struct sl_mutate_options *op
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint32_t cards[] = {16384, 81920};
-    struct sl_mutate_options opt = {.mode = SL_MUTATE_DRA, .scheduler = "s", .card_mib = cards, .card_count = 2};
+    struct sl_mutate_options opt = {
+        .mode = SL_MUTATE_DRA, .scheduler = "s", .card_mib = cards, .card_count = 2};
     struct sl_review r;
     struct sl_err err = SL_ERR_INIT;
     if (sl_review_parse((const char *)data, size, &r, &err) != 0) {
