@@ -311,6 +311,7 @@ void sl_agent_replan(struct sl_agent *a)
         /* It holds on to what it was told last, and that goes with this change. */
         if (a->labeler)
             sl_labeler_update(a->labeler, a->config, inv, NULL);
+        sl_agent_dra_update(a); /* likewise: the driver's files may just have been found anew */
         return;
     }
     a->unfit[0] = '\0';

@@ -76,19 +76,15 @@ def kubectl(config, *args, text=None):
 def agent_token(directory, config):
     """A service account with the documented rights, its token bound to a pod on the node."""
     kubectl(config, "apply", "-k", os.path.join(ROOT, "deploy/dra/"))
-    for space in ("default", "sluice"):
+    for space in ("default", "sluice-system"):
         call("POST", "/api/v1/namespaces", {"metadata": {"name": space}}, good=(200, 201, 409))
         call("POST", f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "sluiced"}},
              good=(200, 201, 409))
-    call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
-        "metadata": {"name": "sluice-dra"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "sluice-dra"},
-        "subjects": [{"kind": "ServiceAccount", "name": "sluiced", "namespace": "sluice"}]})
-    pod = call("POST", "/api/v1/namespaces/sluice/pods", {
+    pod = call("POST", "/api/v1/namespaces/sluice-system/pods", {
         "metadata": {"name": "sluiced"},
         "spec": {"serviceAccountName": "sluiced", "nodeName": "node-1",
                  "containers": [{"name": "main", "image": "none"}]}})
-    token = call("POST", "/api/v1/namespaces/sluice/serviceaccounts/sluiced/token", {
+    token = call("POST", "/api/v1/namespaces/sluice-system/serviceaccounts/sluiced/token", {
         "spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "sluiced",
                                     "uid": pod["metadata"]["uid"]}}})
     path = os.path.join(directory, "agent-token")
