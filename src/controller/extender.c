@@ -11,6 +11,7 @@
 #include "base/json_dump.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
+#include "controller/names.h"
 #include "controller/text.h"
 
 #define NODES_MAX 100000
@@ -19,6 +20,7 @@
 struct args {
     json_t *root;
     const json_t *pod, *nodes; /* nodes: whole objects, or NULL */
+    struct sl_names scanned;   /* the names, where they could be read without a parser */
     const char **names;
     size_t count;
     struct sl_request request;
@@ -94,19 +96,28 @@ static int args_read(struct args *a, const char *body, size_t size, struct sl_er
 {
     json_error_t e;
     memset(a, 0, sizeof(*a));
-    a->root = json_loadb(body, size, 0, &e);
+    if (sl_names_scan(body, size, &a->scanned)) {
+        body = a->scanned.rest;
+        size = strlen(body);
+        a->names = a->scanned.name;
+        a->count = a->scanned.count;
+    }
+    a->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &e);
     if (!a->root)
         return sl_err_set(err, -EINVAL, "this is no JSON: %.150s", e.text);
     a->pod = key_of(a->root, "Pod", "pod");
     if (!json_is_object(a->pod))
         return sl_err_set(err, -EINVAL, "the request has no Pod");
-    int rc = read_names(a, err);
+    int rc = a->scanned.text ? 0 : read_names(a, err);
     return rc ? rc : read_request(a, err);
 }
 
 static void args_free(struct args *a)
 {
-    free(a->names);
+    if (a->scanned.text)
+        sl_names_free(&a->scanned);
+    else
+        free(a->names);
     json_decref(a->root);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "controller/extender.h"
+#include "controller/names.h"
 #include "fuzz.h"
 
 static const char node[] = "{\"metadata\":{\"name\":\"n1\",\"annotations\":{\"sluice.io/"
@@ -19,6 +20,30 @@ static void answered(char *text)
     free(text);
 }
 
+/* What is read without a parser is what a parser reads. */
+static void names_agree(const char *data, size_t size)
+{
+    struct sl_names n;
+    if (!sl_names_scan(data, size, &n))
+        return;
+    json_t *whole = json_loadb(data, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *rest = json_loads(n.rest, JSON_REJECT_DUPLICATES, NULL);
+    FUZZ_CHECK(!whole == !rest);
+    const json_t *list = json_object_get(whole, "NodeNames"),
+                 *lower = json_object_get(whole, "nodenames");
+    if (list && lower) { /* the first of them counts; a parser does not tell which that was */
+        json_decref(whole);
+        whole = NULL;
+    }
+    list = list ? list : lower;
+    FUZZ_CHECK(!whole || json_array_size(list) == n.count);
+    for (size_t i = 0; whole && i < n.count; i++)
+        FUZZ_CHECK(strcmp(json_string_value(json_array_get(list, i)), n.name[i]) == 0);
+    json_decref(whole);
+    json_decref(rest);
+    sl_names_free(&n);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sl_cluster_options opt = {.policy = SL_PLACE_BEST_FIT, .seed = 1};
@@ -26,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sl_extender_bind bind = {.uid = ""};
     struct sl_promise promise;
     struct sl_err err = SL_ERR_INIT;
+    names_agree((const char *)data, size);
     FUZZ_CHECK(sl_cluster_create(&opt, &c, NULL) == 0);
     struct sl_extender e = {.cluster = c};
     json_t *j = json_loads(node, 0, NULL);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* All of these stop at the NUL behind the text. */
+static char *blanks(char *p)
+{
+    return p + strspn(p, " \t\r\n");
+}
+
+/* Behind the closing quote; NULL: there is none. *p is the opening one. */
+static char *string_end(char *p)
+{
+    for (p++; *p && *p != '"'; p++)
+        if (*p == '\\' && *++p == '\0')
+            return NULL;
+    return *p ? p + 1 : NULL;
+}
+
+/* Behind a value of any kind. What is wrong in it the ordinary parser will find. */
+static char *value_end(char *p)
+{
+    unsigned depth = 0;
+    do {
+        if (*p == '"') {
+            p = string_end(p);
+            if (!p)
+                return NULL;
+            continue;
+        }
+        if (*p == '{' || *p == '[')
+            depth++;
+        else if (*p == '}' || *p == ']')
+            depth--;
+        else if (!depth)
+            return p + strcspn(p, ",}] \t\r\n");
+        if (!*p)
+            return NULL;
+        p++;
+    } while (depth);
+    return p;
+}
+
+static bool add(struct sl_names *n, size_t *room, const char *name)
+{
+    if (n->count == *room) {
+        size_t more = *room ? *room * 2 : 256;
+        const char **list = realloc(n->name, more * sizeof(*list));
+        if (!list)
+            return false;
+        n->name = list;
+        *room = more;
+    }
+    n->name[n->count++] = name;
+    return true;
+}
+
+/* Plain strings and nothing else. Behind the list; NULL: not so. *p is the opening bracket. */
+static char *read_list(struct sl_names *n, char *p)
+{
+    size_t room = 0;
+    p = blanks(p + 1);
+    if (*p == ']')
+        return p + 1;
+    for (;;) {
+        if (*p != '"')
+            return NULL;
+        char *name = ++p;
+        while (*p >= ' ' && *p != '"' && *p != '\\' && *p < 0x7f)
+            p++;
+        if (*p != '"' || !add(n, &room, name))
+            return NULL;
+        *p = '\0';
+        p = blanks(p + 1);
+        if (*p == ']')
+            return p + 1;
+        if (*p != ',')
+            return NULL;
+        p = blanks(p + 1);
+    }
+}
+
+static bool is_names(const char *key, const char *end)
+{
+    size_t size = (size_t)(end - key);
+    return (size == 11 && strncmp(key, "\"NodeNames\"", size) == 0) ||
+           (size == 11 && strncmp(key, "\"nodenames\"", size) == 0);
+}
+
+/* Walks the members of the outermost object until the list is found; from and to are where it stands. */
+static bool find_list(struct sl_names *n, char **ret_from, char **ret_to)
+{
+    char *p = blanks(n->text);
+    if (*p != '{')
+        return false;
+    do {
+        p = blanks(p + 1);
+        char *key = p, *end = *p == '"' ? string_end(p) : NULL;
+        if (!end)
+            return false;
+        p = blanks(end);
+        if (*p != ':')
+            return false;
+        p = blanks(p + 1);
+        if (is_names(key, end)) {
+            *ret_from = p;
+            *ret_to = *p == '[' ? read_list(n, p) : NULL;
+            return *ret_to != NULL;
+        }
+        p = value_end(p);
+        if (!p)
+            return false;
+        p = blanks(p);
+    } while (*p == ',');
+    return false;
+}
+
+bool sl_names_scan(const char *body, size_t size, struct sl_names *ret)
+{
+    struct sl_names n = {.count = 0};
+    char *from = NULL, *to = NULL;
+    n.text = malloc(size + 1);
+    if (!n.text || memchr(body, '\0', size)) {
+        free(n.text);
+        return false;
+    }
+    memcpy(n.text, body, size);
+    n.text[size] = '\0';
+    if (find_list(&n, &from, &to)) {
+        size_t before = (size_t)(from - n.text), after = size - (size_t)(to - n.text);
+        n.rest = malloc(before + 4 + after + 1);
+        if (n.rest) {
+            memcpy(n.rest, body, before);
+            memcpy(n.rest + before, "null", 4);
+            memcpy(n.rest + before + 4, body + size - after, after);
+            n.rest[before + 4 + after] = '\0';
+            *ret = n;
+            return true;
+        }
+    }
+    sl_names_free(&n);
+    return false;
+}
+
+void sl_names_free(struct sl_names *n)
+{
+    free(n->name);
+    free(n->text);
+    free(n->rest);
+    *n = (struct sl_names){.count = 0};
+}
