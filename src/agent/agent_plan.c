@@ -315,7 +315,8 @@ void sl_agent_replan(struct sl_agent *a)
         return;
     }
     a->unfit[0] = '\0';
-    say_warnings(a->plan, plan);
+    if (!a->opt.dra) /* they are about resources, which claims do without */
+        say_warnings(a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;
     offer(a, inv, plan);

@@ -28,6 +28,7 @@ struct sl_slices_publisher {
     struct sl_kube *kube;
     struct sl_kube_watch *watch;
     json_t *have; /* name → object, as the server told */
+    json_t *gone; /* name → version at which it was removed */
     json_t *want; /* array; NULL: not told yet */
     struct sl_timer timer;
     struct write *writes; /* under way */
@@ -51,6 +52,33 @@ static json_t *pool_of(const json_t *object)
 static json_int_t generation_of(const json_t *object)
 {
     return json_integer_value(json_object_get(pool_of(object), "generation"));
+}
+
+/* Comparable numbers, by the API's conventions. 0: none. */
+static json_int_t version_of(const json_t *object)
+{
+    const char *s = json_string_value(
+        json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
+    return s ? (json_int_t)strtoll(s, NULL, 10) : 0;
+}
+
+/*
+ * What the server said, by a watch or in an answer: they travel apart, and the answer to a write may come
+ * after the news that somebody (kubelet, at its start) has changed or removed what was written.
+ */
+static void take(struct sl_slices_publisher *p, const char *name, json_t *object, bool removed)
+{
+    json_int_t version = version_of(object);
+    const json_t *have = json_object_get(p->have, name);
+    if (version && (version < version_of(have) ||
+                    (!removed && version <= json_integer_value(json_object_get(p->gone, name)))))
+        return;
+    if (removed) {
+        (void)json_object_set_new(p->gone, name, json_integer(version));
+        (void)json_object_del(p->have, name);
+    } else {
+        (void)json_object_set(p->have, name, object);
+    }
 }
 
 static void soon(struct sl_slices_publisher *p, uint64_t after_ns)
@@ -91,7 +119,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
         if (w->removal)
             (void)json_object_del(p->have, w->name);
         else if (body)
-            (void)json_object_set(p->have, w->name, body);
+            take(p, w->name, body, false);
     } else if (status == 404) { /* somebody removed it; it is made anew, if it is wanted */
         p->failed |= !w->removal;
         (void)json_object_del(p->have, w->name);
@@ -186,10 +214,7 @@ static void reconcile(struct sl_timer *t)
 static void told(void *data, enum sl_kube_event event, json_t *object)
 {
     struct sl_slices_publisher *p = data;
-    if (event == SL_KUBE_DELETED)
-        (void)json_object_del(p->have, name_of(object));
-    else
-        (void)json_object_set(p->have, name_of(object), object);
+    take(p, name_of(object), object, event == SL_KUBE_DELETED);
     if (p->synced)
         soon(p, 0);
 }
@@ -221,11 +246,12 @@ int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const c
     p->kube = kube;
     p->timer.fire = reconcile;
     p->have = json_object();
+    p->gone = json_object();
     (void)snprintf(path, sizeof(path),
                    COLLECTION "?fieldSelector=spec.driver%%3D%s%%2Cspec.nodeName%%3D%s", driver,
                    node_name);
-    int rc = p->have ? sl_kube_watch_start(kube, path, &ops, p, &p->watch, err)
-                     : sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = p->have && p->gone ? sl_kube_watch_start(kube, path, &ops, p, &p->watch, err)
+                                : sl_err_set(err, -ENOMEM, "out of memory");
     if (rc < 0) {
         sl_slices_publish_destroy(p);
         return rc;
@@ -248,6 +274,7 @@ void sl_slices_publish_destroy(struct sl_slices_publisher *p)
     }
     sl_timer_stop(p->loop, &p->timer);
     json_decref(p->have);
+    json_decref(p->gone);
     json_decref(p->want);
     free(p);
 }

@@ -62,7 +62,10 @@ def reboot(w):
     check(w.agent_pid() is None, "the agent has survived a reboot")
     w.cluster.start_containerd()
     w.cluster.start_kubelet()
+    wait("kubelet", lambda: w.cluster.alive("kubelet") and w.cluster.kubelet_answers(), 60)
     wait("the node to be ready", w.cluster.node_ready, 120)
+    # The API server's word on the agent is from before; another container is not.
+    wait("the agent's process", w.agent_pid, 60)
 
 
 @test("dra.reboot_makes_prepared_claims_anew")
@@ -79,7 +82,7 @@ def claims(w):
     same("pod and claim", (w.get_pod("keeper")["metadata"]["uid"], claim_of(w, "keeper")["metadata"]["uid"]),
          (uid, claim))
     same("its tenant", tenant_of(w, "keeper")["name"], tenant)
-    fills(w, "keeper", 10240, context_mib=1001)  # two contexts, and the MiB that `hold` has
+    fills(w, "keeper", 10240, context_mib=1002)  # two contexts, and the 2 MiB that the MiB of `hold` takes
     w.delete("keeper")
     claims_gone(w)
     nothing_left(w)
@@ -98,6 +101,13 @@ def deployment(w, name):
 def pods_of(w, name):
     return [p for p in w.api.get(f"{PODS}?labelSelector=app%3D{name}")["items"]
             if not p["metadata"].get("deletionTimestamp")]
+
+
+def anew(p, first):
+    """Does it run since the reboot?"""
+    status = p["status"].get("containerStatuses", [{}])[0]
+    return ready(p) and "running" in status.get("state", {}) and (
+        p["metadata"]["uid"] != first or status["restartCount"] > 0)
 
 
 @test("dra.14_device_plugin_registers_while_the_old_one_serves")
@@ -144,11 +154,10 @@ def order(w):
         w.agent()
         w.wait_allocatable({GPU: 2})
         wait(lambda: "the app to run again: " + "; ".join(w.why(p["metadata"]["name"]) for p in pods_of(w, "app")),
-             lambda: any(ready(p) and p["status"]["containerStatuses"][0]["state"].get("running") for p in pods_of(w, "app"))
-             and w.cluster.node_ready(), 120, every=0.5)
+             lambda: [p for p in pods_of(w, "app") if anew(p, first)], 120, every=0.5)
         pods = pods_of(w, "app")
         refused = [p["status"].get("reason") for p in pods if p["status"].get("phase") == "Failed"]
-        alive = [p for p in pods if ready(p)][0]
+        alive = [p for p in pods if anew(p, first)][0]
         view = w.sees(alive["metadata"]["name"])
         same("CUDA's devices", len(view["cuda"]), 1)
         same("pod", "the same" if alive["metadata"]["uid"] == first else "another",

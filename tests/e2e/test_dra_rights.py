@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's rights beside what it does with them: last, so that the API server's audit log has seen everything."""
 import json
+import time
 
-from dra_world import begin, check, claims_gone, devices, pod, same, share, wait
+from cluster import Failed
+from dra_world import (AGENTS, PODS, agent_gone, begin, check, claims_gone, deploy, devices, fills, pod, ready, same,
+                       share, wait)
 from world import test
 
 ACCOUNT = "system:serviceaccount:sluice-system:sluiced"
@@ -10,7 +13,8 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles/"
 # Asked by the API server of itself when status.devices is written: dra.13 takes it away and looks.
 SILENT = {("associated-node:patch", "resource.k8s.io/resourceclaims/driver")}
 # Slices are deleted when a node has fewer than before: fewer cards, or another number of MIG profiles.
-RARE = {("delete", "resource.k8s.io/resourceslices")}
+# Events are patched when the same thing is said again: their count goes up.
+RARE = {("delete", "resource.k8s.io/resourceslices"), ("patch", "/events")}
 
 
 def granted(w):
@@ -62,3 +66,51 @@ def rights(w):
     more = sorted(set(done) - rights_given)
     check(not more, f"tried without a right to: {more}")
     return f"{len(rights_given)} rights, {sum(done.values())} calls"
+
+
+def without(path):
+    """A change of the DaemonSet: this mount is not there."""
+    return {"spec": {"template": {"spec": {"containers": [
+        {"name": "sluiced", "volumeMounts": [{"mountPath": path, "$patch": "delete"}]}]}}}}
+
+
+def trouble(w, changes):
+    """What does not work on a node whose agent is changed so; "" if all does."""
+    agent_gone(w)
+    deploy(w, "dra-less", changes=changes)
+    end = time.monotonic() + 15
+    pods = []
+    while time.monotonic() < end and not any(ready(p) for p in pods):
+        pods = w.api.get(AGENTS)["items"]
+        time.sleep(0.3)
+    if not any(ready(p) for p in pods):
+        return "the agent is not ready: " + w.agent_words().splitlines()[-1]
+    pod(w, "user", share(w))
+    try:
+        w.wait_running("user", seconds=12)
+        fills(w, "user", 10240)
+    except Failed as e:
+        return str(e)
+    return ""
+
+
+@test("dra.what_the_agent_has_of_the_node_is_needed")
+def needed(w):
+    """Capabilities are not among these: a simulated driver asks for none."""
+    begin(w)
+    notes = []
+    for what, changes in (("hostPID", {"spec": {"template": {"spec": {"hostPID": False}}}}),
+                          *((path, without(path)) for path in (
+                              "/var/run/cdi", "/driver-root", "/var/lib/kubelet/plugins",
+                              "/var/lib/kubelet/plugins_registry", "/var/lib/sluice", "/run/sluice"))):
+        said = trouble(w, changes)
+        w.delete(*(p["metadata"]["name"] for p in w.api.get(PODS)["items"] if p["status"]["phase"] == "Pending"
+                   and not p["spec"].get("nodeName")))
+        agent_gone(w)
+        deploy(w, "dra")
+        w.agent()
+        w.clean()
+        claims_gone(w)
+        check(said, f"without {what} everything works")
+        notes.append(f"{what}: {said[:90]}")
+    return "; ".join(notes)

@@ -50,7 +50,7 @@ def pair(w):
     w.wait_running("small", "large")
 
 
-def alone(w):
+def nobody(w):
     """Nobody on the card."""
     begin(w)
     w.delete(*(p["metadata"]["name"] for p in w.api.get(PODS)["items"]))
@@ -183,7 +183,7 @@ def resized(w):
 
 @test("dra.bursting_and_priority")
 def burst(w):
-    alone(w)
+    nobody(w)
     pod(w, "burst", share(w, "10Gi", "30", cores={"limit": 100}))
     pod(w, "firm", share(w, "20Gi", "50"))
     w.wait_running("burst", "firm")
@@ -212,7 +212,7 @@ def burst(w):
 
 @test("dra.wrong_share_config_is_told_on_the_pod")
 def wrong(w):
-    alone(w)
+    nobody(w)
     notes = []
     for name, config, words in (("wrong-priority", {"priority": "highest"}, ("priority", "high")),
                                 ("wrong-limit", {"cores": {"limit": 10}}, ("cores.limit", "30")),
@@ -239,7 +239,7 @@ def pods_of_sample(w, name):
 
 @test("dra.samples_run_as_they_are")
 def samples(w):
-    alone(w)
+    nobody(w)
     for name in ("fraction", "burst", "two-containers", "mig", "whole"):
         names, text = pods_of_sample(w, name)
         check(names, f"no pods in {name}.yaml")

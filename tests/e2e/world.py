@@ -175,10 +175,11 @@ class World:
                   for s in c["state"].values()]
         return f"pod {name}: " + "; ".join(w for w in words if w)
 
-    def wait_running(self, *names):
+    def wait_running(self, *names, seconds=60):
         for name in names:
             wait(lambda n=name: f"it to run: {self.why(n)}",
-                 lambda n=name: self.get_pod(n)["status"].get("phase") == "Running" and ready(self.get_pod(n)), 60)
+                 lambda n=name: self.get_pod(n)["status"].get("phase") == "Running" and ready(self.get_pod(n)),
+                 seconds)
 
     def waiting(self, name):
         """Whether the scheduler has found no place for it."""
