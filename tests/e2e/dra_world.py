@@ -189,6 +189,7 @@ def environment(w, name, *argv):
 def fills(w, name, mib, context_mib=500, where=()):
     """The pod's processes get exactly its memory, then CUDA_ERROR_OUT_OF_MEMORY."""
     view = json.loads(w.cluster.kubectl("exec", name, *where, "--", "gpus", "fill"))
+    check(view["cuda"], f"CUDA has no device in {name}: error {view['cuda_error']}")
     same(f"cuDeviceTotalMem in {name}", view["cuda"][0]["mib"], mib)
     same(f"the error at the limit in {name}", view["fill_error"], 2)
     same(f"MiB allocated in {name}, beside a context's {context_mib}", view["filled_mib"], mib - context_mib)

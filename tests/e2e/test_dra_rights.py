@@ -84,7 +84,7 @@ def trouble(w, changes):
         pods = w.api.get(AGENTS)["items"]
         time.sleep(0.3)
     if not any(ready(p) for p in pods):
-        return "the agent is not ready: " + w.agent_words().splitlines()[-1]
+        return "the agent is not ready: " + (w.agent_words().splitlines() or ["it says nothing"])[-1]
     pod(w, "user", share(w))
     try:
         w.wait_running("user", seconds=12)
