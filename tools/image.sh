@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# image.sh BUILD-DIR VERSION OUTPUT.tar: the agent's OCI image: sluiced, sluice, libsluice.so and the Debian libraries
-# they are linked with; no shell, no package manager. `ctr -n k8s.io images import OUTPUT.tar` on a node is all it needs.
+# image.sh BUILD-DIR VERSION OUTPUT.tar: the OCI image of agent and controller: sluiced, sluice-controller, sluice,
+# libsluice.so and the Debian libraries they are linked with; no shell, no package manager. `ctr -n k8s.io images import OUTPUT.tar` on a node is all it needs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1
@@ -10,7 +10,7 @@ output=$3
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
-for f in bin/sluiced bin/sluice lib/libsluice.so; do
+for f in bin/sluiced bin/sluice-controller bin/sluice lib/libsluice.so; do
     if [ ! -e "$build/$f" ]; then
         echo "image: no $build/$f: run make build first" >&2
         exit 1
@@ -21,6 +21,7 @@ done
 libc=$(dirname "$(ldd "$build/bin/sluiced" | awk '$1 == "libc.so.6" { print $3 }')")
 python3 "$here/oci-image.py" --name "localhost/sluice:$version" --output "$output" \
     --program "$stage/sluiced:/usr/bin/sluiced" \
+    --program "$stage/sluice-controller:/usr/bin/sluice-controller" \
     --program "$stage/sluice:/usr/bin/sluice" \
     --program "$stage/libsluice.so:/usr/lib/libsluice.so" \
     --program "$libc/libdl.so.2" --program "$libc/libpthread.so.0" --program "$libc/librt.so.1" \

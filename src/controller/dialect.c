@@ -273,6 +273,22 @@ static int hundredths(const char *text, uint32_t *ret)
     return 0;
 }
 
+/* Lists end up in CEL expressions and in our own matching: plain characters only. */
+static int take_list(const char *key, const char *text, char *buf, struct sl_err *err)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                               " ._-+/(),";
+    if (!text || strlen(text) >= SL_REQUEST_LIST || strspn(text, good) != strlen(text))
+        return sl_err_set(
+            err, -EINVAL,
+            "annotation %s is not a list of names with commas between them: write for "
+            "example \"A100,H100\"",
+            key);
+    if (text[0])
+        (void)snprintf(buf, SL_REQUEST_LIST, "%s", text);
+    return 0;
+}
+
 static int kubeshare_memory(const json_t *pod, struct sl_request_part *p, struct sl_err *err)
 {
     const char *text = marked(pod, "sharedgpu/gpu_mem");
@@ -338,7 +354,7 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
     (void)snprintf(p.container, sizeof(p.container), "%.63s", name ? name : "");
     int rc = kubeshare_part(pod, request, limit, &p, err);
     if (!rc && model)
-        (void)snprintf(r->use_type, sizeof(r->use_type), "%.500s", model);
+        rc = take_list("sharedgpu/gpu_model", model, r->use_type, err);
     if (!rc && priority)
         p.priority =
             strtol(priority, NULL, 10) > 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_NONE;
@@ -347,22 +363,10 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
 
 /* --- the pod --- */
 
-/* Lists end up in CEL expressions and in our own matching: plain characters only. */
 static int read_list(const json_t *pod, const char *key, char *buf, struct sl_err *err)
 {
-    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-                               " ._-+/(),";
     const json_t *value = meta(pod, "annotations", key);
-    const char *text = value ? json_string_value(value) : "";
-    if (!text || strlen(text) >= SL_REQUEST_LIST || strspn(text, good) != strlen(text))
-        return sl_err_set(
-            err, -EINVAL,
-            "annotation %s is not a list of names with commas between them: write for "
-            "example \"A100,H100\"",
-            key);
-    if (text[0])
-        (void)snprintf(buf, SL_REQUEST_LIST, "%s", text);
-    return 0;
+    return take_list(key, value ? json_string_value(value) : "", buf, err);
 }
 
 static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_err *err)

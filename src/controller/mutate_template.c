@@ -38,9 +38,9 @@ static void SL_PRINTF(2, 3) say(struct text *t, const char *fmt, ...)
 }
 
 /* One alternative a word: "(x.contains('a') || x.contains('b'))". Words are plain characters: the dialect saw
- * to that. */
-static void say_list(struct text *t, const char *list, const char *before, const char *after,
-                     bool lower)
+ * to that. A dash stands for a blank, too: `dashed` instead of `before` has such names. */
+static void say_list(struct text *t, const char *list, const char *before, const char *dashed,
+                     const char *after)
 {
     const char *sep = "";
     say(t, "(");
@@ -50,14 +50,17 @@ static void say_list(struct text *t, const char *list, const char *before, const
         size_t n = 0;
         for (; at < end; at++)
             if (n || *at != ' ')
-                word[n++] = (char)(lower ? tolower((unsigned char)*at) : *at);
+                word[n++] = (char)(dashed ? tolower((unsigned char)*at) : *at);
         while (n && word[n - 1] == ' ')
             n--;
         word[n] = '\0';
         at = *end ? end + 1 : end;
         if (!n)
             continue;
-        say(t, "%s%s\"%s\"%s", sep, before, word, after);
+        bool dash = dashed && strchr(word, '-');
+        for (char *blank = dash ? strchr(word, ' ') : NULL; blank; blank = strchr(blank, ' '))
+            *blank = '-';
+        say(t, "%s%s\"%s\"%s", sep, dash ? dashed : before, word, after);
         sep = " || ";
     }
     say(t, "%s)", sep[0] ? "" : "false");
@@ -66,23 +69,26 @@ static void say_list(struct text *t, const char *list, const char *before, const
 /* The cards it may have, as CEL; empty when any will do. */
 static void selectors(const struct sl_request *r, const char *driver, struct text *t)
 {
-    char model[160], uuid[160];
+    char model[160], dashed[200], uuid[160];
     const char *and = "";
     (void)snprintf(model, sizeof(model),
                    "device.attributes[\"%.60s\"].productName.lowerAscii().contains(", driver);
+    (void)snprintf(dashed, sizeof(dashed),
+                   "device.attributes[\"%.60s\"].productName.lowerAscii().replace(\" \", \"-\")"
+                   ".contains(",
+                   driver);
     (void)snprintf(uuid, sizeof(uuid), "device.attributes[\"%.60s\"].uuid == ", driver);
     const struct {
-        const char *list, *not, *before, *after;
-        bool lower;
-    } rows[] = {{r->use_type, "", model, ")", true},
-                {r->no_type, "!", model, ")", true},
-                {r->use_uuid, "", uuid, "", false},
-                {r->no_uuid, "!", uuid, "", false}};
+        const char *list, *not, *before, *dashed, *after;
+    } rows[] = {{r->use_type, "", model, dashed, ")"},
+                {r->no_type, "!", model, dashed, ")"},
+                {r->use_uuid, "", uuid, NULL, ""},
+                {r->no_uuid, "!", uuid, NULL, ""}};
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
         if (!rows[i].list[0])
             continue;
         say(t, "%s%s", and, rows[i].not );
-        say_list(t, rows[i].list, rows[i].before, rows[i].after, rows[i].lower);
+        say_list(t, rows[i].list, rows[i].before, rows[i].dashed, rows[i].after);
         and = " && ";
     }
 }

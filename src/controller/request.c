@@ -203,10 +203,20 @@ static bool next_word(const char **at, const char **ret, size_t *ret_size)
     return false;
 }
 
+/* Labels cannot hold a blank, so that KubeShare's models have a dash in its place. */
+static bool begins(const char *text, const char *word, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (tolower((unsigned char)text[i]) != tolower((unsigned char)word[i]) &&
+            !(text[i] == ' ' && word[i] == '-'))
+            return false;
+    return true;
+}
+
 static bool contains(const char *text, const char *word, size_t size)
 {
     for (size_t n = strlen(text); n >= size; text++, n--)
-        if (strncasecmp(text, word, size) == 0)
+        if (begins(text, word, size))
             return true;
     return false;
 }

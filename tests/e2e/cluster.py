@@ -27,7 +27,7 @@ CONTROLLERS = (
     "root-ca-certificate-publisher-controller", "garbage-collector-controller",
     "pod-garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller",
     "resourceclaim-controller", "device-taint-eviction-controller", "deployment-controller",
-    "replicaset-controller", "job-controller")
+    "replicaset-controller", "job-controller", "statefulset-controller", "endpointslice-controller")
 
 
 class Failed(Exception):
@@ -191,7 +191,8 @@ class Cluster:
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
             "--service-account-key-file", key, "--service-account-signing-key-file", key,
             "--service-account-issuer=https://kubernetes.default.svc", "--allow-privileged=true",
-            "--kubelet-preferred-address-types=InternalIP"])
+            # There is no kube-proxy: webhooks are called at their pods' addresses, not at the Service's.
+            "--kubelet-preferred-address-types=InternalIP", "--enable-aggregator-routing=true"])
         wait("the API server's certificate", lambda: self.alive("kube-apiserver") and os.path.exists(self.ca))
         self.client_config("admin.conf", "admin")
 
@@ -203,15 +204,26 @@ class Cluster:
             return self.api.call("GET", "/readyz", plain=True)[0] == 200
 
         wait("the API server to be ready", ready)
-        for name, user, more in (
-                ("kube-scheduler", "system:kube-scheduler", []),
-                ("kube-controller-manager", "system:kube-controller-manager",
-                 ["--service-account-private-key-file", key, "--root-ca-file", self.ca,
-                  "--controllers=" + ",".join(CONTROLLERS), "--node-monitor-grace-period=60s"])):
-            conf = self.client_config(name + ".conf", user)
-            self.spawn(name, ["--kubeconfig", conf, "--authentication-kubeconfig", conf,
-                              "--authorization-kubeconfig", conf, "--leader-elect=false",
-                              "--bind-address=127.0.0.1", *more])
+        self.start_scheduler()
+        self.start_component("kube-controller-manager", "--service-account-private-key-file", key, "--root-ca-file",
+                             self.ca, "--controllers=" + ",".join(CONTROLLERS), "--node-monitor-grace-period=60s")
+
+    def start_component(self, name, *more):
+        conf = self.client_config(name + ".conf", "system:" + name)
+        self.spawn(name, ["--kubeconfig", conf, "--authentication-kubeconfig", conf,
+                          "--authorization-kubeconfig", conf, "--leader-elect=false",
+                          "--bind-address=127.0.0.1", *more])
+
+    def start_scheduler(self, config=""):
+        """Again, where it runs; `config` is the text of a KubeSchedulerConfiguration without a client."""
+        self.end("kube-scheduler")
+        if not config:
+            self.start_component("kube-scheduler")
+            return
+        # With a file it takes its credentials from nowhere else.
+        conf = os.path.join(self.work, "kube-scheduler.conf")
+        self.start_component("kube-scheduler", "--config", self.write(
+            "kube-scheduler.yaml", f"{config}\nclientConnection: {{kubeconfig: {conf}}}\n"))
 
     # ---- the node
 

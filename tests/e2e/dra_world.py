@@ -66,6 +66,7 @@ def faults_image(w):
         os.makedirs(stage + "/bin")
         os.makedirs(stage + "/lib")
         for file, path in (("bin/sluiced", "tests/e2e/sluiced"), ("bin/sluice", "bin/sluice"),
+                           ("bin/sluice-controller", "bin/sluice-controller"),
                            ("lib/libsluice.so", "lib/libsluice.so")):
             os.symlink(os.path.join(images.BUILD, path), os.path.join(stage, file))
         tar = stage + ".tar"
