@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_ARGS ?=
+COMMA := ,
 # Compilers for the ordinary build come from CC, as usual.
 CMAKE_ARGS ?=
 # Warnings that depend on optimisation differ in instrumented builds: errors only in the ordinary ones.
@@ -78,6 +79,7 @@ e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' pr
 	@tools/deps.sh e2e
 	@python3 tests/e2e/run.py $(E2E_ARGS)
 	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus h200x4)
+	@$(if $(E2E_ARGS),,python3 tests/e2e/run.py --gpus a100-80g$(COMMA)h200)
 
 coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fails under 85 %
 	@$(call CONFIGURE,build-coverage,-DSLUICE_COVERAGE=ON -DSLUICE_WERROR=OFF)

@@ -135,9 +135,8 @@ static void test_kubeshare(void **state)
     assert_string_equal(r.use_type, "NVIDIA-H200");
     assert_true(sl_request_allows(&r, "NVIDIA H200", "GPU-1"));
     assert_false(sl_request_allows(&r, "NVIDIA A100-SXM4-80GB", "GPU-1"));
-    refused("",
-            "'annotations':{'sharedgpu/gpu_limit':'1.0','sharedgpu/gpu_model':'H200` || true'}", "",
-            "a list of names");
+    refused("", "'annotations':{'sharedgpu/gpu_limit':'1.0','sharedgpu/gpu_model':'H200` || true'}",
+            "", "a list of names");
     assert_int_equal(read_pod("",
                               "'annotations':{'sharedgpu/gpu_request':'0.25','sharedgpu/gpu_limit':"
                               "'0.25'}",
