@@ -159,6 +159,8 @@ int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char
     SET(CURLOPT_PRIVATE, t);
     SET(CURLOPT_ERRORBUFFER, t->why);
     SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_USERAGENT,
+        "sluice/" SLUICE_VERSION); /* the API server's audit log names who asked */
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_FOLLOWLOCATION, 0L);
     SET(CURLOPT_NOPROXY, "*"); /* the API server is reached directly */
