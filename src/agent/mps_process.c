@@ -50,7 +50,9 @@ static void give_own_shm(const char *dir)
 {
     if (unshare(CLONE_NEWNS) != 0)
         die(126, "no mount namespace for its own /dev/shm (it takes CAP_SYS_ADMIN): ");
-    if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+    /* In a chroot "/" is no mount; then it is enough that what lies at /dev/shm passes nothing on. */
+    if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0 &&
+        mount("none", "/dev/shm", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         die(126, "mounts cannot be made its own: ");
     if (mount(dir, "/dev/shm", NULL, MS_BIND, NULL) != 0)
         die(126, "its own /dev/shm cannot be mounted: ");
