@@ -174,7 +174,9 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         if (was_free)
             tell_members(t);
         look(a, t); /* nobody was on the GPU: released at once */
-        if (atomic_load(&p->window_ns) < SHORT_WINDOW_NS && makes_way(a, t))
+        /* On few processors the spinning would take the one that the end is seen with. */
+        if (a->turnstile->may_stay_awake && atomic_load(&p->window_ns) < SHORT_WINDOW_NS &&
+            makes_way(a, t))
             await_drain(a, t);
         break;
     }
