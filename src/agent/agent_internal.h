@@ -48,6 +48,7 @@ struct sl_agent {
     double reload_time_s;   /* of the last that went well; NAN: none */
     char reload_error[400]; /* "": the last one went well */
     char unfit[400];        /* why what is configured cannot be offered on these cards; "": it is */
+    bool vacated;           /* kubelet was told whose the names of resources are now */
 
     struct sl_driver *driver; /* NULL until one was found */
     struct sl_timer files_retry; /* driver files to find, CDI specs to write */

@@ -288,6 +288,10 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
     publish_all_health(a, inv);
     if (sl_plugins_apply(a->plugins, a->opt.dra ? &nothing : plan, inv, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "DevicePluginFailed", "%s", err.msg);
+    if (a->opt.dra && !a->vacated) {
+        a->vacated = true;
+        sl_plugins_vacate(a->plugins, plan);
+    }
     /* Two agents overlap in an upgrade: the one that stands by does not argue about labels. */
     if (a->labeler && !(a->dra && sl_dra_stats(a->dra).standby))
         sl_labeler_update(a->labeler, a->config, inv, plan);

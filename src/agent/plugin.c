@@ -96,6 +96,7 @@ void sl_plugins_destroy(struct sl_plugins *plugins)
     plugin_prestarts_forget(plugins);
     free_all(&plugins->plugins);
     free_all(&plugins->retiring);
+    free_all(&plugins->vacating);
     plugin_cards_free(&plugins->cards);
     free(plugins->unhealthy);
     free(plugins->kubelet_socket);
@@ -130,8 +131,8 @@ static int name_socket(struct plugin *p, struct sl_err *err)
     return 0;
 }
 
-static int make_plugin(struct sl_plugins *plugins, const struct sl_plan_resource *res,
-                       const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
+int plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
+                const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
 {
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
@@ -177,7 +178,7 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
             if (strcmp(p->devices.res.name, plan->resource[i].name) == 0)
                 rc = sl_err_set(err, -EEXIST, "the plan has %s twice", plan->resource[i].name);
         if (rc == 0)
-            rc = make_plugin(plugins, &plan->resource[i], cards, last, err);
+            rc = plugin_make(plugins, &plan->resource[i], cards, last, err);
         if (rc == 0)
             last = &(*last)->next;
     }
@@ -246,6 +247,7 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
             continue;
         /* One that is still on its way out would take the new one with it: see plugin_serve(). */
         plugin_free(take(&plugins->retiring, p->devices.res.name));
+        plugin_free(take(&plugins->vacating, p->devices.res.name));
         plugin_register(p);
     }
     return 0;

@@ -73,6 +73,15 @@ void sl_plugins_destroy(struct sl_plugins *plugins);
 int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
                      const struct sl_inventory *inv, struct sl_err *err) SL_MUST_CHECK;
 
+/*
+ * These resources are somebody else's from now on: claims serve pods that ask for them by name. Kubelet
+ * remembers a plugin that has gone for five minutes, and while it does it goes by what that one wanted: where it
+ * was asked before containers start (fractions are), pods with claims would not start. Names that kubelet
+ * remembers are registered once more, with no devices and nothing to be asked, and given up. Best effort, said
+ * in the log.
+ */
+void sl_plugins_vacate(struct sl_plugins *plugins, const struct sl_plan *plan);
+
 void sl_plugins_set_policy(struct sl_plugins *plugins, enum sl_share_policy policy);
 
 /*

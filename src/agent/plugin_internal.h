@@ -88,6 +88,10 @@ struct plugin {
     uint64_t listened_ns; /* when the newest stream began */
     bool dropped;         /* a stream ended since Register was called */
     char complaint[600];  /* said last: nothing is said twice */
+
+    /* plugin_vacate.c */
+    uint64_t vacate_ns; /* when to give that up; 0: it is not one of those */
+    bool vacated;       /* kubelet has heard */
 };
 
 struct sl_plugins {
@@ -97,6 +101,7 @@ struct sl_plugins {
     struct sl_kubelet_watch *watch;
     struct plugin *plugins;  /* in the plan's order */
     struct plugin *retiring; /* on their way out */
+    struct plugin *vacating; /* registered to be forgotten */
     struct plugin_cards cards;
     char (*unhealthy)[SL_GPU_UUID_SIZE];
     size_t unhealthy_count;
@@ -160,6 +165,9 @@ void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t s
 bool plugin_wants_prestart(const struct plugin *p);
 void plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answered later */
 
+/* plugin_vacate.c: the timer's turn; false: there is more to try. */
+bool plugin_vacate_ends(struct plugin *p);
+
 /* plugin_answer.c: one container's edits as the protocol's message. */
 struct plugin_answer;
 int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
@@ -172,6 +180,10 @@ int plugin_prefer(struct plugin *p, char *const *available, size_t available_cou
                   char *const *must, size_t must_count, size_t size, char **ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
+/* plugin.c: one that serves nothing yet, in no list. */
+int plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
+                const struct plugin_cards *cards, struct plugin **ret,
+                struct sl_err *err) SL_MUST_CHECK;
 /* plugin.c: to the log and to whoever makes events of it. */
 void plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...) SL_PRINTF(2, 3);
 

@@ -168,6 +168,16 @@ void plugin_check_file(struct plugin *p)
     }
 }
 
+/* Nothing more to wait for, but for one that only wanted to be heard. */
+static void listened_to(struct plugin *p)
+{
+    sl_timer_stop(p->owner->loop, &p->timer);
+    if (p->vacate_ns) {
+        p->vacated = true;
+        sl_timer_set(p->owner->loop, &p->timer, sl_loop_now(p->owner->loop));
+    }
+}
+
 /* --- Register ----------------------------------------------------------------------------------- */
 
 static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message,
@@ -192,8 +202,10 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
     p->complaint[0] = '\0';
     sl_info("%s: registered with kubelet: %zu devices, %zu healthy", p->devices.res.name,
             p->devices.res.device_count, p->devices.healthy_count);
-    if (p->streams)
+    if (p->streams) {
+        listened_to(p);
         return;
+    }
     if (p->dropped) {
         plugin_streams_ended(p);
         return;
@@ -229,6 +241,10 @@ void plugin_register(struct plugin *p)
     char who[96];
     plugin_register_stop(p);
     if (look_at_file(p, &pid) == FILE_OTHERS) {
+        if (p->vacate_ns) { /* not vacant yet */
+            wait_up_to(p, REFUSED_NS);
+            return;
+        }
         if (p->dev) {
             if (p->state != PLUGIN_CONTESTED)
                 step_back(p, pid);
@@ -263,6 +279,8 @@ void plugin_register(struct plugin *p)
 static void timer_fires(struct sl_timer *timer)
 {
     struct plugin *p = PLUGIN_CONTAINER(timer, struct plugin, timer);
+    if (p->vacate_ns && plugin_vacate_ends(p))
+        return;
     if (p->state == PLUGIN_REGISTERED) /* and no stream came */
         complain(p, "kubelet took the registration", "but does not listen; registering again");
     plugin_register(p);
@@ -288,7 +306,7 @@ void plugin_stream_began(struct plugin *p)
 {
     p->listened_ns = sl_loop_now(p->owner->loop);
     if (p->state == PLUGIN_REGISTERED)
-        sl_timer_stop(p->owner->loop, &p->timer);
+        listened_to(p);
 }
 
 void plugin_streams_ended(struct plugin *p)

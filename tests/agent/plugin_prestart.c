@@ -3,6 +3,7 @@
 #include "plugin_world.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "deviceplugin.pb-c.h"
@@ -170,12 +171,107 @@ static void nonsense_is_refused(void **state)
     world_close(&w);
 }
 
+static void write_checkpoint(const struct world *w, const char *text)
+{
+    char path[160];
+    (void)snprintf(path, sizeof(path), "%s/kubelet_internal_checkpoint", w->dir);
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void vacate(struct world *w)
+{
+    struct sl_plan *plan = world_plan(w, &fractions, 1);
+    sl_plugins_vacate(w->plugins, plan);
+    world_plan_free(plan);
+}
+
+/* Fractions by a plugin, then an agent that serves claims: kubelet is not to ask a plugin that has gone. */
+static void is_asked_for_no_longer(void **state)
+{
+    (void)state;
+    struct world w;
+    struct fake_resource *r = open_fractions(&w);
+    world_until(&w, r->options_answered && r->prestart);
+    sl_plugins_destroy(w.plugins); /* as an agent that ends: kubelet is told nothing */
+    world_until(&w, r->ends == 1);
+    w.plugins = world_plugins(&w);
+    r->options_answered = false;
+    write_checkpoint(&w, "{\"Data\":{\"PodDeviceEntries\":null,\"RegisteredDevices\":{\"" GPU
+                         "\":[\"" ID "\"],\"example.com/nic\":[]}},\"Checksum\":1}");
+    vacate(&w);
+    world_until(&w, r->options_answered && r->registrations == 2 && r->ends == 2);
+    assert_false(r->prestart || r->prestart_registered);
+    assert_int_equal(r->devices, 0);
+    world_settle(&w);
+    assert_int_equal(w.kubelet.registrations, 2);
+    assert_int_equal(sl_plugins_count(w.plugins), 0);
+    assert_true(sl_plugins_ready(w.plugins));
+    /* The name can be taken again. */
+    world_apply(&w, &fractions, 1);
+    (void)world_wait(&w, GPU, 4);
+    assert_true(r->prestart_registered);
+    world_close(&w);
+}
+
+static void disturbs_nobody_in_vain(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"Data\":{\"RegisteredDevices\":{\"example.com/nic\":[\"" GPU "\"]}}}",
+        "{\"Data\":{\"PodDeviceEntries\":[{\"ResourceName\":\"" GPU "\"}]}}",
+        "{\"Data\":[\"" GPU "\"]}",
+        "{\"Data\":{\"RegisteredDevices\":{\"" GPU "\":[\"",
+        "",
+    };
+    struct world w;
+    world_open(&w, 1);
+    fake_start(&w.kubelet, w.loop, w.dir);
+    vacate(&w); /* no checkpoint at all */
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        write_checkpoint(&w, texts[i]);
+        vacate(&w);
+        world_settle(&w);
+    }
+    assert_int_equal(w.kubelet.registrations, 0);
+    world_close(&w);
+}
+
+/* An agent that is on its way out is waited for, not pushed. */
+static void waits_for_the_one_before(void **state)
+{
+    (void)state;
+    struct world w;
+    struct fake_resource *r = open_fractions(&w);
+    struct sl_plugins *before = w.plugins;
+    write_checkpoint(&w, "{\"Data\":{\"RegisteredDevices\":{\"" GPU "\":[]}}}");
+    w.plugins = world_plugins(&w);
+    vacate(&w);
+    world_settle(&w);
+    assert_int_equal(r->registrations, 1);
+    assert_int_equal(r->ends, 0);
+    sl_plugins_destroy(before);
+    world_until(&w, r->registrations == 2 && r->ends == 2);
+    assert_false(r->prestart_registered);
+    assert_int_equal(w.notices, 0);
+    /* Forgotten with the rest when the agent ends in the middle of it. */
+    fake_stop(&w.kubelet, false);
+    vacate(&w);
+    world_settle(&w);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_fractions_ask_for_it), cmocka_unit_test(answers_later),
         cmocka_unit_test(says_why_not),              cmocka_unit_test(callers_leave),
         cmocka_unit_test(plugins_leave),             cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(is_asked_for_no_longer),
+        cmocka_unit_test(disturbs_nobody_in_vain),
+        cmocka_unit_test(waits_for_the_one_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

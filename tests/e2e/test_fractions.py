@@ -131,3 +131,17 @@ def killed(w):
     wait("the pod to go on using its GPU", lambda: w.beats("steady") > beats + 1, 30, every=0.5)
     w.delete("steady", "later")
     wait("tenants to be gone", lambda: not tenants(), 60)
+
+
+@test("fractions.then_claims")
+def then_claims(w):
+    """Kubelet remembers for five minutes that the plugin wanted to be asked before containers start: a pod whose
+    claim stands for the same name starts all the same."""
+    begin(w)
+    w.apply("dra")
+    w.agent()
+    wait("the node to offer no fractions", lambda: w.allocatable() == {}, 60)
+    w.pod("whole", GPU)
+    w.wait_running("whole")
+    same("CUDA's devices", cuda_uuids(w.sees("whole")), [bare(w.cards[0])])
+    w.delete("whole")

@@ -126,8 +126,14 @@ class World:
                 if "/" in k and "hugepages" not in k and int(v) > 0}
 
     def wait_allocatable(self, expected):
-        wait(lambda: f"allocatable {expected}, it is {self.allocatable()}; the agent: {self.agent_words()}",
-             lambda: self.allocatable() == expected, 60)
+        """By the node's status and by kubelet itself, which is ahead of it: between an agent that was killed and
+        the next one's list it rejects pods that the scheduler, going by the status, still sends."""
+        def settled():
+            heard = self.kubelet_heard()
+            return (self.allocatable() == expected and
+                    all(heard.get(k, (0, 0))[1] == n and time.time() - heard[k][0] > 0.5 for k, n in expected.items()))
+        wait(lambda: f"allocatable {expected}, it is {self.allocatable()}, by kubelet "
+             f"{ {k: n for k, (_, n) in self.kubelet_heard().items()} }; the agent: {self.agent_words()}", settled, 60)
 
     def wait_labels(self, **expected):
         """Labels nvidia.com/…; _ stands for a dot, __ for a dash; None: absent."""
@@ -218,17 +224,27 @@ class World:
 
     # ---- kubelet's own words
 
-    def registrations(self):
-        """When kubelet took a device plugin's registration, by its log: [(time, resource)]."""
+    def kubelet_log(self, pattern):
+        """[(time, match)] of its lines."""
         found = []
         with open(os.path.join(self.cluster.logs, "kubelet.log"), encoding="utf-8", errors="replace") as f:
             for line in f:
-                match = re.match(r"I(\d{4} \d\d:\d\d:\d\d)\.(\d{6}) .*Got registration request.*"
-                                 r'resource(?:Name)?="([^"]+)"', line)
+                match = re.match(r"I(\d{4} \d\d:\d\d:\d\d)\.(\d{6}) .*?" + pattern, line)
                 if match:
                     moment = time.strptime(f"{time.localtime().tm_year}{match.group(1)}", "%Y%m%d %H:%M:%S")
-                    found.append((time.mktime(moment) + int(match.group(2)) / 1e6, match.group(3)))
+                    found.append((time.mktime(moment) + int(match.group(2)) / 1e6, match))
         return found
+
+    def registrations(self):
+        """When kubelet took a device plugin's registration: [(time, resource)]."""
+        return [(t, m.group("name")) for t, m in
+                self.kubelet_log(r'Got registration request.*resource(?:Name)?="(?P<name>[^"]+)"')]
+
+    def kubelet_heard(self):
+        """{resource: (when, healthy devices)} by the last list, or the last end, of each device plugin."""
+        return {m.group("name"): (t, int(m.group("healthy") or 0)) for t, m in self.kubelet_log(
+            r'(?:Processed device updates for resource|Endpoint became unhealthy)" resourceName="(?P<name>[^"]+)"'
+            r'(?: totalCount=\d+ healthyCount=(?P<healthy>\d+))?')}
 
     def kill_agent(self, name="sluiced"):
         pid = self.agent_pid(name)
