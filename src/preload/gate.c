@@ -21,6 +21,7 @@
 #define IDLE_NS      (100 * SL_NS_PER_US)
 #define IDLE_HIGH_NS (40 * SL_NS_PER_US)
 /* What it waits for is a kernel of somebody else's: not worth falling asleep. */
+#define SPIN_PROCESSORS 4
 #define SPIN_HIGH_NS (400 * SL_NS_PER_US)
 /* Work that makes no progress for this long behind a closed gate may be waiting for a launch that
  * stands at the gate (kernels of one collective on two GPUs): then that launch passes. */
@@ -75,8 +76,26 @@ static void wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
     errno = saved;
 }
 
+/* On few processors whoever is waited for may want this very one. */
+static bool may_spin(void)
+{
+    static _Atomic int known; /* 0: not yet */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == 0) {
+        cpu_set_t ours;
+        bool told = sched_getaffinity(0, sizeof(ours), &ours) == 0;
+        answer = told && CPU_COUNT(&ours) >= SPIN_PROCESSORS ? 1 : -1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer > 0;
+}
+
 static void relax(void)
 {
+    if (!may_spin()) {
+        (void)sched_yield();
+        return;
+    }
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -329,7 +348,7 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
                 nap(20 * SL_NS_PER_US);
             continue;
         }
-        if (is_high(p) && sl_now_ns() - since < SPIN_HIGH_NS) {
+        if (is_high(p) && may_spin() && sl_now_ns() - since < SPIN_HIGH_NS) {
             relax();
             continue;
         }

@@ -64,9 +64,9 @@ def priority_table(data):
         rows.append([c["label"], number(c["p50_ms"], ".2f"), number(c["p99_ms"], ".2f"),
                      number(times, ".2f"), number(c["gemm"]),
                      number(100 * c["gemm"] / left if c["gemm"] is not None and left else None),
-                     number(c.get("gemm_time")), mhz(c)])
+                     number(c.get("gemm_time")), mhz(c), number(c.get("stolen"))])
     return table(["", "req p50 ms", "req p99 ms", "p99 / solo", "gemm, % of solo rate",
-                  "% of what req leaves", "gemm, GPU time", "SM MHz"], rows) if rows else None
+                  "% of what req leaves", "gemm, GPU time", "SM MHz", "CPU stolen %"], rows) if rows else None
 
 
 def small_tables(data):

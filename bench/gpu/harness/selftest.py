@@ -10,7 +10,7 @@ import xml.dom.minidom
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import bars, cells, clocks, merge, report  # noqa: E402
+from harness import bars, cells, clocks, merge, report, stolen  # noqa: E402
 import pieces  # noqa: E402
 import run  # noqa: E402
 
@@ -38,6 +38,29 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(cells.jain([5, 5, 5, 5]), 1)
         self.assertEqual(cells.jain([1, 0, 0, 0]), 0.25)
         self.assertEqual(cells.jain([0, 0]), 0)
+
+
+class Stolen(unittest.TestCase):
+    def least(self, *ticks):
+        """The processor's time is stolen as told, of 1000 each round; rounds are numbered."""
+        at = [0]
+        for t in ticks:
+            at += [at[-1] + t]
+        moments = [m for i in range(len(ticks)) for m in ((at[i], 1000 * i), (at[i + 1], 1000 * (i + 1)))]
+        rounds = iter(range(len(ticks)))
+        with mock.patch.object(stolen, "now", side_effect=moments):
+            return stolen.least(lambda: next(rounds), tries=len(ticks))
+
+    def test_an_undisturbed_round_is_the_only_one(self):
+        self.assertEqual(self.least(5, 0), (0, 0.5))
+
+    def test_the_least_disturbed_counts(self):
+        self.assertEqual(self.least(90, 20, 30), (1, 2.0))
+        self.assertEqual(self.least(90, 20, 1, 0), (2, 0.1))
+
+    def test_ticks(self):
+        self.assertEqual(stolen.parse("cpu  10 0 20 70 1 0 2 7 0 0"), (7, 110))
+        self.assertEqual(stolen.percent((3, 50), (3, 50)), 0)
 
 
 class GpuTime(unittest.TestCase):
