@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import threading
 import time
 
@@ -10,6 +11,9 @@ import images
 from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, environment, fills, pod, pod_events,
                        same, share, tenant_of, tenants, wait)
 from world import test
+
+sys.path.insert(0, os.path.join(images.TOP, "bench", "gpu"))
+from harness import stolen  # noqa: E402
 
 GIB = 1 << 30
 
@@ -60,7 +64,7 @@ def nobody(w):
 @test("dra.shares_of_memory_and_time_at_once")
 def both(w):
     pair(w)
-    out = run_together(w, ("small", *busy(20)), ("large", *busy(20)))
+    out, lost = stolen.least(lambda: run_together(w, ("small", *busy(20)), ("large", *busy(20))), tries=3, enough=1)
     small, large = got(out[0]), got(out[1])
     filled = run_together(w, ("small", "gpus", "fill"), ("large", "gpus", "fill"))
     for name, text, mib in (("small", filled[0], 10240), ("large", filled[1], 20480)):
@@ -68,7 +72,7 @@ def both(w):
         same(f"MiB allocated in {name} beside its context's 500, and the error then",
              (view["filled_mib"], view["fill_error"]), (mib - 500, 2))
     note = f"10Gi and 20Gi exactly; {small:.1f} % and {large:.1f} % of the time"
-    check(abs(small - 30) <= 4 and abs(large - 50) <= 4, note + ", not 30 and 50 within 4 points")
+    check(abs(small - 30) <= 4 and abs(large - 50) <= 4, note + ", not 30 and 50 within 4 points (" + f"{lost:.1f} % of the processors' time was stolen)")
     return note
 
 
