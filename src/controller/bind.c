@@ -100,7 +100,8 @@ static void promised(void *data, int status, json_t *body, const struct sl_err *
         post_binding(b);
 }
 
-/* The annotations, ours and HAMi's. */
+/* The annotations, ours and HAMi's, which has the devices twice: what the node's side has still to do (settle.c
+ * empties it), and what the pod holds. */
 static json_t *promise_patch(const struct bind_call *b, const struct sl_promise *promise)
 {
     char now[24], when[SL_KUBE_TIME_TEXT];
@@ -110,10 +111,10 @@ static json_t *promise_patch(const struct bind_call *b, const struct sl_promise 
     if (!devices || !b->lease)
         return NULL;
     json_t *patch =
-        json_pack("{s:{s:s,s:{s:s,s:s,s:s,s:s,s:s,s:s}}}", "metadata", "uid", b->args.uid,
+        json_pack("{s:{s:s,s:{s:s,s:s,s:s,s:s,s:s,s:s,s:s}}}", "metadata", "uid", b->args.uid,
                   "annotations", SL_PROMISE_LEASE_KEY, b->lease, SL_PROMISE_HAMI_NODE, b->args.node,
                   SL_PROMISE_HAMI_TIME, now, SL_PROMISE_HAMI_BOUND, now, SL_PROMISE_HAMI_PHASE,
-                  "allocating", SL_PROMISE_HAMI_TODO, devices);
+                  "allocating", SL_PROMISE_HAMI_TODO, devices, SL_PROMISE_HAMI_DONE, devices);
     if (patch && strlen(b->args.node) <= 63) /* as long as a label may be */
         (void)json_object_set_new(json_object_get(patch, "metadata"), "labels",
                                   json_pack("{s:s}", SL_PROMISE_HAMI_NODE, b->args.node));

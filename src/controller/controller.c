@@ -72,6 +72,7 @@ static void tick(struct sl_timer *timer)
     (void)sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
     certs_tick(c);
+    settle_tick(c);
     label_ourselves(c);
     sl_timer_set(c->loop, timer, now + TICK_NS);
 }
@@ -186,6 +187,7 @@ void sl_controller_destroy(struct sl_controller *c)
     sl_kube_destroy(c->kube);
     certs_free(c);
     templates_free(c);
+    settle_free(c);
     sl_claims_free(&c->claims);
     sl_quota_free(&c->quota);
     sl_cluster_destroy(c->cluster);

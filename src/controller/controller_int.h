@@ -48,6 +48,8 @@ struct sl_controller {
     struct sl_quota quota;
     struct sl_claims claims;
     struct sl_table templates; /* by namespace/name */
+    struct sl_table settling;  /* pods whose HAMi annotations are behind, by uid */
+    unsigned settling_sent;
     struct sl_leader *leader;
     struct sl_http_server *server[SERVE_COUNT];
     struct feed feed[FEED_COUNT];
@@ -105,6 +107,12 @@ void bind_handle(struct sl_controller *c, struct sl_http_call *call,
                  const struct sl_http_request *request);
 void bind_gone(struct sl_controller *c, struct sl_http_call *call);
 void bind_free(struct sl_controller *c);
+
+/* settle.c: HAMi's annotations, after the bind */
+void settle_pod(struct sl_controller *c, const json_t *pod);
+void settle_gone(struct sl_controller *c, const char *uid);
+void settle_tick(struct sl_controller *c);
+void settle_free(struct sl_controller *c);
 
 /* certs.c: the Secret and the webhook's caBundle */
 int certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;

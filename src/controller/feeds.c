@@ -19,10 +19,15 @@ static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *o
 static void on_pod(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (event == SL_KUBE_DELETED)
+    if (event == SL_KUBE_DELETED) {
         sl_cluster_pod_gone(c->cluster, sl_kube_meta(object, "uid"));
-    else if (sl_cluster_pod_set(c->cluster, object, sl_loop_now(c->loop), &err) != 0)
+        settle_gone(c, sl_kube_meta(object, "uid"));
+        return;
+    }
+    if (sl_cluster_pod_set(c->cluster, object, sl_loop_now(c->loop), &err) != 0)
         sl_warn("%s", err.msg);
+    if (c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL)
+        settle_pod(c, object);
 }
 
 static void on_quota(struct sl_controller *c, enum sl_kube_event event, json_t *object)

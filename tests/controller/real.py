@@ -336,6 +336,25 @@ def dra():
     print("dra: every dialect placed by the stock scheduler, with what it asked for")
 
 
+def started_on_node(name, phase=None):
+    """Kubelet's part: the pod's container is there. Also the annotations of before, where a phase is given."""
+    if phase:
+        must("PATCH", f"{PODS}/{name}", {"metadata": {"annotations": {"hami.io/bind-phase": phase}}},
+             "application/merge-patch+json")
+    must("PATCH", f"{PODS}/{name}/status", {"status": {"phase": "Running", "containerStatuses": [
+        {"name": "main", "image": "local/none:1", "imageID": "x", "ready": True, "restartCount": 0,
+         "containerID": "containerd://1", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}},
+         "application/merge-patch+json")
+
+
+def settled(name):
+    """HAMi's tools see that it has what it was promised."""
+    def notes():
+        return must("GET", f"{PODS}/{name}")["metadata"]["annotations"]
+    until("the bind to be over in HAMi's words", lambda: notes()["hami.io/bind-phase"] == "success", 20)
+    assert notes()["hami.io/vgpu-devices-to-allocate"] == ";", notes()
+
+
 # --- two replicas, with the rights that deploy/ gives them ---
 
 def replicas():
@@ -388,6 +407,10 @@ def replicas():
     assert placed["spec"]["nodeName"] == "n0"
     notes = placed["metadata"]["annotations"]
     assert notes["hami.io/vgpu-devices-to-allocate"] == "GPU-n0-0,NVIDIA,1000,0:;" and notes["hami.io/vgpu-node"] == "n0"
+    assert notes["hami.io/vgpu-devices-allocated"] == "GPU-n0-0,NVIDIA,1000,0:;", notes
+    assert notes["hami.io/bind-phase"] == "allocating", notes
+    started_on_node("p1")
+    settled("p1")
     until("leases to be the controller's alone", lambda: call(
         "POST", PODS + "?dryRun=All", pod("forged", {}, {"sluice.io/lease": "{}"}))[0] == 422)
     status, answer = call("PATCH", PODS + "/p1", {"metadata": {"annotations": {"sluice.io/lease": "{}"}}},
@@ -395,8 +418,11 @@ def replicas():
     assert status == 422 and "leave it out" in answer["message"], (status, answer)
     run[leader][0].kill()
     run[leader][0].wait()
+    assert place("p2", run[follower][2]) != ""
+    started_on_node("p1", "allocating")  # while nobody leads: whoever comes to lead has it to say
     until("the other to lead", lambda: leaders() == [follower], 30)
-    assert place("p2", run[follower][2]) == ""
+    settled("p1")
+    assert place("p3", run[follower][2]) == ""
     run[follower][0].send_signal(signal.SIGTERM)
     assert run[follower][0].wait(30) == 0
     lease = must("GET", f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/sluice-controller")

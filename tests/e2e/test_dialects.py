@@ -134,6 +134,13 @@ def placed_by(w, way, name):
     check(bool(claims) == (way == "dra") and bool(lease) == (way == "extender"),
           f"{name} has claims {claims} and lease {lease}")
     same("its scheduler", found["spec"]["schedulerName"], "default-scheduler")
+    if way == "extender":
+        def notes():
+            return w.get_pod(name)["metadata"]["annotations"]
+        wait("HAMi's annotations to say that it has its GPUs", lambda: notes()["hami.io/bind-phase"] == "success", 30)
+        devices = [f"{g['uuid']},NVIDIA,{g['memoryMiB']},{g['cores']}:" for c in json.loads(lease)["containers"] for g in c["gpus"]]
+        same("what HAMi's tools read", notes()["hami.io/vgpu-devices-allocated"], "".join(devices) + ";")
+        same("what is left to do", notes()["hami.io/vgpu-devices-to-allocate"], ";")
 
 
 def gone(w, way, *pods):

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HAMi's tools are told how a promise ended: its annotations say "allocating" from the bind on, and "success", with
+ * nothing left to allocate, once the containers have their GPUs. With HAMi the node's side writes that; here it is the
+ * controller, which may write into pods anyway and hears from kubelet what has started, so that agents need no such
+ * right. Every replica knows what is to be written, the leader writes it.
+ */
+#include "controller/settle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "controller/controller_int.h"
+
+#define AT_ONCE 8 /* of the API client's 32: binds go first */
+
+struct settling {
+    struct sl_table_item item; /* by uid */
+    struct sl_controller *c;
+    char uid[64], path[400];
+    json_t *patch;
+    bool sending;
+    bool over; /* nothing to be told any more: goes when the answer is there */
+};
+
+/* --- what is to be written. Pure --- */
+
+static const char *note(const json_t *pod, const char *key)
+{
+    const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
+    const char *text = json_string_value(json_object_get(notes, key));
+    return text ? text : "";
+}
+
+/* Kubelet has made it: before that it had its devices. */
+static bool has_started(const json_t *status, const char *list, const char *name)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(status, list), i, one)
+    {
+        const char *n = json_string_value(json_object_get(one, "name"));
+        const char *id = json_string_value(json_object_get(one, "containerID"));
+        if (n && strcmp(n, name) == 0)
+            return id && id[0];
+    }
+    return false;
+}
+
+static bool all_started(const json_t *pod, const struct sl_promise *p)
+{
+    const json_t *status = json_object_get(pod, "status");
+    for (size_t i = 0; i < p->container_count; i++)
+        if (p->container[i].count &&
+            !has_started(status, "containerStatuses", p->container[i].name) &&
+            !has_started(status, "initContainerStatuses", p->container[i].name))
+            return false;
+    return true;
+}
+
+/* The list with its devices gone: the separators stay. */
+static void emptied(const char *devices, char buf[SL_PROMISE_CONTAINERS + 1])
+{
+    size_t n = 0;
+    for (; *devices && n < SL_PROMISE_CONTAINERS; devices++)
+        if (*devices == ';')
+            buf[n++] = ';';
+    buf[n] = '\0';
+}
+
+json_t *sl_settle_patch(const json_t *pod)
+{
+    const char *lease = note(pod, SL_PROMISE_LEASE_KEY);
+    const json_t *status = json_object_get(pod, "status");
+    const char *phase = json_string_value(json_object_get(status, "phase"));
+    const char *node = json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
+    struct sl_promise p;
+    char left[SL_PROMISE_CONTAINERS + 1];
+    if (strcmp(note(pod, SL_PROMISE_HAMI_PHASE), "allocating") != 0 || !node || !node[0] ||
+        sl_promise_lease_parse(lease, &p, NULL) != 0)
+        return NULL;
+    if (!all_started(pod, &p))
+        return phase && strcmp(phase, "Failed") == 0
+                   ? json_pack("{s:s}", SL_PROMISE_HAMI_PHASE, "failed")
+                   : NULL;
+    emptied(note(pod, SL_PROMISE_HAMI_TODO), left);
+    return json_pack("{s:s,s:s}", SL_PROMISE_HAMI_PHASE, "success", SL_PROMISE_HAMI_TODO, left);
+}
+
+/* --- writing it --- */
+
+static void settling_free(struct settling *s)
+{
+    json_decref(s->patch);
+    free(s);
+}
+
+static void drop(struct settling *s)
+{
+    s->over = true;
+    if (s->sending)
+        return;
+    sl_table_drop(&s->c->settling, &s->item);
+    settling_free(s);
+}
+
+static void written(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct settling *s = data;
+    struct sl_controller *c = s->c;
+    (void)body;
+    s->sending = false;
+    c->settling_sent--;
+    /* Not there, or another pod by that name: nobody to tell. Anything else is tried again. */
+    bool done = !err->code || status == 404 || status == 409 || s->over;
+    if (!done)
+        sl_warn("telling HAMi's tools of %s: %s", s->path, err->msg);
+    if (done)
+        drop(s);
+}
+
+static void send(struct settling *s)
+{
+    struct sl_controller *c = s->c;
+    struct sl_err err = SL_ERR_INIT;
+    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !controller_leads(c))
+        return;
+    json_t *body = json_pack("{s:{s:s,s:O}}", "metadata", "uid", s->uid, "annotations", s->patch);
+    if (body && sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s,
+                                NULL, &err) == 0) {
+        s->sending = true;
+        c->settling_sent++;
+    }
+    json_decref(body);
+}
+
+void settle_pod(struct sl_controller *c, const json_t *pod)
+{
+    const char *uid = sl_kube_meta(pod, "uid");
+    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    json_t *patch = sl_settle_patch(pod);
+    if (s && !patch)
+        drop(s);
+    if (s || !patch) {
+        json_decref(patch);
+        return;
+    }
+    s = calloc(1, sizeof(*s));
+    if (!s || strlen(uid) >= sizeof(s->uid) ||
+        snprintf(s->path, sizeof(s->path), "/api/v1/namespaces/%s/pods/%s",
+                 sl_kube_meta(pod, "namespace"),
+                 sl_kube_meta(pod, "name")) >= (int)sizeof(s->path)) {
+        free(s);
+        json_decref(patch);
+        return;
+    }
+    s->c = c;
+    s->patch = patch;
+    (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
+    s->item.key = s->uid;
+    if (sl_table_add(&c->settling, &s->item) != 0)
+        settling_free(s); /* HAMi's tools will not know; nothing else depends on it */
+    else
+        send(s);
+}
+
+void settle_gone(struct sl_controller *c, const char *uid)
+{
+    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    if (s)
+        drop(s);
+}
+
+void settle_tick(struct sl_controller *c)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    struct settling *s;
+    while (c->settling_sent < AT_ONCE && (s = sl_table_next(&c->settling, &walk)))
+        send(s);
+}
+
+void settle_free(struct sl_controller *c)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    struct settling *s;
+    while ((s = sl_table_next(&c->settling, &walk)))
+        settling_free(s);
+    sl_table_free(&c->settling);
+}
