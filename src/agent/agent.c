@@ -208,7 +208,8 @@ int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
         .simulated = access(mark, F_OK) == 0,
         .state = arbiter_state,
         .data = a};
-    return sl_arbiter_child_create(a->loop, &options, &a->arbiter, err);
+    int rc = sl_arbiter_child_create(a->loop, &options, &a->arbiter, err);
+    return rc < 0 ? rc : sl_agent_observe_arbiter(a, err);
 }
 
 /* --- life ---------------------------------------------------------------------------------------- */

@@ -83,6 +83,7 @@ struct sl_agent {
     struct sl_metrics_xid *metrics_xid;
     struct sl_metrics_resource *metrics_resource;
     struct sl_metrics_allocation *metrics_allocation;
+    struct sl_plugins_stats metrics_stats;
 };
 
 /* agent_config.c: which configuration, and changes of it. */
@@ -109,6 +110,7 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 /* agent_observe.c: metrics and readiness. */
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_observe_close(struct sl_agent *a);
+int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK; /* it may have come */
 void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
 
 /* agent_dra.c: the DRA driver, where it is on. */

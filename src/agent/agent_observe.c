@@ -4,13 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dirent.h>
 #include <stdio.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "agent/agent_internal.h"
-#include "base/cleanup.h"
 #include "base/log.h"
 
 #define PODRES_AGE_NS (5 * 1000000000ULL)
@@ -141,7 +137,14 @@ static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
             .name = r.name,
             .advertised = r.advertised,
             .healthy = r.healthy,
-            .in_use = map ? (double)sl_podres_in_use(map, r.name) : NAN};
+            .in_use = map ? (double)sl_podres_in_use(map, r.name) : NAN,
+            .registered = r.registered,
+            .contested = r.contested,
+            .registrations = r.counts.registrations,
+            .allocations = r.counts.allocations,
+            .allocations_failed = r.counts.allocation_failures,
+            .prestarts = r.counts.prestarts,
+            .prestarts_failed = r.counts.prestart_failures};
     }
     m->resource = a->metrics_resource;
 }
@@ -189,32 +192,22 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
     m->allocation = a->metrics_allocation;
 }
 
-static double open_descriptors(void)
+static void fill_dra(const struct sl_agent *a, struct sl_metrics_dra *m)
 {
-    SL_CLEANUP(closedir) DIR *dir = opendir("/proc/self/fd");
-    double n = -1; /* the one of this reading */
-    while (dir && readdir(dir))
-        n++;
-    return dir ? n - 2 : NAN;
-}
-
-static double resident_bytes(void)
-{
-    unsigned long long pages = 0;
-    SL_CLEANUP(fclose) FILE *f = fopen("/proc/self/statm", "re");
-    if (!f || fscanf(f, "%*u %llu", &pages) != 1)
-        return NAN;
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+    struct sl_dra_stats stats = sl_dra_stats(a->dra);
+    *m = (struct sl_metrics_dra){.on = true,
+                                 .claims = stats.claims,
+                                 .prepared = stats.prepared,
+                                 .prepare_failed = stats.prepare_failed,
+                                 .unprepared = stats.unprepared,
+                                 .unprepare_failed = stats.unprepare_failed,
+                                 .slices_current = stats.slices_current};
 }
 
 static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
 {
-    struct sl_plugins_stats stats;
-    struct rusage usage;
-    sl_plugins_stats(a->plugins, &stats);
-    static struct sl_metrics_count registrations, allocations;
-    registrations = (struct sl_metrics_count){"all", stats.registrations};
-    allocations = (struct sl_metrics_count){"all", stats.allocations};
+    struct sl_plugins_stats *stats = &a->metrics_stats;
+    sl_plugins_stats(a->plugins, stats);
     bool connected =
         a->opt.dra ? a->dra && sl_dra_stats(a->dra).registered : sl_plugins_ready(a->plugins);
     *m = (struct sl_metrics_agent){
@@ -225,26 +218,14 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
         .reloads_failed = a->reloads_failed,
         .reload_error = a->reload_error[0] ? a->reload_error : a->unfit[0] ? a->unfit : NULL,
         .reload_time_seconds = a->reload_time_s,
-        .registrations = &registrations,
-        .registration_count = 1,
-        .allocations = &allocations,
-        .allocation_count = 1,
-        .allocations_failed = stats.allocation_failures,
+        .allocate = {sl_plugins_bucket_ns, stats->allocate_bucket, SL_PLUGINS_BUCKETS,
+                     stats->allocate_ns_sum},
         .kubelet_connected = connected,
-        .ready = connected,
-        .loop_lag_seconds = sl_exporter_loop_lag(a->exporter),
-        .nvml_up = sl_devices_inventory(a->devices) && !sl_devices_stalled(a->devices),
-        .arbiter_up = sl_arbiter_child_up(a->arbiter),
-        .podres_up = a->podres && sl_podres_last(a->podres),
-        .open_fds = open_descriptors(),
-        .sample_age_seconds = NAN,
-        .resident_bytes = resident_bytes(),
-        .cpu_seconds = NAN,
     };
-    if (getrusage(RUSAGE_SELF, &usage) == 0) {
-        m->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-    }
+    if (a->opt.dra)
+        m->allocate.buckets = 0;
+    if (a->dra)
+        fill_dra(a, &m->dra);
     if (a->node) {
         struct sl_node_stats n = sl_node_stats(a->node);
         m->labels_current = n.labels_current;
@@ -353,14 +334,20 @@ static void gone(void *data, struct sl_http_call *call)
     sl_exporter_gone(a->exporter, call);
 }
 
-int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
+int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_place place;
-    if (!*a->opt.metrics_address)
+    if (!a->exporter || !a->arbiter)
         return 0;
     int rc = sl_place_find(a->opt.arbiter_dir, NULL, &place, err);
-    if (rc == 0)
-        rc = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS, &a->podres, err);
+    return rc < 0 ? rc : sl_exporter_arbiter(a->exporter, &place, err);
+}
+
+int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
+{
+    if (!*a->opt.metrics_address)
+        return 0;
+    int rc = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS, &a->podres, err);
     if (rc < 0)
         return rc;
     const struct sl_exporter_options options = {.fill = fill,
@@ -368,11 +355,12 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
                                                 .owner = owner,
                                                 .ready = ready,
                                                 .data = a,
-                                                .podres = a->podres,
-                                                .arbiter = a->arbiter ? &place : NULL};
+                                                .podres = a->podres};
     const struct sl_http_server_options http = {
         .address = a->opt.metrics_address, .handle = handle, .gone = gone, .data = a};
     rc = sl_exporter_create(a->loop, &options, &a->exporter, err);
+    if (rc == 0)
+        rc = sl_agent_observe_arbiter(a, err);
     if (rc == 0)
         rc = sl_http_server_create(a->loop, &http, &a->http, err);
     if (rc == 0) /* "127.0.0.1:0" is any port */

@@ -234,11 +234,6 @@ void sl_arbiter_child_destroy(struct sl_arbiter_child *c)
     free(c);
 }
 
-bool sl_arbiter_child_up(const struct sl_arbiter_child *c)
-{
-    return c && c->up;
-}
-
 int sl_arbiter_child_main(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;

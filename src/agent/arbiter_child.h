@@ -25,7 +25,6 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
                             struct sl_arbiter_child **ret, struct sl_err *err) SL_MUST_CHECK;
 /* Ends it: tenants run on under their last limits until the next one is there. NULL is fine. */
 void sl_arbiter_child_destroy(struct sl_arbiter_child *child);
-bool sl_arbiter_child_up(const struct sl_arbiter_child *child);
 
 /* The child's side, from main(): argv after the word "arbiter". Returns the exit status. */
 int sl_arbiter_child_main(int argc, char **argv);

@@ -21,6 +21,7 @@ struct writer {
     FILE *out;
     const struct sl_metrics *m;
     const struct family *family;
+    const char *suffix; /* of the family's name; NULL: none */
     bool begun;
 };
 
@@ -50,7 +51,7 @@ static void sample(struct writer *w, double value, ...)
         (void)fprintf(w->out, "# HELP %s %s\n# TYPE %s %s\n", w->family->name, w->family->help,
                       w->family->name, w->family->type);
     w->begun = true;
-    (void)fputs(w->family->name, w->out);
+    (void)fprintf(w->out, "%s%s", w->family->name, w->suffix ? w->suffix : "");
     va_list ap;
     va_start(ap, value);
     const char *between = "{";
@@ -127,6 +128,20 @@ MIG_FAMILY(mig_memory_used, g->memory_used_bytes)
 RESOURCE_FAMILY(shares_advertised, (double)r->advertised)
 RESOURCE_FAMILY(shares_healthy, (double)r->healthy)
 RESOURCE_FAMILY(shares_in_use, r->in_use)
+RESOURCE_FAMILY(resource_registered, r->registered)
+RESOURCE_FAMILY(resource_contested, r->contested)
+RESOURCE_FAMILY(registrations, (double)r->registrations)
+RESOURCE_FAMILY(allocations, (double)r->allocations)
+RESOURCE_FAMILY(allocations_failed, (double)r->allocations_failed)
+
+static void prestarts(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->resource_count; i++) {
+        const struct sl_metrics_resource *r = &w->m->resource[i];
+        sample(w, (double)r->prestarts, "resource", r->name, "result", "ok", NO_LABELS);
+        sample(w, (double)r->prestarts_failed, "resource", r->name, "result", "failed", NO_LABELS);
+    }
+}
 
 static void device_allocated(struct writer *w)
 {
@@ -184,7 +199,6 @@ TENANT_WHOLE(tenant_processes, t->processes)
 AGENT_FAMILY(start_time, a->start_time_seconds)
 AGENT_FAMILY(ready, a->ready)
 AGENT_FAMILY(reload_time, a->reload_time_seconds)
-AGENT_FAMILY(allocations_failed, (double)a->allocations_failed)
 AGENT_FAMILY(kubelet_connected, a->kubelet_connected)
 AGENT_FAMILY(labels_current, a->labels_current)
 AGENT_FAMILY(events_sent, (double)a->events_sent)
@@ -223,24 +237,60 @@ static void label_writes(struct writer *w)
     sample(w, (double)w->m->agent.label_failures, "result", "failed", NO_LABELS);
 }
 
-static void registrations(struct writer *w)
+static void allocate_duration(struct writer *w)
 {
-    for (size_t i = 0; i < w->m->agent.registration_count; i++)
-        sample(w, (double)w->m->agent.registrations[i].count, "resource",
-               w->m->agent.registrations[i].label, NO_LABELS);
+    const struct sl_metrics_duration *d = &w->m->agent.allocate;
+    uint64_t below = 0;
+    w->suffix = "_bucket";
+    for (size_t i = 0; i < d->buckets; i++) {
+        char bound[32] = "+Inf";
+        if (d->bound_ns[i] != UINT64_MAX)
+            (void)snprintf(bound, sizeof(bound), "%g", (double)d->bound_ns[i] / 1e9);
+        below += d->count[i];
+        sample(w, (double)below, "le", bound, NO_LABELS);
+    }
+    w->suffix = "_sum";
+    sample(w, d->buckets ? (double)d->sum_ns / 1e9 : (double)NAN, NO_LABELS);
+    w->suffix = "_count";
+    sample(w, d->buckets ? (double)below : (double)NAN, NO_LABELS);
+    w->suffix = NULL;
 }
 
-static void allocations(struct writer *w)
+static double of_dra(const struct writer *w, double value)
 {
-    for (size_t i = 0; i < w->m->agent.allocation_count; i++)
-        sample(w, (double)w->m->agent.allocations[i].count, "resource",
-               w->m->agent.allocations[i].label, NO_LABELS);
+    return w->m->agent.dra.on ? value : (double)NAN;
+}
+
+static void claims(struct writer *w)
+{
+    sample(w, of_dra(w, w->m->agent.dra.claims), NO_LABELS);
+}
+
+static void claim_calls(struct writer *w)
+{
+    const struct sl_metrics_dra *d = &w->m->agent.dra;
+    const struct {
+        const char *call, *result;
+        uint64_t count;
+    } row[] = {{"prepare", "ok", d->prepared},
+               {"prepare", "failed", d->prepare_failed},
+               {"unprepare", "ok", d->unprepared},
+               {"unprepare", "failed", d->unprepare_failed}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(row); i++)
+        sample(w, of_dra(w, (double)row[i].count), "call", row[i].call, "result", row[i].result,
+               NO_LABELS);
+}
+
+static void slices_current(struct writer *w)
+{
+    sample(w, of_dra(w, w->m->agent.dra.slices_current), NO_LABELS);
 }
 
 static void sources(struct writer *w)
 {
     sample(w, w->m->agent.nvml_up, "source", "nvml", NO_LABELS);
-    sample(w, w->m->agent.arbiter_up, "source", "arbiter", NO_LABELS);
+    if (w->m->agent.has_arbiter)
+        sample(w, w->m->agent.arbiter_up, "source", "arbiter", NO_LABELS);
     sample(w, w->m->agent.podres_up, "source", "podresources", NO_LABELS);
 }
 

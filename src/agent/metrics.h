@@ -39,6 +39,8 @@ struct sl_metrics_resource {
     const char *name; /* "nvidia.com/gpu" */
     size_t advertised, healthy;
     double in_use; /* NAN: kubelet did not say */
+    bool registered, contested;
+    uint64_t registrations, allocations, allocations_failed, prestarts, prestarts_failed;
 };
 
 struct sl_metrics_allocation { /* a device a container holds, as kubelet has it */
@@ -57,9 +59,17 @@ struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     unsigned processes;
 };
 
-struct sl_metrics_count { /* something counted by one word: a resource, a result */
-    const char *label;
-    uint64_t count;
+struct sl_metrics_duration { /* a histogram */
+    const uint64_t *bound_ns, *count; /* by bucket, not cumulative; the last bound is UINT64_MAX */
+    size_t buckets;                   /* 0: none */
+    uint64_t sum_ns;
+};
+
+struct sl_metrics_dra { /* the DRA driver */
+    bool on;
+    unsigned claims; /* prepared now */
+    uint64_t prepared, prepare_failed, unprepared, unprepare_failed;
+    bool slices_current;
 };
 
 struct sl_metrics_agent {
@@ -68,11 +78,8 @@ struct sl_metrics_agent {
     uint64_t reloads_ok, reloads_failed;
     const char *reload_error;   /* of the last reload; NULL: it went well */
     double reload_time_seconds; /* unix, of the last that went well; NAN: none yet */
-    const struct sl_metrics_count *registrations; /* by resource */
-    size_t registration_count;
-    const struct sl_metrics_count *allocations; /* by resource */
-    size_t allocation_count;
-    uint64_t allocations_failed;
+    struct sl_metrics_duration allocate;
+    struct sl_metrics_dra dra;
     bool kubelet_connected;
     bool ready;
     bool labels_current;
@@ -80,6 +87,7 @@ struct sl_metrics_agent {
     double resident_bytes, cpu_seconds, open_fds;
     double loop_lag_seconds;   /* worst since the last scrape; NAN: not known */
     double sample_age_seconds; /* of the GPUs' numbers; NAN: there are none */
+    bool has_arbiter; /* there is to be one */
     bool nvml_up, arbiter_up, podres_up;
 };
 

@@ -55,13 +55,6 @@ static void lag_fire(struct sl_timer *timer)
     sl_timer_set(x->loop, timer, now + LAG_EVERY_NS);
 }
 
-double sl_exporter_loop_lag(struct sl_exporter *exporter)
-{
-    double lag = (double)exporter->lag_ns / (double)SL_NS_PER_S;
-    exporter->lag_ns = 0;
-    return lag;
-}
-
 /* ---- a scrape's parts put together ---- */
 
 static void fill_process(struct sl_metrics_agent *a)
@@ -98,6 +91,17 @@ static void fill_gpus(const struct sl_exporter *x, const struct sl_metrics *m,
             out[i].power_watts = n->power_watts;
             out[i].temperature_celsius = n->temperature_celsius;
         }
+    }
+}
+
+static void fill_migs(const struct sl_exporter *x, const struct sl_metrics *m,
+                      struct sl_metrics_mig *out)
+{
+    for (size_t i = 0; i < m->mig_count; i++) {
+        out[i] = m->mig[i];
+        for (size_t j = 0; j < x->numbers_count; j++)
+            if (strcmp(x->numbers[j].uuid, out[i].uuid) == 0)
+                out[i].memory_used_bytes = x->numbers[j].memory_used_bytes;
     }
 }
 
@@ -156,11 +160,13 @@ static void fill_own(struct sl_exporter *x, struct sl_metrics_agent *a)
     char why[256];
     uint64_t now = sl_loop_now(x->loop);
     a->nvml_up = x->nvml_up;
+    a->has_arbiter = x->arbiter != NULL;
     a->arbiter_up = x->arbiter_up;
     a->podres_up = x->podres_up;
     a->sample_age_seconds =
         x->numbers ? (double)(now - x->numbers_ns) / (double)SL_NS_PER_S : (double)NAN;
-    a->loop_lag_seconds = sl_exporter_loop_lag(x);
+    a->loop_lag_seconds = (double)x->lag_ns / (double)SL_NS_PER_S;
+    x->lag_ns = 0;
     a->ready = !x->opt.ready || x->opt.ready(x->opt.data, why, sizeof(why));
     fill_process(a);
 }
@@ -174,14 +180,16 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
     for (size_t i = 0; i < x->status.tenant_count; i++)
         rows += x->status.tenant[i].gpu_count;
     SL_CLEANUP(free) struct sl_metrics_gpu *gpus = calloc(m.gpu_count + 1, sizeof(*gpus));
+    SL_CLEANUP(free) struct sl_metrics_mig *migs = calloc(m.mig_count + 1, sizeof(*migs));
     SL_CLEANUP(free)
     struct sl_metrics_resource *resources = calloc(m.resource_count + 1, sizeof(*resources));
     SL_CLEANUP(free) struct sl_metrics_tenant *tenants = calloc(rows + 1, sizeof(*tenants));
     SL_CLEANUP(free)
     struct sl_tenant_owner *owners = calloc(x->status.tenant_count + 1, sizeof(*owners));
-    if (!gpus || !resources || !tenants || !owners)
+    if (!gpus || !migs || !resources || !tenants || !owners)
         return -ENOMEM;
     fill_gpus(x, &m, gpus);
+    fill_migs(x, &m, migs);
     for (size_t i = 0; i < m.resource_count; i++) {
         resources[i] = m.resource[i];
         if (x->podres_up && isnan(resources[i].in_use))
@@ -189,6 +197,7 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
                 (double)sl_podres_in_use(sl_podres_last(x->opt.podres), resources[i].name);
     }
     m.gpu = gpus;
+    m.mig = migs;
     m.resource = resources;
     m.tenant = tenants;
     m.tenant_count = fill_tenants(x, tenants, owners);
@@ -365,21 +374,21 @@ int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *o
         return sl_err_set(err, -ENOMEM, "out of memory for metrics");
     x->loop = loop;
     x->opt = *opt;
-    x->opt.arbiter = NULL;
     x->opt.timeout_ns = opt->timeout_ns ? opt->timeout_ns : TIMEOUT_NS;
     x->opt.sample_age_ns = opt->sample_age_ns ? opt->sample_age_ns : SAMPLE_AGE_NS;
     x->timeout.fire = timeout_fire;
     x->lag.fire = lag_fire;
-    int rc = opt->arbiter
-                 ? sl_arbiter_query_create(loop, opt->arbiter, got_status, x, &x->arbiter, err)
-                 : 0;
-    if (rc < 0) {
-        free(x);
-        return rc;
-    }
     sl_timer_set(loop, &x->lag, sl_loop_now(loop) + LAG_EVERY_NS);
     *ret = x;
     return 0;
+}
+
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place,
+                        struct sl_err *err)
+{
+    return exporter->arbiter ? 0
+                             : sl_arbiter_query_create(exporter->loop, place, got_status, exporter,
+                                                       &exporter->arbiter, err);
 }
 
 void sl_exporter_destroy(struct sl_exporter *exporter)

@@ -16,7 +16,7 @@
 
 struct sl_exporter;
 
-/* What NVML says now of one card. NAN: not known. */
+/* What NVML says now of one card, or of a MIG device (its memory only). NAN: not known. */
 struct sl_gpu_numbers {
     char uuid[96];
     double memory_total_bytes, memory_used_bytes;
@@ -42,9 +42,8 @@ struct sl_exporter_options {
     /* Is the agent ready to serve pods? Writes why not. NULL: ready. */
     bool (*ready)(void *data, char *why, size_t size);
     void *data;
-    struct sl_podres *podres;       /* borrowed; NULL: none */
-    const struct sl_place *arbiter; /* copied; NULL: none */
-    uint64_t timeout_ns;            /* of gathering; 0: 2 s */
+    struct sl_podres *podres; /* borrowed; NULL: none */
+    uint64_t timeout_ns;      /* of gathering; 0: 2 s */
     uint64_t sample_age_ns; /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
 };
 
@@ -52,6 +51,10 @@ int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *o
                        struct sl_exporter **ret, struct sl_err *err) SL_MUST_CHECK;
 /* Before the HTTP server it answers for. NULL is fine. */
 void sl_exporter_destroy(struct sl_exporter *exporter);
+
+/* There is to be an arbiter from now on: tenants are asked of it. Again is fine. */
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place,
+                        struct sl_err *err) SL_MUST_CHECK;
 
 /* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */
 bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,
@@ -63,11 +66,8 @@ void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call);
 void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbers *numbers,
                          size_t count, const struct sl_err *err);
 
-/* NVML's numbers of every card, in whatever thread may block. *ret is the caller's to free. */
+/* NVML's numbers of every card and MIG device, in whatever thread may block. *ret is the caller's to free. */
 int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
                         struct sl_err *err) SL_MUST_CHECK;
-
-/* The worst lateness of the loop since it was last asked, in seconds. */
-double sl_exporter_loop_lag(struct sl_exporter *exporter);
 
 #endif

@@ -316,7 +316,8 @@ void sl_plugins_resource(const struct sl_plugins *plugins, size_t i,
                                         .advertised = p->devices.res.device_count,
                                         .healthy = p->devices.healthy_count,
                                         .registered = p->state == PLUGIN_REGISTERED && p->streams,
-                                        .contested = p->state == PLUGIN_CONTESTED};
+                                        .contested = p->state == PLUGIN_CONTESTED,
+                                        .counts = p->counts};
 }
 
 bool sl_plugins_ready(const struct sl_plugins *plugins)

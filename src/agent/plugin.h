@@ -109,11 +109,17 @@ struct sl_plugins_stats {
 };
 void sl_plugins_stats(const struct sl_plugins *plugins, struct sl_plugins_stats *ret);
 
+/* The same of one resource, since it was first advertised. */
+struct sl_plugins_counts {
+    uint64_t registrations, allocations, allocation_failures, prestarts, prestart_failures;
+};
+
 struct sl_plugins_resource {
     const char *name; /* good until the next apply */
     size_t advertised, healthy;
     bool registered; /* kubelet took it and listens */
     bool contested;  /* another process serves it */
+    struct sl_plugins_counts counts;
 };
 size_t sl_plugins_count(const struct sl_plugins *plugins);
 void sl_plugins_resource(const struct sl_plugins *plugins, size_t i,

@@ -138,8 +138,9 @@ static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *re
     return rc == 0 ? plugin_answer_create(edits, ret, err) : rc;
 }
 
-static void count_allocate(struct sl_plugins_stats *stats, uint64_t took_ns, bool failed)
+static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
 {
+    struct sl_plugins_stats *stats = &p->owner->stats;
     size_t bucket = 0;
     while (took_ns > sl_plugins_bucket_ns[bucket])
         bucket++;
@@ -147,6 +148,8 @@ static void count_allocate(struct sl_plugins_stats *stats, uint64_t took_ns, boo
     stats->allocate_ns_sum += took_ns;
     stats->allocations += !failed;
     stats->allocation_failures += failed;
+    p->counts.allocations += !failed;
+    p->counts.allocation_failures += failed;
 }
 
 /* Kubelet sends one container a call; the protocol allows more. */
@@ -162,7 +165,7 @@ void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t s
     struct sl_err err = SL_ERR_INIT;
     ProtobufCMessage *m;
     if (sl_rpc_pb_request(call, &dp__allocate_request__descriptor, msg, size, &m) < 0) {
-        count_allocate(&p->owner->stats, sl_now_ns() - start, true);
+        count_allocate(p, sl_now_ns() - start, true);
         return;
     }
     const Dp__AllocateRequest *request = (const void *)m;
@@ -191,5 +194,5 @@ void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t s
     free(containers);
     free(answer.container_responses);
     sl_rpc_pb_free(m);
-    count_allocate(&p->owner->stats, sl_now_ns() - start, rc != 0);
+    count_allocate(p, sl_now_ns() - start, rc != 0);
 }

@@ -66,6 +66,7 @@ struct plugin {
     struct plugin_devices devices;
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     const char *endpoint; /* its last component */
+    struct sl_plugins_counts counts;
 
     /* plugin_serve.c */
     struct sl_rpc_server *server;

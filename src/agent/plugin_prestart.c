@@ -2,6 +2,7 @@
 /* PreStartContainer: answered when whoever knows the container has made it ready, or cannot. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/plugin_internal.h"
 #include "base/log.h"
@@ -55,14 +56,24 @@ static void unlink_call(struct sl_prestart *s)
         s->next->back = s->back;
 }
 
+/* By name: the resource may have gone, or come anew, since it was asked. */
+static void count(struct sl_plugins *plugins, const char *resource, bool failed)
+{
+    plugins->stats.prestarts += !failed;
+    plugins->stats.prestart_failures += failed;
+    for (struct plugin *p = plugins->plugins; p; p = p->next)
+        if (strcmp(p->devices.res.name, resource) == 0) {
+            p->counts.prestarts += !failed;
+            p->counts.prestart_failures += failed;
+        }
+}
+
 void sl_prestart_answer(struct sl_prestart *s, const struct sl_err *err)
 {
     struct sl_rpc_call *call = s->call;
     char text[sizeof(err->msg) + sizeof(s->resource) + 4];
-    if (s->plugins) {
-        s->plugins->stats.prestarts += err == NULL;
-        s->plugins->stats.prestart_failures += err != NULL;
-    }
+    if (s->plugins)
+        count(s->plugins, s->resource, err != NULL);
     if (err) {
         (void)snprintf(text, sizeof(text), "%s: %s", s->resource, err->msg);
         sl_warn("PreStartContainer refused: %s", text);

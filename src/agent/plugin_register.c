@@ -198,6 +198,7 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
         return;
     }
     p->owner->stats.registrations++;
+    p->counts.registrations++;
     p->state = PLUGIN_REGISTERED;
     p->complaint[0] = '\0';
     sl_info("%s: registered with kubelet: %zu devices, %zu healthy", p->devices.res.name,

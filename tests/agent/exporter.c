@@ -35,9 +35,14 @@ static void fill(void *data, struct sl_metrics *m)
     (void)data;
     static const struct sl_metrics_gpu gpu = {"GPU-a", "NVIDIA H200", "0", 0,   true,
                                               NAN,     NAN,           NAN, NAN, NAN};
-    static const struct sl_metrics_resource resource = {"nvidia.com/gpu", 4, 4, NAN};
+    static const struct sl_metrics_resource resource = {
+        .name = "nvidia.com/gpu", .advertised = 4, .healthy = 4, .in_use = NAN};
+    static const struct sl_metrics_mig mig[] = {{"GPU-a", "MIG-1", "1g.18gb", 200, NAN},
+                                                {"GPU-a", "MIG-2", "1g.18gb", 200, NAN}};
     m->gpu = &gpu;
     m->gpu_count = 1;
+    m->mig = mig;
+    m->mig_count = 2;
     m->resource = &resource;
     m->resource_count = 1;
     m->agent = (struct sl_metrics_agent){.version = "test", .reload_time_seconds = NAN};
@@ -46,13 +51,14 @@ static void fill(void *data, struct sl_metrics *m)
 static void answer_sample(void)
 {
     struct sl_err err = {-ENODEV, "gone"};
-    struct sl_gpu_numbers n = {.memory_total_bytes = 100,
-                               .memory_used_bytes = 40,
-                               .utilisation_ratio = 0.5,
-                               .power_watts = NAN,
-                               .temperature_celsius = 40};
-    (void)strcpy(n.uuid, "GPU-a");
-    sl_exporter_sampled(exporter, &n, sample_fails ? 0 : 1, sample_fails ? &err : NULL);
+    struct sl_gpu_numbers n[] = {{.uuid = "GPU-a",
+                                  .memory_total_bytes = 100,
+                                  .memory_used_bytes = 40,
+                                  .utilisation_ratio = 0.5,
+                                  .power_watts = NAN,
+                                  .temperature_celsius = 40},
+                                 {.uuid = "MIG-1", .memory_used_bytes = 70}};
+    sl_exporter_sampled(exporter, n, sample_fails ? 0 : 2, sample_fails ? &err : NULL);
 }
 
 static void sample(void *data, struct sl_exporter *x)
@@ -95,10 +101,10 @@ static int setup(void **state)
     struct sl_exporter_options opt = {.fill = fill,
                                       .sample = sample,
                                       .ready = ready,
-                                      .arbiter = &place,
                                       .timeout_ns = 200 * SL_NS_PER_MS,
                                       .sample_age_ns = 3600 * SL_NS_PER_S};
     assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
     struct sl_http_server_options serve = {
         .address = "127.0.0.1:0", .handle = handle, .gone = gone};
     struct sl_err err = SL_ERR_INIT;
@@ -209,6 +215,8 @@ static void everything_answers(void **state)
         has("HTTP/1.1 200");
         has("text/plain; version=0.0.4");
         has("sluice_gpu_memory_used_bytes{gpu=\"GPU-a\"} 40\n");
+        has("sluice_mig_memory_used_bytes{gpu=\"GPU-a\",mig=\"MIG-1\",profile=\"1g.18gb\"} 70\n");
+        assert_null(strstr(answer, "sluice_mig_memory_used_bytes{gpu=\"GPU-a\",mig=\"MIG-2\""));
         has("sluice_tenant_launches_total{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
             "container=\"main\",claim=\"gpu\"} 9\n");
         has("sluice_tenant_memory_limit_bytes{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
@@ -221,6 +229,40 @@ static void everything_answers(void **state)
         assert_null(strstr(answer, "sluice_shares_in_use"));
     }
     assert_int_equal(samples, 1); /* the cards are not asked for each scrape */
+}
+
+/* An agent that is told of fractions while it runs has an arbiter from then on. */
+static void an_arbiter_that_comes_later(void **state)
+{
+    (void)state;
+    sl_exporter_destroy(exporter);
+    struct sl_exporter_options opt = {.fill = fill};
+    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    get("/metrics");
+    has("sluice_source_up{source=\"nvml\"} 0\n");
+    assert_null(strstr(answer, "source=\"arbiter\"")); /* none is wanted: it is not down */
+    arbiter = sl_packet_listen(place.socket, 4, NULL);
+    assert_true(arbiter >= 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
+    get("/metrics");
+    has("sluice_source_up{source=\"arbiter\"} 1\n");
+    has("sluice_tenant_processes{tenant=\"t1\"");
+}
+
+/* A loop that was held up says so once. */
+static void lateness_is_told(void **state)
+{
+    (void)state;
+    get("/metrics");
+    (void)usleep(1200000); /* the timer that notices goes every second */
+    get("/metrics");
+    const char *at = strstr(answer, "\nsluice_loop_lag_seconds ");
+    assert_non_null(at);
+    assert_true(strtod(at + strlen("\nsluice_loop_lag_seconds "), NULL) >= 0.1);
+    get("/metrics");
+    at = strstr(answer, "\nsluice_loop_lag_seconds ");
+    assert_true(at && strtod(at + strlen("\nsluice_loop_lag_seconds "), NULL) < 0.1);
 }
 
 static void nobody_answers(void **state)
@@ -323,13 +365,44 @@ static void numbers_of_cards(void **state)
     free(n);
 }
 
+/* Slots 0 and 2 have one. */
+static int fake_mig(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
+                    struct sl_err *err)
+{
+    (void)gpu;
+    if (i != 1 || slot == 1)
+        return sl_err_set(err, -ENOENT, "empty");
+    *ret = (struct sl_gpu_mig_info){.memory_total_bytes = 100, .memory_used_bytes = 10 + slot};
+    (void)snprintf(ret->uuid, sizeof(ret->uuid), "MIG-%u", slot);
+    return 0;
+}
+
+static void numbers_of_mig_devices(void **state)
+{
+    (void)state;
+    struct sl_gpu_ops ops = gpu_fake_ops;
+    struct gpu_fake fake = {.base = {&ops}, .count = 2};
+    struct sl_gpu_numbers *n = NULL;
+    size_t count = 0;
+    ops.mig_info = fake_mig;
+    fake.devices[1].info.mig_slots = 3;
+    assert_int_equal(sl_gpu_numbers_read(&fake.base, &n, &count, NULL), 0);
+    assert_int_equal(count, 4);
+    assert_string_equal(n[2].uuid, "MIG-0");
+    assert_string_equal(n[3].uuid, "MIG-2");
+    assert_true(n[3].memory_used_bytes == 12 && isnan(n[3].power_watts));
+    free(n);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(everything_answers), TEST(nobody_answers),      TEST(nvml_fails),
+        TEST(everything_answers), TEST(an_arbiter_that_comes_later), TEST(lateness_is_told),
+        TEST(nobody_answers),     TEST(nvml_fails),
         TEST(scrapes_share),      TEST(health_and_the_rest), TEST(numbers_of_cards),
+        TEST(numbers_of_mig_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

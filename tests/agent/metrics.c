@@ -23,8 +23,8 @@ static const struct sl_metrics_mig migs[] = {
 };
 static const struct sl_metrics_xid xids[] = {{"GPU-b", 79, 1}, {"GPU-b", 31, 12}};
 static const struct sl_metrics_resource resources[] = {
-    {"nvidia.com/gpu", 4, 2, 3},
-    {"nvidia.com/mig-1g.18gb", 1, 1, NAN},
+    {"nvidia.com/gpu", 4, 2, 3, true, false, 2, 5, 1, 4, 3},
+    {"nvidia.com/mig-1g.18gb", 1, 1, NAN, false, true, 0, 0, 0, 0, 0},
 };
 static const struct sl_metrics_allocation held[] = {
     {"nvidia.com/gpu", "GPU-1::0", "GPU-1", "default", "train-0", "main"},
@@ -36,8 +36,7 @@ static const struct sl_metrics_tenant tenants[] = {
      2, 3},
     {"odd \"name\"\\\n", NULL, NULL, NULL, NULL, "GPU-a", NAN, 0, NAN, NAN, 0, 0, 0, 0, 0},
 };
-static const struct sl_metrics_count registrations[] = {{"nvidia.com/gpu", 2}};
-static const struct sl_metrics_count allocations[] = {{"nvidia.com/gpu", 5}};
+static const uint64_t bounds[] = {250000, 1000000000, UINT64_MAX}, taken[] = {4, 1, 1};
 
 static struct sl_metrics everything(void)
 {
@@ -61,10 +60,8 @@ static struct sl_metrics everything(void)
                   .reloads_failed = 1,
                   .reload_error = "a.yaml:3:5: unknown key \"shraing\"",
                   .reload_time_seconds = 1763189500,
-                  .registrations = registrations,
-                  .registration_count = 1,
-                  .allocations = allocations,
-                  .allocation_count = 1,
+                  .allocate = {bounds, taken, 3, 2750000000},
+                  .dra = {true, 2, 7, 1, 5, 0, true},
                   .kubelet_connected = true,
                   .ready = true,
                   .labels_current = true,
@@ -76,6 +73,7 @@ static struct sl_metrics everything(void)
                   .loop_lag_seconds = 0.000125,
                   .sample_age_seconds = 2.5,
                   .nvml_up = true,
+                  .has_arbiter = true,
                   .arbiter_up = true},
     };
 }
@@ -138,9 +136,9 @@ static const char *labels_end(const char *s)
 
 struct grammar {
     char family[128], type[16];
-    char seen[64][128]; /* families that are over */
+    char seen[96][128]; /* families that are over */
     size_t seen_count;
-    char samples[128][256]; /* name and labels: each once */
+    char samples[256][256]; /* name and labels: each once */
     size_t samples_count;
 };
 
@@ -163,12 +161,26 @@ static void header_line(struct grammar *g, const char *line)
     }
 }
 
+/* What may follow the family's name. */
+static bool suffix_fits(const struct grammar *g, const char *suffix, size_t n)
+{
+    static const char *const parts[] = {"_bucket", "_sum", "_count"};
+    if (strcmp(g->type, "histogram") != 0)
+        return n == 0;
+    for (size_t i = 0; i < 3; i++)
+        if (strlen(parts[i]) == n && strncmp(parts[i], suffix, n) == 0)
+            return true;
+    return false;
+}
+
 static void sample_line(struct grammar *g, const char *line)
 {
     const char *end = name_end(line);
+    size_t family = strlen(g->family);
     assert_non_null(end);
-    assert_int_equal((size_t)(end - line), strlen(g->family));
-    assert_memory_equal(line, g->family, (size_t)(end - line));
+    assert_true((size_t)(end - line) >= family);
+    assert_memory_equal(line, g->family, family);
+    assert_true(suffix_fits(g, line + family, (size_t)(end - line) - family));
     assert_true(g->type[0]);
     end = labels_end(end);
     assert_non_null(end);
@@ -201,6 +213,21 @@ static void by_the_grammar(void **state)
         free(text);
         free(g);
     }
+}
+
+static void what_is_not_there_is_not_down(void **state)
+{
+    (void)state;
+    struct sl_metrics m = everything();
+    m.agent.has_arbiter = m.agent.dra.on = false;
+    m.agent.allocate.buckets = 0;
+    char *text = text_of(&m);
+    assert_null(strstr(text, "source=\"arbiter\""));
+    assert_null(strstr(text, "sluice_claim"));
+    assert_null(strstr(text, "sluice_resource_slices_current"));
+    assert_null(strstr(text, "sluice_allocate_duration_seconds"));
+    assert_non_null(strstr(text, "source=\"nvml\""));
+    free(text);
 }
 
 static void unknown_is_left_out(void **state)
@@ -263,6 +290,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(word_for_word),
         cmocka_unit_test(by_the_grammar),
         cmocka_unit_test(unknown_is_left_out),
+        cmocka_unit_test(what_is_not_there_is_not_down),
         cmocka_unit_test(as_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,6 +136,25 @@ class Reload(Case):
         agent.said("nvidiaDevRoot has changed: that takes effect when the agent is restarted")
 
 
+    def test_fractions_while_it_runs(self):
+        """The arbiter is started then, and metrics know it; pods without a promise are refused, and counted."""
+        node = self.node(api=True)
+        node.config(PLAIN)
+        agent = node.agent()
+        node.wait(2)
+        arbiter = 'sluice_source_up{source="arbiter"}'
+        self.assertIsNone(agent.metric(arbiter))
+        node.config("version: v1\nsharing: {fractional: {enabled: true, slots: 3}}\n")
+        node.wait(6)
+        until("the arbiter answers", lambda: agent.metric(arbiter) == 1)
+        self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="failed"}'), 0)
+        until("registered as one to be asked", lambda: node.kubelet.ask(f"options {GPU}") == "1")
+        node.wait(6)
+        self.assertIn("who has device", node.kubelet.ask(f"prestart {GPU} {node.ids()[0]}"))
+        self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="failed"}'), 1)
+        self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="ok"}'), 0)
+
+
 class Label(Case):
     def files(self, node, **texts):
         os.makedirs(f"{node.folder}/configs", exist_ok=True)
@@ -196,9 +215,10 @@ class Mig(Case):
         node.ctl("mig", "0", "1g.18gb", "1g.18gb", "1g.18gb")
         node.ctl("mig", "1", "1g.18gb", "1g.18gb")
         node.config(PLAIN)
-        node.agent()
+        agent = node.agent()
         node.wait(2)
         self.assertTrue(all(i.startswith("GPU-") for i in node.ids()))
+        self.assertIsNotNone(agent.metric("sluice_mig_memory_used_bytes"))
         node.config("version: v1\nflags: {migStrategy: single}\n")
         node.wait(5)
         self.assertTrue(all(i.startswith("MIG-") for i in node.ids()))

@@ -131,6 +131,7 @@ class Kubelets(Case):
         self.assertIn("twice", node.allocate(first, first))
         self.assertTrue(node.allocate(first)["envs"])
         self.assertEqual(agent.metric("sluice_allocations_failed_total"), 15)
+        self.assertEqual(agent.metric("sluice_allocate_duration_seconds_count"), 16)
 
 
 class Agents(Case):
@@ -173,6 +174,8 @@ class Agents(Case):
         time.sleep(1.2)  # long enough for a fight
         self.assertEqual(node.counts()[0], 2)
         self.assertEqual(first.get("/healthz")[0], 200)
+        self.assertEqual([first.metric(f"sluice_resource_{m}") for m in ("contested", "registered")], [1, 0])
+        self.assertEqual([second.metric(f"sluice_resource_{m}") for m in ("contested", "registered")], [0, 1])
         second.kill()
         until("the first is back", lambda: node.counts()[0] == 3)
         node.wait(2)
