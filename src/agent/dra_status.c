@@ -12,9 +12,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/claim_pb.h"
 #include "agent/claim_quantity.h"
 #include "base/log.h"
 #include "base/units.h"
+
+#define FIELD_MANAGER "?fieldManager=" SL_DRA_DRIVER
+#define UPDATES_MAX   3
 
 /* --- status.devices --- */
 
@@ -66,7 +70,7 @@ struct dra_tell {
     struct sl_kube_call *call;
     char uid[SL_UID_SIZE], path[400]; /* the claim's */
     json_t *devices;
-    unsigned merges; /* tried so often by hand */
+    unsigned updates; /* tried so often */
 };
 
 static void tell_free(struct dra_tell *t)
@@ -80,52 +84,19 @@ static void tell_free(struct dra_tell *t)
     free(t);
 }
 
-static void status_written(void *data, int status, json_t *body, const struct sl_err *err);
-
-static void send_status(struct dra_tell *t, const char *type, const char *query, json_t *body)
+static void not_told(struct dra_tell *t, const char *why)
 {
-    struct sl_err err = SL_ERR_INIT;
-    char path[500];
-    (void)snprintf(path, sizeof(path), "%s/status%s", t->path, query);
-    if (!body || sl_kube_request(t->dra->kube, "PATCH", path, type, body, status_written, t, &t->call,
-                                 &err) < 0) {
-        sl_warn("a claim's status is not written: %s", body ? err.msg : "out of memory");
-        tell_free(t);
-    }
-    json_decref(body);
+    sl_warn("a claim's status is not written: %s", why);
+    tell_free(t);
 }
 
-/* Other drivers' devices as they are, then ours. */
-static void got_status(void *data, int status, json_t *body, const struct sl_err *err)
-{
-    struct dra_tell *t = data;
-    const json_t *meta = json_object_get(body, "metadata");
-    const char *uid = json_string_value(json_object_get(meta, "uid"));
-    json_t *old = json_object_get(json_object_get(body, "status"), "devices");
-    t->call = NULL;
-    if (status != 200 || !uid || strcmp(uid, t->uid) != 0) {
-        if (status != 200 && status != 404)
-            sl_warn("a claim's status is not written: %s", err->msg);
-        tell_free(t);
-        return;
-    }
-    json_t *all = json_array();
-    for (size_t i = 0; i < json_array_size(old); i++) {
-        json_t *d = json_array_get(old, i);
-        const char *driver = json_string_value(json_object_get(d, "driver"));
-        if (driver && strcmp(driver, SL_DRA_DRIVER) != 0)
-            (void)json_array_append(all, d);
-    }
-    (void)json_array_extend(all, t->devices);
-    send_status(t, SL_KUBE_PATCH_MERGE, "",
-                json_pack("{s:{s:O},s:{s:o}}", "metadata", "resourceVersion",
-                          json_object_get(meta, "resourceVersion"), "status", "devices", all));
-}
+static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
+                      const struct sl_err *err);
 
 /*
- * Server-side apply writes a claim's opaque configs in an order of its own, and the API server takes that for a
- * change of the allocation, which is not ours to make (422). A merge leaves them as they are, but replaces the
- * list: what others have in it is read first.
+ * A patch makes the API server write a claim's opaque configs anew, in an order and with spaces of its own; where
+ * they were written otherwise it takes that for a change of the allocation, which nobody may make (422). Then the
+ * claim is read and put back in protobuf, which leaves them as they are; what changed meanwhile is read again (409).
  */
 static void status_written(void *data, int status, json_t *body, const struct sl_err *err)
 {
@@ -133,14 +104,55 @@ static void status_written(void *data, int status, json_t *body, const struct sl
     struct sl_err why = SL_ERR_INIT;
     (void)body;
     t->call = NULL;
-    bool again = status == 422 ? t->merges == 0 : status == 409 && t->merges > 0;
-    if (again && t->merges++ < 3 &&
-        sl_kube_request(t->dra->kube, "GET", t->path, NULL, NULL, got_status, t, &t->call, &why) == 0)
+    bool again = status == 422 ? t->updates == 0 : status == 409 && t->updates > 0;
+    if (again && t->updates++ < UPDATES_MAX) {
+        if (sl_kube_get_bytes(t->dra->kube, t->path, SL_KUBE_PROTOBUF, got_claim, t, &t->call, &why) < 0)
+            not_told(t, why.msg);
         return;
+    }
     /* 404 and 409: the claim is gone, or another one by now. */
     if ((status < 200 || status >= 300) && status != 404 && status != 409)
-        sl_warn("a claim's status is not written: %s", err->msg);
-    tell_free(t);
+        not_told(t, err->msg);
+    else
+        tell_free(t);
+}
+
+static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
+                      const struct sl_err *err)
+{
+    struct dra_tell *t = data;
+    struct sl_err why = SL_ERR_INIT;
+    char path[500];
+    uint8_t *body = NULL;
+    size_t body_size = 0;
+    t->call = NULL;
+    if (status != 200) {
+        if (status != 404)
+            sl_warn("a claim's status is not written: %s", err->msg);
+        tell_free(t);
+        return;
+    }
+    (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER, t->path);
+    int rc = sl_claim_pb_devices(bytes, size, t->uid, SL_DRA_DRIVER, t->devices, &body, &body_size, &why);
+    if (rc == 0)
+        rc = sl_kube_put_bytes(t->dra->kube, path, SL_KUBE_PROTOBUF, body, body_size, status_written, t,
+                               &t->call, &why);
+    free(body);
+    if (rc == -ESTALE)
+        tell_free(t);
+    else if (rc < 0)
+        not_told(t, why.msg);
+}
+
+static void apply(struct dra_tell *t, json_t *body)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[500];
+    (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER "&force=true", t->path);
+    if (!body || sl_kube_request(t->dra->kube, "PATCH", path, SL_KUBE_PATCH_APPLY, body, status_written, t,
+                                 &t->call, &err) < 0)
+        not_told(t, body ? err.msg : "out of memory");
+    json_decref(body);
 }
 
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
@@ -167,10 +179,9 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
     dra->tells = t;
     memcpy(t->uid, p->uid, sizeof(t->uid));
     (void)snprintf(t->path, sizeof(t->path), SL_CLAIMS_PATH, p->name_space, p->name);
-    send_status(t, SL_KUBE_PATCH_APPLY, "?fieldManager=" SL_DRA_DRIVER "&force=true",
-                json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1",
-                          "kind", "ResourceClaim", "metadata", "name", p->name, "namespace",
-                          p->name_space, "uid", p->uid, "status", "devices", devices));
+    apply(t, json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1", "kind",
+                       "ResourceClaim", "metadata", "name", p->name, "namespace", p->name_space, "uid",
+                       p->uid, "status", "devices", devices));
 }
 
 /* --- resize --- */

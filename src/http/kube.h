@@ -52,6 +52,20 @@ typedef void sl_kube_done(void *data, int status, json_t *body, const struct sl_
 int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
                     const char *content_type, json_t *body, sl_kube_done *done, void *data,
                     struct sl_kube_call **ret, struct sl_err *err) SL_MUST_CHECK;
+/*
+ * Objects as bytes, for what JSON does not keep: the API server writes an object's raw parts anew in JSON, but
+ * gives and takes them as they are in its protobuf. The answer of a PUT is JSON, as ever.
+ */
+#define SL_KUBE_PROTOBUF "application/vnd.kubernetes.protobuf"
+/* As sl_kube_done; bytes (borrowed) are the answer, of any status. */
+typedef void sl_kube_bytes_done(void *data, int status, const uint8_t *bytes, size_t size,
+                                const struct sl_err *err);
+int sl_kube_get_bytes(struct sl_kube *kube, const char *path, const char *accept,
+                      sl_kube_bytes_done *done, void *data, struct sl_kube_call **ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *content_type,
+                      const uint8_t *body, size_t size, sl_kube_done *done, void *data,
+                      struct sl_kube_call **ret, struct sl_err *err) SL_MUST_CHECK;
 /* done will not come. */
 void sl_kube_cancel(struct sl_kube_call *call);
 

@@ -87,6 +87,7 @@ void kube_call_free(struct sl_kube_call *call)
     free(call->method);
     free(call->path);
     free(call->content_type);
+    free(call->accept);
     free(call->body);
     free(call);
 }
@@ -94,9 +95,16 @@ void kube_call_free(struct sl_kube_call *call)
 static void finish(struct sl_kube_call *call, long status, json_t *body, const struct sl_err *err)
 {
     sl_kube_done *done = call->done;
+    sl_kube_bytes_done *bytes_done = call->bytes_done;
     void *data = call->data;
+    struct kube_buffer answer = call->answer;
+    call->answer = (struct kube_buffer){0};
     kube_call_free(call);
-    done(data, (int)status, body, err);
+    if (bytes_done)
+        bytes_done(data, (int)status, (const uint8_t *)answer.data, answer.size, err);
+    else
+        done(data, (int)status, body, err);
+    kube_buffer_free(&answer);
     json_decref(body);
 }
 
@@ -136,7 +144,8 @@ static void call_done(struct kube_transfer *t, CURLcode code)
             finish(call, 0, NULL, &err);
         return;
     }
-    if (call->answer.size > 0)
+    bool json = !call->bytes_done;
+    if (call->answer.size > 0 && (json || status >= 400))
         body = parse_answer(t->easy, &call->answer, &why);
     if (status >= 400)
         kube_status_error(call->method, call->path, status, body, &err);
@@ -145,7 +154,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
                          "the API server answers %s with a redirection (%ld), which "
                          "is not followed",
                          call->path, status);
-    else if (call->answer.size > 0 && !body)
+    else if (json && call->answer.size > 0 && !body)
         (void)sl_err_set(&err, -EPROTO, "the API server's answer to %s is not JSON: line %d: %s",
                          call->path, why.line, why.text);
     finish(call, status, body, &err);
@@ -183,7 +192,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     if (call->body)
         rc = kube_transfer_header(t, "Content-Type", call->content_type, err);
     if (rc == 0)
-        rc = kube_transfer_header(t, "Accept", "application/json", err);
+        rc = kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json", err);
     if (rc == 0)
         rc = kube_transfer_header(t, "Expect", "", err); /* no round trip before a large body */
     if (rc == 0)
@@ -206,35 +215,41 @@ void kube_calls_start(struct sl_kube *kube)
     }
 }
 
-static int fill(struct sl_kube_call *call, const char *method, const char *path,
-                const char *content_type, json_t *body, struct sl_err *err)
+/* What is asked for; the body is the call's. */
+struct request {
+    const char *method, *path, *content_type, *accept;
+    char *body;
+    size_t body_size;
+    sl_kube_done *done;
+    sl_kube_bytes_done *bytes_done;
+    void *data;
+};
+
+static int fill(struct sl_kube_call *call, const struct request *r, struct sl_err *err)
 {
-    call->method = strdup(method);
-    call->path = strdup(path);
-    call->content_type = strdup(content_type ? content_type : "application/json");
-    if (body)
-        call->body = sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!call->method || !call->path || !call->content_type || (body && !call->body))
+    call->body = r->body;
+    call->body_size = r->body_size;
+    call->method = strdup(r->method);
+    call->path = strdup(r->path);
+    call->content_type = strdup(r->content_type ? r->content_type : "application/json");
+    call->accept = r->accept ? strdup(r->accept) : NULL;
+    if (!call->method || !call->path || !call->content_type || (r->accept && !call->accept))
         return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
-    call->body_size = call->body ? strlen(call->body) : 0;
     return 0;
 }
 
-int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
-                    const char *content_type, json_t *body, sl_kube_done *done, void *data,
-                    struct sl_kube_call **ret, struct sl_err *err)
+static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_call **ret,
+                  struct sl_err *err)
 {
-    if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
-        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
-    if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
-        return sl_err_set(err, -ENOBUFS, "%d requests to the API server are waiting already",
-                          KUBE_WAITING_MAX);
     struct sl_kube_call *call = calloc(1, sizeof(*call));
-    if (!call)
+    if (!call) {
+        free(r->body);
         return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    }
     call->kube = kube;
-    call->done = done;
-    call->data = data;
+    call->done = r->done;
+    call->bytes_done = r->bytes_done;
+    call->data = r->data;
     call->answer.max = KUBE_ANSWER_MAX;
     call->transfer.done = call_done;
     call->prev = kube->last_call;
@@ -243,7 +258,7 @@ int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
     /* Straight away only if nobody waits: first come, first served. */
     call->running = kube->waiting == 0 && kube->active < KUBE_ACTIVE_MAX;
     *(call->running ? &kube->active : &kube->waiting) += 1;
-    int rc = fill(call, method, path, content_type, body, err);
+    int rc = fill(call, r, err);
     if (rc == 0 && call->running)
         rc = start(call, err);
     if (rc < 0) {
@@ -253,6 +268,58 @@ int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
     if (ret)
         *ret = call;
     return 0;
+}
+
+static int may_ask(const struct sl_kube *kube, const char *path, struct sl_err *err)
+{
+    if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
+        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+    if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
+        return sl_err_set(err, -ENOBUFS, "%d requests to the API server are waiting already",
+                          KUBE_WAITING_MAX);
+    return 0;
+}
+
+int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
+                    const char *content_type, json_t *body, sl_kube_done *done, void *data,
+                    struct sl_kube_call **ret, struct sl_err *err)
+{
+    struct request r = {.method = method, .path = path, .content_type = content_type, .done = done,
+                        .data = data};
+    int rc = may_ask(kube, path, err);
+    if (rc < 0)
+        return rc;
+    r.body = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (body && !r.body)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    r.body_size = body ? strlen(r.body) : 0;
+    return submit(kube, &r, ret, err);
+}
+
+int sl_kube_get_bytes(struct sl_kube *kube, const char *path, const char *accept,
+                      sl_kube_bytes_done *done, void *data, struct sl_kube_call **ret,
+                      struct sl_err *err)
+{
+    struct request r = {.method = "GET", .path = path, .accept = accept, .bytes_done = done,
+                        .data = data};
+    int rc = may_ask(kube, path, err);
+    return rc < 0 ? rc : submit(kube, &r, ret, err);
+}
+
+int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *content_type,
+                      const uint8_t *body, size_t size, sl_kube_done *done, void *data,
+                      struct sl_kube_call **ret, struct sl_err *err)
+{
+    struct request r = {.method = "PUT", .path = path, .content_type = content_type,
+                        .body_size = size, .done = done, .data = data};
+    int rc = may_ask(kube, path, err);
+    if (rc < 0)
+        return rc;
+    r.body = malloc(size ? size : 1);
+    if (!r.body)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    memcpy(r.body, body, size);
+    return submit(kube, &r, ret, err);
 }
 
 void sl_kube_cancel(struct sl_kube_call *call)

@@ -39,11 +39,12 @@ struct sl_kube_call {
     struct sl_kube *kube;
     struct sl_kube_call *prev, *next; /* in kube->calls, oldest first */
     struct kube_transfer transfer;
-    char *method, *path, *content_type, *body;
+    char *method, *path, *content_type, *accept, *body; /* accept: NULL for JSON */
     size_t body_size;
     struct kube_buffer answer;
     bool running, retried, too_big;
     sl_kube_done *done;
+    sl_kube_bytes_done *bytes_done; /* instead */
     void *data;
 };
 

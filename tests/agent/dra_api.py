@@ -8,6 +8,7 @@ import threading
 import urllib.parse
 
 GROUP = "/apis/resource.k8s.io/v1"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 class Api:
@@ -18,7 +19,10 @@ class Api:
         self.watchers = []  # (collection, selector, queue)
         self.patches = []  # (path, body)
         self.down = False  # every request fails
-        self.no_apply = False  # server-side apply is refused, as where it would change what is not ours
+        self.no_apply = False  # patches are refused, as where they would change what is not ours
+        self.protobuf = {}  # path → a claim's bytes, for who asks for them
+        self.updates = []  # (path, bytes) of what came as protobuf
+        self.conflicts = 0  # so many updates find that the claim has changed
         self.log = []
         api = self
 
@@ -30,17 +34,20 @@ class Api:
 
             def do(self):
                 size = int(self.headers.get("content-length") or 0)
-                body = json.loads(self.rfile.read(size)) if size else None
-                if api.no_apply and "apply-patch" in self.headers.get("content-type", ""):
+                body = self.rfile.read(size) if size else None
+                if api.no_apply and self.command == "PATCH":
                     return self.answer(422, {"kind": "Status", "message": "status.allocation: Forbidden"})
+                if PROTOBUF in self.headers.get("accept", "") or PROTOBUF in self.headers.get("content-type", ""):
+                    return api.serve_bytes(self, self.command, self.path.split("?")[0], body)
+                body = json.loads(body) if body else None
                 return api.serve(self, self.command, self.path, body)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do
 
             def answer(self, status, body):
-                data = json.dumps(body).encode()
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
-                self.send_header("content-type", "application/json")
+                self.send_header("content-type", PROTOBUF if isinstance(body, bytes) else "application/json")
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -136,6 +143,17 @@ class Api:
         if method == "DELETE":
             return handler.answer(200 if self.delete(path) else 404, {"kind": "Status", "message": ""})
         self.patches.append((path, body))
+        return handler.answer(200, {})
+
+    def serve_bytes(self, handler, method, path, body):
+        self.log.append((method, path, {}))
+        if method == "GET":
+            found = self.protobuf.get(path)
+            return handler.answer(200, found) if found else handler.answer(404, b"k8s\0")
+        self.updates.append((path, body))
+        if self.conflicts:
+            self.conflicts -= 1
+            return handler.answer(409, {"kind": "Status", "message": "changed meanwhile"})
         return handler.answer(200, {})
 
     def list(self, handler, path, query):

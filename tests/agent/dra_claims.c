@@ -15,6 +15,7 @@
 
 #include "agent/checkpoint.h"
 #include "agent/claim.h"
+#include "agent/claim_pb.h"
 #include "agent/claim_quantity.h"
 
 #define GIB (1ULL << 30)
@@ -353,6 +354,80 @@ static void test_checkpoint_of_the_future(void **state)
     assert_int_equal(access(path, F_OK), 0);
 }
 
+/* --- a claim in protobuf --- */
+
+static size_t put(uint8_t *to, unsigned number, const void *data, size_t size)
+{
+    assert_true(size < 128);
+    to[0] = (uint8_t)(number << 3 | 2);
+    to[1] = (uint8_t)size;
+    memmove(to + 2, data, size);
+    return size + 2;
+}
+
+/* {metadata {uid}, status {allocation, devices {driver}}} */
+static size_t claim_bytes(uint8_t *to)
+{
+    uint8_t meta[64], device[64], status[120], claim[120];
+    size_t m = put(meta, 5, "uid-1", 5);
+    size_t d = put(device, 1, "nic.example.com", 15);
+    size_t s = put(status, 1, "{ \"a\":  1 }", 11);
+    s += put(status + s, 4, device, d);
+    size_t c = put(claim, 1, meta, m);
+    c += put(claim + c, 3, status, s);
+    memcpy(to, "k8s", 4);
+    return 4 + put(to + 4, 2, claim, c);
+}
+
+static bool has(const uint8_t *bytes, size_t size, const char *part)
+{
+    return memmem(bytes, size, part, strlen(part));
+}
+
+static void test_devices_in_protobuf(void **state)
+{
+    (void)state;
+    uint8_t in[256], *out = NULL;
+    size_t size = claim_bytes(in), n = 0;
+    struct sl_err err = SL_ERR_INIT;
+    json_t *devices = json_loads("[{\"driver\":\"gpu.sluice.io\",\"pool\":\"n\",\"device\":\"gpu-0-share\","
+                                 "\"shareID\":\"s-1\",\"data\":{\"memory\":\"1Gi\"},\"conditions\":["
+                                 "{\"type\":\"Ready\",\"status\":\"True\",\"reason\":\"R\",\"message\":\"\","
+                                 "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}]", 0, NULL);
+    assert_int_equal(sl_claim_pb_devices(in, size, "uid-1", "gpu.sluice.io", devices, &out, &n, &err), 0);
+    assert_memory_equal(out, "k8s", 4);
+    assert_true(has(out, n, "{ \"a\":  1 }") && has(out, n, "nic.example.com"));
+    assert_true(has(out, n, "{\"memory\":\"1Gi\"}") && has(out, n, "gpu-0-share") && has(out, n, "Ready"));
+    /* Ours again, over what is there: it does not grow. The other's, gone: */
+    uint8_t *again = NULL;
+    size_t m = 0;
+    assert_int_equal(sl_claim_pb_devices(out, n, "uid-1", "gpu.sluice.io", devices, &again, &m, &err), 0);
+    assert_int_equal(m, n);
+    free(again);
+    json_t *none = json_array();
+    assert_int_equal(sl_claim_pb_devices(out, n, "uid-1", "nic.example.com", none, &again, &m, &err), 0);
+    assert_false(has(again, m, "nic.example.com"));
+    assert_true(has(again, m, "gpu-0-share"));
+    json_decref(none);
+    free(again);
+    free(out);
+    assert_int_equal(sl_claim_pb_devices(in, size, "uid-2", "gpu.sluice.io", devices, &out, &n, &err), -ESTALE);
+    assert_int_equal(sl_claim_pb_devices((const uint8_t *)"{}", 2, "uid-1", "gpu.sluice.io", devices, &out, &n, &err),
+                     -EBADMSG);
+    /* Cut short and damaged at every byte: an answer or an error, never both, and no harm (sanitizers look). */
+    for (size_t i = 0; i < size; i++) {
+        uint8_t copy[256];
+        memcpy(copy, in, size);
+        out = NULL;
+        assert_true(sl_claim_pb_devices(copy, i, "uid-1", "gpu.sluice.io", devices, &out, &n, &err) < 0);
+        assert_null(out);
+        copy[i] ^= 0x55;
+        if (sl_claim_pb_devices(copy, size, "uid-1", "gpu.sluice.io", devices, &out, &n, &err) == 0)
+            free(out);
+    }
+    json_decref(devices);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_containers),
         cmocka_unit_test(test_quantities),
         cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_devices_in_protobuf),
         cmocka_unit_test_setup_teardown(test_checkpoint, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(test_checkpoint_damage, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(test_checkpoint_of_the_future, dir_setup, dir_teardown),

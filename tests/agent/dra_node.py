@@ -17,6 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import dra_pb  # noqa: E402
 from dra_api import GROUP, Api, claim, config, device, share  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -209,23 +210,52 @@ class Share(Case):
         self.gone()
 
     def test_status_beside_anothers(self):
+        """A patch is refused (an opaque config with spaces): the claim is put back as it was, but for our devices."""
+        n = self.node
+        n.api.no_apply = True
+        n.api.conflicts = 1
+        n.start()
+        n.claim(1, [share()])
+        path = CLAIMS + "claim-1"
+        # Of another driver, with fields that nobody here knows.
+        other = dra_pb.device("nic.example.com", "p", "eth0", dra_pb.field(6, dra_pb.field(1, "eth0")) + b"\x98\x06\x07")
+        stale = dra_pb.device("gpu.sluice.io", "node-1", "gpu-0-share", dra_pb.field(7, "share-1"))
+        allocation = dra_pb.field(1, dra_pb.field(2, '{ "spaces":  "and order" }') + dra_pb.field(1, "\u00e9"))
+        n.api.protobuf[path] = dra_pb.claim(uid(1), "77", allocation, [stale, other])
+        self.assertEqual(n.prepare(1)["error"], "")
+        eventually(lambda: len(n.api.updates) == 2, "the claim's status is written, after a conflict once more")
+        for at, body in n.api.updates:
+            self.assertEqual(at, path + "/status")
+            got = dra_pb.read_claim(body)
+            before = dra_pb.read_claim(n.api.protobuf[path])
+            for same in ("kind", "uid", "version", "spec", "allocation", "reserved"):
+                self.assertEqual(got[same], before[same], same)
+            self.assertEqual(got["devices"][0], other)
+            ours = [dra_pb.read_device(d) for d in got["devices"][1:]]
+            self.assertEqual([(d["driver"], d["pool"], d["device"], d["shareID"]) for d in ours],
+                             [("gpu.sluice.io", "node-1", "gpu-0-share", "share-1")])
+            self.assertEqual(ours[0]["data"]["memory"], "10Gi")
+            condition = ours[0]["conditions"][0]
+            self.assertEqual((condition["type"], condition["status"], condition["reason"]), ("Ready", "True", "Prepared"))
+            self.assertLess(abs(condition["seconds"] - time.time()), 600)
+        self.assertEqual(n.unprepare(1)["error"], "")
+
+    def test_status_of_another_claim(self):
         n = self.node
         n.api.no_apply = True
         n.start()
         n.claim(1, [share()])
-        path = CLAIMS + "claim-1"
-        claim = dict(n.api.objects[path])
-        other = {"driver": "nic.example.com", "pool": "p", "device": "eth0"}
-        stale = {"driver": "gpu.sluice.io", "pool": "node-1", "device": "gpu-0-share", "shareID": "share-1"}
-        claim["status"] = {**claim["status"], "devices": [other, stale]}
-        n.api.put(path, claim)
+        n.claim(2, [share(share_id="share-2")])
+        n.api.protobuf[CLAIMS + "claim-1"] = dra_pb.claim(uid(9), "77", b"", [])  # of this name by now
+        n.api.protobuf[CLAIMS + "claim-2"] = b"k8s\0\x12\x7f"  # cut short
+        for k in (1, 2):
+            self.assertEqual(n.prepare(k)["error"], "")
+            read = ("GET", CLAIMS + f"claim-{k}", {})
+            eventually(lambda r=read: n.api.log.count(r) >= 2, "the claim is read again")
         self.assertEqual(n.prepare(1)["error"], "")
-        body = eventually(lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")],
-                          "the claim's status is written")[0]
-        self.assertEqual(body["metadata"], {"resourceVersion": n.api.objects[path]["metadata"]["resourceVersion"]})
-        self.assertEqual(body["status"]["devices"][0], other)
-        self.assertEqual([d.get("data", {}).get("memory") for d in body["status"]["devices"][1:]], ["10Gi"])
-        self.assertEqual(n.unprepare(1)["error"], "")
+        for k in (1, 2):
+            self.assertEqual(n.unprepare(k)["error"], "")
+        self.assertEqual(n.api.updates, [])
 
     def test_two_requests_two_gpus(self):
         n = self.node

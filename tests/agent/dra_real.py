@@ -186,6 +186,42 @@ def fraction(w):
     check("all is gone", w.node.tenants(), {})
 
 
+def python(w):
+    """Made by a client that writes JSON with spaces and keys in its own order, as Python does."""
+    share = {"deviceClassName": "gpu.sluice.io", "capacity": {"requests": {"memory": "10Gi", "cores": "30"}}}
+    config = {"strategy": "libsluice", "priority": "high", "kind": "ShareConfig",
+              "cores": {"limit": 50}, "apiVersion": "gpu.sluice.io/v1alpha1"}
+    call("POST", RESOURCE + "/namespaces/default/resourceclaims", {
+        "metadata": {"name": "python"}, "spec": {"devices": {
+            "requests": [{"name": "gpu", "exactly": share}],
+            "config": [{"opaque": {"driver": "gpu.sluice.io", "parameters": config}}]}}})
+    call("POST", "/api/v1/namespaces/default/pods", {
+        "metadata": {"name": "python"}, "spec": {
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "python"}],
+            "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}]}})
+
+    def placed():
+        c = call("GET", CLAIMS + "python")
+        return c.get("status", {}).get("reservedFor") and c
+    claim = eventually(placed, "the claim is allocated", 60)
+    w.kubelet("prepare", [claim])
+    devices = eventually(lambda: call("GET", CLAIMS + "python")["status"].get("devices"),
+                         "status.devices beside an opaque config with spaces")
+    check("status.devices beside an opaque config with spaces", devices[0]["data"]["cores"], "30:50")
+    check("and its condition", [(c["type"], c["status"]) for c in devices[0]["conditions"]], [("Ready", "True")])
+    now = call("GET", CLAIMS + "python")["status"]
+    check("the rest of the status is as it was", {k: now[k] for k in claim["status"]}, claim["status"])
+    # A patch of such a claim is refused whoever sends it: an update that writes the config with the same spaces is not.
+    now = call("GET", CLAIMS + "python")
+    now["metadata"]["annotations"] = {"gpu.sluice.io/resize": "memory=12Gi"}
+    call("PUT", CLAIMS + "python", now)
+    eventually(lambda: call("GET", CLAIMS + "python")["status"]["devices"][0]["data"]["memory"] == "12Gi",
+               "a second write replaces the first")
+    print("ok   and is written again")
+    w.delete("python", [claim])
+    call("DELETE", CLAIMS + "python")
+
+
 def several(w):
     w.apply("two-containers.yaml")
     claims = w.scheduled("two-containers")
@@ -252,6 +288,7 @@ def main():
               {"node-1"})
         check("one generation", len({s["spec"]["pool"]["generation"] for s in slices}), 1)
         fraction(w)
+        python(w)
         several(w)
         other_kinds(w)
         for s in w.node.api.slices():

@@ -373,7 +373,7 @@ def rights(w):
     account = "--as=system:serviceaccount:sluice-system:sluiced"
     for verb, what, allowed in (
             ("get", "resourceclaims.resource.k8s.io", True), ("patch", "resourceclaims.resource.k8s.io/status", True),
-            ("update", "resourceclaims.resource.k8s.io/status", False), ("patch", "resourceclaims.resource.k8s.io", False),
+            ("update", "resourceclaims.resource.k8s.io/status", True), ("patch", "resourceclaims.resource.k8s.io", False),
             ("delete", "resourceclaims.resource.k8s.io", False), ("create", "resourceslices.resource.k8s.io", True),
             ("list", "pods", False), ("get", "secrets", False), ("delete", "pods", False), ("create", "pods", False)):
         what, _, part = what.partition("/")

@@ -11,7 +11,8 @@ from world import test
 ACCOUNT = "system:serviceaccount:sluice-system:sluiced"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles/"
 # Asked by the API server of itself when status.devices is written: dra.13 takes it away and looks.
-SILENT = {("associated-node:patch", "resource.k8s.io/resourceclaims/driver")}
+SILENT = {("associated-node:patch", "resource.k8s.io/resourceclaims/driver"),
+          ("associated-node:update", "resource.k8s.io/resourceclaims/driver")}
 # Slices are deleted when a node has fewer than before: fewer cards, or another number of MIG profiles.
 # Events are patched when the same thing is said again: their count goes up.
 RARE = {("delete", "resource.k8s.io/resourceslices"), ("patch", "/events")}

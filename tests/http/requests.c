@@ -38,7 +38,11 @@ static void handle(void *data, struct fake_conn *c, const char *method, const ch
     (void)snprintf(last_method, sizeof(last_method), "%s", method);
     if (strcmp(path, "/ok") == 0)
         fake_answer(c, 200, "{\"a\":1}");
-    else if (strcmp(path, "/none") == 0)
+    else if (strcmp(path, "/bytes") == 0) {
+        fake_text(c, "HTTP/1.1 200 OK\r\nContent-Type: " SL_KUBE_PROTOBUF
+                     "\r\nContent-Length: 6\r\n\r\n");
+        fake_send(c, "k8s\0{\xff", 6);
+    } else if (strcmp(path, "/none") == 0)
         fake_text(c, "HTTP/1.1 204 No Content\r\n\r\n");
     else if (strcmp(path, "/plain") == 0)
         fake_text(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok");
@@ -128,6 +132,73 @@ static void answers(void **state)
     json_decref(r.body);
     json_decref(patch);
     assert_int_equal(fake.accepted, 1); /* all on one connection */
+}
+
+struct bytes_result {
+    unsigned count;
+    int status;
+    struct sl_err err;
+    uint8_t bytes[128];
+    size_t size;
+};
+
+static void bytes_done(void *data, int status, const uint8_t *bytes, size_t size,
+                       const struct sl_err *err)
+{
+    struct bytes_result *r = data;
+    assert_true(size <= sizeof(r->bytes));
+    r->count++;
+    r->status = status;
+    r->err = *err;
+    r->size = size;
+    if (size)
+        memcpy(r->bytes, bytes, size);
+}
+
+static struct bytes_result get_bytes(const char *path)
+{
+    struct bytes_result r = {0};
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_kube_get_bytes(kube, path, SL_KUBE_PROTOBUF, bytes_done, &r, NULL, &err), 0);
+    world_until(&r.count, 1, 0);
+    return r;
+}
+
+/* Objects as bytes, either way. */
+static void raw(void **state)
+{
+    (void)state;
+    struct bytes_result b = get_bytes("/bytes");
+    assert_int_equal(b.status, 200);
+    assert_int_equal(b.err.code, 0);
+    assert_int_equal(b.size, 6);
+    assert_memory_equal(b.bytes, "k8s\0{\xff", 6);
+    assert_non_null(strstr(last_head, "Accept: " SL_KUBE_PROTOBUF "\r\n"));
+    b = get_bytes("/missing");
+    assert_int_equal(b.status, 404);
+    assert_int_equal(b.err.code, -ENOENT);
+    assert_non_null(strstr(b.err.msg, "not found"));
+    b = get_bytes("/none");
+    assert_int_equal(b.status, 204);
+    assert_int_equal(b.size, 0);
+    b = get_bytes("/cut");
+    assert_int_equal(b.status, 0);
+    assert_true(b.err.code < 0);
+    struct result r = {0};
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_kube_put_bytes(kube, "/ok", SL_KUBE_PROTOBUF, (const uint8_t *)"a\0bc", 4, done,
+                                       &r, NULL, &err),
+                     0);
+    world_until(&r.count, 1, 0);
+    assert_int_equal(r.status, 200);
+    assert_string_equal(last_method, "PUT");
+    assert_non_null(strstr(last_head, "Content-Type: " SL_KUBE_PROTOBUF "\r\n"));
+    assert_non_null(strstr(last_head, "Content-Length: 4\r\n"));
+    assert_non_null(strstr(last_head, "Accept: application/json\r\n"));
+    assert_int_equal(json_integer_value(json_object_get(r.body, "a")), 1);
+    json_decref(r.body);
+    assert_int_equal(sl_kube_get_bytes(kube, "no/path", NULL, bytes_done, &b, NULL, &err), -EINVAL);
+    assert_int_equal(sl_kube_put_bytes(kube, "no/path", NULL, NULL, 0, done, &r, NULL, &err), -EINVAL);
 }
 
 static void refusals(void **state)
@@ -274,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers, setup, teardown),
+        cmocka_unit_test_setup_teardown(raw, setup, teardown),
         cmocka_unit_test_setup_teardown(refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(no_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_paths, setup, teardown),
