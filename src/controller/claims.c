@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "controller/quantity.h"
 
 #define RESULTS 32
@@ -37,12 +38,6 @@ struct claims_claim {
         uint64_t mib;
     } part[];
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
 
 static struct claims_pool *pool_get(struct sl_claims *c, const char *name)
 {
@@ -114,7 +109,7 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         uint64_t bytes;
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
-        if (strcmp(text_of(json_object_get(attributes, "type"), "string"), "share") != 0 ||
+        if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
             sl_ctl_quantity(json_object_get(memory, "value"), &bytes) != 0 || bytes / MIB == 0 ||
             bytes / MIB > 64u << 20)
             continue;
@@ -125,11 +120,11 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
 
 int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err *err)
 {
-    const char *name = text_of(json_object_get(object, "metadata"), "name");
+    const char *name = sl_jget_text(json_object_get(object, "metadata"), "name");
     const json_t *spec = json_object_get(object, "spec");
-    const char *pool = text_of(json_object_get(spec, "pool"), "name");
+    const char *pool = sl_jget_text(json_object_get(spec, "pool"), "name");
     sl_claims_slice_gone(c, name);
-    if (strcmp(text_of(spec, "driver"), c->driver) != 0 || !pool[0])
+    if (strcmp(sl_jget_text(spec, "driver"), c->driver) != 0 || !pool[0])
         return 0;
     struct claims_slice *s = calloc(1, sizeof(*s));
     if (!s || strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
@@ -174,7 +169,7 @@ static uint64_t result_mib(const struct sl_claims *c, const json_t *result)
 
 int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err *err)
 {
-    const char *uid = text_of(json_object_get(object, "metadata"), "uid");
+    const char *uid = sl_jget_text(json_object_get(object, "metadata"), "uid");
     const json_t *allocation = json_object_get(json_object_get(object, "status"), "allocation");
     const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results"), *r;
     size_t i, count = json_array_size(results);
@@ -189,7 +184,7 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
     json_array_foreach(results, i, r)
     {
         struct claims_pool *pool =
-            strcmp(text_of(r, "driver"), c->driver) == 0 ? pool_get(c, text_of(r, "pool")) : NULL;
+            strcmp(sl_jget_text(r, "driver"), c->driver) == 0 ? pool_get(c, sl_jget_text(r, "pool")) : NULL;
         if (!pool)
             continue;
         k->part[k->count].pool = pool;

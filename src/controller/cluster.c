@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json_read.h"
 #include "controller/cluster_int.h"
 
 #define RESERVE_NS (30 * SL_NS_PER_S)
@@ -197,12 +198,6 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     return rc;
 }
 
-static const char *annotation(const json_t *object, const char *key)
-{
-    return json_string_value(
-        json_object_get(json_object_get(json_object_get(object, "metadata"), "annotations"), key));
-}
-
 /* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
 static uint32_t cpu_of(const json_t *value)
 {
@@ -244,8 +239,8 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
 {
     const char *name =
         json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
-    const char *ours = annotation(object, SL_PROMISE_GPUS_KEY);
-    const char *hami = annotation(object, SL_PROMISE_REGISTER_KEY);
+    const char *ours = sl_jget_note(object, SL_PROMISE_GPUS_KEY);
+    const char *hami = sl_jget_note(object, SL_PROMISE_REGISTER_KEY);
     struct sl_promise_node told = {.count = 0};
     struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
     if (!n)

@@ -151,6 +151,7 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
     int rc = sl_cluster_create(&cluster, &c->cluster, err);
     c->extender = (struct sl_extender){.cluster = c->cluster,
                                        .all = opt->extender == SL_EXTENDER_ALL,
+                                       .slot_resource = opt->mutate.slot_resource,
                                        .fullness = fullness,
                                        .data = c};
     if (!rc)

@@ -187,25 +187,11 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
     return 0;
 }
 
-static bool privileged(const json_t *container)
-{
-    return json_is_true(
-        json_object_get(json_object_get(container, "securityContext"), "privileged"));
-}
-
-static int add_part(struct sl_request *r, const struct sl_request_part *part,
-                    const json_t *container, struct sl_err *err)
+static int add_part(struct sl_request *r, const struct sl_request_part *part, struct sl_err *err)
 {
     if (r->part_count == SL_REQUEST_PARTS)
         return sl_err_set(err, -EINVAL, "more than %d containers of the pod ask for GPUs",
                           SL_REQUEST_PARTS);
-    if (privileged(container))
-        return sl_err_set(
-            err, -EINVAL,
-            "container %s is privileged and would see every GPU, so a share cannot be "
-            "kept: remove securityContext.privileged, or label the pod "
-            "hami.io/webhook: ignore",
-            part->container);
     r->part[r->part_count++] = *part;
     return 0;
 }
@@ -237,7 +223,7 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
             continue; /* nothing, or noughts */
         rc = part_from(&s, p.container, &p, err);
         if (!rc)
-            rc = add_part(r, &p, container, err);
+            rc = add_part(r, &p, err);
         if (rc)
             return rc;
         *plain = *plain && s.dialect == SL_DIALECT_HAMI && s.said[COUNT] && !s.said[MEMORY] &&
@@ -358,7 +344,7 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
     if (!rc && priority)
         p.priority =
             strtol(priority, NULL, 10) > 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_NONE;
-    return rc ? rc : add_part(r, &p, container, err);
+    return rc ? rc : add_part(r, &p, err);
 }
 
 /* --- the pod --- */
@@ -422,6 +408,69 @@ static void share_with_init(struct sl_request *r)
     memcpy(r->part, copy, n * sizeof(copy[0]));
 }
 
+static const json_t *container_of(const json_t *pod, const struct sl_request_part *p)
+{
+    const json_t *spec = json_object_get(pod, "spec");
+    const json_t *inits = json_object_get(spec, "initContainers");
+    return p->init ? json_array_get(inits, p->index)
+                   : json_array_get(json_object_get(spec, "containers"),
+                                    p->index - json_array_size(inits));
+}
+
+static int refuse_privileged(const json_t *pod, const struct sl_request *r, struct sl_err *err)
+{
+    for (size_t i = 0; i < r->part_count; i++) {
+        const json_t *context =
+            json_object_get(container_of(pod, &r->part[i]), "securityContext");
+        if (json_is_true(json_object_get(context, "privileged")))
+            return sl_err_set(
+                err, -EINVAL,
+                "container %s is privileged and would see every GPU, so a share cannot be "
+                "kept: remove securityContext.privileged, or label the pod "
+                "hami.io/webhook: ignore",
+                r->part[i].container);
+    }
+    return 0;
+}
+
+/* Kubelet lists who has which slot, but no init container that ends: it must be known by a container that has
+ * the slot after it. */
+static int refuse_init_alone(const json_t *pod, const struct sl_request *r, struct sl_err *err)
+{
+    const struct sl_request_part *lonely = NULL;
+    for (size_t i = 0; i < r->part_count; i++) {
+        if (!r->part[i].init)
+            return 0;
+        if (alone(container_of(pod, &r->part[i])) == -1)
+            lonely = &r->part[i];
+    }
+    return lonely ? sl_err_set(err, -EINVAL,
+                               "init container %s asks for a GPU and no container of the pod does, "
+                               "which works with DRA only: give a container of the pod the same "
+                               "request, or do the work in a container",
+                               lonely->container)
+                  : 0;
+}
+
+int sl_dialect_check_slots(const json_t *pod, const struct sl_request *r, const char *slot,
+                           struct sl_err *err)
+{
+    int rc = refuse_privileged(pod, r, err);
+    if (!rc)
+        rc = refuse_init_alone(pod, r, err);
+    for (size_t i = 0; !rc && slot && i < r->part_count; i++) {
+        uint64_t n;
+        const json_t *value = resource(container_of(pod, &r->part[i]), slot);
+        if (!value || count_of(value, &n) != 0 || n == 0)
+            rc = sl_err_set(err, -EINVAL,
+                            "container %s has no %s in its limits, so kubelet would give it no "
+                            "GPU: the pod came in past sluice-controller's webhook; delete it and "
+                            "create it again",
+                            r->part[i].container, slot);
+    }
+    return rc;
+}
+
 int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *err)
 {
     const json_t *spec = json_object_get(pod, "spec");
@@ -452,5 +501,8 @@ int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *er
     share_with_init(ret);
     plain = plain && by_resources && !ret->use_type[0] && !ret->no_type[0] && !ret->use_uuid[0] &&
             !ret->no_uuid[0];
-    return plain ? SL_DIALECT_PLAIN : SL_DIALECT_ASKS;
+    if (plain)
+        return SL_DIALECT_PLAIN;
+    rc = refuse_privileged(pod, ret, err);
+    return rc ? rc : SL_DIALECT_ASKS;
 }

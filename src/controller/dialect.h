@@ -25,6 +25,11 @@ enum sl_dialect_answer {
  * request unless nothing is asked for. */
 int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *err) SL_MUST_CHECK;
 
+/* On the device plugin's path: will its containers get what they ask for? slot: the resource each must have in its
+ * limits; NULL: not looked at, they are about to get it. Negative: refuse, as above. */
+int sl_dialect_check_slots(const json_t *pod, const struct sl_request *request, const char *slot,
+                           struct sl_err *err) SL_MUST_CHECK;
+
 /* Is this one of the resources in the table? Those are taken out of a container when it is translated. */
 bool sl_dialect_resource(const char *name);
 

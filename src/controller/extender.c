@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_dump.h"
+#include "base/json_read.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
 #include "controller/names.h"
@@ -35,12 +36,6 @@ static const json_t *key_of(const json_t *object, const char *upper, const char 
     return value ? value : json_object_get(object, lower);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
 static int read_names(struct args *a, struct sl_err *err)
 {
     const json_t *names = key_of(a->root, "NodeNames", "nodenames");
@@ -58,7 +53,7 @@ static int read_names(struct args *a, struct sl_err *err)
     json_array_foreach(list, i, one)
     {
         const char *name =
-            a->nodes ? text_of(json_object_get(one, "metadata"), "name") : json_string_value(one);
+            a->nodes ? sl_jget_text(json_object_get(one, "metadata"), "name") : json_string_value(one);
         if (!name)
             return sl_err_set(err, -EINVAL, "a node's name is no text");
         a->names[a->count++] = name;
@@ -79,7 +74,7 @@ static bool by_claim(const json_t *pod)
 }
 
 /* What it asks for: as the webhook wrote it, or in its dialect where the webhook was not asked. */
-static int read_request(struct args *a, struct sl_err *err)
+static int read_request(struct args *a, const char *slot, struct sl_err *err)
 {
     const json_t *annotations = json_object_get(json_object_get(a->pod, "metadata"), "annotations");
     const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
@@ -89,12 +84,15 @@ static int read_request(struct args *a, struct sl_err *err)
     int rc =
         text ? sl_request_parse(text, &a->request, err) : sl_dialect_read(a->pod, &a->request, err);
     a->asks = text ? rc == 0 : rc == SL_DIALECT_PLAIN || rc == SL_DIALECT_ASKS;
+    if (a->asks)
+        rc = sl_dialect_check_slots(a->pod, &a->request, slot, err);
     return rc < 0 ? rc : 0;
 }
 
-static int args_read(struct args *a, const char *body, size_t size, struct sl_err *err)
+static int args_read(const struct sl_extender *e, struct args *a, const char *body, size_t size,
+                     struct sl_err *err)
 {
-    json_error_t e;
+    json_error_t bad;
     memset(a, 0, sizeof(*a));
     if (sl_names_scan(body, size, &a->scanned)) {
         body = a->scanned.rest;
@@ -102,14 +100,15 @@ static int args_read(struct args *a, const char *body, size_t size, struct sl_er
         a->names = a->scanned.name;
         a->count = a->scanned.count;
     }
-    a->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &e);
+    a->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &bad);
     if (!a->root)
-        return sl_err_set(err, -EINVAL, "this is no JSON: %.150s", e.text);
+        return sl_err_set(err, -EINVAL, "this is no JSON: %.150s", bad.text);
     a->pod = key_of(a->root, "Pod", "pod");
     if (!json_is_object(a->pod))
         return sl_err_set(err, -EINVAL, "the request has no Pod");
     int rc = a->scanned.text ? 0 : read_names(a, err);
-    return rc ? rc : read_request(a, err);
+    const char *slot = e->slot_resource ? e->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
+    return rc ? rc : read_request(a, slot, err);
 }
 
 static void args_free(struct args *a)
@@ -124,9 +123,9 @@ static void args_free(struct args *a)
 static struct sl_cluster_ask ask_of(const struct args *a)
 {
     const json_t *meta = json_object_get(a->pod, "metadata");
-    return (struct sl_cluster_ask){.uid = text_of(meta, "uid"),
-                                   .name_space = text_of(meta, "namespace"),
-                                   .name = text_of(meta, "name"),
+    return (struct sl_cluster_ask){.uid = sl_jget_text(meta, "uid"),
+                                   .name_space = sl_jget_text(meta, "namespace"),
+                                   .name = sl_jget_text(meta, "name"),
                                    .request = &a->request,
                                    .cpu_milli = sl_cluster_pod_cpu(a->pod),
                                    .nodes = a->names,
@@ -243,7 +242,7 @@ char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t s
     struct args a;
     struct sl_err err = SL_ERR_INIT;
     char *answer = NULL;
-    int rc = args_read(&a, body, size, &err);
+    int rc = args_read(e, &a, body, size, &err);
     if (!rc && !a.asks)
         answer = filter_answer(e, &a, NULL, false);
     else if (!rc)
@@ -291,7 +290,7 @@ char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size
     struct args a;
     struct sl_text t = {.data = NULL};
     int32_t *scores SL_CLEANUP(free) = NULL;
-    if (args_read(&a, body, size, NULL) == 0)
+    if (args_read(e, &a, body, size, NULL) == 0)
         scores = calloc(a.count + 1, sizeof(*scores));
     if (scores)
         rate(e, &a, scores);

@@ -203,6 +203,8 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
         return sl_err_set(err, -EINVAL, "the pod has a claim named %s already: rename it",
                           SL_MUTATE_CLAIM);
     rc = refuse_node_name(pod, err);
+    if (!rc && !dra)
+        rc = sl_dialect_check_slots(pod, &ret->request, NULL, err);
     if (!rc && dra)
         rc = sl_mutate_template(&ret->request, opt, &ret->template_object, ret->template_name, err);
     if (rc)

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_dump.h"
+#include "base/json_read.h"
 
 bool sl_request_whole(const struct sl_request_part *part)
 {
@@ -88,18 +89,6 @@ char *sl_request_text(const struct sl_request *r)
     return text;
 }
 
-static int number(const json_t *object, const char *key, json_int_t missing, json_int_t max,
-                  uint32_t *ret, struct sl_err *err)
-{
-    const json_t *value = json_object_get(object, key);
-    json_int_t n = value ? json_integer_value(value) : missing;
-    if ((value && !json_is_integer(value)) || n < 0 || n > max)
-        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
-                          (long long)max);
-    *ret = (uint32_t)n;
-    return 0;
-}
-
 static int text_of(const json_t *object, const char *key, char *buf, size_t size,
                    struct sl_err *err)
 {
@@ -126,7 +115,7 @@ static int part_read(const json_t *j, size_t at, struct sl_request_part *p, stru
     *p = (struct sl_request_part){.same_as = -1};
     int rc = text_of(j, "container", p->container, sizeof(p->container), err);
     for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++)
-        rc = number(j, rows[i].key, rows[i].missing, rows[i].max, &v[i], err);
+        rc = sl_jget_number(j, rows[i].key, rows[i].missing, rows[i].max, &v[i], err);
     if (!rc && priority)
         rc = sl_promise_priority_parse(priority, &level, err);
     if (rc)
@@ -153,9 +142,9 @@ int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *er
     uint32_t version = 0, containers = 0;
     size_t i;
     memset(ret, 0, sizeof(*ret));
-    int rc = number(j, "version", 0, 1000, &version, err);
+    int rc = sl_jget_number(j, "version", 0, 1000, &version, err);
     if (!rc)
-        rc = number(j, "containers", 0, 256, &containers, err);
+        rc = sl_jget_number(j, "containers", 0, 256, &containers, err);
     if (!rc && (version != 1 || !json_is_array(parts) || json_array_size(parts) == 0 ||
                 json_array_size(parts) > SL_REQUEST_PARTS))
         rc = sl_err_set(err, -EINVAL, "it is not as the webhook writes it");

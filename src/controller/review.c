@@ -9,19 +9,14 @@
 
 #include "base/cleanup.h"
 #include "base/json_dump.h"
+#include "base/json_read.h"
 #include "controller/base64.h"
 
 #define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
 static int read_request(const json_t *request, struct sl_review *r, struct sl_err *err)
 {
-    const char *uid = text_of(request, "uid"), *space = text_of(request, "namespace");
+    const char *uid = sl_jget_text(request, "uid"), *space = sl_jget_text(request, "namespace");
     const json_t *resource = json_object_get(request, "resource");
     if (!uid[0] || strlen(uid) >= sizeof(r->uid))
         return sl_err_set(err, -EINVAL, "the AdmissionReview has no request.uid");
@@ -30,10 +25,10 @@ static int read_request(const json_t *request, struct sl_review *r, struct sl_er
     (void)snprintf(r->uid, sizeof(r->uid), "%s", uid);
     (void)snprintf(r->name_space, sizeof(r->name_space), "%s", space);
     r->dry_run = json_is_true(json_object_get(request, "dryRun"));
-    r->create_pod = strcmp(text_of(request, "operation"), "CREATE") == 0 &&
-                    strcmp(text_of(resource, "resource"), "pods") == 0 &&
-                    text_of(resource, "group")[0] == '\0' &&
-                    text_of(request, "subResource")[0] == '\0';
+    r->create_pod = strcmp(sl_jget_text(request, "operation"), "CREATE") == 0 &&
+                    strcmp(sl_jget_text(resource, "resource"), "pods") == 0 &&
+                    sl_jget_text(resource, "group")[0] == '\0' &&
+                    sl_jget_text(request, "subResource")[0] == '\0';
     r->pod = json_object_get(request, "object");
     if (r->create_pod && (!json_is_object(r->pod) || !space[0]))
         return sl_err_set(err, -EINVAL, "the AdmissionReview has no pod or no namespace in it");
@@ -49,8 +44,8 @@ int sl_review_parse(const char *body, size_t size, struct sl_review *ret, struct
     ret->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &e);
     if (!ret->root)
         return sl_err_set(err, -EINVAL, "this is no AdmissionReview: %.150s", e.text);
-    int rc = strcmp(text_of(ret->root, "kind"), "AdmissionReview") == 0 &&
-                     strcmp(text_of(ret->root, "apiVersion"), "admission.k8s.io/v1") == 0
+    int rc = strcmp(sl_jget_text(ret->root, "kind"), "AdmissionReview") == 0 &&
+                     strcmp(sl_jget_text(ret->root, "apiVersion"), "admission.k8s.io/v1") == 0
                  ? read_request(json_object_get(ret->root, "request"), ret, err)
                  : sl_err_set(err, -EINVAL,
                               "this is no AdmissionReview of admission.k8s.io/v1: set "

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
 
@@ -30,8 +30,7 @@ struct settling {
 
 static const char *note(const json_t *pod, const char *key)
 {
-    const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(notes, key));
+    const char *text = sl_jget_note(pod, key);
     return text ? text : "";
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_dump.h"
+#include "base/json_read.h"
 
 #define TEXT_MAX   (256u << 10) /* all annotations of an object together, by the API */
 #define MEMORY_MAX (64u << 20)  /* MiB */
@@ -62,18 +63,6 @@ static int get_text(const json_t *object, const char *key, char *buf, size_t siz
     return 0;
 }
 
-static int get_number(const json_t *object, const char *key, json_int_t missing, json_int_t max,
-                      uint32_t *ret, struct sl_err *err)
-{
-    const json_t *value = json_object_get(object, key);
-    json_int_t n = value ? json_integer_value(value) : missing;
-    if ((value && !json_is_integer(value)) || n < 0 || n > max)
-        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
-                          (long long)max);
-    *ret = (uint32_t)n;
-    return 0;
-}
-
 static int gpu_add(struct sl_promise_node *node, const struct sl_promise_gpu *gpu,
                    struct sl_err *err)
 {
@@ -101,9 +90,9 @@ static int gpu_read(const json_t *object, const struct gpu_names *names, struct 
     const json_t *numa = json_object_get(object, "numa");
     int rc = get_text(object, names->uuid, g->uuid, sizeof(g->uuid), err);
     if (!rc)
-        rc = get_number(object, names->memory, 0, MEMORY_MAX, &g->memory_mib, err);
+        rc = sl_jget_number(object, names->memory, 0, MEMORY_MAX, &g->memory_mib, err);
     if (!rc)
-        rc = get_number(object, names->cores, 100, 10000, &g->cores, err);
+        rc = sl_jget_number(object, names->cores, 100, 10000, &g->cores, err);
     if (rc)
         return rc;
     const char *model = json_string_value(json_object_get(object, names->model));
@@ -266,9 +255,9 @@ static int device_read(const json_t *object, struct sl_promise *p, struct sl_err
         return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod", SL_PROMISE_DEVICES);
     int rc = get_text(object, "uuid", d.uuid, sizeof(d.uuid), err);
     if (!rc)
-        rc = get_number(object, "memoryMiB", 0, MEMORY_MAX, &d.memory_mib, err);
+        rc = sl_jget_number(object, "memoryMiB", 0, MEMORY_MAX, &d.memory_mib, err);
     if (!rc)
-        rc = get_number(object, "cores", 0, 100, &cores, err);
+        rc = sl_jget_number(object, "cores", 0, 100, &cores, err);
     if (rc)
         return rc;
     d.cores = (uint8_t)cores;
@@ -289,7 +278,7 @@ static int container_read(const json_t *object, struct sl_promise *p, struct sl_
     *c = (struct sl_promise_container){.first = (uint8_t)p->device_count};
     int rc = get_text(object, "name", c->name, sizeof(c->name), err);
     if (!rc)
-        rc = get_number(object, "coresLimit", 0, 100, &limit, err);
+        rc = sl_jget_number(object, "coresLimit", 0, 100, &limit, err);
     if (!rc && priority)
         rc = sl_promise_priority_parse(priority, &level, err);
     if (!rc && !json_is_array(gpus))
@@ -315,7 +304,7 @@ int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_e
         return sl_err_wrap(err, "%s", SL_PROMISE_LEASE_KEY);
     memset(ret, 0, sizeof(*ret));
     list = json_object_get(j, "containers");
-    int rc = get_number(j, "version", 0, 1000, &version, err);
+    int rc = sl_jget_number(j, "version", 0, 1000, &version, err);
     if (!rc && version != 1)
         rc = sl_err_set(err, -EINVAL, "version %u is not known here", version);
     if (!rc)

@@ -49,9 +49,11 @@ static void add_node(struct sl_cluster *c, const char *name, unsigned gpus, unsi
 /* The pod as the API server has it. limits in HAMi's words. */
 static json_t *api_pod(unsigned number, const char *limits)
 {
-    char meta[128];
+    char meta[128], with[256]; /* the webhook would have added the count */
     (void)snprintf(meta, sizeof(meta), "'uid':'uid-%u','namespace':'ns'", number);
-    return pod_of(limits, meta, "");
+    (void)snprintf(with, sizeof(with), "%s%s",
+                   strstr(limits, "/gpu'") ? "" : "'nvidia.com/gpu':'1',", limits);
+    return pod_of(with, meta, "");
 }
 
 /* Filter by JSON, as kube-scheduler does; "" where nothing fits. */
@@ -374,9 +376,9 @@ static void test_containers(void **state)
     add_node(c, "n1", 2, 1000, "A");
     json_t *pod = quoted(
         "{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'initContainers':[{'name':'i',"
-        "'resources':{'limits':{'nvidia.com/"
-        "gpumem':'700'}}}],'containers':[{'name':'a','resources':{"
-        "'limits':{'nvidia.com/gpumem':'700'}}},{'name':'none'},{'name':'b','resources':{'limits':{"
+        "'resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'700'}}}],'containers':["
+        "{'name':'a','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'700'}}},"
+        "{'name':'none'},{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1',"
         "'nvidia.com/gpumem':'800','nvidia.com/gpucores':'40'}}}]}}");
     filter(c, pod, "['n1']", S, node);
     assert_string_equal(node, "n1");
@@ -460,15 +462,15 @@ static void test_protocol(void **state)
         const char *body, *answer;
         bool all, prioritize;
     } rows[] = {
-        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
+        {"{" POD "'nvidia.com/gpu':'1','nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
          "{\"Nodes\":null,\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":"
          "{"
          "\"n2\":\"its GPUs are too small or too few\",\"n3\":\"no GPUs of Sluice's on this "
          "node\"},\"Error\":\"\"}",
          true, false},
-        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2']}",
+        {"{" POD "'nvidia.com/gpu':'1','nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2']}",
          "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]", false, true},
-        {"{" POD "'nvidia.com/"
+        {"{" POD "'nvidia.com/gpu':'1','nvidia.com/"
                  "gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'"
                  "name':'n1'}}]}}",
          "{\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}}]},"
@@ -479,6 +481,12 @@ static void test_protocol(void **state)
         {"{" POD "'cpu':'1'}}}]}},'NodeNames':['n1','n9']}",
          "{\"Nodes\":null,\"NodeNames\":[\"n1\",\"n9\"],\"FailedNodes\":{},\"Error\":\"\"}", false,
          false},
+        /* Past the webhook and without a count, kubelet would give it nothing. */
+        {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1']}",
+         "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"container m has no "
+         "nvidia.com/gpu in its limits, so kubelet would give it no GPU: the pod came in past "
+         "sluice-controller's webhook; delete it and create it again\"}",
+         false, false},
         {"{'Pod':{},'Nodes':null}",
          "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"the request names no "
          "nodes: set nodeCacheCapable: true\"}",

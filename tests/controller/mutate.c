@@ -181,6 +181,73 @@ static void test_refused(void **state)
     json_decref(pod);
 }
 
+static json_t *with_init(const char *init, const char *main)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof(text),
+                   "{'metadata':{'name':'p'},'spec':{'initContainers':[{'name':'warm',%s}],"
+                   "'containers':[{'name':'main','resources':{'limits':{%s}}}]}}",
+                   init, main);
+    return quoted(text);
+}
+
+/* A GPU in an init container alone: DRA can, kubelet's device manager cannot tell whose it is. */
+static void test_init_alone(void **state)
+{
+    (void)state;
+    static const char gpu[] = "'resources':{'limits':{'nvidia.com/gpumem':'5'}}";
+    static const char side[] =
+        "'restartPolicy':'Always','resources':{'limits':{'nvidia.com/gpumem':'5'}}";
+    struct sl_mutation m, again;
+    struct sl_err err = SL_ERR_INIT;
+    json_t *pod = with_init(gpu, "'cpu':'1'");
+    assert_int_equal(sl_mutate_pod(pod, "u", &slots, &m, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "init container warm asks for a GPU and no container"));
+    assert_non_null(strstr(err.msg, "give a container of the pod the same request"));
+    assert_null(m.patch);
+    mutated(pod, &dra, &m);
+    assert_non_null(m.patch);
+    sl_mutation_free(&m);
+    json_decref(pod);
+    /* Another size is enough: kubelet hands the slot on. A sidecar is listed itself. */
+    const char *const good[][2] = {{gpu, "'nvidia.com/gpumem':'7'"}, {side, "'cpu':'1'"}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(good); i++) {
+        pod = with_init(good[i][0], good[i][1]);
+        mutated(pod, &slots, &m);
+        mutated(pod, &slots, &again); /* in our own words */
+        sl_mutation_free(&m);
+        sl_mutation_free(&again);
+        json_decref(pod);
+    }
+}
+
+/* A privileged container cannot be held to a share. With DRA a whole GPU is none, and not our business. */
+static void test_privileged(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    struct sl_err err = SL_ERR_INIT;
+    static const struct {
+        const char *limits;
+        const struct sl_mutate_options *opt;
+        bool good;
+    } rows[] = {{"'nvidia.com/gpu':'1'", &dra, true},
+                {"'nvidia.com/gpu':'1'", &slots, false},
+                {"'nvidia.com/gpumem':'1'", &dra, false},
+                {"'cpu':'1'", &slots, true}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
+        json_t *pod = pod_of(rows[i].limits, "", "");
+        json_object_set_new(at(pod, "spec/containers/0"), "securityContext",
+                            json_pack("{s:b}", "privileged", 1));
+        int rc = sl_mutate_pod(pod, "u", rows[i].opt, &m, &err);
+        assert_int_equal(rc, rows[i].good ? 0 : -EINVAL);
+        assert_null(m.patch);
+        if (rc)
+            assert_non_null(strstr(err.msg, "remove securityContext.privileged"));
+        json_decref(pod);
+    }
+}
+
 static const char review_text[] =
     "{'apiVersion':'admission.k8s.io/"
     "v1','kind':'AdmissionReview','request':{'uid':'u-1','namespace':'ns',"
@@ -255,7 +322,8 @@ int main(void)
         cmocka_unit_test(test_claim),     cmocka_unit_test(test_claim_kinds),
         cmocka_unit_test(test_untouched), cmocka_unit_test(test_slots),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_review),
-        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_answers),   cmocka_unit_test(test_init_alone),
+        cmocka_unit_test(test_privileged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

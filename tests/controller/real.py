@@ -30,11 +30,11 @@ PODS = "/api/v1/namespaces/default/pods"
 started = []
 
 
-def call(method, path, body=None, kind="application/json", base=URL):
+def call(method, path, body=None, kind="application/json", base=URL, token=None):
     request = urllib.request.Request(base + path, method=method,
                                      data=json.dumps(body).encode() if body is not None else None)
     request.add_header("Content-Type", kind)
-    request.add_header("Authorization", "Bearer " + TOKEN)
+    request.add_header("Authorization", "Bearer " + (token or TOKEN))
     try:
         with urllib.request.urlopen(request, context=CONTEXT, timeout=30) as answer:
             text = answer.read()
@@ -336,6 +336,32 @@ def dra():
     print("dra: every dialect placed by the stock scheduler, with what it asked for")
 
 
+def check_policy():
+    """A user who may do everything with pods but bind them cannot take more than was admitted, nor block a card by
+    pretending to hold it. Whoever may bind (HAMi's scheduler) can write what its pods hold."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    must("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "someone"}})
+    must("POST", rbac + "/roles", {"metadata": {"name": "someone"}, "rules": [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "patch", "get"]}]})
+    must("POST", rbac + "/rolebindings", {
+        "metadata": {"name": "someone"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "someone"},
+        "subjects": [{"kind": "ServiceAccount", "name": "someone", "namespace": "default"}]})
+    token = must("POST", "/api/v1/namespaces/default/serviceaccounts/someone/token",
+                 {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})["status"]["token"]
+    held = {"hami.io/vgpu-devices-allocated": "GPU-n0-0,NVIDIA,80000,100:;"}
+    for name, notes in (("user-lease", {"sluice.io/lease": "{}"}), ("user-hami", held)):
+        status, answer = call("POST", PODS, pod(name, {}, notes), token=token)
+        assert status == 422 and "leave it out" in answer["message"], (status, answer)
+    status, answer = call("POST", PODS, pod("user", {}, {"sluice.io/request": "small"}), token=token)
+    assert status == 201, (status, answer)
+    for notes, words in (({"sluice.io/request": "large"}, "create another pod"), (held, "leave it out"),
+                         ({"sluice.io/request": None}, "create another pod"), ({"mine": "x"}, None)):
+        status, answer = call("PATCH", PODS + "/user", {"metadata": {"annotations": notes}},
+                              "application/merge-patch+json", token=token)
+        assert status == (422 if words else 200) and (not words or words in answer["message"]), (notes, status, answer)
+    must("PATCH", PODS + "/user", {"metadata": {"annotations": held}}, "application/merge-patch+json")
+
+
 def started_on_node(name, phase=None):
     """Kubelet's part: the pod's container is there. Also the annotations of before, where a phase is given."""
     if phase:
@@ -416,6 +442,7 @@ def replicas():
     status, answer = call("PATCH", PODS + "/p1", {"metadata": {"annotations": {"sluice.io/lease": "{}"}}},
                           "application/merge-patch+json")
     assert status == 422 and "leave it out" in answer["message"], (status, answer)
+    check_policy()
     run[leader][0].kill()
     run[leader][0].wait()
     assert place("p2", run[follower][2]) != ""

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fields of JSON that somebody else wrote. For rooms that use jansson; base itself does not. */
+#ifndef SLUICE_BASE_JSON_READ_H
+#define SLUICE_BASE_JSON_READ_H
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* Never NULL: "" where there is no such text. */
+static inline const char *sl_jget_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* A whole number from 0 to max, at most UINT32_MAX; `missing` where it is not there. */
+static inline int sl_jget_number(const json_t *object, const char *key, json_int_t missing,
+                                 json_int_t max, uint32_t *ret, struct sl_err *err)
+{
+    const json_t *value = json_object_get(object, key);
+    json_int_t n = value ? json_integer_value(value) : missing;
+    if ((value && !json_is_integer(value)) || n < 0 || n > max)
+        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
+                          (long long)max);
+    *ret = (uint32_t)n;
+    return 0;
+}
+
+/* metadata.annotations[key] of an object of the API server's; NULL: it is not there. */
+static inline const char *sl_jget_note(const json_t *object, const char *key)
+{
+    const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
+    return json_string_value(json_object_get(notes, key));
+}
+
+#endif
