@@ -33,10 +33,12 @@ static void open_log(void)
     if (opened || !level)
         return;
     opened = true;
-    int fd = STDERR_FILENO;
+    enum sl_log_level at = sl_log_level_parse(level, SL_LOG_INFO);
     if (file)
-        fd = sl_own_fd_take(open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)).fd;
-    sl_log_open(sl_log_level_parse(level, SL_LOG_INFO), fd);
+        sl_log_open_file(
+            at, sl_own_fd_take(open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)).fd, file);
+    else
+        sl_log_open(at, STDERR_FILENO);
 }
 
 /*

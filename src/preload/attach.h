@@ -26,6 +26,7 @@ struct sl_process {
     struct sl_ledger_page *_Atomic ledger;
     _Atomic uint32_t slot;
     _Atomic int doorbell_fd; /* an eventfd; the number mostly stays when the arbiter comes back */
+    _Atomic uint64_t doorbell_device, doorbell_inode; /* what it is while nobody closed it */
     _Atomic uint32_t host_pid;
 };
 

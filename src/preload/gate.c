@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,10 +61,14 @@ static struct {
 
 static void ring(const struct sl_process *p)
 {
-    int saved = errno;
+    int saved = errno, fd = p->doorbell_fd;
     uint64_t one = 1;
-    ssize_t ignored = write(p->doorbell_fd, &one, sizeof(one));
-    (void)ignored;
+    struct stat st;
+    /* The program may have closed it and have a file of its own there. */
+    if (fstat(fd, &st) == 0 && st.st_ino == p->doorbell_inode && st.st_dev == p->doorbell_device) {
+        ssize_t ignored = write(fd, &one, sizeof(one));
+        (void)ignored;
+    }
     errno = saved;
 }
 

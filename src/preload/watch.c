@@ -26,6 +26,8 @@
 #define RETRY_MAX_NS      (250 * SL_NS_PER_MS)
 #define HANDSHAKE_MS      2000
 #define MEASURE_NS        (2 * SL_NS_PER_S)
+/* A closed descriptor wakes nobody who already sleeps on it: so often they are looked after. */
+#define LOOK_AFTER_NS     SL_NS_PER_S
 
 struct sl_lock sl_attach_lock;
 
@@ -117,6 +119,13 @@ static void drain_socket(void)
     }
 }
 
+static void set_doorbell(struct sl_process *p)
+{
+    p->doorbell_device = watch.doorbell.device;
+    p->doorbell_inode = watch.doorbell.inode;
+    p->doorbell_fd = watch.doorbell.fd;
+}
+
 /* Puts a fresh link in the place of the old one. Readers may hold the old pages: they stay mapped. */
 static void adopt(struct sl_process *p, struct sl_link *link)
 {
@@ -133,7 +142,7 @@ static void adopt(struct sl_process *p, struct sl_link *link)
     sl_device_forget();
     sl_own_fd_replace(&watch.lease, link->lease.fd);
     sl_own_fd_replace(&watch.doorbell, link->doorbell);
-    p->doorbell_fd = watch.doorbell.fd;
+    set_doorbell(p);
     p->host_pid = link->host_pid;
     sl_lock_take(&measure_lock);
     sl_own_fd_replace(&watch.sock, link->sock);
@@ -156,14 +165,27 @@ static bool reconnect(struct sl_process *p)
     return rc == 0;
 }
 
+/* What the program closed may be a file of its own by now, and quiet. */
+static void look_after(bool connected)
+{
+    watch.no_kick = watch.no_kick || !sl_own_fd_valid(&watch.kick);
+    if (connected && (!sl_own_fd_valid(&watch.sock) || !sl_own_fd_valid(&watch.doorbell)))
+        disconnected();
+}
+
 static void wait_events(uint64_t timeout_ns)
 {
     bool connected = atomic_load(&watch.connected);
     struct pollfd fds[2] = {{.fd = connected ? watch.sock.fd : -1, .events = POLLIN},
                             {.fd = watch.no_kick ? -1 : watch.kick.fd, .events = POLLIN}};
+    if (timeout_ns > LOOK_AFTER_NS)
+        timeout_ns = LOOK_AFTER_NS;
     struct timespec ts = {.tv_sec = (time_t)(timeout_ns / SL_NS_PER_S),
                           .tv_nsec = (long)(timeout_ns % SL_NS_PER_S)};
-    if (ppoll(fds, 2, timeout_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
+    int n = ppoll(fds, 2, &ts, NULL);
+    if (n == 0 && timeout_ns == LOOK_AFTER_NS)
+        look_after(connected);
+    if (n <= 0)
         return;
     if (fds[1].revents & POLLIN && sl_own_fd_valid(&watch.kick)) {
         uint64_t count;
@@ -241,7 +263,7 @@ void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link
     watch.ledger = sl_own_fd_take(link->ledger.fd);
     watch.kick = sl_own_fd_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     watch.no_kick = false;
-    p->doorbell_fd = watch.doorbell.fd;
+    set_doorbell(p);
     atomic_store(&watch.connected, true);
     watch.running = start_thread(p);
     if (!watch.running)

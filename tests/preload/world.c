@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sl_process world_process = {.mode = SL_MODE_TENANT, .doorbell_fd = -1};
@@ -46,7 +47,11 @@ void world_open(const char *spec, uint64_t limit_bytes)
     atomic_store(&world_lease.window_kernels, 2);
     atomic_store(&world_lease.priority, SL_PRIORITY_NORMAL);
     world_limit(limit_bytes);
+    struct stat st;
     world_process.doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_int_equal(fstat(world_process.doorbell_fd, &st), 0);
+    world_process.doorbell_device = st.st_dev;
+    world_process.doorbell_inode = st.st_ino;
     atomic_store(&world_process.lease, &world_lease);
     atomic_store(&world_process.ledger, &world_ledger);
     atomic_store(&world_process.slot, 7);

@@ -100,6 +100,41 @@ static void log_levels(void **state)
     (void)close(p[1]);
 }
 
+/* The number of our descriptor may be somebody else's file by now. */
+static void a_log_keeps_to_its_file(void **state)
+{
+    (void)state;
+    char log[] = "/tmp/sluice-log-XXXXXX", other[] = "/tmp/sluice-other-XXXXXX", buf[500];
+    struct stat st;
+    int fd = mkstemp(log), theirs = mkstemp(other);
+    assert_true(fd >= 0 && theirs >= 0);
+    sl_log_open_file(SL_LOG_INFO, fd, log);
+    sl_info("first");
+    assert_int_equal(dup2(theirs, fd), fd);
+    errno = 77;
+    sl_info("second");
+    (void)close(fd);
+    sl_info("third");
+    assert_int_equal(errno, 77);
+    assert_int_equal(fstat(theirs, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    int in = open(log, O_RDONLY);
+    ssize_t n = read(in, buf, sizeof(buf) - 1);
+    assert_true(n > 0);
+    buf[n] = '\0';
+    char *second = strstr(buf, "first\n"), *third = second ? strstr(second, "second\n") : NULL;
+    assert_true(third && strstr(third, "third\n"));
+    (void)unlink(log);
+    sl_info("nowhere"); /* and it is not made again */
+    assert_int_equal(access(log, F_OK), -1);
+    sl_log_open_file(SL_LOG_INFO, -1, "/nonexistent/log");
+    sl_info("nowhere");
+    sl_log_open(SL_LOG_OFF, -1);
+    (void)close(in);
+    (void)close(theirs);
+    (void)unlink(other);
+}
+
 static void json_writes_commas_quotes_and_indents(void **state)
 {
     (void)state;
@@ -264,6 +299,7 @@ int main(void)
         cmocka_unit_test(errors_accept_null),
         cmocka_unit_test(long_errors_are_cut_not_overrun),
         cmocka_unit_test(log_levels),
+        cmocka_unit_test(a_log_keeps_to_its_file),
         cmocka_unit_test(json_writes_commas_quotes_and_indents),
         D(mkdirs_makes_and_checks),
         D(read_and_replace),
