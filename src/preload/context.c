@@ -10,11 +10,14 @@
 
 #include "preload/charge.h"
 #include "preload/device.h"
+#include "preload/gate.h"
 
 #define MAX_DEVICES 64
 
-/* Primary contexts are named by their device when they are released. */
+/* Primary contexts are named by their device when they are released. How often the program has
+ * retained one says which release ends it; the driver has the last word. */
 static CUcontext _Atomic primary[MAX_DEVICES];
+static _Atomic int retained[MAX_DEVICES];
 
 static bool fits(struct sl_process *p, int gpu)
 {
@@ -129,73 +132,102 @@ static CUresult release_primary(CUdevice dev)
     return release ? release(dev) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static void primary_ended(struct sl_process *p, CUdevice dev)
+static bool primary_active(CUdevice dev)
+{
+    __typeof__(&cuDevicePrimaryCtxGetState) get_state = SL_REAL(cuDevicePrimaryCtxGetState);
+    unsigned int flags;
+    int active = 0;
+    return !get_state || get_state(dev, &flags, &active) != CUDA_SUCCESS || active;
+}
+
+/*
+ * A call that ends a device's primary context. Before the driver takes it apart nobody of ours may
+ * still look at its events or hold it; should it live on after all, it is known again.
+ */
+static CUresult end_primary(struct sl_process *p, CUresult (*real)(CUdevice), CUdevice dev,
+                            bool surely)
 {
     struct sl_site place;
-    if (dev < 0 || dev >= MAX_DEVICES)
-        return;
-    CUcontext context = atomic_exchange(&primary[dev], NULL);
-    if (context && sl_context_leave(context, &place))
+    CUcontext context = atomic_load(&primary[dev]);
+    sl_gate_primary_ends(true);
+    bool known = context && sl_context_leave(context, &place);
+    CUresult rc = real(dev);
+    bool ended = rc == CUDA_SUCCESS && (surely || !primary_active(dev));
+    sl_gate_primary_ends(false);
+    if (ended) {
+        atomic_store(&retained[dev], 0);
+        (void)atomic_compare_exchange_strong(&primary[dev], &context, NULL);
+    }
+    if (known && ended)
         sl_context_ended(p, &place);
+    else if (known && !sl_context_known(context))
+        sl_context_back(&place);
+    return rc;
+}
+
+static CUresult release_with(struct sl_process *p, CUresult (*real)(CUdevice), CUdevice dev)
+{
+    if (dev < 0 || dev >= MAX_DEVICES)
+        return real(dev);
+    bool last = atomic_fetch_sub(&retained[dev], 1) <= 1;
+    CUresult rc = last ? end_primary(p, real, dev, false) : real(dev);
+    if (rc != CUDA_SUCCESS)
+        atomic_fetch_add(&retained[dev], 1);
+    else if (atomic_load(&retained[dev]) < 0) /* we have not seen every retain */
+        atomic_store(&retained[dev], 0);
+    return rc;
+}
+
+static CUresult reset_with(struct sl_process *p, CUresult (*real)(CUdevice), CUdevice dev)
+{
+    return dev < 0 || dev >= MAX_DEVICES ? real(dev) : end_primary(p, real, dev, true);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxRetain, real, p, (pctx, dev));
     CUresult rc = real(pctx, dev);
-    if (rc != CUDA_SUCCESS || dev < 0 || dev >= MAX_DEVICES || sl_context_known(*pctx))
+    if (rc != CUDA_SUCCESS || dev < 0 || dev >= MAX_DEVICES)
+        return rc;
+    atomic_fetch_add(&retained[dev], 1);
+    if (sl_context_known(*pctx))
         return rc;
     atomic_store(&primary[dev], *pctx);
     if (context_made(p, *pctx, dev))
         return rc;
-    (void)release_primary(dev);
-    primary_ended(p, dev);
+    (void)end_primary(p, release_primary, dev, true);
     *pctx = NULL;
     return sl_charge_refused(p);
-}
-
-static CUresult after_release(struct sl_process *p, CUresult rc, CUdevice dev)
-{
-    __typeof__(&cuDevicePrimaryCtxGetState) get_state = SL_REAL(cuDevicePrimaryCtxGetState);
-    unsigned int flags;
-    int active = 0;
-    if (rc == CUDA_SUCCESS && get_state && get_state(dev, &flags, &active) == CUDA_SUCCESS && !active)
-        primary_ended(p, dev);
-    return rc;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxRelease, real, p, (dev));
-    return after_release(p, real(dev), dev);
+    return release_with(p, real, dev);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxRelease_v2, real, p, (dev));
-    return after_release(p, real(dev), dev);
+    return release_with(p, real, dev);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxReset, real, p, (dev));
-    CUresult rc = real(dev);
-    if (rc == CUDA_SUCCESS)
-        primary_ended(p, dev);
-    return rc;
+    return reset_with(p, real, dev);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxReset_v2, real, p, (dev));
-    CUresult rc = real(dev);
-    if (rc == CUDA_SUCCESS)
-        primary_ended(p, dev);
-    return rc;
+    return reset_with(p, real, dev);
 }
 
 void sl_context_forget(void)
 {
-    for (int i = 0; i < MAX_DEVICES; i++)
+    for (int i = 0; i < MAX_DEVICES; i++) {
         atomic_store(&primary[i], NULL);
+        atomic_store(&retained[i], 0);
+    }
 }

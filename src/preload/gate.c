@@ -53,7 +53,8 @@ static struct {
     _Atomic uint32_t waiting;     /* threads at the gate */
     _Atomic uint32_t turn;        /* the turn the process last submitted in */
     _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
-    _Atomic bool marking;         /* the watch thread is about to use free_context */
+    _Atomic bool marking;         /* the watch thread is about to use contexts it was not given */
+    _Atomic int ending;           /* threads in which a primary context ends */
     CUcontext free_context;       /* … submitted in this context last; under the lock */
     uint64_t free_launches;       /* the counter when the watch thread last looked at it */
     _Atomic uint64_t free_since_ns;
@@ -159,22 +160,17 @@ static void announce(struct sl_process *p)
 /* --- the watch thread's part ------------------------------------------------------------------- */
 
 /* Behind a free gate nothing is tracked; when it closes, everything submitted so far is marked. */
-static void mark_free_work(struct sl_process *p)
+static void mark_contexts(struct sl_process *p)
 {
-    if (!atomic_exchange(&gate.ran_free, false))
-        return;
     __typeof__(&cuDevicePrimaryCtxGetState) state = SL_REAL(cuDevicePrimaryCtxGetState);
     __typeof__(&cuDevicePrimaryCtxRetain) retain = SL_REAL(cuDevicePrimaryCtxRetain);
     __typeof__(&cuDevicePrimaryCtxRelease_v2) release = SL_REAL(cuDevicePrimaryCtxRelease_v2);
-    /* Whoever destroys the context takes it from here first, and then waits for us. */
-    atomic_store(&gate.marking, true);
     sl_lock_take(&gate.lock);
     CUcontext first = gate.free_context;
     sl_lock_drop(&gate.lock);
     uint32_t devices = atomic_load(&p->lease)->gpu_count;
     if (first)
         sl_flight_mark_context(first);
-    atomic_store(&gate.marking, false);
     for (int d = 0; state && retain && release && d < (int)devices; d++) {
         unsigned int flags;
         int active = 0;
@@ -186,6 +182,17 @@ static void mark_free_work(struct sl_process *p)
             sl_flight_mark_context(context);
         (void)release(d);
     }
+}
+
+static void mark_free_work(struct sl_process *p)
+{
+    if (!atomic_load(&gate.ran_free))
+        return;
+    /* Whoever ends a context takes it from us first, and then waits for us. */
+    atomic_store(&gate.marking, true);
+    if (atomic_load(&gate.ending) == 0 && atomic_exchange(&gate.ran_free, false))
+        mark_contexts(p);
+    atomic_store(&gate.marking, false);
 }
 
 static uint64_t poll_free(struct sl_process *p)
@@ -265,6 +272,7 @@ void sl_gate_forget(void)
     atomic_store(&gate.turn, UINT32_MAX);
     atomic_store(&gate.ran_free, false);
     atomic_store(&gate.marking, false);
+    atomic_store(&gate.ending, 0);
     gate.free_context = NULL;
     sl_flight_reset();
 }
@@ -294,6 +302,13 @@ void sl_gate_context_gone(CUcontext context)
     while (atomic_load(&gate.marking))
         (void)sched_yield();
     sl_flight_context_gone(context);
+}
+
+void sl_gate_primary_ends(bool begins)
+{
+    atomic_fetch_add(&gate.ending, begins ? 1 : -1);
+    while (begins && atomic_load(&gate.marking))
+        (void)sched_yield();
 }
 
 /* --- the caller's thread ----------------------------------------------------------------------- */

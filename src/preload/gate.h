@@ -75,6 +75,9 @@ void sl_gate_forget(void);
 /* The context takes its events with it. */
 void sl_gate_context_gone(CUcontext context);
 
+/* Around the end of a primary context, of which the watch thread must then not become the last holder. */
+void sl_gate_primary_ends(bool begins);
+
 /* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
 CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
 

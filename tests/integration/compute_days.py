@@ -315,6 +315,24 @@ class Threads(World):
         self.went_on(Tenant(self, "a", "churn", "threads=4", "kernel_us=50", "seconds=3", cores=50),
                      Tenant(self, "b", "steady", "threads=2", "seconds=3", cores="50:100"))
 
+    def test_primary_contexts_come_and_go(self):
+        # Free at first, then in turns: what a free gate let through is looked for in these contexts.
+        a = Tenant(self, "a", "primary", "kernel_us=50", "seconds=4", gpus="0,1")
+        time.sleep(1)
+        b = Tenant(self, "b", "steady", "seconds=2", cores="50:100", gpus="0,1")
+        self.went_on(b, a)
+
+    def test_everything_closed(self):
+        # The program's file has the numbers of our descriptors: nobody writes into it, or waits for
+        # ever; the log, if one was asked for, is still the log.
+        log = os.path.join(self.tmp.name, "log")
+        a = Tenant(self, "a", "closed", "seconds=5", cores=50,
+                   env={"SLUICE_LOG": "info", "SLUICE_LOG_FILE": log})
+        r = a.result(timeout=120)
+        self.assertGreater(sum(r["tenths"][-10:]), 0)
+        with open(log, encoding="utf-8") as f:
+            self.assertIn("attached again", f.read())
+
     def test_arbiter_killed(self):
         tenants = [Tenant(self, n, "steady", "threads=3", "seconds=5", cores="40") for n in "ab"]
         for _ in range(2):

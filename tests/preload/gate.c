@@ -219,6 +219,66 @@ static void test_context_gone(void **state)
     assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
 }
 
+static struct {
+    CUresult answer;
+    bool asked, was_empty;
+} ending;
+
+/* What the driver finds when it is about to take a primary context apart. */
+static CUresult take_apart(CUdevice device)
+{
+    (void)device;
+    ending.asked = true;
+    ending.was_empty = sl_flight_empty();
+    return ending.answer;
+}
+
+static void launch_some(void)
+{
+    atomic_store(&world_lease.window_ns, 1000000000);
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+    sl_flight_mark_context(context);
+    assert_false(sl_flight_empty());
+    ending.asked = false;
+}
+
+/* Before the driver ends a primary context, nobody of ours looks at its events any more; a release that
+ * does not end it changes nothing. */
+static void test_primary_ends(void **state)
+{
+    (void)state;
+    static CUresult (*const end_it[])(CUdevice) = {
+        cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset,
+        cuDevicePrimaryCtxReset_v2};
+    CUcontext again;
+    for (int way = 0; way < 4; way++)
+        for (int fails = 0; fails < 2; fails++) {
+            WORLD_ANSWER(cuDevicePrimaryCtxRelease, take_apart);
+            WORLD_ANSWER(cuDevicePrimaryCtxRelease_v2, take_apart);
+            WORLD_ANSWER(cuDevicePrimaryCtxReset, take_apart);
+            WORLD_ANSWER(cuDevicePrimaryCtxReset_v2, take_apart);
+            ending.answer = fails ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+            launch_some();
+            if (way < 2 && !fails) {
+                assert_int_equal(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+                assert_int_equal(end_it[way](0), ending.answer);
+                assert_true(ending.asked && !ending.was_empty);
+            }
+            assert_int_equal(end_it[way](0), ending.answer);
+            assert_true(ending.asked && ending.was_empty);
+            world_restore();
+            /* In truth it lived on, and is used again. */
+            assert_int_equal(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
+            assert_ptr_equal(again, context);
+            assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+                             CUDA_SUCCESS);
+            drain();
+            assert_int_equal(end(NULL), 0);
+            assert_int_equal(begin(NULL), 0);
+        }
+}
+
 static void test_free_work_is_marked(void **state)
 {
     (void)state;
@@ -336,7 +396,7 @@ int main(void)
         CASE(test_closed),   CASE(test_refused_by_driver),   CASE(test_many_streams),
         CASE(test_batches),  CASE(test_context_gone),        CASE(test_free_work_is_marked),
         CASE(test_stuck),    CASE(test_orphan),              CASE(test_captured),
-        CASE(test_threads),
+        CASE(test_threads),  CASE(test_primary_ends),
     };
     world_open("h200", GIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
