@@ -168,7 +168,7 @@ static void feed_trouble(void *data, const struct sl_err *err)
 {
     struct feed *f = data;
     f->c->count.watch_troubles++;
-    sl_warn("watching %s: %s", feeds[f->which].what, err->msg);
+    sl_warn("%s", err->msg);
 }
 
 static const struct sl_kube_watch_ops ops = {feed_object, feed_synced, feed_trouble};

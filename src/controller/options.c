@@ -115,10 +115,44 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     o->mutate.mode = a == 1 ? SL_MUTATE_EXTENDER : SL_MUTATE_DRA;
     o->extender = (enum sl_extender_mode)e;
     o->elect = l == 1;
-    if (!rc && o->admission && a == 1 && (e == SL_EXTENDER_OFF || e == SL_EXTENDER_PRIORITIZE))
+    return rc;
+}
+
+/* Modes that do not go together, or come to nothing. */
+static int sensible(const struct sl_controller_options *o, struct sl_err *err)
+{
+    bool places = o->extender == SL_EXTENDER_CHOOSE || o->extender == SL_EXTENDER_ALL;
+    const char *slot = o->mutate.slot_resource;
+    if (o->admission && o->mutate.mode == SL_MUTATE_EXTENDER && !places)
         return sl_err_set(
             err, -EINVAL,
             "--admission extender needs somebody to place the pods: add --extender choose");
+    if (!o->admission && o->extender == SL_EXTENDER_OFF)
+        return sl_err_set(err, -EINVAL,
+                          "--admission off without --extender leaves nothing to do: give one of "
+                          "them");
+    if (o->admission && !o->listen)
+        return sl_err_set(err, -EINVAL,
+                          "--listen off leaves the webhook without an address: give one, or "
+                          "--admission off");
+    if (o->extender != SL_EXTENDER_OFF && !o->listen && !o->extender_http)
+        return sl_err_set(err, -EINVAL,
+                          "--extender without --listen and --extender-http cannot be reached: give "
+                          "one of them");
+    if (slot && (!strchr(slot, '/') || slot[0] == '/' || slot[strlen(slot) - 1] == '/'))
+        return sl_err_set(err, -EINVAL,
+                          "--slot-resource \"%.100s\" is not a resource: write for example "
+                          "nvidia.com/gpu",
+                          slot);
+    return 0;
+}
+
+static int log_level(const char *text, enum sl_log_level *ret, struct sl_err *err)
+{
+    static const char *const levels[] = {"off", "error", "warn", "info", "debug"};
+    unsigned which = 0;
+    int rc = one_of("log", text, levels, SL_ARRAY_LEN(levels), &which, err);
+    *ret = sl_log_level_parse(levels[which], SL_LOG_INFO);
     return rc;
 }
 
@@ -245,8 +279,11 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
     nothing_if_off(&o->listen);
     nothing_if_off(&o->metrics);
     nothing_if_off(&o->extender_http);
-    ret->log = sl_log_level_parse(log, SL_LOG_INFO);
-    rc = modes(o, admission, extender, election, policy, err);
+    rc = log_level(log, &ret->log, err);
+    if (!rc)
+        rc = modes(o, admission, extender, election, policy, err);
+    if (!rc)
+        rc = sensible(o, err);
     if (!rc)
         rc = lease_time(o, seconds, err);
     if (!rc)

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@ static int split(const char *address, char host[64], char port[8], struct sl_err
     size_t host_size = colon ? (size_t)(colon - address) : 0;
     bool bracketed = host_size >= 2 && address[0] == '[' && colon[-1] == ']';
     bool bad = !colon || !colon[1] || strlen(colon + 1) > 5 ||
-               strspn(colon + 1, "0123456789") != strlen(colon + 1) || host_size >= 64 ||
+               strspn(colon + 1, "0123456789") != strlen(colon + 1) || atoi(colon + 1) > 65535 ||
+               host_size >= 64 ||
                (!bracketed && memchr(address, ':', host_size));
     if (bad)
         return sl_err_set(err, -EINVAL,

@@ -350,7 +350,7 @@ static void ends(void **state)
 static void addresses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
+    static const char *const bad[] = {"127.0.0.1:65536", 
         "",       "x",       "127.0.0.1",        "127.0.0.1:", "127.0.0.1:x",
         "::1:80", "host:80", "127.0.0.1:123456", "[::1:80"};
     static const char *const good[] = {":0", "127.0.0.1:0", "0.0.0.0:0"};
