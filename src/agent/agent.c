@@ -156,32 +156,6 @@ static int open_plugins(struct sl_agent *a, struct sl_err *err)
     return sl_plugins_create(a->loop, &options, &a->plugins, err);
 }
 
-static void publish_labels(void *data, const struct sl_labels *labels)
-{
-    struct sl_agent *a = data;
-    struct sl_err err = SL_ERR_INIT;
-    if (a->node && a->opt.labels && sl_node_labels(a->node, labels, &err) < 0)
-        sl_error("labels: %s", err.msg);
-}
-
-static int open_node(struct sl_agent *a, struct sl_err *err)
-{
-    const struct sl_labeler_options labeler = {
-        .publish = publish_labels, .data = a, .write_file = a->opt.nfd};
-    int rc = sl_labeler_create(a->loop, &labeler, &a->labeler, err);
-    if (rc < 0 || a->opt.no_api)
-        return rc;
-    const struct sl_kube_options kube = {.kubeconfig = a->opt.kubeconfig};
-    rc = sl_kube_create(a->loop, &kube, &a->kube, err);
-    if (rc < 0)
-        return sl_err_wrap(err, "the API server (--no-api to do without it)");
-    const struct sl_node_options options = {.name = a->node_name,
-                                            .api = sl_node_api_kube(a->kube),
-                                            .config_label = sl_agent_config_label,
-                                            .data = a};
-    return sl_node_create(a->loop, &options, &a->node, err);
-}
-
 static void arbiter_state(void *data, bool up, const char *words)
 {
     if (!up)
@@ -268,7 +242,7 @@ static int open_all(struct sl_agent *a, struct sl_err *err)
     if (rc == 0)
         rc = open_plugins(a, err);
     if (rc == 0)
-        rc = open_node(a, err);
+        rc = sl_agent_node_open(a, err);
     if (rc == 0)
         rc = open_devices(a, err);
     if (rc == 0)
@@ -290,6 +264,7 @@ static void close_all(struct sl_agent *a)
     /* Its daemons go on serving their clients; the next agent adopts them. */
     sl_mps_destroy(a->mps, false);
     sl_labeler_destroy(a->labeler);
+    sl_node_feature_destroy(a->feature);
     sl_node_destroy(a->node);
     sl_kube_destroy(a->kube);
     sl_arbiter_child_destroy(a->arbiter);

@@ -227,6 +227,7 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
         sl_health_set_quiet(a->health, config->recover_ns, config->recover_reset_ns);
         sl_plugins_set_policy(a->plugins, config->share_policy);
         sl_agent_replan(a);
+        sl_agent_labels(a); /* useNodeFeatureAPI */
     }
     a->reload_error[0] = '\0';
     sl_config_free(old);

@@ -14,6 +14,7 @@
 #include "agent/metrics_serve.h"
 #include "agent/mps.h"
 #include "agent/node.h"
+#include "agent/node_feature.h"
 #include "agent/plugin.h"
 #include "agent/podres.h"
 #include "agent/reload.h"
@@ -64,6 +65,7 @@ struct sl_agent {
     struct sl_kube *kube; /* NULL: no API server */
     struct sl_node *node;
     struct sl_labeler *labeler;
+    struct sl_node_feature *feature; /* NULL: labels go to the Node */
     struct sl_podres *podres;
     struct sl_exporter *exporter;
     struct sl_http_server *http;
@@ -106,6 +108,11 @@ void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, b
 
 /* MPS daemons as the plan and the claims want them now. */
 int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+
+/* agent_node.c: the Node, and which way labels take to it. */
+int sl_agent_node_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_labels(struct sl_agent *a); /* labels, or the configuration, may have changed */
+void sl_agent_node_fill(const struct sl_agent *a, struct sl_metrics_agent *m);
 
 /* agent_observe.c: metrics and readiness. */
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;

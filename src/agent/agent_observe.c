@@ -226,14 +226,7 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
         m->allocate.buckets = 0;
     if (a->dra)
         fill_dra(a, &m->dra);
-    if (a->node) {
-        struct sl_node_stats n = sl_node_stats(a->node);
-        m->labels_current = n.labels_current;
-        m->label_writes = n.label_writes;
-        m->label_failures = n.label_failures;
-        m->events_sent = n.events_sent;
-        m->events_dropped = n.events_dropped;
-    }
+    sl_agent_node_fill(a, m);
 }
 
 static void fill(void *data, struct sl_metrics *m)

@@ -205,3 +205,8 @@ void sl_labeler_update(struct sl_labeler *labeler, const struct sl_config *confi
     labeler->oneshot_done = config->gfd_oneshot;
     set_timer(labeler);
 }
+
+const struct sl_labels *sl_labeler_last(const struct sl_labeler *labeler)
+{
+    return labeler->published ? &labeler->last : NULL;
+}

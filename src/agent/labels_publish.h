@@ -34,6 +34,9 @@ void sl_labeler_destroy(struct sl_labeler *labeler);
 void sl_labeler_update(struct sl_labeler *labeler, const struct sl_config *config,
                        const struct sl_inventory *inv, const struct sl_plan *plan);
 
+/* As published last; NULL: nothing yet. Good until the loop runs again. */
+const struct sl_labels *sl_labeler_last(const struct sl_labeler *labeler);
+
 /* The machine's part, from DMI (`machine_file`) and the cards' PCI configuration space below sys_root. */
 void sl_labels_host_read(const char *sys_root, const char *machine_file,
                          const struct sl_inventory *inv, struct sl_labels_host *ret);

@@ -82,7 +82,7 @@ struct sl_metrics_agent {
     struct sl_metrics_dra dra;
     bool kubelet_connected;
     bool ready;
-    bool labels_current;
+    double labels_current; /* NAN: none are to be written */
     uint64_t label_writes, label_failures, events_sent, events_dropped;
     double resident_bytes, cpu_seconds, open_fds;
     double loop_lag_seconds;   /* worst since the last scrape; NAN: not known */

@@ -20,8 +20,7 @@ struct list {
 /* One more, with nothing known of it but these. NULL: out of memory. */
 static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t memory_bytes)
 {
-    struct sl_gpu_numbers *grown =
-        reallocarray(list->item, list->count + 1, sizeof(*list->item));
+    struct sl_gpu_numbers *grown = reallocarray(list->item, list->count + 1, sizeof(*list->item));
     if (!grown)
         return NULL;
     list->item = grown;

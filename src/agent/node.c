@@ -25,12 +25,12 @@
 
 static void sync_labels(struct sl_node *node);
 
-uint64_t node_backoff(struct sl_node *node, uint64_t *delay_ns)
+uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
 {
     uint64_t next = *delay_ns ? *delay_ns * 2 : BACKOFF_MIN_NS;
     *delay_ns = next < BACKOFF_MAX_NS ? next : BACKOFF_MAX_NS;
-    uint64_t mix = sl_loop_now(node->loop) + node->failures;
-    for (const char *c = node->name; *c; c++)
+    uint64_t mix = salt;
+    for (const char *c = name; *c; c++)
         mix = (mix ^ (uint64_t)(unsigned char)*c) * 0x100000001b3ULL;
     return *delay_ns - (mix >> 11) % (*delay_ns / 4);
 }
@@ -273,7 +273,7 @@ static char *difference(struct sl_node *node, json_t *labels)
         (void)fprintf(out, "%s%s", first ? "" : ",", w->key);
         first = false;
     }
-    for (size_t i = 0; i < node->owned.count; i++) {
+    for (size_t i = 0; i < node->owned.count && !node->leave; i++) {
         const char *key = node->owned.label[i].key;
         if (!sl_labels_get(&node->wanted, key) && sl_labels_get(&node->seen, key))
             (void)json_object_set_new(labels, key, json_null());
@@ -325,8 +325,9 @@ static json_t *make_patch(struct sl_node *node)
 static void retry_later(struct sl_node *node)
 {
     node->failures++;
-    uint64_t in = node_backoff(node, &node->delay_ns);
-    sl_timer_set(node->loop, &node->retry, sl_loop_now(node->loop) + in);
+    uint64_t now = sl_loop_now(node->loop);
+    uint64_t in = node_backoff(node->name, now + node->failures, &node->delay_ns);
+    sl_timer_set(node->loop, &node->retry, now + in);
 }
 
 static void patched(void *data, int status, json_t *body, const struct sl_err *err)
@@ -445,8 +446,16 @@ int sl_node_labels(struct sl_node *node, const struct sl_labels *labels, struct 
     sl_labels_clear(&node->wanted);
     node->wanted = copy;
     node->wanted_set = true;
+    node->leave = false;
     sync_labels(node);
     return 0;
+}
+
+void sl_node_disown(struct sl_node *node)
+{
+    sl_labels_clear(&node->wanted);
+    node->wanted_set = node->leave = true;
+    sync_labels(node);
 }
 
 int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes, struct sl_err *err)

@@ -57,6 +57,9 @@ void sl_node_destroy(struct sl_node *node);
 int sl_node_labels(struct sl_node *node, const struct sl_labels *labels,
                    struct sl_err *err) SL_MUST_CHECK;
 
+/* Labels are somebody else's from now on: none is written, and those that are there stay for them to keep. */
+void sl_node_disown(struct sl_node *node);
+
 /*
  * Annotations the node is to have from us, copied; a value of "" is one it is not to have. Those not named
  * are not touched.

@@ -227,6 +227,13 @@ static void discard(struct node_events *events, const struct node_event *e)
     }
 }
 
+/* When to try again after a failure. */
+static uint64_t later(struct sl_node *node)
+{
+    uint64_t now = sl_loop_now(node->loop);
+    return now + node_backoff(node->name, now + node->failures, &node->events.delay_ns);
+}
+
 static void answered(void *data, int status, json_t *body, const struct sl_err *err)
 {
     (void)body;
@@ -245,7 +252,7 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
         forget_name(e); /* it has expired there: make another */
     } else if (node_try_again(status)) {
         node_say(node, "writing an event", status, err);
-        events->not_before_ns = sl_loop_now(node->loop) + node_backoff(node, &events->delay_ns);
+        events->not_before_ns = later(node);
     } else {
         node_say(node, "writing an event", status, err);
         if (e)
@@ -335,7 +342,7 @@ static void pump(struct sl_node *node)
     events->tokens -= 1.0;
     if (send_event(node, next, &err) < 0) {
         node_say(node, "writing an event", 0, &err);
-        events->not_before_ns = now + node_backoff(node, &events->delay_ns);
+        events->not_before_ns = later(node);
         sl_timer_set(node->loop, &events->timer, events->not_before_ns);
     }
 }

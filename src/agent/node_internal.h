@@ -49,6 +49,7 @@ struct sl_node {
     uint64_t written_ns; /* when that was */
     struct sl_labels seen, owned, wanted; /* owned: keys, with empty values */
     bool wanted_set;
+    bool leave; /* labels that are ours no more stay: somebody else keeps them now */
     struct sl_labels notes, notes_seen; /* annotations: wanted, and of those what is there */
     struct node_rival *rival;
     size_t rival_count;
@@ -62,9 +63,9 @@ struct sl_node {
     struct node_events events;
 };
 
-/* The next delay of a series that doubles from 1 s to 30 s, each a little random: a thousand agents must
- * not come back at once. */
-uint64_t node_backoff(struct sl_node *node, uint64_t *delay_ns);
+/* The next delay of a series that doubles from 1 s to 30 s, each a little random (by the node's name and the
+ * salt): a thousand agents must not come back at once. */
+uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns);
 void node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err);
 bool node_is_name(const char *text); /* what may stand in a path */
 /* 2xx */

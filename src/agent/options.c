@@ -38,6 +38,12 @@ static const struct option_row {
      "true"},
     {"nfd", "SLUICE_NFD", NULL, "write them as a file for Node Feature Discovery too", YES_NO,
      FIELD(nfd), NULL},
+    {"node-feature", "SLUICE_NODE_FEATURE", NULL,
+     "write them as a NodeFeature object for Node Feature Discovery\ninstead; to the Node where that "
+     "is not possible",
+     YES_NO, FIELD(node_feature), NULL},
+    {"pod-namespace", "POD_NAMESPACE", "NAME", "where that object goes", TEXT,
+     FIELD(pod_namespace), "sluice-system"},
     {"cdi-dir", "CDI_DIR", "DIR", "where CDI specs go", TEXT, FIELD(cdi_dir), "/var/run/cdi"},
     {"state-dir", "SLUICE_STATE_DIR", "DIR",
      "what must survive a restart, and libsluice.so for pods", TEXT, FIELD(state_dir),

@@ -32,6 +32,8 @@ struct sl_agent_options {
     bool dra;    /* serve claims, not device plugins */
     bool nfd;    /* labels also as a file for Node Feature Discovery */
     bool labels; /* write the Node's labels */
+    bool node_feature;         /* labels as a NodeFeature object, where it is taken */
+    const char *pod_namespace; /* that object's */
     bool supervise; /* start the agent again when a signal ended it */
     bool help, version;
     struct sl_config_override *flags; /* of the configuration */

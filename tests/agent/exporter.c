@@ -399,9 +399,14 @@ static void numbers_of_mig_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(everything_answers), TEST(an_arbiter_that_comes_later), TEST(lateness_is_told),
-        TEST(nobody_answers),     TEST(nvml_fails),
-        TEST(scrapes_share),      TEST(health_and_the_rest), TEST(numbers_of_cards),
+        TEST(everything_answers),
+        TEST(an_arbiter_that_comes_later),
+        TEST(lateness_is_told),
+        TEST(nobody_answers),
+        TEST(nvml_fails),
+        TEST(scrapes_share),
+        TEST(health_and_the_rest),
+        TEST(numbers_of_cards),
         TEST(numbers_of_mig_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

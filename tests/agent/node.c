@@ -257,6 +257,30 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Somebody else keeps the labels from now on: what is there stays, and nothing is written any more. */
+static void disowned(void **state)
+{
+    (void)state;
+    want("nvidia.com/gpu.count", "2", NULL);
+    tell(SL_KUBE_ADDED);
+    answer_all();
+    assert_string_equal(owned(), "nvidia.com/gpu.count");
+    sl_node_disown(node);
+    answer_all();
+    assert_null(owned());
+    assert_string_equal(label("nvidia.com/gpu.count"), "2");
+    foreign("nvidia.com/gpu.count", "3");
+    sl_node_disown(node);
+    assert_int_equal(answer_all(), 0);
+    assert_string_equal(label("nvidia.com/gpu.count"), "3");
+    want("nvidia.com/gpu.count", "4", NULL); /* ours again */
+    answer_all();
+    assert_string_equal(label("nvidia.com/gpu.count"), "4");
+    want(NULL, NULL);
+    answer_all();
+    assert_null(label("nvidia.com/gpu.count"));
+}
+
 static void writes_only_what_differs(void **state)
 {
     (void)state;
@@ -585,6 +609,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(writes_only_what_differs),
+        TEST(disowned),
         TEST(removes_its_own_after_a_restart),
         TEST(catches_up_after_an_hour),
         TEST(back_means_now),

@@ -209,6 +209,63 @@ class Label(Case):
         node.wait(2)
 
 
+class NodeFeature(Case):
+    """Labels by way of Node Feature Discovery, and what becomes of those that are on the Node."""
+    COUNT, OWNED = "nvidia.com/gpu.replicas", "sluice.io/owned-labels"
+    BY_FEATURE = ("--node-feature", "--pod-namespace=gpu")
+
+    def owned(self, node):
+        return node.api.objects["/api/v1/nodes/node-1"]["metadata"]["annotations"].get(self.OWNED)
+
+    def test_not_installed(self):
+        node = self.node(api=True)
+        node.config(PLAIN)
+        agent = node.agent(*self.BY_FEATURE)
+        until("labels on the Node", lambda: node.api.labels().get(self.COUNT) == "1")
+        said = until("an event", lambda: [e for e in node.api.events() if e["reason"] == "NodeFeatureRefused"])
+        self.assertIn("could not find the requested resource", said[0]["message"])
+        self.assertIn("straight to the Node", said[0]["message"])
+        until("said", lambda: agent.metric("sluice_node_labels_current") == 1)
+        self.assertIn(self.COUNT, self.owned(node))
+
+    def test_taken(self):
+        node = self.node(api=True)
+        node.config(PLAIN)
+        agent = node.agent()
+        until("labels on the Node", lambda: node.api.labels().get(self.COUNT) == "1")
+        agent.kill()
+        node.api.nfd = True
+        agent = node.agent(*self.BY_FEATURE)
+        until("labels in the object", lambda: (node.api.feature() or {}).get(self.COUNT) == "1")
+        until("the Node's are nobody's", lambda: self.owned(node) is None)
+        self.assertEqual(node.api.labels()[self.COUNT], "1")  # they stay for Node Feature Discovery's master
+        until("said", lambda: agent.metric("sluice_node_labels_current") == 1)
+        before = len([1 for m, p, _ in node.api.log if m == "PATCH" and p == "/api/v1/nodes/node-1"])
+        node.config(shared("timeSlicing", 3))
+        until("labels follow", lambda: node.api.feature()[self.COUNT] == "3")
+        self.assertEqual(node.api.labels()[self.COUNT], "1")  # its master's business
+        self.assertEqual(len([1 for m, p, _ in node.api.log if m == "PATCH" and p == "/api/v1/nodes/node-1"]), before)
+        node.config(shared("timeSlicing", 2, "flags: {useNodeFeatureAPI: false}\n"))
+        until("the object is gone", lambda: node.api.feature() is None)
+        until("labels are ours again", lambda: node.api.labels()[self.COUNT] == "2")
+        self.assertIn(self.COUNT, self.owned(node))
+        node.config(PLAIN)
+        until("in the object again", lambda: (node.api.feature() or {}).get(self.COUNT) == "1")
+
+    def test_nowhere_else(self):
+        node = self.node(api=True)
+        node.config(PLAIN)
+        agent = node.agent(*self.BY_FEATURE, "--labels=false")
+        agent.said("they go nowhere")
+        self.assertEqual(agent.metric("sluice_node_labels_current"), 0)
+        self.assertEqual(node.api.labels(), {})
+        node = self.node()
+        node.config(PLAIN)
+        agent = node.agent("--node-feature")
+        self.assertEqual(agent.process.wait(timeout=30), 1)
+        self.assertIn("--node-feature needs the API server", agent.text())
+
+
 class Mig(Case):
     def test_none_single_mixed(self):
         node = self.node("h200x2")

@@ -47,10 +47,13 @@ def until(what, true, seconds=PATIENCE_S):
 
 
 class Api(dra_api.Api):
-    """With Nodes and Events, beside what the DRA driver needs."""
+    """With Nodes, Events and, where it is installed, Node Feature Discovery, beside what the DRA driver needs."""
+
+    FEATURE = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/gpu/nodefeatures/sluice-features-for-node-1"
 
     def __init__(self):
         super().__init__()
+        self.nfd = False
         self.put(NODE, {"kind": "Node", "apiVersion": "v1",
                         "metadata": {"name": "node-1", "uid": "u-1", "labels": {}, "annotations": {}}})
 
@@ -61,6 +64,12 @@ class Api(dra_api.Api):
         if not self.down and method == "GET" and where == "/api/v1/nodes":
             query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(path).query))
             return (self.watch if query.get("watch") else self.list)(handler, where, query)
+        if not self.down and where == self.FEATURE and not self.nfd:
+            self.log.append((method, where, {}))
+            return handler.answer(404, {"kind": "Status", "message": "the server could not find the requested resource"})
+        if not self.down and method == "PATCH" and where == self.FEATURE:
+            assert handler.headers["content-type"] == "application/apply-patch+yaml"
+            return handler.answer(200, self.put(where, body))
         if not self.down and method == "PATCH" and where == NODE:
             return handler.answer(200, self.change(body))
         return super().serve(handler, method, path, body)
@@ -81,6 +90,11 @@ class Api(dra_api.Api):
     def labels(self):
         with self.lock:
             return dict(self.objects[NODE]["metadata"]["labels"])
+
+    def feature(self):
+        """The labels of the node's NodeFeature; None without one."""
+        with self.lock:
+            return self.objects.get(self.FEATURE, {}).get("spec", {}).get("labels")
 
     def events(self):
         with self.lock:

@@ -23,6 +23,12 @@ for dir in deploy/overlays/*/; do
         bad=1
     fi
 done
+mkdir "$state/overlay"
+for dir in deploy/components/*/; do
+    printf 'resources: [%s]\ncomponents: [%s]\n' "$(realpath --relative-to="$state/overlay" deploy/overlays/default)" \
+        "$(realpath --relative-to="$state/overlay" "$dir")" >"$state/overlay/kustomization.yaml"
+    [ -z "$kubectl" ] || "$kubectl" kustomize "$state/overlay" >"$state/out" || { echo "with $dir"; bad=1; }
+done
 [ "$n" -ge 8 ] || { echo "only $n overlays in deploy/overlays"; bad=1; }
 echo "$n overlays examined${kubectl:+, built with $kubectl}"
 exit $bad
