@@ -49,11 +49,26 @@ static int refusal(union sl_packet *got, struct sl_err *err)
     return sl_err_set(err, got->text.code < 0 ? got->text.code : -EIO, "%s", got->text.text);
 }
 
-static int receive(int fd, union sl_packet *ret, struct sl_err *err)
+/* Waits for an answer; a silent arbiter is named, so that something can be done about it. */
+static int wait_for_answer(int fd, struct sl_err *err)
 {
     int rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
-    if (rc == 0)
-        rc = sl_packet_recv(fd, ret, NULL, err);
+    int pid = sl_client_peer_pid(fd);
+    if (rc != -ETIMEDOUT || pid <= 0)
+        return rc < 0 ? sl_err_wrap(err, "asking the arbiter") : rc;
+    return sl_err_set(
+        err, rc,
+        "the arbiter (process %d) has not answered for %d s: if it hangs, end it with "
+        "`kill -KILL %d`; tenants go on, and another takes its place",
+        pid, ANSWER_TIMEOUT_MS / 1000, pid);
+}
+
+static int receive(int fd, union sl_packet *ret, struct sl_err *err)
+{
+    int rc = wait_for_answer(fd, err);
+    if (rc < 0)
+        return rc;
+    rc = sl_packet_recv(fd, ret, NULL, err);
     if (rc < 0)
         return sl_err_wrap(err, "asking the arbiter");
     return refusal(ret, err);
@@ -214,10 +229,8 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     struct sl_client_status s = {0};
     int rc = sl_client_status_ask(fd, err);
     while (rc == 0) {
-        rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
-        if (rc < 0)
-            (void)sl_err_wrap(err, "asking the arbiter");
-        else
+        rc = wait_for_answer(fd, err);
+        if (rc == 0)
             rc = sl_client_status_next(fd, &s, err);
     }
     if (rc < 0) {

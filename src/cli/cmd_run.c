@@ -162,6 +162,8 @@ int sl_cmd_run(const struct sl_cli_args *args)
     if (rc == 0)
         rc = sl_world_libsluice(&world, sl_cli_value(args, "libsluice"), libsluice,
                                 sizeof(libsluice), &err);
+    if (rc == 0 && sl_cli_value(args, "libsluice"))
+        rc = sl_world_libsluice_check(libsluice, &err);
     if (rc == 0)
         rc = create_tenant(&world, &lease, &tenant, &err);
     if (rc < 0) {

@@ -41,10 +41,15 @@ static int look(const struct sl_world *world, bool json, bool colour, FILE *out,
     if (rc < 0 && running)
         return rc;
     struct sl_status_view view = {.dir = world->place.dir,
-                                  .sim = world->place.sim[0] ? world->place.sim : NULL,
                                   .running = running,
                                   .arbiter_pid = running ? sl_client_peer_pid(fd) : 0,
                                   .status = &status};
+    /* A directory that was named may be a simulated world without our having said so. */
+    char cards[sizeof(world->place.sim)];
+    (void)snprintf(cards, sizeof(cards), "%s", world->place.sim);
+    if (!cards[0] && sl_world_arbiter_cards(view.arbiter_pid, cards, sizeof(cards)) < 0)
+        cards[0] = '\0';
+    view.sim = cards[0] ? cards : NULL;
     if (json) {
         sl_status_json(&view, out);
     } else if (running) {

@@ -85,7 +85,9 @@ static const struct sl_cli_option simulate_options[] = {
      "what arrives: CSV with cpu_milli, memory_mib, num_gpu,\ngpu_milli (default: made-up pods)",
      "@file"},
     {"policy", "POLICY[,POLICY...]",
-     "random, first-fit, dot-product, clustering, packing,\nbest-fit, binpack, spread, fgd, sluice",
+     "random, first-fit, dot-product, clustering, packing,\nbest-fit, binpack, spread, fgd, "
+     "sluice\n"
+     "(default: best-fit,fgd,sluice)",
      "random first-fit dot-product clustering packing best-fit binpack spread fgd sluice"},
     {"seeds", "SEEDS", "orders to try: 42-51 (default), or 1,2,3", "42-51"},
     {"until", "PERCENT", "stop when so much of capacity has arrived (default: 130)", "100 130"},

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 
 /* An arbiter without tenants and clients stays this long: a loop of short runs reuses it. */
 #define IDLE_EXIT_S 2
+/* No library of ours comes near this, however it was built. */
+#define LIBRARY_MAX (256U << 20)
 
 static int find_program(char *buf, size_t size, struct sl_err *err)
 {
@@ -130,9 +133,27 @@ int sl_world_libsluice(const struct sl_world *world, const char *named, char *bu
     return 0;
 }
 
-/* The cards an arbiter of ours was started with, from its command line: "" for real ones. -ENOENT
- * when it cannot be told (the agent's arbiter, another PID namespace). */
-static int arbiter_cards(int pid, char *buf, size_t size)
+int sl_world_libsluice_check(const char *path, struct sl_err *err)
+{
+    static const unsigned char magic[] = {0x7f, 'E', 'L', 'F', sizeof(void *) == 8 ? 2 : 1};
+    SL_CLEANUP(free) char *image = NULL;
+    ElfW(Ehdr) head = {.e_type = ET_NONE};
+    size_t n = 0;
+    int rc = sl_fs_read(AT_FDCWD, path, LIBRARY_MAX, &image, &n, err);
+    if (rc < 0)
+        return rc;
+    if (n >= sizeof(head))
+        memcpy(&head, image, sizeof(head));
+    if (memcmp(head.e_ident, magic, sizeof(magic)) == 0 && head.e_type == ET_DYN &&
+        memmem(image, n, SL_ATTACH_ENV, strlen(SL_ATTACH_ENV)))
+        return 0;
+    return sl_err_set(err, -ENOEXEC,
+                      "--libsluice %s is no libsluice.so: name one that was built with this "
+                      "program, or leave the option away",
+                      path);
+}
+
+int sl_world_arbiter_cards(int pid, char *buf, size_t size)
 {
     char path[64];
     SL_CLEANUP(free) char *words = NULL;
@@ -157,7 +178,7 @@ static int arbiter_cards(int pid, char *buf, size_t size)
 static int check_same_world(const struct sl_world *w, int fd, struct sl_err *err)
 {
     char cards[sizeof(w->place.sim)];
-    if (arbiter_cards(sl_client_peer_pid(fd), cards, sizeof(cards)) < 0 ||
+    if (sl_world_arbiter_cards(sl_client_peer_pid(fd), cards, sizeof(cards)) < 0 ||
         strcmp(cards, w->place.sim) == 0)
         return 0;
     if (!w->place.sim[0])
@@ -250,6 +271,11 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
     if (memory) {
         struct sl_memory_amount amount = {0};
         rc = sl_parse_memory(memory, &amount, err);
+        if (rc == 0 && !amount.percent && amount.bytes < SL_UNIT_BYTES)
+            rc = sl_err_set(err, -EINVAL,
+                            "memory \"%s\" is less than the %llu bytes it is counted in: give a "
+                            "unit, for example 10Gi, 512Mi or 25%%",
+                            memory, (unsigned long long)SL_UNIT_BYTES);
         lease.fields |= SL_FIELD_MEMORY;
         lease.memory_bytes = amount.bytes;
         lease.memory_percent = amount.percent;

@@ -29,6 +29,14 @@ int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret,
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
                        struct sl_err *err) SL_MUST_CHECK;
 
+/* Is this a libsluice.so, by what it names? What it cannot preload the loader passes over with a word on stderr, and
+ * the command would run without any limit. */
+int sl_world_libsluice_check(const char *path, struct sl_err *err) SL_MUST_CHECK;
+
+/* The cards an arbiter of ours was started with, from its command line: "" for real ones. -ENOENT
+ * when it cannot be told (the agent's arbiter, another PID namespace). */
+int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
+
 /* Connects, starting an arbiter where none runs. */
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 

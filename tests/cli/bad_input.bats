@@ -12,6 +12,14 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
     has "nothing at all"
 }
 
+@test "--memory 10: bytes, not gigabytes" {
+    refused --memory 10
+    has 'memory "10" is less than the 512 bytes'
+    has "10Gi"
+    refused --memory 511
+    run -0 "$SLUICE" run --sim h200 --memory 512 -- true
+}
+
 @test "--memory -1" {
     refused --memory -1
     has "write for example 10Gi"
@@ -133,6 +141,14 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
     has "LD_PRELOAD cannot carry"
 }
 
+@test "libsluice that is something else: nothing runs without its limits" {
+    refused --libsluice "$BATS_TEST_FILENAME"
+    has "is no libsluice.so"
+    refused --libsluice "$EMPTY_LIBRARY"
+    has "is no libsluice.so"
+    run -0 "$SLUICE" run --sim h200 --libsluice "$SLUICE_BUILD/lib/libsluice.so" -- true
+}
+
 @test "a directory whose path is too long for a socket" {
     long=$PLACE/$(printf 'd%.0s' {1..100})
     run -125 "$SLUICE" --dir "$long" run --sim h200 -- true
@@ -201,6 +217,20 @@ as_nobody() {
     eventually test -S "$SLUICE_DIR/arbiter.sock"
     run -75 "$SLUICE" arbiter --dir "$SLUICE_DIR" --sim h200
     has "already"
+    kill "${BACKGROUND[0]}"
+    wait "${BACKGROUND[0]}" || true
+}
+
+@test "an arbiter that hangs is named, with what to do" {
+    "$SLUICE" run --sim h200 -- sleep 60 &
+    BACKGROUND+=($!)
+    eventually test -S "$SLUICE_DIR/arbiter.sock"
+    pid=$(field .arbiter_pid)
+    kill -STOP "$pid"
+    run -1 "$SLUICE" status --sim h200
+    kill -CONT "$pid"
+    has "the arbiter (process $pid) has not answered"
+    has "kill -KILL $pid"
     kill "${BACKGROUND[0]}"
     wait "${BACKGROUND[0]}" || true
 }

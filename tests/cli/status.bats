@@ -26,6 +26,20 @@ tenant() {
     [ ! -e "$SLUICE_DIR" ]
 }
 
+@test "JSON is JSON whatever the names, and one line ends it" {
+    export SLUICE_DIR=$PLACE/$'\xff\x1b[31m"'
+    "$SLUICE" status --json >"$PLACE/out"
+    python3 -c 'import json,sys; json.loads(open(sys.argv[1], "rb").read().decode("utf-8"))' "$PLACE/out"
+    [ -n "$(tail -n 1 "$PLACE/out")" ]
+}
+
+@test "a simulated world says that it is one, also where only its directory is named" {
+    tenant a --sim h200 --memory 2Gi -- 512
+    run -0 "$SLUICE" status
+    has "Simulated GPUs (h200)"
+    [ "$(field .simulated)" = h200 ]
+}
+
 @test "JSON has what was asked for and what is used" {
     tenant a --sim h200 --memory 2Gi --cores 30:60 --priority high -- 1048576
     run -0 "$SLUICE" status --json
@@ -47,6 +61,8 @@ tenant() {
     has "TENANT"
     has "long-name-of-a-tenant"
     has "12.5:100"
+    # Neither is a minute old: a share of the last minute would tell their age.
+    [ "$(awk '$1 == "a" { print $9 }' <<<"$output")" = - ]
     # Every line of the tenants' table has its CORES column end where the title's does.
     title=$(grep TENANT <<<"$output" | grep PROCS)
     prefix=${title%%PROCS*}PROCS

@@ -180,6 +180,38 @@ static void json_writes_commas_quotes_and_indents(void **state)
     free(text);
 }
 
+static void json_is_utf8_whatever_it_is_given(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } table[] = {
+        {"\xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf",
+         "\xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf"},
+        {"\xff", "\\ufffd"},                                  /* no such byte */
+        {"a\x80z", "a\\ufffdz"},                              /* the middle of nothing */
+        {"\xc3", "\\ufffd"},                                  /* cut short by the end */
+        {"\xe2\x82\"", "\\ufffd\\ufffd\\\""},                 /* cut short by another */
+        {"\xc0\xaf", "\\ufffd\\ufffd"},                       /* longer than it need be */
+        {"\xe0\x9f\xbf", "\\ufffd\\ufffd\\ufffd"},            /* the same in three */
+        {"\xed\xa0\x80", "\\ufffd\\ufffd\\ufffd"},            /* half of a pair */
+        {"\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, /* beyond the last */
+        {"\x1b[31m\x7f", "\\u001b[31m\\u007f"},               /* not for a terminal to obey */
+    };
+    for (size_t i = 0; i < SL_ARRAY_LEN(table); i++) {
+        char *text = NULL, want[64];
+        size_t size = 0;
+        FILE *f = open_memstream(&text, &size);
+        struct sl_json j;
+        sl_json_init(&j, f);
+        sl_json_string(&j, table[i].in);
+        (void)fclose(f);
+        (void)snprintf(want, sizeof(want), "\"%s\"", table[i].out);
+        assert_string_equal(text, want);
+        free(text);
+    }
+}
+
 static char dir[64];
 
 static int make_dir(void **state)
@@ -301,6 +333,7 @@ int main(void)
         cmocka_unit_test(log_levels),
         cmocka_unit_test(a_log_keeps_to_its_file),
         cmocka_unit_test(json_writes_commas_quotes_and_indents),
+        cmocka_unit_test(json_is_utf8_whatever_it_is_given),
         D(mkdirs_makes_and_checks),
         D(read_and_replace),
         D(replace_reports_a_full_disk),
