@@ -15,10 +15,10 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim \
-	coverage lint format install clean picture image e2e
+	coverage lint format install uninstall clean picture image e2e
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what building and testing need (Debian 12, Ubuntu 24.04); silent when all is there
 	@tools/deps.sh core test agent
@@ -93,10 +93,17 @@ lint: deps-dev ## clang-tidy, clang-format (check only), shellcheck
 format: deps-dev ## clang-format the sources in place
 	@tools/lint.sh --format
 
-install: ## install into $(DESTDIR)$(PREFIX); needs only a C compiler and CMake
-	@$(call CONFIGURE,build-install,-DSLUICE_CORE=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX))
+# The flags are those of the build that is tested and measured; another compiler's warnings stop nobody here.
+install: deps-core ## install sluice into $(DESTDIR)$(PREFIX), by default /usr/local; needs only a C compiler and CMake
+	@$(call CONFIGURE,build-install,-DSLUICE_CORE=ON -DSLUICE_WERROR=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX))
 	@$(call BUILD,build-install)
 	@DESTDIR=$(DESTDIR) cmake --install build-install --strip
+
+uninstall: ## remove what `make install` put there (with the same DESTDIR)
+	@[ -f build-install/install_manifest.txt ] || { echo "uninstall: nothing was installed from this tree"; exit 1; }
+	@while read -r f || [ -n "$$f" ]; do rm -f "$(DESTDIR)$$f"; done <build-install/install_manifest.txt
+	@sed -n 's|^\(.*\)/sluice/sim/.*|\1|p' build-install/install_manifest.txt | sort -u | while read -r d; do \
+		rmdir "$(DESTDIR)$$d/sluice/sim" "$(DESTDIR)$$d/sluice" 2>/dev/null || true; done
 
 clean: ## remove every build directory
 	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install
