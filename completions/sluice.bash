@@ -75,7 +75,7 @@ _sluice() {
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     elif [[ $verb == config && $prev == config ]]; then
         mapfile -t COMPREPLY < <(compgen -W check -- "$cur")
-    elif [[ $verb == config ]]; then
+    elif [[ $verb == config || $verb == simulate ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     elif [[ $verb == run ]]; then

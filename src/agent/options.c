@@ -78,6 +78,10 @@ static const struct option_row {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+/* How wide the help is, and where its right column begins. */
+#define HELP_WIDTH  96
+#define HELP_INDENT 33
+
 static int set(struct sl_agent_options *opt, const struct option_row *row, const char *value,
                struct sl_err *err)
 {
@@ -193,30 +197,45 @@ void sl_agent_options_clear(struct sl_agent_options *opt)
     opt->flags_count = 0;
 }
 
+/* An option, its help, and after that its default and variable, on a line of their own if need be. */
+static void print_row(FILE *out, const char *left, const char *help, const char *fallback,
+                      const char *env)
+{
+    char tail[160] = "";
+    int used = 0, n = 0;
+    if (fallback)
+        used = snprintf(tail, sizeof(tail), " [%s]", fallback);
+    if (env)
+        used += snprintf(tail + used, sizeof(tail) - (size_t)used, " ($%s)", env);
+    for (const char *text = help; text; left = "") {
+        const char *end = strchr(text, '\n');
+        n = end ? (int)(end - text) : (int)strlen(text);
+        (void)fprintf(out, "  %-30s %.*s%s", left, n, text, end ? "\n" : "");
+        text = end ? end + 1 : NULL;
+    }
+    if (HELP_INDENT + n + used > HELP_WIDTH)
+        (void)fprintf(out, "\n%*s%s\n", HELP_INDENT, "", tail + 1);
+    else
+        (void)fprintf(out, "%s\n", tail);
+}
+
 void sl_agent_options_help(FILE *out)
 {
-    (void)fputs("sluiced, Sluice's agent on a node with GPUs.\n\nusage: sluiced [OPTION…]\n\n",
+    (void)fputs("Usage: sluiced [OPTION...]\nSluice's agent on a node with GPUs.\n\nOptions:\n",
                 out);
     for (size_t i = 0; i < ROWS; i++) {
         char left[64];
         (void)snprintf(left, sizeof(left), "--%s%s%s", rows[i].flag, rows[i].value ? " " : "",
                        rows[i].value ? rows[i].value : "");
-        const char *text = rows[i].help;
-        for (int line = 0; text; line++) {
-            const char *end = strchr(text, '\n');
-            int n = end ? (int)(end - text) : (int)strlen(text);
-            (void)fprintf(out, "  %-30s %.*s", line ? "" : left, n, text);
-            text = end ? end + 1 : NULL;
-            (void)fputs(text ? "\n" : "", out);
-        }
-        if (rows[i].fallback)
-            (void)fprintf(out, " [%s]", rows[i].fallback);
-        if (rows[i].env)
-            (void)fprintf(out, " ($%s)", rows[i].env);
-        (void)fputc('\n', out);
+        print_row(out, left, rows[i].help, rows[i].fallback, rows[i].env);
     }
-    (void)fputs("\nNVIDIA's device plugin's options (--config-file, --mig-strategy, --driver-root, "
-                "…) and their\n"
-                "variables mean what they mean there: docs/config.md.\n",
+    (void)fputs("\nNVIDIA's device plugin's options and their variables mean what they mean there; "
+                "the\nmost used are\n",
                 out);
+    print_row(out, "--config-file FILE", "the node's configuration; `sluice config check` tries it",
+              NULL, "CONFIG_FILE");
+    print_row(out, "--driver-root DIR", "where the driver's files are on the host", "/",
+              "NVIDIA_DRIVER_ROOT");
+    print_row(out, "--mig-strategy WORD", "none, single or mixed", "none", "MIG_STRATEGY");
+    (void)fputs("The others are in docs/config.md.\n", out);
 }

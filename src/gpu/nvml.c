@@ -104,11 +104,13 @@ static int explain_no_library(const char *library, const char *root, const char 
                           "install the driver's libnvidia-ml package, or give the container the "
                           "\"utility\" driver capability",
                           why);
-    return sl_err_set(
-        err, -ENODEV,
-        "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
-        "driver%s",
-        why, strcmp(library, DEFAULT_LIBRARY) == 0 ? ", or use simulated GPUs (--sim h200)" : "");
+    return sl_err_set(err, -ENODEV,
+                      "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
+                      "driver%s",
+                      why,
+                      strcmp(library, DEFAULT_LIBRARY) == 0
+                          ? ", or use simulated GPUs (sluice run --sim h200)"
+                          : "");
 }
 
 static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl_err *err)

@@ -80,7 +80,9 @@ teardown() { common_teardown; }
         run mandoc -T lint -W warning "$page"
         [ -z "$output" ] || { echo "$output"; return 1; }
     done
-    for verb in run status set doctor config; do
+    for verb in $("$SLUICE" words | grep -v '^help$'); do
+        [[ $(cat "$SLUICE_SOURCE/docs/man/sluice.1") == *".Xr sluice-$verb 1"* ]] ||
+            { echo "sluice.1 lacks $verb"; return 1; }
         text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluice-$verb.1" | sed 's/.\x08//g')
         for option in $("$SLUICE" words "$verb"); do
             [[ $text == *"$option"* ]] || { echo "sluice-$verb.1 lacks $option"; return 1; }
@@ -89,9 +91,26 @@ teardown() { common_teardown; }
     sluiced=$(dirname "$SLUICE")/sluiced
     [ -x "$sluiced" ] || return 0
     text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluiced.8" | sed 's/.\x08//g')
+    [ "$("$sluiced" --help | awk 'length > 104' | wc -l)" -eq 0 ]
     for option in $("$sluiced" --help | grep -oE -- '^  --[a-z-]+|\(\$[A-Z_]+\)' | tr -d ' ($)'); do
         [[ $text == *"$option"* ]] || { echo "sluiced.8 lacks $option"; return 1; }
     done
+    text=$(mandoc -T ascii "$SLUICE_SOURCE/docs/man/sluice-controller.8" | sed 's/.\x08//g')
+    for option in $("$(dirname "$SLUICE")/sluice-controller" --help | grep -oE -- '--[a-z][a-z-]+|/[a-z]+z'); do
+        [[ $text == *"$option"* ]] || { echo "sluice-controller.8 lacks $option"; return 1; }
+    done
+}
+
+@test "installed: programs, libraries, man pages and completion are there and find each other" {
+    command -v cmake >/dev/null || skip "no cmake"
+    run -0 cmake --install "$SLUICE_BUILD" --prefix "$PLACE/usr"
+    for page in "$SLUICE_SOURCE"/docs/man/*.[18]; do
+        [ -e "$PLACE/usr/share/man/man${page##*.}/${page##*/}" ] || { echo "${page##*/} is not installed"; return 1; }
+    done
+    [ -e "$PLACE/usr/share/bash-completion/completions/sluice" ]
+    run -0 "$PLACE/usr/bin/sluice" run --sim h200 --memory 1Gi -- printenv LD_PRELOAD
+    has "$PLACE/usr/lib"
+    has "libsluice.so"
 }
 
 # complete WORDS...: what bash offers for the last word.
@@ -116,6 +135,8 @@ complete_words() {
     run complete_words sluice config ''
     [ "$output" = check ]
     run complete_words sluice config check "$SLUICE_SOURCE/REA"
+    [ "$output" = "$SLUICE_SOURCE/README.md" ]
+    run complete_words sluice simulate "$SLUICE_SOURCE/REA"
     [ "$output" = "$SLUICE_SOURCE/README.md" ]
     run complete_words sluice run -- tru
     has true
