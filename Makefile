@@ -14,7 +14,7 @@ BUILD = nice cmake --build $(1) -j $(JOBS)
 CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim \
+.PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim bench-placement \
 	coverage lint format install uninstall clean picture image e2e
 
 help: ## this list
@@ -71,6 +71,10 @@ bench: deps-dev ## figures: instructions per hook, attach times (printed, and ke
 
 bench-sim: build ## compute shares and their bars, on the simulated GPU
 	@if [ -x bench/sim/run.sh ]; then bench/sim/run.sh build; else echo "bench-sim: nothing to measure yet (no bench/sim/run.sh)"; exit 1; fi
+
+bench-placement: build ## placement against the published table and its bars, a minute or two; TRACES=DIR (docs/placement.md)
+	@[ -n "$(TRACES)" ] || { echo "bench-placement: say where the openb files are: make bench-placement TRACES=DIR"; exit 2; }
+	@bench/placement.py "$(TRACES)" build
 
 image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images import`; no registry needed
 	@tools/image.sh build "$$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" build/sluice-image.tar

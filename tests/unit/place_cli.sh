@@ -58,6 +58,11 @@ grep -q 'when 50 % has arrived' "$dir/table" || fail "no table for 50 %"
     --strategy slots:4 --gpu-memory same --json | grep -q '"mean_unallocated_percent"' ||
     fail "churn without its figure"
 
+# With no data at hand, at full size: the order the policies have on the public trace, with room on both sides.
+"$sluice" simulate --policy best-fit,fgd,sluice --seeds 1-3 --until 100 --at 100 | awk '
+    $1 == "generated" { n++; good = $2 - $3 > 1 && $3 - $4 > 0.2 && $4 > 3; line = $0 }
+    END { if (n != 1 || !good) { print "place_cli: the policies do not order as they should: " line; exit 1 } }' || exit 1
+
 want 1 'bad.csv:3:9: column memory_mib' --nodes "$dir/bad.csv" --pods "$dir/pods.csv"
 want 1 'pods.csv:1:1: the header has no column "gpu"' --nodes "$dir/pods.csv"
 want 1 'nothing.csv' --nodes "$dir/nodes.csv" --pods "$dir/nothing.csv"
