@@ -125,7 +125,7 @@ static int open_cards(struct core *core, struct sl_gpu **ret, struct sl_err *err
                               "directory the driver is installed in (--driver-root)",
                               root);
     }
-    return sl_gpu_open_at(library, root, ret, err);
+    return sl_gpu_open_at(library ? library : "libnvidia-ml.so.1", root, ret, err);
 }
 
 /* Takes the cards away from everybody, closes them and opens them anew. */

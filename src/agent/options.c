@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, YES_NO };
+#include "base/log.h"
+
+/* An empty TEXT is as good as none. */
+enum kind { TEXT, TEXT_OR_NOTHING, YES_NO };
 
 /* One row an option of the agent itself: help, environment and the field follow from it. */
 static const struct option_row {
@@ -32,8 +35,8 @@ static const struct option_row {
     {"default-config", "DEFAULT_CONFIG", "NAME", "the file of --config-dir without that label",
      TEXT, FIELD(default_config), NULL},
     {"metrics-address", "METRICS_ADDRESS", "ADDRESS",
-     "where /metrics, /healthz and /readyz are; empty: nowhere", TEXT, FIELD(metrics_address),
-     ":9400"},
+     "where /metrics, /healthz and /readyz are; empty: nowhere", TEXT_OR_NOTHING,
+     FIELD(metrics_address), ":9400"},
     {"labels", "SLUICE_LABELS", NULL, "write GPU labels to the Node", YES_NO, FIELD(labels),
      "true"},
     {"nfd", "SLUICE_NFD", NULL, "write them as a file for Node Feature Discovery too", YES_NO,
@@ -70,8 +73,8 @@ static const struct option_row {
      "a parent process starts the agent again when a signal ended\nit, so that its container lives "
      "on",
      YES_NO, FIELD(supervise), NULL},
-    {"log-level", "SLUICE_LOG", "LEVEL", "error, warn, info or debug", TEXT, FIELD(log_level),
-     "info"},
+    {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT,
+     FIELD(log_level), "info"},
     {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},
     {"version", NULL, NULL, "show the version", YES_NO, FIELD(version), NULL},
 #undef FIELD
@@ -86,7 +89,9 @@ static int set(struct sl_agent_options *opt, const struct option_row *row, const
                struct sl_err *err)
 {
     char *at = (char *)opt + row->field;
-    if (row->kind == TEXT) {
+    if (row->kind != YES_NO) {
+        if (!*value && row->kind == TEXT)
+            return sl_err_set(err, -EINVAL, "--%s needs a value", row->flag);
         *(const char **)(void *)at = value;
         return 0;
     }
@@ -119,7 +124,7 @@ static int defaults(struct sl_agent_options *opt, char *const *environ_list, str
     int rc = 0;
     for (size_t i = 0; i < ROWS && rc == 0; i++) {
         const char *value = rows[i].env ? variable(environ_list, rows[i].env) : NULL;
-        if (!value || (*value == '\0' && rows[i].kind == YES_NO))
+        if (!value || (*value == '\0' && rows[i].kind != TEXT_OR_NOTHING))
             value = rows[i].fallback;
         rc = value ? set(opt, &rows[i], value, err) : 0;
     }
@@ -143,6 +148,18 @@ static int pass_on(struct sl_agent_options *opt, const char *name, const char *v
     return 0;
 }
 
+static int unknown(const char *name, struct sl_err *err)
+{
+    const char *ours[ROWS + 1] = {NULL};
+    char best[64];
+    for (size_t i = 0; i < ROWS; i++)
+        ours[i] = rows[i].flag;
+    if (sl_config_closest_flag(name, ours, best, sizeof(best)))
+        return sl_err_set(err, -EINVAL, "no option --%s: did you mean --%s? See sluiced --help",
+                          name, best);
+    return sl_err_set(err, -EINVAL, "no option --%s: see sluiced --help", name);
+}
+
 static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, struct sl_err *err)
 {
     const char *word = argv[*i];
@@ -153,20 +170,21 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     const struct option_row *row = find(word, length);
     char name[64];
-    bool takes_value = row && row->kind == TEXT;
+    bool takes_value = row && row->kind != YES_NO;
     if (!row) {
         if (length >= sizeof(name))
             return sl_err_set(err, -EINVAL, "no option --%.60s: see sluiced --help", word);
         memcpy(name, word, length);
         name[length] = '\0';
         if (!sl_config_is_flag(name, &takes_value))
-            return sl_err_set(err, -EINVAL, "no option --%s: see sluiced --help", name);
+            return unknown(name, err);
     }
     const char *value = equals ? equals + 1 : takes_value ? NULL : "true";
-    if (!value && *i + 1 < argc)
+    /* No value begins like an option: the one before it was left out. */
+    if (!value && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) != 0)
         value = argv[++*i];
     if (!value)
-        return sl_err_set(err, -EINVAL, "--%.60s needs a value", word);
+        return sl_err_set(err, -EINVAL, "--%.*s needs a value", (int)length, word);
     return row ? set(opt, row, value, err) : pass_on(opt, name, value, err);
 }
 
@@ -177,6 +195,11 @@ int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
     int rc = defaults(opt, environ_list, err);
     for (int i = 1; i < argc && rc == 0; i++)
         rc = one(opt, argv, argc, &i, err);
+    if (rc == 0 && sl_log_level_parse(opt->log_level, SL_LOG_OFF) == SL_LOG_OFF &&
+        strcmp(opt->log_level, "off") != 0)
+        rc = sl_err_set(err, -EINVAL,
+                        "--log-level (or SLUICE_LOG): off, error, warn, info or debug, not \"%.40s\"",
+                        opt->log_level);
     if (rc < 0) {
         sl_agent_options_clear(opt);
         return rc;

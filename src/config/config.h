@@ -132,5 +132,7 @@ void sl_config_json(const struct sl_config *config, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);
+/* The flag, or the one of `more` (ends with NULL), that was probably meant; false: none is like it. */
+bool sl_config_closest_flag(const char *name, const char *const *more, char *buf, size_t size);
 
 #endif

@@ -54,16 +54,30 @@ int sl_layer_environment(struct sl_draft *d, char *const *environ_list, struct s
     return 0;
 }
 
+bool sl_config_closest_flag(const char *name, const char *const *more, char *buf, size_t size)
+{
+    enum { MOST = 160 };
+    static const char *const none[] = {NULL};
+    char flag[MOST][48];
+    const char *words[MOST + 1] = {NULL};
+    size_t count = 0;
+    for (more = more ? more : none; *more && count < MOST; more++)
+        words[count++] = *more;
+    for (size_t i = 0; i < sl_schema_count; i++)
+        for (size_t n = 0;
+             count < MOST && sl_schema_name(sl_schema[i].flag, n, flag[count], sizeof(flag[0]));
+             n++, count++)
+            words[count] = flag[count];
+    const char *best = sl_schema_closest(name, words);
+    if (best)
+        (void)snprintf(buf, size, "%s", best);
+    return best != NULL;
+}
+
 static int unknown_flag(const char *flag, struct sl_err *err)
 {
-    char name[64], best[64] = "";
-    for (size_t i = 0; i < sl_schema_count && !best[0]; i++)
-        for (size_t n = 0; sl_schema_name(sl_schema[i].flag, n, name, sizeof(name)); n++) {
-            const char *const words[] = {name, NULL};
-            if (sl_schema_closest(flag, words))
-                memcpy(best, name, sizeof(best));
-        }
-    if (best[0])
+    char best[64];
+    if (sl_config_closest_flag(flag, NULL, best, sizeof(best)))
         return sl_err_set(err, -EINVAL, "unknown flag --%.60s: did you mean --%s?", flag, best);
     return sl_err_set(err, -EINVAL, "unknown flag --%.60s", flag);
 }

@@ -95,8 +95,8 @@ static bool driver_present(const char *root)
     return false;
 }
 
-static int explain_no_library(const char *library, const char *root, const char *why,
-                              struct sl_err *err)
+/* Who named a library has no use for simulated GPUs: sluiced has no --sim. */
+static int explain_no_library(bool named, const char *root, const char *why, struct sl_err *err)
 {
     if (driver_present(root))
         return sl_err_set(err, -ELIBACC,
@@ -107,10 +107,7 @@ static int explain_no_library(const char *library, const char *root, const char 
     return sl_err_set(err, -ENODEV,
                       "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
                       "driver%s",
-                      why,
-                      strcmp(library, DEFAULT_LIBRARY) == 0
-                          ? ", or use simulated GPUs (sluice run --sim h200)"
-                          : "");
+                      why, named ? "" : ", or use simulated GPUs (sluice run --sim h200)");
 }
 
 static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl_err *err)
@@ -317,7 +314,7 @@ int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret, s
     g->base.ops = &ops;
     g->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!g->library)
-        return explain_no_library(name, root, dlerror(), err);
+        return explain_no_library(library != NULL, root, dlerror(), err);
     load_symbols(g);
     if (!g->api.nvmlInit_v2 || !g->api.nvmlShutdown) {
         (void)dlclose(g->library);
