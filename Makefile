@@ -72,7 +72,7 @@ bench: deps-dev ## figures: instructions per hook, attach times (printed, and ke
 bench-sim: build ## compute shares and their bars, on the simulated GPU
 	@if [ -x bench/sim/run.sh ]; then bench/sim/run.sh build; else echo "bench-sim: nothing to measure yet (no bench/sim/run.sh)"; exit 1; fi
 
-bench-placement: build ## placement against the published table and its bars, a minute or two; TRACES=DIR (docs/placement.md)
+bench-placement: build ## placement against the published table and its bars, a few minutes; TRACES=DIR (docs/placement.md)
 	@[ -n "$(TRACES)" ] || { echo "bench-placement: say where the openb files are: make bench-placement TRACES=DIR"; exit 2; }
 	@bench/placement.py "$(TRACES)" build
 

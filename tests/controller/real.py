@@ -223,9 +223,11 @@ def check_bootstrap():
     """Without certificate files: a Secret, and its authority in the webhook's configuration."""
     hook("own", {"service": {"name": "ctl", "namespace": "default", "path": "/mutate"}})
     port = free_port()
+    old = expired_secret("own-tls")
     process, _ = controller("--listen", f"127.0.0.1:{port}", "--service", "ctl", "--webhook", "own",
                             "--leader-election", "off", "--secret", "own-tls")
     secret = must("GET", "/api/v1/namespaces/default/secrets/own-tls")
+    assert secret["data"]["tls.crt"] != old, "a certificate that has run out is still there"
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/own"
     until("caBundle", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle") == secret["data"]["ca.crt"])
     import base64
@@ -243,6 +245,31 @@ def check_bootstrap():
     must("DELETE", path)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+
+
+def check_nobody_there():
+    """No replica runs: with Fail nothing comes in, with Ignore pods do as they are."""
+    late = pod("late", {"nvidia.com/gpumem": "3000"})
+    status, answer = call("POST", PODS, late)
+    assert status == 500 and "failed calling webhook" in answer["message"], (status, answer)
+    must("PATCH", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/sluice",
+         [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}], "application/json-patch+json")
+    made = until("the policy to count", lambda: (lambda s, a: a if s == 201 else None)(*call("POST", PODS, late)), 20)
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpumem": "3k"}, made["spec"]
+
+
+def expired_secret(name):
+    """What somebody left behind: a certificate for our name that ran out yesterday."""
+    import base64
+    quiet = {"check": True, "stderr": subprocess.DEVNULL}
+    subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-addext",
+                    "subjectAltName=DNS:ctl.default.svc", "-keyout", DIR / "old.key", "-out", DIR / "old.csr"], **quiet)
+    subprocess.run(["openssl", "x509", "-req", "-in", DIR / "old.csr", "-signkey", DIR / "old.key", "-days", "-1",
+                    "-copy_extensions", "copy", "-out", DIR / "old.pem"], **quiet)
+    cert, key = (base64.b64encode((DIR / f).read_bytes()).decode() for f in ("old.pem", "old.key"))
+    must("POST", "/api/v1/namespaces/default/secrets", {
+        "metadata": {"name": name}, "type": "kubernetes.io/tls", "data": {"ca.crt": cert, "tls.crt": cert, "tls.key": key}})
+    return cert
 
 
 def admission():
@@ -264,6 +291,7 @@ def admission():
     assert 'admission_reviews_total{result="patched"}' in text, text
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+    check_nobody_there()
     print("admission: all dialects, quota, certificates: as they should be")
 
 
@@ -278,15 +306,51 @@ def kubeconfig():
     return DIR / "kubeconfig"
 
 
-def share(i):
+def share(i, on="n0"):
     memory = f"{CARD}Mi"
     return {"name": f"gpu-{i}-share", "allowMultipleAllocations": True,
-            "attributes": {"type": {"string": "share"}, "uuid": {"string": f"GPU-n0-{i}"},
+            "attributes": {"type": {"string": "share"}, "uuid": {"string": f"GPU-{on}-{i}"},
                            "productName": {"string": "NVIDIA H100 80GB HBM3"}},
             "capacity": {"memory": {"value": memory, "requestPolicy": {
                              "default": memory, "validRange": {"min": "256Mi", "max": memory}}},
                          "cores": {"value": "100", "requestPolicy": {
                              "default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}}}}}
+
+
+def offer(name):
+    """A node with two cards, and the slice its agent would publish."""
+    node(name, 2)
+    must("POST", "/apis/resource.k8s.io/v1/resourceslices", {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{name}-slice"},
+        "spec": {"driver": "gpu.sluice.io", "nodeName": name, "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+                 "devices": [share(0, name), share(1, name)]}})
+
+
+def packing_config(port, bundle):
+    """deploy/controller/dra/scheduler-config.yaml, for a scheduler on this machine."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "deploy/controller/dra/scheduler-config.yaml").read_text()
+    for old, new in (("https://sluice-controller.sluice-system.svc", f"https://127.0.0.1:{port}"),
+                     ("sluice-controller.sluice-system.svc", "127.0.0.1"), ("CA_DATA", bundle)):
+        assert old in text, old
+        text = text.replace(old, new)
+    (DIR / "packing.yaml").write_text(
+        f"{text}clientConnection: {{kubeconfig: {DIR / 'kubeconfig'}}}\nleaderElection: {{leaderElect: false}}\n")
+    return DIR / "packing.yaml"
+
+
+def check_packing():
+    """Empty nodes come: shares still go where shares are, though the scheduler by itself would spread them."""
+    for name in ("n1", "n2", "n3"):
+        offer(name)
+    for i in range(8):
+        must("POST", PODS, pod(f"pack{i}", {"nvidia.com/gpumem": "1000"}))
+        until("the next to be placed", lambda: must("GET", f"{PODS}/pack{i}")["spec"].get("nodeName"), 60)
+    on = [must("GET", f"{PODS}/pack{i}")["spec"]["nodeName"] for i in range(8)]
+    assert on == ["n0"] * 8, on
+    # Without a word from us they would be elsewhere: the scheduler is asked about pods that have no claim.
+    must("POST", PODS, pod("plain", {"cpu": "1"}))
+    where = until("a pod without GPUs", lambda: must("GET", f"{PODS}/plain")["spec"].get("nodeName"))
+    assert where != "n0", where
 
 
 def dra():
@@ -298,18 +362,15 @@ def dra():
     tree = pathlib.Path(__file__).resolve().parents[2]
     subprocess.run([K8S / "kubectl", "--server", URL, "--token", TOKEN, "--insecure-skip-tls-verify", "apply", "-f",
                     tree / "deploy/dra/deviceclasses.yaml"], check=True, stdout=subprocess.DEVNULL)
-    node("n0", 2)
-    must("POST", "/apis/resource.k8s.io/v1/resourceslices", {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "n0-slice"},
-        "spec": {"driver": "gpu.sluice.io", "nodeName": "n0", "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
-                 "devices": [share(0), share(1)]}})
+    offer("n0")
     bundle, port, config = certificate(), free_port(), kubeconfig()
     controller("--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem", "--key-file", DIR / "key.pem",
-               "--leader-election", "off")
+               "--leader-election", "off", "--extender", "prioritize")
     hook("sluice", {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": bundle})
     auth = ["--kubeconfig", config, "--authentication-kubeconfig", config, "--authorization-kubeconfig", config,
             "--bind-address", "127.0.0.1", "--leader-elect=false"]
-    start("scheduler", [K8S / "kube-scheduler", *auth, "--secure-port", str(free_port())])
+    start("scheduler", [K8S / "kube-scheduler", *auth, "--secure-port", str(free_port()), "--config",
+                        packing_config(port, bundle)])
     start("manager", [K8S / "kube-controller-manager", *auth, "--secure-port", str(free_port()), "--controllers",
                       "resourceclaim-controller"])
     until("the webhook to be asked", lambda: call(
@@ -333,7 +394,8 @@ def dra():
     assert len(got["hami"]) == 2 and len({r["device"] for r in got["hami"]}) == 2, got["hami"]
     assert [r["device"] for r in got["half"]] == ["gpu-1-share"] and got["half"][0]["consumedCapacity"]["memory"] == "40Gi"
     assert not got["wrong"], got["wrong"]
-    print("dra: every dialect placed by the stock scheduler, with what it asked for")
+    check_packing()
+    print("dra: every dialect placed by the stock scheduler, with what it asked for; packed where it is told to")
 
 
 def check_policy():
