@@ -4,13 +4,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/table.h"
 #include "cli/world.h"
-
-#define MINUTE_NS (60 * SL_NS_PER_S)
 
 static const struct sl_msg_gpu *find_gpu(const struct sl_client_status *s, const char *uuid)
 {
@@ -86,9 +83,7 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
     else
         sl_table_cell(t, "-");
     sl_table_cell(t, "%s", percent(m->share_1s_permille, b, sizeof(b)));
-    /* Before it is a minute old, its share of the last minute says more about its age. */
-    sl_table_cell(t, "%s",
-                  m->age_ns < MINUTE_NS ? "-" : percent(m->share_60s_permille, b, sizeof(b)));
+    sl_table_cell(t, "%s", percent(m->share_60s_permille, b, sizeof(b)));
     sl_table_cell(t, "%s", sl_world_priority_name(m->priority));
     sl_table_cell(t, "%u", m->processes);
     sl_table_cell(t, "%s", sl_format_duration(m->waited_ns, b, sizeof(b)));

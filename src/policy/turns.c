@@ -252,7 +252,8 @@ int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
     sl_turns_tick(turns, now_ns);
     struct tenant *t = &turns->tenants[id];
     *t = (struct tenant){.used = true, .tokens_at_ns = turns->now_ns};
-    turns->rings[id] = (struct share_ring){.newest = turns->now_ns / FINE_NS,
+    turns->rings[id] = (struct share_ring){.began_ns = turns->now_ns,
+                                           .newest = turns->now_ns / FINE_NS,
                                            .newest_coarse = turns->now_ns / COARSE_NS};
     apply_spec(turns, t, spec);
     t->tokens = capped(t) ? sl_turns_ledger_start_tokens(turns, t) : 0;

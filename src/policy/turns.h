@@ -115,7 +115,7 @@ struct sl_turns_stats {
     uint64_t debt_ns;            /* GPU time it owes, to its limit or to its neighbours */
     uint64_t credit_ns;          /* hand-over budget left */
     uint32_t share_1s_permille;  /* of the last second */
-    uint32_t share_60s_permille; /* of the last minute */
+    uint32_t share_60s_permille; /* of the last minute, or of its life if that is shorter */
 };
 
 struct sl_turns;

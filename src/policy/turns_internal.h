@@ -21,6 +21,7 @@
 #define MIN_RUN_NS   200000ULL     /* a grant with less cap left than this is not worth renewing */
 
 struct share_ring {
+    uint64_t began_ns;
     uint64_t newest; /* bucket number (time / width) of the newest bucket */
     uint32_t fine[FINE_N];
     uint64_t newest_coarse;

@@ -48,7 +48,8 @@ uint32_t sl_turns_ledger_share_permille(const struct share_ring *ring, bool minu
     uint64_t sum, window;
     if (minute) {
         sum = ring_sum(ring->coarse, COARSE_N, ring->newest_coarse, COARSE_NS, now_ns);
-        window = COARSE_NS * (COARSE_N - 1);
+        /* Of a tenant that is younger: since it came. */
+        window = min_u64(COARSE_NS * (COARSE_N - 1), max_u64(now_ns - ring->began_ns, COARSE_NS));
     } else {
         sum = ring_sum(ring->fine, FINE_N, ring->newest, FINE_NS, now_ns);
         window = FINE_NS * (FINE_N - 1);

@@ -61,8 +61,7 @@ tenant() {
     has "TENANT"
     has "long-name-of-a-tenant"
     has "12.5:100"
-    # Neither is a minute old: a share of the last minute would tell their age.
-    [ "$(awk '$1 == "a" { print $9 }' <<<"$output")" = - ]
+    [ "$(awk '$1 == "a" { print $9 }' <<<"$output")" = 0.0% ]
     # Every line of the tenants' table has its CORES column end where the title's does.
     title=$(grep TENANT <<<"$output" | grep PROCS)
     prefix=${title%%PROCS*}PROCS

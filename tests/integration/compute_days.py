@@ -22,6 +22,7 @@ from harness import stolen  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 SLUICE = os.path.join(BUILD, "bin", "sluice")
 TENANT = os.path.join(BUILD, "tests", "integration", "compute_tenant")
+CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 
 
 class Tenant:
@@ -168,6 +169,41 @@ class GoodDays(World):
         self.assertAlmostEqual(self.share(r, 0.5, changed), 25, delta=6)
         self.assertAlmostEqual(self.share(r, changed + 1, 4.8), 50, delta=7)
 
+    def test_live_priority(self):
+        a = Tenant(self, "a", "steady", "seconds=5", cores="50:100")
+        b = Tenant(self, "b", "steady", "seconds=5", cores="50:100")
+        time.sleep(2)
+        changed = time.monotonic()
+        subprocess.run([SLUICE, "--dir", self.dir, "set", "b", "--priority", "high"], check=True,
+                       stdout=subprocess.DEVNULL)
+        got_a, got_b = a.result(), b.result()
+        self.assertAlmostEqual(self.share(got_b, 0.7, changed - b.ready), 50, delta=12)
+        self.assertGreater(self.share(got_b, changed - b.ready + 1, 4.5), 75)
+        self.assertLess(self.share(got_a, changed - a.ready + 1, 4.5), 20)
+
+    def test_status_says_what_was_got(self):
+        a = Tenant(self, "a", "steady", "seconds=5", cores="25")
+        idle = Tenant(self, "idle", "steady", "seconds=0.1", "rest=4", cores="10:50", priority="low")
+        time.sleep(3)
+        t = {t["name"]: t for t in self.status()["tenants"]}
+        text = subprocess.run([SLUICE, "--dir", self.dir, "status"], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual(t["a"]["cores_request_percent"], 25)
+        self.assertEqual(t["idle"]["cores_limit_percent"], 50)
+        self.assertAlmostEqual(t["a"]["share_1s_percent"], 25, delta=8)
+        self.assertAlmostEqual(t["a"]["share_60s_percent"], 25, delta=10)
+        self.assertGreater(t["a"]["launches"], 1000)
+        self.assertGreater(t["a"]["waited_ns"], 1e9)  # three quarters of three seconds
+        self.assertGreater(t["a"]["window_ns"], 0)
+        self.assertEqual(t["idle"]["share_1s_percent"], 0)
+        self.assertLess(t["idle"]["share_60s_percent"], 10)
+        self.assertGreater(t["idle"]["launches"], 0)
+        head = next(line for line in text.splitlines() if "TENANT" in line and "PROCS" in line)
+        for word in ("CORES", "GOT 1s", "GOT 1min", "PRIORITY", "WAITED", "LAUNCHES", "DEBT", "WINDOW"):
+            self.assertIn(word, head)
+        a.result()
+        idle.result()
+
     def test_priority(self):
         low = Tenant(self, "low", "steady", "seconds=5", cores="50:100", priority="low")
         time.sleep(1)
@@ -185,12 +221,15 @@ class GoodDays(World):
 
 class BadDays(World):
     def test_kernel_of_seconds(self):
-        long = Tenant(self, "long", "long", "kernel_us=2000000", "seconds=6", cores="50")
-        b = Tenant(self, "b", "steady", "seconds=6", cores="50:100")
+        long = Tenant(self, "long", "long", "kernel_us=5000000", "seconds=12", cores="20")
+        b = Tenant(self, "b", "steady", "seconds=12", cores="80:100")
+        time.sleep(4)
+        owed = [t["debt_ns"] for t in self.status()["tenants"] if t["name"] == "long"]
         b = b.result()
-        long.result()
-        self.assertGreater(self.share(b, 0.5, 2.0), 25)  # the hardware slices beside the long one
-        self.assertGreater(self.share(b, 3.5, 5.0), 60)  # then the long one owes
+        long.kill()
+        self.assertGreater(self.share(b, 0.5, 4.5), 25)    # the hardware slices beside the long one
+        self.assertGreater(owed[0], 5e8)                   # … which runs up a debt
+        self.assertGreater(self.share(b, 10.5, 11.5), 60)  # and pays it
 
     def test_kernel_without_end(self):
         endless = Tenant(self, "endless", "forever", cores=50)
@@ -240,6 +279,28 @@ class BadDays(World):
             at = died - t.ready
             self.assertGreater(self.share(r, at + 0.5, at + 1.5), 3, f"{t.name} stands still")
             self.assertAlmostEqual(self.share(r, at + 2, 5.8), 20, delta=7)
+
+    def test_garbage_in_its_page(self):
+        liar = Tenant(self, "liar", "garbage", "seconds=30", cores="20:100")
+        b = Tenant(self, "b", "steady", "seconds=4", cores="50:100")
+        arbiter = self.arbiter_pid()
+        got = self.share(b.result(), 0.5, 3.5)
+        self.assertGreater(got, 30)
+        self.assertIn("liar", [t["name"] for t in self.status()["tenants"]])
+        liar.kill()
+        after = self.share(Tenant(self, "c", "steady", "seconds=2", cores="50").result(), 0.5)
+        self.assertAlmostEqual(after, 50, delta=8)
+        self.assertEqual(self.arbiter_pid(), arbiter)
+
+    def test_clock_jumps(self):
+        a = Tenant(self, "a", "steady", "seconds=4", cores="50:100", env={"LD_PRELOAD": CLOCK_JUMPS})
+        b = Tenant(self, "b", "steady", "seconds=4", cores="50:100")
+        with open(f"/proc/{a.pid}/maps", encoding="utf-8") as f:
+            self.assertIn(CLOCK_JUMPS, f.read())
+        self.assertGreater(self.share(b.result(), 0.5, 3.5), 35)
+        self.assertGreater(self.share(a.result(), 0.5, 3.5), 10)  # it goes on, with what is its own
+        after = self.share(Tenant(self, "c", "steady", "seconds=2", cores="50").result(), 0.5)
+        self.assertAlmostEqual(after, 50, delta=8)
 
     def test_graph_of_ten_thousand_nodes(self):
         got = self.share(Tenant(self, "a", "graph", "nodes=10000", "kernel_us=2", "seconds=5",

@@ -17,9 +17,11 @@
  *       meet     pairs of kernels on two GPUs that wait for each other (count)
  *       churn    contexts made, used and destroyed with work in flight (kernel_us, seconds)
  *       primary  the same with the second GPU's primary context, released or reset
+ *       garbage  steady, while every word of its ledger page is overwritten again and again
  *       closed   steady; rests; closes every descriptor and takes the numbers itself; steady again
  *
  * threads=N: steady, graph and churn run in that many threads at once, each with its own streams.
+ * rest=SECONDS: nothing is done for so long afterwards.
  *
  * Prints one JSON line: work done (launches, GPU ns) in all and in each tenth of a second.
  */
@@ -37,6 +39,7 @@
 
 #include "abi/cuda.h"
 #include "common/kernels_ptx.h"
+#include "sluice/pages.h"
 
 
 
@@ -44,9 +47,9 @@
 
 static struct {
     const char *mode;
-    double kernel_us, seconds, ns_per_iter;
+    double kernel_us, seconds, rest, ns_per_iter;
     unsigned nodes, count, streams, threads;
-} opt = {"steady", 100, 3, 1, 20, 1000, 1, 1};
+} opt = {"steady", 100, 3, 0, 1, 20, 1000, 1, 1};
 
 static void *driver;
 static uint64_t begin_ns, done_launches, done_ns, bin_ns[BINS];
@@ -314,6 +317,43 @@ static void meet(CUmodule *module, CUcontext *context)
     }
 }
 
+static _Atomic int stop_writing;
+
+static void *write_garbage(void *page)
+{
+    uint64_t *word = page, x = 88172645463325252ULL;
+    size_t words = sizeof(struct sl_ledger_page) / sizeof(*word);
+    for (size_t n = 0; !stop_writing; n++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        /* The header and the first slots, one of which is ours, more often than the rest. */
+        size_t at = (size_t)(x >> 20) % (n % 4 ? 4096 / sizeof(*word) : words);
+        __atomic_store_n(&word[at], n % 3 ? x : x & 3, __ATOMIC_RELAXED);
+        if (n % 512 == 0)
+            usleep(100);
+    }
+    return NULL;
+}
+
+static void garbage(CUfunction fma, CUdeviceptr out)
+{
+    pthread_t thread;
+    char line[512];
+    void *page = NULL;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !page && fgets(line, sizeof(line), maps))
+        if (strstr(line, "sluice-ledger"))
+            page = (void *)(uintptr_t)strtoull(line, NULL, 16);
+    if (maps)
+        (void)fclose(maps);
+    if (!page || pthread_create(&thread, NULL, write_garbage, page) != 0)
+        exit(5);
+    steady(fma, out);
+    stop_writing = 1;
+    (void)pthread_join(thread, NULL);
+}
+
 /* Without these there is no CUDA at all. */
 static int drivers_own(int fd)
 {
@@ -362,6 +402,8 @@ static void parse(int argc, char **argv)
             opt.kernel_us = v;
         else if (strncmp(argv[i], "seconds=", 8) == 0)
             opt.seconds = v;
+        else if (strncmp(argv[i], "rest=", 5) == 0)
+            opt.rest = v;
         else if (strncmp(argv[i], "ns_per_iter=", 12) == 0)
             opt.ns_per_iter = v;
         else if (strncmp(argv[i], "nodes=", 6) == 0)
@@ -427,6 +469,8 @@ int main(int argc, char **argv)
     } else if (strcmp(opt.mode, "primary") == 0) {
         primary();
         CU(cuCtxSetCurrent, context[0]);
+    } else if (strcmp(opt.mode, "garbage") == 0) {
+        garbage(fma, out);
     } else if (strcmp(opt.mode, "closed") == 0) {
         closed(fma, out);
     } else if (strcmp(opt.mode, "meet") == 0) {
@@ -435,6 +479,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "unknown mode %s\n", opt.mode);
         return 2;
     }
+    if (opt.rest > 0)
+        usleep((useconds_t)(opt.rest * 1e6));
     report();
     for (int d = 0; d < devices; d++)
         CU(cuModuleUnload, module[d]);

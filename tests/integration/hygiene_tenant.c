@@ -188,6 +188,17 @@ static void *alloc_and_free(void *arg)
     return NULL;
 }
 
+/* What the arbiter measured of a process that was at it, on a slow machine, is too much until it is measured
+ * again: that may take a while. */
+static bool all_is_back(size_t before, size_t *after)
+{
+    size_t total;
+    for (int i = 0; i < 400; i++, usleep(100000))
+        if (cuMemGetInfo_v2(after, &total) != CUDA_SUCCESS || *after >= before)
+            return *after >= before;
+    return false;
+}
+
 static void case_threads(void)
 {
     pthread_t t[THREADS];
@@ -205,8 +216,7 @@ static void case_threads(void)
         CHECK(pthread_create(&t[i], NULL, alloc_and_free, (void *)(i + 1)) == 0, "no thread");
     for (int i = 0; i < 8; i++)
         (void)pthread_join(t[i], NULL);
-    CHECK(cuMemGetInfo_v2(&after, &total) == CUDA_SUCCESS, "no info");
-    CHECK(after >= before, "%zu bytes are missing", before - after);
+    CHECK(all_is_back(before, &after), "%zu bytes are missing", before - after);
 }
 
 /* ---- fork, exec ---- */
@@ -248,8 +258,7 @@ static void case_fork_later(void)
         }
         CHECK(wait_child(pid) == 0, "the child died");
     }
-    CHECK(cuMemGetInfo_v2(&after, &total) == CUDA_SUCCESS && after == before,
-          "the children changed the parent's books");
+    CHECK(all_is_back(before, &after) && after == before, "the children changed the parent's books");
     CHECK(cuMemFree_v2(p) == CUDA_SUCCESS, "no free");
 }
 

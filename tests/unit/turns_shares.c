@@ -72,7 +72,20 @@ static void alone_without_limit_is_free(void **state)
     assert_int_equal(sl_turns_stats(world->turns, 0, world->now_ns, &st), 0);
     assert_true(st.free);
     assert_in_range(st.share_1s_permille, 990, 1000);
-    assert_in_range(st.share_60s_permille, 30, 34);
+    assert_in_range(st.share_60s_permille, 990, 1000); /* of the two seconds it has been here */
+}
+
+static void shares_of_a_minute(void **state)
+{
+    (void)state;
+    struct sl_turns_stats st;
+    world_add(world, 0, spec_of(250, 250), saturating(100 * US));
+    for (int i = 0; i < 3; i++) {
+        world_run(world, 30 * S);
+        assert_int_equal(sl_turns_stats(world->turns, 0, world->now_ns, &st), 0);
+        assert_in_range(st.share_60s_permille, 240, 260);
+    }
+    assert_no_fault();
 }
 
 static void caps_hold_alone(void **state)
@@ -360,6 +373,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(alone_without_limit_is_free),
+        T(shares_of_a_minute),
         T(caps_hold_alone),
         T(two_tenants),
         T(long_kernels_cost_latency_not_share),
