@@ -27,7 +27,7 @@ int sl_cmd_config(const struct sl_cli_args *args)
     if (!checked_file(args))
         return SL_EXIT_USAGE;
     sl_cli_complain("config: reading a node's configuration is not in this build (it needs "
-                    "libyaml): use a full build, not a core one");
+                    "libyaml): `make build` makes one that has it, in build/bin");
     return SL_EXIT_FAILED;
 }
 

@@ -112,7 +112,9 @@ int sl_cmd_set(const struct sl_cli_args *args)
     rc = sl_world_find(args, &world, &err);
     SL_CLEANUP(close) int fd = rc < 0 ? rc : sl_client_connect(&world.place, &err);
     if (fd == -ENOENT)
-        sl_cli_complain("set: %s, so there is no tenant \"%s\"", err.msg, name);
+        sl_cli_complain("set: %s, so there is no tenant \"%s\"; one that was started with --sim "
+                        "or --dir needs the same here",
+                        err.msg, name);
     else if (fd < 0 || change(fd, &lease, &err) < 0)
         sl_cli_complain("set: %s", err.msg);
     else

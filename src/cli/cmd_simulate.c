@@ -2,7 +2,6 @@
 /* `sluice simulate`: the command line, and the loop over traces, policies and seeds. */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fsutil.h"
 #include "cli/cli.h"
 #include "cli/simulate_report.h"
 
@@ -355,7 +353,13 @@ static int write_svg(const struct job *job, struct sl_err *err)
     sim_report_svg(&job->report, memory);
     if (fclose(memory) != 0)
         return sl_err_errno(err, errno, "cannot draw the curves");
-    return sl_fs_replace(AT_FDCWD, job->svg, text, size, 0644, err);
+    /* Written, not replaced: it may be /dev/stdout, or a link. */
+    FILE *out = fopen(job->svg, "we");
+    bool written = out && fwrite(text, 1, size, out) == size;
+    int cause = written ? 0 : errno;
+    if (out && fclose(out) != 0 && written)
+        cause = errno;
+    return cause ? sl_err_errno(err, cause, "cannot write %s", job->svg) : 0;
 }
 
 static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_exit,

@@ -19,10 +19,13 @@ void sl_cli_complain(const char *fmt, ...)
 
 int sl_cli_finish(int exit_code)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    /* An error of some time ago has left its mark on the stream, and its reason nowhere. */
+    int cause = fflush(stdout) != 0 ? errno : 0;
+    if (!cause && !ferror(stdout))
         return exit_code;
-    if (errno != EPIPE)
-        sl_cli_complain("cannot write the output: %s", strerror(errno));
+    if (cause != EPIPE)
+        sl_cli_complain("cannot write the output: %s",
+                        cause ? strerror(cause) : "is the disk full, or its reader gone?");
     return exit_code ? exit_code : SL_EXIT_FAILED;
 }
 

@@ -73,6 +73,18 @@ want 2 '--mix' --mix 3xA
 want 2 'name one' --mix 3xA:1:1:1 --generate 4
 want 2 'only makes sense with --churn' --load 5
 want 2 '--svg draws arrivals' --churn --svg "$dir/x.svg"
+want 1 "cannot write $dir/none/x.svg" --generate 5 --seeds 1 --svg "$dir/none/x.svg"
+ln -s /dev/full "$dir/full.svg" # never the device itself: a mistake would replace it
+want 1 'full.svg: No space left' --generate 5 --seeds 1 --svg "$dir/full.svg"
+echo old >"$dir/linked.svg"
+ln -s linked.svg "$dir/link.svg"
+"$sluice" simulate --generate 5 --seeds 1 --svg "$dir/link.svg" >/dev/null
+[ -L "$dir/link.svg" ] && grep -q '</svg>' "$dir/linked.svg" || fail "a link was replaced by a file"
+set +e
+"$sluice" simulate --generate 5 --seeds 1-9 --json >/dev/full 2>"$dir/err"
+[ $? = 1 ] || fail "a full disk is no failure"
+set -e
+grep -qE 'cannot write the output: (No space|is the disk full)' "$dir/err" || fail "full disk: $(cat "$dir/err")"
 want 2 '--until' --until 300
 want 2 '--tune' --tune nothing=1
 want 2 'did you mean "--policy"' --polic fgd
