@@ -37,7 +37,6 @@ int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventor
 int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
                       const struct sl_inventory *inv, bool *ret_changed,
                       struct sl_err *err) SL_MUST_CHECK;
-int sl_cdi_remove_node(const char *dir, struct sl_err *err) SL_MUST_CHECK;
 
 /* "k8s.device-plugin.nvidia.com/gpu=<uuid or index>" of a device of the node spec. */
 int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err) SL_MUST_CHECK;

@@ -136,12 +136,6 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
     return rc;
 }
 
-int sl_cdi_remove_node(const char *dir, struct sl_err *err)
-{
-    int rc = sl_cdi_remove_file(dir, NODE_FILE, err);
-    return rc < 0 ? rc : sl_cdi_remove_file(dir, IMEX_FILE, err);
-}
-
 int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err)
 {
     if ((size_t)snprintf(buf, size, "%s=%s", SL_CDI_NODE_KIND, device) >= size)

@@ -19,13 +19,6 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise)
     return value ? value : otherwise;
 }
 
-unsigned sl_mps_max_clients(int cc_major, int cuda_version)
-{
-    if (cc_major < 7)
-        return 16;
-    return cuda_version >= 13010 ? 60 : 48;
-}
-
 /* ---- life ---- */
 
 static int copy_text(char **to, const char *text, struct sl_err *err)

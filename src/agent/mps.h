@@ -92,7 +92,4 @@ int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_stat
 int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *edits,
                  struct sl_err *err) SL_MUST_CHECK;
 
-/* How many clients a card takes: 16 before Volta, 48 since, 60 with CUDA 13.1 (13010). */
-unsigned sl_mps_max_clients(int cc_major, int cuda_version);
-
 #endif

@@ -37,8 +37,10 @@ uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
 
 void node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err)
 {
-    char text[sizeof(node->said)];
-    (void)snprintf(text, sizeof(text), "%s: %d %s", what, status, err && err->code ? err->msg : "");
+    char text[sizeof(node->said)], number[16] = "";
+    if (status)
+        (void)snprintf(number, sizeof(number), "%d ", status);
+    (void)snprintf(text, sizeof(text), "%s: %s%s", what, number, err && err->code ? err->msg : "");
     if (strcmp(text, node->said) == 0)
         return;
     (void)memcpy(node->said, text, sizeof(text));
@@ -240,6 +242,11 @@ static void on_synced(void *data)
     struct sl_node *node = data;
     sl_timer_stop(node->loop, &node->retry);
     node->delay_ns = 0;
+    if (!node->present) {
+        struct sl_err err = SL_ERR_INIT;
+        (void)sl_err_set(&err, -ENOENT, "there is no Node of that name: is NODE_NAME right?");
+        node_say(node, "watching it", 0, &err);
+    }
     sync_labels(node);
     node_events_wake(node);
 }

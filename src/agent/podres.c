@@ -51,17 +51,6 @@ static int by_device(const void *a, const void *b)
     return order ? order : strcmp(x->id, y->id);
 }
 
-static int by_claim(const void *a, const void *b)
-{
-    const struct sl_podres_claim *x = a, *y = b;
-    int order = strcmp(x->driver, y->driver);
-    if (order == 0)
-        order = strcmp(x->pool, y->pool);
-    if (order == 0)
-        order = strcmp(x->device, y->device);
-    return order ? order : strcmp(x->share_id, y->share_id);
-}
-
 static void add_claims(struct sl_podres_map *map, const Podres__PodResources *pod,
                        const Podres__ContainerResources *c)
 {
@@ -121,7 +110,6 @@ static int make_map(const Podres__ListPodResourcesResponse *answer, struct sl_po
     }
     walk(answer, &map);
     qsort(map.device, map.device_count, sizeof(*map.device), by_device);
-    qsort(map.claim, map.claim_count, sizeof(*map.claim), by_claim);
     *ret = map;
     return 0;
 }
@@ -370,19 +358,6 @@ size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, con
     while (map && at + n < map->device_count && by_device(&map->device[at + n], &key) == 0)
         n++;
     *ret = n ? &map->device[at] : NULL;
-    return n;
-}
-
-size_t sl_podres_find_claim(const struct sl_podres_map *map, const char *driver, const char *pool,
-                            const char *device, const char *share_id,
-                            const struct sl_podres_claim **ret)
-{
-    struct sl_podres_claim key = {
-        .driver = driver, .pool = pool, .device = device, .share_id = share_id ? share_id : ""};
-    size_t at = map ? lower(map->claim, map->claim_count, sizeof(key), &key, by_claim) : 0, n = 0;
-    while (map && at + n < map->claim_count && by_claim(&map->claim[at + n], &key) == 0)
-        n++;
-    *ret = n ? &map->claim[at] : NULL;
     return n;
 }
 

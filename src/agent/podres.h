@@ -64,9 +64,6 @@ const struct sl_podres_map *sl_podres_last(const struct sl_podres *podres);
  * beside its successor (kubelet before 1.34). 0 and NULL: in nobody's hands. */
 size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, const char *id,
                       const struct sl_podres_device **ret);
-size_t sl_podres_find_claim(const struct sl_podres_map *map, const char *driver, const char *pool,
-                            const char *device, const char *share_id,
-                            const struct sl_podres_claim **ret);
 /* How many different devices of a resource are in containers. */
 size_t sl_podres_in_use(const struct sl_podres_map *map, const char *resource);
 

@@ -252,6 +252,26 @@ class NodeFeature(Case):
         node.config(PLAIN)
         until("in the object again", lambda: (node.api.feature() or {}).get(self.COUNT) == "1")
 
+    def test_as_a_file(self):
+        node = self.node()
+        path = f"{node.folder}/features.d/gfd"
+        os.mkdir(f"{node.folder}/features.d")
+        node.config(f"version: v1\nflags: {{gfd: {{outputFile: {path}, noTimestamp: true}}}}\n")
+        agent = node.agent("--nfd")
+        until("a file", lambda: os.path.exists(path))
+        with open(path, encoding="ascii") as file:
+            self.assertIn("nvidia.com/gpu.count=2\n", file.readlines())
+        self.assertEqual(agent.kill(signal.SIGTERM), 0)
+        self.assertFalse(os.path.exists(path))
+
+    def test_no_such_node(self):
+        node = self.node(api=True)
+        node.config(PLAIN)
+        agent = node.agent("--node-name=node-7")
+        agent.said("node node-7: watching it: there is no Node of that name: is NODE_NAME right?")
+        node.wait(2)
+        self.assertEqual(agent.metric("sluice_node_labels_current"), 0)
+
     def test_nowhere_else(self):
         node = self.node(api=True)
         node.config(PLAIN)
