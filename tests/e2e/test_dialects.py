@@ -216,7 +216,9 @@ def together(w, way):
             "kubeshare": (pod("kubeshare", labels={"sharedgpu/gpu_request": "0.25", "sharedgpu/gpu_limit": "0.5",
                                                    "sharedgpu/gpu_mem": "6442450944"},
                               schedulerName="kubeshare-scheduler"), 6144)}
-    apply(w, *(m for m, _ in pods.values()))
+    for manifest, _ in pods.values():
+        apply(w, manifest)
+        w.wait_placed()
     w.wait_running(*pods)
     for name, (_, mib) in pods.items():
         same(f"memory in {name}", [d["mib"] for d in w.sees(name)["cuda"]], [mib])

@@ -159,8 +159,21 @@ class World:
         if claims:
             spec["resourceClaims"] = [{"name": n, "resourceClaimTemplateName": t} for n, t in claims.items()]
             container["resources"]["claims"] = [{"name": n} for n in claims]
+        if "resourceClaims" in spec:
+            self.wait_placed()
         self.api.create(PODS, {"apiVersion": "v1", "kind": "Pod",
                                "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec})
+
+    def wait_placed(self):
+        """The scheduler is done with every pod there is. While it writes a claim, kube-scheduler 1.36 counts the share
+        twice for a moment; a pod that it looks at then is refused, and not looked at again for minutes (docs/dra.md)."""
+        def done(p):
+            return p["spec"].get("nodeName") or any(
+                c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" and "waiting for" not in c.get("message", "")
+                for c in p["status"].get("conditions", []))
+        wait(lambda: "the scheduler: " + "; ".join(
+            self.why(p["metadata"]["name"]) for p in self.api.get(PODS)["items"] if not done(p)),
+            lambda: all(done(p) for p in self.api.get(PODS)["items"]), 30, every=0.05)
 
     def keep_pod(self, name, resource):
         """A pod that an earlier test may have left."""
