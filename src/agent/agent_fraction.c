@@ -136,7 +136,8 @@ void sl_agent_fraction_publish(struct sl_agent *a)
 void sl_agent_fraction_update(struct sl_agent *a)
 {
     struct sl_err err = SL_ERR_INIT;
-    bool wanted = !a->opt.dra && a->config->fractional.enabled;
+    /* With claims only for containers from before, on a node that was not drained: their tenants go with their pods. */
+    bool wanted = a->opt.dra ? !(a->dra && sl_dra_stats(a->dra).standby) : a->config->fractional.enabled;
     if (wanted && !a->fraction && open_fraction(a, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "FractionsFailed", "%s", err.msg);
     sl_agent_fraction_publish(a);

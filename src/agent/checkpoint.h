@@ -53,6 +53,7 @@ struct sl_prepared {
     struct sl_prepared_device *device;
     size_t device_count;
     bool untold; /* not kept: its status is not written yet */
+    bool retell; /* … could not be, and is tried again later */
     struct sl_prepared *next;
 };
 

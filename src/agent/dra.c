@@ -44,10 +44,10 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
                              .claim_uid = p->uid,
                              .reason = reason,
                              .message = message};
-    if (warning)
-        sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
-    if (dra->ops.event)
+    if (dra->ops.event) /* which logs it, too */
         dra->ops.event(dra->data, &e);
+    else if (warning)
+        sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
 }
 
 /* --- slices --- */

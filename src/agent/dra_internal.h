@@ -62,6 +62,8 @@ struct sl_dra {
     struct sl_timer commit;
     struct sl_timer retry; /* of what a restart left to be undone */
     struct sl_timer telling; /* status and watches of what was prepared */
+    struct sl_timer retell;  /* of what the API server could not be told */
+    bool silent;             /* it is away, and that is said */
     bool recovered;
     struct sweep *sweep; /* looking for what is left over */
 

@@ -218,9 +218,28 @@ static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
     }
 }
 
+/* One daemon a GPU, and one daemon's directory and limits in a container's environment. */
+static int check_mps(const struct sl_claim *claim, struct sl_err *err)
+{
+    for (size_t i = 0; i < claim->result_count; i++)
+        for (size_t k = 0; k < i; k++) {
+            const struct sl_claim_result *a = &claim->result[k], *b = &claim->result[i];
+            if (a->group == b->group && a->name.kind == SL_DEVICE_SHARE && !a->admin && !b->admin &&
+                a->config.strategy == SL_SHARE_MPS && b->config.strategy == SL_SHARE_MPS)
+                return sl_err_set(err, -EINVAL,
+                                  "request %s has strategy mps and several shares for one container (%s, "
+                                  "%s), but an MPS client has one daemon and one limit: ask for one "
+                                  "share, or use strategy libsluice",
+                                  b->request, a->device, b->device);
+        }
+    return 0;
+}
+
 struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
                                 struct sl_err *err)
 {
+    if (check_mps(claim, err) < 0)
+        return NULL;
     struct sl_prepared *p = sl_checkpoint_add(&dra->checkpoint, claim->uid, claim->result_count);
     if (!p) {
         (void)sl_err_set(err, -ENOMEM, "out of memory");

@@ -252,27 +252,27 @@ static void begin_all(struct sl_dra *dra, struct sl_rpc_call *call, enum op_kind
     batch_done(b);
 }
 
-static void prepare(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+/* Either call is a list of claims and nothing else, in either version of the API. */
+static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size, struct sl_dra *dra,
+                        enum op_kind kind)
 {
     ProtobufCMessage *m;
     if (sl_rpc_pb_request(call, &dra__node_prepare_resources_request__descriptor, msg, size, &m) < 0)
         return;
     const Dra__NodePrepareResourcesRequest *r =
         (const Dra__NodePrepareResourcesRequest *)(const void *)m;
-    begin_all(data, call, OP_PREPARE, r->claims, r->n_claims);
+    begin_all(dra, call, kind, r->claims, r->n_claims);
     sl_rpc_pb_free(m);
+}
+
+static void prepare(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    read_claims(call, msg, size, data, OP_PREPARE);
 }
 
 static void unprepare(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    ProtobufCMessage *m;
-    if (sl_rpc_pb_request(call, &dra__node_unprepare_resources_request__descriptor, msg, size, &m) <
-        0)
-        return;
-    const Dra__NodeUnprepareResourcesRequest *r =
-        (const Dra__NodeUnprepareResourcesRequest *)(const void *)m;
-    begin_all(data, call, OP_UNPREPARE, r->claims, r->n_claims);
-    sl_rpc_pb_free(m);
+    read_claims(call, msg, size, data, OP_UNPREPARE);
 }
 
 /* --- health --- */

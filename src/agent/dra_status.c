@@ -14,11 +14,13 @@
 
 #include "agent/claim_pb.h"
 #include "agent/claim_quantity.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 
 #define FIELD_MANAGER "?fieldManager=" SL_DRA_DRIVER
 #define UPDATES_MAX   3
+#define RETELL_NS     (5 * SL_NS_PER_S)
 
 /* --- status.devices --- */
 
@@ -71,6 +73,7 @@ struct dra_tell {
     char uid[SL_UID_SIZE], path[400]; /* the claim's */
     json_t *devices;
     unsigned updates; /* tried so often */
+    bool outdated;    /* a later one says more: not begun again */
 };
 
 static void tell_free(struct dra_tell *t)
@@ -90,6 +93,37 @@ static void not_told(struct dra_tell *t, const char *why)
     tell_free(t);
 }
 
+static void retell_fired(struct sl_timer *timer)
+{
+    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)timer - offsetof(struct sl_dra, retell));
+    for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
+        p->untold |= p->retell;
+        p->retell = false;
+    }
+    sl_timer_set(dra->loop, &dra->telling, sl_loop_now(dra->loop));
+}
+
+/* The API server is away: what is so by then is said when it may be back. Said here once, not per claim. */
+static void tell_later(struct dra_tell *t, const struct sl_err *err)
+{
+    struct sl_dra *dra = t->dra;
+    struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, t->uid);
+    if (!dra->silent)
+        sl_warn("claims' statuses are not written, and tried again: %s", err->msg);
+    dra->silent = true;
+    if (p)
+        p->retell = true;
+    dra->retell.fire = retell_fired;
+    if (!dra->retell.set)
+        sl_timer_set(dra->loop, &dra->retell, sl_loop_now(dra->loop) + RETELL_NS);
+    tell_free(t);
+}
+
+static bool is_away(int status)
+{
+    return status == 0 || status == 429 || status >= 500;
+}
+
 static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
                       const struct sl_err *err);
 
@@ -104,12 +138,21 @@ static void status_written(void *data, int status, json_t *body, const struct sl
     struct sl_err why = SL_ERR_INIT;
     (void)body;
     t->call = NULL;
+    if (t->outdated) {
+        tell_free(t);
+        return;
+    }
     bool again = status == 422 ? t->updates == 0 : status == 409 && t->updates > 0;
     if (again && t->updates++ < UPDATES_MAX) {
         if (sl_kube_get_bytes(t->dra->kube, t->path, SL_KUBE_PROTOBUF, got_claim, t, &t->call, &why) < 0)
             not_told(t, why.msg);
         return;
     }
+    if (is_away(status)) {
+        tell_later(t, err);
+        return;
+    }
+    t->dra->silent = false;
     /* 404 and 409: the claim is gone, or another one by now. */
     if ((status < 200 || status >= 300) && status != 404 && status != 409)
         not_told(t, err->msg);
@@ -126,8 +169,12 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
     uint8_t *body = NULL;
     size_t body_size = 0;
     t->call = NULL;
-    if (status != 200) {
-        if (status != 404)
+    if (is_away(status) && !t->outdated) {
+        tell_later(t, err);
+        return;
+    }
+    if (status != 200 || t->outdated) {
+        if (status != 200 && status != 404)
             sl_warn("a claim's status is not written: %s", err->msg);
         tell_free(t);
         return;
@@ -173,8 +220,13 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
                                               ok ? "" : trouble));
         if (strcmp(type, "Ready") != 0)
             (void)json_array_append_new(conditions, condition(type, good, reason, message));
+        else if (d->resized_memory_bytes || d->resized_cores_permille) /* as the write before said */
+            (void)json_array_append_new(conditions,
+                                        condition("Resized", true, "Resized", "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
+    for (struct dra_tell *before = dra->tells; before; before = before->next)
+        before->outdated |= strcmp(before->uid, p->uid) == 0;
     *t = (struct dra_tell){.next = dra->tells, .dra = dra, .devices = devices};
     dra->tells = t;
     memcpy(t->uid, p->uid, sizeof(t->uid));
@@ -449,6 +501,7 @@ void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
 
 void sl_dra_resize_end(struct sl_dra *dra)
 {
+    sl_timer_stop(dra->loop, &dra->retell);
     while (dra->tells) {
         if (dra->tells->call)
             sl_kube_cancel(dra->tells->call);

@@ -330,6 +330,9 @@ class Share(Case):
         self.assertIn("another one by now", n.prepare(9)["error"])
         n.claim(10, [share()], config=[config(strategy="mps")])
         self.assertIn("strategy mps", n.prepare(10)["error"])
+        n.claim(11, [share(memory="1Gi", cores="10"), share(memory="1Gi", cores="10", share_id="s2")],
+                config=[config(strategy="mps")])
+        self.assertIn("one daemon", n.prepare(11)["error"])
         # Nothing of all that is left, and the first is as it was.
         self.assertEqual(list(n.checkpoint()), [uid(1)])
         self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
@@ -436,6 +439,9 @@ class Share(Case):
         self.assertEqual(n.prepare(2)["error"], "")
 
         def resized():
+            return [c for c in told() if c["message"] != "the share was resized"]
+
+        def told():
             return [c for p, b in n.api.patches for d in b["status"]["devices"]
                     for c in d["conditions"] if c["type"] == "Resized"]
 
@@ -461,9 +467,11 @@ class Share(Case):
         n.claim(3, [share(memory="1Gi", cores="30")])
         self.assertIn("time left", n.prepare(3)["error"])
         n.stop(signal.SIGKILL)
+        before = len(told())
         n.start()
         self.assertEqual(n.prepare(1)["error"], "")
         self.assertEqual(lease(), (10, 50))
+        self.assertEqual(eventually(lambda: told()[before:], "the condition stays")[0]["status"], "True")
         self.assertEqual(annotate("")["status"], "True")
         self.assertEqual(lease(), (10, 30))
         # An annotation that goes while no driver is there.
@@ -599,6 +607,24 @@ class Health(Case):
         eventually(lambda: [b for _, b in n.api.patches
                             if b["status"]["devices"][0]["conditions"][0]["status"] == "False"],
                    "the claim's condition")
+
+    def test_unhealthy_while_the_api_server_is_away(self):
+        n = self.node
+        n.start()
+        n.claim(1, [share()])
+        self.assertEqual(n.prepare(1)["error"], "")
+        eventually(lambda: n.api.patches, "the claim's status")
+        stream = self.stream()
+        n.api.down = True
+        env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
+        subprocess.run([CTL, "xid", "0", "79"], check=True, env=env)
+        self.assertEqual(self.changed(stream)["health"], 2)
+        status = ("PATCH", CLAIMS + "claim-1/status")
+        tried = len([e for e in n.api.log if e[:2] == status])
+        eventually(lambda: len([e for e in n.api.log if e[:2] == status]) > tried, "it is tried")
+        n.api.down = False
+        eventually(lambda: n.api.patches[-1][1]["status"]["devices"][0]["conditions"][0]["status"] == "False",
+                   "the claim's condition, once the API server is back")
 
     def test_lost(self):
         n = self.node

@@ -138,9 +138,18 @@ def then_claims(w):
     """Kubelet remembers for five minutes that the plugin wanted to be asked before containers start: a pod whose
     claim stands for the same name starts all the same."""
     begin(w)
+    w.pod("before", GPU, IDLE, annotations=promise(w, main=(4096, 10)))
+    w.wait_running("before")
+    container = w.container("before")
     w.apply("dra")
     w.agent()
     wait("the node to offer no fractions", lambda: w.allocatable() == {}, 60)
+    # The node was not drained: who had a fraction keeps it to his end, and nothing is left of it then.
+    same("the pod's container", w.container("before"), container)
+    same("tenants", len(tenants()), 1)
+    held_to(w, "before", 4096)
+    w.delete("before")
+    wait("its tenant to be gone", lambda: not tenants(), 60)
     w.pod("whole", GPU)
     w.wait_running("whole")
     same("CUDA's devices", cuda_uuids(w.sees("whole")), [bare(w.cards[0])])
