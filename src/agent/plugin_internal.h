@@ -93,6 +93,7 @@ struct plugin {
     /* plugin_vacate.c */
     uint64_t vacate_ns; /* when to give that up; 0: it is not one of those */
     bool vacated;       /* kubelet has heard */
+    bool vacate_told;   /* that somebody serves the name all the same */
 };
 
 struct sl_plugins {
@@ -168,6 +169,8 @@ void plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answere
 
 /* plugin_vacate.c: the timer's turn; false: there is more to try. */
 bool plugin_vacate_ends(struct plugin *p);
+/* `who` serves the name still. */
+void plugin_vacate_waits(struct plugin *p, const char *who);
 
 /* plugin_answer.c: one container's edits as the protocol's message. */
 struct plugin_answer;

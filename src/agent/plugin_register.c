@@ -243,6 +243,8 @@ void plugin_register(struct plugin *p)
     plugin_register_stop(p);
     if (look_at_file(p, &pid) == FILE_OTHERS) {
         if (p->vacate_ns) { /* not vacant yet */
+            describe(pid, who, sizeof(who));
+            plugin_vacate_waits(p, who);
             wait_up_to(p, REFUSED_NS);
             return;
         }

@@ -17,6 +17,9 @@ static const char CHECKPOINT[] = "kubelet_internal_checkpoint";
 /* So long kubelet remembers; an earlier agent on its way out may serve the name for a while of it. */
 static const uint64_t REMEMBERS_NS = 300 * SL_NS_PER_S;
 
+/* An agent that ends is gone by then; who is there still means to stay. */
+static const uint64_t LEAVES_NS = 60 * SL_NS_PER_S;
+
 static void take_out(struct plugin *p)
 {
     struct plugin **at = &p->owner->vacating;
@@ -41,6 +44,17 @@ bool plugin_vacate_ends(struct plugin *p)
     p->vacate_ns = 0;
     plugin_retire(p);
     return true;
+}
+
+void plugin_vacate_waits(struct plugin *p, const char *who)
+{
+    if (p->vacate_told || p->vacate_ns - sl_loop_now(p->owner->loop) > REMEMBERS_NS - LEAVES_NS)
+        return;
+    p->vacate_told = true;
+    plugin_notice(p->owner,
+                  "%s: %s serves it on %s, and claims serve the same GPUs: neither knows what the other "
+                  "gives out. Remove that device plugin from this node",
+                  p->devices.res.name, who, p->path);
 }
 
 static void vacate(struct sl_plugins *plugins, const char *name)

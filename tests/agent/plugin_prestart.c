@@ -263,6 +263,31 @@ static void waits_for_the_one_before(void **state)
     world_close(&w);
 }
 
+/* NVIDIA's own plugin beside claims: it is left alone, and that both give the same cards out is said, once. */
+static void another_plugin_stays(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open_timeless(&w, 1);
+    fake_start(&w.kubelet, w.loop, w.dir);
+    world_apply(&w, &fractions, 1);
+    struct fake_resource *r = world_wait(&w, GPU, 4);
+    struct sl_plugins *other = w.plugins;
+    write_checkpoint(&w, "{\"Data\":{\"RegisteredDevices\":{\"" GPU "\":[]}}}");
+    w.plugins = world_plugins(&w);
+    vacate(&w);
+    world_pass(&w, 50000);
+    assert_int_equal(w.notices, 0);
+    world_pass(&w, 20000);
+    assert_int_equal(w.notices, 1);
+    world_pass(&w, 260000);
+    assert_int_equal(w.notices, 1);
+    assert_int_equal(r->registrations, 1);
+    assert_int_equal(r->ends, 0);
+    sl_plugins_destroy(other);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +297,7 @@ int main(void)
         cmocka_unit_test(is_asked_for_no_longer),
         cmocka_unit_test(disturbs_nobody_in_vain),
         cmocka_unit_test(waits_for_the_one_before),
+        cmocka_unit_test(another_plugin_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

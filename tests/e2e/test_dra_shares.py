@@ -239,7 +239,9 @@ def pods_of_sample(w, name):
     with open(os.path.join(images.TOP, "deploy", "samples", name + ".yaml"), encoding="utf-8") as f:
         text = re.sub(r"image: nvidia/\S+", f"image: {images.TEST}\n      imagePullPolicy: Never", f.read())
     text = text.replace("[sleep, infinity]", '[sleep, "1000"]')
-    w.cluster.kubectl("apply", "-f", "-", stdin=text)
+    for document in text.split("\n---\n"):  # one pod, then the next
+        w.cluster.kubectl("apply", "-f", "-", stdin=document)
+        w.wait_placed()
     return re.findall(r"^kind: Pod\nmetadata:\n  name: (\S+)", text, re.M), text
 
 
