@@ -190,7 +190,7 @@ static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
             return sl_err_set(
                 err, -EINVAL,
                 "%s: shares of two GPUs in one container, and a process has one MPS daemon: "
-                "ask for shares of one",
+                "no GPU had so many free, ask for fewer",
                 res->name);
         gpu = d->gpu;
         shares++;

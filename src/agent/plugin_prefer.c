@@ -62,6 +62,15 @@ static int prefer_whole(const struct plugin *p, const uint8_t *marks, size_t siz
     return rc;
 }
 
+/* Shares of a card under MPS that one container gets are one larger share; of two cards they are refused. */
+static bool one_card(const struct plugin_devices *d)
+{
+    for (size_t i = 0; i < d->res.device_count; i++)
+        if (d->res.device[i].sharing == SL_SHARING_MPS)
+            return true;
+    return false;
+}
+
 static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t size, char **ret,
                          struct sl_err *err)
 {
@@ -80,12 +89,14 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
         u->free++;
         u->must += marks[i] == MARK_MUST;
     }
-    int rc =
-        sl_prefer_shares(p->owner->options.share_policy == SL_POLICY_PACKED ? SL_PREFER_PACKED
-                                                                            : SL_PREFER_DISTRIBUTED,
-                         units, d->unit_count, p->owner->cards.count, size, take, err);
-    if (rc < 0)
-        return rc;
+    enum sl_prefer_share how = p->owner->options.share_policy == SL_POLICY_PACKED
+                                   ? SL_PREFER_PACKED
+                                   : SL_PREFER_DISTRIBUTED;
+    if (!one_card(d) || !sl_prefer_together(how, units, d->unit_count, size, take)) {
+        int rc = sl_prefer_shares(how, units, d->unit_count, p->owner->cards.count, size, take, err);
+        if (rc < 0)
+            return rc;
+    }
     size_t n = 0;
     for (enum mark pass = MARK_MUST; pass > MARK_NONE; pass--)
         for (size_t i = 0; i < d->res.device_count; i++)

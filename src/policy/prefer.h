@@ -6,6 +6,7 @@
 #ifndef SLUICE_POLICY_PREFER_H
 #define SLUICE_POLICY_PREFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,5 +53,12 @@ enum sl_prefer_share { SL_PREFER_DISTRIBUTED, SL_PREFER_PACKED };
 int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
                      size_t gpu_count, size_t size, unsigned *ret,
                      struct sl_err *err) SL_MUST_CHECK;
+
+/*
+ * The same where all have to be of one unit: the least used (packed: the most used) that has so many. false, and
+ * ret as it was: none has.
+ */
+bool sl_prefer_together(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
+                        size_t size, unsigned *ret);
 
 #endif

@@ -99,3 +99,23 @@ int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *unit
     }
     return 0;
 }
+
+bool sl_prefer_together(enum sl_prefer_share how, const struct sl_prefer_unit *units, size_t count,
+                        size_t size, unsigned *ret)
+{
+    size_t best = SIZE_MAX, must = 0;
+    for (size_t i = 0; i < count; i++)
+        must += units[i].must;
+    for (size_t i = 0; i < count; i++) {
+        if (units[i].free < size || units[i].must != must || size < must)
+            continue;
+        if (best == SIZE_MAX || (how == SL_PREFER_PACKED ? units[i].used > units[best].used
+                                                         : units[i].used < units[best].used))
+            best = i;
+    }
+    if (best == SIZE_MAX)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        ret[i] = i == best ? (unsigned)size : 0;
+    return true;
+}

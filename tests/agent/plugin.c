@@ -403,6 +403,33 @@ static void spreads_and_packs_shares(void **state)
     world_close(&w);
 }
 
+/* Several shares under MPS are a larger one: of one card, whatever the policy, while one has so many. */
+static void larger_shares_are_of_one_card(void **state)
+{
+    (void)state;
+    struct world w;
+    char out[8][80];
+    world_open(&w, 2);
+    fake_start(&w.kubelet, w.loop, w.dir);
+    world_apply(&w, &(struct world_resource){.name = GPU, .gpus = 2, .replicas = 4, .mps = true}, 1);
+    struct fake_resource *r = world_wait(&w, GPU, 8);
+    /* Card 0 has two of four left, card 1 three. */
+    const char *free_ids[] = {r->id[2], r->id[3], r->id[5], r->id[6], r->id[7]};
+    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 2, out), 2);
+    assert_string_equal(out[0], r->id[5]);
+    assert_string_equal(out[1], r->id[6]);
+    assert_int_equal(preferred(&w, r, free_ids, 5, r->id[3], 2, out), 2);
+    assert_string_equal(out[0], r->id[3]);
+    assert_string_equal(out[1], r->id[2]);
+    sl_plugins_set_policy(w.plugins, SL_POLICY_PACKED);
+    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 2, out), 2);
+    assert_string_equal(out[0], r->id[2]);
+    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 3, out), 3);
+    assert_string_equal(out[0], r->id[5]);
+    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 4, out), 4); /* nobody has: Allocate says so */
+    world_close(&w);
+}
+
 static void a_bad_plan_changes_nothing(void **state)
 {
     (void)state;
@@ -450,6 +477,7 @@ int main(void)
         cmocka_unit_test(refuses_with_cause_and_cure),
         cmocka_unit_test(prefers_what_is_linked),
         cmocka_unit_test(spreads_and_packs_shares),
+        cmocka_unit_test(larger_shares_are_of_one_card),
         cmocka_unit_test(a_bad_plan_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

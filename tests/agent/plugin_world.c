@@ -158,6 +158,7 @@ struct sl_plan *world_plan(const struct world *w, const struct world_resource *r
         (void)snprintf(res->name, sizeof(res->name), "%s", r[i].name);
         (void)snprintf(res->base_name, sizeof(res->base_name), "%s", r[i].name);
         res->sharing = r[i].fractions      ? SL_SHARING_FRACTIONAL
+                       : r[i].mps          ? SL_SHARING_MPS
                        : r[i].replicas > 1 ? SL_SHARING_TIME_SLICING
                                            : SL_SHARING_NONE;
         res->fail_requests_greater_than_one = r[i].fail_more_than_one;

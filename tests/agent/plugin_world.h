@@ -50,6 +50,7 @@ struct world_resource {
     unsigned replicas; /* 1: whole cards */
     bool fail_more_than_one;
     bool fractions; /* shares are, instead of time slices */
+    bool mps;       /* or shares of an MPS daemon */
 };
 struct sl_plan *world_plan(const struct world *w, const struct world_resource *r, size_t n);
 void world_plan_free(struct sl_plan *plan);

@@ -277,6 +277,17 @@ static void known_shares(void **state)
     assert_int_equal(sl_prefer_shares(SL_PREFER_PACKED, u, 3, 3, 3, ret, &err), 0);
     assert_true(ret[2] == 1 && ret[0] == 2);
     assert_int_equal(sl_prefer_shares(SL_PREFER_PACKED, u, 3, 3, 8, ret, &err), -ERANGE);
+    assert_true(sl_prefer_together(SL_PREFER_DISTRIBUTED, u, 3, 2, ret));
+    assert_true(ret[0] == 0 && ret[1] == 2 && ret[2] == 0);
+    assert_true(sl_prefer_together(SL_PREFER_PACKED, u, 3, 2, ret));
+    assert_int_equal(ret[0], 2);
+    assert_true(sl_prefer_together(SL_PREFER_PACKED, u, 3, 1, ret));
+    assert_int_equal(ret[2], 1);
+    assert_false(sl_prefer_together(SL_PREFER_PACKED, u, 3, 5, ret));
+    const struct sl_prefer_unit apart[] = {{.gpu = 0, .free = 4, .must = 1},
+                                           {.gpu = 1, .free = 4, .must = 1}};
+    assert_false(sl_prefer_together(SL_PREFER_PACKED, apart, 2, 2, ret));
+    assert_true(sl_prefer_together(SL_PREFER_DISTRIBUTED, apart, 1, 2, ret));
     const struct sl_prefer_unit bad[] = {{.gpu = 3, .free = 1}}, worse[] = {{.free = 1, .must = 2}};
     assert_int_equal(sl_prefer_shares(SL_PREFER_PACKED, bad, 1, 3, 1, ret, &err), -EINVAL);
     assert_int_equal(sl_prefer_shares(SL_PREFER_PACKED, worse, 1, 3, 1, ret, &err), -EINVAL);

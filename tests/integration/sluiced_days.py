@@ -257,6 +257,19 @@ class Mps(Case):
         until("the daemons are gone", lambda: not list(node.daemons()))
         self.assertNotIn("CUDA_MPS_PIPE_DIRECTORY", node.allocate(node.ids()[0])["envs"])
 
+    def test_larger_shares(self):
+        """Without failRequestsGreaterThanOne several shares of a card are one larger share."""
+        node = self.node()
+        node.config(shared("mps", 4).replace("    resources", "    failRequestsGreaterThanOne: false\n    resources"))
+        node.agent()
+        node.wait(8)
+        ids = node.ids()
+        envs = [node.allocate(*ids[:n])["envs"] for n in (1, 3)]
+        self.assertEqual([e["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for e in envs], ["25", "75"])
+        limits = [int(e["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"][2:-1]) for e in envs]
+        self.assertLessEqual(abs(limits[1] - 3 * limits[0]), 3)
+        self.assertIn("shares of two GPUs", node.allocate(ids[0], ids[-1]))
+
 
 if __name__ == "__main__":
     main()
