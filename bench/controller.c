@@ -436,7 +436,6 @@ static int report(FILE *out, const struct figures *f)
     sl_json_key(&j, "pass");
     sl_json_bool(&j, good);
     sl_json_end(&j, '}');
-    (void)fputc('\n', out);
     return !good;
 }
 

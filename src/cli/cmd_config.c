@@ -97,7 +97,6 @@ static int refuse(const struct sl_cli_args *args, const struct sl_err *err)
         sl_json_key(&j, "error");
         sl_json_string(&j, err->msg);
         sl_json_end(&j, '}');
-        (void)putchar('\n');
     }
     sl_cli_complain("config: %s", err->msg);
     return sl_cli_finish(SL_EXIT_FAILED);

@@ -75,7 +75,6 @@ static void print_json(const struct sl_doctor *d)
     }
     sl_json_end(&j, ']');
     sl_json_end(&j, '}');
-    (void)putchar('\n');
 }
 
 int sl_cmd_doctor(const struct sl_cli_args *args)

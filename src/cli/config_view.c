@@ -174,5 +174,4 @@ void sl_config_view_json(const struct sl_config_view *v, FILE *out)
         sl_json_string(&j, v->plan->warning[i]);
     sl_json_end(&j, ']');
     sl_json_end(&j, '}');
-    (void)fputc('\n', out);
 }
