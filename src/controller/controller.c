@@ -189,6 +189,7 @@ void sl_controller_destroy(struct sl_controller *c)
     certs_free(c);
     templates_free(c);
     settle_free(c);
+    free(c->client_ca_pem);
     sl_claims_free(&c->claims);
     sl_quota_free(&c->quota);
     sl_cluster_destroy(c->cluster);

@@ -26,6 +26,8 @@ struct sl_controller_options {
     struct sl_kube_options kube;
     const char *listen;               /* TLS: webhook and extender; NULL: none */
     const char *extender_http;        /* the extender without TLS, for loopback; NULL: none */
+    const char *client_ca;   /* file: who may use the extender by TLS; NULL: anybody */
+    const char *client_name; /* … and the common name it must have; NULL: any */
     const char *metrics;              /* /metrics, /healthz, /readyz without TLS; NULL: none */
     const char *cert_file, *key_file; /* both, or neither: self-signed, kept in a Secret */
     const char *name_space;           /* our own: of Secret, Lease and Service */

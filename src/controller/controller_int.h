@@ -52,6 +52,7 @@ struct sl_controller {
     unsigned settling_sent;
     struct sl_leader *leader;
     struct sl_http_server *server[SERVE_COUNT];
+    char *client_ca_pem; /* of opt.client_ca */
     struct feed feed[FEED_COUNT];
     struct certs *certs;
     struct review_call *reviews;

@@ -38,6 +38,11 @@ const char *sl_ctl_help(void)
            "\n"
            "  --listen ADDR          webhook and extender, TLS (default :8443; off: none)\n"
            "  --extender-http ADDR   the extender without TLS, for a scheduler on the same host\n"
+           "  --extender-client-ca FILE\n"
+           "                         by TLS only clients with a certificate of these authorities "
+           "may use\n"
+           "                         the extender (default: anybody who can reach it)\n"
+           "  --extender-client NAME … and with this common name, e.g. system:kube-scheduler\n"
            "  --metrics ADDR         /metrics, /healthz, /readyz, /leaderz (default :9402; off: "
            "none)\n"
            "  --cert-file, --key-file FILE\n"
@@ -140,6 +145,13 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
         return sl_err_set(err, -EINVAL,
                           "--extender without --listen and --extender-http cannot be reached: give "
                           "one of them");
+    if (o->client_name && !o->client_ca)
+        return sl_err_set(err, -EINVAL,
+                          "--extender-client needs an authority to vouch for the name: give "
+                          "--extender-client-ca");
+    if (o->client_ca && (o->extender == SL_EXTENDER_OFF || !o->listen))
+        return sl_err_set(err, -EINVAL,
+                          "--extender-client-ca is for an extender on --listen: there is none");
     if (slot && (!strchr(slot, '/') || slot[0] == '/' || slot[strlen(slot) - 1] == '/'))
         return sl_err_set(err, -EINVAL,
                           "--slot-resource \"%.100s\" is not a resource: write for example "
@@ -257,6 +269,8 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                {"slot-resource", &o->mutate.slot_resource},
                                {"listen", &o->listen},
                                {"extender-http", &o->extender_http},
+                               {"extender-client-ca", &o->client_ca},
+                               {"extender-client", &o->client_name},
                                {"metrics", &o->metrics},
                                {"cert-file", &o->cert_file},
                                {"key-file", &o->key_file},

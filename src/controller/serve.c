@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may ask what, where. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/fsutil.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
 
 #define BODY_MAX    (8u << 20)
 #define CONNECTIONS 512
 #define IDLE_S      30
+#define CA_MAX      (256u << 10)
 
 static void plain(struct sl_http_call *call, unsigned status, const char *text)
 {
@@ -90,16 +93,26 @@ static const struct {
     void (*handle)(struct sl_controller *c, struct sl_http_call *call,
                    const struct sl_http_request *request);
     unsigned where;
+    unsigned guarded; /* where only the scheduler may come, if there is a way to know it */
 } routes[] = {
-    {"POST", "/mutate", webhook_handle, TLS},
-    {"POST", "/filter", filter, TLS | EXTENDER},
-    {"POST", "/prioritize", prioritize, TLS | EXTENDER},
-    {"POST", "/bind", bind_handle, TLS | EXTENDER},
-    {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS},
-    {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS},
-    {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS},
-    {"GET", "/metrics", metrics, METRICS},
+    {"POST", "/mutate", webhook_handle, TLS, 0},
+    {"POST", "/filter", filter, TLS | EXTENDER, TLS},
+    {"POST", "/prioritize", prioritize, TLS | EXTENDER, TLS},
+    {"POST", "/bind", bind_handle, TLS | EXTENDER, TLS},
+    {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/metrics", metrics, METRICS, 0},
 };
+
+static bool welcome(const struct sl_controller *c, struct sl_http_call *call)
+{
+    char name[128];
+    if (!c->client_ca_pem)
+        return true;
+    return sl_http_client(call, name) &&
+           (!c->opt.client_name || strcmp(name, c->opt.client_name) == 0);
+}
 
 static void route(struct sl_controller *c, unsigned where, struct sl_http_call *call,
                   const struct sl_http_request *request)
@@ -111,7 +124,12 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
         path = true;
         if (strcmp(routes[i].method, request->method) != 0)
             continue;
-        routes[i].handle(c, call, request);
+        if ((routes[i].guarded & where) && !welcome(c, call))
+            plain(call, 403,
+                  "only for the scheduler: a client certificate of --extender-client-ca, and of "
+                  "--extender-client's name, is needed (tlsConfig.certFile and keyFile)\n");
+        else
+            routes[i].handle(c, call, request);
         return;
     }
     plain(call, path ? 405 : 404, path ? "not that way\n" : "there is nothing here\n");
@@ -149,6 +167,7 @@ static void trouble(void *data, const struct sl_err *err)
 static struct sl_http_server_options options(struct sl_controller *c, const char *address)
 {
     return (struct sl_http_server_options){.address = address,
+                                           .client_ca_pem = c->client_ca_pem,
                                            .body_max = BODY_MAX,
                                            .connections_max = CONNECTIONS,
                                            .idle_timeout_s = IDLE_S,
@@ -174,8 +193,11 @@ int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem
 int serve_start(struct sl_controller *c, struct sl_err *err)
 {
     struct sl_http_server_options opt;
-    int rc = 0;
-    if (c->opt.metrics) {
+    size_t size;
+    int rc = c->opt.client_ca ? sl_fs_read(AT_FDCWD, c->opt.client_ca, CA_MAX, &c->client_ca_pem,
+                                           &size, err)
+                              : 0;
+    if (!rc && c->opt.metrics) {
         opt = options(c, c->opt.metrics);
         opt.handle = handle_metrics;
         rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);

@@ -122,6 +122,11 @@ static int open_tls(struct sl_http_server *server, const struct sl_http_server_o
     if ((files && (!opt->cert_file || !opt->key_file)) ||
         (texts && (!opt->cert_pem || !opt->key_pem)) || (files && texts))
         return sl_err_set(err, -EINVAL, "TLS needs a certificate and its key, once");
+    if (*ret_tls && opt->client_ca_pem) {
+        int rc = http_tls_ask_clients(&server->tls, opt->client_ca_pem, err);
+        if (rc < 0)
+            return rc;
+    }
     if (files)
         return http_tls_open(&server->tls, opt->cert_file, opt->key_file, err);
     return texts ? http_tls_set(&server->tls, opt->cert_pem, opt->key_pem, err) : 0;
@@ -135,7 +140,11 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
         {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)retrieve},
         {MHD_OPTION_HTTPS_PRIORITIES, 0,
          (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
         {MHD_OPTION_END, 0, NULL}};
+    if (server->tls.client_ca_pem) /* clients are asked, and may have none */
+        tls_options[2] =
+            (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, server->tls.client_ca_pem};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     server->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, http_call_handle, server, MHD_OPTION_EXTERNAL_LOGGER, complain,

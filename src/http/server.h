@@ -3,6 +3,7 @@
 #ifndef SLUICE_HTTP_SERVER_H
 #define SLUICE_HTTP_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,9 @@ struct sl_http_server_options {
         *address; /* "127.0.0.1:9400", "[::]:8443", ":8443" (all addresses), port 0: any free one */
     const char *cert_file, *key_file; /* both: TLS, read again when they change */
     const char *cert_pem, *key_pem;   /* instead: TLS with these (copied) */
-    size_t body_max;                  /* 0: 4 MiB; beyond it 413 */
+    const char *client_ca_pem; /* TLS: clients are asked for a certificate of these authorities, see
+                                  sl_http_client(); they may have none (copied) */
+    size_t body_max;           /* 0: 4 MiB; beyond it 413 */
     unsigned connections_max;         /* 0: 256 */
     unsigned
         idle_timeout_s; /* 0: 60. Longest idle time, time to send one whole request, and time to
@@ -53,6 +56,10 @@ unsigned sl_http_server_port(const struct sl_http_server *server);
 
 /* A header of the request, "" where there is none. Only inside handle. */
 const char *sl_http_header(struct sl_http_call *call, const char *name);
+
+/* Whether the client has proven who it is, by a certificate of client_ca_pem. Its common name, cut to fit; "" where it
+ * has none. Only inside handle. */
+bool sl_http_client(struct sl_http_call *call, char name[128]);
 
 /* body is copied. Exactly once a call. */
 void sl_http_answer(struct sl_http_call *call, unsigned status, const char *content_type,

@@ -254,6 +254,16 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
     resume(call);
 }
 
+bool sl_http_client(struct sl_http_call *call, char name[128])
+{
+    name[0] = '\0';
+    if (!call->mhd || !call->server->tls.client_ca_pem)
+        return false;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(call->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info && info->tls_session && http_tls_client(info->tls_session, name);
+}
+
 const char *sl_http_header(struct sl_http_call *call, const char *name)
 {
     const char *value =

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <gnutls/x509.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,11 +125,49 @@ int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, u
     return 0;
 }
 
+int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err)
+{
+    gnutls_certificate_credentials_t trial;
+    gnutls_datum_t ca = datum(ca_pem);
+    int rc = gnutls_certificate_allocate_credentials(&trial);
+    if (rc >= 0) {
+        rc = gnutls_certificate_set_x509_trust_mem(trial, &ca, GNUTLS_X509_FMT_PEM);
+        gnutls_certificate_free_credentials(trial);
+    }
+    if (rc <= 0)
+        return sl_err_set(err, -EINVAL, "the authorities of clients cannot be read: %s",
+                          rc ? gnutls_strerror(rc) : "there is no certificate");
+    tls->client_ca_pem = strdup(ca_pem);
+    return tls->client_ca_pem ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+}
+
+bool http_tls_client(gnutls_session_t session, char name[128])
+{
+    gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+                                     .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT};
+    unsigned status = 0, count = 0;
+    gnutls_x509_crt_t cert;
+    size_t size = 128;
+    name[0] = '\0';
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) < 0 || status != 0)
+        return false;
+    const gnutls_datum_t *list = gnutls_certificate_get_peers(session, &count);
+    if (!list || !count || gnutls_x509_crt_init(&cert) < 0)
+        return false;
+    bool good = gnutls_x509_crt_import(cert, list, GNUTLS_X509_FMT_DER) >= 0;
+    if (good && gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name,
+                                              &size) < 0)
+        name[0] = '\0';
+    gnutls_x509_crt_deinit(cert);
+    return good;
+}
+
 void http_tls_close(struct http_tls *tls)
 {
     free(tls->cert_file);
     free(tls->key_file);
     free(tls->cert_pem);
+    free(tls->client_ca_pem);
     forget(tls->key_pem);
     *tls = (struct http_tls){0};
 }

@@ -15,6 +15,7 @@ struct http_tls {
     char *cert_file, *key_file; /* NULL: given as texts */
     struct stat cert_stat, key_stat;
     char *cert_pem, *key_pem; /* known to belong together */
+    char *client_ca_pem;      /* NULL: clients are not asked */
 };
 
 int http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
@@ -26,6 +27,10 @@ int http_tls_refresh(struct http_tls *tls, struct sl_err *err) SL_MUST_CHECK;
 /* For one handshake, freed by GnuTLS: a reload takes nothing from those under way. */
 int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
                       gnutls_privkey_t *ret_key);
+/* Authorities of clients; checked that there is one. */
+int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err) SL_MUST_CHECK;
+/* Who is at the other end: verified, in time, and made for clients. */
+bool http_tls_client(gnutls_session_t session, char name[128]);
 void http_tls_close(struct http_tls *tls);
 
 #endif

@@ -95,6 +95,11 @@ static void test_refused(void **state)
     refused("--admission off", "leaves nothing to do");
     refused("--listen off", "leaves the webhook without an address");
     refused("--admission off --extender choose --listen off", "cannot be reached");
+    refused("--extender choose --extender-client x", "give --extender-client-ca");
+    refused("--extender-client-ca x", "there is none");
+    refused("--admission off --extender choose --listen off --extender-http :1 "
+            "--extender-client-ca x",
+            "there is none");
     refused("--slot-resource=", "write for example nvidia.com/gpu");
     refused("--slot-resource gpu", "write for example nvidia.com/gpu");
     refused("--slot-resource /gpu", "write for example nvidia.com/gpu");

@@ -543,8 +543,60 @@ def post(path, body, length=None):
             f"Content-Length: {len(body) if length is None else length}\r\n\r\n").encode() + body
 
 
+def authority(name):
+    """A CA that signs clients."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout",
+                    DIR / f"{name}.key", "-out", DIR / f"{name}.pem"], check=True, stderr=subprocess.DEVNULL)
+
+
+def client_certificate(ca, name, usage="clientAuth", days=2):
+    at = DIR / f"client-{ca}-{usage}-{days}-{name.replace(':', '-')}"
+    (DIR / "usage").write_text(f"extendedKeyUsage={usage}\n")
+    quiet = {"check": True, "stderr": subprocess.DEVNULL}
+    subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/O=x/CN={name}", "-keyout", f"{at}.key", "-out",
+                    f"{at}.csr"], **quiet)
+    subprocess.run(["openssl", "x509", "-req", "-in", f"{at}.csr", "-CA", DIR / f"{ca}.pem", "-CAkey", DIR / f"{ca}.key",
+                    "-CAcreateserial", "-days", str(days), "-extfile", DIR / "usage", "-out", f"{at}.pem"], **quiet)
+    return f"{at}.pem", f"{at}.key"
+
+
+def strangers():
+    """With --extender-client-ca the extender is the scheduler's alone, and the webhook still everybody's."""
+    authority("cluster")
+    authority("other")
+    port = free_port()
+    process, _ = controller(
+        "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem",
+        "--key-file", DIR / "key.pem", "--leader-election", "off", "--extender-client-ca", DIR / "cluster.pem",
+        "--extender-client", "system:kube-scheduler")
+
+    def ask(path, pair=None):
+        context = ssl._create_unverified_context()
+        if pair:
+            context.load_cert_chain(*pair)
+        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", method="POST", data=b"{}")
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.read().decode()
+    known = client_certificate("cluster", "system:kube-scheduler")
+    for path in ("/filter", "/prioritize", "/bind"):
+        assert ask(path, known)[0] == 200, (path, ask(path, known))
+        for pair in (None, client_certificate("cluster", "someone"), client_certificate("other", "system:kube-scheduler"),
+                     client_certificate("cluster", "system:kube-scheduler", usage="serverAuth"),
+                     client_certificate("cluster", "system:kube-scheduler", days=-1)):
+            status, text = ask(path, pair)
+            assert status == 403 and "only for the scheduler" in text, (path, pair, status, text)
+    for pair in (None, known):
+        assert ask("/mutate", pair)[0] == 400, ask("/mutate", pair)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
 def hostile():
     certificate()
+    strangers()
     port, plain = free_port(), free_port()
     process, metrics = controller(
         "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{port}", "--cert-file",
