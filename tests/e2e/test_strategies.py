@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The walk-through of every guide to sharing GPUs: whole, time-sliced, MPS, MIG, on one node."""
 import json
+import os
 import time
 
+import images
 from cluster import Api
 from world import NODE, bare, check, cuda_uuids, same, test, wait
 
@@ -157,6 +159,41 @@ def rbac(w):
         same(f"{method} {path}", me.call(method, path)[0], 403)
     w.api.patch("/api/v1/nodes/" + NODE, {"metadata": {"labels": {"nvidia.com/e2e": None}}})
     w.api.delete("/api/v1/nodes/other")
+
+
+# What Node Feature Discovery brings: the kind of object, as far as labels go.
+NODE_FEATURE = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodefeatures.nfd.k8s-sigs.io",
+                 "annotations": {"api-approved.kubernetes.io": "https://example.com/a-test"}},
+    "spec": {"group": "nfd.k8s-sigs.io", "scope": "Namespaced",
+             "names": {"kind": "NodeFeature", "plural": "nodefeatures", "singular": "nodefeature"},
+             "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                 "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+
+
+@test("labels.by_a_node_feature")
+def node_feature(w):
+    """With the component, and with no other rights than its: the object has the labels, and the Node keeps its own."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    features = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/sluice-system/nodefeatures"
+    w.use("default")
+    w.wait_labels(gpu_count="1")
+    w.api.create(crds, NODE_FEATURE)
+    wait("the kind to be served", lambda: w.api.call("GET", features)[0] == 200, 30)
+    up = os.path.relpath(images.TOP, os.path.join(w.cluster.work, "overlay-default"))
+    w.apply("default", components=[f"{up}/deploy/components/own-node-only", f"{up}/tests/e2e/sim",
+                                   f"{up}/deploy/components/node-feature"])
+    w.agent()
+    found = wait("the node's object", lambda: w.api.get(f"{features}/sluice-features-for-{NODE}"), 30)
+    same("the object's count of GPUs", found["spec"]["labels"].get("nvidia.com/gpu.count"), "1")
+    same("the object's node", found["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], NODE)
+    wait("the Node's labels to be given up", lambda: "sluice.io/owned-labels" not in
+         w.cluster.node()["metadata"].get("annotations", {}), 30)
+    same("the Node's count of GPUs", w.labels().get("nvidia.com/gpu.count"), "1")
+    w.apply("default")
+    w.agent()
+    w.api.delete(f"{crds}/{NODE_FEATURE['metadata']['name']}")
 
 
 @test("metrics.count_what_is_in_use")
