@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "controller/dialect.h"
 
 /* Annotations that grant something: nobody may bring their own. */
@@ -124,17 +125,29 @@ static void patch_claims(struct patching *p, const json_t *pod, const char *temp
     put(p, "/spec/resourceClaims", claims);
 }
 
-static bool has_our_claim(const json_t *pod)
+/* The template of our claim in the pod, "" of one without; NULL: it has no such claim. */
+static const char *our_claim(const json_t *pod)
 {
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims"), *one;
     size_t i;
     json_array_foreach(claims, i, one)
     {
-        const char *name = json_string_value(json_object_get(one, "name"));
-        if (name && strcmp(name, SL_MUTATE_CLAIM) == 0)
-            return true;
+        if (strcmp(sl_jget_text(one, "name"), SL_MUTATE_CLAIM) == 0)
+            return sl_jget_text(one, "resourceClaimTemplateName");
     }
-    return false;
+    return NULL;
+}
+
+/* A pod made from one that was here before (kubectl get -o yaml, kubectl debug --copy-to) is as it should be, but its
+ * template may be gone by now. */
+static void keep_template(const char *name, const struct sl_mutate_options *opt,
+                          struct sl_mutation *m)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_mutate_template(&m->request, opt, &m->template_object, m->template_name, &err) == 0 &&
+        strcmp(m->template_name, name) == 0)
+        return;
+    sl_mutation_free(m); /* another's: theirs to look after */
 }
 
 /* A request already in our own words must be about this pod. */
@@ -197,9 +210,12 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     if (rc == SL_DIALECT_NOTHING || (dra && rc == SL_DIALECT_PLAIN))
         return 0;
     ret->asks = true;
-    if (dra && again && has_our_claim(pod))
+    const char *claim = dra ? our_claim(pod) : NULL;
+    if (claim && again) {
+        keep_template(claim, opt, ret);
         return 0;
-    if (dra && has_our_claim(pod))
+    }
+    if (claim)
         return sl_err_set(err, -EINVAL, "the pod has a claim named %s already: rename it",
                           SL_MUTATE_CLAIM);
     rc = refuse_node_name(pod, err);

@@ -115,10 +115,12 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     c->settling_sent--;
     /* Not there, or another pod by that name: nobody to tell. Anything else is tried again. */
     bool done = !err->code || status == 404 || status == 409 || s->over;
-    if (!done)
+    if (!done) {
         sl_warn("telling HAMi's tools of %s: %s", s->path, err->msg);
-    if (done)
-        drop(s);
+        return; /* with the next tick */
+    }
+    drop(s);
+    settle_tick(c);
 }
 
 static void send(struct settling *s)

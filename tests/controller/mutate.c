@@ -56,9 +56,17 @@ static void test_claim(void **state)
     assert_string_equal(text_at(t, "spec/spec/devices/config/0/opaque/parameters/priority"),
                         "high");
     assert_string_equal(text_at(t, "metadata/name"), m.template_name);
-    /* The same again, by another webhook's doing: nothing more to do. */
+    /* The same again, by another webhook's doing or copied: nothing to change, but the template must be there. */
     mutated(pod, &dra, &again);
-    assert_true(again.asks && !again.patch && !again.template_object);
+    assert_true(again.asks && !again.patch);
+    assert_string_equal(again.template_name, m.template_name);
+    assert_true(json_equal(again.template_object, t));
+    sl_mutation_free(&again);
+    /* With a claim of the user's own by our name it is the user's business. */
+    json_object_set_new(at(pod, "spec/resourceClaims/0"), "resourceClaimTemplateName",
+                        json_string("mine"));
+    mutated(pod, &dra, &again);
+    assert_true(!again.patch && !again.template_object);
     sl_mutation_free(&m);
     json_decref(pod);
 }

@@ -209,11 +209,15 @@ def check_sweep():
     """Templates that no pod uses go, the others stay."""
     made = must("POST", PODS, pod("kept", {"nvidia.com/gpumem": "4321"}))
     kept = made["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
-    gone = must("GET", PODS + "/hami")["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
+    copied = must("GET", PODS + "/hami")
+    gone = copied["spec"]["resourceClaims"][0]["resourceClaimTemplateName"]
     for name in ("hami", "hami-2"):
         must("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
     until("the template to go", lambda: call("GET", f"{TEMPLATES}/{gone}")[0] == 404, 60)
     time.sleep(7)
+    copied["metadata"] = {"name": "copied", "annotations": copied["metadata"]["annotations"]}
+    must("POST", PODS, copied)  # a pod made from one that is gone brings its template back
+    must("GET", f"{TEMPLATES}/{gone}")
     must("GET", f"{TEMPLATES}/{kept}")
     must("POST", PODS, pod("hami", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}))
     must("GET", f"{TEMPLATES}/{gone}")  # a pod asked for it again
