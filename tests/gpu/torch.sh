@@ -19,7 +19,7 @@ done
 unset PYTORCH_CUDA_ALLOC_CONF
 
 first='import time, torch; t = time.perf_counter(); torch.zeros(1, device="cuda"); print(time.perf_counter() - t)'
-for i in 1 2 3 4 5; do
+for _ in 1 2 3 4 5; do
     echo "first-call native $(python3 -c "$first") sluice $("$build/bin/sluice" run --memory 10Gi -- python3 -c "$first")"
 done | tee "$out/first-call.txt"
 
