@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The walk-through of every guide to sharing GPUs: whole, time-sliced, MPS, MIG, on one node."""
-import json
-import os
 import time
 
-import images
 from cluster import Api
 from world import NODE, bare, check, cuda_uuids, same, test, wait
 
@@ -124,15 +121,13 @@ def by_label(w):
               "[{name: nvidia.com/gpu, replicas: 3}]}}\n")
     w.apply("default", namespace="sluice-system", generatorOptions={"disableNameSuffixHash": True},
             configMapGenerator=[{"name": "sluice-config", "behavior": "merge", "literals": ["shared=" + shared]}],
-            patches=[{"target": {"kind": "DaemonSet"}, "patch": json.dumps([
-                {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
-                 "value": {"name": "CONFIG_FILE_SRCDIR", "value": "/etc/sluice"}},
-                {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
-                 "value": {"name": "DEFAULT_CONFIG", "value": "config.yaml"}}])}])
+            components=w.components("config-by-label"))
     uid = w.agent()["metadata"]["uid"]
     w.wait_allocatable({GPU: 1})
     w.cluster.kubectl("label", "node", NODE, "nvidia.com/device-plugin.config=shared")
     w.wait_allocatable({GPU: 3})
+    with open("/var/lib/sluice/config-label", encoding="ascii") as f:
+        same("the label that is remembered", f.read(), "shared")
     w.cluster.kubectl("label", "node", NODE, "nvidia.com/device-plugin.config=nonsense", "--overwrite")
     wait("an event about the label", lambda: [e for e in w.events("ConfigRefused") if "nonsense" in e["message"]])
     same("allocatable with a label that names nothing", w.allocatable(), {GPU: 3})
@@ -181,9 +176,7 @@ def node_feature(w):
     w.wait_labels(gpu_count="1")
     w.api.create(crds, NODE_FEATURE)
     wait("the kind to be served", lambda: w.api.call("GET", features)[0] == 200, 30)
-    up = os.path.relpath(images.TOP, os.path.join(w.cluster.work, "overlay-default"))
-    w.apply("default", components=[f"{up}/deploy/components/own-node-only", f"{up}/tests/e2e/sim",
-                                   f"{up}/deploy/components/node-feature"])
+    w.apply("default", components=w.components("node-feature"))
     w.agent()
     found = wait("the node's object", lambda: w.api.get(f"{features}/sluice-features-for-{NODE}"), 30)
     same("the object's count of GPUs", found["spec"]["labels"].get("nvidia.com/gpu.count"), "1")

@@ -62,6 +62,11 @@ class World:
         check(done.returncode == 0, f"sluice-sim-ctl {' '.join(argv)}: {done.stderr.strip()}")
         return done.stdout
 
+    def components(self, *more):
+        """For apply(): those that every overlay gets here, and these of deploy/."""
+        up = os.path.relpath(images.TOP, os.path.join(self.cluster.work, "overlay-any"))
+        return [f"{up}/tests/e2e/sim", *(f"{up}/deploy/components/{c}" for c in ("own-node-only", *more))]
+
     def apply(self, overlay, **more):
         """kubectl apply -k of an overlay as it is in deploy/, with the simulated driver put under it; `more` is
         for the kustomization that does so."""
@@ -71,8 +76,7 @@ class World:
         with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as f:
             json.dump({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
                        "resources": [f"{relative}/deploy/overlays/{overlay}"],
-                       "components": [f"{relative}/deploy/components/own-node-only",
-                                      f"{relative}/tests/e2e/sim"], **more}, f)
+                       "components": self.components(), **more}, f)
         self.cluster.kubectl("apply", "-k", folder)
         self.overlay = overlay if not more else None
 
