@@ -71,17 +71,17 @@ static int choose(const struct sl_agent *a, char *path, size_t size, struct sl_e
     return 0;
 }
 
-static int read_file(const char *path, char **ret, struct sl_err *err)
+static int read_file(const char *path, char **ret, size_t *ret_size, struct sl_err *err)
 {
     *ret = NULL;
-    return path[0] ? sl_fs_read(AT_FDCWD, path, CONFIG_MAX_BYTES, ret, NULL, err) : 0;
+    *ret_size = 0;
+    return path[0] ? sl_fs_read(AT_FDCWD, path, CONFIG_MAX_BYTES, ret, ret_size, err) : 0;
 }
 
-static int parse(const struct sl_agent *a, const char *path, const char *text,
-                 struct sl_config **ret, struct sl_err *err)
+static int parse(const struct sl_agent *a, struct sl_config **ret, struct sl_err *err)
 {
-    return sl_config_parse(path, text, text ? strlen(text) : 0, a->environ_list, a->opt.flags,
-                           a->opt.flags_count, ret, err);
+    return sl_config_parse(a->config_file, a->config_text, a->config_size, a->environ_list,
+                           a->opt.flags, a->opt.flags_count, ret, err);
 }
 
 static int load(struct sl_agent *a, struct sl_err *err)
@@ -90,8 +90,8 @@ static int load(struct sl_agent *a, struct sl_err *err)
     a->config_text = NULL;
     int rc = choose(a, a->config_file, sizeof(a->config_file), err);
     if (rc == 0)
-        rc = read_file(a->config_file, &a->config_text, err);
-    return rc < 0 ? rc : parse(a, a->config_file, a->config_text, &a->config, err);
+        rc = read_file(a->config_file, &a->config_text, &a->config_size, err);
+    return rc < 0 ? rc : parse(a, &a->config, err);
 }
 
 /* --- the Node's label, remembered -----------------------------------------------------------------
@@ -239,16 +239,18 @@ void sl_agent_config_changed(void *data)
     struct sl_err err = SL_ERR_INIT;
     char path[sizeof(a->config_file)];
     SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
     struct sl_config *config = NULL;
     struct sl_plan *plan = NULL;
     int rc = choose(a, path, sizeof(path), &err);
     if (rc == 0)
-        rc = read_file(path, &text, &err);
+        rc = read_file(path, &text, &size, &err);
     if (rc < 0) {
         refuse(a, &err);
         return;
     }
-    bool same_text = strcmp(text ? text : "", a->config_text ? a->config_text : "") == 0;
+    bool same_text =
+        size == a->config_size && (size == 0 || memcmp(text, a->config_text, size) == 0);
     /* What was refused is tried again: the cards may have changed since. */
     if (same_text && !a->text_refused && strcmp(path, a->config_file) == 0) {
         settle(a); /* what was missing is back, or the label names this file again */
@@ -257,8 +259,9 @@ void sl_agent_config_changed(void *data)
     (void)snprintf(a->config_file, sizeof(a->config_file), "%s", path);
     sl_reload_watch(a->reload, path);
     free(a->config_text);
-    a->config_text = text ? strdup(text) : NULL;
-    rc = parse(a, path, text, &config, &err);
+    a->config_text = sl_take_ptr(text);
+    a->config_size = size;
+    rc = parse(a, &config, &err);
     if (rc == 0)
         rc = sl_agent_plan_check(a, config, &plan, &err);
     sl_plan_free(plan);

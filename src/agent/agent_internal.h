@@ -40,6 +40,7 @@ struct sl_agent {
 
     struct sl_config *config;
     char *config_text;      /* of the file as it was read last, good or bad; NULL: no file */
+    size_t config_size;     /* of that text: a NUL in it is for the parser to refuse */
     char config_file[4096]; /* "": none */
     char config_label[256]; /* "": no such label */
     bool text_refused;      /* that text is not what is in force */

@@ -84,6 +84,7 @@ class Reload(Case):
             "both ways of sharing": (shared("timeSlicing", 2) + "  mps:\n    resources:\n"
                                      "    - {name: nvidia.com/gpu, replicas: 2}\n", "choose one"),
             "no YAML": ("version: [v1\n", "config.yaml"),
+            "cut off": (PLAIN + "\0flags: {migStrategy: mixed}\n", "config.yaml:2:1"),
         }
         for i, (what, (text, words)) in enumerate(bad.items(), 1):
             with self.subTest(what):
