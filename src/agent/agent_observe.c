@@ -149,27 +149,25 @@ static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
     m->resource = a->metrics_resource;
 }
 
-/* The card a device id of the plan is of; a MIG device's too. */
-static const char *gpu_of(const struct sl_agent *a, const struct sl_inventory *inv, const char *id)
+static bool is_of(const char *uuid, const char *id)
 {
-    for (size_t r = 0; a->plan && inv && r < a->plan->resource_count; r++)
-        for (size_t d = 0; d < a->plan->resource[r].device_count; d++) {
-            const struct sl_plan_device *device = &a->plan->resource[r].device[d];
-            if (strcmp(device->id, id) == 0 && device->gpu < inv->gpu_count)
-                return inv->gpu[device->gpu].info.uuid;
-        }
-    return "";
+    size_t n = strlen(uuid);
+    return n > 0 && strncmp(id, uuid, n) == 0 && (id[n] == '\0' || strncmp(id + n, "::", 2) == 0);
 }
 
-static bool is_ours(const struct sl_agent *a, const char *resource)
+/* The card a device is of, or its MIG device; NULL: none of ours. By the id alone: a pod from before a change of the
+ * configuration holds what no plan has any more, and uses the card all the same. */
+static const char *gpu_of(const struct sl_inventory *inv, const char *id)
 {
-    for (size_t i = 0; i < sl_plugins_count(a->plugins); i++) {
-        struct sl_plugins_resource r;
-        sl_plugins_resource(a->plugins, i, &r);
-        if (strcmp(r.name, resource) == 0)
-            return true;
+    for (size_t g = 0; inv && g < inv->gpu_count; g++) {
+        const struct sl_inv_gpu *card = &inv->gpu[g];
+        bool found = is_of(card->info.uuid, id);
+        for (size_t m = 0; !found && m < card->mig_count; m++)
+            found = is_of(card->mig[m].info.uuid, id);
+        if (found)
+            return card->info.uuid;
     }
-    return false;
+    return NULL;
 }
 
 /* Who holds which device: what a dashboard joins a card's figures with. */
@@ -179,12 +177,13 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
     for (size_t i = 0; map && i < map->device_count; i++) {
         const struct sl_podres_device *d = &map->device[i];
-        if (!is_ours(a, d->resource))
+        const char *gpu = gpu_of(inv, d->id);
+        if (!gpu)
             continue;
         a->metrics_allocation[m->allocation_count++] =
             (struct sl_metrics_allocation){.resource = d->resource,
                                            .device = d->id,
-                                           .gpu = gpu_of(a, inv, d->id),
+                                           .gpu = gpu,
                                            .pod_namespace = d->pod_namespace,
                                            .pod = d->pod,
                                            .container = d->container};

@@ -37,6 +37,27 @@ class Reload(Case):
         for share in node.ids():
             self.assertEqual(node.allocate(share)["envs"]["NVIDIA_VISIBLE_DEVICES"], card)
 
+    def test_who_holds_what(self):
+        """A pod from before a change goes on using its card, and metrics go on saying so."""
+        node = self.node()
+        node.kubelet.ask(f"podres {node.folder}/podres.sock")
+        node.config(PLAIN)
+        agent = node.agent()
+        node.wait(2)
+        card = node.ids()[0]
+        node.kubelet.ask(f"place team train main {GPU} {card}")
+        node.kubelet.ask("place team other main example.com/nic nic-0")
+        held = (f'sluice_device_allocated{{resource="{GPU}",device="%s",gpu="{card}",namespace="team",pod="train",'
+                'container="main"}')
+        until("held", lambda: agent.metric(held % card) == 1)
+        node.config(shared("timeSlicing", 2).replace("2}", "2, rename: small}"))
+        node.wait(4, resource="nvidia.com/small")
+        self.assertEqual(agent.metric(held % card), 1)
+        node.kubelet.ask("remove team train")
+        node.kubelet.ask(f"place team train main {GPU} {card}::1")
+        until("held", lambda: agent.metric(held % f"{card}::1") == 1)
+        self.assertNotIn("nic-0", agent.get("/metrics")[1])
+
     def test_configmap(self):
         """As kubelet writes one: a directory of a new name, and a link renamed over the old link."""
         node = self.node()
