@@ -332,6 +332,12 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
     ret->pods = c->pods.count;
 }
 
+void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib)
+{
+    if (memory_mib > c->largest_mib)
+        c->largest_mib = memory_mib;
+}
+
 uint32_t sl_cluster_largest_card(const struct sl_cluster *c)
 {
     return c->largest_mib;

@@ -91,6 +91,8 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret);
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
                      uint64_t *ret_cores);
 uint32_t sl_cluster_largest_card(const struct sl_cluster *c);
+/* A card that DRA gives out, for percentages. Before the pods are told: they are counted once. */
+void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib);
 /* Is that template in use by a pod of the namespace? */
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name);

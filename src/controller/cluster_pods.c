@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "controller/cluster_int.h"
+#include "controller/dialect.h"
 #include "controller/mutate.h"
 
 /* --- holding --- */
@@ -370,6 +371,15 @@ static bool keep_text(char **at, const char *value)
     return true;
 }
 
+/* Whole GPUs that DRA gives, and pods that came in past the webhook: no request is in them, and they count. */
+static void count_unasked(const struct sl_cluster *c, struct cluster_pod *pod,
+                          const struct sl_request *r)
+{
+    uint64_t memory, cores;
+    sl_request_sums(r, sl_cluster_largest_card(c), &memory, &cores);
+    count_for_quota(pod, memory, cores);
+}
+
 /* What it asks for, as long as nobody has placed it. */
 static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const char *request,
                         bool first, struct sl_err *err)
@@ -491,8 +501,10 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         sl_cluster_pod_gone(c, uid);
         return 0;
     }
+    struct sl_request unasked;
+    bool counts = !request && !lease && sl_dialect_read(object, &unasked, NULL) > 0;
     struct cluster_pod *pod = cluster_pod_find(c, uid);
-    if (!pod && !of_interest(c, request, lease, template, node))
+    if (!pod && !counts && !of_interest(c, request, lease, template, node))
         return 0;
     pod = pod ? pod : cluster_pod_get(c, uid, space);
     if (!pod)
@@ -505,6 +517,8 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         pod->skip = shared_containers(object, lease);
     bool new_lease = keep_text(&pod->lease, lease);
     int rc = request ? keep_request(c, pod, request, first, err) : 0;
+    if (counts)
+        count_unasked(c, pod, &unasked);
     place_pod(c, pod, node, new_lease, now_ns);
     return rc ? sl_err_wrap(err, "pod %s/%s", space, sl_jget_text(meta, "name")) : 0;
 }

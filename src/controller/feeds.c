@@ -46,6 +46,8 @@ static void on_slice(struct sl_controller *c, enum sl_kube_event event, json_t *
         sl_claims_slice_gone(&c->claims, sl_kube_meta(object, "name"));
     else if (sl_claims_slice_set(&c->claims, object, &err) != 0)
         sl_warn("%s", err.msg);
+    if (c->claims.size_count)
+        sl_cluster_card_seen(c->cluster, c->claims.size_mib[c->claims.size_count - 1]);
 }
 
 static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *object)
@@ -194,8 +196,10 @@ static void feed_synced(void *data)
     f->synced = true;
     if (f->which == FEED_SECRET)
         certs_tick(f->c); /* none there: make one */
-    /* Pods after nodes, so that what they hold is known when they are told. */
-    if (first && f->which == FEED_NODES && feed_start(f->c, FEED_PODS, &err) != 0)
+    /* Pods after nodes and slices, so that what they hold, and how much that is, is known when they are told. */
+    bool cards = f->c->feed[FEED_NODES].synced &&
+                 (f->c->feed[FEED_SLICES].synced || !wanted(f->c, FEED_SLICES));
+    if (first && cards && feed_start(f->c, FEED_PODS, &err) != 0)
         sl_error("%s", err.msg);
     if (first)
         sl_info("known: %s", feeds[f->which].what);

@@ -172,13 +172,16 @@ static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_
 }
 
 /* The request, from the annotation of an earlier pass or from the dialect. */
-static int read_pod(const json_t *pod, struct sl_request *r, bool *ret_again, struct sl_err *err)
+static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret_again,
+                    struct sl_err *err)
 {
     const json_t *annotations = json_object_get(json_object_get(pod, "metadata"), "annotations");
     const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
     *ret_again = text != NULL;
     if (!text)
         return sl_dialect_read(pod, r, err);
+    if (dra && !our_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
+        return SL_DIALECT_PLAIN; /* the note of a copied one */
     int rc = sl_request_parse(text, r, err);
     if (!rc)
         rc = check_parts(pod, r, err);
@@ -197,18 +200,55 @@ static int refuse_node_name(const json_t *pod, struct sl_err *err)
         node);
 }
 
+static void patch_scheduler(struct patching *p, const json_t *pod,
+                            const struct sl_mutate_options *opt)
+{
+    if (opt->scheduler && opt->scheduler[0] &&
+        sl_dialect_scheduler(sl_jget_text(json_object_get(pod, "spec"), "schedulerName")))
+        put(p, "/spec/schedulerName", json_string(opt->scheduler));
+}
+
+static int take_patch(struct patching *p, struct sl_mutation *m, struct sl_err *err)
+{
+    m->patch = p->ops;
+    if (!p->failed && p->ops)
+        return 0;
+    sl_mutation_free(m);
+    return sl_err_set(err, -ENOMEM, "out of memory");
+}
+
+/* Its resources stay. A scheduler that is not there would never place it; a quota has to know it again. */
+static int plain_by_dra(const json_t *pod, const char *admission,
+                        const struct sl_mutate_options *opt, struct sl_mutation *m,
+                        struct sl_err *err)
+{
+    struct patching p = {.ops = json_array()};
+    m->asks = opt->note_plain;
+    (void)snprintf(m->request.admission, sizeof(m->request.admission), "%.63s", admission);
+    if (opt->note_plain)
+        patch_annotations(&p, pod, &m->request);
+    patch_scheduler(&p, pod, opt);
+    if (p.ops && json_array_size(p.ops) == 0) {
+        json_decref(p.ops);
+        return 0;
+    }
+    return take_patch(&p, m, err);
+}
+
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err)
 {
     bool dra = opt->mode == SL_MUTATE_DRA, again = false;
     struct patching p = {.ops = NULL};
     memset(ret, 0, sizeof(*ret));
-    int rc = read_pod(pod, &ret->request, &again, err);
+    int rc = read_pod(pod, dra, &ret->request, &again, err);
     if (rc < 0)
         return rc;
-    /* Whole GPUs are an ordinary extended resource of the DRA driver: nothing to translate. */
-    if (rc == SL_DIALECT_NOTHING || (dra && rc == SL_DIALECT_PLAIN))
+    if (rc == SL_DIALECT_NOTHING)
         return 0;
+    /* Whole GPUs are an ordinary extended resource of the DRA driver: nothing to translate. */
+    if (dra && rc == SL_DIALECT_PLAIN)
+        return plain_by_dra(pod, admission, opt, ret, err);
     ret->asks = true;
     const char *claim = dra ? our_claim(pod) : NULL;
     if (claim && again) {
@@ -231,16 +271,8 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     patch_annotations(&p, pod, &ret->request);
     if (dra)
         patch_claims(&p, pod, ret->template_name);
-    const char *scheduler =
-        json_string_value(json_object_get(json_object_get(pod, "spec"), "schedulerName"));
-    if (scheduler && opt->scheduler && opt->scheduler[0] && sl_dialect_scheduler(scheduler))
-        put(&p, "/spec/schedulerName", json_string(opt->scheduler));
-    ret->patch = p.ops;
-    if (p.failed || !p.ops) {
-        sl_mutation_free(ret);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
-    return 0;
+    patch_scheduler(&p, pod, opt);
+    return take_patch(&p, ret, err);
 }
 
 void sl_mutation_free(struct sl_mutation *mutation)

@@ -126,13 +126,28 @@ static int over(const char *what, const char *unit, const struct quota_limit *l,
         (unsigned long long)more);
 }
 
+static bool is_of(const struct quota_limit *l, const char *name_space)
+{
+    size_t size = strlen(name_space);
+    return strncmp(l->key, name_space, size) == 0 && l->key[size] == '/';
+}
+
+bool sl_quota_covers(const struct sl_quota *q, const char *name_space)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    const struct quota_limit *l;
+    while ((l = sl_table_next(&q->limits, &walk)))
+        if (is_of(l, name_space))
+            return true;
+    return false;
+}
+
 int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const char *name_space,
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err)
 {
     uint64_t used_memory, used_cores;
     struct sl_table_walk walk = {.bucket = 0};
     const struct quota_limit *l;
-    size_t size = strlen(name_space);
     int rc = 0;
     sl_cluster_used(c, name_space, &used_memory, &used_cores);
     for (const struct quota_pending *p = q->pending; p; p = p->next)
@@ -141,7 +156,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
             used_cores += p->cores;
         }
     while (!rc && (l = sl_table_next(&q->limits, &walk))) {
-        if (strncmp(l->key, name_space, size) != 0 || l->key[size] != '/')
+        if (!is_of(l, name_space))
             continue;
         rc = over("memory", "MiB", l, l->memory_mib, used_memory, memory_mib, err);
         if (!rc)

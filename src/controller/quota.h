@@ -7,6 +7,7 @@
 #define SLUICE_CONTROLLER_QUOTA_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -25,6 +26,7 @@ void sl_quota_free(struct sl_quota *q);
 /* May the namespace have this much more? -EDQUOT: err is the sentence. */
 int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const char *name_space,
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err) SL_MUST_CHECK;
+bool sl_quota_covers(const struct sl_quota *q, const char *name_space); /* is there one? */
 /* It was let in: counts until seen, or until its time is up. */
 int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns,

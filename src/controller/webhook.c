@@ -68,10 +68,7 @@ static int check_quota(struct review_call *r, struct sl_err *err)
 {
     struct sl_controller *c = r->c;
     uint64_t memory, cores;
-    uint32_t card = sl_cluster_largest_card(c->cluster);
-    if (c->claims.size_count && c->claims.size_mib[c->claims.size_count - 1] > card)
-        card = c->claims.size_mib[c->claims.size_count - 1];
-    sl_request_sums(&r->mutation.request, card, &memory, &cores);
+    sl_request_sums(&r->mutation.request, sl_cluster_largest_card(c->cluster), &memory, &cores);
     int rc = sl_quota_check(&c->quota, c->cluster, r->review.name_space, memory, cores, err);
     if (!rc && !r->review.dry_run)
         rc = sl_quota_admit(&c->quota, r->review.uid, r->review.name_space, memory, cores,
@@ -86,6 +83,7 @@ static void decide(struct review_call *r)
     struct sl_mutate_options opt = c->opt.mutate;
     opt.card_mib = c->claims.size_mib;
     opt.card_count = c->claims.size_count;
+    opt.note_plain = sl_quota_covers(&c->quota, r->review.name_space);
     int rc = r->review.create_pod
                  ? sl_mutate_pod(r->review.pod, r->review.uid, &opt, &r->mutation, &err)
                  : 0;

@@ -132,6 +132,37 @@ static void test_untouched(void **state)
     json_decref(pod);
 }
 
+/* Whole GPUs by DRA: the scheduler that is not there is replaced; where a quota counts them, it can know them again. */
+static void test_plain_by_dra(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    struct sl_mutate_options noted = dra;
+    noted.note_plain = true;
+    json_t *pod = pod_of("'nvidia.com/gpu':'2'", "", "'schedulerName':'hami-scheduler'");
+    mutated(pod, &dra, &m);
+    assert_true(!m.asks && !m.template_object && json_array_size(m.patch) == 1);
+    assert_string_equal(text_at(pod, "spec/schedulerName"), "default-scheduler");
+    assert_string_equal(text_at(pod, "spec/containers/0/resources/limits/nvidia.com~1gpu"), "2");
+    sl_mutation_free(&m);
+    json_object_set_new(at(pod, "metadata"), "annotations", json_pack("{s:s}", "keep", "me"));
+    for (int i = 0; i < 2; i++) { /* the second time as copied: it does not become a claim */
+        struct sl_request r;
+        mutated(pod, &noted, &m);
+        assert_true(m.asks && !m.template_object && json_array_size(m.patch) == 1);
+        assert_int_equal(
+            sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
+        assert_true(r.part[0].count == 2 && sl_request_whole(&r.part[0]));
+        assert_string_equal(r.admission, "review-1");
+        assert_string_equal(text_at(pod, "metadata/annotations/keep"), "me");
+        assert_null(at(pod, "spec/resourceClaims"));
+        assert_string_equal(text_at(pod, "spec/containers/0/resources/limits/nvidia.com~1gpu"),
+                            "2");
+        sl_mutation_free(&m);
+    }
+    json_decref(pod);
+}
+
 static void test_slots(void **state)
 {
     (void)state;
@@ -331,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_untouched), cmocka_unit_test(test_slots),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_review),
         cmocka_unit_test(test_answers),   cmocka_unit_test(test_init_alone),
-        cmocka_unit_test(test_privileged),
+        cmocka_unit_test(test_privileged), cmocka_unit_test(test_plain_by_dra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,8 @@ static void test_quota(void **state)
     assert_int_equal(sl_cluster_create(&opt, &c, &err), 0);
     quota_set(&q, "gpus",
               "'limits.nvidia.com/gpumem':'10Ki','requests.nvidia.com/gpucores':'150','pods':'1'");
+    assert_true(sl_quota_covers(&q, "ns"));
+    assert_false(sl_quota_covers(&q, "n") || sl_quota_covers(&q, "nsx"));
     assert_int_equal(sl_quota_check(&q, c, "ns", 10240, 150, &err), 0);
     assert_int_equal(sl_quota_check(&q, c, "ns", 10241, 0, &err), -EDQUOT);
     assert_non_null(
@@ -83,6 +85,40 @@ static void test_quota(void **state)
     assert_int_equal(sl_quota_check(&q, c, "ns", 999999, 999, &err), 0);
     assert_int_equal(sl_quota_admit(&q, "left", "ns", 1, 0, 100, &err), 0);
     sl_quota_free(&q);
+    sl_cluster_destroy(c);
+}
+
+/* Pods that nobody annotated count by what their containers say; percentages and whole GPUs by the largest card. */
+static void test_unasked(void **state)
+{
+    (void)state;
+    struct sl_cluster_options opt = {.policy = SL_PLACE_SLUICE, .seed = 1};
+    struct sl_cluster *c = NULL;
+    struct sl_err err = SL_ERR_INIT;
+    uint64_t memory, cores;
+    assert_int_equal(sl_cluster_create(&opt, &c, &err), 0);
+    sl_cluster_card_seen(c, 80000);
+    sl_cluster_card_seen(c, 40000);
+    static const struct {
+        const char *limits, *more;
+        uint64_t memory, cores;
+    } rows[] = {{"'nvidia.com/gpu':'2'", "'nodeName':'n1'", 160000, 200},
+                {"'nvidia.com/gpumem-percentage':'50'", "", 40000, 0},
+                {"'cpu':'1'", "'nodeName':'n1'", 0, 0},
+                {"'nvidia.com/gpumem':'3Gi'", "", 0, 0}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
+        json_t *pod = pod_of(rows[i].limits, "'uid':'u','namespace':'ns'", rows[i].more);
+        for (int twice = 0; twice < 2; twice++) {
+            assert_int_equal(sl_cluster_pod_set(c, pod, 1, &err), 0);
+            sl_cluster_used(c, "ns", &memory, &cores);
+            assert_int_equal(memory, rows[i].memory);
+            assert_int_equal(cores, rows[i].cores);
+        }
+        json_decref(pod);
+        sl_cluster_pod_gone(c, "u");
+        sl_cluster_used(c, "ns", &memory, &cores);
+        assert_true(memory == 0 && cores == 0);
+    }
     sl_cluster_destroy(c);
 }
 
@@ -170,7 +206,7 @@ static void test_quantities(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quota), cmocka_unit_test(test_claims),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quota), cmocka_unit_test(test_unasked), cmocka_unit_test(test_claims),
                                        cmocka_unit_test(test_quantities)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

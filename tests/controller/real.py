@@ -203,6 +203,24 @@ def check_quota():
     must("POST", path, pod("q3", {"nvidia.com/gpumem": "2000"}))
     must("DELETE", path + "/q1?gracePeriodSeconds=0")
     until("room in the quota", lambda: call("POST", path, pod("q4", {"nvidia.com/gpumem": "3000"}))[0] == 201)
+    # Percentages and whole GPUs are amounts too, and stay so after admission: the card has 81920 MiB.
+    must("POST", "/api/v1/namespaces", {"metadata": {"name": "large"}})
+    path = "/api/v1/namespaces/large/pods"
+    must("POST", path, pod("before", {"nvidia.com/gpu": "1"}))
+    must("POST", "/api/v1/namespaces/large/resourcequotas", {
+        "metadata": {"name": "gpus"}, "spec": {"hard": {"limits.nvidia.com/gpumem": str(81920 * 2 + 1000)}}})
+    half = {"nvidia.com/gpumem-percentage": "50"}
+    until("the quota to count what was there", lambda: call(
+        "POST", path + "?dryRun=All", pod("q", {"nvidia.com/gpu": "2"}))[0] == 403)
+    made = must("POST", path, pod("whole", {"nvidia.com/gpu": "1"}))
+    assert not made["spec"].get("resourceClaims") and made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert call("POST", path, pod("half", half))[0] == 403
+    must("DELETE", path + "/before?gracePeriodSeconds=0")
+    until("room for a half", lambda: call("POST", path, pod("half", half))[0] == 201)
+    must("POST", path, pod("half-2", half))
+    time.sleep(16)  # longer than what was let in is remembered: from now on only what is in the pods counts
+    status, answer = call("POST", path, pod("half-3", half))
+    assert status == 403 and "163840 are promised already" in answer["message"], (status, answer)
 
 
 def check_sweep():
