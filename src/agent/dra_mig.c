@@ -115,6 +115,11 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     }
     if (rc != -ENOENT)
         return rc;
+    if (d->admin) /* who only looks makes nothing, and above all undoes nothing that others make there later */
+        return sl_err_set(err, -ENOENT,
+                          "there is no MIG instance at %s: a request with adminAccess sees those that are "
+                          "there, and makes none",
+                          d->device);
     if (d->mig_profile_id == UINT32_MAX)
         return sl_err_set(err, -ENOENT, "the MIG device %s is gone: delete the pod to have it placed anew",
                           d->device);

@@ -71,20 +71,32 @@ struct dra_tell {
     struct sl_dra *dra;
     struct sl_kube_call *call;
     char uid[SL_UID_SIZE], path[400]; /* the claim's */
-    json_t *devices;
+    json_t *devices, *body;
     unsigned updates; /* tried so often */
-    bool outdated;    /* a later one says more: not begun again */
+    bool waits;       /* for the one before it, of the same claim: the last word has to be the last */
 };
+
+static void apply(struct dra_tell *t);
 
 static void tell_free(struct dra_tell *t)
 {
-    for (struct dra_tell **p = &t->dra->tells; *p; p = &(*p)->next)
+    struct dra_tell *after = NULL;
+    for (struct dra_tell **p = &t->dra->tells; *p;) {
         if (*p == t) {
             *p = t->next;
-            break;
+            continue;
         }
+        if ((*p)->waits && strcmp((*p)->uid, t->uid) == 0)
+            after = *p;
+        p = &(*p)->next;
+    }
     json_decref(t->devices);
+    json_decref(t->body);
     free(t);
+    if (after) {
+        after->waits = false;
+        apply(after);
+    }
 }
 
 static void not_told(struct dra_tell *t, const char *why)
@@ -138,10 +150,6 @@ static void status_written(void *data, int status, json_t *body, const struct sl
     struct sl_err why = SL_ERR_INIT;
     (void)body;
     t->call = NULL;
-    if (t->outdated) {
-        tell_free(t);
-        return;
-    }
     bool again = status == 422 ? t->updates == 0 : status == 409 && t->updates > 0;
     if (again && t->updates++ < UPDATES_MAX) {
         if (sl_kube_get_bytes(t->dra->kube, t->path, SL_KUBE_PROTOBUF, got_claim, t, &t->call, &why) < 0)
@@ -169,12 +177,12 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
     uint8_t *body = NULL;
     size_t body_size = 0;
     t->call = NULL;
-    if (is_away(status) && !t->outdated) {
+    if (is_away(status)) {
         tell_later(t, err);
         return;
     }
-    if (status != 200 || t->outdated) {
-        if (status != 200 && status != 404)
+    if (status != 200) {
+        if (status != 404)
             sl_warn("a claim's status is not written: %s", err->msg);
         tell_free(t);
         return;
@@ -191,15 +199,37 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
         not_told(t, why.msg);
 }
 
-static void apply(struct dra_tell *t, json_t *body)
+static void apply(struct dra_tell *t)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[500];
     (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER "&force=true", t->path);
-    if (!body || sl_kube_request(t->dra->kube, "PATCH", path, SL_KUBE_PATCH_APPLY, body, status_written, t,
-                                 &t->call, &err) < 0)
-        not_told(t, body ? err.msg : "out of memory");
-    json_decref(body);
+    if (!t->body || sl_kube_request(t->dra->kube, "PATCH", path, SL_KUBE_PATCH_APPLY, t->body,
+                                    status_written, t, &t->call, &err) < 0)
+        not_told(t, t->body ? err.msg : "out of memory");
+}
+
+/* One at a time for a claim, and of those that wait only the last. */
+static void queue(struct dra_tell *t)
+{
+    struct sl_dra *dra = t->dra;
+    for (struct dra_tell **p = &dra->tells; *p;) {
+        struct dra_tell *o = *p;
+        bool same = strcmp(o->uid, t->uid) == 0;
+        t->waits |= same;
+        if (!same || !o->waits) {
+            p = &o->next;
+            continue;
+        }
+        *p = o->next;
+        json_decref(o->devices);
+        json_decref(o->body);
+        free(o);
+    }
+    t->next = dra->tells;
+    dra->tells = t;
+    if (!t->waits)
+        apply(t);
 }
 
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
@@ -225,15 +255,13 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
                                         condition("Resized", true, "Resized", "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
-    for (struct dra_tell *before = dra->tells; before; before = before->next)
-        before->outdated |= strcmp(before->uid, p->uid) == 0;
-    *t = (struct dra_tell){.next = dra->tells, .dra = dra, .devices = devices};
-    dra->tells = t;
+    *t = (struct dra_tell){.dra = dra, .devices = devices};
     memcpy(t->uid, p->uid, sizeof(t->uid));
     (void)snprintf(t->path, sizeof(t->path), SL_CLAIMS_PATH, p->name_space, p->name);
-    apply(t, json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1", "kind",
-                       "ResourceClaim", "metadata", "name", p->name, "namespace", p->name_space, "uid",
-                       p->uid, "status", "devices", devices));
+    t->body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1", "kind",
+                        "ResourceClaim", "metadata", "name", p->name, "namespace", p->name_space, "uid",
+                        p->uid, "status", "devices", devices);
+    queue(t);
 }
 
 /* --- resize --- */
@@ -502,6 +530,8 @@ void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
 void sl_dra_resize_end(struct sl_dra *dra)
 {
     sl_timer_stop(dra->loop, &dra->retell);
+    for (struct dra_tell *t = dra->tells; t; t = t->next)
+        t->waits = false;
     while (dra->tells) {
         if (dra->tells->call)
             sl_kube_cancel(dra->tells->call);

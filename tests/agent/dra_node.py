@@ -675,6 +675,32 @@ class Mig(Case):
         self.assertEqual(n.unprepare(4)["error"], "")
         self.gone()
 
+    def test_admin_access(self):
+        """Who looks in has the device without a lease, is counted nowhere, and takes nothing away when he leaves."""
+        n = self.mig_node()
+        place = "gpu-0-mig-1g18gb-0"
+        n.claim(1, [dict(device("look", place), adminAccess=True)])
+        self.assertIn("makes none", n.prepare(1)["error"])
+        n.claim(2, [device("m", place)])
+        self.assertEqual(n.prepare(2)["error"], "")
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(n.mig(), ["1g.18gb"])
+        n.claim(3, [dict(device("look", "gpu-0"), adminAccess=True)])
+        self.assertEqual(n.prepare(3)["error"], "")
+        for k in (1, 3):
+            self.assertEqual(n.unprepare(k)["error"], "")
+        self.assertEqual(n.mig(), ["1g.18gb"])
+        self.assertEqual(n.unprepare(2)["error"], "")
+        n.claim(4, [share(memory="140Gi", cores="100")])
+        self.assertEqual(n.prepare(4)["error"], "")
+        n.claim(5, [dict(device("look", "gpu-0-share"), adminAccess=True)])
+        self.assertEqual(n.prepare(5)["error"], "")
+        self.assertEqual(list(n.tenants()), [uid(4) + "-0"])
+        self.assertNotIn("preload", json.dumps(next(s for f, s in n.specs().items() if uid(5) in f)))
+        for k in (4, 5):
+            self.assertEqual(n.unprepare(k)["error"], "")
+        self.gone()
+
     def test_foreign_instances(self):
         n = self.node
         env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
@@ -697,12 +723,12 @@ class Mig(Case):
 POINTS = ["dra.prepare.planned", "dra.prepare.lease", "dra.prepare.leased", "dra.prepare.cdi",
           "dra.prepare.done", "checkpoint.before:1", "checkpoint.written:1", "checkpoint.linked:1",
           "checkpoint.replaced:1", "checkpoint.before:2", "checkpoint.written:2",
-          "checkpoint.linked:2", "checkpoint.replaced:2"]
+          "checkpoint.linked:2", "checkpoint.replaced:2", "cdi.claim.made", "cdi.claim.written"]
 MIG_POINTS = ["dra.mig.before", "dra.mig.made", "dra.prepare.mig", "checkpoint.replaced:2",
               "checkpoint.before:3", "dra.prepare.done"]
 UN_POINTS = ["dra.unprepare.begun", "dra.unprepare.cdi", "dra.unprepare.lease", "dra.unprepare.mig",
              "dra.unprepare.done", "checkpoint.before:1", "checkpoint.replaced:1",
-             "checkpoint.linked:2", "checkpoint.replaced:2"]
+             "checkpoint.linked:2", "checkpoint.replaced:2", "cdi.claim.removed"]
 UN_MIG_POINTS = ["dra.mig.unmade", "dra.unprepare.mig", "checkpoint.before:2"]
 
 
@@ -755,6 +781,16 @@ class Kill(Case):
         if mig:
             eventually(lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in self.node.api.slices()
                                    for d in s["spec"].get("devices", [])), "MIG is offered")
+
+    def test_every_point_is_here(self):
+        agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/agent")
+        there = set()
+        for path in glob.glob(agent + "/*.c"):
+            with open(path, encoding="utf-8") as f:
+                there |= set(re.findall(r'SL_FAULT\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
+        tried = {p.split(":")[0] for p in POINTS + MIG_POINTS + UN_POINTS + UN_MIG_POINTS}
+        self.assertGreater(len(there), 15)
+        self.assertEqual(there, tried)
 
     def test_prepare(self):
         for point in POINTS:
