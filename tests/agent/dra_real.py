@@ -18,7 +18,7 @@ URL, CA, TOKEN = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.argv = [sys.argv[0], os.environ["SLUICE_BUILD"]]
 sys.path.insert(0, HERE)
-from dra_node import CLAIMS, GIB, Node, eventually  # noqa: E402
+from dra_rig import CLAIMS, GIB, Node, eventually  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BIN = os.environ.get("SLUICE_K8S_BIN") or os.path.join(
