@@ -56,6 +56,9 @@ struct member {
     uint64_t reading_bytes[SL_MAX_GPUS];  /* overhead as the driver showed it */
     uint64_t lower_since_ns[SL_MAX_GPUS]; /* it shows less since; 0: it does not */
     uint64_t used_before[SL_MAX_GPUS];    /* ledger usage when the running snapshot was asked for */
+    uint64_t operations_before[SL_MAX_GPUS]; /* … and how often it had changed */
+    uint64_t least_bytes[SL_MAX_GPUS];    /* the least overhead those unsteady snapshots showed */
+    uint64_t seen_bytes[SL_MAX_GPUS];     /* what the last snapshot showed, as far as it is believed */
     uint8_t unsteady[SL_MAX_GPUS];        /* snapshots in a row that found it moving */
 };
 

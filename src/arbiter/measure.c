@@ -25,7 +25,7 @@
 /* More than this beyond ledger and context is no module any more. */
 #define UNACCOUNTED_BYTES (1ULL << 30)
 /* A ledger that never stands still is measured anyhow after this many tries. */
-#define UNSTEADY_MAX      5
+#define UNSTEADY_MAX      8
 /* The ledger has a piece before the driver does, so a low reading may be a piece on its way. Less is
  * believed when the process waits for the answer, or when all readings are low for so long. */
 #define LOWER_NS          (SL_NS_PER_S / 2)
@@ -116,6 +116,19 @@ static bool waits_for_later(const struct member *m, const struct snapshot *s, ui
     return (m->measure_pending >> i & 1) && m->measure_asked_ns > s->asked_ns;
 }
 
+/* Only a ledger that stood still during the snapshot can be compared with it: the same usage before and
+ * after is not enough, the driver may have been caught with a piece that was taken and given back between. */
+static bool ledger_moved(const struct member *m, uint32_t i)
+{
+    return ledger_bytes(m, i) != m->used_before[i] ||
+           sl_account_operations(m->tenant->ledger.page, m->slot, i) != m->operations_before[i];
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void measure_member(struct arbiter *a, const struct snapshot *s, struct member *m,
                            uint32_t i)
 {
@@ -125,19 +138,24 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
         return;
     if (p && !p->used_known)
         return; /* some virtual machines hide it: then contexts are not counted */
-    /* Only a ledger that stood still during the snapshot can be compared with it. */
     bool asked = m->measure_pending >> i & 1;
-    bool moved = ledger != m->used_before[i];
-    if (moved && !asked && ++m->unsteady[i] < UNSTEADY_MAX)
-        return;
-    m->unsteady[i] = 0;
+    bool moved = ledger_moved(m, i);
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
+    if (moved && !asked) {
+        /* True overhead is in all of them, a piece on its way is not. */
+        m->least_bytes[i] = m->unsteady[i] ? least(m->least_bytes[i], reading) : reading;
+        reading = m->least_bytes[i];
+        if (++m->unsteady[i] < UNSTEADY_MAX)
+            return;
+    }
+    m->unsteady[i] = 0;
+    m->seen_bytes[i] = p ? least(p->used_bytes, ledger + reading) : 0;
     /* A context keeps what it had when it was made, and its maker stood still for that reading. What
      * looks like less is memory that is promised but not there yet, managed pages above all. */
     if (asked)
-        m->base_bytes[i] = reading;
+        m->base_bytes[i] = moved ? least(m->base_bytes[i], reading) : reading;
     else if (p && reading < m->base_bytes[i])
         reading = m->base_bytes[i];
     bool now = !p || asked || reading >= m->reading_bytes[i];
@@ -174,7 +192,7 @@ static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct t
         const struct sl_gpu_process *p = find_process(a, s, t->gpu[i], m->pid);
         if (m->unsteady[i] || waits_for_later(m, s, i))
             return;
-        driver += p && p->used_known ? p->used_bytes : 0;
+        driver += p && p->used_known ? m->seen_bytes[i] : 0;
         claimed += m->overhead_bytes[i];
     }
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
@@ -336,6 +354,12 @@ static void results_ready(struct arbiter *a, struct source *src, uint32_t events
     }
 }
 
+static void read_ledger(struct member *m, uint32_t i)
+{
+    m->operations_before[i] = sl_account_operations(m->tenant->ledger.page, m->slot, i);
+    m->used_before[i] = ledger_bytes(m, i);
+}
+
 /* What ledgers say before a snapshot. One under way keeps what it was begun with: only what was read
  * before the driver was can show that nothing moved. */
 static void ask_card(struct arbiter *a, uint32_t card)
@@ -349,7 +373,7 @@ static void ask_card(struct arbiter *a, uint32_t card)
                 continue;
             t->total_before[i] = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
             for (struct member *m = t->members; m; m = m->next)
-                m->used_before[i] = ledger_bytes(m, i);
+                read_ledger(m, i);
         }
     k->asked_ns[card] = a->now_ns;
     sl_nvml_worker_ask(k->worker, card, a->now_ns);
@@ -359,7 +383,7 @@ void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
 {
     m->measure_pending |= 1U << lease_gpu;
     m->measure_asked_ns = a->now_ns;
-    m->used_before[lease_gpu] = ledger_bytes(m, lease_gpu);
+    read_ledger(m, lease_gpu);
     ask_card(a, a->gpu[m->tenant->gpu[lease_gpu]].index);
 }
 

@@ -107,6 +107,11 @@ void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t g
     SL_FAULT("account.release.applied");
 }
 
+uint64_t sl_account_operations(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
+{
+    return slot < SL_MAX_SLOTS && gpu < SL_MAX_GPUS ? effective_op(ledger, slot, gpu) : 0;
+}
+
 uint64_t sl_account_slot(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
 {
     if (slot >= SL_MAX_SLOTS || gpu >= SL_MAX_GPUS)

@@ -38,6 +38,8 @@ void sl_account_release(struct sl_ledger_page *ledger, uint32_t slot, uint32_t g
 /* Usage of one slot and of the whole tenant, in units. */
 uint64_t sl_account_slot(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 uint64_t sl_account_total(const struct sl_ledger_page *ledger, uint32_t gpu);
+/* Counts a slot's operations: the same number at two moments means that nothing happened between. */
+uint64_t sl_account_operations(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 
 /*
  * Returns everything a dead process's slot still has, on every GPU. Only for the arbiter, once the

@@ -82,6 +82,28 @@ static void test_silent(void **state)
     tenant_end(&t);
 }
 
+/* Others come and go meanwhile, so that the arbiter measures every second. */
+static void test_churn(void **state)
+{
+    (void)state;
+    struct tenant t, other;
+    struct program p;
+    siginfo_t ended = {0};
+    int passing = 0;
+    const char *argv[] = {"hygiene_tenant", "churn", NULL};
+    tenant_begin(&world, "churn", LIMIT, &t);
+    program_start(&t, argv, NULL, &p);
+    while (waitid(P_PID, (id_t)p.pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0) {
+        char name[32];
+        (void)snprintf(name, sizeof(name), "passing-%d", passing++);
+        tenant_begin(&world, name, LIMIT / 64, &other); /* there as long as this process is */
+        usleep(400000);
+        tenant_end(&other);
+    }
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
 static void test_lookup(void **state)
 {
     (void)state;
@@ -183,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_exec),        cmocka_unit_test(test_close_all),
         cmocka_unit_test(test_next),        cmocka_unit_test(test_no_tenant),
         cmocka_unit_test(test_no_arbiter),  cmocka_unit_test(test_arbiter_dies),
+        cmocka_unit_test(test_churn),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "abi/cuda.h"
@@ -219,6 +220,22 @@ static void case_threads(void)
     CHECK(all_is_back(before, &after), "%zu bytes are missing", before - after);
 }
 
+/* Takes and gives back again and again, for about as long as measurements take: none may catch the driver with
+ * a piece that the books had neither before nor after, and call it overhead for ever after. */
+static void case_churn(void)
+{
+    CUdeviceptr p;
+    CHECK(start() == CUDA_SUCCESS, "no start");
+    for (time_t end = time(NULL) + 12; time(NULL) < end && !failures;)
+        for (int i = 0; i < 1000 && !failures; i++) {
+            CHECK(cuMemAlloc_v2(&p, 1024 * MIB) == CUDA_SUCCESS, "refused below the limit");
+            usleep((useconds_t)(i % 50));
+            if (!failures)
+                CHECK(cuMemFree_v2(p) == CUDA_SUCCESS, "no free");
+            usleep((useconds_t)(i % 70)); /* mostly, the books have nothing */
+        }
+}
+
 /* ---- fork, exec ---- */
 
 static int wait_child(pid_t pid)
@@ -355,6 +372,8 @@ int main(int argc, char **argv)
         case_thread();
     else if (strcmp(name, "threads") == 0)
         case_threads();
+    else if (strcmp(name, "churn") == 0)
+        case_churn();
     else if (strcmp(name, "fork-first") == 0)
         case_fork_first();
     else if (strcmp(name, "fork-later") == 0)

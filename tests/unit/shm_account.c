@@ -255,12 +255,31 @@ static void random_operations_follow_the_model(void **state)
     }
 }
 
+/* Taken and given back: as before, but not unchanged. */
+static void operations_are_counted(void **state)
+{
+    (void)state;
+    uint64_t before = sl_account_operations(page, 3, 1), other = sl_account_operations(page, 4, 1);
+    assert_int_equal(sl_account_reserve(page, 3, 1, 10, 100), 0);
+    uint64_t taken = sl_account_operations(page, 3, 1);
+    sl_account_release(page, 3, 1, 10);
+    assert_int_equal(sl_account_slot(page, 3, 1), 0);
+    assert_int_not_equal(taken, before);
+    assert_int_not_equal(sl_account_operations(page, 3, 1), taken);
+    assert_int_not_equal(sl_account_operations(page, 3, 1), before);
+    assert_int_equal(sl_account_operations(page, 4, 1), other);
+    assert_int_equal(sl_account_reserve(page, 3, 1, 1000, 100), -ENOMEM);
+    assert_int_equal(sl_account_operations(page, SL_MAX_SLOTS, 0), 0);
+    assert_int_equal(sl_account_operations(page, 0, SL_MAX_GPUS), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_round_up),
+        T(operations_are_counted),
         T(limit_is_exact),
         T(shrunken_limit_refuses_until_below),
         T(no_arithmetic_wraps),
