@@ -218,7 +218,7 @@ static CUresult mip_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR 
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->magic = ARRAY_MAGIC;
-    size_t total = 0, offset[MAX_LEVELS];
+    size_t total = 0, offset[MAX_LEVELS] = {0};
     CUDA_ARRAY3D_DESCRIPTOR level = *d;
     for (unsigned int i = 0; i < levels && i < MAX_LEVELS; i++) {
         if (!shape(&m->level[i], &level)) {

@@ -91,7 +91,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
-    size_t full;
+    size_t full = 0;
     CUresult r = cuDeviceTotalMem_v2(&full, dev);
     if (r != CUDA_SUCCESS)
         return r;

@@ -184,7 +184,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
 
 static void take_args(CUfunction f, const unsigned char *packed, void **params, uint64_t arg[3])
 {
-    for (size_t i = 0; i < f->param_count && i < 3; i++) {
+    for (size_t i = 0; (packed || params) && i < f->param_count && i < 3; i++) {
         size_t n = f->params[i].size < 8 ? f->params[i].size : 8;
         arg[i] = 0;
         memcpy(&arg[i], packed ? packed + f->params[i].offset : params[i], n);

@@ -196,7 +196,7 @@ static CUresult event_destroy(CUevent e)
         return CUDA_ERROR_INVALID_HANDLE;
     if (spare_event_count == spare_event_room) {
         size_t room = spare_event_room ? spare_event_room * 2 : 64;
-        struct CUevent_st **grown = realloc(spare_events, room * sizeof(*grown));
+        struct CUevent_st **grown = realloc(spare_events, room * sizeof(CUevent));
         if (!grown)
             return CUDA_SUCCESS; /* the handle is not recycled, that is all */
         spare_events = grown;

@@ -13,7 +13,7 @@
 bool sl_sim_ctl_next_mig(const struct sl_sim_card *c, size_t *at, struct sl_sim_ctl_mig *ret)
 {
     const struct sl_sim_profile *p = sl_sim_profile_at(c->desc.profile);
-    for (; c->mig.enabled && *at < SL_SIM_MIG_MAX_GI * SL_SIM_MIG_MAX_CI; ++*at) {
+    for (; c->mig.enabled && *at < (size_t)SL_SIM_MIG_MAX_GI * SL_SIM_MIG_MAX_CI; ++*at) {
         const struct sl_sim_mig_gi *gi = &c->mig.gi[*at / SL_SIM_MIG_MAX_CI];
         const struct sl_sim_mig_ci *ci = &gi->ci[*at % SL_SIM_MIG_MAX_CI];
         uint8_t bytes[16];

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the checks: `tree_files` lists the tree's files, from the repository root. In a git
 # checkout that is what git tracks or would track; in an unpacked archive, all but build folders.
-root=$(cd "$(dirname "$0")/../.." && pwd)
+# Who is not in tools/check sets `root` first.
+: "${root:=$(cd "$(dirname "$0")/../.." && pwd)}"
 cd "$root" || exit 1
 
 tree_files() {
