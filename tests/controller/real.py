@@ -3,6 +3,7 @@
 """real.py URL CA_FILE TOKEN_FILE: sluice-controller against a real kube-apiserver (and kube-scheduler, where there
 is one). Started by tests/http/real.sh. SLUICE_CONTROLLER is the program; SLUICE_CONTROLLER_PART is `admission`, `dra`,
 `replicas`, `hostile` or `kill`."""
+import base64
 import json
 import os
 import pathlib
@@ -13,108 +14,13 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
 
-URL, CA, TOKEN_FILE = sys.argv[1:4]
-TOKEN = pathlib.Path(TOKEN_FILE).read_text().strip()
-PROGRAM = os.environ["SLUICE_CONTROLLER"]
-K8S = pathlib.Path(os.environ.get("SLUICE_K8S_BIN",
-                                  os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")) + "/sluice/k8s"))
-DIR = pathlib.Path(tempfile.mkdtemp())
-CONTEXT = ssl._create_unverified_context()
-CARD = 81920
-PODS = "/api/v1/namespaces/default/pods"
-started = []
-
-
-def call(method, path, body=None, kind="application/json", base=URL, token=None):
-    request = urllib.request.Request(base + path, method=method,
-                                     data=json.dumps(body).encode() if body is not None else None)
-    request.add_header("Content-Type", kind)
-    request.add_header("Authorization", "Bearer " + (token or TOKEN))
-    try:
-        with urllib.request.urlopen(request, context=CONTEXT, timeout=30) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text[:1] in b"{[" else text.decode()
-    except urllib.error.HTTPError as e:
-        text = e.read()
-        return e.code, json.loads(text) if text[:1] == b"{" else text.decode()
-
-
-def must(method, path, body=None, kind="application/json"):
-    status, answer = call(method, path, body, kind)
-    assert status < 300, f"{method} {path}: {status} {answer}"
-    return answer
-
-
-def until(what, test, seconds=60):
-    end = time.time() + seconds
-    while time.time() < end:
-        value = test()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"waited {seconds} s for {what}")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def start(name, argv, env=None):
-    log = open(DIR / f"{name}.log", "ab")
-    process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **(env or {})})
-    started.append(process)
-    return process
-
-
-def controller(*more, wait=True, metrics=None, token=TOKEN_FILE, space="default", env=None):
-    metrics = metrics or free_port()
-    process = start("controller", [PROGRAM, "--server", URL, "--ca-file", CA, "--token-file", token,
-                                   "--namespace", space, "--metrics", f"127.0.0.1:{metrics}", *more], env)
-    if wait:
-        def ready():
-            assert process.poll() is None, (DIR / "controller.log").read_text()[-2000:]
-            try:
-                return call("GET", "/readyz", base=f"http://127.0.0.1:{metrics}")[0] == 200
-            except OSError:
-                return False
-        until("the controller to be ready", ready)
-    return process, metrics
-
-
-def node(name, gpus):
-    cards = [{"uuid": f"GPU-{name}-{i}", "memoryMiB": CARD, "cores": 100, "model": "NVIDIA H100 80GB HBM3",
-              "numa": i // 4, "healthy": True} for i in range(gpus)]
-    must("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {
-        "name": name, "labels": {"kubernetes.io/hostname": name},
-        "annotations": {"sluice.io/gpus": json.dumps(cards)}}})
-    sizes = {"cpu": "64", "memory": "256Gi", "pods": "2000", "nvidia.com/gpu": str(gpus * 100)}
-    must("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"capacity": sizes, "allocatable": sizes}},
-         "application/merge-patch+json")
-
-
-def pod(name, limits, annotations=None, labels=None, **spec):
-    return {"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
-            "spec": {"containers": [{"name": "main", "image": "local/none:1", "resources": {"limits": limits}}],
-                     "tolerations": [{"operator": "Exists"}], **spec}}
-
+from real_hostile import hostile
+from real_world import (CA, CARD, DIR, K8S, PODS, TOKEN, TOKEN_FILE, URL, call, certificate, controller, free_port, kubeconfig,
+                        must, node, pod, start, started, until)
 
 # --- admission ---
-
-def certificate():
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
-                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", DIR / "key.pem", "-out", DIR / "cert.pem"],
-                   check=True, stderr=subprocess.DEVNULL)
-    import base64
-    return base64.b64encode((DIR / "cert.pem").read_bytes()).decode()
-
 
 def hook(name, client):
     must("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {
@@ -252,7 +158,6 @@ def check_bootstrap():
     assert secret["data"]["tls.crt"] != old, "a certificate that has run out is still there"
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/own"
     until("caBundle", lambda: must("GET", path)["webhooks"][0]["clientConfig"].get("caBundle") == secret["data"]["ca.crt"])
-    import base64
     (DIR / "ca.pem").write_bytes(base64.b64decode(secret["data"]["ca.crt"]))
     context = ssl.create_default_context(cafile=DIR / "ca.pem")
     with socket.create_connection(("127.0.0.1", port)) as raw:
@@ -282,7 +187,6 @@ def check_nobody_there():
 
 def expired_secret(name):
     """What somebody left behind: a certificate for our name that ran out yesterday."""
-    import base64
     quiet = {"check": True, "stderr": subprocess.DEVNULL}
     subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-addext",
                     "subjectAltName=DNS:ctl.default.svc", "-keyout", DIR / "old.key", "-out", DIR / "old.csr"], **quiet)
@@ -318,15 +222,6 @@ def admission():
 
 
 # --- every dialect through the stock scheduler, by DRA ---
-
-def kubeconfig():
-    (DIR / "kubeconfig").write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": URL, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "u", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
-    return DIR / "kubeconfig"
-
 
 def share(i, on="n0"):
     memory = f"{CARD}Mi"
@@ -539,133 +434,6 @@ def replicas():
     lease = must("GET", f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases/sluice-controller")
     assert not lease["spec"].get("holderIdentity"), "the lease was not given back"
     print("two replicas: one leads, the other takes over; with the rights of deploy/controller")
-
-
-# --- hostile clients ---
-
-def raw(port, data, wait=1.0, tls=True):
-    """What comes back for these bytes, b"" for nothing."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
-        s = CONTEXT.wrap_socket(plain) if tls else plain
-        s.settimeout(wait)
-        out = b""
-        try:
-            s.sendall(data)
-            while True:
-                more = s.recv(65536)
-                if not more:
-                    return out
-                out += more
-        except OSError:
-            return out
-
-
-def post(path, body, length=None):
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            f"Content-Length: {len(body) if length is None else length}\r\n\r\n").encode() + body
-
-
-def authority(name):
-    """A CA that signs clients."""
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout",
-                    DIR / f"{name}.key", "-out", DIR / f"{name}.pem"], check=True, stderr=subprocess.DEVNULL)
-
-
-def client_certificate(ca, name, usage="clientAuth", days=2):
-    at = DIR / f"client-{ca}-{usage}-{days}-{name.replace(':', '-')}"
-    (DIR / "usage").write_text(f"extendedKeyUsage={usage}\n")
-    quiet = {"check": True, "stderr": subprocess.DEVNULL}
-    subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/O=x/CN={name}", "-keyout", f"{at}.key", "-out",
-                    f"{at}.csr"], **quiet)
-    subprocess.run(["openssl", "x509", "-req", "-in", f"{at}.csr", "-CA", DIR / f"{ca}.pem", "-CAkey", DIR / f"{ca}.key",
-                    "-CAcreateserial", "-days", str(days), "-extfile", DIR / "usage", "-out", f"{at}.pem"], **quiet)
-    return f"{at}.pem", f"{at}.key"
-
-
-def strangers():
-    """With --extender-client-ca the extender is the scheduler's alone, and the webhook still everybody's."""
-    authority("cluster")
-    authority("other")
-    port = free_port()
-    process, _ = controller(
-        "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{port}", "--cert-file", DIR / "cert.pem",
-        "--key-file", DIR / "key.pem", "--leader-election", "off", "--extender-client-ca", DIR / "cluster.pem",
-        "--extender-client", "system:kube-scheduler")
-
-    def ask(path, pair=None):
-        context = ssl._create_unverified_context()
-        if pair:
-            context.load_cert_chain(*pair)
-        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", method="POST", data=b"{}")
-        try:
-            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-    known = client_certificate("cluster", "system:kube-scheduler")
-    for path in ("/filter", "/prioritize", "/bind"):
-        assert ask(path, known)[0] == 200, (path, ask(path, known))
-        for pair in (None, client_certificate("cluster", "someone"), client_certificate("other", "system:kube-scheduler"),
-                     client_certificate("cluster", "system:kube-scheduler", usage="serverAuth"),
-                     client_certificate("cluster", "system:kube-scheduler", days=-1)):
-            status, text = ask(path, pair)
-            assert status == 403 and "only for the scheduler" in text, (path, pair, status, text)
-    for pair in (None, known):
-        assert ask("/mutate", pair)[0] == 400, ask("/mutate", pair)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
-
-
-def hostile():
-    certificate()
-    strangers()
-    port, plain = free_port(), free_port()
-    process, metrics = controller(
-        "--admission", "extender", "--extender", "choose", "--listen", f"127.0.0.1:{port}", "--cert-file",
-        DIR / "cert.pem", "--key-file", DIR / "key.pem", "--extender-http", f"127.0.0.1:{plain}", "--leader-election", "off")
-    rng = random.Random(3)
-    slow = []
-    for _ in range(50):  # clients that never finish, left open
-        s = socket.create_connection(("127.0.0.1", plain))
-        s.sendall(post("/filter", b"{", 1000)[:rng.randrange(1, 100)])
-        slow.append(s)
-    for path in ("/mutate", "/filter", "/prioritize", "/bind", "/metrics", "/nothing"):
-        for body in (b"", b"{", b"null", b"[]", b"{}", b"\xff\xfe", b'{"Pod":{}}', b'{"a":' * 3000, b"9" * 5000,
-                     b'{"Pod":null,"NodeNames":[1]}', b'{"Pod":{"metadata":5},"NodeNames":["n"]}'):
-            answer = raw(port, post(path, body))
-            assert answer.startswith(b"HTTP/1.1 "), (path, body[:20], answer[:100])
-    for path in ("/mutate", "/filter", "/bind"):
-        answer = raw(port, post(path, b" " * (10 << 20)), 5)
-        assert answer == b"" or b" 413 " in answer[:40], answer[:100]
-    for _ in range(60):
-        raw(port, rng.randbytes(rng.randrange(1, 400)), 0.2, tls=rng.random() < 0.5)
-    assert b" 200 " in raw(plain, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 5, tls=False)
-    # An expired certificate is refused by who checks it; a new pair of files is served without a restart.
-    quiet = {"check": True, "stderr": subprocess.DEVNULL}
-    subprocess.run(["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-addext",
-                    "subjectAltName=IP:127.0.0.1", "-keyout", DIR / "key.pem", "-out", DIR / "old.csr"], **quiet)
-    subprocess.run(["openssl", "x509", "-req", "-in", DIR / "old.csr", "-signkey", DIR / "key.pem", "-days", "-1",
-                    "-copy_extensions", "copy", "-out", DIR / "cert.pem"], **quiet)
-
-    def trusted():
-        context = ssl.create_default_context(cafile=DIR / "cert.pem")
-        try:
-            with socket.create_connection(("127.0.0.1", port)) as s:
-                context.wrap_socket(s, server_hostname="127.0.0.1").close()
-            return True
-        except ssl.SSLError:
-            return False
-    assert not trusted()
-    certificate()
-    until("the new certificate", trusted, 20)
-    assert process.poll() is None
-    text = call("GET", "/metrics", base=f"http://127.0.0.1:{metrics}")[1]
-    assert 'result="unreadable"' in text
-    for s in slow:
-        s.close()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
-    print("hostile clients: answered or dropped; certificates replaced while running")
 
 
 # --- SIGKILL under load ---
