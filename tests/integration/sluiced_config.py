@@ -218,6 +218,7 @@ class Label(Case):
         node.api.down = True  # and none either when nobody can say what the label is
         node.agent(where, config=False)
         until("registered again", lambda: node.counts()[0] == 2)
+        until("its list", lambda: node.counts()[1] > 1)
         node.wait(4)
         self.assertEqual(node.counts()[1], 2)
 
