@@ -215,7 +215,9 @@ static void fill_agent(struct sl_agent *a, struct sl_metrics_agent *m)
         .start_time_seconds = a->start_time_s,
         .reloads_ok = a->reloads_ok,
         .reloads_failed = a->reloads_failed,
-        .reload_error = a->reload_error[0] ? a->reload_error : a->unfit[0] ? a->unfit : NULL,
+        .reload_error = a->reload_error[0] ? a->reload_error
+                        : a->unfit[0]      ? a->unfit
+                                           : NULL,
         .reload_time_seconds = a->reload_time_s,
         .allocate = {sl_plugins_bucket_ns, stats->allocate_bucket, SL_PLUGINS_BUCKETS,
                      stats->allocate_ns_sum},

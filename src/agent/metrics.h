@@ -59,7 +59,7 @@ struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     unsigned processes;
 };
 
-struct sl_metrics_duration { /* a histogram */
+struct sl_metrics_duration {          /* a histogram */
     const uint64_t *bound_ns, *count; /* by bucket, not cumulative; the last bound is UINT64_MAX */
     size_t buckets;                   /* 0: none */
     uint64_t sum_ns;
@@ -87,7 +87,7 @@ struct sl_metrics_agent {
     double resident_bytes, cpu_seconds, open_fds;
     double loop_lag_seconds;   /* worst since the last scrape; NAN: not known */
     double sample_age_seconds; /* of the GPUs' numbers; NAN: there are none */
-    bool has_arbiter; /* there is to be one */
+    bool has_arbiter;          /* there is to be one */
     bool nvml_up, arbiter_up, podres_up;
 };
 

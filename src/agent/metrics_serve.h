@@ -44,7 +44,7 @@ struct sl_exporter_options {
     void *data;
     struct sl_podres *podres; /* borrowed; NULL: none */
     uint64_t timeout_ns;      /* of gathering; 0: 2 s */
-    uint64_t sample_age_ns; /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
+    uint64_t sample_age_ns;   /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
 };
 
 int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,

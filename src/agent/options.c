@@ -42,11 +42,12 @@ static const struct option_row {
     {"nfd", "SLUICE_NFD", NULL, "write them as a file for Node Feature Discovery too", YES_NO,
      FIELD(nfd), NULL},
     {"node-feature", "SLUICE_NODE_FEATURE", NULL,
-     "write them as a NodeFeature object for Node Feature Discovery\ninstead; to the Node where that "
+     "write them as a NodeFeature object for Node Feature Discovery\ninstead; to the Node where "
+     "that "
      "is not possible",
      YES_NO, FIELD(node_feature), NULL},
-    {"pod-namespace", "POD_NAMESPACE", "NAME", "where that object goes", TEXT,
-     FIELD(pod_namespace), "sluice-system"},
+    {"pod-namespace", "POD_NAMESPACE", "NAME", "where that object goes", TEXT, FIELD(pod_namespace),
+     "sluice-system"},
     {"cdi-dir", "CDI_DIR", "DIR", "where CDI specs go", TEXT, FIELD(cdi_dir), "/var/run/cdi"},
     {"state-dir", "SLUICE_STATE_DIR", "DIR",
      "what must survive a restart, and libsluice.so for pods", TEXT, FIELD(state_dir),
@@ -73,8 +74,8 @@ static const struct option_row {
      "a parent process starts the agent again when a signal ended\nit, so that its container lives "
      "on",
      YES_NO, FIELD(supervise), NULL},
-    {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT,
-     FIELD(log_level), "info"},
+    {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT, FIELD(log_level),
+     "info"},
     {"help", NULL, NULL, "show this help", YES_NO, FIELD(help), NULL},
     {"version", NULL, NULL, "show the version", YES_NO, FIELD(version), NULL},
 #undef FIELD
@@ -197,9 +198,10 @@ int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
         rc = one(opt, argv, argc, &i, err);
     if (rc == 0 && sl_log_level_parse(opt->log_level, SL_LOG_OFF) == SL_LOG_OFF &&
         strcmp(opt->log_level, "off") != 0)
-        rc = sl_err_set(err, -EINVAL,
-                        "--log-level (or SLUICE_LOG): off, error, warn, info or debug, not \"%.40s\"",
-                        opt->log_level);
+        rc = sl_err_set(
+            err, -EINVAL,
+            "--log-level (or SLUICE_LOG): off, error, warn, info or debug, not \"%.40s\"",
+            opt->log_level);
     if (rc < 0) {
         sl_agent_options_clear(opt);
         return rc;

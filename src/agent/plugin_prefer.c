@@ -93,7 +93,8 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
                                    ? SL_PREFER_PACKED
                                    : SL_PREFER_DISTRIBUTED;
     if (!one_card(d) || !sl_prefer_together(how, units, d->unit_count, size, take)) {
-        int rc = sl_prefer_shares(how, units, d->unit_count, p->owner->cards.count, size, take, err);
+        int rc =
+            sl_prefer_shares(how, units, d->unit_count, p->owner->cards.count, size, take, err);
         if (rc < 0)
             return rc;
     }

@@ -287,10 +287,8 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(word_for_word),
-        cmocka_unit_test(by_the_grammar),
-        cmocka_unit_test(unknown_is_left_out),
-        cmocka_unit_test(what_is_not_there_is_not_down),
+        cmocka_unit_test(word_for_word),       cmocka_unit_test(by_the_grammar),
+        cmocka_unit_test(unknown_is_left_out), cmocka_unit_test(what_is_not_there_is_not_down),
         cmocka_unit_test(as_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

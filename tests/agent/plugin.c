@@ -411,7 +411,8 @@ static void larger_shares_are_of_one_card(void **state)
     char out[8][80];
     world_open(&w, 2);
     fake_start(&w.kubelet, w.loop, w.dir);
-    world_apply(&w, &(struct world_resource){.name = GPU, .gpus = 2, .replicas = 4, .mps = true}, 1);
+    world_apply(&w, &(struct world_resource){.name = GPU, .gpus = 2, .replicas = 4, .mps = true},
+                1);
     struct fake_resource *r = world_wait(&w, GPU, 8);
     /* Card 0 has two of four left, card 1 three. */
     const char *free_ids[] = {r->id[2], r->id[3], r->id[5], r->id[6], r->id[7]};
@@ -426,7 +427,8 @@ static void larger_shares_are_of_one_card(void **state)
     assert_string_equal(out[0], r->id[2]);
     assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 3, out), 3);
     assert_string_equal(out[0], r->id[5]);
-    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 4, out), 4); /* nobody has: Allocate says so */
+    assert_int_equal(preferred(&w, r, free_ids, 5, NULL, 4, out),
+                     4); /* nobody has: Allocate says so */
     world_close(&w);
 }
 

@@ -326,12 +326,8 @@ static void fresh_of_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(finds_owners),
-        TEST(asks_not_too_often),
-        TEST(kubelet_comes_and_goes),
-        TEST(kubelet_hangs),
-        TEST(fresh_means_after),
-        TEST(fresh_of_nobody),
+        TEST(finds_owners),  TEST(asks_not_too_often), TEST(kubelet_comes_and_goes),
+        TEST(kubelet_hangs), TEST(fresh_means_after),  TEST(fresh_of_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
