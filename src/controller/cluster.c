@@ -332,6 +332,20 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
     ret->pods = c->pods.count;
 }
 
+const char *sl_cluster_next_room(struct sl_cluster *c)
+{
+    struct sl_table_walk walk = {.bucket = 0};
+    struct cluster_node *n;
+    while (c->room && (n = sl_table_next(&c->nodes, &walk)))
+        if (n->room) {
+            n->room = false;
+            if (n->present)
+                return n->name;
+        }
+    c->room = false;
+    return NULL;
+}
+
 void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib)
 {
     if (memory_mib > c->largest_mib)

@@ -78,6 +78,12 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
 void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
                          const char *lease, uint64_t now_ns);
 
+/*
+ * Nodes that got room while pods wait that were refused, each told once: kube-scheduler may have asked before we heard that a pod
+ * ended, and does not ask again by itself for minutes. NULL: none.
+ */
+const char *sl_cluster_next_room(struct sl_cluster *c);
+
 /* --- looking --- */
 struct sl_cluster_stats {
     size_t nodes, nodes_with_gpus, pods, bound, reserved;

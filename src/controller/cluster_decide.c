@@ -348,6 +348,7 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
         rc = pod_take(c, ask, n, grant, count, err);
     c->stats.decisions += rc == 0;
     c->stats.refusals += rc == -ENOSPC;
+    cluster_refused(c, ask->uid, rc == -ENOSPC);
     if (rc)
         return rc;
     cluster_reserve(c, cluster_pod_find(c, ask->uid), POD_RESERVED, now_ns + c->opt.reserve_ns);
@@ -371,12 +372,14 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
         rc = sl_place_scores(c->placer, &e, c->scores, err);
     if (rc)
         return rc;
+    bool any = false;
     bool hard = !simple(c, ask->request) || (e.models == 0 && ask->request->use_type[0]);
     sl_place_totals(c->placer, &totals);
     for (size_t i = 0; i < ask->node_count; i++) {
         struct cluster_node *n = cluster_node_find(c, ask->nodes[i]);
         bool there = n && n->place != CLUSTER_NO_PLACE && n->place < totals.nodes;
         ret[i] = there ? c->scores[n->place] : INT32_MIN;
+        any |= ret[i] != INT32_MIN && !hard && !n->mixed;
         if (ret[i] == INT32_MIN || (!hard && !n->mixed))
             continue;
         struct cluster_grant grant[SL_REQUEST_PARTS];
@@ -385,11 +388,13 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
             ret[i] = INT32_MIN;
             continue;
         }
+        any = true;
         for (size_t g = 0; g < count; g++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[g].gpus};
             (void)!sl_place_release(c->placer, &grant[g].request, &d, NULL);
         }
     }
+    cluster_refused(c, ask->uid, !any);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #define CLUSTER_NO_PLACE UINT32_MAX
 #define CLUSTER_KINDS    256
+#define CLUSTER_STRANGERS 64
 #define CLUSTER_BY_LEASE 255 /* part of a grant read from a lease: it is not known */
 
 struct cluster_gpu {
@@ -23,6 +24,7 @@ struct cluster_node {
     bool present; /* the Node object is there */
     bool open;    /* … and its cards could be read */
     bool mixed;   /* cards of different models */
+    bool room;    /* got some while pods wait */
     uint8_t gpu_count;
     struct cluster_gpu *gpu;
     struct cluster_pod *pods; /* who holds something here */
@@ -55,6 +57,7 @@ struct cluster_pod {
     uint8_t grant_count;
     uint8_t state;
     bool seen; /* by the watch, not only by a decision */
+    bool refused;
     char uid[];
 };
 
@@ -78,6 +81,10 @@ struct sl_cluster {
     struct cluster_node **by_place;
     size_t by_place_room;
     struct cluster_pod *reserved;
+    size_t waiting; /* pods that were refused */
+    char strangers[CLUSTER_STRANGERS][64]; /* refused before the watch told of them: their uids */
+    unsigned next_stranger;
+    bool room;      /* some node has room set */
     char models[SL_PLACE_MAX_MODELS][64];
     unsigned model_count;
     struct cluster_kind kinds[CLUSTER_KINDS];
@@ -106,6 +113,9 @@ void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
 /* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
 void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct cluster_grant *grant, size_t count);
+/* It fits nowhere, and waits for room; or not any more. */
+void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
+void cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
 void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                      uint64_t until_ns);
 /* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */

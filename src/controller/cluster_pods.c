@@ -13,6 +13,33 @@
 
 /* --- holding --- */
 
+void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits)
+{
+    if (pod->refused == waits)
+        return;
+    pod->refused = waits;
+    c->waiting += waits ? 1 : (size_t)-1;
+}
+
+/* kube-scheduler may know a pod before we do. */
+void cluster_refused(struct sl_cluster *c, const char *uid, bool refused)
+{
+    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    if (pod)
+        cluster_pod_waits(c, pod, refused);
+    else if (refused)
+        (void)snprintf(c->strangers[c->next_stranger++ % CLUSTER_STRANGERS],
+                       sizeof(c->strangers[0]), "%s", uid);
+}
+
+static bool was_refused(const struct sl_cluster *c, const char *uid)
+{
+    for (size_t i = 0; i < CLUSTER_STRANGERS; i++)
+        if (strcmp(c->strangers[i], uid) == 0)
+            return true;
+    return false;
+}
+
 static void unlink_reserved(struct sl_cluster *c, struct cluster_pod *pod)
 {
     if (pod->state != POD_RESERVED && pod->state != POD_BINDING)
@@ -91,6 +118,8 @@ static void grants_take(struct sl_cluster *c, struct cluster_pod *pod)
 static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
 {
     struct cluster_node *n = pod->node;
+    if (c->waiting && pod->grant_count)
+        c->room = n->room = true;
     for (unsigned i = 0; i < pod->grant_count; i++) {
         struct cluster_grant *g = &pod->grant[i];
         struct sl_place_decision d = {.node = n->place, .gpus = g->gpus};
@@ -297,6 +326,7 @@ void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
 
 static void pod_drop(struct sl_cluster *c, struct cluster_pod *pod)
 {
+    cluster_pod_waits(c, pod, false);
     cluster_pod_release(c, pod);
     count_for_quota(pod, 0, 0);
     if (--pod->space->pods == 0) {
@@ -457,6 +487,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
         struct cluster_node *n = cluster_node_get(c, node_name);
         if (!n)
             return;
+        cluster_pod_waits(c, pod, false);
         if (pod->lease)
             hold_by_lease(c, pod, n, POD_BOUND, 0);
         else
@@ -511,6 +542,8 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         return sl_err_set(err, -ENOMEM, "out of memory");
     bool first = !pod->seen;
     pod->seen = true;
+    if (first && was_refused(c, uid))
+        cluster_pod_waits(c, pod, true);
     pod->cpu_milli = sl_cluster_pod_cpu(object);
     (void)keep_text(&pod->template_name, template);
     if (lease)

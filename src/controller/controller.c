@@ -14,6 +14,7 @@
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
 #define DRIVER   "gpu.sluice.io"
+#define TELL_MAX 16 /* nodes at once */
 
 bool controller_leads(const struct sl_controller *c)
 {
@@ -64,6 +65,36 @@ static void label_ourselves(struct sl_controller *c)
     json_decref(patch);
 }
 
+static void told(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_controller *c = data;
+    (void)body;
+    c->telling--;
+    if (err->code && status != 404)
+        sl_warn("telling the scheduler that a node has room: %s", err->msg);
+}
+
+/* A changed label of a node is what makes kube-scheduler look again at pods that fitted nowhere. */
+static void tell_room(struct sl_controller *c)
+{
+    struct sl_err err = SL_ERR_INIT;
+    const char *node;
+    char path[1024], name[800], now[24];
+    if (!controller_leads(c) || c->stopping)
+        return;
+    (void)snprintf(now, sizeof(now), "%llu", (unsigned long long)(sl_loop_now(c->loop) / TICK_NS));
+    while (c->telling < TELL_MAX && (node = sl_cluster_next_room(c->cluster))) {
+        if (sl_kube_escape(node, name, sizeof(name)) != 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", name);
+        json_t *patch = json_pack("{s:{s:{s:s}}}", "metadata", "labels", "sluice.io/room", now);
+        if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, told, c, NULL,
+                            &err) == 0)
+            c->telling++;
+        json_decref(patch);
+    }
+}
+
 static void tick(struct sl_timer *timer)
 {
     struct sl_controller *c =
@@ -73,6 +104,7 @@ static void tick(struct sl_timer *timer)
     sl_quota_expire(&c->quota, now);
     certs_tick(c);
     settle_tick(c);
+    tell_room(c);
     label_ourselves(c);
     sl_timer_set(c->loop, timer, now + TICK_NS);
 }

@@ -50,6 +50,7 @@ struct sl_controller {
     struct sl_table templates; /* by namespace/name */
     struct sl_table settling;  /* pods whose HAMi annotations are behind, by uid */
     unsigned settling_sent;
+    unsigned telling; /* nodes that have room */
     struct sl_leader *leader;
     struct sl_http_server *server[SERVE_COUNT];
     char *client_ca_pem; /* of opt.client_ca */

@@ -525,6 +525,61 @@ static void test_renamed(void **state)
     sl_cluster_destroy(c);
 }
 
+static json_t *asking(unsigned number, const char *limits)
+{
+    json_t *pod = api_pod(number, limits);
+    struct sl_request r = {.part_count = 1, .containers = 1};
+    (void)snprintf(r.part[0].container, sizeof(r.part[0].container), "main");
+    r.part[0].count = 1;
+    r.part[0].same_as = -1;
+    r.part[0].memory_mib = 600;
+    char *text = sl_request_text(&r);
+    json_object_set_new(at(pod, "metadata"), "annotations",
+                        json_pack("{s:s}", SL_PROMISE_REQUEST_KEY, text));
+    free(text);
+    return pod;
+}
+
+/* Whoever was refused hears of room, once, and only while somebody waits. */
+static void test_room(void **state)
+{
+    (void)state;
+    char node[64];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 1, 1000, "A");
+    add_node(c, "n2", 1, 1000, "A");
+    json_t *pod[4];
+    for (unsigned i = 0; i < 4; i++)
+        pod[i] = asking(i, "'nvidia.com/gpumem':'600'");
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(sl_cluster_pod_set(c, pod[i], S, NULL), 0);
+    filter(c, pod[0], "['n1']", S, node);
+    assert_int_equal(bind(c, pod[0], "n1", S), 0);
+    sl_cluster_pod_gone(c, "uid-0"); /* nobody waits */
+    assert_null(sl_cluster_next_room(c));
+    filter(c, pod[1], "['n1']", S, node);
+    assert_int_equal(bind(c, pod[1], "n1", S), 0);
+    filter(c, pod[2], "['n2']", S, node); /* reserved only */
+    assert_string_equal(node, "n2");
+    filter(c, pod[3], "['n1','n2']", S, node);
+    assert_string_equal(node, "");
+    assert_int_equal(sl_cluster_pod_set(c, pod[3], S, NULL), 0); /* the watch tells of it only now */
+    assert_null(sl_cluster_next_room(c)); /* and there is none */
+    (void)sl_cluster_expire(c, 32 * S);
+    assert_string_equal(sl_cluster_next_room(c), "n2");
+    assert_null(sl_cluster_next_room(c));
+    sl_cluster_pod_gone(c, "uid-1"); /* it waits still */
+    assert_string_equal(sl_cluster_next_room(c), "n1");
+    assert_null(sl_cluster_next_room(c));
+    filter(c, pod[3], "['n1','n2']", 33 * S, node);
+    assert_string_not_equal(node, "");
+    (void)sl_cluster_expire(c, 99 * S); /* not any more */
+    assert_null(sl_cluster_next_room(c));
+    for (unsigned i = 0; i < 4; i++)
+        json_decref(pod[i]);
+    sl_cluster_destroy(c);
+}
+
 /* HAMi's own pods and nodes count too: a cluster in the middle of moving over. */
 static void test_hami_state(void **state)
 {
@@ -561,7 +616,7 @@ int main(void)
         cmocka_unit_test(test_cards_change), cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_containers),   cmocka_unit_test(test_hami_state),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_protocol),
-        cmocka_unit_test(test_renamed),
+        cmocka_unit_test(test_renamed),      cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,12 +396,14 @@ def replicas():
     label = lambda n: must("GET", f"/api/v1/namespaces/{space}/pods/{n}")["metadata"].get("labels", {}).get("sluice.io/leader")
     until("the label", lambda: label(leader) == "true" and label(follower) is None)
 
-    def place(name, at):
+    def place(name, at, memory=1000):
         made = must("POST", PODS, pod(name, {"nvidia.com/gpu": "1"}, {"sluice.io/request": json.dumps(
-            {"version": 1, "containers": 1, "parts": [{"container": "main", "gpus": 1, "memoryMiB": 1000}]})}))
+            {"version": 1, "containers": 1, "parts": [{"container": "main", "gpus": 1, "memoryMiB": memory}]})}))
         answer = call("POST", "/filter", {"Pod": made, "NodeNames": ["n0"]}, base=at)[1]
         if answer["Error"]:
             return answer["Error"]
+        if memory == CARD and not answer["NodeNames"]:
+            return None
         assert answer["NodeNames"] == ["n0"], answer
         meta = made["metadata"]
         return call("POST", "/bind", {"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"], "Node": "n0"},
@@ -422,6 +424,13 @@ def replicas():
                           "application/merge-patch+json")
     assert status == 422 and "leave it out" in answer["message"], (status, answer)
     check_policy()
+    assert place("too-much", run[leader][2], CARD) is None  # there is 1000 MiB less
+    must("DELETE", PODS + "/p0?gracePeriodSeconds=0")  # held nothing
+    room = lambda: must("GET", "/api/v1/nodes/n0")["metadata"]["labels"].get("sluice.io/room")
+    assert room() is None
+    must("DELETE", PODS + "/p1?gracePeriodSeconds=0")
+    until("the scheduler to be told of room", room, 20)
+    assert place("p1", run[leader][2]) == ""
     run[leader][0].kill()
     run[leader][0].wait()
     assert place("p2", run[follower][2]) != ""
@@ -539,9 +548,6 @@ def kill():
     def waiting():
         assert process.poll() is None
         left = [p for p in all_pods() if not p["spec"].get("nodeName")]
-        # A reservation that runs out is no event; kube-scheduler looks again at pods that fitted nowhere after one.
-        must("PATCH", "/api/v1/nodes/n0", {"metadata": {"labels": {"poke": str(time.time_ns())}}},
-             "application/merge-patch+json")
         time.sleep(1)
         return not left
     try:
