@@ -92,6 +92,7 @@ coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fa
 
 lint: deps-dev ## clang-tidy, clang-format (check only), shellcheck
 	@$(call CONFIGURE,build-lint,-DCMAKE_C_COMPILER=clang)
+	@nice cmake --build build-lint --target sl_proto >/dev/null # the headers it generates
 	@tools/lint.sh build-lint
 
 format: deps-dev ## clang-format the sources in place
