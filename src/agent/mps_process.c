@@ -28,11 +28,10 @@ void sl_mps_process_kill(int pidfd, int signal)
 static _Noreturn void die(int status, const char *what)
 {
     const char *why = strerrorname_np(errno);
-    ssize_t ignored = write(STDERR_FILENO, what, strlen(what));
+    (void)!write(STDERR_FILENO, what, strlen(what));
     if (why)
-        ignored = write(STDERR_FILENO, why, strlen(why));
-    ignored = write(STDERR_FILENO, "\n", 1);
-    (void)ignored;
+        (void)!write(STDERR_FILENO, why, strlen(why));
+    (void)!write(STDERR_FILENO, "\n", 1);
     _exit(status);
 }
 
