@@ -147,7 +147,7 @@ static void show_cap(int root, const char *dir, uint32_t cap)
 
 static void hide_cap(int root, const char *dir, uint32_t cap)
 {
-    char path[160];
+    char path[168];
     if (faccessat(root, dir, F_OK, 0) != 0)
         return;
     (void)snprintf(path, sizeof(path), "dev/nvidia-caps/nvidia-cap%u", cap);

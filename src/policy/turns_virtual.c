@@ -159,7 +159,7 @@ static void come_back(struct sl_turns *s, struct tenant *t)
  */
 static void resume(struct sl_turns *s, struct tenant *t)
 {
-    int64_t least;
+    int64_t least = 0;
     if (least_of_others(s, t, true, &least))
         t->v_ns = max_i64(t->v_ns, iadd_sat(least, -to_i64(s->cfg.claim_ns)));
 }
