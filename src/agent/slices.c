@@ -61,7 +61,7 @@ static json_t *policy(uint64_t min, uint64_t step, uint64_t max,
 static void put_text(struct making *m, json_t *attributes, const char *key, const char *text)
 {
     char cut[65];
-    (void)snprintf(cut, sizeof(cut), "%s", text);
+    (void)snprintf(cut, sizeof(cut), "%.64s", text);
     if (cut[0])
         put(m, attributes, key, json_pack("{s:s}", "string", cut));
 }
