@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tenant --work fma|graph|tiny|req|gemm [options]
+ * tenant --work fma|graph|tiny|req|gemm|sync|mixed|copy|coop [options]
  *
  * Says {"ready": ...} on stdout when it could start, then obeys lines on stdin:
  *   go LOAD_FROM LOAD_UNTIL FROM UNTIL     (CLOCK_MONOTONIC ns) one interval of load; answered by one
@@ -97,7 +97,8 @@ static void open_gpu(struct tenant *t)
     CU(t, cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, t->dev);
     CU(t, cuDeviceGetAttribute, &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
        t->dev);
-    t->grid = (unsigned)(sms * (threads / 256)); /* every SM full, one wave */
+    /* Every SM full, one wave, unless told otherwise. */
+    t->grid = t->opt.blocks ? t->opt.blocks : (unsigned)(sms * (threads / 256));
     if (t->opt.work == WORK_GEMM)
         t->blas = tenant_gemm_open(t);
 }
@@ -346,7 +347,8 @@ static void calibrate(struct tenant *t)
 
 static enum tenant_work work_named(const char *name)
 {
-    static const char *const names[] = {"fma", "graph", "tiny", "req", "gemm"};
+    static const char *const names[] = {"fma",  "graph", "tiny", "req", "gemm",
+                                        "sync", "mixed", "copy", "coop"};
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum tenant_work)i;
@@ -368,7 +370,8 @@ int main(int argc, char **argv)
         {"target-us", 1, NULL, 'T'}, {"queue-ms", 1, NULL, 'q'},  {"period-ms", 1, NULL, 'p'},
         {"bucket-ms", 1, NULL, 'b'}, {"processes", 1, NULL, 'k'}, {"threads", 1, NULL, 't'},
         {"streams", 1, NULL, 's'},   {"cublas", 1, NULL, 'c'},    {"calibrate", 0, NULL, 'C'},
-        {"count", 0, NULL, 'n'},     {"ones", 0, NULL, 'o'},      {NULL, 0, NULL, 0}};
+        {"count", 0, NULL, 'n'},     {"ones", 0, NULL, 'o'},      {"blocks", 1, NULL, 'B'},
+        {NULL, 0, NULL, 0}};
     static struct tenant tenant;
     struct tenant_options *o = &tenant.opt;
     *o = (struct tenant_options){.iters = 1000,
@@ -421,6 +424,9 @@ int main(int argc, char **argv)
             break;
         case 'o':
             o->ones = true;
+            break;
+        case 'B':
+            o->blocks = number_in(optarg, 65535);
             break;
         default:
             return 2;

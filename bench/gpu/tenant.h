@@ -25,7 +25,9 @@
     X(cuMemcpyHtoD_v2)                                                                             \
     X(cuMemcpyDtoH_v2)                                                                             \
     X(cuMemsetD8_v2)                                                                               \
+    X(cuMemcpyDtoDAsync_v2)                                                                        \
     X(cuLaunchKernel)                                                                              \
+    X(cuLaunchCooperativeKernel)                                                                   \
     X(cuStreamCreate)                                                                              \
     X(cuStreamSynchronize)                                                                         \
     X(cuStreamBeginCapture_v2)                                                                     \
@@ -44,7 +46,17 @@ struct tenant_api {
 #undef MEMBER
 };
 
-enum tenant_work { WORK_FMA, WORK_GRAPH, WORK_TINY, WORK_REQ, WORK_GEMM };
+enum tenant_work {
+    WORK_FMA,
+    WORK_GRAPH,
+    WORK_TINY,
+    WORK_REQ,
+    WORK_GEMM,
+    WORK_SYNC,  /* one kernel, synchronise, again */
+    WORK_MIXED, /* a unit is eight kernels from half to fifty times `iters` */
+    WORK_COPY,  /* within the card */
+    WORK_COOP,  /* cooperative launches */
+};
 
 #define GRAPH_KERNELS 20
 #define TINY_BURST    256 /* launches timed from an empty queue: no back-pressure in the figure */
@@ -53,6 +65,7 @@ enum tenant_work { WORK_FMA, WORK_GRAPH, WORK_TINY, WORK_REQ, WORK_GEMM };
 #define MAX_STAMPS    4096
 #define STAMP_FROM_US 1000 /* kernels this long say themselves how long they ran */
 #define MAX_LANES     64
+#define COPY_BYTES    (256ULL << 20)
 
 struct tenant_options {
     enum tenant_work work;
@@ -63,6 +76,7 @@ struct tenant_options {
     uint64_t period_ns; /* req: one request per period */
     uint64_t bucket_ns;
     unsigned processes, threads, streams;
+    unsigned blocks; /* of each fma kernel; 0: every SM full */
     bool calibrate, count;
     bool ones; /* gemm: of ones, which costs less power than random numbers */
     const char *cublas;
@@ -105,6 +119,7 @@ struct tenant_lane {
     CUevent event[LANE_EVENTS], ref;
     CUgraphExec graph;
     CUdeviceptr counter, stamps; /* begin and end of each kernel, a ring */
+    CUdeviceptr copy_from, copy_to;
     uint64_t ref_ns, prev_end_ns[MAX_STREAMS];
     unsigned per_chunk, chunks; /* units between events, events outstanding */
     struct tenant_go go;

@@ -11,6 +11,21 @@ static void launch_fma(struct tenant *t, uint64_t iters, CUstream s)
     CU(t, cuLaunchKernel, t->fma, t->grid, 1, 1, 256, 1, 1, 0, s, args, NULL);
 }
 
+static void launch_cooperative(struct tenant *t, CUstream s)
+{
+    CUdeviceptr none = 0;
+    void *args[] = {&t->opt.iters, &none};
+    CU(t, cuLaunchCooperativeKernel, t->fma, t->grid, 1, 1, 256, 1, 1, 0, s, args);
+}
+
+/* With iters for 100 us: 50 us to 5 ms, in an order that looks random. */
+static void launch_mixed(struct tenant *t, CUstream s)
+{
+    static const unsigned halves[] = {1, 20, 3, 100, 7, 2, 47, 12};
+    for (unsigned i = 0; i < sizeof(halves) / sizeof(halves[0]); i++)
+        launch_fma(t, t->opt.iters * halves[i] / 2, s);
+}
+
 static bool stamping(const struct tenant *t)
 {
     return t->stamped && t->opt.work == WORK_FMA && t->opt.unit_us >= STAMP_FROM_US;
@@ -42,6 +57,18 @@ static void launch_unit(struct tenant_lane *lane, CUstream s)
         break;
     case WORK_GEMM:
         tenant_gemm_launch(t, s);
+        break;
+    case WORK_SYNC:
+        launch_fma(t, t->opt.iters, s);
+        break;
+    case WORK_MIXED:
+        launch_mixed(t, s);
+        break;
+    case WORK_COPY:
+        CU(t, cuMemcpyDtoDAsync_v2, lane->copy_to, lane->copy_from, COPY_BYTES, s);
+        break;
+    case WORK_COOP:
+        launch_cooperative(t, s);
         break;
     case WORK_REQ:
         for (int i = 0; i < GRAPH_KERNELS; i++)
@@ -85,6 +112,10 @@ void tenant_lane_open(struct tenant_lane *lane, struct tenant *t)
     CU(t, cuMemAlloc_v2, &lane->stamps, MAX_STAMPS * 16);
     if (t->opt.work == WORK_GRAPH)
         capture_graph(lane);
+    if (t->opt.work == WORK_COPY) {
+        CU(t, cuMemAlloc_v2, &lane->copy_from, COPY_BYTES);
+        CU(t, cuMemAlloc_v2, &lane->copy_to, COPY_BYTES);
+    }
 }
 
 /* The GPU's time of one unit of `iters`, the mean over `units` in a row. */
@@ -214,6 +245,28 @@ static void run_tiny(struct tenant_lane *lane)
     }
 }
 
+/* The queue is empty after each kernel: whoever shares the GPU by the driver's slices loses its slice. */
+static void run_synchronised(struct tenant_lane *lane)
+{
+    struct tenant *t = lane->t;
+    struct tenant_result *r = &lane->own;
+    uint64_t now = tenant_now_ns();
+    while (now < lane->go.load_until_ns) {
+        uint64_t start = now;
+        launch_unit(lane, lane->stream[0]);
+        CU(t, cuStreamSynchronize, lane->stream[0]);
+        now = tenant_now_ns();
+        credit(lane, 1, start, now);
+        r->launched++;
+        r->finished++;
+        if (start >= lane->go.from_ns && now <= lane->go.until_ns) {
+            sample(r, (double)(now - start) / 1e3);
+            if (r->latencies < MAX_SAMPLES)
+                r->latency_ms[r->latencies++] = (float)((double)(now - start) / 1e6);
+        }
+    }
+}
+
 /*
  * One request per period. Its latency counts from when it was due if the one before it took too
  * long, so a stall is seen by every request it delays.
@@ -273,6 +326,8 @@ void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go)
         run_requests(lane);
     else if (t->opt.work == WORK_TINY)
         run_tiny(lane);
+    else if (t->opt.work == WORK_SYNC)
+        run_synchronised(lane);
     else
         run_back_to_back(lane);
     CU(t, cuMemcpyDtoH_v2, &counted, lane->counter, sizeof(counted));
