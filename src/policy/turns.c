@@ -87,7 +87,7 @@ int sl_turns_create(const struct sl_turns_config *config, struct sl_turns **ret,
     size_t n = c.max_tenants;
     struct sl_turns *s = calloc(1, sizeof(*s) + n * sizeof(s->tenants[0]));
     uint32_t *lists = calloc(3 * n, sizeof(lists[0]));
-    struct share_ring *rings = calloc(n, sizeof(rings[0]));
+    struct sl_ring *rings = calloc(n, sizeof(rings[0]));
     if (!s || !lists || !rings) {
         free(s);
         free(lists);
@@ -252,9 +252,9 @@ int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
     sl_turns_tick(turns, now_ns);
     struct tenant *t = &turns->tenants[id];
     *t = (struct tenant){.used = true, .tokens_at_ns = turns->now_ns};
-    turns->rings[id] = (struct share_ring){.began_ns = turns->now_ns,
-                                           .newest = turns->now_ns / FINE_NS,
-                                           .newest_coarse = turns->now_ns / COARSE_NS};
+    turns->rings[id] = (struct sl_ring){.began_ns = turns->now_ns,
+                                        .newest = turns->now_ns / SL_RING_FINE_NS,
+                                        .newest_coarse = turns->now_ns / SL_RING_COARSE_NS};
     apply_spec(turns, t, spec);
     t->tokens = capped(t) ? sl_turns_ledger_start_tokens(turns, t) : 0;
     t->credit_ns = turns->cfg.start_credit_ns;
@@ -366,7 +366,7 @@ int sl_turns_stats(struct sl_turns *turns, uint32_t id, uint64_t now_ns, struct 
     uint64_t waited_ns = t->waited_ns;
     if (t->want && t->state == SL_TURNS_IDLE)
         waited_ns = add_sat(waited_ns, turns->now_ns - t->wait_from_ns);
-    const struct share_ring *ring = &turns->rings[id];
+    const struct sl_ring *ring = &turns->rings[id];
     *ret = (struct sl_turns_stats){
         .state = t->state,
         .want = t->want,
@@ -378,8 +378,8 @@ int sl_turns_stats(struct sl_turns *turns, uint32_t id, uint64_t now_ns, struct 
         .overruns = t->overruns,
         .debt_ns = sl_turns_ledger_debt_ns(turns, t),
         .credit_ns = t->credit_ns,
-        .share_1s_permille = sl_turns_ledger_share_permille(ring, false, turns->now_ns),
-        .share_60s_permille = sl_turns_ledger_share_permille(ring, true, turns->now_ns),
+        .share_1s_permille = sl_ring_permille(ring, false, turns->now_ns),
+        .share_60s_permille = sl_ring_permille(ring, true, turns->now_ns),
     };
     return 0;
 }

@@ -10,23 +10,12 @@
 #ifndef SLUICE_POLICY_TURNS_INTERNAL_H
 #define SLUICE_POLICY_TURNS_INTERNAL_H
 
+#include "policy/ring.h"
 #include "policy/turns.h"
 
 #define CLASSES      3U
 #define NOBODY       UINT32_MAX
-#define FINE_NS      50000000ULL   /* buckets of the 1 s window */
-#define FINE_N       21U           /* one more than the window has: the oldest counts in part */
-#define COARSE_NS    1000000000ULL /* buckets of the 60 s window */
-#define COARSE_N     61U
 #define MIN_RUN_NS   200000ULL     /* a grant with less cap left than this is not worth renewing */
-
-struct share_ring {
-    uint64_t began_ns;
-    uint64_t newest; /* bucket number (time / width) of the newest bucket */
-    uint32_t fine[FINE_N];
-    uint64_t newest_coarse;
-    uint32_t coarse[COARSE_N];
-};
 
 struct tenant {
     bool used;
@@ -99,7 +88,7 @@ struct sl_turns {
     uint32_t *ids;   /* tenants there are */
     uint32_t *busy;  /* those not IDLE */
     uint32_t *cands; /* during decide */
-    struct share_ring *rings;
+    struct sl_ring *rings;
     struct tenant tenants[];
 };
 
@@ -174,8 +163,6 @@ int64_t sl_turns_ledger_start_tokens(const struct sl_turns *s, const struct tena
 uint64_t sl_turns_ledger_run_ns(struct sl_turns *s, struct tenant *t);
 void sl_turns_ledger_accrue_floor(struct sl_turns *s, struct gpu *g);
 uint64_t sl_turns_ledger_debt_ns(struct sl_turns *s, struct tenant *t);
-uint32_t sl_turns_ledger_share_permille(const struct share_ring *ring, bool minute,
-                                        uint64_t now_ns);
 
 /* turns_virtual.c */
 

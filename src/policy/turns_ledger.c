@@ -2,61 +2,6 @@
 /* What turns cost: charging, the cap account, the floor account, shares over time. */
 #include "policy/turns_internal.h"
 
-static void ring_add(uint32_t *buckets, uint32_t count, uint64_t *newest, uint64_t width,
-                     uint64_t from, uint64_t to, uint64_t divisor)
-{
-    if (to <= from)
-        return;
-    uint64_t last = (to - 1) / width;
-    uint64_t first = from / width;
-    if (last - first >= count)
-        first = last - count + 1;
-    if (last > *newest) {
-        uint64_t stale = min_u64(last - *newest, count);
-        for (uint64_t i = 0; i < stale; i++)
-            buckets[(last - i) % count] = 0;
-        *newest = last;
-    }
-    for (uint64_t b = first; b <= last; b++) {
-        uint64_t lo = max_u64(from, b * width);
-        uint64_t hi = min_u64(to, (b + 1) * width);
-        uint32_t *at = &buckets[b % count];
-        *at = (uint32_t)min_u64(*at + (hi - lo) / divisor, width);
-    }
-}
-
-static uint64_t ring_sum(const uint32_t *buckets, uint32_t count, uint64_t newest, uint64_t width,
-                         uint64_t now_ns)
-{
-    uint64_t current = now_ns / width;
-    uint64_t sum = 0;
-    for (uint64_t k = 0; k < count && k <= current; k++) {
-        uint64_t b = current - k;
-        if (b > newest || newest - b >= count)
-            continue;
-        uint64_t value = buckets[b % count];
-        if (k == count - 1) /* only the part of it that is still inside the window */
-            value = value * (width - now_ns % width) / width;
-        sum += value;
-    }
-    return sum;
-}
-
-uint32_t sl_turns_ledger_share_permille(const struct share_ring *ring, bool minute,
-                                        uint64_t now_ns)
-{
-    uint64_t sum, window;
-    if (minute) {
-        sum = ring_sum(ring->coarse, COARSE_N, ring->newest_coarse, COARSE_NS, now_ns);
-        /* Of a tenant that is younger: since it came. */
-        window = min_u64(COARSE_NS * (COARSE_N - 1), max_u64(now_ns - ring->began_ns, COARSE_NS));
-    } else {
-        sum = ring_sum(ring->fine, FINE_N, ring->newest, FINE_NS, now_ns);
-        window = FINE_NS * (FINE_N - 1);
-    }
-    return (uint32_t)min_u64(sum * 1000 / window, 1000);
-}
-
 void sl_turns_ledger_accrue(struct sl_turns *s, struct tenant *t)
 {
     uint64_t elapsed = s->now_ns - t->tokens_at_ns;
@@ -156,9 +101,7 @@ static void charge(struct sl_turns *s, uint32_t id, uint64_t from, uint64_t to)
     uint64_t sharing = slices(s, t);
     uint64_t divisor = t->state == SL_TURNS_OVERRUN ? sharing : 1;
     charge_virtual(t, from, to, sharing);
-    struct share_ring *ring = &s->rings[id];
-    ring_add(ring->fine, FINE_N, &ring->newest, FINE_NS, from, to, divisor);
-    ring_add(ring->coarse, COARSE_N, &ring->newest_coarse, COARSE_NS, from, to, divisor);
+    sl_ring_add(&s->rings[id], from, to, (uint32_t)(1000 / divisor));
     uint64_t ns = (to - from) / divisor;
     uint64_t *total = t->state == SL_TURNS_OVERRUN ? &t->overrun_ns : &t->held_ns;
     *total = add_sat(*total, ns);

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told. */
+#ifndef SLUICE_POLICY_STEER_INTERNAL_H
+#define SLUICE_POLICY_STEER_INTERNAL_H
+
+#include "policy/ring.h"
+#include "policy/steer.h"
+
+#define MS 1000000ULL
+
+/* Looked at so often while there is anything to steer. */
+#define TICK_NS (5 * MS)
+/* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
+ * that under 1 % is lost to two of them … */
+#define ROUND_US 40000U
+/* … and no slice is shorter than this, or than this beside somebody who waits for its end. */
+#define LEAST_SLICE_US 1000U
+#define SWITCH_US 160U
+/* Of a tenant of the highest priority among several: its requests run in one piece. */
+#define TOP_SLICE_US 5000U
+/* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
+ * for milliseconds now and then. */
+#define TINY_SLICE_US 50U
+/* Several lower ones take turns of this length; the next comes this much later, when the one before it
+ * is off for sure. */
+#define LOW_TURN_NS (25 * MS)
+#define LOW_GAP_NS MS
+/* An order that is renewed long before it ends: should nobody renew it, it ends by itself. */
+#define RENEW_NS (150 * MS)
+/* A higher priority counts for so long after it was active. */
+#define TOP_LINGERS_NS (2000 * MS)
+/* A tenant that may be behind is tried out in a window of its own, so often. */
+#define TRIAL_NS (10 * MS)
+#define TRIAL_FIRST_NS (200 * MS)
+#define TRIAL_EVERY_NS (1000 * MS)
+#define TRIAL_RARELY_NS (8000 * MS)
+/* From the start of a window until those who are told are off. */
+#define WINDOW_LEAD_NS (2 * MS)
+/* Keeps the GPU busy: above this part of the last 100 ms, until it falls below the other. */
+#define HEAVY_FROM 500U
+#define HEAVY_UNTIL 250U
+#define HEAVY_MEMORY_NS (100 * MS)
+
+struct tenant {
+    bool used;
+    struct sl_steer_spec spec;
+    uint32_t weight;
+    struct sl_steer_seen seen, before; /* reported; and as of the last settling */
+    uint64_t active_at_ns;             /* 0: never */
+    uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
+    bool heavy;
+    /* its limit */
+    int64_t tokens_ns;
+    uint64_t capped_until_ns;
+    /* its windows, while it is light and others are heavy */
+    uint64_t trial_at_ns, trial_gap_ns;
+    bool window_open;
+    uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
+    uint64_t mark_ns, mark_launches;
+    uint64_t rate_in, rate_out; /* launches a second, inside and outside; 0: not known */
+    uint32_t window_permille;
+    /* its turn among the lower ones */
+    int64_t virtual_ns;
+    uint64_t turn_until_ns; /* 0: not its turn */
+    /* during decide */
+    bool lower;
+    uint64_t off_until_ns;
+    /* told */
+    bool told, dirty;
+    struct sl_steer_order order;
+    uint64_t used_ns, off_ns, last_used_ns;
+    struct sl_ring ring;
+};
+
+struct sl_steer {
+    bool clock_set;
+    uint64_t now_ns;
+    uint64_t period_at_ns; /* start of the running period */
+    uint32_t n_ids;
+    uint32_t ids[SL_STEER_MAX_TENANTS];
+    struct tenant tenants[SL_STEER_MAX_TENANTS];
+};
+
+#define FOR_EACH_TENANT(s, t)                                                                      \
+    for (uint32_t t##_i = 0;                                                                       \
+         t##_i < (s)->n_ids && ((t) = &(s)->tenants[(s)->ids[t##_i]], true); t##_i++)
+
+static inline bool limited(const struct tenant *t)
+{
+    return t->spec.limit_permille < 1000;
+}
+
+static inline bool meet(const struct tenant *a, const struct tenant *b)
+{
+    return a != b && (a->spec.gpu_mask & b->spec.gpu_mask) != 0;
+}
+
+static inline uint64_t end_of_period(const struct sl_steer *s)
+{
+    return s->period_at_ns + SL_STEER_PERIOD_NS;
+}
+
+/* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
+uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
+
+#endif

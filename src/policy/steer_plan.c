@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tenants are told: who is off until when, and everybody's slice. */
+#include "policy/steer_internal.h"
+
+/* Shorter than this, turning channels off and on again takes longer than they are off. */
+#define SHORTEST_OFF_NS (2 * MS)
+#define LEAST_GROUP_US 500U
+/* A report is up to a millisecond old. */
+#define REPORT_NS MS
+
+static void earlier(uint64_t *next, uint64_t at)
+{
+    if (at < *next)
+        *next = at;
+}
+
+static void keep_off(struct tenant *t, uint64_t until_ns)
+{
+    if (until_ns > t->off_until_ns)
+        t->off_until_ns = until_ns;
+}
+
+static bool lately(const struct sl_steer *s, const struct tenant *t, uint64_t ns)
+{
+    return t->active_at_ns && s->now_ns - t->active_at_ns <= ns;
+}
+
+static bool active(const struct sl_steer *s, const struct tenant *t)
+{
+    return t->seen.active || t->seen.pending || lately(s, t, TICK_NS);
+}
+
+/* --- priorities -------------------------------------------------------------------------------- */
+
+static void find_lower(struct sl_steer *s)
+{
+    struct tenant *t;
+    FOR_EACH_TENANT (s, t) {
+        const struct tenant *o;
+        t->lower = false;
+        t->off_until_ns = 0;
+        FOR_EACH_TENANT (s, o)
+            t->lower |= meet(t, o) && o->spec.priority > t->spec.priority &&
+                        lately(s, o, TOP_LINGERS_NS);
+    }
+}
+
+/* The lower tenant of a GPU that has used least for its weight and has work. */
+static struct tenant *least_served(struct sl_steer *s, uint32_t gpu)
+{
+    struct tenant *t, *best = NULL;
+    FOR_EACH_TENANT (s, t) {
+        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
+            continue;
+        bool better = !best || t->spec.priority > best->spec.priority ||
+                      (t->spec.priority == best->spec.priority && t->virtual_ns < best->virtual_ns);
+        best = better ? t : best;
+    }
+    return best;
+}
+
+/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
+static void rotate_lower(struct sl_steer *s, uint32_t gpu, uint64_t *next)
+{
+    struct tenant *t, *holder = NULL, *first = least_served(s, gpu);
+    uint32_t n = 0;
+    FOR_EACH_TENANT (s, t) {
+        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
+            continue;
+        n++;
+        if (t->turn_until_ns > s->now_ns)
+            holder = t;
+        /* Who comes new or back has saved up nothing. */
+        if (first && t->virtual_ns < first->virtual_ns - (int64_t)(1000 * MS))
+            t->virtual_ns = first->virtual_ns - (int64_t)(1000 * MS);
+    }
+    if (n < 2)
+        return;
+    bool changes = !holder;
+    if (changes)
+        holder = first;
+    FOR_EACH_TENANT (s, t) {
+        if (!t->lower || !(t->spec.gpu_mask & gpu) || t == holder)
+            continue;
+        t->turn_until_ns = 0;
+        keep_off(t, s->now_ns + RENEW_NS);
+    }
+    if (changes) {
+        bool was_off = holder->order.off_until_ns > s->now_ns;
+        holder->turn_until_ns = s->now_ns + LOW_TURN_NS;
+        if (was_off)
+            keep_off(holder, s->now_ns + LOW_GAP_NS);
+    } else if (holder->order.off_until_ns > s->now_ns &&
+               holder->order.off_until_ns < s->now_ns + LOW_GAP_NS) {
+        keep_off(holder, holder->order.off_until_ns); /* about to come: not told again */
+    }
+    earlier(next, holder->turn_until_ns);
+}
+
+/* --- limits ------------------------------------------------------------------------------------ */
+
+static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
+{
+    uint64_t limit = t->spec.limit_permille;
+    if (t->capped_until_ns <= s->now_ns && t->tokens_ns <= 0) {
+        /* It comes back at the start of a period, with half of what it runs on evenly: so all limits
+         * let go at the same moments, and tenants that wait for each other meet. */
+        int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
+        uint64_t until = end_of_period(s);
+        while (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) < need &&
+               until - s->now_ns + SL_STEER_PERIOD_NS < SL_STEER_MOST_OFF_NS)
+            until += SL_STEER_PERIOD_NS;
+        if (until - s->now_ns >= SHORTEST_OFF_NS)
+            t->capped_until_ns = until;
+    }
+    if (t->capped_until_ns > s->now_ns) {
+        keep_off(t, t->capped_until_ns);
+        earlier(next, t->capped_until_ns);
+    } else if (t->tokens_ns > 0) {
+        earlier(next, s->now_ns + (uint64_t)t->tokens_ns * 1000 / (1000 - limit) + 1);
+    }
+}
+
+/* --- windows ----------------------------------------------------------------------------------- */
+
+static bool beside_heavy(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->heavy && active(s, o) && o->spec.priority <= t->spec.priority)
+            return true;
+    return false;
+}
+
+/* Its part of what those who are active on its GPUs ask for together. */
+static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
+{
+    uint64_t sum = t->weight;
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && active(s, o))
+            sum += o->weight;
+    uint64_t share = 1000ULL * t->weight / sum;
+    return (uint32_t)(share < t->spec.limit_permille ? share : t->spec.limit_permille);
+}
+
+static void sample(uint64_t *rate, uint64_t launches, uint64_t ns)
+{
+    if (ns < MS)
+        return;
+    uint64_t now = launches * 1000 * MS / ns + 1;
+    *rate = *rate ? (*rate + now) / 2 : now;
+}
+
+/* Does it run slower than its share of the speed it has alone? Then it gets the rest in windows. */
+static void judge(struct sl_steer *s, struct tenant *t)
+{
+    uint32_t share = share_of(s, t);
+    uint64_t speed = t->rate_in ? 1000 * t->rate_out / t->rate_in : 1000;
+    bool runs = t->rate_in > 1000 * MS / SL_STEER_PERIOD_NS;
+    if (runs && speed * 10 < share * 9ULL) {
+        t->window_permille = (uint32_t)((share - speed) * 1000 / (1000 - speed));
+        t->trial_gap_ns = TRIAL_EVERY_NS;
+        return;
+    }
+    t->window_permille = 0;
+    t->rate_in = 0; /* the next trial begins anew: programs change */
+    t->trial_at_ns = s->now_ns + t->trial_gap_ns;
+    if (t->trial_gap_ns < TRIAL_RARELY_NS)
+        t->trial_gap_ns *= 2;
+}
+
+static void forget_windows(struct tenant *t)
+{
+    t->trial_at_ns = 0;
+    t->trial_gap_ns = TRIAL_EVERY_NS;
+    t->window_from_ns = SL_STEER_NEVER;
+    t->window_open = false;
+    t->window_permille = 0;
+    t->rate_in = t->rate_out = 0;
+}
+
+static void mark(struct sl_steer *s, struct tenant *t)
+{
+    t->mark_ns = s->now_ns;
+    t->mark_launches = t->seen.launches;
+}
+
+static void begin_period(struct sl_steer *s, struct tenant *t)
+{
+    if (t->window_open) {
+        sample(&t->rate_in, t->seen.launches - t->mark_launches, s->now_ns - t->mark_ns);
+        t->window_open = false;
+        judge(s, t);
+    }
+    uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000;
+    if (length == 0 && s->now_ns >= t->trial_at_ns)
+        length = TRIAL_NS;
+    t->window_from_ns = length ? end_of_period(s) - length : SL_STEER_NEVER;
+    mark(s, t);
+}
+
+static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
+{
+    if (t->heavy || t->lower || !active(s, t) || !beside_heavy(s, t)) {
+        forget_windows(t);
+        return;
+    }
+    if (t->trial_at_ns == 0)
+        t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
+    if (new_period)
+        begin_period(s, t);
+    if (t->window_from_ns > s->now_ns) {
+        earlier(next, t->window_from_ns);
+        return;
+    }
+    if (!t->window_open) {
+        sample(&t->rate_out, t->seen.launches - t->mark_launches, s->now_ns - t->mark_ns);
+        t->window_open = true;
+    }
+    /* What it launches until the others are off belongs to neither. */
+    if (s->now_ns < t->window_from_ns + WINDOW_LEAD_NS) {
+        mark(s, t);
+        earlier(next, t->window_from_ns + WINDOW_LEAD_NS);
+    }
+    struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->heavy && o->spec.priority <= t->spec.priority)
+            keep_off(o, end_of_period(s));
+}
+
+/* --- slices ------------------------------------------------------------------------------------ */
+
+struct company {
+    uint32_t heavy, light; /* active ones on its GPUs, itself included */
+    uint64_t weights;      /* of the heavy ones */
+    uint32_t least_weight;
+    bool below;            /* somebody of a lower priority is there */
+};
+
+static struct company company_of(const struct sl_steer *s, const struct tenant *t)
+{
+    struct company c = {.least_weight = t->weight};
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o) {
+        if (o != t && (!meet(t, o) || !active(s, o)))
+            continue;
+        c.below |= o->spec.priority < t->spec.priority;
+        if (o->lower)
+            continue;
+        c.light += !o->heavy;
+        if (!o->heavy)
+            continue;
+        c.heavy++;
+        c.weights += o->weight;
+        c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
+    }
+    return c;
+}
+
+/* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */
+static uint32_t limited_slice(const struct tenant *t)
+{
+    if (t->spec.limit_permille <= 500)
+        return LEAST_SLICE_US;
+    return t->spec.limit_permille <= 750 ? LEAST_SLICE_US + LEAST_SLICE_US / 2 : SL_STEER_DEFAULT_US;
+}
+
+static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
+{
+    struct company c = company_of(s, t);
+    uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
+    if (t->lower)
+        return TINY_SLICE_US;
+    if (c.below)
+        return TOP_SLICE_US;
+    if (!t->heavy)
+        return SL_STEER_DEFAULT_US;
+    if (c.heavy > 1 && c.light) /* the light ones wait for all of these, one after the other */
+        us = (uint64_t)LEAST_SLICE_US * t->weight / c.least_weight;
+    else if (c.heavy > 1)
+        us = (uint64_t)ROUND_US * t->weight / c.weights;
+    else if (c.light)
+        return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
+    us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
+    us /= groups;
+    return us < LEAST_GROUP_US ? LEAST_GROUP_US : (uint32_t)us;
+}
+
+/* --- all together ------------------------------------------------------------------------------ */
+
+static bool metered(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    if (!active(s, t) && t->order.off_until_ns <= s->now_ns)
+        return false;
+    if (limited(t))
+        return true;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && lately(s, o, TOP_LINGERS_NS))
+            return true;
+    return false;
+}
+
+static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
+{
+    struct sl_steer_order want = t->order;
+    bool meter = metered(s, t);
+    uint32_t slice = slice_of(s, t);
+    /* A change costs the process a call into the driver: between periods only where latency is at stake. */
+    bool urgent = !t->told || slice == TINY_SLICE_US || want.slice_us == TINY_SLICE_US;
+    if (new_period || urgent)
+        want.slice_us = slice;
+    want.meter = meter;
+    bool renewed = t->off_until_ns > want.off_until_ns && want.off_until_ns > s->now_ns + RENEW_NS / 2 &&
+                   t->off_until_ns <= s->now_ns + RENEW_NS;
+    if (!renewed)
+        want.off_until_ns = t->off_until_ns;
+    /* An order that is over is the same as none. */
+    bool off_changes = want.off_until_ns != t->order.off_until_ns &&
+                       (want.off_until_ns > s->now_ns || t->order.off_until_ns > s->now_ns);
+    t->dirty |= off_changes || want.slice_us != t->order.slice_us || want.meter != t->order.meter;
+    t->order = want;
+}
+
+uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
+{
+    uint64_t next = SL_STEER_NEVER;
+    uint32_t gpus = 0;
+    struct tenant *t;
+    find_lower(s);
+    FOR_EACH_TENANT (s, t) {
+        gpus |= t->spec.gpu_mask;
+        if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
+            apply_limit(s, t, &next);
+        apply_window(s, t, new_period, &next);
+    }
+    for (uint32_t g = 0; g < SL_STEER_MAX_GPUS; g++)
+        if (gpus & 1U << g)
+            rotate_lower(s, 1U << g, &next);
+    bool any = false;
+    FOR_EACH_TENANT (s, t) {
+        tell(s, t, new_period);
+        any |= t->order.meter;
+    }
+    if (any) {
+        earlier(&next, s->now_ns + TICK_NS);
+        earlier(&next, end_of_period(s));
+    }
+    if (next != SL_STEER_NEVER && next < s->now_ns + REPORT_NS / 5)
+        next = s->now_ns + REPORT_NS / 5;
+    return next;
+}
