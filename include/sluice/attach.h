@@ -95,6 +95,9 @@ enum sl_lease_flag {
      * error. Its socket is open to every uid and alone in its directory, which can be mounted into a
      * container. */
     SL_LEASE_KEEP = 1,
+    /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */
+    SL_LEASE_SLICES = 2,
+    SL_LEASE_TURNS = 4,
 };
 
 /* Who a tenant is, for people and metrics: "namespace=… pod=… container=… claim=… uid=… request=…",
@@ -159,6 +162,8 @@ struct sl_msg_tenant {
         uint64_t used_bytes;     /* allocations in the ledger */
         uint64_t overhead_bytes; /* contexts and modules */
     } gpu[SL_MAX_GPUS];
+    uint32_t compute;  /* enum sl_compute: how its GPU time is shared now */
+    uint32_t slice_us; /* its time slice, where slices share */
 };
 
 struct sl_msg_gpu {
@@ -171,7 +176,8 @@ struct sl_msg_gpu {
     uint64_t used_bytes;        /* as NVML says */
     uint64_t promised_bytes;    /* sum of the tenants' limits */
     uint32_t promised_permille; /* sum of the tenants' core requests */
-    uint32_t reserved;
+    uint32_t compute;           /* enum sl_compute: how its time is shared */
+    char compute_why[96];       /* why by turns; empty where slices share */
 };
 
 enum sl_audit_kind {

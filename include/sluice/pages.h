@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_PAGE_VERSION 1U
+#define SL_PAGE_VERSION 2U
 #define SL_LEASE_MAGIC  0x455341454c4c53ULL /* "SLLEASE" */
 #define SL_LEDGER_MAGIC 0x524744454c4c53ULL /* "SLLEDGR" */
 
@@ -42,6 +42,14 @@ enum sl_gate {
     SL_GATE_FREE = 0,   /* nobody to share with: submit without accounting */
     SL_GATE_OPEN = 1,   /* our turn: submit, bounded by window_ns in flight */
     SL_GATE_CLOSED = 2, /* submit nothing, drain what is in flight */
+    SL_GATE_METER = 3,  /* submit at will, and account for what is submitted: the hardware's slices share */
+};
+
+/* How GPU time is shared: chosen by people, and what came of it. */
+enum sl_compute {
+    SL_COMPUTE_AUTO = 0,   /* slices where the driver lets us set them, else turns */
+    SL_COMPUTE_SLICES = 1, /* the hardware's own time slices */
+    SL_COMPUTE_TURNS = 2,  /* one tenant at a time, at the gate */
 };
 #define SL_GATE_STATE(word)       ((enum sl_gate)((word) & 3U))
 #define SL_GATE_TURN(word)        ((word) >> 2)
@@ -70,6 +78,11 @@ struct sl_lease_page {
     _Atomic uint32_t cores_request_permille; /* 0: nothing asked */
     _Atomic uint32_t cores_limit_permille;
     _Atomic uint32_t window_kernels; /* … and this many launches always may be */
+    _Atomic uint32_t slice_us;       /* of each compute channel group; 0: the driver's own */
+    /* CLOCK_MONOTONIC: its channels are off the GPU until then. The process itself ends it, at this
+     * moment, after a second, or when the arbiter is gone: whichever is first. */
+    _Atomic uint64_t off_until_ns;
+    _Atomic uint32_t meter; /* not 0: say in the ledger what is used */
     uint32_t reserved;
 
     struct sl_lease_gpu gpu[SL_MAX_GPUS] __attribute__((aligned(64)));
@@ -94,6 +107,15 @@ enum sl_busy {
     SL_BUSY_RUNNING = 2, /* work in flight */
 };
 
+/* Whether the process can steer its own channel groups. */
+enum sl_control {
+    SL_CONTROL_UNKNOWN = 0, /* no context yet */
+    SL_CONTROL_WORKS = 1,
+    SL_CONTROL_NO_GROUP = 2,  /* its contexts have no compute group of their own (an MPS client) */
+    SL_CONTROL_REFUSED = 3,   /* the driver refuses: control_status is its status */
+    SL_CONTROL_NO_EFFECT = 4, /* the driver accepts, and nothing changes */
+};
+
 struct sl_slot {
     _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
     _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
@@ -104,7 +126,15 @@ struct sl_slot {
     _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
     _Atomic uint64_t oom_count;   /* allocations refused by the limit */
     _Atomic uint64_t inflight_ns; /* estimated work in flight */
-    uint64_t spare[1];
+    _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
+    _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
+    _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: the two are counted up to here */
+    _Atomic uint32_t control;      /* enum sl_control */
+    _Atomic uint32_t control_status;
+    _Atomic uint32_t groups;       /* compute channel groups */
+    _Atomic uint32_t off;          /* its channels are off the GPU */
+    _Atomic uint32_t pending;      /* it has queued work */
+    uint32_t spare[5];
     struct sl_slot_memory memory[SL_MAX_GPUS];
 } __attribute__((aligned(64)));
 
@@ -124,7 +154,7 @@ struct sl_ledger_page {
     struct sl_slot slot[SL_MAX_SLOTS];
 };
 
-static_assert(sizeof(struct sl_slot) == 448, "slot layout is a contract");
+static_assert(sizeof(struct sl_slot) == 512, "slot layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gate) == 128, "lease layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gpu) == 192, "lease layout is a contract");
 static_assert(sizeof(struct sl_lease_gpu) == 88, "lease layout is a contract");

@@ -152,14 +152,19 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         m->gpu[i].used_bytes = l ? sl_account_total(l, i) * SL_UNIT_BYTES : 0;
         m->gpu[i].overhead_bytes = atomic_load(&p->gpu[i].overhead_bytes);
     }
-    sl_arb_turnstile_status(a, t, m);
+    sl_arb_compute_status(a, t, m);
 }
 
 static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m)
 {
     const struct gpu *g = &a->gpu[index];
     *m = (struct sl_msg_gpu){
-        .index = g->index, .total_bytes = g->total_bytes, .used_bytes = g->used_bytes};
+        .index = g->index,
+        .total_bytes = g->total_bytes,
+        .used_bytes = g->used_bytes,
+        .compute = g->turns ? SL_COMPUTE_TURNS : SL_COMPUTE_SLICES};
+    if (g->turns)
+        memcpy(m->compute_why, g->why, sizeof(m->compute_why));
     sl_packet_init(&m->h, SL_MSG_GPU, sizeof(*m));
     memcpy(m->uuid, g->uuid, sizeof(m->uuid));
     memcpy(m->name, g->name, sizeof(m->name));

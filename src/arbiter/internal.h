@@ -21,6 +21,7 @@ struct tenant;
 struct member;
 struct measure;
 struct turnstile;
+struct compute;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -38,6 +39,9 @@ struct gpu {
     char name[SL_NAME_MAX];
     uint64_t total_bytes;
     uint64_t used_bytes; /* at the last measurement */
+    bool turns;          /* its time is shared by turns, not by slices … */
+    bool turns_wanted;
+    char why[96];        /* … for this reason */
 };
 
 /* One process of a tenant. Lives from HELLO until the kernel says the process is gone. */
@@ -60,6 +64,8 @@ struct member {
     uint64_t least_bytes[SL_MAX_GPUS];    /* the least overhead those unsteady snapshots showed */
     uint64_t seen_bytes[SL_MAX_GPUS];     /* what the last snapshot showed, as far as it is believed */
     uint8_t unsteady[SL_MAX_GPUS];        /* snapshots in a row that found it moving */
+    uint64_t saturated_ns, work_ns, launches; /* in its slot when last read */
+    uint64_t busy_until_ns;                   /* it counts among those that keep the GPU busy */
 };
 
 /* A process that connected but has not said HELLO, or must wait for a recovery to end. */
@@ -96,6 +102,14 @@ struct tenant {
         uint64_t rings_since_ns;
         bool muted; /* rang too often: not listened to for a moment */
     } turn;
+    uint32_t compute;  /* enum sl_compute: how its creator wants GPU time to be shared */
+    uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
+    bool by_turns;
+    struct {
+        uint64_t saturated_ns, work_ns, launches; /* of its processes, also of those gone */
+        uint32_t groups;
+        bool active, pending;
+    } seen;
     uint8_t cookie[16];
     struct sl_lease_map lease;
     struct sl_ledger_map ledger;
@@ -154,6 +168,7 @@ struct arbiter {
     uint64_t changes; /* tenants and processes that came or went */
     struct measure *measure;
     struct turnstile *turnstile;
+    struct compute *compute;
     uint64_t now_ns; /* read once per wake-up */
     uint64_t quiet_since_ns;
     bool stopping;
@@ -212,7 +227,19 @@ void sl_arb_measure_close(struct arbiter *a);
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */
 
-/* turnstile.c */
+/* compute.c */
+int sl_arb_compute_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_compute_close(struct arbiter *a);
+void sl_arb_compute_add(struct arbiter *a, struct tenant *t);
+void sl_arb_compute_set(struct arbiter *a, struct tenant *t);
+void sl_arb_compute_remove(struct arbiter *a, struct tenant *t);
+void sl_arb_compute_member_came(struct tenant *t, struct member *m); /* its slot is chosen */
+void sl_arb_compute_member_gone(struct arbiter *a, struct tenant *t);
+uint64_t sl_arb_compute_tick(struct arbiter *a); /* decides; returns when to be called again */
+void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
+
+/* turnstile.c: only for tenants whose GPUs are shared by turns */
+void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state);
 int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_turnstile_close(struct arbiter *a);
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t);

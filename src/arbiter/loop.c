@@ -149,7 +149,7 @@ static uint64_t run_due(struct arbiter *a)
             next = earliest(next, t->reap_retry_ns);
     }
     next = earliest(next, sl_arb_measure_tick(a));
-    next = earliest(next, sl_arb_turnstile_tick(a));
+    next = earliest(next, sl_arb_compute_tick(a));
 
     if (a->tenants || a->clients)
         a->quiet_since_ns = a->now_ns;
@@ -242,8 +242,8 @@ static void shut_down(struct arbiter *a)
     }
     while (a->clients)
         sl_arb_client_remove(a, a->clients);
-    if (a->turnstile)
-        sl_arb_turnstile_close(a);
+    if (a->compute)
+        sl_arb_compute_close(a);
     if (a->measure)
         sl_arb_measure_close(a);
     if (a->control.fd >= 0)
@@ -268,7 +268,7 @@ static int start(struct arbiter *a, struct sl_err *err)
     if (rc == 0)
         rc = sl_arb_measure_open(a, err);
     if (rc == 0)
-        rc = sl_arb_turnstile_open(a, err);
+        rc = sl_arb_compute_open(a, err);
     if (rc < 0)
         return rc;
     a->now_ns = a->quiet_since_ns = sl_now_ns();

@@ -77,6 +77,7 @@ static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
     atomic_store(&s->pid, 0);
     atomic_store(&s->busy, SL_BUSY_IDLE);
     atomic_store(&s->inflight_ns, 0);
+    atomic_store(&s->control, SL_CONTROL_UNKNOWN);
     slot_mark(t, slot, false);
 }
 
@@ -153,7 +154,7 @@ static void member_gone(struct arbiter *a, struct member *m)
     if (!t->members)
         fresh_ledger(t);
     sl_arb_tenant_overhead(t);
-    sl_arb_turnstile_member_gone(a, t);
+    sl_arb_compute_member_gone(a, t);
     sl_arb_tenant_maybe_end(a, t);
 }
 
@@ -239,6 +240,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
         free(m);
         return rc;
     }
+    sl_arb_compute_member_came(t, m);
     m->next = t->members;
     t->members = m;
     t->member_count++;

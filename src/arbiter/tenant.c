@@ -247,7 +247,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     a->tenants = t;
     a->tenant_count++;
     a->changes++;
-    sl_arb_turnstile_add(a, t);
+    sl_arb_compute_add(a, t);
     return 0;
 }
 
@@ -401,7 +401,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     if (ask->fields & SL_FIELD_PRIORITY)
         atomic_store(&p->priority, ask->priority);
     atomic_fetch_add(&p->revision, 1);
-    sl_arb_turnstile_set(a, t);
+    sl_arb_compute_set(a, t);
     return sl_arb_state_save(a, t, err);
 }
 
@@ -421,7 +421,7 @@ void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t)
         if (*p == t) {
             *p = t->next;
             a->tenant_count--;
-            sl_arb_turnstile_remove(a, t);
+            sl_arb_compute_remove(a, t);
             break;
         }
     while (t->visitors)

@@ -66,7 +66,7 @@ static struct sl_turns_spec spec_of(const struct tenant *t)
     };
 }
 
-static void set_gate(struct tenant *t, uint32_t turn, enum sl_gate state)
+void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state)
 {
     _Atomic uint32_t *gate = &t->lease.page->gate;
     uint32_t word = SL_GATE_WORD(turn & TURN_MASK, state);
@@ -152,7 +152,7 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
     case SL_TURNS_FREE:
         /* Others are attached, if idle: what is in flight when they come must stay bounded. */
         if (act->window_ns == 0) {
-            set_gate(t, (uint32_t)act->turn, SL_GATE_FREE);
+            sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_FREE);
             break;
         }
         __attribute__((fallthrough));
@@ -164,13 +164,13 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         atomic_store(&p->window_ns, act->window_ns);
         atomic_store(&p->window_kernels, act->window_kernels);
         atomic_store(&p->turn_end_ns, act->until_ns);
-        set_gate(t, (uint32_t)act->turn, SL_GATE_OPEN);
+        sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_OPEN);
         if (was_free)
             tell_members(t);
         break;
     case SL_TURNS_CLOSE:
         t->turn.waiting_release = true;
-        set_gate(t, (uint32_t)act->turn, SL_GATE_CLOSED);
+        sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_CLOSED);
         if (was_free)
             tell_members(t);
         look(a, t); /* nobody was on the GPU: released at once */
@@ -233,7 +233,7 @@ static void stand_by(struct arbiter *a, struct tenant *t)
         t->turn.running = true; /* it is not late for anything */
     }
     uint32_t turn = SL_GATE_TURN(atomic_load(&p->gate));
-    set_gate(t, turn, ready ? SL_GATE_OPEN : SL_GATE_CLOSED);
+    sl_arb_gate_set(t, turn, ready ? SL_GATE_OPEN : SL_GATE_CLOSED);
 }
 
 /* Is this a tenant to stay awake for? */
@@ -345,7 +345,7 @@ void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
     }
     t->turn.id = id;
     a->turnstile->by_id[id] = t;
-    set_gate(t, 0, SL_GATE_CLOSED);
+    sl_arb_gate_set(t, 0, SL_GATE_CLOSED);
 }
 
 void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t)
@@ -365,7 +365,7 @@ void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t)
     a->turnstile->by_id[t->turn.id] = NULL;
     t->turn.id = UINT32_MAX;
     /* Its processes may outlive it (a dying arbiter drops tenants): let them run. */
-    set_gate(t, 0, SL_GATE_FREE);
+    sl_arb_gate_set(t, 0, SL_GATE_FREE);
 }
 
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)

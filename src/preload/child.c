@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/child.h"
 
+#include "preload/channels.h"
 #include "preload/charge.h"
 #include "preload/context.h"
 #include "preload/device.h"
@@ -19,5 +20,6 @@ void sl_child_forget(void)
     sl_pool_forget();
     sl_vmm_forget();
     sl_graph_mem_forget();
+    sl_channels_forget();
     sl_gate_forget();
 }

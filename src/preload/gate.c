@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "preload/flight.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
+#include "preload/meter.h"
 
 /* A pause shorter than this is part of the work, not its end. A tenant of high priority comes back
  * at once when it wants to, so it may leave sooner. */
@@ -24,28 +26,40 @@
 /* What it waits for is a kernel of somebody else's: not worth falling asleep. */
 #define SPIN_PROCESSORS 4
 #define SPIN_HIGH_NS (400 * SL_NS_PER_US)
-/* Work that makes no progress for this long behind a closed gate may be waiting for a launch that
- * stands at the gate (kernels of one collective on two GPUs): then that launch passes. */
+/* Work that makes no progress for this long, and twice the time that it should take, may be waiting for a
+ * launch that stands at the gate (a host function, kernels of one collective on two GPUs). */
 #define STUCK_NS (25 * SL_NS_PER_MS)
 /* Without an arbiter nobody opens the gate: after this long it counts as free. */
 #define ORPHAN_NS (200 * SL_NS_PER_MS)
 /* A free gate behind which nothing was launched for this long is given up. */
 #define FREE_IDLE_NS SL_NS_PER_S
+/* Behind a free gate one launch is measured so often, if somebody wants to know what is used. */
+#define SAMPLE_NS    (10 * SL_NS_PER_MS)
+#define LOOK_AGAIN_NS SL_NS_PER_MS
 #define NOT_PASSED   UINT32_MAX
 
-static const _Atomic uint32_t unattached = SL_GATE_WORD(0, 3);
+static const _Atomic uint32_t unattached = SL_GATE_WORD(0, SL_GATE_CLOSED);
 static const _Atomic uint32_t nobody = SL_GATE_WORD(0, SL_GATE_FREE);
-static _Atomic uint64_t uncounted;
 
-struct sl_gate_view sl_gate_view = {&unattached, NOT_PASSED, &uncounted};
+struct sl_gate_view sl_gate_view = {&unattached, NOT_PASSED};
 
 struct sl_cost sl_gate_costs;
-_Thread_local uint32_t sl_gate_uncounted;
+_Thread_local struct sl_gate_count *sl_gate_mine;
+static struct sl_gate_count counts[SL_GATE_COUNTS];
 
-void sl_gate_count(void)
+struct sl_gate_count *sl_gate_take_count(void)
 {
-    _Atomic uint64_t *count = atomic_load_explicit(&sl_gate_view.launches, memory_order_relaxed);
-    atomic_fetch_add_explicit(count, SL_GATE_BATCH, memory_order_relaxed);
+    static _Atomic uint32_t threads;
+    sl_gate_mine = &counts[atomic_fetch_add(&threads, 1) % SL_GATE_COUNTS];
+    return sl_gate_mine;
+}
+
+static uint64_t launches_so_far(void)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < SL_GATE_COUNTS; i++)
+        sum += __atomic_load_n(&counts[i].launches, __ATOMIC_RELAXED);
+    return sum;
 }
 
 static struct {
@@ -58,6 +72,8 @@ static struct {
     CUcontext free_context;       /* … submitted in this context last; under the lock */
     uint64_t free_launches;       /* the counter when the watch thread last looked at it */
     _Atomic uint64_t free_since_ns;
+    uint64_t sampled_ns;          /* when the watch thread last asked for a sample */
+    _Atomic bool wants_sample;
 } gate = {.turn = UINT32_MAX};
 
 static void ring(const struct sl_process *p)
@@ -197,9 +213,9 @@ static void mark_free_work(struct sl_process *p)
 
 static uint64_t poll_free(struct sl_process *p)
 {
-    struct sl_slot *slot = sl_process_slot(p);
-    uint64_t launches = atomic_load(&slot->launches), now = sl_now_ns();
-    if (launches != gate.free_launches) {
+    uint64_t launches = launches_so_far(), now = sl_now_ns();
+    atomic_store(&sl_process_slot(p)->launches, launches);
+    if (launches != gate.free_launches || sl_meter_pending()) {
         gate.free_launches = launches;
         atomic_store(&gate.free_since_ns, now);
     } else if (now > atomic_load(&gate.free_since_ns) + FREE_IDLE_NS) {
@@ -218,14 +234,8 @@ static bool is_high(struct sl_process *p)
            SL_PRIORITY_HIGH;
 }
 
-static uint64_t watch(struct sl_process *p)
+static uint64_t watch_turns(struct sl_process *p, enum sl_gate state)
 {
-    if (p->mode != SL_MODE_TENANT)
-        return UINT64_MAX;
-    uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
-    enum sl_gate state = SL_GATE_STATE(word);
-    if (state == SL_GATE_FREE)
-        return poll_free(p);
     mark_free_work(p);
     uint64_t idle_ns = is_high(p) ? IDLE_HIGH_NS : IDLE_NS;
     if (sl_flight_empty()) {
@@ -253,12 +263,51 @@ static uint64_t watch(struct sl_process *p)
                                        : next;
 }
 
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where slices share: what is used, and what is ordered. */
+static uint64_t watch_slices(struct sl_process *p, uint32_t word)
+{
+    struct sl_slot *slot = sl_process_slot(p);
+    uint32_t control = atomic_load(&slot->control);
+    uint64_t obey_ns = sl_meter_obey(p), meter_ns = LOOK_AGAIN_NS;
+    /* Whoever ends a context takes it from us first, and then waits for us. */
+    atomic_store(&gate.marking, true);
+    if (atomic_load(&gate.ending) == 0)
+        meter_ns = sl_meter_tick(p, launches_so_far());
+    atomic_store(&gate.marking, false);
+    if (atomic_load(&slot->control) != control)
+        ring(p);
+    uint64_t now = sl_now_ns();
+    if (SL_GATE_STATE(word) == SL_GATE_FREE && meter_ns != UINT64_MAX &&
+        now > gate.sampled_ns + SAMPLE_NS) {
+        gate.sampled_ns = now;
+        atomic_store(&gate.wants_sample, true);
+        atomic_store(&sl_gate_view.passed, NOT_PASSED);
+    }
+    return sooner(sooner(obey_ns, meter_ns), poll_free(p));
+}
+
+static uint64_t watch(struct sl_process *p)
+{
+    if (p->mode != SL_MODE_TENANT)
+        return UINT64_MAX;
+    uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
+    enum sl_gate state = SL_GATE_STATE(word);
+    if (state == SL_GATE_FREE || state == SL_GATE_METER)
+        return watch_slices(p, word);
+    uint64_t obey_ns = sl_meter_obey(p); /* channels that were off come back */
+    return sooner(obey_ns ? obey_ns : 1, watch_turns(p, state));
+}
+
 /* --- attaching --------------------------------------------------------------------------------- */
 
 void sl_gate_replaced(struct sl_process *p)
 {
     atomic_store(&sl_gate_view.passed, NOT_PASSED);
-    atomic_store(&sl_gate_view.launches, &sl_process_slot(p)->launches);
     atomic_store(&sl_gate_view.word, &atomic_load(&p->lease)->gate);
 }
 
@@ -267,7 +316,7 @@ void sl_gate_forget(void)
     sl_lock_reset(&gate.lock);
     atomic_store(&sl_gate_view.word, &unattached);
     atomic_store(&sl_gate_view.passed, NOT_PASSED);
-    atomic_store(&sl_gate_view.launches, &uncounted);
+    memset(counts, 0, sizeof(counts));
     atomic_store(&gate.waiting, 0);
     atomic_store(&gate.turn, UINT32_MAX);
     atomic_store(&gate.ran_free, false);
@@ -275,6 +324,7 @@ void sl_gate_forget(void)
     atomic_store(&gate.ending, 0);
     gate.free_context = NULL;
     sl_flight_reset();
+    sl_meter_forget();
 }
 
 static CUresult prepare(struct sl_process *p)
@@ -301,6 +351,7 @@ void sl_gate_context_gone(CUcontext context)
     sl_lock_drop(&gate.lock);
     while (atomic_load(&gate.marking))
         (void)sched_yield();
+    sl_meter_context_gone(context);
     sl_flight_context_gone(context);
 }
 
@@ -322,16 +373,24 @@ static void pass_free(struct sl_process *p, uint32_t word, const struct sl_launc
     sl_lock_drop(&gate.lock);
     if (begin_turn(p, SL_GATE_TURN(word)))
         announce(p);
+    if (SL_GATE_STATE(word) == SL_GATE_METER)
+        return;
     /* Last: from here on other threads pass without looking. The gate may have closed meanwhile;
      * then the words differ and they look. */
     atomic_store(&sl_gate_view.passed, word);
 }
 
-static bool lane_stuck(uint64_t since_ns)
+/* What is in flight makes no progress. It may be waiting for this very launch, through a host function, a
+ * value in memory or another GPU: so no launch waits for it any longer, until progress is seen. */
+static bool flight_stuck(void)
 {
     uint64_t progress = sl_flight_progress_ns(), now = sl_now_ns();
-    uint64_t from = progress > since_ns ? progress : since_ns;
-    return !sl_flight_empty() && now > from && now - from > STUCK_NS;
+    return !sl_flight_empty() && now > progress && now - progress > STUCK_NS + 2 * sl_flight_ns();
+}
+
+static bool pass_stuck(struct sl_launch *l)
+{
+    return flight_stuck() && sl_flight_admit(l, &(struct sl_flight_window){0});
 }
 
 static struct sl_flight_window window_of(struct sl_process *p)
@@ -360,8 +419,8 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
             sl_flight_poll();
             if (sl_flight_empty())
                 report(p, false);
-            else if (lane_stuck(since))
-                escape = sl_flight_admit(l, &(struct sl_flight_window){.ns = 1, .kernels = 0});
+            else if (pass_stuck(l))
+                escape = true;
             else if (window_of(p).ns < SL_NS_PER_MS)
                 relax(); /* a high priority waits for this */
             else
@@ -404,7 +463,7 @@ static bool wait_window(struct sl_process *p, const _Atomic uint32_t *word, uint
             nap(0);
         else
             relax();
-        if (lane_stuck(since) && sl_flight_admit(l, &(struct sl_flight_window){0}))
+        if (pass_stuck(l))
             return true;
     }
     return false;
@@ -433,12 +492,16 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
 
     struct sl_cost_guess guess = sl_cost_launch(&sl_gate_costs, key);
     l->estimate_ns = guess.ns;
-    atomic_fetch_add_explicit(&sl_process_slot(p)->launches, 1, memory_order_relaxed);
+    sl_gate_count();
     for (;;) {
         const _Atomic uint32_t *word = atomic_load(&sl_gate_view.word);
         uint32_t seen = atomic_load(word);
-        if (SL_GATE_STATE(seen) == SL_GATE_FREE) {
+        if (SL_GATE_STATE(seen) == SL_GATE_FREE || SL_GATE_STATE(seen) == SL_GATE_METER) {
             pass_free(p, seen, l);
+            bool asked = atomic_exchange(&gate.wants_sample, false);
+            sl_meter_launched(l->context, guess.ns, guess.known);
+            if (asked || (guess.sample && SL_GATE_STATE(seen) == SL_GATE_METER))
+                sl_meter_sample_begin(l, guess.known);
             return CUDA_SUCCESS;
         }
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
@@ -460,6 +523,8 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
 
 CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
+    if (l->sample)
+        sl_meter_sample_end(l, rc == CUDA_SUCCESS);
     if (!l->metered)
         return rc;
     struct sl_process *p = sl_process_get();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate every submission passes: kernels in all variants, graphs. Behind a free gate it costs a
- * few loads; in a metered turn the work in flight is bounded in estimated time; behind a closed
- * gate the caller's thread waits. Nothing is ever moved to another thread.
+ * The gate every submission passes: kernels in all variants, graphs, copies within the card, memsets.
+ * Behind a free gate it costs a few loads. Where the hardware's slices share the GPU the gate is free, or
+ * only counts. Where turns do, the work in flight is bounded in estimated time, and behind a closed gate
+ * the caller's thread waits. Nothing is ever moved to another thread.
  *
  *     struct sl_launch l;
  *     if (sl_gate_is_free())
@@ -21,22 +22,35 @@
 
 #include "abi/cuda.h"
 
+struct sample;
 struct sl_cost;
 
 /* What a launch looks at first; one cache line, written only when something changes. */
 struct sl_gate_view {
     const _Atomic uint32_t *_Atomic word; /* the lease's gate, or a stand-in */
     _Atomic uint32_t passed;              /* the word behind which nothing is accounted */
-    _Atomic uint64_t *_Atomic launches;   /* where launches are counted */
 } __attribute__((aligned(64)));
 
 extern struct sl_gate_view sl_gate_view;
 
-/* Launches of this thread, told in batches: a locked instruction right behind the driver's own write
- * to the card would wait for that write to cross the bus, a hundred nanoseconds. */
-#define SL_GATE_BATCH 64U
-extern _Thread_local uint32_t sl_gate_uncounted;
-void sl_gate_count(void);
+/* Launches, counted by the threads that make them without a locked instruction: right behind the driver's
+ * own write to the card one would wait for that write to cross the bus, a hundred nanoseconds. Threads
+ * that share a line lose a count now and then. */
+struct sl_gate_count {
+    uint64_t launches;
+} __attribute__((aligned(64)));
+#define SL_GATE_COUNTS 16U
+extern _Thread_local struct sl_gate_count *sl_gate_mine;
+struct sl_gate_count *sl_gate_take_count(void);
+
+static inline void sl_gate_count(void)
+{
+    struct sl_gate_count *mine = sl_gate_mine;
+    if (__builtin_expect(!mine, 0))
+        mine = sl_gate_take_count();
+    uint64_t n = __atomic_load_n(&mine->launches, __ATOMIC_RELAXED);
+    __atomic_store_n(&mine->launches, n + 1, __ATOMIC_RELAXED);
+}
 
 static inline bool sl_gate_is_free(void)
 {
@@ -45,8 +59,7 @@ static inline bool sl_gate_is_free(void)
                              atomic_load_explicit(&sl_gate_view.passed, memory_order_relaxed),
                          0))
         return false;
-    if (__builtin_expect((++sl_gate_uncounted & (SL_GATE_BATCH - 1)) == 0, 0))
-        sl_gate_count();
+    sl_gate_count();
     return true;
 }
 
@@ -57,6 +70,7 @@ struct sl_launch {
     CUstream stream; /* explicit: CU_STREAM_LEGACY or _PER_THREAD for the default ones */
     CUcontext context;
     CUevent start; /* recorded before it, when this one is measured */
+    struct sample *sample; /* … where slices share */
     uint32_t lane; /* of the flight board */
     bool metered;
     bool begins; /* a turn */

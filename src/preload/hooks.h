@@ -9,6 +9,7 @@
 #define SLUICE_PRELOAD_HOOKS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,6 +77,9 @@ static inline void *sl_real(enum sl_symbol symbol)
     __typeof__(&symbol) var = SL_REAL(symbol);                                                     \
     if (!(var))                                                                                    \
     return CUDA_ERROR_NOT_SUPPORTED
+
+/* Any other symbol that the driver's library itself defines, or NULL. *ret_loaded: the library is there. */
+void *sl_driver_symbol(enum sl_library library, const char *name, bool *ret_loaded);
 
 /* ---- lookups ---- */
 const struct sl_hook *sl_hook_by_name(const char *name);

@@ -88,6 +88,15 @@ void *sl_real_slow(enum sl_symbol symbol)
     return found;
 }
 
+void *sl_driver_symbol(enum sl_library library, const char *name, bool *ret_loaded)
+{
+    int saved = errno;
+    *ret_loaded = pin(library);
+    void *found = *ret_loaded ? sl_elf_symbol(&drivers[library].object, name, NULL) : NULL;
+    errno = saved;
+    return found;
+}
+
 /* ---- dlsym ---- */
 
 static void *libc_function(void *_Atomic *cache, const char *name)

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How each GPU's time is shared: by the hardware's slices, which the policy steers (src/policy/steer.h),
+ * or by turns at the gate (turnstile.c) where the driver does not let processes set their slices, or
+ * where somebody chose turns. This file carries what the ledgers say to the policy and its orders to
+ * the lease pages, and decides which of the two a GPU has.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "policy/steer.h"
+
+/* A process that kept the GPU busy counts for this long among those that a tenant's slice is for. */
+#define BUSY_LASTS_NS (500 * SL_NS_PER_MS)
+/* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
+#define SILENT_NS (100 * SL_NS_PER_MS)
+
+struct compute {
+    struct sl_steer *steer;
+    struct tenant *by_id[SL_STEER_MAX_TENANTS];
+};
+
+static uint32_t gpu_mask(const struct tenant *t)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;
+    return mask;
+}
+
+static struct sl_steer_spec spec_of(const struct tenant *t)
+{
+    const struct sl_lease_page *p = t->lease.page;
+    return (struct sl_steer_spec){
+        .gpu_mask = gpu_mask(t),
+        .request_permille = atomic_load(&p->cores_request_permille),
+        .limit_permille = atomic_load(&p->cores_limit_permille),
+        .priority = atomic_load(&p->priority),
+    };
+}
+
+/* --- slices or turns --------------------------------------------------------------------------- */
+
+static const char *why_not(const struct sl_slot *s, char *text, size_t size)
+{
+    switch (atomic_load(&s->control)) {
+    case SL_CONTROL_NO_GROUP:
+        return "a process has no compute channels of its own (an MPS client, or an unknown driver)";
+    case SL_CONTROL_REFUSED:
+        (void)snprintf(text, size, "the driver refuses to set time slices (status 0x%x)",
+                       atomic_load(&s->control_status));
+        return text;
+    case SL_CONTROL_NO_EFFECT:
+        return "the driver accepts the controls, and they have no effect";
+    default:
+        return NULL;
+    }
+}
+
+/* The first reason why a tenant's GPUs cannot be shared by slices, or NULL. */
+static const char *against_slices(const struct tenant *t, char *text, size_t size)
+{
+    if (t->compute == SL_COMPUTE_TURNS)
+        return "a tenant asked for turns";
+    if (t->compute == SL_COMPUTE_SLICES || !t->ledger.page)
+        return NULL;
+    for (const struct member *m = t->members; m; m = m->next) {
+        const char *why = why_not(&t->ledger.page->slot[m->slot], text, size);
+        if (why)
+            return why;
+    }
+    return NULL;
+}
+
+static void use_turns(struct arbiter *a, uint32_t gpu, const char *why, bool *changed)
+{
+    struct gpu *g = &a->gpu[gpu];
+    if (g->turns_wanted)
+        return;
+    g->turns_wanted = true;
+    *changed = true;
+    if (!g->turns || strcmp(g->why, why) != 0) {
+        (void)snprintf(g->why, sizeof(g->why), "%s", why);
+        sl_info("GPU %u is shared by turns: %s", g->index, why);
+    }
+}
+
+/* A tenant on several GPUs has one gate: if one of its GPUs goes by turns, all of them do. */
+static void choose_modes(struct arbiter *a)
+{
+    char text[96];
+    bool changed = true;
+    for (uint32_t i = 0; i < a->gpu_count; i++)
+        a->gpu[i].turns_wanted = false;
+    for (const struct tenant *t = a->tenants; t; t = t->next) {
+        const char *why = against_slices(t, text, sizeof(text));
+        for (uint32_t i = 0; why && i < t->gpu_count; i++)
+            use_turns(a, t->gpu[i], why, &changed);
+    }
+    while (changed) {
+        changed = false;
+        for (const struct tenant *t = a->tenants; t; t = t->next) {
+            const struct gpu *first = NULL;
+            for (uint32_t i = 0; i < t->gpu_count; i++)
+                first = a->gpu[t->gpu[i]].turns_wanted && !first ? &a->gpu[t->gpu[i]] : first;
+            for (uint32_t i = 0; first && i < t->gpu_count; i++)
+                use_turns(a, t->gpu[i], first->why, &changed);
+        }
+    }
+    for (uint32_t i = 0; i < a->gpu_count; i++) {
+        if (a->gpu[i].turns && !a->gpu[i].turns_wanted)
+            sl_info("GPU %u is shared by slices again", a->gpu[i].index);
+        a->gpu[i].turns = a->gpu[i].turns_wanted;
+    }
+}
+
+static void wake_members(const struct tenant *t)
+{
+    struct sl_msg m;
+    sl_packet_init(&m, SL_MSG_GATE, sizeof(m));
+    for (const struct member *k = t->members; k; k = k->next)
+        if (k->conn.fd >= 0 && sl_packet_send(k->conn.fd, &m, NULL, 0, NULL) < 0)
+            sl_debug("process %d is not reading", k->pid);
+}
+
+static void obey(struct tenant *t, const struct sl_steer_order *order)
+{
+    struct sl_lease_page *p = t->lease.page;
+    /* Left alone, the driver's own slice needs no call to be set. */
+    bool own = order->slice_us == SL_STEER_DEFAULT_US && atomic_load(&p->slice_us) == 0;
+    atomic_store(&p->slice_us, own ? 0 : order->slice_us);
+    atomic_store(&p->off_until_ns, order->off_until_ns);
+    atomic_store(&p->meter, order->meter);
+    wake_members(t);
+}
+
+static void open_gate(struct tenant *t)
+{
+    bool limited = atomic_load(&t->lease.page->cores_limit_permille) < 1000;
+    sl_arb_gate_set(t, 0, limited ? SL_GATE_METER : SL_GATE_FREE);
+    wake_members(t);
+}
+
+static void enter_mode(struct arbiter *a, struct tenant *t)
+{
+    bool turns = t->gpu_count && a->gpu[t->gpu[0]].turns;
+    if (t->by_turns == turns)
+        return;
+    t->by_turns = turns;
+    if (turns) {
+        obey(t, &(struct sl_steer_order){.slice_us = SL_STEER_DEFAULT_US});
+        sl_arb_turnstile_add(a, t);
+        wake_members(t);
+    } else {
+        sl_arb_turnstile_remove(a, t);
+        open_gate(t);
+    }
+}
+
+/* --- what the ledgers say ---------------------------------------------------------------------- */
+
+static uint64_t grown(uint64_t now, uint64_t *before)
+{
+    uint64_t d = now > *before ? now - *before : 0;
+    *before = now;
+    return d;
+}
+
+static void read_member(struct arbiter *a, struct tenant *t, struct member *m)
+{
+    const struct sl_slot *s = &t->ledger.page->slot[m->slot];
+    uint64_t saturated = grown(atomic_load(&s->saturated_ns), &m->saturated_ns);
+    t->seen.saturated_ns += saturated;
+    t->seen.work_ns += grown(atomic_load(&s->work_ns), &m->work_ns);
+    t->seen.launches += grown(atomic_load(&s->launches), &m->launches);
+    if (saturated)
+        m->busy_until_ns = a->now_ns + BUSY_LASTS_NS;
+    bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SILENT_NS;
+    t->seen.pending |= speaks && atomic_load(&s->pending);
+    t->seen.active |= atomic_load(&s->busy) == SL_BUSY_RUNNING;
+    t->seen.groups += m->busy_until_ns > a->now_ns;
+}
+
+static void report(struct arbiter *a, struct tenant *t)
+{
+    t->seen.active = t->seen.pending = false;
+    t->seen.groups = 0;
+    for (struct member *m = t->members; m && t->ledger.page; m = m->next)
+        read_member(a, t, m);
+    struct sl_steer_seen seen = {.saturated_ns = t->seen.saturated_ns,
+                                 .work_ns = t->seen.work_ns,
+                                 .launches = t->seen.launches,
+                                 .groups = t->seen.groups,
+                                 .active = t->seen.active && !t->by_turns,
+                                 .pending = t->seen.pending && !t->by_turns};
+    sl_steer_report(a->compute->steer, t->steer_id, &seen);
+}
+
+uint64_t sl_arb_compute_tick(struct arbiter *a)
+{
+    struct sl_steer_order orders[16];
+    uint64_t next;
+    size_t n;
+    choose_modes(a);
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        if (t->steer_id == UINT32_MAX)
+            continue;
+        enter_mode(a, t);
+        report(a, t);
+    }
+    do {
+        n = sl_steer_decide(a->compute->steer, a->now_ns, orders, 16, &next);
+        for (size_t i = 0; i < n; i++)
+            if (!a->compute->by_id[orders[i].id]->by_turns)
+                obey(a->compute->by_id[orders[i].id], &orders[i]);
+    } while (n == 16);
+    uint64_t turns = sl_arb_turnstile_tick(a);
+    return next < turns ? next : turns;
+}
+
+/* --- tenants and members ----------------------------------------------------------------------- */
+
+void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_steer_spec spec = spec_of(t);
+    uint32_t id = 0;
+    t->steer_id = t->turn.id = UINT32_MAX;
+    while (id < SL_STEER_MAX_TENANTS && a->compute->by_id[id])
+        id++;
+    /* A MIG instance beyond the policy's reach is a GPU of its own already. */
+    if (id == SL_STEER_MAX_TENANTS || spec.gpu_mask == 0)
+        return;
+    if (sl_steer_add(a->compute->steer, id, &spec, a->now_ns, &err) < 0) {
+        sl_error("the GPU time of tenant %s is not shared: %s", t->name, err.msg);
+        return;
+    }
+    t->steer_id = id;
+    a->compute->by_id[id] = t;
+    open_gate(t);
+}
+
+void sl_arb_compute_set(struct arbiter *a, struct tenant *t)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_steer_spec spec = spec_of(t);
+    if (t->steer_id == UINT32_MAX)
+        return;
+    if (sl_steer_set(a->compute->steer, t->steer_id, &spec, &err) < 0)
+        sl_error("tenant %s keeps its old cores: %s", t->name, err.msg);
+    if (t->by_turns)
+        sl_arb_turnstile_set(a, t);
+    else
+        open_gate(t);
+}
+
+void sl_arb_compute_remove(struct arbiter *a, struct tenant *t)
+{
+    if (t->by_turns)
+        sl_arb_turnstile_remove(a, t);
+    if (t->steer_id == UINT32_MAX)
+        return;
+    sl_steer_remove(a->compute->steer, t->steer_id);
+    a->compute->by_id[t->steer_id] = NULL;
+    t->steer_id = UINT32_MAX;
+    /* Its processes may outlive it (a dying arbiter drops tenants): let them run. */
+    obey(t, &(struct sl_steer_order){.slice_us = SL_STEER_DEFAULT_US});
+    sl_arb_gate_set(t, 0, SL_GATE_FREE);
+}
+
+void sl_arb_compute_member_came(struct tenant *t, struct member *m)
+{
+    const struct sl_slot *s = &t->ledger.page->slot[m->slot];
+    m->saturated_ns = atomic_load(&s->saturated_ns);
+    m->work_ns = atomic_load(&s->work_ns);
+    m->launches = atomic_load(&s->launches);
+}
+
+void sl_arb_compute_member_gone(struct arbiter *a, struct tenant *t)
+{
+    if (t->by_turns)
+        sl_arb_turnstile_member_gone(a, t);
+}
+
+void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
+{
+    struct sl_steer_stats s;
+    m->compute = t->by_turns ? SL_COMPUTE_TURNS : SL_COMPUTE_SLICES;
+    if (t->by_turns) {
+        sl_arb_turnstile_status(a, t, m);
+        return;
+    }
+    if (t->steer_id == UINT32_MAX ||
+        sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
+        return;
+    m->share_1s_permille = s.share_1s_permille;
+    m->share_60s_permille = s.share_60s_permille;
+    m->debt_ns = (int64_t)s.debt_ns;
+    m->waited_ns += s.off_ns;
+    m->slice_us = s.slice_us;
+}
+
+int sl_arb_compute_open(struct arbiter *a, struct sl_err *err)
+{
+    a->compute = calloc(1, sizeof(*a->compute));
+    if (!a->compute)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = sl_steer_create(&a->compute->steer, err);
+    return rc < 0 ? rc : sl_arb_turnstile_open(a, err);
+}
+
+void sl_arb_compute_close(struct arbiter *a)
+{
+    if (a->turnstile)
+        sl_arb_turnstile_close(a);
+    sl_steer_destroy(a->compute->steer);
+    free(a->compute);
+    a->compute = NULL;
+}

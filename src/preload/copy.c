@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies within the card and memsets take the GPU's time as kernels do, and pass the same gate. Copies
+ * between host and card have engines of their own and cost the neighbours nothing: they pass freely.
+ * Copies of two and three dimensions and of arrays are not looked at.
+ */
+#include "policy/cost.h"
+#include "preload/gate.h"
+#include "preload/hooks.h"
+
+/* What moves so many bytes this way takes so long. */
+static uint64_t size_key(const void *function, uint64_t bytes)
+{
+    const uint32_t size[3] = {(uint32_t)bytes, (uint32_t)(bytes >> 32), 1};
+    const uint32_t none[3] = {0, 0, 0};
+    return sl_cost_key(function, size, none, 0);
+}
+
+static bool on_card(CUdeviceptr address)
+{
+    __typeof__(&cuPointerGetAttribute) ask = SL_REAL(cuPointerGetAttribute);
+    CUmemorytype type = 0;
+    return ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_DEVICE;
+}
+
+/* The body of a hook. `counts` is asked only where it matters. */
+#define GATED(symbol, counts, bytes, stream, ...)                                                  \
+    do {                                                                                           \
+        SL_REAL_OR_RETURN(symbol, real);                                                           \
+        struct sl_launch launch_;                                                                  \
+        if (sl_gate_is_free() || !(counts))                                                        \
+            return real(__VA_ARGS__);                                                              \
+        CUresult rc_ = sl_gate_enter(&launch_, size_key((const void *)(uintptr_t)real, bytes), stream); \
+        return rc_ == CUDA_SUCCESS ? sl_gate_leave(&launch_, real(__VA_ARGS__)) : rc_;             \
+    } while (0)
+
+#define LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)
+#define PER_THREAD(s) ((s) ? (s) : CU_STREAM_PER_THREAD)
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+    GATED(cuMemcpyDtoD_v2, true, bytes, CU_STREAM_LEGACY, dst, src, bytes);
+}
+
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+    GATED(cuMemcpyDtoD_v2_ptds, true, bytes, CU_STREAM_PER_THREAD, dst, src, bytes);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+    GATED(cuMemcpyDtoDAsync_v2, true, bytes, LEGACY(s), dst, src, bytes, s);
+}
+
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+    GATED(cuMemcpyDtoDAsync_v2_ptsz, true, bytes, PER_THREAD(s), dst, src, bytes, s);
+}
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+    GATED(cuMemcpy, on_card(dst) && on_card(src), bytes, CU_STREAM_LEGACY, dst, src, bytes);
+}
+
+CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+    GATED(cuMemcpy_ptds, on_card(dst) && on_card(src), bytes, CU_STREAM_PER_THREAD, dst, src, bytes);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+    GATED(cuMemcpyAsync, on_card(dst) && on_card(src), bytes, LEGACY(s), dst, src, bytes, s);
+}
+
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
+{
+    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, PER_THREAD(s), dst, src, bytes, s);
+}
+
+/* Memsets: of one dimension and of two, waiting or not, in both meanings of the default stream. */
+#define MEMSET(bits, type, wait_v)                                                                 \
+    CUresult cuMemsetD##bits##wait_v(CUdeviceptr dst, type value, size_t n)                        \
+    {                                                                                              \
+        GATED(cuMemsetD##bits##wait_v, true, n * sizeof(type), CU_STREAM_LEGACY, dst, value, n);   \
+    }                                                                                              \
+    CUresult cuMemsetD##bits##wait_v##_ptds(CUdeviceptr dst, type value, size_t n)                 \
+    {                                                                                              \
+        GATED(cuMemsetD##bits##wait_v##_ptds, true, n * sizeof(type), CU_STREAM_PER_THREAD, dst,   \
+              value, n);                                                                           \
+    }                                                                                              \
+    CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream s)             \
+    {                                                                                              \
+        GATED(cuMemsetD##bits##Async, true, n * sizeof(type), LEGACY(s), dst, value, n, s);        \
+    }                                                                                              \
+    CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream s)        \
+    {                                                                                              \
+        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), PER_THREAD(s), dst, value, n, s); \
+    }                                                                                              \
+    CUresult cuMemsetD2D##bits##wait_v(CUdeviceptr dst, size_t pitch, type value, size_t width,    \
+                                       size_t height)                                              \
+    {                                                                                              \
+        GATED(cuMemsetD2D##bits##wait_v, true, width * height * sizeof(type), CU_STREAM_LEGACY,    \
+              dst, pitch, value, width, height);                                                   \
+    }                                                                                              \
+    CUresult cuMemsetD2D##bits##wait_v##_ptds(CUdeviceptr dst, size_t pitch, type value,           \
+                                              size_t width, size_t height)                         \
+    {                                                                                              \
+        GATED(cuMemsetD2D##bits##wait_v##_ptds, true, width * height * sizeof(type),               \
+              CU_STREAM_PER_THREAD, dst, pitch, value, width, height);                             \
+    }                                                                                              \
+    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width,     \
+                                      size_t height, CUstream s)                                   \
+    {                                                                                              \
+        GATED(cuMemsetD2D##bits##Async, true, width * height * sizeof(type), LEGACY(s), dst, pitch, \
+              value, width, height, s);                                                            \
+    }                                                                                              \
+    CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value,              \
+                                           size_t width, size_t height, CUstream s)                \
+    {                                                                                              \
+        GATED(cuMemsetD2D##bits##Async_ptsz, true, width * height * sizeof(type), PER_THREAD(s),   \
+              dst, pitch, value, width, height, s);                                                \
+    }
+
+MEMSET(8, unsigned char, _v2)
+MEMSET(16, unsigned short, _v2)
+MEMSET(32, unsigned int, _v2)
