@@ -22,14 +22,16 @@ static uint32_t root;
 static uint32_t next_handle = 0x5C000001U; /* under the process lock */
 
 /* Never this library's own directly: a preloaded one must see it. Where nobody passes the call to us
- * the kernel says ENOTTY, and we serve it here. */
+ * the kernel says ENOTTY, and we serve it here. The program's own view of names is asked for, not
+ * RTLD_DEFAULT: linked with -Bsymbolic, this library would find itself first. */
 static bool call(int fd, unsigned long request, void *arg)
 {
     if (!process_ioctl) {
+        void *program = dlopen(NULL, RTLD_LAZY);
         union {
             void *object;
             ioctl_fn function;
-        } found = {.object = dlsym(RTLD_DEFAULT, "ioctl")};
+        } found = {.object = program ? dlsym(program, "ioctl") : NULL};
         process_ioctl = found.function;
     }
     int saved = errno;
