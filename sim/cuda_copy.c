@@ -8,10 +8,18 @@ static bool on_host(uint64_t address)
     return !a || a->kind == SIM_HOST || a->kind == SIM_HOST_REGISTERED;
 }
 
+static bool one_card(uint64_t dst, uint64_t src)
+{
+    const struct sim_alloc *to = sim_alloc_find(dst), *from = sim_alloc_find(src);
+    return to && from && to->card == from->card;
+}
+
 static uint8_t engine_for(uint64_t dst, uint64_t src)
 {
     bool to_host = on_host(dst), from_host = on_host(src);
-    return from_host && !to_host ? 0 : to_host && !from_host ? 1 : 2;
+    if (to_host != from_host)
+        return from_host ? SIM_COPY_IN : SIM_COPY_OUT;
+    return !to_host && one_card(dst, src) ? SIM_COPY_WITHIN : SIM_COPY_BETWEEN;
 }
 
 CUresult sim_copy_linear(uint64_t dst, uint64_t src, size_t bytes, struct sim_work *ret)

@@ -50,8 +50,31 @@ static void in_child(void)
         (void)close(sim_p.mps.fd); /* or the server would take us for our parent */
 }
 
-/* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION. Unknown ones are refused by
- * doing nothing loudly: a test that misspells its fault must notice. */
+/* groups=refused[:slice|:disable][@N] | groups=inert[@N]: this process's controls on channel groups. */
+static bool groups_fault_parse(const char *text)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } known[] = {{"refused", SL_SIM_GROUPS_REFUSE},
+                 {"refused:slice", SL_SIM_GROUPS_REFUSE_SLICE},
+                 {"refused:disable", SL_SIM_GROUPS_REFUSE_DISABLE},
+                 {"inert", SL_SIM_GROUPS_INERT}};
+    size_t n = strcspn(text, "@");
+    unsigned long from = 1;
+    int end = 0;
+    if (text[n] == '@' && (sscanf(text + n, "@%lu%n", &from, &end) != 1 || text[n + (size_t)end]))
+        return false;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strlen(known[i].name) == n && strncmp(known[i].name, text, n) == 0) {
+            sim_rm_fault(known[i].bits, from);
+            return true;
+        }
+    return false;
+}
+
+/* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION | groups=. Unknown ones are
+ * refused by doing nothing loudly: a test that misspells its fault must notice. */
 static bool fault_parse(char *text)
 {
     unsigned int dev, version;
@@ -66,6 +89,8 @@ static bool fault_parse(char *text)
         st->cards[dev].lost_at_ns = sl_sim_now_ns() + (uint64_t)(x * 1e9);
     } else if (sscanf(text, "slow:%u=%lfx", &dev, &x) == 2 && dev < st->card_count) {
         st->cards[dev].slow_permille = (uint32_t)(x * 1000);
+    } else if (strncmp(text, "groups=", 7) == 0 && groups_fault_parse(text + 7)) {
+        return true;
     } else if (sscanf(text, "%63[a-zA-Z0-9_]:%lu=%d", name, &nth, &result) == 3 &&
                fault_count < MAX_FAULTS) {
         memcpy(faults[fault_count].name, name, sizeof(name));

@@ -74,6 +74,19 @@ static CUresult queue_for(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
+static void queue_gone(CUcontext ctx)
+{
+    struct sl_sim_state *st = sim_p.st;
+    sl_sim_lock(st);
+    sl_sim_advance(st, sl_sim_now_ns());
+    if (st->queues[ctx->queue].generation == ctx->queue_generation)
+        sl_sim_queue_destroy(st, ctx->queue);
+    if (st->procs[sim_p.slot].card[ctx->card].contexts)
+        st->procs[sim_p.slot].card[ctx->card].contexts--;
+    sl_sim_unlock(st);
+    sim_uncharge(ctx->card, sim_context_bytes(ctx->card));
+}
+
 static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
 {
     uint32_t card;
@@ -91,6 +104,10 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
     ctx->ordinal = dev;
     ctx->flags = flags;
     r = queue_for(ctx);
+    if (r == CUDA_SUCCESS && !sim_groups_make(ctx)) {
+        queue_gone(ctx);
+        r = CUDA_ERROR_OPERATING_SYSTEM;
+    }
     if (r != CUDA_SUCCESS) {
         free(ctx->ops);
         free(ctx);
@@ -117,17 +134,10 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
 /* The context, its queue and its memory go; the small handle stays, so that a stale one is told. */
 static void destroy(CUcontext ctx)
 {
-    struct sl_sim_state *st = sim_p.st;
     ctx->dead = true;
     sim_ctx_free_memory(ctx);
-    sl_sim_lock(st);
-    sl_sim_advance(st, sl_sim_now_ns());
-    if (st->queues[ctx->queue].generation == ctx->queue_generation)
-        sl_sim_queue_destroy(st, ctx->queue);
-    if (st->procs[sim_p.slot].card[ctx->card].contexts)
-        st->procs[sim_p.slot].card[ctx->card].contexts--;
-    sl_sim_unlock(st);
-    sim_uncharge(ctx->card, sim_context_bytes(ctx->card));
+    sim_groups_drop(ctx);
+    queue_gone(ctx);
     bool more = false;
     for (CUcontext c = sim_p.contexts; c; c = c->next)
         more |= !c->dead && c->card == ctx->card;

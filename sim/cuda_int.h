@@ -44,12 +44,15 @@ enum sim_work_type {
     SIM_WORK_EMPTY,
 };
 
+/* The first three are copy engines; a copy within a card is done by its SMs. */
+enum { SIM_COPY_IN, SIM_COPY_OUT, SIM_COPY_BETWEEN, SIM_COPY_WITHIN };
+
 /* A copy with every address resolved: depth planes of height rows of width bytes. */
 struct sim_copy {
     uint64_t dst, src;
     size_t width, height, depth;
     size_t dst_pitch, dst_plane, src_pitch, src_plane;
-    uint8_t engine;
+    uint8_t engine; /* SIM_COPY_* */
     void *staging; /* the bytes of a pageable source, freed once copied; or NULL */
 };
 
@@ -129,6 +132,15 @@ struct CUevent_st {
     bool imported;
 };
 
+/* Handles the kernel driver knows this context's channel groups by: compute first, then copies. */
+#define SIM_GROUPS         4
+#define SIM_GROUP_CHANNELS 8
+struct sim_groups {
+    uint32_t device, subdevice;
+    uint32_t group[SIM_GROUPS];
+    uint32_t channel[SIM_GROUPS][SIM_GROUP_CHANNELS];
+};
+
 struct CUctx_st {
     uint32_t magic;
     bool primary, dead;
@@ -138,6 +150,7 @@ struct CUctx_st {
     unsigned int flags;
     uint64_t id;
     uint32_t queue, queue_generation;
+    struct sim_groups groups;
     uint64_t retired;    /* every operation up to this one is applied */
     unsigned int watched; /* unfinished SPIN, HOST and POLL operations */
     struct sim_local_op *ops;
@@ -263,6 +276,7 @@ CUresult sim_wait_seq(CUcontext ctx, uint64_t seq); /* drops and retakes the loc
 CUresult sim_wait_ctx(CUcontext ctx);               /* the same */
 void sim_wait_card(uint32_t card);                  /* the same: every context of ours on it */
 uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind);
+uint32_t sim_blocks_per_sm(uint64_t threads, uint64_t shared_bytes); /* of one block */
 void sim_apply(CUcontext ctx, struct sim_work *w, uint64_t end_ns);
 bool sim_watch_over(struct sim_work *w);
 uint64_t sim_copy_bytes(const struct sim_copy *c);
@@ -275,6 +289,16 @@ CUresult sim_need_ctx(CUcontext *ret);
 bool sim_ctx_ok(CUcontext ctx);
 CUresult sim_ordinal(CUdevice dev, uint32_t *ret_card);
 CUresult sim_ctx_health(CUcontext ctx);
+
+/* cuda_groups.c: channel groups of a context that has its queue. Process locked. */
+bool sim_groups_make(CUcontext ctx);
+void sim_groups_drop(CUcontext ctx);
+
+/* cuda_rm.c: the kernel driver behind them. */
+int sim_rm_fd(void);                /* stands for /dev/nvidiactl; -1: cannot be had */
+void sim_rm_making(CUcontext ctx);  /* objects this thread makes from now on are this context's */
+int sim_rm_ioctl(int fd, unsigned long request, void *arg);
+void sim_rm_fault(uint32_t bits, unsigned long from); /* SL_SIM_GROUPS_*, from that call on */
 
 /* cuda_stream.c */
 CUresult sim_stream(CUstream h, bool per_thread, CUstream *ret);

@@ -122,8 +122,7 @@ static CUresult occupancy(int *numBlocks, CUfunction func, int blockSize)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!numBlocks || blockSize <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    int by_threads = blockSize > 1024 ? 0 : 2048 / ((blockSize + 31) / 32 * 32);
-    *numBlocks = by_threads > 32 ? 32 : by_threads;
+    *numBlocks = blockSize > 1024 ? 0 : (int)sim_blocks_per_sm((uint64_t)blockSize, 0);
     return CUDA_SUCCESS;
 }
 

@@ -15,6 +15,11 @@
 #define LAUNCH_NS        2000ULL
 #define COPY_START_NS    1500ULL
 
+/* What an SM holds at once. */
+#define SM_THREADS      2048U
+#define SM_BLOCKS       32U
+#define SM_SHARED_BYTES (228U << 10)
+
 static pthread_once_t service_once = PTHREAD_ONCE_INIT;
 static pthread_cond_t service_wake = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t service_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -51,6 +56,27 @@ static uint64_t kernel_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_
     return LAUNCH_NS;
 }
 
+uint32_t sim_blocks_per_sm(uint64_t threads, uint64_t shared_bytes)
+{
+    uint64_t n = SM_THREADS / ((threads + 31) / 32 * 32);
+    if (n > SM_SHARED_BYTES / (shared_bytes + 1024))
+        n = SM_SHARED_BYTES / (shared_bytes + 1024);
+    return n > SM_BLOCKS ? SM_BLOCKS : n ? (uint32_t)n : 1;
+}
+
+/* What a kernel's blocks take of the places there are: one of few blocks leaves room for others. */
+static uint32_t room_of(const struct sim_work *w, uint32_t card)
+{
+    if (w->type != SIM_WORK_KERNEL)
+        return SL_SIM_ROOM;
+    uint64_t threads = (uint64_t)w->kernel.block[0] * w->kernel.block[1] * w->kernel.block[2];
+    uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2];
+    uint64_t places = (uint64_t)sim_sm_count(card) * sim_blocks_per_sm(threads, w->kernel.shared_bytes);
+    if (blocks >= places)
+        return SL_SIM_ROOM;
+    return (uint32_t)((blocks * SL_SIM_ROOM + places - 1) / places);
+}
+
 uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind)
 {
     *ret_kind = SL_SIM_OP_MARK;
@@ -60,11 +86,12 @@ uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind)
         return kernel_ns(w, card, ret_kind);
     case SIM_WORK_COPY:
         *ret_kind = SL_SIM_OP_COPY;
-        return COPY_START_NS +
-               bytes_ns(sim_copy_bytes(&w->copy),
-                        w->copy.engine < 2
-                            ? HOST_BYTES_PER_S
-                            : sim_p.st->cards[card].desc.memory_bandwidth_bytes_per_s / 2);
+        if (w->copy.engine < SIM_COPY_BETWEEN)
+            return COPY_START_NS + bytes_ns(sim_copy_bytes(&w->copy), HOST_BYTES_PER_S);
+        /* Each byte is read and written. */
+        if (w->copy.engine == SIM_COPY_WITHIN)
+            *ret_kind = SL_SIM_OP_KERNEL;
+        return card_ns(card, 2 * sim_copy_bytes(&w->copy));
     case SIM_WORK_MEMSET:
         *ret_kind = SL_SIM_OP_KERNEL;
         return card_ns(card, w->memset.width * w->memset.height * w->memset.element);
@@ -318,6 +345,8 @@ CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq)
     struct sl_sim_op op = {.flags = s->op_flags, .stream = s->slot,
                            .priority = (int16_t)s->priority};
     op.left_ns = sim_work_ns(w, ctx->card, &op.kind);
+    if (op.kind == SL_SIM_OP_KERNEL)
+        op.room = room_of(w, ctx->card);
     if (op.kind == SL_SIM_OP_COPY)
         op.engine = w->copy.engine;
     if (op.kind == SL_SIM_OP_WAIT) {
@@ -374,7 +403,7 @@ static CUresult wait_until(CUcontext ctx, uint64_t seq, bool all)
             for (uint64_t s = ctx->retired + 1; s <= seq; s++) {
                 const struct sl_sim_op *op = sl_sim_op_at(st, ctx->queue, s);
                 if (op->state != SL_SIM_OP_DONE && op->kind == SL_SIM_OP_KERNEL)
-                    eta += op->left_ns;
+                    eta += op->left_ns * op->room / SL_SIM_ROOM; /* side by side, at best */
             }
             uint64_t last = sl_sim_op_eta_ns(st, ctx->queue, seq);
             if (last > eta)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define FOREVER UINT64_MAX
+#define MIN_RUN_NS 4000ULL /* on the card, before a turn ends however short the slice */
 
 int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card)
 {
@@ -80,6 +81,36 @@ uint64_t sl_sim_submit(struct sl_sim_state *st, uint32_t queue, const struct sl_
     return seq;
 }
 
+static uint32_t room_of(const struct sl_sim_op *op)
+{
+    return op->room && op->room < SL_SIM_ROOM ? op->room : SL_SIM_ROOM;
+}
+
+static void leave(struct sl_sim_queue *q, const struct sl_sim_op *op, uint64_t seq)
+{
+    for (uint32_t i = 0; i < q->run_count; i++)
+        if (q->run[i] == seq) {
+            q->run[i] = q->run[--q->run_count];
+            q->run_room -= room_of(op);
+            return;
+        }
+}
+
+void sl_sim_kernel_repair(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    struct sl_sim_op *op = sl_sim_op_at(st, queue, seq);
+    if (op->kind != SL_SIM_OP_KERNEL)
+        return;
+    if (op->state == SL_SIM_OP_RUNNING && q->run_count < SL_SIM_RESIDENT) {
+        q->run[q->run_count++] = seq;
+        q->run_room += room_of(op);
+    } else if (op->state != SL_SIM_OP_PENDING) {
+        op->state = SL_SIM_OP_READY;
+        q->ready++;
+    }
+}
+
 static void complete(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint64_t t)
 {
     struct sl_sim_queue *q = &st->queues[queue];
@@ -93,8 +124,8 @@ static void complete(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint
     op->state = SL_SIM_OP_DONE;
     if (q->pending[op->stream] && --q->pending[op->stream] == 0)
         q->active_slots--;
-    if (q->current == seq)
-        q->current = 0;
+    if (op->kind == SL_SIM_OP_KERNEL)
+        leave(q, op, seq);
     q->ahead++;
     while (q->first < q->tail && sl_sim_op_at(st, queue, q->first + 1)->state == SL_SIM_OP_DONE) {
         q->first++;
@@ -124,6 +155,7 @@ static bool make_ready(struct sl_sim_state *st, uint32_t queue, uint64_t seq, ui
     case SL_SIM_OP_KERNEL:
         op->left_ns = op->left_ns ? scaled(c, op->left_ns) : 1;
         op->state = SL_SIM_OP_READY;
+        q->ready++;
         return false;
     case SL_SIM_OP_SPIN:
         op->state = SL_SIM_OP_READY;
@@ -191,23 +223,17 @@ static void settle(struct sl_sim_state *st, uint64_t t)
     }
 }
 
-/* The kernel this queue would run: the one begun, else the most urgent, earliest ready one. */
+/* The kernel to begin next: the most urgent one, the earliest ready among those. 0: none is ready. */
 static uint64_t next_kernel(struct sl_sim_state *st, uint32_t queue)
 {
     struct sl_sim_queue *q = &st->queues[queue];
-    if (q->current)
-        return q->current;
     uint64_t best = 0;
     uint32_t seen = 0;
-    for (uint64_t s = q->first + 1; s <= q->tail && seen < q->active_slots; s++) {
+    for (uint64_t s = q->first + 1; s <= q->tail && seen < q->ready; s++) {
         const struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
-        if (op->state == SL_SIM_OP_DONE)
-            continue;
-        if (op->state == SL_SIM_OP_PENDING)
-            continue;
-        seen++; /* at most one operation of a stream is ready or running */
         if (op->kind != SL_SIM_OP_KERNEL || op->state != SL_SIM_OP_READY)
             continue;
+        seen++;
         const struct sl_sim_op *b = best ? sl_sim_op_at(st, queue, best) : NULL;
         if (!b || op->priority < b->priority ||
             (op->priority == b->priority && op->ready_ns < b->ready_ns))
@@ -216,10 +242,26 @@ static uint64_t next_kernel(struct sl_sim_state *st, uint32_t queue)
     return best;
 }
 
-static bool wants_card(struct sl_sim_state *st, uint32_t queue)
+/* Kernels begin in that order while there is room. None passes another that has to wait for room. */
+static void begin_kernels(struct sl_sim_state *st, uint32_t queue, uint64_t t)
 {
     struct sl_sim_queue *q = &st->queues[queue];
-    return q->used && q->active_slots && (q->spinning || next_kernel(st, queue));
+    while (q->ready && q->run_room < SL_SIM_ROOM && q->run_count < SL_SIM_RESIDENT) {
+        uint64_t seq = next_kernel(st, queue);
+        struct sl_sim_op *op = seq ? sl_sim_op_at(st, queue, seq) : NULL;
+        if (!op || (q->run_count && q->run_room + room_of(op) > SL_SIM_ROOM))
+            return;
+        op->state = SL_SIM_OP_RUNNING;
+        op->start_ns = t;
+        q->ready--;
+        q->run[q->run_count++] = seq;
+        q->run_room += room_of(op);
+    }
+}
+
+static bool wants_card(const struct sl_sim_queue *q)
+{
+    return q->used && (q->run_count || q->ready || q->spinning) && sl_sim_queue_runs(q);
 }
 
 /* The next queue of a lane in turn after `after` that wants the card, or NONE. */
@@ -230,7 +272,7 @@ static uint32_t next_in_turn(struct sl_sim_state *st, uint32_t card, uint32_t la
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = (start + k) % n;
         if (i != after && st->queues[i].used && st->queues[i].card == card &&
-            st->queues[i].lane == lane && wants_card(st, i))
+            st->queues[i].lane == lane && wants_card(&st->queues[i]))
             return i;
     }
     return SL_SIM_NONE;
@@ -248,6 +290,57 @@ static void begin_spins(struct sl_sim_state *st, uint32_t queue, uint64_t t)
     }
 }
 
+/* Card time as time on a lane: what takes a whole card 1 ms takes 7 on a seventh of one. */
+static uint64_t stretched(const struct sl_sim_lane *lane, uint64_t ns)
+{
+    return lane->rate_permille == 1000
+               ? ns
+               : (ns * 1000 + lane->rate_permille - 1) / lane->rate_permille;
+}
+
+static uint64_t slice_of(const struct sl_sim_state *st, uint32_t queue)
+{
+    uint64_t own = st->queues[queue].slice_ns;
+    return own ? own : st->slice_ns;
+}
+
+/* When the turn of whoever has the lane is over. The slice began before the context was on: one that
+ * is shorter than putting it on still leaves it a moment. */
+static uint64_t slice_end(const struct sl_sim_state *st, const struct sl_sim_lane *c)
+{
+    uint64_t end = c->slice_start_ns + slice_of(st, c->running);
+    uint64_t least = c->switch_until_ns + MIN_RUN_NS;
+    return end > least ? end : least;
+}
+
+/* Gives the lane to another queue. What is on it in the middle of a kernel must be put away first. */
+static void change(struct sl_sim_state *st, struct sl_sim_lane *c, uint32_t to, uint64_t t)
+{
+    uint64_t takes = 0;
+    if (c->running != SL_SIM_NONE) {
+        const struct sl_sim_queue *from = &st->queues[c->running];
+        takes = from->run_count || from->spinning ? st->switch_ns : st->switch_in_ns;
+    }
+    c->running = to;
+    c->switch_until_ns = t + takes;
+    c->slice_start_ns = t + (takes > st->switch_in_ns ? takes - st->switch_in_ns : 0);
+}
+
+/* Whether all that is on the card ends soon enough after the slice not to be put away. */
+static bool lets_end(const struct sl_sim_state *st, const struct sl_sim_lane *c, uint64_t t)
+{
+    const struct sl_sim_queue *q = &st->queues[c->running];
+    uint64_t until = slice_end(st, c) + st->grace_ns;
+    if (!q->run_count || q->spinning || !st->grace_ns)
+        return false;
+    for (uint32_t i = 0; i < q->run_count; i++) {
+        const struct sl_sim_op *op = &st->rings[c->running][q->run[i] % SL_SIM_RING];
+        if (t + stretched(c, op->left_ns) > until)
+            return false;
+    }
+    return true;
+}
+
 /* Decides who has a lane at time t, and begins what it runs. Returns when that must be looked at
  * again for another reason than a kernel's end: a switch is done, or a turn over. */
 static uint64_t decide(struct sl_sim_state *st, uint32_t card, uint32_t lane, uint64_t t)
@@ -257,44 +350,43 @@ static uint64_t decide(struct sl_sim_state *st, uint32_t card, uint32_t lane, ui
         return c->switch_until_ns;
 
     uint32_t run = c->running;
-    bool has_work = run != SL_SIM_NONE && wants_card(st, run);
+    bool has_work = run != SL_SIM_NONE && wants_card(&st->queues[run]);
     uint32_t other = next_in_turn(st, card, lane, run);
-    if (has_work && t - c->slice_start_ns >= st->slice_ns) {
+    if (has_work && t >= slice_end(st, c)) {
+        uint64_t slice = slice_of(st, run);
         if (other == SL_SIM_NONE) /* alone: the turns go on, unseen */
-            c->slice_start_ns += (t - c->slice_start_ns) / st->slice_ns * st->slice_ns;
+            c->slice_start_ns += (t - c->slice_start_ns) / slice * slice;
+        else if (lets_end(st, c, t))
+            return FOREVER;
         else
             has_work = false;
     }
     if (!has_work) {
         if (other == SL_SIM_NONE)
             return FOREVER;
-        bool first_ever = run == SL_SIM_NONE;
-        c->running = run = other;
-        c->switch_until_ns = first_ever ? t : t + st->switch_ns;
-        c->slice_start_ns = c->switch_until_ns;
-        if (!first_ever)
+        change(st, c, other, t);
+        if (c->switch_until_ns > t)
             return c->switch_until_ns;
+        run = other;
         other = next_in_turn(st, card, lane, run);
     }
     begin_spins(st, run, t);
-    struct sl_sim_queue *q = &st->queues[run];
-    q->current = next_kernel(st, run);
-    if (q->current) {
-        struct sl_sim_op *op = sl_sim_op_at(st, run, q->current);
-        if (op->state == SL_SIM_OP_READY) {
-            op->state = SL_SIM_OP_RUNNING;
-            op->start_ns = t;
-        }
-    }
-    return other == SL_SIM_NONE ? FOREVER : c->slice_start_ns + st->slice_ns;
+    begin_kernels(st, run, t);
+    return other == SL_SIM_NONE ? FOREVER : slice_end(st, c);
 }
 
-/* Card time as time on a lane: what takes a whole card 1 ms takes 7 on a seventh of one. */
-static uint64_t stretched(const struct sl_sim_lane *lane, uint64_t ns)
+void sl_sim_queue_slice(struct sl_sim_state *st, uint32_t queue, uint64_t slice_ns)
 {
-    return lane->rate_permille == 1000
-               ? ns
-               : (ns * 1000 + lane->rate_permille - 1) / lane->rate_permille;
+    st->queues[queue].slice_ns = slice_ns;
+}
+
+void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue)
+{
+    const struct sl_sim_queue *q = &st->queues[queue];
+    struct sl_sim_lane *c = &st->cards[q->card].lanes[q->lane % SL_SIM_LANES];
+    uint64_t slice = slice_of(st, queue);
+    if (c->running == queue && c->switch_until_ns <= st->now_ns && st->now_ns > slice)
+        c->slice_start_ns = st->now_ns - slice;
 }
 
 /* All lanes of a card at time t; when the next thing happens on any of them. */
@@ -312,14 +404,14 @@ static uint64_t schedule(struct sl_sim_state *st, uint32_t card, uint64_t t)
     sl_sim_lanes_rate(st, card, t);
     for (uint32_t l = 0; l < SL_SIM_LANES; l = sl_sim_lane_next(c, l)) {
         const struct sl_sim_lane *lane = &c->lanes[l];
-        if (lane->running == SL_SIM_NONE || lane->switch_until_ns > t ||
-            !st->queues[lane->running].current)
+        if (!sl_sim_lane_plays(st, lane, t))
             continue;
-        const struct sl_sim_op *op =
-            sl_sim_op_at(st, lane->running, st->queues[lane->running].current);
-        uint64_t end = t + stretched(lane, op->left_ns);
-        if (end < next)
-            next = end;
+        const struct sl_sim_queue *q = &st->queues[lane->running];
+        for (uint32_t i = 0; i < q->run_count; i++) {
+            uint64_t end = t + stretched(lane, sl_sim_op_at(st, lane->running, q->run[i])->left_ns);
+            if (end < next)
+                next = end;
+        }
     }
     return next;
 }
@@ -350,20 +442,21 @@ static void use(struct sl_sim_usage *u, uint64_t from, uint64_t to, uint32_t rat
 static void play_lane(struct sl_sim_state *st, uint32_t card, uint32_t l, uint64_t t, uint64_t t2)
 {
     struct sl_sim_lane *lane = &st->cards[card].lanes[l];
-    if (lane->running == SL_SIM_NONE || lane->switch_until_ns > t)
+    if (!sl_sim_lane_plays(st, lane, t))
         return;
     struct sl_sim_queue *q = &st->queues[lane->running];
-    if (!q->current && !q->spinning)
-        return;
     use(&st->cards[card].usage, t, t2, lane->rate_permille);
     use(&st->procs[q->proc].card[card].usage, t, t2, lane->rate_permille);
     uint64_t done = (t2 - t) * lane->rate_permille / 1000;
     q->running_ns += done;
-    if (q->current) {
-        struct sl_sim_op *op = sl_sim_op_at(st, lane->running, q->current);
+    for (uint32_t i = 0; i < q->run_count;) {
+        uint64_t seq = q->run[i];
+        struct sl_sim_op *op = sl_sim_op_at(st, lane->running, seq);
         op->left_ns -= done < op->left_ns ? done : op->left_ns;
         if (op->left_ns == 0)
-            complete(st, lane->running, q->current, t2);
+            complete(st, lane->running, seq, t2); /* another is at i now */
+        else
+            i++;
     }
 }
 

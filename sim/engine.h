@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Time on the simulated cards: a discrete-event simulation in the shared state, played forward to the
- * present by whoever looks. Contexts with work take turns of slice_ns, a change costs switch_ns;
+ * present by whoever looks. Contexts with work take turns, each of the slice of its channel group;
  * operations get exact start and end times. All functions need sl_sim_lock() held.
  */
 #ifndef SLUICE_SIM_ENGINE_H
@@ -32,7 +32,22 @@ static inline bool sl_sim_queue_full(const struct sl_sim_queue *q)
     return q->tail - q->head >= SL_SIM_RING;
 }
 
-/* Appends an operation (kind, flags, engine, priority, stream, dep_*, left_ns set) to a queue that is
+/* Whether the queue may be on the card: not with all of its compute channels disabled. */
+static inline bool sl_sim_queue_runs(const struct sl_sim_queue *q)
+{
+    return !q->channels || (q->channels & ~q->channels_off) != 0;
+}
+
+/* Its slice, from now on; 0 is the machine's own. */
+void sl_sim_queue_slice(struct sl_sim_state *st, uint32_t queue, uint64_t slice_ns);
+
+/* Ends the turn of the queue, if it has the card and somebody else wants it. */
+void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue);
+
+/* After a death inside the lock: counts a kernel that is ready or running again. */
+void sl_sim_kernel_repair(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
+
+/* Appends an operation (kind, flags, engine, priority, stream, room, dep_*, left_ns set) to a queue that is
  * not full; returns its seq. Time must have been played to now. */
 uint64_t sl_sim_submit(struct sl_sim_state *st, uint32_t queue, const struct sl_sim_op *op);
 
@@ -54,6 +69,9 @@ void sl_sim_lanes_repair(struct sl_sim_state *st, uint32_t card);
 
 /* The lane's number, or -ENOSPC. */
 int sl_sim_lane_find(struct sl_sim_state *st, uint32_t card, const struct sl_sim_lane *like);
+
+/* Whether something of a lane is on the card at t. */
+bool sl_sim_lane_plays(const struct sl_sim_state *st, const struct sl_sim_lane *lane, uint64_t t);
 
 /* How fast each lane of a card runs, given which of them have something on the card. */
 void sl_sim_lanes_rate(struct sl_sim_state *st, uint32_t card, uint64_t t);

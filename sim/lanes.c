@@ -52,12 +52,12 @@ int sl_sim_lane_find(struct sl_sim_state *st, uint32_t card, const struct sl_sim
     return -ENOSPC;
 }
 
-static bool busy(const struct sl_sim_state *st, const struct sl_sim_lane *lane, uint64_t t)
+bool sl_sim_lane_plays(const struct sl_sim_state *st, const struct sl_sim_lane *lane, uint64_t t)
 {
     if (lane->running == SL_SIM_NONE || lane->switch_until_ns > t)
         return false;
     const struct sl_sim_queue *q = &st->queues[lane->running];
-    return q->current || q->spinning;
+    return (q->run_count || q->spinning) && sl_sim_queue_runs(q);
 }
 
 /*
@@ -69,9 +69,9 @@ void sl_sim_lanes_rate(struct sl_sim_state *st, uint32_t card, uint64_t t)
 {
     struct sl_sim_card *c = &st->cards[card];
     uint32_t wanted = 0;
-    bool beside = busy(st, &c->lanes[0], t);
+    bool beside = sl_sim_lane_plays(st, &c->lanes[0], t);
     for (uint32_t l = sl_sim_lane_next(c, 0); l < SL_SIM_LANES; l = sl_sim_lane_next(c, l))
-        if (c->lanes[l].kind == SL_SIM_LANE_MPS && busy(st, &c->lanes[l], t))
+        if (c->lanes[l].kind == SL_SIM_LANE_MPS && sl_sim_lane_plays(st, &c->lanes[l], t))
             wanted += c->lanes[l].share_permille;
     c->lanes[0].rate_permille = wanted ? 500 : 1000;
     for (uint32_t l = sl_sim_lane_next(c, 0); l < SL_SIM_LANES; l = sl_sim_lane_next(c, l)) {

@@ -26,6 +26,8 @@ static const char usage[] =
     "  lost CARD              the card falls off the bus\n"
     "  back CARD              it is back\n"
     "  slow CARD FACTOR       kernels take FACTOR times as long (1: as they should)\n"
+    "  groups CARD WHAT       controls on channel groups: refused, refused-slice, refused-disable,\n"
+    "                         inert (accepted, without effect), normal\n"
     "  foreign CARD AMOUNT    memory taken by somebody outside (10Gi; none: 0)\n"
     "\n"
     "CARD is an index or a UUID. SLUICE_SIM and SLUICE_SIM_STATE name the simulation, as they do\n"
@@ -72,6 +74,23 @@ static void show_mig(const struct sl_sim_card *c)
         (void)printf("    mig %-12s gi %u ci %u  %s\n", m.name, m.gi_id, m.ci_id, m.uuid);
 }
 
+/* The compute groups of a process on a card. */
+static void show_groups(const struct sl_sim_state *st, uint32_t card, uint32_t proc)
+{
+    for (uint32_t i = 0; i < st->queue_high; i++) {
+        const struct sl_sim_queue *q = &st->queues[i];
+        if (!q->used || q->proc != proc || q->card != card || !q->channels)
+            continue;
+        uint64_t ns = q->slice_ns ? q->slice_ns : st->slice_ns;
+        (void)printf("        group %u  slice %" PRIu64 " us  channels %d  disabled %d  ran %.3f s", i,
+                     ns / 1000, __builtin_popcount(q->channels),
+                     __builtin_popcount(q->channels & q->channels_off), (double)q->running_ns / 1e9);
+        if (q->slice_us && (uint64_t)q->slice_us * 1000 != ns)
+            (void)printf("  (set to %u us, without effect)", q->slice_us);
+        (void)printf("\n");
+    }
+}
+
 static int show(struct sl_sim_state *st)
 {
     sl_sim_lock(st);
@@ -101,6 +120,7 @@ static int show(struct sl_sim_state *st)
                          (int)sl_sim_proc_pid(st, k), p->name,
                          sl_format_bytes(p->card[i].memory_bytes, used, sizeof(used)),
                          p->card[i].contexts, (double)p->card[i].usage.busy_ns / 1e9);
+            show_groups(st, i, k);
         }
     }
     sl_sim_unlock(st);
@@ -160,6 +180,25 @@ static bool do_slow(struct sl_sim_state *st, uint32_t card, const char *arg, con
     return true;
 }
 
+static bool do_groups(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
+{
+    static const struct {
+        const char *name;
+        uint32_t bits;
+    } known[] = {{"normal", 0},
+                 {"refused", SL_SIM_GROUPS_REFUSE},
+                 {"refused-slice", SL_SIM_GROUPS_REFUSE_SLICE},
+                 {"refused-disable", SL_SIM_GROUPS_REFUSE_DISABLE},
+                 {"inert", SL_SIM_GROUPS_INERT}};
+    (void)extra;
+    for (size_t i = 0; arg && i < SL_ARRAY_LEN(known); i++)
+        if (strcmp(arg, known[i].name) == 0) {
+            st->cards[card].groups_fault = known[i].bits;
+            return true;
+        }
+    return false;
+}
+
 static bool do_foreign(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra)
 {
     struct sl_memory_amount amount = {0};
@@ -178,6 +217,7 @@ static const struct {
 } commands[] = {
     {"xid", do_xid, 1},   {"ecc", do_ecc, 2},   {"lost", do_lost, 0},
     {"back", do_back, 0}, {"slow", do_slow, 1}, {"foreign", do_foreign, 1},
+    {"groups", do_groups, 1},
 };
 
 static int fault(struct sl_sim_state *st, int argc, char **argv, size_t i)

@@ -23,10 +23,13 @@
 /* The liveness bytes lie past the mapped part: POSIX locks may cover bytes that do not exist. */
 #define ALIVE_BASE ((off_t)1 << 40)
 
-/* Measured on an H200 (reference: two saturating tenants get 46.8 % each; a 2 ms request beside one
- * takes 3.3 ms, 4.3 at worst): turns of 2.2 ms and 0.15 ms to change give exactly that. */
-#define SLICE_NS  2200000U
-#define SWITCH_NS 150000U
+/* Measured on an H200: the slice libcuda sets, and what two saturating tenants get together with
+ * slices of 0.2 to 20 ms each. Shares of 29.7 : 70.3 for 3 : 7 ms say that about 90 us of a slice go
+ * into putting the context on, sums that a change costs 160 us. bench/sim/slices.c compares. */
+#define SLICE_NS     2048000U
+#define SWITCH_NS    160000U
+#define SWITCH_IN_NS 90000U
+#define GRACE_NS     70000U /* a request of 2.06 ms fits into a slice: p50 3.3 ms beside a busy tenant */
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_sim_state *the_state;
@@ -107,6 +110,8 @@ static int create(struct sl_sim_state *st, const char *spec, struct sl_err *err)
         return sl_err_errno(err, -r, "cannot make the lock of %s", the_path);
     st->slice_ns = SLICE_NS;
     st->switch_ns = SWITCH_NS;
+    st->switch_in_ns = SWITCH_IN_NS;
+    st->grace_ns = GRACE_NS;
     st->created_ns = st->now_ns = sl_sim_now_ns();
     st->version = SL_SIM_VERSION;
     st->size_check = (uint32_t)sizeof(*st);
@@ -201,7 +206,8 @@ static void repair(struct sl_sim_state *st)
             q->first = q->head;
         uint32_t slots = 0;
         memset(q->pending, 0, sizeof(q->pending));
-        q->spinning = 0;
+        q->spinning = q->ready = 0;
+        q->run_count = q->run_room = 0;
         q->ahead = 0;
         for (uint64_t s = q->head + 1; s <= q->tail; s++) {
             const struct sl_sim_op *op = sl_sim_op_at(st, i, s);
@@ -213,10 +219,9 @@ static void repair(struct sl_sim_state *st)
                 slots++;
             if (op->kind == SL_SIM_OP_SPIN && op->state != SL_SIM_OP_PENDING)
                 q->spinning++;
+            sl_sim_kernel_repair(st, i, s);
         }
         q->active_slots = slots;
-        if (q->current && sl_sim_op_done(st, i, q->generation, q->current))
-            q->current = 0;
     }
     for (uint32_t i = 0; i < st->card_count; i++)
         sl_sim_lanes_repair(st, i);

@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      8
+#define SL_SIM_VERSION      9
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -35,6 +35,8 @@
 #define SL_SIM_HISTORY      64          /* utilisation buckets kept */
 #define SL_SIM_BUCKET_NS    100000000ULL /* 100 ms each */
 #define SL_SIM_NONE         UINT32_MAX
+#define SL_SIM_RESIDENT     32 /* kernels of one context that can be on a card at once */
+#define SL_SIM_ROOM         1000 /* all of a card's places for blocks */
 
 /* GPU time used in the recent past. Bucket b covers [b*BUCKET, (b+1)*BUCKET) of CLOCK_MONOTONIC;
  * bucket b is at index b % HISTORY, and is of that time only if its number says so. */
@@ -78,12 +80,13 @@ struct sl_sim_card {
     struct sl_sim_device desc;
     uint32_t lost;             /* fell off the bus */
     uint32_t slow_permille;    /* 0 or 1000: normal speed; 3000: kernels take three times as long */
+    uint32_t groups_fault;     /* SL_SIM_GROUPS_* bits: what the driver does with controls on groups */
     uint64_t lost_at_ns;       /* 0, or the time at which it will be lost */
     uint64_t foreign_bytes;    /* memory in use by nobody here (injected) */
     uint32_t compute_mode;     /* as NVML: 0 default, 2 prohibited, 3 exclusive process */
     uint64_t lanes_used;       /* bit n: lane n has queues; 0 counts always */
     struct sl_sim_lane lanes[SL_SIM_LANES];
-    uint64_t copy_free_ns[3];  /* when each copy engine (in, out, inside) is free */
+    uint64_t copy_free_ns[3];  /* when each copy engine (in, out, between others) is free */
     uint64_t event_seq;        /* last one written */
     struct sl_sim_event events[SL_SIM_EVENTS];
     struct sl_sim_usage usage; /* kernels running */
@@ -113,6 +116,15 @@ struct sl_sim_proc {
     struct sl_sim_proc_card card[SL_SIM_MAX_DEVICES];
 };
 
+/* What may be wrong with a driver's controls on channel groups. */
+enum {
+    SL_SIM_GROUPS_REFUSE_SLICE = 1,   /* set slice answers "not supported" */
+    SL_SIM_GROUPS_REFUSE_DISABLE = 2, /* so do disable and enable */
+    SL_SIM_GROUPS_REFUSE_OTHERS = 4,  /* and get slice, preempt, schedule */
+    SL_SIM_GROUPS_REFUSE = 7,
+    SL_SIM_GROUPS_INERT = 8, /* all are accepted, read back, and change nothing */
+};
+
 enum sl_sim_op_kind {
     SL_SIM_OP_MARK,   /* takes no time: event record, memory bookkeeping, byte effects */
     SL_SIM_OP_KERNEL, /* takes `left_ns` of the card */
@@ -139,9 +151,10 @@ struct sl_sim_op {
     uint8_t kind;
     uint8_t state;
     uint8_t flags;
-    uint8_t engine; /* copies: 0 in, 1 out, 2 inside */
+    uint8_t engine; /* copies: 0 in, 1 out, 2 between other places */
     int16_t priority; /* smaller is more urgent, as in CUDA */
     uint16_t stream;  /* stream slot: operations with one slot run in order */
+    uint32_t room;    /* kernels: of SL_SIM_ROOM, what their blocks take; 0 is all */
     uint32_t dep_queue, dep_generation;
     uint64_t dep_seq;
     uint64_t left_ns;
@@ -160,7 +173,13 @@ struct sl_sim_queue {
     uint64_t first; /* no operation up to and including this one is unfinished */
     uint32_t ahead; /* finished operations beyond `first` */
     uint32_t pad;
-    uint64_t current; /* kernel begun and not finished, or 0 */
+    uint64_t run[SL_SIM_RESIDENT];         /* kernels begun and not finished … */
+    uint32_t run_count, run_room;          /* … how many, and the room they take together */
+    uint32_t ready;                        /* kernels that could begin */
+    uint32_t slice_us;                     /* of its compute group, as last set; 0: never set */
+    uint64_t slice_ns;                     /* the one in effect; 0: the state's */
+    uint32_t channels;                     /* bit n: compute channel n exists … */
+    uint32_t channels_off;                 /* … and is disabled */
     uint32_t pending[SL_SIM_STREAM_SLOTS]; /* unfinished operations by stream slot */
     uint32_t active_slots;                 /* how many of those are not zero */
     uint32_t spinning;                     /* SPIN operations that can run, or do */
@@ -203,7 +222,11 @@ struct sl_sim_state {
     uint64_t reaped_ns; /* when the dead were last looked for */
     uint64_t next_id;
     uint32_t proc_high, queue_high; /* slots from here on were never used */
-    uint32_t switch_ns, slice_ns;   /* cost of a context switch; turn of a context */
+    /* A change of contexts in the middle of a kernel; the last part of it, putting the next context
+     * on, which counts in that one's slice and is all there is after an idle one; and the slice of
+     * contexts that set none. */
+    uint32_t switch_ns, switch_in_ns, slice_ns;
+    uint32_t grace_ns; /* a kernel that ends so soon after its slice is not put away, but let end */
     uint32_t driver_version_override; /* 0, or what cuDriverGetVersion answers */
     uint32_t repairs; /* how often a process died inside the lock */
     struct sl_sim_card cards[SL_SIM_MAX_DEVICES];
