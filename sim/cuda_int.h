@@ -122,6 +122,7 @@ struct CUevent_st {
     CUcontext ctx;
     uint64_t generation; /* counts records */
     bool recorded, done;
+    bool whole; /* stands for everything its context had up to seq, in all streams */
     uint32_t queue, queue_generation;
     uint64_t seq, time_ns;
     struct sim_capture *capture; /* last recorded in this capture … */
@@ -273,7 +274,8 @@ CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq);
 void sim_poll(void);
 bool sim_seq_done(CUcontext ctx, uint64_t seq);
 CUresult sim_wait_seq(CUcontext ctx, uint64_t seq); /* drops and retakes the lock */
-CUresult sim_wait_ctx(CUcontext ctx);               /* the same */
+CUresult sim_wait_ctx(CUcontext ctx);
+uint64_t sim_ctx_tail(CUcontext ctx); /* the last operation submitted to it */               /* the same */
 void sim_wait_card(uint32_t card);                  /* the same: every context of ours on it */
 uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind);
 uint32_t sim_blocks_per_sm(uint64_t threads, uint64_t shared_bytes); /* of one block */

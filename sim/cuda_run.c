@@ -429,6 +429,11 @@ CUresult sim_wait_seq(CUcontext ctx, uint64_t seq)
     return wait_until(ctx, seq, false);
 }
 
+uint64_t sim_ctx_tail(CUcontext ctx)
+{
+    return tail_of(ctx);
+}
+
 CUresult sim_wait_ctx(CUcontext ctx)
 {
     CUresult r = wait_until(ctx, tail_of(ctx), true);

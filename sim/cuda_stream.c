@@ -252,7 +252,7 @@ CUresult sim_event_record(CUevent e, CUstream s, bool external)
     if (r != CUDA_SUCCESS)
         return r;
     sim_capture_forget(e);
-    e->done = false;
+    e->done = e->whole = false;
     e->generation++;
     w.record.generation = e->generation;
     uint64_t seq;
@@ -274,6 +274,32 @@ CUresult sim_event_record(CUevent e, CUstream s, bool external)
         sl_sim_unlock(sim_p.st);
     }
     return CUDA_SUCCESS;
+}
+
+/* Behind all streams of a context at once. Waiting for it on the GPU is not simulated. */
+static CUresult record_context(CUcontext ctx, CUevent e)
+{
+    if (!event_ok(e) || e->ctx != ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult r = sim_capture_unsafe();
+    if (r == CUDA_SUCCESS)
+        r = sim_ctx_health(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sim_capture_forget(e);
+    e->generation++;
+    e->whole = e->recorded = true;
+    e->done = false;
+    e->queue = ctx->queue;
+    e->queue_generation = ctx->queue_generation;
+    e->seq = sim_ctx_tail(ctx);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    ENTER();
+    return LOCKED(record_context(hCtx, hEvent));
 }
 
 /* What an event stands for now; the other process may have recorded it since. */
@@ -331,6 +357,8 @@ static CUresult event_query(CUevent e)
         return r;
     sim_poll();
     refresh_ipc(e);
+    if (e->whole)
+        e->done = e->ctx->retired >= e->seq;
     return e->ctx->sticky != CUDA_SUCCESS      ? e->ctx->sticky
            : !e->recorded || e->done ? CUDA_SUCCESS
                                      : CUDA_ERROR_NOT_READY;

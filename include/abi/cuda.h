@@ -541,9 +541,6 @@ extern "C" {
     CUresult name args;                                                                            \
     CUresult name##suf args;
 #include "abi/cuda_api.def"
-
-/* Since 12.5, and not in the table: the simulated driver is one that does not have it. */
-extern CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent);
 #undef SL_CUDA_FN
 #undef SL_CUDA_FN_PT
 #ifdef __cplusplus

@@ -107,6 +107,7 @@ struct tenant {
     bool by_turns;
     struct {
         uint64_t saturated_ns, work_ns, launches; /* of its processes, also of those gone */
+        uint64_t read_ns, room_ns; /* when they were read; time not yet counted as busy */
         uint32_t groups;
         bool active, pending;
     } seen;

@@ -199,6 +199,15 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
     t->heavy = t->busy_permille >= (t->heavy ? HEAVY_UNTIL : HEAVY_FROM);
 }
 
+/* Processes report in steps of a millisecond, which may be more than the time since the last settling:
+ * what does not fit is charged next time. A lie is not carried far. */
+static void carry(uint64_t *before, uint64_t now, uint64_t charged)
+{
+    *before += charged;
+    if (now - *before > SL_STEER_PERIOD_NS)
+        *before = now - SL_STEER_PERIOD_NS;
+}
+
 static void settle(struct sl_steer *s, uint64_t now_ns)
 {
     uint64_t from = s->now_ns, span = now_ns - from;
@@ -219,7 +228,9 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
         weigh(t, sat, span, was_off);
         if (t->seen.active || t->seen.pending)
             t->active_at_ns = now_ns;
-        t->before = t->seen;
+        carry(&t->before.saturated_ns, t->seen.saturated_ns, sat);
+        carry(&t->before.work_ns, t->seen.work_ns,
+              part(t->seen.work_ns, t->before.work_ns, span));
     }
     s->now_ns = now_ns;
 }

@@ -533,6 +533,7 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
     struct sl_flight_window w = window_of(p);
     bool closing = SL_GATE_STATE(atomic_load(atomic_load(&sl_gate_view.word))) == SL_GATE_CLOSED;
     sl_flight_left(l, rc == CUDA_SUCCESS, closing, &w);
+    atomic_store_explicit(&sl_process_slot(p)->launches, launches_so_far(), memory_order_relaxed);
     if (l->begins)
         announce(p);
     return rc;

@@ -343,6 +343,9 @@ static void test_captured(void **state)
     (void)state;
     CUgraph graph;
     CUgraphExec exec;
+    world_gate(++turn, SL_GATE_OPEN); /* what passed a free gate before is counted with this one */
+    assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+    drain();
     uint64_t launches = atomic_load(&slot()->launches);
     world_gate(++turn, SL_GATE_CLOSED); /* recording waits for nobody's turn */
     assert_int_equal(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
