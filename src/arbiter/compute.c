@@ -20,7 +20,6 @@
 #define BUSY_LASTS_NS (500 * SL_NS_PER_MS)
 /* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
 #define SILENT_NS (100 * SL_NS_PER_MS)
-#define REPORT_STEP_NS (SL_NS_PER_MS / 2)
 
 struct compute {
     struct sl_steer *steer;
@@ -173,38 +172,34 @@ static uint64_t grown(uint64_t now, uint64_t *before)
     return d;
 }
 
-/* Returns the time in which it kept the GPU busy. */
-static uint64_t read_member(struct arbiter *a, struct tenant *t, struct member *m)
+static void read_member(struct arbiter *a, struct tenant *t, struct member *m, uint64_t *saturated,
+                        uint64_t *watched)
 {
     const struct sl_slot *s = &t->ledger.page->slot[m->slot];
-    uint64_t saturated = grown(atomic_load(&s->saturated_ns), &m->saturated_ns);
+    uint64_t busy = grown(atomic_load(&s->saturated_ns), &m->saturated_ns);
+    uint64_t on = grown(atomic_load(&s->watched_ns), &m->watched_ns);
+    *saturated += busy;
+    *watched = on > *watched ? on : *watched;
     t->seen.work_ns += grown(atomic_load(&s->work_ns), &m->work_ns);
     t->seen.launches += grown(atomic_load(&s->launches), &m->launches);
-    if (saturated)
+    if (busy)
         m->busy_until_ns = a->now_ns + BUSY_LASTS_NS;
     bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SILENT_NS;
     t->seen.pending |= speaks && atomic_load(&s->pending);
     t->seen.active |= atomic_load(&s->busy) == SL_BUSY_RUNNING;
     t->seen.groups += m->busy_until_ns > a->now_ns;
-    return saturated;
 }
 
 static void report(struct arbiter *a, struct tenant *t)
 {
+    uint64_t saturated = 0, watched = 0;
     t->seen.active = t->seen.pending = false;
     t->seen.groups = 0;
-    uint64_t saturated = 0;
     for (struct member *m = t->members; m && t->ledger.page; m = m->next)
-        saturated += read_member(a, t, m);
-    /* Processes that keep the GPU busy at the same time do so once: together no more than time has
-     * passed, give or take the step in which they report. */
-    uint64_t room = t->seen.room_ns + a->now_ns - t->seen.read_ns;
-    if (t->member_count > 1 && saturated > room)
-        saturated = room;
-    room -= saturated < room ? saturated : room;
-    t->seen.room_ns = room < REPORT_STEP_NS ? room : REPORT_STEP_NS;
-    t->seen.read_ns = a->now_ns;
-    t->seen.saturated_ns += saturated;
+        read_member(a, t, m, &saturated, &watched);
+    /* Processes that keep the GPU busy at the same time do so once: together for no longer than the one
+     * that watched longest. */
+    t->seen.saturated_ns += t->member_count > 1 && saturated > watched ? watched : saturated;
     struct sl_steer_seen seen = {.saturated_ns = t->seen.saturated_ns,
                                  .work_ns = t->seen.work_ns,
                                  .launches = t->seen.launches,
@@ -291,6 +286,7 @@ void sl_arb_compute_member_came(struct tenant *t, struct member *m)
     const struct sl_slot *s = &t->ledger.page->slot[m->slot];
     m->saturated_ns = atomic_load(&s->saturated_ns);
     m->work_ns = atomic_load(&s->work_ns);
+    m->watched_ns = atomic_load(&s->watched_ns);
     m->launches = atomic_load(&s->launches);
 }
 

@@ -426,6 +426,8 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches)
     if (queue == QUEUE_UNKNOWN) /* an older driver: what was launched is believed to be in the queue */
         queue = meter.backlog_ns + fresh > span ? QUEUE_BUSY : QUEUE_EMPTY;
     check_effect(queue, now);
+    if (!meter.off_since_ns)
+        atomic_fetch_add(&slot->watched_ns, span);
     if (!meter.off_since_ns && span && queue == QUEUE_BUSY)
         count_busy(slot, span, fresh, metered);
     else if (!meter.off_since_ns && span)
@@ -477,6 +479,8 @@ static void go_off(struct sl_process *p, struct sl_slot *slot, uint64_t now)
         refused(slot, status);
         return;
     }
+    if (meter.looked_ns && now > meter.looked_ns)
+        atomic_fetch_add(&slot->watched_ns, now - meter.looked_ns);
     if (meter.looked_ns && now > meter.looked_ns && atomic_load(&meter.pending))
         count_busy(slot, now - meter.looked_ns, 0,
                    SL_GATE_STATE(atomic_load(&atomic_load(&p->lease)->gate)) == SL_GATE_METER);
