@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tenant --work fma|graph|tiny|req|gemm|sync|mixed|copy|coop [options]
+ * tenant --work fma|graph|tiny|req|gemm|sync|mixed|copy|coop|eager|train|hostfn|waitvalue [options]
  *
  * Says {"ready": ...} on stdout when it could start, then obeys lines on stdin:
  *   go LOAD_FROM LOAD_UNTIL FROM UNTIL     (CLOCK_MONOTONIC ns) one interval of load; answered by one
@@ -348,7 +348,8 @@ static void calibrate(struct tenant *t)
 static enum tenant_work work_named(const char *name)
 {
     static const char *const names[] = {"fma",  "graph", "tiny", "req", "gemm",
-                                        "sync", "mixed", "copy", "coop"};
+                                        "sync", "mixed", "copy", "coop", "eager",
+                                        "train", "hostfn", "waitvalue"};
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return (enum tenant_work)i;

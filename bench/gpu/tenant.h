@@ -28,6 +28,10 @@
     X(cuMemcpyDtoDAsync_v2)                                                                        \
     X(cuLaunchKernel)                                                                              \
     X(cuLaunchCooperativeKernel)                                                                   \
+    X(cuLaunchHostFunc)                                                                            \
+    X(cuMemHostAlloc)                                                                              \
+    X(cuMemHostGetDevicePointer_v2)                                                                \
+    X(cuStreamWaitValue32_v2)                                                                      \
     X(cuStreamCreate)                                                                              \
     X(cuStreamSynchronize)                                                                         \
     X(cuStreamBeginCapture_v2)                                                                     \
@@ -56,7 +60,17 @@ enum tenant_work {
     WORK_MIXED, /* a unit is eight kernels from half to fifty times `iters` */
     WORK_COPY,  /* within the card */
     WORK_COOP,  /* cooperative launches */
+    WORK_EAGER, /* many short kernels with the host's work between them, then a wait: bound by launches */
+    WORK_TRAIN, /* kernels for 17 ms, a wait, then 5 ms of work on the host */
+    WORK_HOSTFN,    /* kernels queued behind a host function that waits until all are queued */
+    WORK_WAITVALUE, /* the same behind a value in memory */
 };
+
+#define EAGER_KERNELS 150
+#define EAGER_HOST_NS 14000
+#define TRAIN_KERNELS 100
+#define TRAIN_HOST_NS 5000000
+#define QUEUED_KERNELS 32
 
 #define GRAPH_KERNELS 20
 #define TINY_BURST    256 /* launches timed from an empty queue: no back-pressure in the figure */
@@ -120,6 +134,8 @@ struct tenant_lane {
     CUgraphExec graph;
     CUdeviceptr counter, stamps; /* begin and end of each kernel, a ring */
     CUdeviceptr copy_from, copy_to;
+    volatile uint32_t *flag; /* what queued kernels wait for */
+    CUdeviceptr flag_address;
     uint64_t ref_ns, prev_end_ns[MAX_STREAMS];
     unsigned per_chunk, chunks; /* units between events, events outstanding */
     struct tenant_go go;

@@ -26,6 +26,38 @@ static void launch_mixed(struct tenant *t, CUstream s)
         launch_fma(t, t->opt.iters * halves[i] / 2, s);
 }
 
+/* The host is busy between launches, as an interpreter is. */
+static void launch_eager(struct tenant *t, CUstream s)
+{
+    uint64_t next = tenant_now_ns();
+    for (int i = 0; i < EAGER_KERNELS; i++) {
+        launch_fma(t, t->opt.iters, s);
+        next += EAGER_HOST_NS;
+        while (tenant_now_ns() < next)
+            ;
+    }
+}
+
+static void wait_for_flag(void *flag)
+{
+    while (*(volatile uint32_t *)flag == 0)
+        ;
+}
+
+/* Nothing of this may run before all of it is queued: whoever holds a launch back waits for ever. */
+static void launch_queued(struct tenant_lane *lane, CUstream s)
+{
+    struct tenant *t = lane->t;
+    *lane->flag = 0;
+    if (t->opt.work == WORK_HOSTFN)
+        CU(t, cuLaunchHostFunc, s, wait_for_flag, (void *)(uintptr_t)lane->flag);
+    else
+        CU(t, cuStreamWaitValue32_v2, s, lane->flag_address, 1, CU_STREAM_WAIT_VALUE_GEQ);
+    for (int i = 0; i < QUEUED_KERNELS; i++)
+        launch_fma(t, t->opt.iters, s);
+    *lane->flag = 1;
+}
+
 static bool stamping(const struct tenant *t)
 {
     return t->stamped && t->opt.work == WORK_FMA && t->opt.unit_us >= STAMP_FROM_US;
@@ -57,6 +89,17 @@ static void launch_unit(struct tenant_lane *lane, CUstream s)
         break;
     case WORK_GEMM:
         tenant_gemm_launch(t, s);
+        break;
+    case WORK_EAGER:
+        launch_eager(t, s);
+        break;
+    case WORK_TRAIN:
+        for (int i = 0; i < TRAIN_KERNELS; i++)
+            launch_fma(t, t->opt.iters, s);
+        break;
+    case WORK_HOSTFN:
+    case WORK_WAITVALUE:
+        launch_queued(lane, s);
         break;
     case WORK_SYNC:
         launch_fma(t, t->opt.iters, s);
@@ -112,6 +155,12 @@ void tenant_lane_open(struct tenant_lane *lane, struct tenant *t)
     CU(t, cuMemAlloc_v2, &lane->stamps, MAX_STAMPS * 16);
     if (t->opt.work == WORK_GRAPH)
         capture_graph(lane);
+    if (t->opt.work == WORK_HOSTFN || t->opt.work == WORK_WAITVALUE) {
+        void *flag;
+        CU(t, cuMemHostAlloc, &flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP);
+        CU(t, cuMemHostGetDevicePointer_v2, &lane->flag_address, flag, 0);
+        lane->flag = flag;
+    }
     if (t->opt.work == WORK_COPY) {
         CU(t, cuMemAlloc_v2, &lane->copy_from, COPY_BYTES);
         CU(t, cuMemAlloc_v2, &lane->copy_to, COPY_BYTES);
@@ -245,14 +294,16 @@ static void run_tiny(struct tenant_lane *lane)
     }
 }
 
-/* The queue is empty after each kernel: whoever shares the GPU by the driver's slices loses its slice. */
+/* Work that waits for each unit. The queue is empty after each: whoever shares the GPU by the driver's slices loses its slice. */
 static void run_synchronised(struct tenant_lane *lane)
 {
     struct tenant *t = lane->t;
     struct tenant_result *r = &lane->own;
     uint64_t now = tenant_now_ns();
     while (now < lane->go.load_until_ns) {
-        uint64_t start = now;
+        if (t->opt.work == WORK_TRAIN)
+            tenant_sleep_until(now + TRAIN_HOST_NS);
+        uint64_t start = tenant_now_ns();
         launch_unit(lane, lane->stream[0]);
         CU(t, cuStreamSynchronize, lane->stream[0]);
         now = tenant_now_ns();
@@ -326,7 +377,7 @@ void tenant_lane_run(struct tenant_lane *lane, const struct tenant_go *go)
         run_requests(lane);
     else if (t->opt.work == WORK_TINY)
         run_tiny(lane);
-    else if (t->opt.work == WORK_SYNC)
+    else if (t->opt.work == WORK_SYNC || t->opt.work >= WORK_EAGER)
         run_synchronised(lane);
     else
         run_back_to_back(lane);

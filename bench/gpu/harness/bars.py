@@ -166,12 +166,12 @@ def other_rows(data, slack):
     for c in [c for c in cells(data, "launch") if "added_percent" in c] or [None]:
         if c is None or c["label"] == "tiny":
             rows.append(judge(data, "launch", "launch path, no limit, open gate",
-                              "<= 50 ns added (median of >= 20 pairs)", [c] if c else [],
+                              "<= 20 ns added (median of >= 20 pairs)", [c] if c else [],
                               lambda cs: (f"{cs[0]['added_ns']:+.0f} ns on {cs[0]['launch_ns'][0]:.0f}"
                                           f" {spread(cs[0], 'added_ns_iqr', '.0f')}",
-                                          cs[0]["added_ns"] <= 50 and cs[0]["pairs"] >= 20)))
+                                          cs[0]["added_ns"] <= 20 + 10 * slack and cs[0]["pairs"] >= 20)))
         else:
-            limit = 0.5 + slack
+            limit = 0.3 + slack
             rows.append(judge(data, "launch", f"the same: {c['label']}", f"<= {limit:g} %", [c],
                               lambda cs: (f"{cs[0]['added_percent']:+.2f} % "
                                           f"{spread(cs[0], 'added_percent_iqr', '.2f')}",
@@ -204,7 +204,18 @@ def other_rows(data, slack):
     return rows
 
 
+def judged_rows(data):
+    """Cells that were judged where they were measured."""
+    return [Row(f"{c['group']}: {c['label']}", c["bar"], c["text"], c["ok"]) for c in data["cells"]
+            if "bar" in c] + [
+        Row(f"{c['group']}: {c['label']}", "", c["broken"][:100], False) for c in data["cells"]
+        if "broken" in c and c["group"] in ROWS]
+
+
+ROWS = ("people", "sync", "streams", "caps2", "high", "queued", "multi75")
+
+
 def summary(data):
     slack = data["slack_points"]
-    return (caps_rows(data, slack) + pair_rows(data, slack) + priority_rows(data, slack)
+    return judged_rows(data) + (caps_rows(data, slack) + pair_rows(data, slack) + priority_rows(data, slack)
             + burst_rows(data, slack) + other_rows(data, slack))

@@ -6,9 +6,11 @@ import subprocess
 import time
 
 from .clocks import Clocks
-from .world import Broken, now_ns
+from .world import TORCH, Broken, now_ns
 
 MS = 1_000_000
+# Work that leaves the GPU idle by itself, or whose units run side by side.
+WAITING = ("req", "tiny", "sync", "eager", "train5", "hostfn", "waitvalue", "kernel2s", "streams8", "mixed")
 TAIL_NS = 60 * MS  # load goes on past the measured end, so nobody is alone at it
 
 
@@ -135,7 +137,7 @@ class Bench:
             best = got if best is None or got["rate"] > best["rate"] else best
             busy = got.get("time_share", 0) / 100
             # Python's steps are not that even, and a fresh PyTorch takes long to start.
-            if work in ("req", "tiny") or busy >= (0.95 if work in ("train", "infer") else 0.99):
+            if work in WAITING or busy >= (0.95 if work in ("train", "infer") else 0.99):
                 break
             self.progress(f"solo {work}: the GPU was busy {100 * busy:.0f} % of the time only")
         if best["rate"] <= 0:
@@ -146,7 +148,7 @@ class Bench:
         """The rate of `work` alone, without Sluice, in this run."""
         if work not in self.fresh:
             got = self.busy_solo(work, after)
-            if "unit_us" in got and work not in ("train", "infer"):
+            if "unit_us" in got and work not in TORCH and work not in WAITING:
                 self.world.unit_us[work] = got["unit_us"]
             self.data["solo"][work] = got
             self.data["solo_history"].append({"work": work, "rate": got["rate"],

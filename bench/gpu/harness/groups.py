@@ -5,6 +5,7 @@ import time
 from . import stolen
 from .bars import WORKS
 from .cells import between, counted_us, jain, median, quartiles, reached, worst_second
+from .rows import ROWS
 from .world import Mps, now_ns
 
 CAPS = (10, 25, 50, 75)
@@ -347,7 +348,7 @@ def wait_until(ns):
 
 
 GROUPS = {"caps": caps, "pairs": pairs, "long": long, "priority": priority, "burst": burst,
-          "eight": eight, "launch": launch, "multi": multi, "set": set_}
+          "eight": eight, "launch": launch, "multi": multi, "set": set_, **ROWS}
 
 
 def expected_seconds(bench, names):
@@ -359,7 +360,9 @@ def expected_seconds(bench, names):
     guess = {"caps": 20 * cell + (10 * cell + 30 if torch else 0) + (4 * cell if mps else 0),
              "pairs": (4 + 2 * mps) * cell, "long": 2 * cell, "priority": (3 + 2 * mps) * (cell + 2) * (1 if world.sim else 2),
              "burst": 10 + 1, "eight": 2 * (cell + 1), "launch": 32 + 45 * torch,
-             "multi": 2 * cell, "set": 6.5}
+             "multi": 2 * cell, "set": 6.5, "people": 40 * cell + 60 * torch,
+             "sync": 6 * cell, "streams": 6 * cell, "caps2": 20 * cell + 10, "high": 14 * cell,
+             "queued": 4 * cell, "multi75": 2 * cell}
     for n, parts in bench.only.items():
         if parts and n == "caps":
             guess[n] = sum(5 * cell + (10 if p in ("train", "infer") else 0) for p in parts)

@@ -15,6 +15,17 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
+TORCH = ("train", "infer", "eager", "train5")
+
+# tenant.c's kind of work, the length of its kernel in us, and what else it is told.
+KINDS = {"fma100us": ("fma", 100), "fma20ms": ("fma", 20000), "gemm": ("fma", 170), "gemm170": ("fma", 170),
+         "graph": ("graph", 100), "req": ("req", 100), "tiny": ("tiny", 100), "sync": ("sync", 100),
+         "streams8": ("fma", 200, "--streams", "8", "--blocks", "132"), "copy": ("copy", 100),
+         "coop": ("coop", 100), "mixed": ("mixed", 100), "kernel2s": ("sync", 2000000, "--unit-us", "2e6"),
+         "eager": ("eager", 4), "train5": ("train", 170), "hostfn": ("hostfn", 100),
+         "waitvalue": ("waitvalue", 100)}
+
+
 class Broken(Exception):
     """Something did not work, as opposed to being slow or unfair."""
 
@@ -164,18 +175,19 @@ class World:
             args += ["--priority", priority] if priority else []
             command = self.sluice_command("run", *args, "--", *command)
             env = dict(os.environ)
-        return Tenant(name, command, env, self.log, 180 if work in ("train", "infer") else 60)
+        return Tenant(name, command, env, self.log, 180 if work in TORCH else 60)
 
     def command(self, work):
         if work in ("train", "infer"):
             return [sys.executable, os.path.join(HERE, f"torch_{work}.py")]
+        if work in ("eager", "train5") and self.torch:
+            return [sys.executable, os.path.join(HERE, "torch_loop.py"), work.rstrip("5")]
         unit = ["--unit-us", f"{self.unit_us[work]:.4f}"] if work in self.unit_us else []
         if work in ("gemm", "gemm170") and not self.sim:
             return [self.tenant, "--work", "gemm", *(["--ones"] if work == "gemm170" else []),
                     *(["--cublas", self.cublas] if self.cublas else []), *unit]
-        kind, length = {"fma100us": ("fma", 100), "fma20ms": ("fma", 20000), "gemm": ("fma", 170),
-                        "graph": ("graph", 100), "req": ("req", 100), "tiny": ("tiny", 100)}[work]
-        return [self.tenant, "--work", kind, "--iters", str(self.iters_for(length)), *unit]
+        kind, length, *more = KINDS[work]
+        return [self.tenant, "--work", kind, "--iters", str(self.iters_for(length)), *more, *unit]
 
     def iters_for(self, length_us):
         """Iterations of the FMA kernel that make it this long here; found once, then the same."""

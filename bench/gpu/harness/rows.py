@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The programs people run, side by side under plain time-slicing, MPS and Sluice, in one run.
+
+Each function measures one group of rows and judges it: a cell has the bar, what was seen and whether
+that is enough. PyTorch's programs are replaced by ones of the same shape where PyTorch is not there.
+"""
+from .cells import median
+from .world import Broken, Mps
+
+ROUNDS = 3
+
+
+def judged(bench, group, label, bar, text, ok, raw=None, **more):
+    bench.add(group, label, mode="sluice", bar=bar, text=text, ok=ok, raw=raw or [], **more)
+    bench.progress(f"{group} {label}: {text} [{'pass' if ok else 'FAIL'}: {bar}]")
+
+
+def rate(results):
+    return median([r["rate"] for r in results])
+
+
+def p99(results):
+    return median([r["latency_ms"]["p99"] for r in results])
+
+
+def gpu_percent(work, result, alone):
+    """GPU time used, in % of all there is: what completed x the GPU's time of one unit alone."""
+    unit = result.get("gpu_us") or alone.get("gpu_us") or alone.get("unit_us") or result["unit_alone_us"]
+    return 100 * result["rate"] * unit / 1e6
+
+
+class Cast:
+    """Tenants that stay: each work once natively, once under Sluice, once under MPS."""
+
+    def __init__(self, bench, works, mps):
+        self.bench, self.mps, self.tenants = bench, mps, {}
+        for work in works:
+            self.start(work, "native")
+            self.start(work, "sluice", cores="0.1:100")
+            if mps:
+                self.start(work, "mps", mps=mps)
+        for t in self.tenants.values():
+            t.ready()
+
+    def start(self, work, mode, **options):
+        self.tenants[work, mode] = self.bench.world.start(work, mode=mode, **options)
+
+    def run(self, mode, *parts, seconds=None):
+        """parts: (work, cores). Returns their results."""
+        names = [self.tenants[w, mode] for w, _ in parts]
+        if mode == "sluice":
+            for t, (_, cores) in zip(names, parts):
+                self.bench.world.set_cores(t.name, cores)
+        results = self.bench.measure(names, seconds=seconds, warm=0.7)
+        if mode == "sluice":
+            for t in names:
+                self.bench.world.set_cores(t.name, "0.1:100")
+        return results
+
+    def close(self):
+        for t in self.tenants.values():
+            t.close()
+
+
+def people(bench):
+    """Eager inference beside training and beside gemm."""
+    with_mps = bench.world.has_mps
+    mps = Mps(bench.world.scratch) if with_mps else None
+    if mps:
+        mps.__enter__()
+    cast = None
+    try:
+        cast = Cast(bench, ("eager", "train5", "gemm170"), mps)
+        alone = {w: [] for w in ("eager", "train5", "gemm170")}
+        seen = {}
+        modes = [("native", "100", "100"), ("sluice", "50", "50"), ("sluice", "50:100", "50:100")]
+        modes += [("mps", "100", "100")] if mps else []
+        for _ in range(ROUNDS):
+            for w in alone:
+                alone[w].append(cast.run("native", (w, "100"))[0])
+            for beside in ("train5", "gemm170"):
+                for mode, a, b in modes:
+                    pair = cast.run(mode, ("eager", a), (beside, b))
+                    for i, r in enumerate(pair):
+                        seen.setdefault((beside, mode, a, i), []).append(r)
+        judge_people(bench, alone, seen, mps)
+        two_trainings(bench, cast, alone)
+        three_with(bench, cast, alone)
+        inference_caps(bench, cast, alone)
+    finally:
+        if cast:
+            cast.close()
+        if mps:
+            mps.__exit__()
+
+
+def judge_people(bench, alone, seen, mps):
+    base = rate(alone["eager"])
+    for beside in ("train5", "gemm170"):
+        def eager(mode, cores):
+            got = seen[beside, mode, cores, 0]
+            return 100 * rate(got) / base, p99(got)
+
+        def other(mode, cores):
+            got = seen[beside, mode, cores, 1]
+            return 100 * rate(got) / rate(alone[beside]), median(
+                [gpu_percent(beside, r, alone[beside][0]) for r in got])
+        ts, ts99 = eager("native", "100")
+        ts_other, _ = other("native", "100")
+        mps_text = ""
+        if mps:
+            m, m99 = eager("mps", "100")
+            mps_text = f"; MPS {m:.0f} + {other('mps', '100')[0]:.0f}, p99 {m99:.1f} ms"
+        hard, hard99 = eager("sluice", "50")
+        rest, time = other("sluice", "50")
+        need = min(ts + 5, 97)
+        judged(bench, "people", f"eager 50 + {beside} 50",
+               f"eager >= {need:.0f} (time-slicing + 5, at most 97), p99 <= {ts99:.1f} ms, "
+               "the other at 50 +- 2 of GPU time",
+               f"eager {hard:.0f}, p99 {hard99:.1f} ms, {beside} {time:.1f} of GPU time (rate {rest:.0f}); "
+               f"time-slicing {ts:.0f} + {ts_other:.0f}, p99 {ts99:.1f} ms{mps_text}",
+               hard >= need and hard99 <= ts99 and abs(time - 50) <= 2,
+               raw=[seen[beside, m, c, i] for m, c in (("native", "100"), ("sluice", "50"))
+                    for i in (0, 1)])
+        soft, soft99 = eager("sluice", "50:100")
+        rest, _ = other("sluice", "50:100")
+        judged(bench, "people", f"eager 50:100 + {beside} 50:100",
+               f"eager >= {ts - 2:.0f}, the other >= {ts_other - 2:.0f}, p99 <= {1.1 * ts99:.1f} ms",
+               f"eager {soft:.0f}, {beside} {rest:.0f}, p99 {soft99:.1f} ms",
+               soft >= ts - 2 and rest >= ts_other - 2 and soft99 <= 1.1 * ts99,
+               raw=[seen[beside, "sluice", "50:100", i] for i in (0, 1)])
+
+
+def two_trainings(bench, cast, alone):
+    second = bench.world.start("train5", mode="sluice", cores="0.1:100")
+    try:
+        second.ready()
+        first = cast.tenants["train5", "sluice"]
+        for t in (first, second):
+            bench.world.set_cores(t.name, "49.5:100")
+        results = bench.measure([first, second], warm=0.7)
+        got = [100 * r["rate"] / rate(alone["train5"]) for r in results]
+        bench.world.set_cores(first.name, "0.1:100")
+        judged(bench, "people", "two trainings 50/50", "sum >= 110",
+               f"{got[0]:.0f} + {got[1]:.0f} = {sum(got):.0f}", sum(got) >= 110, raw=results)
+    finally:
+        second.close()
+
+
+def three_with(bench, cast, alone):
+    """The neighbour's share at 20, and a third that saturates the GPU at 30."""
+    for beside in ("train5", "gemm170"):
+        third = bench.world.start("fma100us", mode="sluice", cores="29:100")
+        try:
+            third.ready()
+            tenants = [cast.tenants["eager", "sluice"], cast.tenants[beside, "sluice"], third]
+            for t, c in zip(tenants, ("50:100", "20:100", None)):
+                if c:
+                    bench.world.set_cores(t.name, c)
+            results = bench.measure(tenants, warm=0.7)
+            for t in tenants[:2]:
+                bench.world.set_cores(t.name, "0.1:100")
+        finally:
+            third.close()
+        eager = 100 * results[0]["rate"] / rate(alone["eager"])
+        times = [gpu_percent("eager", results[0], alone["eager"][0]),
+                 gpu_percent(beside, results[1], alone[beside][0]),
+                 results[2]["rate"] * 100e-6 * 100]
+        need = 100 * rate(alone["eager"]) * (results[0].get("gpu_us") or 0) / 1e6
+        ok = times[1] >= 18 and times[2] >= 27 and times[0] >= min(48, 0.8 * need)
+        judged(bench, "people", f"eager 50, {beside} 20, fma100us 29, all :100",
+               "each its request of GPU time where it has work (eager: >= 80 % of its speed alone)",
+               f"GPU time {times[0]:.1f} / {times[1]:.1f} / {times[2]:.1f}, eager at {eager:.0f} % of alone",
+               ok, raw=results)
+
+
+def inference_caps(bench, cast, alone):
+    busy = 100 * rate(alone["eager"]) * (alone["eager"][0].get("gpu_us") or 0) / 1e6
+    if not busy:
+        return
+    for cap, low, high in ((busy + 5, 97, 1000), (busy / 2, 45, 55)):
+        base, got = [], []
+        for _ in range(ROUNDS):
+            base.append(cast.run("native", ("eager", "100"))[0])
+            got.append(cast.run("sluice", ("eager", f"{cap:.1f}"))[0])
+        percent = 100 * rate(got) / rate(base)
+        judged(bench, "people", f"eager alone, busy {busy:.1f} %, cap {cap:.1f}",
+               f"{low} to {high} % of alone" if high < 1000 else f">= {low} % of alone",
+               f"{percent:.1f} %", low <= percent <= high, raw=got)
+
+
+def pair_row(bench, group, parts, bar, check, seconds=None):
+    """parts: (work, cores) each; check(shares) says whether that is enough."""
+    label = " + ".join(f"{w} {c}" for w, c in parts)
+
+    def run():
+        for w, _ in parts:
+            bench.solo(w)
+        results = bench.once([(w, {"mode": "sluice", "cores": c}) for w, c in parts], warm=0.8,
+                             seconds=seconds)
+        got = [bench.share(w, r) for (w, _), r in zip(parts, results)]
+        times = [bench.time_share(w, r, "sluice") or g for (w, _), r, g in zip(parts, results, got)]
+        sliced = bench.once([(w, {}) for w, _ in parts]) if group in ("sync", "streams") else []
+        text = " / ".join(f"{t:.1f} (rate {g:.1f})" for t, g in zip(times, got)) + f", sum {sum(got):.1f}"
+        if sliced:
+            text += "; time-slicing " + " / ".join(
+                f"{bench.share(w, r):.1f}" for (w, _), r in zip(parts, sliced))
+        judged(bench, group, label, bar, text, check(times, got), raw=results + sliced)
+    bench.attempt(group, label, run)
+
+
+def near(values, asked, off):
+    return all(abs(v - a) <= off for v, a in zip(values, asked))
+
+
+def sync(bench):
+    pair_row(bench, "sync", (("sync", "50"), ("gemm170", "50")), ">= 45 and >= 48",
+             lambda t, g: g[0] >= 45 and t[1] >= 48)
+    pair_row(bench, "sync", (("sync", "50:100"), ("gemm170", "50:100")), ">= 45 and >= 48",
+             lambda t, g: g[0] >= 45 and t[1] >= 48)
+
+
+def streams(bench):
+    pair_row(bench, "streams", (("streams8", "30"), ("fma100us", "70")), "+- 2, sum >= 96",
+             lambda t, g: near(g, (30, 70), 2) and sum(g) >= 96)
+    pair_row(bench, "streams", (("gemm170", "20"), ("graph", "30"), ("fma100us", "50")),
+             "+- 1.5, sum >= 95", lambda t, g: near(t, (20, 30, 50), 1.5) and sum(g) >= 95)
+
+
+def caps2(bench):
+    """What was not limited well by turns."""
+    for work in ("streams8", "copy", "coop", "mixed"):
+        def run(w=work):
+            bench.solo(w)
+            got = {}
+            for asked in (10, 25, 50, 75):
+                got[asked] = bench.share(w, bench.once([(w, {"mode": "sluice", "cores": asked})],
+                                                       warm=0.6)[0])
+            worst = max((abs(v - a) for a, v in got.items()))
+            judged(bench, "caps2", work, "+- 2", ", ".join(f"{a}: {v:.1f}" for a, v in got.items()),
+                   worst <= 2)
+        bench.attempt("caps2", work, run)
+
+    def long():
+        text, ok = [], True
+        for asked, seconds in ((50, 9),) if not bench.world.sim else ((50, 5), (25, 9)):
+            r = bench.once([("kernel2s", {"mode": "sluice", "cores": asked})], seconds=seconds,
+                           warm=0.0)[0]
+            percent = 100 * 2000 / r["latency_ms"]["p50"]
+            text.append(f"{asked}: {percent:.1f}")
+            ok = ok and abs(percent - asked) <= 2
+        judged(bench, "caps2", "a 2 s kernel", "+- 2", ", ".join(text), ok)
+    bench.attempt("caps2", "a 2 s kernel", long)
+
+
+HIGH = ("gemm170", "fma20ms", "graph", "streams8", "train5")
+
+
+def high(bench):
+    """Requests of high priority beside low tenants."""
+    seconds = max(bench.seconds, 3)
+    try:
+        alone = bench.once([("req", {})], seconds=seconds)[0]
+    except Broken as e:
+        bench.add("high", "req alone", broken=str(e))
+        return
+    left = 100 - 100 * alone["rate"] * alone["unit_alone_us"] / 1e6
+    solo99 = alone["latency_ms"]["p99"]
+    for lows in [(w,) for w in HIGH] + [("gemm170",) * 2, ("gemm170",) * 4]:
+        label = " + ".join(lows)
+        bar99, part = (1.15, 95) if len(lows) == 1 else (1.25, 90)
+
+        def run(lows=lows, label=label, bar99=bar99, part=part):
+            bases = {w: bench.solo(w)["rate"] for w in set(lows)}
+            request = f"{100 - 12 * len(lows)}:100"
+            results = bench.once([("req", {"mode": "sluice", "cores": request, "priority": "high"})]
+                                 + [(w, {"mode": "sluice", "cores": "10:100", "priority": "low"})
+                                    for w in lows], seconds=seconds, warm=1.0)
+            times = results[0]["latency_ms"]["p99"] / solo99
+            got = sum(100 * r["rate"] / bases[w] for w, r in zip(lows, results[1:]))
+            want = min(left, 100) if lows != ("train5",) else min(
+                left, 100 * bases["train5"] * (results[1].get("gpu_us") or 17000) / 1e6)
+            rest = 100 * got / want if lows != ("train5",) else 100 * sum(
+                gpu_percent(w, r, {}) for w, r in zip(lows, results[1:])) / want
+            judged(bench, "high", f"req beside {label}",
+                   f"p99 <= {bar99} x alone, the low ones >= {part} % of what is left",
+                   f"p99 {times:.2f} x ({results[0]['latency_ms']['p99']:.2f} ms), p50 "
+                   f"{results[0]['latency_ms']['p50']:.2f}, low {rest:.0f} % of {want:.0f}",
+                   times <= bar99 and rest >= part, raw=results)
+        bench.attempt("high", label, run)
+
+
+def queued(bench):
+    """Kernels behind a host function, or behind a value in memory: they end."""
+    work_ms = 32 * 0.1
+    for work in ("hostfn", "waitvalue"):
+        for cores, share, beside in (("30", 0.30, None), ("50:100", 0.50, "gemm170")):
+            label = f"{work} {cores}" + (f" beside {beside}" if beside else "")
+
+            def run(work=work, cores=cores, share=share, beside=beside, label=label):
+                starts = [(work, {"mode": "sluice", "cores": cores})]
+                starts += [(beside, {"mode": "sluice", "cores": "50:100"})] if beside else []
+                r = bench.once(starts, warm=0.3)[0]
+                bound = work_ms / share * 1.5 + 100
+                judged(bench, "queued", label, f"each 32 kernels within {bound:.0f} ms",
+                       f"p50 {r['latency_ms']['p50']:.1f}, slowest {r['latency_ms']['max']:.1f} ms",
+                       r["latency_ms"]["max"] <= bound, raw=[r])
+            bench.attempt("queued", label, run)
+
+
+def multi75(bench):
+    """Four processes of one tenant beside another tenant."""
+    def run():
+        bench.solo("gemm170")
+        results = bench.once([("gemm170", {"mode": "sluice", "cores": 25,
+                                           "extra": ("--processes", "4")}),
+                              ("gemm170", {"mode": "sluice", "cores": 75})], warm=1.0)
+        got = [bench.time_share("gemm170", r, "sluice") for r in results]
+        judged(bench, "multi75", "4 processes 25 + one 75", "+- 2",
+               f"{got[0]:.1f} / {got[1]:.1f}", near(got, (25, 75), 2), raw=results)
+    bench.attempt("multi75", "4 processes", run)
+
+
+ROWS = {"people": people, "sync": sync, "streams": streams, "caps2": caps2, "high": high,
+        "queued": queued, "multi75": multi75}
