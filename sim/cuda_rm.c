@@ -173,7 +173,7 @@ static uint32_t set_slice(struct object *group, uint64_t us, bool inert)
     if (q) {
         q->slice_us = (uint32_t)us;
         if (!inert)
-            sl_sim_queue_slice(sim_p.st, group->queue, us * 1000);
+            sl_sim_queue_slice(sim_p.st, group->queue, us * SL_SIM_SLICE_UNIT_NS);
     }
     sl_sim_unlock(sim_p.st);
     return SIM_RM_OK;
@@ -199,7 +199,7 @@ static uint32_t on_group(struct object *group, const struct sim_rm_control *c, b
     case SIM_RM_GROUP_GET_SLICE:
         if (!slice || c->size != sizeof(*slice))
             return SIM_RM_INVALID;
-        slice->us = group->slice_us ? group->slice_us : sim_p.st->slice_ns / 1000;
+        slice->us = group->slice_us ? group->slice_us : sim_p.st->slice_ns / SL_SIM_SLICE_UNIT_NS;
         return SIM_RM_OK;
     case SIM_RM_GROUP_PREEMPT:
         return preempt(group, inert);

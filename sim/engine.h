@@ -9,6 +9,9 @@
 
 #include "sim/state.h"
 
+/* What slices and switches take on a real card. */
+void sl_sim_times_init(struct sl_sim_state *st);
+
 /* Plays every card from state->now_ns to now_ns. */
 void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns);
 

@@ -200,7 +200,7 @@ static void calls_are_seen(void)
     CHECK(engine == 4 && sets == 1);
     CHECK(get_slice(&g) == 2048);
     struct sl_sim_queue q = queue_of(getpid(), NULL);
-    CHECK(q.channels == 0xff && q.channels_off == 0 && q.slice_ns == 2048000);
+    CHECK(q.channels == 0xff && q.channels_off == 0 && q.slice_ns == 2048 * SL_SIM_SLICE_UNIT_NS);
 }
 
 /* Contexts come and go: every handle is new, all that was made is freed, the root stays. */
@@ -241,7 +241,7 @@ static void a_changed_slice_holds(void)
     sl_tenant_open(&t, 0);
     struct groups g = last_groups();
     CHECK(get_slice(&g) == 7000);
-    CHECK(queue_of(getpid(), NULL).slice_ns == 7000000);
+    CHECK(queue_of(getpid(), NULL).slice_ns == 7000 * SL_SIM_SLICE_UNIT_NS);
     double before = sl_tenant_now_ms();
     CHECK(set_slice(&g, 5000) == SIM_RM_OK);
     CHECK(sl_tenant_now_ms() - before >= 0.3); /* never faster than a real one */
@@ -459,7 +459,7 @@ static void refused_from_the_third(void)
     CHECK(set_slice(&g, 3000) == SIM_RM_OK);
     CHECK(set_slice(&g, 4000) == SIM_RM_NOT_SUPPORTED);
     CHECK(disable(&g, true) == SIM_RM_NOT_SUPPORTED);
-    CHECK(queue_of(getpid(), NULL).slice_ns == 3000000);
+    CHECK(queue_of(getpid(), NULL).slice_ns == 3000 * SL_SIM_SLICE_UNIT_NS);
 }
 
 static void refused_slice_only(void)
