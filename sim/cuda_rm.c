@@ -239,10 +239,13 @@ static uint32_t disable(const struct sim_rm_control *c, bool inert)
 static uint32_t faults_of(const struct object *o)
 {
     uint32_t bits = 0;
-    if (fault_bits && __atomic_add_fetch(&control_calls, 1, __ATOMIC_RELAXED) >= fault_from)
+    if (fault_bits && ++control_calls >= fault_from)
         bits |= fault_bits;
-    if (o->queue < SL_SIM_MAX_QUEUES)
+    if (o->queue < SL_SIM_MAX_QUEUES) {
+        sl_sim_lock(sim_p.st);
         bits |= sim_p.st->cards[sim_p.st->queues[o->queue].card % SL_SIM_MAX_DEVICES].groups_fault;
+        sl_sim_unlock(sim_p.st);
+    }
     return bits;
 }
 
@@ -338,19 +341,28 @@ static bool is_control(int fd)
 {
     struct stat sb;
     int saved = errno;
-    bool ours = control_fd >= 0 && !sim_p.forked && fstat(fd, &sb) == 0 &&
-                sb.st_dev == control_file.st_dev && sb.st_ino == control_file.st_ino;
+    bool ours = fd >= 0 && !sim_p.forked && fstat(fd, &sb) == 0;
     errno = saved;
+    if (!ours)
+        return false;
+    (void)pthread_mutex_lock(&rm_lock);
+    ours = control_fd >= 0 && sb.st_dev == control_file.st_dev && sb.st_ino == control_file.st_ino;
+    (void)pthread_mutex_unlock(&rm_lock);
     return ours;
 }
 
 int sim_rm_fd(void)
 {
-    if (is_control(control_fd))
+    if (is_control(control_fd)) /* it changes here only, under the process lock */
         return control_fd;
+    struct stat sb;
     int fd = memfd_create("nvidiactl", MFD_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &control_file) == 0)
-        control_fd = fd;
+    if (fd < 0 || fstat(fd, &sb) != 0)
+        return fd;
+    (void)pthread_mutex_lock(&rm_lock);
+    control_fd = fd;
+    control_file = sb;
+    (void)pthread_mutex_unlock(&rm_lock);
     return fd;
 }
 

@@ -202,6 +202,7 @@ static void preempted_by_word(void **unused)
     (void)kernel(st, a, 1, 100 * MS, 0);
     uint64_t guest = kernel(st, b, 1, MS, 0);
     sl_sim_advance(st, T0 + 3 * MS);
+    sl_sim_queue_slice(st, b, 60 * MS);
     sl_sim_queue_preempt(st, b); /* it has not the card: nothing */
     sl_sim_advance(st, T0 + 4 * MS);
     sl_sim_queue_preempt(st, a);
