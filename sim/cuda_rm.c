@@ -85,7 +85,8 @@ static uint32_t children(uint32_t handle, uint32_t class)
     return n;
 }
 
-/* The queue behind a group or channel of the compute engine, while it is that context's. State locked. */
+/* The queue behind a group or channel of the compute engine, while it is that context's. State
+ * locked. */
 static struct sl_sim_queue *queue_of(const struct object *o)
 {
     if (o->engine != SIM_RM_ENGINE_COMPUTE || o->queue >= SL_SIM_MAX_QUEUES)
@@ -235,7 +236,7 @@ static uint32_t disable(const struct sim_rm_control *c, bool inert)
     return SIM_RM_OK;
 }
 
-/* What is wrong with this driver, by the fault's bits; of the card of the context, or of this process. */
+/* What is wrong with this driver: faults of the context's card, and of this process. */
 static uint32_t faults_of(const struct object *o)
 {
     uint32_t bits = 0;
@@ -378,7 +379,8 @@ int sim_rm_ioctl(int fd, unsigned long request, void *arg)
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* For whoever passes calls on to the driver, and for programs that find this before the C library's. */
+/* For whoever passes calls on to the driver, and for programs that find this one before the C
+ * library's. */
 __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
 {
     va_list args;

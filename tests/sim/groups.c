@@ -118,13 +118,14 @@ static struct groups last_groups(void)
                 g.copy_channels++;
             break;
         default:
-            CHECK(!"a class nobody knows");
+            CHECK(false); /* a class nobody knows */
         }
     }
     return g;
 }
 
-static uint32_t control(const struct groups *g, uint32_t object, uint32_t cmd, void *params, uint32_t size)
+static uint32_t control(const struct groups *g, uint32_t object, uint32_t cmd, void *params,
+                        uint32_t size)
 {
     struct sim_rm_control c = {.client = g->root, .object = object, .cmd = cmd,
                                .params = (uint64_t)(uintptr_t)params, .size = size, .status = 0xFF};
