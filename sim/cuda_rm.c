@@ -85,7 +85,8 @@ static uint32_t children(uint32_t handle, uint32_t class)
     return n;
 }
 
-/* The queue behind a group or channel of the compute engine, while it is that context's. State locked. */
+/* The queue behind a group or channel of the compute engine, while it is that context's. State
+ * locked. */
 static struct sl_sim_queue *queue_of(const struct object *o)
 {
     if (o->engine != SIM_RM_ENGINE_COMPUTE || o->queue >= SL_SIM_MAX_QUEUES)
@@ -173,7 +174,7 @@ static uint32_t set_slice(struct object *group, uint64_t us, bool inert)
     if (q) {
         q->slice_us = (uint32_t)us;
         if (!inert)
-            sl_sim_queue_slice(sim_p.st, group->queue, us * 1000);
+            sl_sim_queue_slice(sim_p.st, group->queue, us * SL_SIM_SLICE_UNIT_NS);
     }
     sl_sim_unlock(sim_p.st);
     return SIM_RM_OK;
@@ -199,7 +200,7 @@ static uint32_t on_group(struct object *group, const struct sim_rm_control *c, b
     case SIM_RM_GROUP_GET_SLICE:
         if (!slice || c->size != sizeof(*slice))
             return SIM_RM_INVALID;
-        slice->us = group->slice_us ? group->slice_us : sim_p.st->slice_ns / 1000;
+        slice->us = group->slice_us ? group->slice_us : sim_p.st->slice_ns / SL_SIM_SLICE_UNIT_NS;
         return SIM_RM_OK;
     case SIM_RM_GROUP_PREEMPT:
         return preempt(group, inert);
@@ -235,14 +236,17 @@ static uint32_t disable(const struct sim_rm_control *c, bool inert)
     return SIM_RM_OK;
 }
 
-/* What is wrong with this driver, by the fault's bits; of the card of the context, or of this process. */
+/* What is wrong with this driver: faults of the context's card, and of this process. */
 static uint32_t faults_of(const struct object *o)
 {
     uint32_t bits = 0;
-    if (fault_bits && __atomic_add_fetch(&control_calls, 1, __ATOMIC_RELAXED) >= fault_from)
+    if (fault_bits && ++control_calls >= fault_from)
         bits |= fault_bits;
-    if (o->queue < SL_SIM_MAX_QUEUES)
+    if (o->queue < SL_SIM_MAX_QUEUES) {
+        sl_sim_lock(sim_p.st);
         bits |= sim_p.st->cards[sim_p.st->queues[o->queue].card % SL_SIM_MAX_DEVICES].groups_fault;
+        sl_sim_unlock(sim_p.st);
+    }
     return bits;
 }
 
@@ -338,19 +342,28 @@ static bool is_control(int fd)
 {
     struct stat sb;
     int saved = errno;
-    bool ours = control_fd >= 0 && !sim_p.forked && fstat(fd, &sb) == 0 &&
-                sb.st_dev == control_file.st_dev && sb.st_ino == control_file.st_ino;
+    bool ours = fd >= 0 && !sim_p.forked && fstat(fd, &sb) == 0;
     errno = saved;
+    if (!ours)
+        return false;
+    (void)pthread_mutex_lock(&rm_lock);
+    ours = control_fd >= 0 && sb.st_dev == control_file.st_dev && sb.st_ino == control_file.st_ino;
+    (void)pthread_mutex_unlock(&rm_lock);
     return ours;
 }
 
 int sim_rm_fd(void)
 {
-    if (is_control(control_fd))
+    if (is_control(control_fd)) /* it changes here only, under the process lock */
         return control_fd;
+    struct stat sb;
     int fd = memfd_create("nvidiactl", MFD_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &control_file) == 0)
-        control_fd = fd;
+    if (fd < 0 || fstat(fd, &sb) != 0)
+        return fd;
+    (void)pthread_mutex_lock(&rm_lock);
+    control_fd = fd;
+    control_file = sb;
+    (void)pthread_mutex_unlock(&rm_lock);
     return fd;
 }
 
@@ -366,7 +379,8 @@ int sim_rm_ioctl(int fd, unsigned long request, void *arg)
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* For whoever passes calls on to the driver, and for programs that find this before the C library's. */
+/* For whoever passes calls on to the driver, and for programs that find this one before the C
+ * library's. */
 __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...)
 {
     va_list args;

@@ -9,6 +9,9 @@
 
 #include "sim/state.h"
 
+/* What slices and switches take on a real card. */
+void sl_sim_times_init(struct sl_sim_state *st);
+
 /* Plays every card from state->now_ns to now_ns. */
 void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns);
 
@@ -47,8 +50,8 @@ void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue);
 /* After a death inside the lock: counts a kernel that is ready or running again. */
 void sl_sim_kernel_repair(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
 
-/* Appends an operation (kind, flags, engine, priority, stream, room, dep_*, left_ns set) to a queue that is
- * not full; returns its seq. Time must have been played to now. */
+/* Appends an operation (kind, flags, engine, priority, stream, room, dep_*, left_ns set) to a queue
+ * that is not full; returns its seq. Time must have been played to now. */
 uint64_t sl_sim_submit(struct sl_sim_state *st, uint32_t queue, const struct sl_sim_op *op);
 
 /* Whether operation seq of that queue is over; true if the queue is no more. */

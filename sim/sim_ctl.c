@@ -83,9 +83,9 @@ static void show_groups(const struct sl_sim_state *st, uint32_t card, uint32_t p
             continue;
         uint64_t ns = q->slice_ns ? q->slice_ns : st->slice_ns;
         (void)printf("        group %u  slice %" PRIu64 " us  channels %d  disabled %d  ran %.3f s", i,
-                     ns / 1000, __builtin_popcount(q->channels),
+                     (uint64_t)(ns / SL_SIM_SLICE_UNIT_NS), __builtin_popcount(q->channels),
                      __builtin_popcount(q->channels & q->channels_off), (double)q->running_ns / 1e9);
-        if (q->slice_us && (uint64_t)q->slice_us * 1000 != ns)
+        if (q->slice_us && q->slice_us * SL_SIM_SLICE_UNIT_NS != ns)
             (void)printf("  (set to %u us, without effect)", q->slice_us);
         (void)printf("\n");
     }

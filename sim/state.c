@@ -23,14 +23,6 @@
 /* The liveness bytes lie past the mapped part: POSIX locks may cover bytes that do not exist. */
 #define ALIVE_BASE ((off_t)1 << 40)
 
-/* Measured on an H200: the slice libcuda sets, and what two saturating tenants get together with
- * slices of 0.2 to 20 ms each. Shares of 29.7 : 70.3 for 3 : 7 ms say that about 90 us of a slice go
- * into putting the context on, sums that a change costs 160 us. bench/sim/slices.c compares. */
-#define SLICE_NS     2048000U
-#define SWITCH_NS    160000U
-#define SWITCH_IN_NS 90000U
-#define GRACE_NS     70000U /* a request of 2.06 ms fits into a slice: p50 3.3 ms beside a busy tenant */
-
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_sim_state *the_state;
 static int the_fd = -1;
@@ -108,10 +100,7 @@ static int create(struct sl_sim_state *st, const char *spec, struct sl_err *err)
     r = lock_init(&st->lock);
     if (r < 0)
         return sl_err_errno(err, -r, "cannot make the lock of %s", the_path);
-    st->slice_ns = SLICE_NS;
-    st->switch_ns = SWITCH_NS;
-    st->switch_in_ns = SWITCH_IN_NS;
-    st->grace_ns = GRACE_NS;
+    sl_sim_times_init(st);
     st->created_ns = st->now_ns = sl_sim_now_ns();
     st->version = SL_SIM_VERSION;
     st->size_check = (uint32_t)sizeof(*st);

@@ -36,6 +36,7 @@
 #define SL_SIM_BUCKET_NS    100000000ULL /* 100 ms each */
 #define SL_SIM_NONE         UINT32_MAX
 #define SL_SIM_RESIDENT     32 /* kernels of one context that can be on a card at once */
+#define SL_SIM_SLICE_UNIT_NS 1024ULL /* a card counts slices in these: a "microsecond" of slice */
 #define SL_SIM_ROOM         1000 /* all of a card's places for blocks */
 
 /* GPU time used in the recent past. Bucket b covers [b*BUCKET, (b+1)*BUCKET) of CLOCK_MONOTONIC;
@@ -226,7 +227,6 @@ struct sl_sim_state {
      * on, which counts in that one's slice and is all there is after an idle one; and the slice of
      * contexts that set none. */
     uint32_t switch_ns, switch_in_ns, slice_ns;
-    uint32_t grace_ns; /* a kernel that ends so soon after its slice is not put away, but let end */
     uint32_t driver_version_override; /* 0, or what cuDriverGetVersion answers */
     uint32_t repairs; /* how often a process died inside the lock */
     struct sl_sim_card cards[SL_SIM_MAX_DEVICES];

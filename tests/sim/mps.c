@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "abi/nvml.h"
+#include "sim/state.h"
 
 #define MIB (1ULL << 20)
 
@@ -128,6 +129,20 @@ static void commands(void)
     cleanup();
 }
 
+/* Channels in compute groups of this process. */
+static int compute_channels(void)
+{
+    struct sl_sim_state *st;
+    int n = 0;
+    CHECK(sl_sim_open(&st, NULL) == 0);
+    sl_sim_lock(st);
+    for (uint32_t i = 0; i < st->queue_high; i++)
+        if (st->queues[i].used && st->procs[st->queues[i].proc].pid == getpid())
+            n += __builtin_popcount(st->queues[i].channels);
+    sl_sim_unlock(st);
+    return n;
+}
+
 static void limited(void *arg)
 {
     struct sl_tenant t;
@@ -139,6 +154,7 @@ static void limited(void *arg)
     CU_OK(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, t.dev));
     CU_OK(cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, t.dev));
     CHECK(sms == 33 && mps == 1);
+    CHECK(compute_channels() == 0); /* the compute group is the server's */
     CU_OK(cuMemGetInfo_v2(&left, &total));
     CHECK(total > 130ULL << 30); /* the card's, as the real one says */
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&p, 4096 * MIB));
