@@ -89,10 +89,10 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
     sl_table_cell(t, "%s", sl_format_duration(m->waited_ns, b, sizeof(b)));
     sl_table_cell(t, "%llu", (unsigned long long)m->launches);
     sl_table_cell(t, "%llu", (unsigned long long)m->oom_count);
-    /* Less than nothing owed is credit. */
-    uint64_t owed = m->debt_ns < 0 ? 0 - (uint64_t)m->debt_ns : (uint64_t)m->debt_ns;
-    sl_table_cell(t, "%s%s", m->debt_ns < 0 ? "-" : "", sl_format_duration(owed, b, sizeof(b)));
-    sl_table_cell(t, "%s", sl_format_duration(m->window_ns, b, sizeof(b)));
+    if (m->compute == SL_COMPUTE_TURNS)
+        sl_table_cell(t, "turns");
+    else
+        sl_table_cell(t, "%s", sl_format_duration(m->slice_us * 1000ULL, b, sizeof(b)));
 }
 
 /* "namespace/pod", and the container or what else tells one of its tenants from another. */
@@ -124,7 +124,7 @@ static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour
         {"TENANT", false}, {"GPU", true},    {"LIMIT", true},    {"USED", true},
         {"CORES", true},   {"GOT 1s", true}, {"GOT 1min", true}, {"PRIORITY", false},
         {"PROCS", true},   {"WAITED", true}, {"LAUNCHES", true}, {"REFUSED", true},
-        {"DEBT", true},    {"WINDOW", true}, {"POD", false}};
+        {"SLICE", true},   {"POD", false}};
     struct sl_table t;
     char pod[400];
     bool pods = any_pod(v->status);
@@ -225,6 +225,11 @@ static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
         sl_json_uint(j, bytes);
 }
 
+static const char *compute_name(uint32_t compute)
+{
+    return compute == SL_COMPUTE_TURNS ? "turns" : "slices";
+}
+
 static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
 {
     sl_json_begin(j, '{');
@@ -236,6 +241,8 @@ static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
     put_uint(j, "memory_promised_bytes", g->promised_bytes);
     put_percent(j, "cores_promised_percent", g->promised_permille);
     put_uint(j, "tenants", g->tenants);
+    put_string(j, "compute", compute_name(g->compute));
+    put_string(j, "compute_reason", g->compute_why[0] ? g->compute_why : NULL);
     sl_json_end(j, '}');
 }
 
@@ -282,7 +289,8 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
                         const struct sl_msg_tenant *m)
 {
     static const char *const gates[] = {
-        [SL_GATE_FREE] = "free", [SL_GATE_OPEN] = "open", [SL_GATE_CLOSED] = "closed"};
+        [SL_GATE_FREE] = "free", [SL_GATE_OPEN] = "open", [SL_GATE_CLOSED] = "closed",
+        [SL_GATE_METER] = "meter"};
     sl_json_begin(j, '{');
     put_string(j, "name", m->name);
     put_uint(j, "processes", m->processes);
@@ -296,6 +304,8 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
     put_percent(j, "share_1s_percent", m->share_1s_permille);
     put_percent(j, "share_60s_percent", m->share_60s_permille);
     put_string(j, "gate", m->gate < SL_ARRAY_LEN(gates) ? gates[m->gate] : NULL);
+    put_string(j, "compute", compute_name(m->compute));
+    put_uint(j, "slice_us", m->slice_us);
     put_uint(j, "window_ns", m->window_ns);
     sl_json_key(j, "debt_ns");
     sl_json_int(j, m->debt_ns);

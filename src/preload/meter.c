@@ -16,15 +16,20 @@
 #define LOOK_NS      SL_NS_PER_MS
 #define MAX_CONTEXTS 16
 #define MAX_SAMPLES  32
-/* A kernel this short is measured with its stream held until all of it is submitted: else the time the
- * program takes to submit it would count as the kernel's. */
-#define HELD_BELOW_NS (100 * SL_NS_PER_US)
+/* Kernels are measured with their stream held until all of the sample is submitted: else the time that the
+ * program takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample
+ * without that (a first launch) says little about a kernel shorter than this. */
+#define HELD_BELOW_NS (20 * SL_NS_PER_MS)
 /* No stream is held for longer, whatever becomes of the thread that holds it. */
 #define MOST_HELD_NS (2 * SL_NS_PER_MS)
 /* What an event pair with nothing between it shows, until that was measured here. */
 #define PAIR_NS 1500U
-/* Estimates may be a little low; queued work is believed for this much longer. */
-#define SLACK_NS (2 * SL_NS_PER_MS)
+/* Less than this in the queue is no work without a pause, however long it takes: a program that waits for
+ * each short kernel has one in the queue all the time, most of it spent waiting for its slice. */
+#define DEEP_NS SL_NS_PER_MS
+/* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
+ * host function or an event that does not come stand in a queue, too, and use nothing. */
+#define BELIEVED 32U
 /* After channels went off: what is queued now is not going on. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
 #define STRIKES    3U
@@ -62,7 +67,11 @@ static struct {
     _Atomic uint64_t mean_ns;     /* of sampled launches */
     _Atomic bool pending;
     /* the watch thread's own */
-    uint64_t looked_ns, seen_launched_ns, seen_launches, backlog_ns;
+    uint64_t looked_ns, seen_launches;
+    uint64_t total_ns;    /* estimated time of all launches, as of the last look … */
+    uint64_t marked_ns;   /* … of those that the marks stand behind */
+    uint64_t done_ns;     /* … and of those known to be done */
+    uint64_t believed_ns; /* what the queue is still believed for */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
     bool moved;            /* … and some of it went on all the same */
@@ -231,7 +240,7 @@ void sl_meter_sample_begin(struct sl_launch *l, bool known)
     if (!meter.hold_tried)
         prepare_hold(l->context);
     /* A first launch may load code and wait for the whole GPU: never behind a stream that waits for us. */
-    if (known && l->estimate_ns < HELD_BELOW_NS)
+    if (known)
         hold(s, l->stream);
     s->key = l->key;
     bool ok = record(s->begin, l->stream) == CUDA_SUCCESS;
@@ -362,26 +371,22 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The part of a span in which kernels ran, where queues were not busy throughout. */
-static void count_work(struct sl_slot *slot, uint64_t span, uint64_t launched_ns)
-{
-    atomic_fetch_add(&slot->work_ns, least(meter.backlog_ns + launched_ns, span));
-    meter.backlog_ns = 0;
-}
-
 /*
- * The queue was never empty. If everything in it is known, it is believed for as long as it should take:
- * kernels behind a host function or an unfinished event stand in a queue, too, and use nothing.
+ * One span between two looks. Either the queue was deep all the time, and the process used all that its
+ * slices gave it; or kernels came and went, and took what they take.
  */
-static void count_busy(struct sl_slot *slot, uint64_t span, uint64_t launched_ns, bool metered)
+static void count(struct sl_slot *slot, enum queue queue, uint64_t span, uint64_t launched_ns)
 {
-    meter.backlog_ns += launched_ns;
-    if (metered && atomic_load(&meter.unknown) == 0) {
-        uint64_t believed = least(span, meter.backlog_ns + meter.backlog_ns / 2 + SLACK_NS);
-        meter.backlog_ns -= least(meter.backlog_ns, believed);
-        span = believed;
+    bool known = atomic_load(&meter.unknown) == 0 && meter.total_ns;
+    uint64_t queued = meter.total_ns - meter.done_ns;
+    atomic_fetch_add(&slot->watched_ns, span);
+    if (queue == QUEUE_BUSY && (!known || queued >= DEEP_NS)) {
+        uint64_t busy = known ? least(span, meter.believed_ns) : span;
+        meter.believed_ns -= least(meter.believed_ns, busy);
+        atomic_fetch_add(&slot->saturated_ns, busy);
+    } else {
+        atomic_fetch_add(&slot->work_ns, least(launched_ns, span));
     }
-    atomic_fetch_add(&slot->saturated_ns, span);
 }
 
 /* Before the arbiter relies on it: does work really stand still while its channels are off? */
@@ -406,6 +411,16 @@ static void judge_effect(struct sl_slot *slot)
     }
 }
 
+/* The estimated time of what was launched since the last look. */
+static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launches)
+{
+    bool metered = SL_GATE_STATE(atomic_load(&lease->gate)) == SL_GATE_METER;
+    uint64_t ns = atomic_exchange(&meter.launched_ns, 0), n = launches - meter.seen_launches;
+    meter.seen_launches = launches;
+    /* Behind a free gate launches pass unseen: what the sampled ones took stands for them. */
+    return metered ? ns : n * atomic_load(&meter.mean_ns);
+}
+
 uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches)
 {
     const struct sl_lease_page *lease = atomic_load(&p->lease);
@@ -415,27 +430,21 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches)
         meter.looked_ns = 0;
         return UINT64_MAX;
     }
-    bool metered = SL_GATE_STATE(atomic_load(&lease->gate)) == SL_GATE_METER;
-    uint64_t launched = atomic_load(&meter.launched_ns), fresh = launched - meter.seen_launched_ns;
-    if (!metered) /* launches pass unseen: what the sampled ones took stands for them */
-        fresh = (launches - meter.seen_launches) * atomic_load(&meter.mean_ns);
-    meter.seen_launched_ns = launched;
-    meter.seen_launches = launches;
+    uint64_t fresh = launched_since(lease, launches);
     enum queue queue = look_at_all();
     collect_samples();
+    meter.total_ns += fresh;
+    meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, SL_NS_PER_S);
     if (queue == QUEUE_UNKNOWN) /* an older driver: what was launched is believed to be in the queue */
-        queue = meter.backlog_ns + fresh > span ? QUEUE_BUSY : QUEUE_EMPTY;
-    check_effect(queue, now);
-    if (!meter.off_since_ns)
-        atomic_fetch_add(&slot->watched_ns, span);
-    if (!meter.off_since_ns && span && queue == QUEUE_BUSY)
-        count_busy(slot, span, fresh, metered);
-    else if (!meter.off_since_ns && span)
-        count_work(slot, span, fresh);
-    else
-        meter.backlog_ns += fresh;
-    if (queue != QUEUE_BUSY)
+        queue = meter.total_ns - meter.done_ns > span ? QUEUE_BUSY : QUEUE_EMPTY;
+    if (queue == QUEUE_EMPTY) {
+        meter.done_ns = meter.marked_ns;
         atomic_store(&meter.unknown, 0);
+    }
+    meter.marked_ns = meter.total_ns;
+    check_effect(queue, now);
+    if (!meter.off_since_ns && span)
+        count(slot, queue, span, fresh);
     meter.looked_ns = now;
     atomic_store(&meter.pending, queue == QUEUE_BUSY);
     atomic_store(&slot->pending, queue == QUEUE_BUSY);
@@ -470,20 +479,17 @@ static void refused(struct sl_slot *slot, uint32_t status)
     atomic_store(&slot->control, SL_CONTROL_REFUSED);
 }
 
-static void go_off(struct sl_process *p, struct sl_slot *slot, uint64_t now)
+static void go_off(struct sl_slot *slot, uint64_t now)
 {
-    /* What ran until here was used. */
     uint32_t status = sl_channels_set_off(true);
     if (status) {
         (void)sl_channels_set_off(false);
         refused(slot, status);
         return;
     }
+    /* What ran until here was used. */
     if (meter.looked_ns && now > meter.looked_ns)
-        atomic_fetch_add(&slot->watched_ns, now - meter.looked_ns);
-    if (meter.looked_ns && now > meter.looked_ns && atomic_load(&meter.pending))
-        count_busy(slot, now - meter.looked_ns, 0,
-                   SL_GATE_STATE(atomic_load(&atomic_load(&p->lease)->gate)) == SL_GATE_METER);
+        count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_EMPTY, now - meter.looked_ns, 0);
     meter.off_since_ns = now;
     meter.stopped = meter.moved = false;
     atomic_store(&slot->off, 1);
@@ -527,7 +533,7 @@ uint64_t sl_meter_obey(struct sl_process *p)
     if (!works)
         return UINT64_MAX;
     if (until > now) {
-        go_off(p, slot, now);
+        go_off(slot, now);
         return meter.off_since_ns ? LOOK_NS : UINT64_MAX;
     }
     if (slice != meter.slice_us) {
