@@ -197,6 +197,12 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
     t->busy_permille =
         (uint32_t)((t->busy_permille * keep + now * (HEAVY_MEMORY_NS - keep)) / HEAVY_MEMORY_NS);
     t->heavy = t->busy_permille >= (t->heavy ? HEAVY_UNTIL : HEAVY_FROM);
+    if (t->window_open) /* alone, it does not wait */
+        return;
+    keep = span_ns < WAITING_MEMORY_NS ? WAITING_MEMORY_NS - span_ns : 0;
+    t->waiting_permille = (uint32_t)((t->waiting_permille * keep +
+                                      (t->seen.pending ? 1000 : 0) * (WAITING_MEMORY_NS - keep)) /
+                                     WAITING_MEMORY_NS);
 }
 
 /* Processes report in steps of a millisecond, which may be more than the time since the last settling:

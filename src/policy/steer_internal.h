@@ -13,7 +13,7 @@
 /* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
  * that under 1 % is lost to two of them … */
 #define ROUND_US 40000U
-/* … and no slice is shorter than this, or than this beside somebody who waits for its end. */
+/* … and no slice is shorter than this. */
 #define LEAST_SLICE_US 1000U
 #define SWITCH_US 160U
 /* Of a tenant of the highest priority among several: its requests run in one piece. */
@@ -29,8 +29,9 @@
 #define RENEW_NS (150 * MS)
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS (2000 * MS)
-/* A tenant that may be behind is tried out in a window of its own, so often. */
+/* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
 #define TRIAL_NS (10 * MS)
+#define TRIALS 3U
 #define TRIAL_FIRST_NS (200 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)
 #define TRIAL_RARELY_NS (8000 * MS)
@@ -40,6 +41,10 @@
 #define HEAVY_FROM 500U
 #define HEAVY_UNTIL 250U
 #define HEAVY_MEMORY_NS (100 * MS)
+/* A tenant may be behind if it has work queued for this part of the time, over the last 200 ms. One that
+ * only has something to do now and then gets on well enough. */
+#define WAITING_FROM 200U
+#define WAITING_MEMORY_NS (200 * MS)
 
 struct tenant {
     bool used;
@@ -57,7 +62,11 @@ struct tenant {
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
     uint64_t mark_ns, mark_launches;
-    uint64_t rate_in, rate_out; /* launches a second, inside and outside; 0: not known */
+    uint32_t trials; /* windows since it was last judged */
+    struct {
+        uint64_t launches, ns;
+    } inside, outside; /* of those windows, and of the time between them */
+    uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
     /* its turn among the lower ones */
     int64_t virtual_ns;

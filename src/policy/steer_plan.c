@@ -5,6 +5,8 @@
 /* Shorter than this, turning channels off and on again takes longer than they are off. */
 #define SHORTEST_OFF_NS (2 * MS)
 #define LEAST_GROUP_US 500U
+/* Between windows for others: they get on in those, so few switches are what counts. */
+#define WINDOWED_SLICE_US 10000U
 /* A report is up to a millisecond old. */
 #define REPORT_NS MS
 
@@ -127,7 +129,7 @@ static bool beside_heavy(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
     FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->heavy && active(s, o) && o->spec.priority <= t->spec.priority)
+        if (meet(t, o) && o->heavy && active(s, o) && !o->lower)
             return true;
     return false;
 }
@@ -144,27 +146,26 @@ static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
     return (uint32_t)(share < t->spec.limit_permille ? share : t->spec.limit_permille);
 }
 
-static void sample(uint64_t *rate, uint64_t launches, uint64_t ns)
+static uint64_t per_second(uint64_t launches, uint64_t ns)
 {
-    if (ns < MS)
-        return;
-    uint64_t now = launches * 1000 * MS / ns + 1;
-    *rate = *rate ? (*rate + now) / 2 : now;
+    return ns ? launches * 1000 * MS / ns : 0;
 }
 
 /* Does it run slower than its share of the speed it has alone? Then it gets the rest in windows. */
 static void judge(struct sl_steer *s, struct tenant *t)
 {
     uint32_t share = share_of(s, t);
-    uint64_t speed = t->rate_in ? 1000 * t->rate_out / t->rate_in : 1000;
-    bool runs = t->rate_in > 1000 * MS / SL_STEER_PERIOD_NS;
+    uint64_t in = per_second(t->inside.launches, t->inside.ns);
+    uint64_t speed = in ? 1000 * per_second(t->outside.launches, t->outside.ns) / in : 1000;
+    bool runs = in > 1000 * MS / SL_STEER_PERIOD_NS;
+    t->trials = 0;
+    t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
     if (runs && speed * 10 < share * 9ULL) {
         t->window_permille = (uint32_t)((share - speed) * 1000 / (1000 - speed));
         t->trial_gap_ns = TRIAL_EVERY_NS;
         return;
     }
     t->window_permille = 0;
-    t->rate_in = 0; /* the next trial begins anew: programs change */
     t->trial_at_ns = s->now_ns + t->trial_gap_ns;
     if (t->trial_gap_ns < TRIAL_RARELY_NS)
         t->trial_gap_ns *= 2;
@@ -177,7 +178,8 @@ static void forget_windows(struct tenant *t)
     t->window_from_ns = SL_STEER_NEVER;
     t->window_open = false;
     t->window_permille = 0;
-    t->rate_in = t->rate_out = 0;
+    t->trials = 0;
+    t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
 }
 
 static void mark(struct sl_steer *s, struct tenant *t)
@@ -189,9 +191,11 @@ static void mark(struct sl_steer *s, struct tenant *t)
 static void begin_period(struct sl_steer *s, struct tenant *t)
 {
     if (t->window_open) {
-        sample(&t->rate_in, t->seen.launches - t->mark_launches, s->now_ns - t->mark_ns);
+        t->inside.launches += t->seen.launches - t->mark_launches;
+        t->inside.ns += s->now_ns - t->mark_ns;
         t->window_open = false;
-        judge(s, t);
+        if (++t->trials >= TRIALS)
+            judge(s, t);
     }
     uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000;
     if (length == 0 && s->now_ns >= t->trial_at_ns)
@@ -202,7 +206,8 @@ static void begin_period(struct sl_steer *s, struct tenant *t)
 
 static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
 {
-    if (t->heavy || t->lower || !active(s, t) || !beside_heavy(s, t)) {
+    bool may = !t->heavy && !t->lower && active(s, t) && beside_heavy(s, t);
+    if (!may || (!t->window_permille && !t->window_open && t->waiting_permille < WAITING_FROM)) {
         forget_windows(t);
         return;
     }
@@ -215,7 +220,8 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
         return;
     }
     if (!t->window_open) {
-        sample(&t->rate_out, t->seen.launches - t->mark_launches, s->now_ns - t->mark_ns);
+        t->outside.launches += t->seen.launches - t->mark_launches;
+        t->outside.ns += s->now_ns - t->mark_ns;
         t->window_open = true;
     }
     /* What it launches until the others are off belongs to neither. */
@@ -225,17 +231,18 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
     }
     struct tenant *o;
     FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->heavy && o->spec.priority <= t->spec.priority)
+        if (meet(t, o) && o->heavy && !o->lower)
             keep_off(o, end_of_period(s));
 }
 
 /* --- slices ------------------------------------------------------------------------------------ */
 
 struct company {
-    uint32_t heavy, light; /* active ones on its GPUs, itself included */
+    uint32_t heavy, light; /* active ones on its GPUs, itself included; light ones in windows left out */
     uint64_t weights;      /* of the heavy ones */
     uint32_t least_weight;
     bool below;            /* somebody of a lower priority is there */
+    bool windows;          /* somebody has windows of its own, and waits for nobody's slice */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
@@ -248,7 +255,8 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         c.below |= o->spec.priority < t->spec.priority;
         if (o->lower)
             continue;
-        c.light += !o->heavy;
+        c.light += !o->heavy && !o->window_permille;
+        c.windows |= o->window_permille > 0;
         if (!o->heavy)
             continue;
         c.heavy++;
@@ -282,6 +290,8 @@ static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
         us = (uint64_t)ROUND_US * t->weight / c.weights;
     else if (c.light)
         return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
+    else if (c.windows)
+        us = WINDOWED_SLICE_US;
     us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
     us /= groups;
     return us < LEAST_GROUP_US ? LEAST_GROUP_US : (uint32_t)us;

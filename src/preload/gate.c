@@ -69,6 +69,7 @@ static struct {
     _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
     _Atomic bool marking;         /* the watch thread is about to use contexts it was not given */
     _Atomic int ending;           /* threads in which a primary context ends */
+    _Atomic int captures;         /* streams that record */
     CUcontext free_context;       /* … submitted in this context last; under the lock */
     uint64_t free_launches;       /* the counter when the watch thread last looked at it */
     _Atomic uint64_t free_since_ns;
@@ -277,7 +278,7 @@ static uint64_t watch_slices(struct sl_process *p, uint32_t word)
     /* Whoever ends a context takes it from us first, and then waits for us. */
     atomic_store(&gate.marking, true);
     if (atomic_load(&gate.ending) == 0)
-        meter_ns = sl_meter_tick(p, launches_so_far());
+        meter_ns = sl_meter_tick(p, launches_so_far(), atomic_load(&gate.captures) <= 0);
     atomic_store(&gate.marking, false);
     if (atomic_load(&slot->control) != control)
         ring(p);
@@ -322,6 +323,7 @@ void sl_gate_forget(void)
     atomic_store(&gate.ran_free, false);
     atomic_store(&gate.marking, false);
     atomic_store(&gate.ending, 0);
+    atomic_store(&gate.captures, 0);
     gate.free_context = NULL;
     sl_flight_reset();
     sl_meter_forget();
@@ -358,6 +360,13 @@ void sl_gate_context_gone(CUcontext context)
 void sl_gate_primary_ends(bool begins)
 {
     atomic_fetch_add(&gate.ending, begins ? 1 : -1);
+    while (begins && atomic_load(&gate.marking))
+        (void)sched_yield();
+}
+
+void sl_gate_capture(bool begins)
+{
+    atomic_fetch_add(&gate.captures, begins ? 1 : -1);
     while (begins && atomic_load(&gate.marking))
         (void)sched_yield();
 }

@@ -92,6 +92,9 @@ void sl_gate_context_gone(CUcontext context);
 /* Around the end of a primary context, of which the watch thread must then not become the last holder. */
 void sl_gate_primary_ends(bool begins);
 
+/* A stream begins, or has ended, to record a graph. */
+void sl_gate_capture(bool begins);
+
 /* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
 CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
 

@@ -30,6 +30,7 @@
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
 #define BELIEVED 32U
+#define MOST_BELIEVED_NS (600 * SL_NS_PER_S)
 /* After channels went off: what is queued now is not going on. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
 #define STRIKES    3U
@@ -63,7 +64,7 @@ static struct {
     bool hold_tried;
     _Atomic uint64_t pair_ns;
     _Atomic uint64_t launched_ns; /* estimates of all launches */
-    _Atomic uint32_t unknown;     /* launches whose cost is not known, since the queue was last empty */
+    _Atomic uint32_t unknown;     /* launches whose cost was not known */
     _Atomic uint64_t mean_ns;     /* of sampled launches */
     _Atomic bool pending;
     /* the watch thread's own */
@@ -72,6 +73,7 @@ static struct {
     uint64_t marked_ns;   /* … of those that the marks stand behind */
     uint64_t done_ns;     /* … and of those known to be done */
     uint64_t believed_ns; /* what the queue is still believed for */
+    uint32_t unknown_seen, unknown_marked, unknown_done; /* likewise, of launches of unknown cost */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
     bool moved;            /* … and some of it went on all the same */
@@ -296,6 +298,8 @@ static void learn(const struct sample *s, uint64_t ns)
     if (!s->held && ns < HELD_BELOW_NS && sl_cost_peek(&sl_gate_costs, s->key).known)
         return;
     sl_cost_learn(&sl_gate_costs, s->key, ns);
+    if (!s->held && ns < HELD_BELOW_NS)
+        return;
     uint64_t mean = atomic_load(&meter.mean_ns);
     atomic_store(&meter.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }
@@ -377,7 +381,7 @@ static uint64_t least(uint64_t a, uint64_t b)
  */
 static void count(struct sl_slot *slot, enum queue queue, uint64_t span, uint64_t launched_ns)
 {
-    bool known = atomic_load(&meter.unknown) == 0 && meter.total_ns;
+    bool known = meter.unknown_seen == meter.unknown_done && meter.total_ns;
     uint64_t queued = meter.total_ns - meter.done_ns;
     atomic_fetch_add(&slot->watched_ns, span);
     if (queue == QUEUE_BUSY && (!known || queued >= DEEP_NS)) {
@@ -421,7 +425,7 @@ static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launc
     return metered ? ns : n * atomic_load(&meter.mean_ns);
 }
 
-uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches)
+uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
 {
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     struct sl_slot *slot = sl_process_slot(p);
@@ -431,17 +435,20 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches)
         return UINT64_MAX;
     }
     uint64_t fresh = launched_since(lease, launches);
-    enum queue queue = look_at_all();
-    collect_samples();
+    meter.unknown_seen = atomic_load(&meter.unknown);
+    enum queue queue = may_look ? look_at_all() : QUEUE_UNKNOWN;
+    if (may_look)
+        collect_samples();
     meter.total_ns += fresh;
-    meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, SL_NS_PER_S);
+    meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, MOST_BELIEVED_NS);
     if (queue == QUEUE_UNKNOWN) /* an older driver: what was launched is believed to be in the queue */
         queue = meter.total_ns - meter.done_ns > span ? QUEUE_BUSY : QUEUE_EMPTY;
     if (queue == QUEUE_EMPTY) {
         meter.done_ns = meter.marked_ns;
-        atomic_store(&meter.unknown, 0);
+        meter.unknown_done = meter.unknown_marked;
     }
     meter.marked_ns = meter.total_ns;
+    meter.unknown_marked = meter.unknown_seen;
     check_effect(queue, now);
     if (!meter.off_since_ns && span)
         count(slot, queue, span, fresh);
@@ -482,11 +489,7 @@ static void refused(struct sl_slot *slot, uint32_t status)
 static void go_off(struct sl_slot *slot, uint64_t now)
 {
     uint32_t status = sl_channels_set_off(true);
-    if (status) {
-        (void)sl_channels_set_off(false);
-        refused(slot, status);
-        return;
-    }
+    refused(slot, status); /* some may be off all the same: they come back like the others */
     /* What ran until here was used. */
     if (meter.looked_ns && now > meter.looked_ns)
         count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_EMPTY, now - meter.looked_ns, 0);
@@ -534,7 +537,7 @@ uint64_t sl_meter_obey(struct sl_process *p)
         return UINT64_MAX;
     if (until > now) {
         go_off(slot, now);
-        return meter.off_since_ns ? LOOK_NS : UINT64_MAX;
+        return LOOK_NS;
     }
     if (slice != meter.slice_us) {
         meter.slice_us = slice;

@@ -26,8 +26,9 @@ void sl_meter_sample_begin(struct sl_launch *l, bool known);
 void sl_meter_sample_end(struct sl_launch *l, bool ok);
 
 /* In the watch thread, contexts cannot end meanwhile: looks at the queues and writes the ledger.
- * launches: of this process so far. Returns the ns until the next look. */
-uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches);
+ * launches: of this process so far. may_look: no stream records; else what was launched is believed to
+ * run as long as it should. Returns the ns until the next look. */
+uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look);
 
 /* In the watch thread: brings slices and channels to what the lease says. Returns as above. */
 uint64_t sl_meter_obey(struct sl_process *p);

@@ -119,7 +119,7 @@ def text(data):
         parts.append("Put together with runs of " + ", ".join(about["with"])
                      + "; of a cell that was run again the later one counts.")
     solo = [[work_name(data, w), number(r["rate"]), number(unit_us(r)), mhz(r),
-             number(r.get("power_w"), ".0f"), number(r["first_call_ms"])]
+             number(r.get("power_w"), ".0f"), number(r.get("first_call_ms"))]
             for w, r in data["solo"].items()]
     sections = [("Alone, without Sluice", table(
         ["", "per second", "us each", "SM MHz", "W", "first CUDA call ms"], solo) if solo else None),

@@ -54,8 +54,8 @@ class Cast:
         """parts: (work, cores). Returns their results."""
         names = [self.tenants[w, mode] for w, _ in parts]
         if mode == "sluice":
-            for t, (_, cores) in zip(names, parts):
-                self.bench.world.set_cores(t.name, cores)
+            for t, (_, cores) in zip(names, parts):  # the third of the cast keeps a tenth of a percent
+                self.bench.world.set_cores(t.name, cores.replace("50", "49.9", 1))
         results = self.bench.measure(names, seconds=seconds, warm=0.7)
         if mode == "sluice":
             for t in names:
