@@ -116,7 +116,10 @@ class Bench:
                 tenants.append(self.world.start(work, **options))
             if after:
                 after.ready()
-            return self.measure(tenants, **kw)
+            results = self.measure(tenants, **kw)
+            for line in self.world.fallbacks() if any(o.get("mode") == "sluice" for _, o in starts) else []:
+                self.progress(line)
+            return results
         finally:
             for t in tenants:
                 t.close()

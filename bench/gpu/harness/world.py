@@ -206,6 +206,15 @@ class World:
         if run.returncode != 0:
             raise Broken(f"sluice set: {run.stderr.decode(errors='replace').strip()}")
 
+    def fallbacks(self):
+        """GPUs that are not shared by slices, and why: a figure of theirs is one of turns."""
+        run = subprocess.run(self.sluice_command("status", "--json"), capture_output=True, timeout=30,
+                             check=False)
+        if run.returncode != 0:
+            return []
+        return [f"GPU {g['index']} is shared by {g['compute']}: {g['compute_reason']}"
+                for g in json.loads(run.stdout)["gpus"] if g.get("compute") != "slices"]
+
     def describe(self):
         info = {"sim": self.sim, "torch": self.torch, "mps": self.has_mps, "cublas": self.cublas,
                 "cpus": os.cpu_count(), "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())}
