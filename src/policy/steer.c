@@ -232,8 +232,6 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
         bool was_off = t->order.off_until_ns > from;
         charge(t, used[t_i], from, now_ns);
         weigh(t, sat, span, was_off);
-        if (t->seen.active || t->seen.pending)
-            t->active_at_ns = now_ns;
         carry(&t->before.saturated_ns, t->seen.saturated_ns, sat);
         carry(&t->before.work_ns, t->seen.work_ns,
               part(t->seen.work_ns, t->before.work_ns, span));
@@ -251,6 +249,11 @@ static void tick(struct sl_steer *s, uint64_t now_ns)
         s->period_at_ns = now_ns - now_ns % SL_STEER_PERIOD_NS;
     }
     settle(s, now_ns);
+    /* Also where no time has passed: the first decide may find several tenants at work. */
+    struct tenant *t;
+    FOR_EACH_TENANT (s, t)
+        if (t->seen.active || t->seen.pending)
+            t->active_at_ns = now_ns;
 }
 
 size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_order *orders, size_t max,
