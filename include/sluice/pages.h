@@ -128,6 +128,7 @@ struct sl_slot {
     _Atomic uint64_t inflight_ns; /* estimated work in flight */
     _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
     _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
+    _Atomic uint64_t submitted_ns; /* GPU time of all it submitted, estimated; used is no more than that */
     _Atomic uint64_t watched_ns;   /* time in which the two were counted: watched, channels on */
     _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: they are counted up to here */
     _Atomic uint32_t control;      /* enum sl_control */
@@ -135,7 +136,7 @@ struct sl_slot {
     _Atomic uint32_t groups;       /* compute channel groups */
     _Atomic uint32_t off;          /* its channels are off the GPU */
     _Atomic uint32_t pending;      /* it has queued work */
-    uint32_t spare[3];
+    uint32_t spare[1];
     struct sl_slot_memory memory[SL_MAX_GPUS];
 } __attribute__((aligned(64)));
 

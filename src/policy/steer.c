@@ -9,6 +9,8 @@
 #define DAY_NS 86400000000000ULL
 /* What a tenant counts as that asked for no cores. */
 #define BEST_EFFORT_PERMILLE 10U
+/* Queued work is remembered up to this. */
+#define UNSPENT_NS (2000 * MS)
 
 int sl_steer_create(struct sl_steer **ret, struct sl_err *err)
 {
@@ -205,6 +207,24 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
                                      WAITING_MEMORY_NS);
 }
 
+/*
+ * Slices say what a tenant could use, what it submitted says what it did use: beside others it loses time
+ * to switches, and kernels behind a host function use nothing. Where estimates are too high (kernels that
+ * are preempted, or run side by side) the slices decide.
+ */
+static uint64_t spend(struct tenant *t, uint64_t used_ns)
+{
+    if (t->seen.submitted_ns == 0)
+        return used_ns;
+    if (t->seen.submitted_ns > t->before.submitted_ns)
+        t->unspent_ns += t->seen.submitted_ns - t->before.submitted_ns;
+    t->before.submitted_ns = t->seen.submitted_ns;
+    t->unspent_ns = t->unspent_ns < UNSPENT_NS ? t->unspent_ns : UNSPENT_NS;
+    uint64_t spent = used_ns < t->unspent_ns ? used_ns : t->unspent_ns;
+    t->unspent_ns -= spent;
+    return spent;
+}
+
 /* Processes report in steps of a millisecond, which may be more than the time since the last settling:
  * what does not fit is charged next time. A lie is not carried far. */
 static void carry(uint64_t *before, uint64_t now, uint64_t charged)
@@ -225,7 +245,7 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);
         uint64_t work = part(t->seen.work_ns, t->before.work_ns, span);
         uint64_t sum = work + (sat ? sat * fraction(s, t, sat, span) / 1000 : 0);
-        used[t_i] = sum < span ? sum : span;
+        used[t_i] = spend(t, sum < span ? sum : span);
     }
     FOR_EACH_TENANT (s, t) {
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);

@@ -32,7 +32,7 @@
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
 #define TRIAL_NS (10 * MS)
 #define TRIALS 3U
-#define TRIAL_FIRST_NS (200 * MS)
+#define TRIAL_FIRST_NS (50 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)
 #define TRIAL_RARELY_NS (8000 * MS)
 /* From the start of a window until those who are told are off. */
@@ -54,6 +54,7 @@ struct tenant {
     uint64_t active_at_ns;             /* 0: never */
     uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
     bool heavy;
+    uint64_t unspent_ns; /* submitted and not yet charged */
     /* its limit */
     int64_t tokens_ns;
     uint64_t capped_until_ns;

@@ -269,9 +269,9 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
 /* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */
 static uint32_t limited_slice(const struct tenant *t)
 {
-    if (t->spec.limit_permille <= 500)
+    if (t->spec.limit_permille <= 300)
         return LEAST_SLICE_US;
-    return t->spec.limit_permille <= 750 ? LEAST_SLICE_US + LEAST_SLICE_US / 2 : SL_STEER_DEFAULT_US;
+    return t->spec.limit_permille <= 600 ? LEAST_SLICE_US + LEAST_SLICE_US / 2 : SL_STEER_DEFAULT_US;
 }
 
 static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)

@@ -22,8 +22,13 @@
 #define HELD_BELOW_NS (20 * SL_NS_PER_MS)
 /* No stream is held for longer, whatever becomes of the thread that holds it. */
 #define MOST_HELD_NS (2 * SL_NS_PER_MS)
-/* What an event pair with nothing between it shows, until that was measured here. */
-#define PAIR_NS 1500U
+/* What a sample shows beyond the time of what is sampled, until that was measured here. */
+#define ADDED_NS 3000U
+#define OWN_MANY 17U
+#define CALIBRATIONS 8U
+#define ODD_BELIEVED 8U
+#define MOST_OWN_NS (200 * SL_NS_PER_US)
+#define MOST_ADDED_NS (20 * SL_NS_PER_US)
 /* Less than this in the queue is no work without a pause, however long it takes: a program that waits for
  * each short kernel has one in the queue all the time, most of it spent waiting for its slice. */
 #define DEEP_NS SL_NS_PER_MS
@@ -34,6 +39,7 @@
 /* After channels went off: what is queued now is not going on. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
 #define STRIKES    3U
+#define UNBOUNDED_NS SL_NS_PER_S
 
 struct watched {
     CUcontext context;
@@ -47,7 +53,8 @@ struct sample {
     _Atomic uint32_t state; /* enum sample_state */
     CUcontext context;
     CUevent begin, end;
-    uint64_t key; /* 0: nothing between the events */
+    uint64_t key;
+    uint32_t own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
     bool held;
     _Atomic uint64_t held_since_ns; /* 0: the stream is not held */
 };
@@ -62,7 +69,10 @@ static struct {
     _Atomic uint32_t *hold;
     CUdeviceptr hold_address;
     bool hold_tried;
-    _Atomic uint64_t pair_ns;
+    _Atomic uint64_t added_ns;     /* by sampling: seen in samples of one memset and of several */
+    uint64_t own_one_ns, own_many_ns;
+    uint32_t odd; /* samples that were much longer than usual */
+    _Atomic uint32_t calibrations;
     _Atomic uint64_t launched_ns; /* estimates of all launches */
     _Atomic uint32_t unknown;     /* launches whose cost was not known */
     _Atomic uint64_t mean_ns;     /* of sampled launches */
@@ -170,6 +180,7 @@ static struct sample *take_sample(CUcontext context)
     if (s) {
         s->context = context;
         s->held = false;
+        s->own = 0;
         atomic_store(&s->state, SAMPLE_OPEN);
     }
     sl_lock_drop(&meter.lock);
@@ -255,17 +266,24 @@ void sl_meter_sample_begin(struct sl_launch *l, bool known)
     l->sample = s;
 }
 
-/* How long a pair with nothing in it seems to take: measured like the others, now and then. */
-static void sample_nothing(const struct sl_launch *l)
+/*
+ * What sampling adds to a kernel of a few microseconds is as much as the kernel. So a small memset of our
+ * own is sampled alone and seventeen in a row: the sixteen more show what one takes among others.
+ */
+static void sample_own(const struct sl_launch *l, uint32_t count)
 {
     __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
-    struct sample *s = take_sample(l->context);
+    __typeof__(&cuMemsetD8Async) set = SL_REAL(cuMemsetD8Async);
+    struct sample *s = set ? take_sample(l->context) : NULL;
     if (!s)
         return;
     hold(s, l->stream);
     s->key = 0;
-    bool ok = s->held && record(s->begin, l->stream) == CUDA_SUCCESS &&
-              record(s->end, l->stream) == CUDA_SUCCESS;
+    s->own = count;
+    bool ok = s->held && record(s->begin, l->stream) == CUDA_SUCCESS;
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = set(meter.hold_address + 2048, 0, 4, l->stream) == CUDA_SUCCESS;
+    ok = ok && record(s->end, l->stream) == CUDA_SUCCESS;
     let_go(s);
     atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
 }
@@ -279,23 +297,46 @@ void sl_meter_sample_end(struct sl_launch *l, bool ok)
     let_go(s);
     bool held = s->held;
     atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
-    if (ok && held && (sl_now_ns() >> 10) % 8 == 0)
-        sample_nothing(l);
+    if (ok && held && atomic_load(&meter.calibrations) < CALIBRATIONS) {
+        atomic_fetch_add(&meter.calibrations, 1);
+        sample_own(l, 1);
+        sample_own(l, OWN_MANY);
+    }
     restore_capture(mode);
+}
+
+/* The least of several: whatever came between makes a sample longer, never shorter. */
+static void learn_added(uint32_t count, uint64_t ns)
+{
+    uint64_t *least_ns = count == 1 ? &meter.own_one_ns : &meter.own_many_ns;
+    if (ns > MOST_OWN_NS)
+        return; /* somebody else's slice came between */
+    if (*least_ns == 0 || ns < *least_ns)
+        *least_ns = ns;
+    if (!meter.own_one_ns || meter.own_many_ns <= meter.own_one_ns)
+        return;
+    uint64_t each = (meter.own_many_ns - meter.own_one_ns) / (OWN_MANY - 1);
+    uint64_t added = meter.own_one_ns > each ? meter.own_one_ns - each : 1;
+    if (added <= MOST_ADDED_NS)
+        atomic_store(&meter.added_ns, added);
 }
 
 static void learn(const struct sample *s, uint64_t ns)
 {
-    uint64_t pair = atomic_load(&meter.pair_ns);
-    if (s->key == 0) {
-        if (!pair || ns < pair)
-            atomic_store(&meter.pair_ns, ns);
+    if (s->own) {
+        learn_added(s->own, ns);
         return;
     }
-    pair = pair ? pair : PAIR_NS;
-    ns = ns > pair ? ns - pair : 1;
+    uint64_t added = atomic_load(&meter.added_ns);
+    added = added ? added : ADDED_NS;
+    /* Something always remains: events tell time in steps of half a microsecond. */
+    ns = ns > added + ns / 8 ? ns - added : ns / 8 + 1;
+    struct sl_cost_guess guess = sl_cost_peek(&sl_gate_costs, s->key);
     /* A pair that was not held shows no more than an upper bound of a short kernel. */
-    if (!s->held && ns < HELD_BELOW_NS && sl_cost_peek(&sl_gate_costs, s->key).known)
+    if (!s->held && ns < HELD_BELOW_NS && guess.known)
+        return;
+    /* Much longer than usual: most often somebody else's slice came between. Believed if it goes on. */
+    if (guess.known && ns > 2 * guess.ns && ++meter.odd % ODD_BELIEVED != 0)
         return;
     sl_cost_learn(&sl_gate_costs, s->key, ns);
     if (!s->held && ns < HELD_BELOW_NS)
@@ -415,14 +456,18 @@ static void judge_effect(struct sl_slot *slot)
     }
 }
 
+static bool metered(const struct sl_lease_page *lease)
+{
+    return SL_GATE_STATE(atomic_load(&lease->gate)) == SL_GATE_METER;
+}
+
 /* The estimated time of what was launched since the last look. */
 static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launches)
 {
-    bool metered = SL_GATE_STATE(atomic_load(&lease->gate)) == SL_GATE_METER;
     uint64_t ns = atomic_exchange(&meter.launched_ns, 0), n = launches - meter.seen_launches;
     meter.seen_launches = launches;
     /* Behind a free gate launches pass unseen: what the sampled ones took stands for them. */
-    return metered ? ns : n * atomic_load(&meter.mean_ns);
+    return metered(lease) ? ns : n * atomic_load(&meter.mean_ns);
 }
 
 uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
@@ -456,6 +501,9 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     atomic_store(&meter.pending, queue == QUEUE_BUSY);
     atomic_store(&slot->pending, queue == QUEUE_BUSY);
     atomic_store(&slot->launches, launches);
+    /* Work of unknown cost may be anything: then what was submitted is no bound of what is used. */
+    bool bounded = metered(lease) && meter.unknown_seen == meter.unknown_done;
+    atomic_fetch_add(&slot->submitted_ns, bounded ? fresh : fresh + UNBOUNDED_NS);
     atomic_store(&slot->metered_ns, now);
     return LOOK_NS;
 }
