@@ -93,11 +93,15 @@ static void decide(struct review_call *r)
         finish(r, &err, rc == -EDQUOT ? 403 : rc == -ENOMEM ? 500 : 422);
         return;
     }
-    if (!r->mutation.template_object || r->review.dry_run)
+    if (!r->mutation.template_object || r->review.dry_run) {
         finish(r, NULL, 0);
-    else
-        templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
-                         r->mutation.template_object);
+        return;
+    }
+    json_decref(r->review.root); /* many may wait for the API server */
+    r->review.root = NULL;
+    r->review.pod = NULL;
+    templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+                     r->mutation.template_object);
 }
 
 void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
