@@ -292,6 +292,26 @@ class Refused(Case):
         self.has("a", n.slot(1), 1000)
 
 
+    def test_what_the_namespace_may_not_ask_for(self):
+        """World.config: priority high for namespace team, up to 80 % of an idle GPU for all."""
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]}, space="other", priority="high")
+        n.place("a", n.slot(1), space="other")
+        got, = n.prestart(n.slot(1))
+        self.assertIn("priority high", got)
+        self.assertIn("namespace other may have normal at most", got)
+        n.pod("b", {"main": [(0, 1000, 10)]}, coresLimit=81)
+        n.place("b", n.slot(2))
+        got, = n.prestart(n.slot(2))
+        self.assertIn("up to 81 %", got)
+        self.assertIn("80 % at most", got)
+        n.pod("c", {"main": [(0, 1000, 90)]}, space="other", priority="low")
+        n.place("c", n.slot(3), space="other")
+        self.assertEqual(n.prestart(n.slot(3)), [""])  # a share may be larger than what is burst to
+        self.assertEqual(list(n.tenants()), ["c/main"])
+
+
 class Annotations(Case):
     strategy = "cdi-annotations"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at sluice-controller's ports, without any API server: what they may hold of its memory and its connections.
+"""Strangers at sluice-controller's ports, without any API server: what they may hold of its memory and its connections, and
+which pods they may bring in.
 
 usage: budget.py SLUICE_CONTROLLER
 """
@@ -75,11 +76,11 @@ def post(port, body):
         return e.code, e.read()
 
 
-def review(annotations):
+def review(annotations, limits=None, space="ns"):
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": "u", "namespace": "ns", "operation": "CREATE", "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "uid": "u", "namespace": space, "dryRun": True, "operation": "CREATE", "resource": {"group": "", "version": "v1", "resource": "pods"},
         "object": {"metadata": {"name": "p", "annotations": annotations},
-                   "spec": {"containers": [{"name": "c"}]}}}}, ensure_ascii=False).encode()
+                   "spec": {"containers": [{"name": "c", "resources": {"limits": limits or {}}}]}}}}, ensure_ascii=False).encode()
 
 
 def main():
@@ -91,7 +92,8 @@ def main():
     process = subprocess.Popen(
         [PROGRAM, "--server", f"http://127.0.0.1:{free_port()}", "--namespace", "default", "--listen",
          f"127.0.0.1:{tls}", "--cert-file", DIR / "cert.pem", "--key-file", DIR / "key.pem", "--metrics", f"127.0.0.1:{metrics}",
-         "--extender", "choose", "--extender-http", f"127.0.0.1:{plain}", "--leader-election", "off", "--log", "error"],
+         "--extender", "choose", "--extender-http", f"127.0.0.1:{plain}", "--leader-election", "off", "--log", "error",
+         "--high-priority", "prod,batch"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)))
     try:
         attacks(process, tls, plain, metrics)
@@ -117,6 +119,16 @@ def attacks(process, tls, plain, metrics):
         status, text = post(tls, review({"sharedgpu/gpu_request": "0.5", "sharedgpu/gpu_limit": "a" * lead + "é" * 60}))
         answer = json.loads(text)["response"]
         assert status == 200 and answer["allowed"] is False and "sharedgpu/gpu_limit" in answer["status"]["message"], text
+
+    # Priority high is for those the administrator names.
+    for space, priority, allowed in (("ns", "0", False), ("prod", "0", True), ("prod-2", "0", False), ("batch", "0", True),
+                                     ("ns", "1", True), ("ns", None, True)):
+        limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1024", **({"nvidia.com/priority": priority} if priority else {})}
+        status, text = post(tls, review({}, limits, space))
+        answer = json.loads(text)["response"]
+        assert status == 200 and answer["allowed"] is allowed, (space, priority, text)
+        if not allowed:
+            assert answer["status"]["code"] == 403 and "--high-priority" in answer["status"]["message"], text
 
     # Trees that are far larger than their text.
     for piece in (b"[],", b"{},", b'{"a":1},', b'"",'):

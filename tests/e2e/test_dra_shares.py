@@ -61,7 +61,7 @@ def pair(w):
     begin(w)
     for name, memory, percent in (("small", "10Gi", "30"), ("large", "20Gi", "50")):
         if w.api.get(f"{PODS}/{name}") is None:
-            pod(w, name, share(w, memory, percent))
+            pod(w, name, share(w, memory, percent, allowed=True))  # to be resized, one of them
     w.wait_running("small", "large")
 
 
@@ -205,7 +205,7 @@ def burst(w):
     note = f"alone {alone:.0f} %; beside a busy 50: {beside:.0f} % and {firm:.0f} %"
     w.delete("burst", "firm")
     claims_gone(w)
-    pod(w, "first", share(w, "10Gi", "20", priority="high", cores={"limit": 100}))
+    pod(w, "first", share(w, "10Gi", "20", allowed=True, priority="high", cores={"limit": 100}))
     pod(w, "last", share(w, "10Gi", "20", priority="low", cores={"limit": 100}))
     w.wait_running("first", "last")
     same("priorities", [tenant_of(w, n)["priority"] for n in ("first", "last")], ["high", "low"])
@@ -214,6 +214,30 @@ def burst(w):
     w.delete("first", "last")
     claims_gone(w)
     return note
+
+
+@test("dra.what_claims_may_not_ask_for")
+def not_allowed(w):
+    nobody(w)
+    notes = []
+    for name, config, words in (("high", {"priority": "high"}, ("priority high", "normal at most")),
+                                ("sliced", {"strategy": "timeSlicing"}, ("strategy timeSlicing", "may not"))):
+        pod(w, name, share(w, "10Gi", "30", **config))
+        events = wait(f"an event on {name}", lambda n=name: pod_events(w, n, "SluiceNotAllowed"), 40)
+        check(all(x in events[0]["message"] for x in words), f"{name}: {events[0]['message']}")
+        check(w.get_pod(name)["status"]["phase"] == "Pending", w.why(name))
+        notes.append(events[0]["message"])
+        w.delete(name)
+    pod(w, "plain", share(w, "10Gi", "30"))
+    w.wait_running("plain")
+    claim = claim_of(w, "plain")["metadata"]["name"]
+    w.api.patch(f"{CLAIMS}/{claim}", {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=12Gi"}}})
+    event = wait("an event on plain", lambda: pod_events(w, "plain", "SluiceResizeFailed"), 40)[0]["message"]
+    check("which is what it was allocated" in event, event)
+    fills(w, "plain", 10240)
+    w.delete("plain")
+    claims_gone(w)
+    return f"\"{notes[0]}\""
 
 
 @test("dra.wrong_share_config_is_told_on_the_pod")
