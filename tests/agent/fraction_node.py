@@ -350,6 +350,20 @@ class Init(Case):
         self.has("a", n.slot(1), 1000, 20)
         self.assertEqual(list(n.tenants()), ["a/main"])
 
+    def test_a_sidecar_takes_a_slot_over(self):
+        """Kubelet lists the slot for the sidecar alone, from the beginning."""
+        n = self.node
+        n.start()
+        n.pod("a", {"fetch": [(0, 4000, 10)], "log": [(0, 500, 5)], "main": [(1, 1000, 20)]}, inits=["fetch", "log"])
+        n.api.objects[n.pod_path("a")]["spec"]["initContainers"][1]["restartPolicy"] = "Always"
+        n.place("a", n.slot(1), container="log")
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 4000, 10, container="fetch")
+        n.status("a", initContainerStatuses=[{"name": "fetch", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}])
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 500, 5, container="log")
+        self.assertEqual(list(n.tenants()), ["a/log"])
+
     def test_an_init_container_keeps_what_is_not_listed(self):
         n = self.node
         n.start()
