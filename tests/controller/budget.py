@@ -3,10 +3,9 @@
 """Strangers at sluice-controller's ports, without any API server: what they may hold of its memory and its connections, and
 which pods they may bring in.
 
-usage: budget.py SLUICE_CONTROLLER
+usage: budget.py SLUICE_CONTROLLER MIB: the memory it may have at its peak
 """
 import json
-import os
 import pathlib
 import resource
 import socket
@@ -20,9 +19,7 @@ import urllib.error
 import urllib.request
 
 MIB = 1 << 20
-# deploy/controller gives it 512Mi. An instrumented build has its own ideas of memory.
-BUDGET_MIB = 256 if not os.environ.get("SLUICE_TEST_RUNTIME") else 2048
-PROGRAM = sys.argv[1]
+PROGRAM, BUDGET_MIB = sys.argv[1], int(sys.argv[2])
 DIR = pathlib.Path(tempfile.mkdtemp())
 UNKNOWN = ssl._create_unverified_context()
 
