@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -179,6 +180,8 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
         return sl_err_set(err, -ENOMEM, "out of memory for an HTTP server");
     bool tls = false;
     server->loop = loop;
+    if (getrandom(&server->origin_secret, sizeof(server->origin_secret), GRND_NONBLOCK) < 0)
+        server->origin_secret = sl_now_ns(); /* fairness among strangers, no more */
     server->timer.fire = timer_fired;
     server->opt = *opt;
     if (!server->opt.body_max)

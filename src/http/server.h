@@ -30,7 +30,8 @@ struct sl_http_server_options {
     const char *client_ca_pem; /* TLS: clients are asked for a certificate of these authorities, see
                                   sl_http_client(); they may have none (copied) */
     size_t body_max;           /* 0: 4 MiB; beyond it 413 */
-    unsigned connections_max;  /* 0: 256; beyond it the one that says nothing for longest goes */
+    unsigned connections_max;  /* 0: 256; beyond it the one that says nothing for longest goes,
+                                of the address that has most */
     size_t held_max; /* 0: 16 MiB. Bytes of all bodies and answers together; beyond it the largest
                         unfinished body is thrown away and answered with 503 */
     /* How many bytes the body of such a request may have, at most body_max; 0: it is read and thrown away. NULL:

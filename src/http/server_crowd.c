@@ -3,12 +3,15 @@
  * What strangers may hold of the server: connections and bytes.
  *
  * A server that stops accepting when it is full lets idle clients keep everybody else out, a probe too. So it always
- * accepts, and the connection that has kept it waiting longest goes. Bytes work the same way: when all bodies together
+ * accepts, and of the address that has most connections the one that has kept it waiting longest goes: who floods pushes
+ * himself out. Bytes work the same way: when all bodies together
  * are too many, the largest unfinished one goes, so that a small request has room beside any number of large ones.
  */
 #include "http/server_internal.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -58,22 +61,53 @@ static void send_away(struct http_conn *conn)
     leave_line(conn);
     conn->sent_away = true;
     conn->server->leaving++;
+    conn->server->from[conn->origin]--;
     (void)shutdown(conn->fd, SHUT_RDWR); /* MHD sees the end and closes it */
+}
+
+static uint8_t origin_of(const struct sl_http_server *s, int fd)
+{
+    struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
+    socklen_t size = sizeof(sa);
+    uint64_t hash = s->origin_secret;
+    uint8_t address[16] = {0};
+    if (getpeername(fd, (struct sockaddr *)&sa, &size) != 0)
+        return 0;
+    if (sa.ss_family == AF_INET6)
+        memcpy(address, &((struct sockaddr_in6 *)&sa)->sin6_addr, 16);
+    else if (sa.ss_family == AF_INET)
+        memcpy(address, &((struct sockaddr_in *)&sa)->sin_addr, 4);
+    for (size_t i = 0; i < sizeof(address); i++)
+        hash = (hash ^ address[i]) * 0x9e3779b97f4a7c15ULL;
+    return (uint8_t)(hash >> 56);
+}
+
+static void make_room(struct sl_http_server *s, const struct http_conn *newest)
+{
+    unsigned most = 0, looked = 0;
+    for (const struct http_conn *c = s->line_first; c && c != newest; c = c->next)
+        if (s->from[c->origin] > most)
+            most = s->from[c->origin];
+    for (struct http_conn *c = s->line_first; c && c != newest && looked < LOOK_AT; c = c->next) {
+        if (s->from[c->origin] != most)
+            continue;
+        looked++;
+        if (!has_spoken(c)) {
+            send_away(c);
+            return;
+        }
+    }
 }
 
 void http_conn_arrived(struct http_conn *conn)
 {
     struct sl_http_server *s = conn->server;
-    struct http_conn *oldest = s->line_first;
     s->conn_count++;
+    conn->origin = origin_of(s, conn->fd);
+    s->from[conn->origin]++;
     http_conn_waits(conn);
-    if (s->conn_count - s->leaving <= s->opt.connections_max)
-        return;
-    for (unsigned i = 0; i < LOOK_AT && oldest && oldest != conn; i++, oldest = oldest->next)
-        if (!has_spoken(oldest)) {
-            send_away(oldest);
-            return;
-        }
+    if (s->conn_count - s->leaving > s->opt.connections_max)
+        make_room(s, conn);
 }
 
 void http_conn_left(struct http_conn *conn)
@@ -81,7 +115,10 @@ void http_conn_left(struct http_conn *conn)
     struct sl_http_server *s = conn->server;
     http_conn_busy(conn);
     s->conn_count--;
-    s->leaving -= conn->sent_away;
+    if (conn->sent_away)
+        s->leaving--;
+    else
+        s->from[conn->origin]--;
 }
 
 /* --- bytes ---------------------------------------------------------------------------------- */

@@ -5,9 +5,13 @@
 
 #include <microhttpd.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "http/server.h"
 #include "http/server_tls.h"
+
+/* Addresses are counted by a hash with a secret: nobody can choose to be counted with somebody else. */
+enum { HTTP_ORIGINS = 256 };
 
 /* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. While the next
  * step is its client's, it stands in the server's line, in the order in which these phases began. */
@@ -15,6 +19,7 @@ struct http_conn {
     struct sl_http_server *server;
     struct http_conn *prev, *next;
     bool in_line, sent_away;
+    uint8_t origin; /* where it comes from, of HTTP_ORIGINS */
     struct sl_timer timer;
     int fd;
 };
@@ -48,6 +53,8 @@ struct sl_http_server {
     struct sl_http_call *calls;
     unsigned call_count, port;
     struct http_conn *line_first, *line_last;
+    unsigned from[HTTP_ORIGINS]; /* connections by origin */
+    uint64_t origin_secret;
     unsigned conn_count, leaving; /* leaving: of those, sent away and not closed yet */
     size_t held;                  /* bytes of bodies and answers */
     bool run_soon;       /* a connection goes on without its socket having said so */

@@ -359,6 +359,41 @@ static void idle_crowd(void **state)
     (void)close(busy);
 }
 
+static int client_from(uint32_t address)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET}, sa = from;
+    from.sin_addr.s_addr = htonl(address);
+    sa.sin_port = htons((uint16_t)sl_http_server_port(server));
+    sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    return fd;
+}
+
+/* Who floods pushes himself out, and nobody who is slow to speak. */
+static void a_flood_from_elsewhere(void **state)
+{
+    (void)state;
+    enum { PLACES = 8, FLOOD = 100 };
+    int fds[FLOOD];
+    sl_http_server_destroy(server);
+    open_server(PLACES, gone);
+    int probe = client();
+    world_step(1);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = client_from(0x7f000002);
+        world_step(0);
+    }
+    put(probe, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    (void)take(probe, "200 OK");
+    assert_string_equal(take(fds[0], NULL), "");
+    for (int i = 0; i < FLOOD; i++)
+        (void)close(fds[i]);
+    (void)close(probe);
+}
+
 static void begin_post(int fd, size_t announced, size_t sent)
 {
     static char text[1 << 20];
@@ -519,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(slow_clients, setup, teardown),
         cmocka_unit_test_setup_teardown(crowd, setup, teardown),
         cmocka_unit_test_setup_teardown(idle_crowd, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_flood_from_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_together, setup, teardown),
         cmocka_unit_test_setup_teardown(bodies_nobody_wants, setup, teardown),
         cmocka_unit_test_setup_teardown(answers_together, setup, teardown),
