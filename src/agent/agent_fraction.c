@@ -19,6 +19,12 @@ static void machine(void *data, const struct sl_inventory **inv, const struct sl
     *driver = a->driver;
 }
 
+static const struct sl_config *config(void *data)
+{
+    const struct sl_agent *a = data;
+    return a->config;
+}
+
 static int open_fraction(struct sl_agent *a, struct sl_err *err)
 {
     const struct sl_fraction_options options = {.node_name = a->node_name,
@@ -28,6 +34,7 @@ static int open_fraction(struct sl_agent *a, struct sl_err *err)
                                                 .sluice_dir_host = a->opt.state_dir_host,
                                                 .podres_socket = a->opt.podres_socket,
                                                 .machine = machine,
+                                                .config = config,
                                                 .data = a};
     int rc = sl_agent_arbiter_open(a, err);
     if (rc == 0)

@@ -71,9 +71,9 @@ static void device_name(const struct answer *a, size_t i, char buf[SL_GPU_UUID_S
         (void)snprintf(buf, SL_GPU_UUID_SIZE, "%s",
                        d->mig == SL_NO_MIG ? g->info.uuid : g->mig[d->mig].info.uuid);
     else if (d->mig == SL_NO_MIG)
-        (void)snprintf(buf, SL_GPU_UUID_SIZE, "%zu", d->gpu);
+        (void)snprintf(buf, SL_GPU_UUID_SIZE, "%zu", g->index);
     else
-        (void)snprintf(buf, SL_GPU_UUID_SIZE, "%zu:%zu", d->gpu, d->mig);
+        (void)snprintf(buf, SL_GPU_UUID_SIZE, "%zu:%zu", g->index, d->mig);
 }
 
 /* All names, each after `prefix`, with commas between; the caller's to free. */

@@ -48,9 +48,9 @@ static int add_device(json_t *spec, const struct sl_driver *driver, const struct
         mig == SL_NO_MIG ? inv->gpu[gpu].info.uuid : inv->gpu[gpu].mig[mig].info.uuid;
     char index[64];
     if (mig == SL_NO_MIG)
-        (void)snprintf(index, sizeof(index), "%zu", gpu);
+        (void)snprintf(index, sizeof(index), "%zu", inv->gpu[gpu].index);
     else
-        (void)snprintf(index, sizeof(index), "%zu:%zu", gpu, mig);
+        (void)snprintf(index, sizeof(index), "%zu:%zu", inv->gpu[gpu].index, mig);
     int rc = sl_cdi_device_edits(driver, inv, gpu, mig, &edits, &cause);
     if (rc == 0 && sl_cdi_name_valid(uuid)) /* drivers before 470 name MIG devices with slashes */
         rc = sl_cdi_spec_device(spec, uuid, &edits, &cause);

@@ -33,24 +33,29 @@ static bool concerns(const json_t *config, const char *full, const char *request
 }
 
 /* The class's words first, then the claim's over them. */
-static int read_config(const json_t *configs, const char *driver, const char *full,
-                       struct sl_claim_result *r, struct sl_err *err)
+static int read_config(const json_t *configs, const char *driver, const char *name_space,
+                       const char *full, struct sl_claim_result *r, struct sl_err *err)
 {
     static const char *const sources[] = {"FromClass", "FromClaim"};
     r->config = (struct sl_share_config)SL_SHARE_CONFIG_DEFAULT;
     bool said = false;
-    for (size_t s = 0; s < 2; s++)
+    for (size_t s = 0; s < 2; s++) {
+        const struct sl_share_reader reader = {name_space, s == 0 ? &r->allow : NULL};
         for (size_t i = 0; i < json_array_size(configs); i++) {
             const json_t *c = json_array_get(configs, i);
             const json_t *opaque = json_object_get(c, "opaque");
             if (strcmp(text_of(c, "source"), sources[s]) != 0 ||
                 strcmp(text_of(opaque, "driver"), driver) != 0 || !concerns(c, full, r->request))
                 continue;
-            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &r->config, err);
+            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader, &r->config,
+                                           err);
             if (rc < 0)
                 return sl_err_wrap(err, "request %s", r->request);
             said |= s == 1;
         }
+        if (s == 0)
+            r->by_class = r->config;
+    }
     if (said && r->name.kind != SL_DEVICE_SHARE)
         return sl_err_set(err, -EINVAL,
                           "request %s has a ShareConfig but got %s, which is not shared: remove the "
@@ -91,7 +96,7 @@ static int read_share(const json_t *result, struct sl_claim_result *r, struct sl
 }
 
 static int read_result(const json_t *result, const json_t *configs, const char *driver,
-                       struct sl_claim_result *r, struct sl_err *err)
+                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
 {
     const char *full = text_of(result, "request");
     size_t n = strcspn(full, "/");
@@ -103,7 +108,7 @@ static int read_result(const json_t *result, const json_t *configs, const char *
     int rc = sl_device_name_parse(r->device, &r->name, err);
     if (rc == 0 && r->name.kind == SL_DEVICE_SHARE && !r->admin)
         rc = read_share(result, r, err);
-    return rc < 0 ? rc : read_config(configs, driver, full, r, err);
+    return rc < 0 ? rc : read_config(configs, driver, name_space, full, r, err);
 }
 
 static int read_header(const json_t *object, const char *uid, struct sl_claim *c,
@@ -154,7 +159,7 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         if (ret->result_count == SL_CLAIM_RESULTS)
             return sl_err_set(err, -E2BIG, "claim %s/%s has more than %d devices", ret->name_space,
                               ret->name, SL_CLAIM_RESULTS);
-        rc = read_result(r, json_object_get(devices, "config"), driver,
+        rc = read_result(r, json_object_get(devices, "config"), driver, ret->name_space,
                          &ret->result[ret->result_count], err);
         if (rc < 0)
             return rc;

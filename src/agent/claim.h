@@ -26,7 +26,8 @@ struct sl_claim_result {
     struct sl_device_name name;
     uint64_t memory_bytes; /* of a share */
     uint32_t cores_permille;
-    struct sl_share_config config;
+    struct sl_share_config config, by_class; /* by_class: before the claim's own words */
+    struct sl_config_allow allow;            /* what its class adds to what may be asked for */
     /* Results with the same number go to the same containers, and are one tenant. From sl_claim_parse:
      * each request by itself. */
     unsigned group;

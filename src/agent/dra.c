@@ -159,9 +159,10 @@ static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct
             fresh[i] = *old;
             old->profile = NULL;
             fresh[i].lost = inv->gpu[i].lost;
+            fresh[i].lost_untold = fresh[i].lost != old->lost;
             continue;
         }
-        fresh[i].lost = inv->gpu[i].lost;
+        fresh[i].lost = fresh[i].lost_untold = inv->gpu[i].lost;
         (void)snprintf(fresh[i].uuid, sizeof(fresh[i].uuid), "%s", info->uuid);
         read_pcie_root(dra->sysfs, info->pci_bus_id, fresh[i].pcie_root,
                        sizeof(fresh[i].pcie_root));
@@ -198,17 +199,14 @@ int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
                   const struct sl_config *config, const struct sl_driver *driver,
                   struct sl_err *err)
 {
-    bool was_lost[SL_MAX_GPUS * 8] = {false};
-    for (size_t i = 0; i < dra->card_count && i < sizeof(was_lost); i++)
-        was_lost[i] = dra->card[i].lost;
     int rc = take_cards(dra, inv, err);
     if (rc < 0)
         return rc;
     dra->inv = inv;
     dra->config = config;
     dra->driver = driver;
-    for (size_t i = 0; i < dra->card_count && i < sizeof(was_lost); i++)
-        if (dra->card[i].lost != was_lost[i])
+    for (size_t i = 0; i < dra->card_count; i++)
+        if (dra->card[i].lost_untold)
             tell_health(dra, &dra->card[i]);
     if (!dra->standby.set)
         work(dra);

@@ -38,6 +38,7 @@ struct card {
     bool asked_profiles;
     char pcie_root[64];
     bool unhealthy, lost;
+    bool lost_untold; /* lost, or back, since the reading before; by its UUID, for places change between readings */
     char reason[200];
 };
 

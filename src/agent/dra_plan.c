@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/allow.h"
 #include "base/units.h"
 #include "shm/packet.h"
 
@@ -72,8 +73,8 @@ static bool compatible(const struct sl_prepared_device *a, const struct sl_prepa
 static int check_strategy(const struct sl_prepared_device *d, const struct sl_prepared *by,
                           const struct sl_prepared_device *other, struct sl_err *err)
 {
-    bool mps = d->config.strategy == SL_SHARE_MPS, other_mps = other->config.strategy == SL_SHARE_MPS;
-    if (mps == other_mps)
+    /* Whoever is held to nothing would take from those who are held to their shares. */
+    if (d->config.strategy == other->config.strategy)
         return 0;
     return sl_err_set(err, -EBUSY,
                       "request %s has strategy %s, but claim %s/%.100s shares the same GPU by %s: use one "
@@ -238,7 +239,7 @@ static int check_mps(const struct sl_claim *claim, struct sl_err *err)
 struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
                                 struct sl_err *err)
 {
-    if (check_mps(claim, err) < 0)
+    if (sl_allow_claim(dra->config, claim, err) < 0 || check_mps(claim, err) < 0)
         return NULL;
     struct sl_prepared *p = sl_checkpoint_add(&dra->checkpoint, claim->uid, claim->result_count);
     if (!p) {

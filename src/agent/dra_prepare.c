@@ -301,7 +301,10 @@ static void refuse(struct op *op, const struct sl_claim *c, int rc, const struct
     (void)snprintf(p.uid, sizeof(p.uid), "%s", op->uid);
     (void)snprintf(p.pod, sizeof(p.pod), "%s", c->pod);
     (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", c->pod_uid);
-    sl_dra_tell(op->dra, &p, true, rc == -EINVAL ? "SluiceConfigInvalid" : "SluicePrepareFailed",
+    sl_dra_tell(op->dra, &p, true,
+                rc == -EINVAL  ? "SluiceConfigInvalid"
+                : rc == -EPERM ? "SluiceNotAllowed"
+                               : "SluicePrepareFailed",
                 err->msg);
     give_up(op, rc, err);
 }

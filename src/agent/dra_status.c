@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/allow.h"
 #include "agent/claim_pb.h"
 #include "agent/claim_quantity.h"
 #include "base/clock.h"
@@ -275,6 +276,7 @@ struct resize_watch {
     char text[128]; /* the annotation as last acted on */
     bool acted;     /* before that it is unknown: it may have gone while no agent was there */
     struct sl_claim_resize wanted;
+    struct sl_config_allow allow; /* what the annotation may ask for, as last seen */
     size_t at;      /* the device whose tenant is being changed */
     bool busy;      /* the arbiter is being asked */
     bool gone;      /* freed when its answer is in */
@@ -353,6 +355,25 @@ static void resize_done(void *data, int rc, const char *text, const struct sl_er
     resize_next(w);
 }
 
+static uint64_t card_bytes(const struct sl_dra *dra, const char *uuid)
+{
+    for (size_t i = 0; dra->inv && i < dra->inv->gpu_count; i++)
+        if (strcmp(dra->inv->gpu[i].info.uuid, uuid) == 0)
+            return dra->inv->gpu[i].info.memory_total_bytes;
+    return 0;
+}
+
+/* All devices of the tenant whose turn it is. */
+static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->device_count && rc == 0; i++)
+        if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0)
+            rc = sl_allow_resize(&w->allow, &p->device[i], &w->wanted,
+                                 card_bytes(w->dra, p->device[i].gpu_uuid), err);
+    return rc;
+}
+
 static void resize_next(struct resize_watch *w)
 {
     struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
@@ -370,6 +391,10 @@ static void resize_next(struct resize_watch *w)
     /* Tried on, and taken back if it does not fit: the arbiter is asked with what it would be. */
     struct sl_claim_resize before;
     held(p, w->at, &before);
+    if (check_allowed(w, p, &err) < 0) {
+        resize_told(w, false, "NotAllowed", err.msg);
+        return;
+    }
     record(p, p->device[w->at].tenant, &w->wanted);
     for (size_t i = 0; i < p->device_count; i++)
         if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0 &&
@@ -421,6 +446,19 @@ static void resize_begin(struct resize_watch *w, const char *text)
     resize_next(w);
 }
 
+/* The class's word is in the claim's allocation, where the scheduler copied it. */
+static void learn_allowed(struct resize_watch *w, const json_t *object)
+{
+    struct sl_claim *claim = calloc(1, sizeof(*claim));
+    const struct sl_config *config = w->dra->config;
+    const char *space =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "namespace"));
+    w->allow = sl_config_allowed(config, space ? space : "");
+    if (claim && sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
+        w->allow = sl_allow_resizes(config, claim);
+    free(claim);
+}
+
 static void claim_object(void *data, enum sl_kube_event event, json_t *object)
 {
     struct resize_watch *w = data;
@@ -428,8 +466,10 @@ static void claim_object(void *data, enum sl_kube_event event, json_t *object)
     const char *uid = json_string_value(json_object_get(meta, "uid"));
     const char *text = json_string_value(
         json_object_get(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
-    if (event != SL_KUBE_DELETED && uid && strcmp(uid, w->uid) == 0)
-        resize_begin(w, text ? text : "");
+    if (event == SL_KUBE_DELETED || !uid || strcmp(uid, w->uid) != 0)
+        return;
+    learn_allowed(w, object);
+    resize_begin(w, text ? text : "");
 }
 
 static void claim_synced(void *data)

@@ -32,6 +32,8 @@ struct sl_fraction_options {
     const char *podres_socket;                  /* NULL: kubelet's usual one */
     /* What is in the machine now; either may be NULL. Good until the callback's caller returns. */
     void (*machine)(void *data, const struct sl_inventory **inv, const struct sl_driver **driver);
+    /* The node's configuration now, for what pods may ask for. NULL, or NULL from it: the defaults. */
+    const struct sl_config *(*config)(void *data);
     void *data;
 };
 

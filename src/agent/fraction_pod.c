@@ -100,17 +100,30 @@ static bool among(const char *name, const char *const *list, size_t n)
     return false;
 }
 
-static bool is_init(const json_t *inits, const char *name, bool *ret_stays)
+/* Where among the init containers; SIZE_MAX: it is none, and comes after all of them. *ret_stays: it runs beside the
+ * others (a sidecar). */
+static size_t init_position(const json_t *inits, const char *name, bool *ret_stays)
 {
+    *ret_stays = false;
     for (size_t i = 0; i < json_array_size(inits); i++) {
         const json_t *c = json_array_get(inits, i);
         const char *text = json_string_value(json_object_get(c, "name"));
         const char *restart = json_string_value(json_object_get(c, "restartPolicy"));
         if (text && strcmp(text, name) == 0) {
             *ret_stays = restart && strcmp(restart, "Always") == 0;
-            return true;
+            return i;
         }
     }
+    return SIZE_MAX;
+}
+
+/* Has a container started that starts after the init container `at`? Then that one is over. */
+static bool passed(const json_t *inits, size_t at, const char *const *seen, size_t seen_count)
+{
+    bool stays;
+    for (size_t i = 0; i < seen_count; i++)
+        if (init_position(inits, seen[i], &stays) > at)
+            return true;
     return false;
 }
 
@@ -120,15 +133,13 @@ int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, c
 {
     const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers");
     bool stays = false;
+    size_t end = init_position(inits, listed, &stays);
     (void)snprintf(buf, 64, "%s", listed);
-    if (is_init(inits, listed, &stays))
-        return 0; /* one that runs beside the others: its devices are its own */
-    for (size_t i = 0; i < seen_count; i++)
-        if (!is_init(inits, seen[i], &stays))
-            return 0; /* others have started: init containers are over */
-    for (size_t i = 0; i < json_array_size(inits); i++) {
+    /* Kubelet gives the devices of an init container on to those that come after it, sidecars too, and lists only those. */
+    for (size_t i = 0; i < end && i < json_array_size(inits); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(inits, i), "name"));
-        if (!name || !promised(promise, name) || (is_init(inits, name, &stays) && stays))
+        if (!name || !promised(promise, name) ||
+            (init_position(inits, name, &stays) == i && stays) || passed(inits, i, seen, seen_count))
             continue;
         enum turn turn = init_turn(pod, name, among(name, seen, seen_count));
         if (turn == TURN_UNCLEAR && !settled)

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/allow.h"
 #include "agent/cdi.h"
 #include "agent/fraction_internal.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 #define PATIENCE_NS (20 * SL_NS_PER_S) /* kubelet waits 30 s */
 #define MARGIN_NS   SL_NS_PER_S        /* of its own deadline, to be heard */
@@ -92,6 +94,7 @@ static void fail(struct sl_start *op, int code, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
     va_end(ap);
+    sl_utf8_mend(err.msg);
     finish(op, &err);
 }
 
@@ -240,9 +243,13 @@ static int read_promise(struct sl_start *op, const struct candidate *c, struct s
         if (strcmp(s->uid, uid) == 0 && !s->removing)
             seen[n++] = s->container;
     rc = sl_fraction_container(c->object, &promise, c->container, seen, n, settled, container, err);
-    return rc < 0
-               ? rc
-               : sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
+    if (rc == 0)
+        rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_fraction_options *opt = &op->f->opt;
+    return sl_allow_lease(opt->config ? opt->config(opt->data) : NULL, c->space, op->lease.priority,
+                          op->lease.cores_request_permille, op->lease.cores_limit_permille, err);
 }
 
 static const struct candidate *choose(const struct sl_start *op, struct sl_err *err)

@@ -2,7 +2,6 @@
 #include "agent/leases.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "shm/packet.h"
 
 #define RECONNECT_NS (50 * SL_NS_PER_MS)
+#define REFUSALS     256
 
 struct question {
     struct question *next;
@@ -24,8 +24,17 @@ struct question {
     void *data;
 };
 
+/* A question there was no memory for: told in the next turn of the loop, from memory that is always there. */
+struct refusal {
+    sl_leases_done *done;
+    void *data;
+};
+
 struct sl_leases {
     struct sl_loop *loop;
+    struct refusal refusal[REFUSALS];
+    size_t refused_first, refused_count; /* a ring */
+    struct sl_timer refusing;
     struct sl_source conn; /* fd -1: not connected */
     struct sl_timer timer;
     uint64_t timeout_ns;
@@ -124,12 +133,37 @@ static void conn_ready(struct sl_source *s, uint32_t events)
     advance(l);
 }
 
+static void tell_refusal(struct sl_leases *l)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct refusal r = l->refusal[l->refused_first];
+    l->refused_first = (l->refused_first + 1) % REFUSALS;
+    l->refused_count--;
+    r.done(r.data, sl_err_set(&err, -ENOMEM, "out of memory"), "", &err);
+}
+
+static void refusing_fired(struct sl_timer *t)
+{
+    struct sl_leases *l = of(t, refusing);
+    for (size_t n = l->refused_count; n > 0; n--) /* those that are refused meanwhile: next time */
+        tell_refusal(l);
+}
+
+static void refuse(struct sl_leases *l, sl_leases_done *done, void *data)
+{
+    /* So many in one turn, and no memory: the oldest asker's call is long over, so that one is told now. */
+    if (l->refused_count == REFUSALS)
+        tell_refusal(l);
+    l->refusal[(l->refused_first + l->refused_count++) % REFUSALS] = (struct refusal){done, data};
+    sl_timer_set(l->loop, &l->refusing, sl_loop_now(l->loop));
+}
+
 static void dial(struct sl_leases *l)
 {
-    int fd = sl_packet_connect(l->path, NULL);
+    /* A stopped arbiter accepts nobody: then it is tried again, and the loop goes on. */
+    int fd = sl_packet_connect_now(l->path, NULL);
     if (fd < 0)
         return;
-    (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     l->conn = (struct sl_source){.fd = fd, .ready = conn_ready};
     l->unsent = l->first;
 }
@@ -177,6 +211,7 @@ int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t tim
     l->last = &l->first;
     l->timeout_ns = timeout_ns;
     l->timer.fire = timer_fired;
+    l->refusing.fire = refusing_fired;
     if ((size_t)snprintf(l->path, sizeof(l->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(l->path)) {
         free(l);
@@ -193,6 +228,7 @@ void sl_leases_destroy(struct sl_leases *l)
         return;
     hang_up(l);
     sl_timer_stop(l->loop, &l->timer);
+    sl_timer_stop(l->loop, &l->refusing);
     while (l->first) {
         struct question *q = l->first;
         l->first = q->next;
@@ -207,8 +243,7 @@ static void ask(struct sl_leases *l, const struct sl_msg_lease *lease, enum sl_m
 {
     struct question *q = calloc(1, sizeof(*q));
     if (!q) {
-        struct sl_err err = SL_ERR_INIT;
-        done(data, sl_err_set(&err, -ENOMEM, "out of memory"), "", &err);
+        refuse(l, done, data);
         return;
     }
     if (lease)

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "shm/packet.h"
 
 struct sl_arbiter_query {
     struct sl_source source; /* fd -1: not connected */
@@ -70,17 +69,9 @@ static int connect_now(struct sl_arbiter_query *q, struct sl_err *err)
     int rc = sl_place_check(&q->place, err);
     if (rc < 0)
         return rc;
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    size_t n = strlen(q->place.socket);
-    if (n >= sizeof(addr.sun_path))
-        return sl_err_set(err, -ENAMETOOLONG, "the socket's path %s is too long", q->place.socket);
-    memcpy(addr.sun_path, q->place.socket, n);
-    SL_CLEANUP(close)
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SL_CLEANUP(close) int fd = sl_packet_connect_now(q->place.socket, err);
     if (fd < 0)
-        return sl_err_errno(err, errno, "cannot make a socket");
-    if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) != 0)
-        return sl_err_errno(err, errno, "cannot reach the arbiter at %s", q->place.socket);
+        return fd;
     q->source.fd = fd;
     rc = sl_loop_watch(q->loop, &q->source, EPOLLIN, err);
     if (rc < 0)

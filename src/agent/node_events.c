@@ -15,6 +15,7 @@
 #include "agent/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 #define COMPONENT   "sluiced"
 #define AGAIN_NS    (30 * SL_NS_PER_S)  /* between two requests about one event */
@@ -112,18 +113,6 @@ static void happen(struct sl_node *node, struct node_event *e)
     pump(node);
 }
 
-/* JSON and Go both insist on UTF-8; what is none of it came from a file name or a driver. */
-static void make_clean(char *text)
-{
-    json_t *probe = json_string(text);
-    if (probe) {
-        json_decref(probe);
-        return;
-    }
-    for (char *c = text; *c; c++)
-        *c = (unsigned char)*c < 0x80 ? *c : '?';
-}
-
 static void put(struct sl_node *node, const char *event_namespace, const char *kind,
                 const char *object, const char *uid, enum sl_event_type type, const char *reason,
                 const char *fmt, va_list ap) SL_PRINTF(8, 0);
@@ -134,7 +123,7 @@ static void put(struct sl_node *node, const char *event_namespace, const char *k
     struct node_event *e = calloc(1, sizeof(*e));
     char message[MESSAGE_MAX];
     (void)vsnprintf(message, sizeof(message), fmt, ap);
-    make_clean(message);
+    sl_utf8_mend(message); /* JSON and Go both insist on UTF-8 */
     if (e) {
         e->type = type;
         e->event_namespace = strdup(event_namespace);

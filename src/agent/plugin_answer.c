@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "deviceplugin.pb-c.h"
 
 typedef Dp__ContainerAllocateResponse__EnvsEntry env_entry;
@@ -22,7 +23,7 @@ struct plugin_answer {
 
 static int check(const char *what, const char *text, struct sl_err *err)
 {
-    if (text && plugin_utf8_valid(text))
+    if (text && sl_utf8_valid(text))
         return 0;
     return sl_err_set(err, -EILSEQ, "%s for the container is not valid UTF-8: rename it", what);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "deviceplugin.pb-c.h"
 
 int plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret, struct sl_err *err)
@@ -41,31 +42,6 @@ void plugin_cards_free(struct plugin_cards *cards)
     *cards = (struct plugin_cards){0};
 }
 
-/* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
-bool plugin_utf8_valid(const char *text)
-{
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        unsigned more = *s < 0x80       ? 0
-                        : *s >> 5 == 6  ? 1
-                        : *s >> 4 == 14 ? 2
-                        : *s >> 3 == 30 ? 3
-                                        : 9;
-        if (more == 9)
-            return false;
-        uint32_t c = more ? *s & (0x3fu >> more) : *s;
-        s++;
-        for (unsigned i = 0; i < more; i++, s++) {
-            if (*s >> 6 != 2)
-                return false;
-            c = c << 6 | (*s & 0x3fu);
-        }
-        static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-        if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-            return false;
-    }
-    return true;
-}
-
 static int compare_ids(const void *a, const void *b, void *data)
 {
     const struct sl_plan_device *device = data;
@@ -91,14 +67,15 @@ size_t plugin_devices_find(const struct plugin_devices *devices, const char *id)
 static int check_devices(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                          struct sl_err *err)
 {
-    if (!plugin_utf8_valid(res->name))
+    /* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
+    if (!sl_utf8_valid(res->name))
         return sl_err_set(err, -EINVAL, "a resource's name is not valid UTF-8");
     for (size_t i = 0; i < res->device_count; i++) {
         const struct sl_plan_device *d = &res->device[i];
         if (d->gpu >= cards->count)
             return sl_err_set(err, -EINVAL, "%s: device %s is of GPU %zu of %zu", res->name, d->id,
                               d->gpu, cards->count);
-        if (!d->id[0] || !plugin_utf8_valid(d->id))
+        if (!d->id[0] || !sl_utf8_valid(d->id))
             return sl_err_set(err, -EINVAL, "%s: the id of device %zu is empty or not valid UTF-8",
                               res->name, i);
     }

@@ -127,7 +127,6 @@ bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_
 /* A ListAndWatch message; `none`: with no devices in it. */
 int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                         size_t *ret_size, struct sl_err *err) SL_MUST_CHECK;
-bool plugin_utf8_valid(const char *text);
 
 /* plugin_serve.c */
 void plugin_serve_init(struct plugin *p);

@@ -93,7 +93,7 @@ static json_t *attributes_of(struct making *m, size_t i, const char *type)
     char text[64];
     put_text(m, a, "type", type);
     put_text(m, a, strcmp(type, "mig") == 0 ? "parentUUID" : "uuid", g->info.uuid);
-    put(m, a, "index", json_pack("{s:I}", "int", (json_int_t)i));
+    put(m, a, "index", json_pack("{s:I}", "int", (json_int_t)g->index));
     put_text(m, a, "productName", g->info.name);
     put_text(m, a, "architecture", sl_slices_architecture(g->info.cc_major, g->info.cc_minor));
     (void)snprintf(text, sizeof(text), "%d.%d", g->info.cc_major, g->info.cc_minor);

@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 SL_PRINTF(3, 0)
 static int set_v(struct sl_err *err, int code, const char *fmt, va_list ap)
 {
     if (err) {
         err->code = code;
         (void)vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+        sl_utf8_mend(err->msg);
     }
     return code;
 }
@@ -36,6 +39,7 @@ int sl_err_errno(struct sl_err *err, int errno_value, const char *fmt, ...)
         /* The GNU variant may return a static string instead of filling the buffer. */
         const char *text = strerror_r(errno_value, reason, sizeof(reason));
         (void)snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", text);
+        sl_utf8_mend(err->msg);
     }
     return -errno_value;
 }
@@ -53,5 +57,6 @@ int sl_err_wrap(struct sl_err *err, const char *fmt, ...)
     va_end(ap);
     size_t used = strlen(err->msg);
     (void)snprintf(err->msg + used, sizeof(err->msg) - used, ": %s", inner);
+    sl_utf8_mend(err->msg);
     return err->code ? err->code : -EIO;
 }

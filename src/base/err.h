@@ -3,6 +3,8 @@
  * Errors. A fallible function returns 0 or a negative errno-style code and takes a
  * `struct sl_err *` last. The struct is owned by the caller and never allocates, so the error
  * path cannot fail itself. It is left untouched on success. NULL is accepted everywhere.
+ * A message is always well-formed UTF-8, also where it quotes something and cuts it: messages go into answers that are
+ * JSON or protobuf, and one wrong byte would make the whole answer unreadable.
  */
 #ifndef SLUICE_BASE_ERR_H
 #define SLUICE_BASE_ERR_H

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void sl_json_init(struct sl_json *j, FILE *out)
 {
     *j = (struct sl_json){.out = out, .first = true};
@@ -22,25 +24,6 @@ static void before_value(struct sl_json *j)
     j->first = false;
 }
 
-/* How many bytes of s are one well-formed UTF-8 character; 0 if none begins there. */
-static size_t utf8_length(const char *s)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    if (p[0] < 0x80)
-        return 1;
-    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80) /* also at the end of the string */
-            return 0;
-    /* Longer than it need be, half of a UTF-16 pair, beyond the last character. */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* Names come from other people's processes and file systems: what is not UTF-8 would make the whole
  * document unreadable, so each such byte becomes the replacement character. */
 static void quoted(struct sl_json *j, const char *s)
@@ -48,7 +31,7 @@ static void quoted(struct sl_json *j, const char *s)
     fputc('"', j->out);
     while (*s) {
         unsigned char c = (unsigned char)*s;
-        size_t n = utf8_length(s);
+        size_t n = sl_utf8_length(s);
         if (c == '"' || c == '\\')
             fprintf(j->out, "\\%c", c);
         else if (c < 0x20 || c == 0x7f)

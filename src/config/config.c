@@ -33,6 +33,8 @@ void sl_draft_view(const struct sl_config *config, struct sl_draft *ret)
                                    {config->shared, config->shared_count}};
     ret->gpus = (struct sl_item_list){config->gpus, config->gpus_count};
     ret->migs = (struct sl_item_list){config->migs, config->migs_count};
+    ret->allow_spaces = (struct sl_item_list){config->fractional.allow_spaces,
+                                              config->fractional.allow_spaces_count};
     if (config->sharing == SL_SHARING_TIME_SLICING)
         ret->time_slicing = block;
     if (config->sharing == SL_SHARING_MPS)
@@ -182,6 +184,8 @@ int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
     d->c.gpus_count = d->gpus.count;
     d->c.migs = d->migs.item;
     d->c.migs_count = d->migs.count;
+    d->c.fractional.allow_spaces = d->allow_spaces.item;
+    d->c.fractional.allow_spaces_count = d->allow_spaces.count;
     return 0;
 }
 

@@ -45,11 +45,40 @@ struct sl_config_shared {
     unsigned line, column; /* where the entry stands in the file; 0: not from a file */
 };
 
+/* What claims and pods may ask for beyond a plain share. Nothing at all is all zero. */
+enum sl_allow_priority { SL_ALLOW_LOW, SL_ALLOW_NORMAL, SL_ALLOW_HIGH };
+enum sl_allow_resize {
+    SL_ALLOW_NEVER,
+    SL_ALLOW_ALLOCATED, /* up to what the scheduler gave it */
+    SL_ALLOW_FREE,      /* up to what the card has left */
+};
+enum sl_allow_strategy { SL_ALLOW_LIBSLUICE = 1, SL_ALLOW_MPS = 2, SL_ALLOW_TIME_SLICING = 4 };
+struct sl_config_allow {
+    unsigned strategies;             /* enum sl_allow_strategy, ored */
+    enum sl_allow_priority priority; /* the highest */
+    unsigned burst;                  /* the highest limit of cores beyond the share, in percent */
+    enum sl_allow_resize resize;
+    unsigned resize_to; /* with SL_ALLOW_FREE: at most so many percent of a card */
+};
+struct sl_config_allow_space { /* more, in some namespaces */
+    char *name;                /* with * and ? */
+    struct sl_config_allow allow;
+};
+/* Where nobody says anything. Only what libsluice enforces, and nothing that takes from others. */
+#define SL_CONFIG_ALLOW_DEFAULT                                                                    \
+    {                                                                                              \
+        .strategies = SL_ALLOW_LIBSLUICE, .priority = SL_ALLOW_NORMAL, .burst = 100,               \
+        .resize = SL_ALLOW_ALLOCATED, .resize_to = 100                                             \
+    }
+
 struct sl_config_fractional { /* sharing.fractional: ours */
     bool enabled;
     uint64_t memory_min_bytes, memory_step_bytes;
     unsigned cores_min, cores_step; /* percent */
     unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
+    struct sl_config_allow allow;
+    struct sl_config_allow_space *allow_spaces;
+    size_t allow_spaces_count;
 };
 
 struct sl_config {
@@ -99,6 +128,13 @@ struct sl_config {
 /* What NVIDIA's plugin ignores: errors of the application, not of the card. */
 #define SL_APPLICATION_XIDS "13,31,43,45,68,109"
 bool sl_config_xid_ignored(const struct sl_config *config, uint64_t xid);
+
+/* What may be asked for in a namespace: what all may, and what any entry for it adds. */
+struct sl_config_allow sl_config_allowed(const struct sl_config *config, const char *name_space);
+/* Does the text match the pattern, which may have * and ? in it? */
+bool sl_config_match(const char *pattern, const char *text);
+/* The more generous of both, one by one. */
+void sl_config_allow_add(struct sl_config_allow *allow, const struct sl_config_allow *more);
 
 /* One setting from outside the file: a flag's long name ("mig-strategy") and its text. */
 struct sl_config_override {

@@ -14,7 +14,7 @@
 #define GPU_NAME SL_DOMAIN "gpu"
 
 /* '*' is any text, '?' any character. */
-static bool matches(const char *pattern, const char *text)
+bool sl_config_match(const char *pattern, const char *text)
 {
     const char *star = NULL, *retry = NULL;
     while (*text) {
@@ -38,7 +38,7 @@ static const char *by_pattern(const struct sl_config_pattern *patterns, size_t c
                               const char *text)
 {
     for (size_t i = 0; i < count; i++)
-        if (matches(patterns[i].pattern, text))
+        if (sl_config_match(patterns[i].pattern, text))
             return patterns[i].name;
     return NULL;
 }

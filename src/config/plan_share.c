@@ -59,9 +59,14 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
     if (text[0] < '0' || text[0] > '9')
         return 0;
     char *end;
-    size_t gpu = strtoul(text, &end, 10);
-    if (gpu >= p->inv->gpu_count) {
-        (void)snprintf(why, sizeof(why), "devices: there is no GPU %zu, this node has %zu", gpu,
+    size_t index = strtoul(text, &end, 10), gpu = 0;
+    /* A card that is lost keeps its index, and another one may have it by now: that one is meant. */
+    while (gpu < p->inv->gpu_count && (p->inv->gpu[gpu].index != index || p->inv->gpu[gpu].lost))
+        gpu++;
+    for (size_t i = 0; i < p->inv->gpu_count && gpu == p->inv->gpu_count; i++)
+        gpu = p->inv->gpu[i].index == index ? i : gpu;
+    if (gpu == p->inv->gpu_count) {
+        (void)snprintf(why, sizeof(why), "devices: there is no GPU %zu, this node has %zu", index,
                        p->inv->gpu_count);
         return located(p, e, why);
     }
@@ -71,7 +76,7 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
     size_t mig = strtoul(end + 1, NULL, 10);
     if (mig >= p->inv->gpu[gpu].mig_count) {
         (void)snprintf(why, sizeof(why),
-                       "devices: there is no MIG device %s, GPU %zu has %zu of them", text, gpu,
+                       "devices: there is no MIG device %s, GPU %zu has %zu of them", text, index,
                        p->inv->gpu[gpu].mig_count);
         return located(p, e, why);
     }

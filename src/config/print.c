@@ -153,8 +153,11 @@ static const char *key_of(const char *path)
 
 bool sl_value_is_there(const struct sl_schema_row *row, const void *base)
 {
+    const void *field = (const char *)base + row->offset;
+    if (row->type == SL_TYPE_STRATEGIES)
+        return *(const unsigned *)field != 0;
     bool text = row->type == SL_TYPE_NAME || row->type == SL_TYPE_STRING;
-    return !text || *(char *const *)((const char *)base + row->offset);
+    return !text || *(char *const *)field;
 }
 
 static void put_items(const struct sl_schema_row *row, const struct sl_item_list *list, FILE *out)

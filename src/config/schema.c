@@ -8,12 +8,16 @@
 #define IN(field)      offsetof(struct sl_draft, field)
 #define SHARED(field)  offsetof(struct sl_config_shared, field)
 #define PATTERN(field) offsetof(struct sl_config_pattern, field)
+#define SPACE(field)   offsetof(struct sl_config_allow_space, field)
 
 static const char *const mig_words[] = {"none", "single", "mixed", NULL};
 static const char *const id_words[] = {"uuid", "index", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
 /* tegra and vfio are NVIDIA's too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
+static const char *const share_words[] = {"libsluice", "mps", "timeSlicing", NULL};
+static const char *const priority_words[] = {"low", "normal", "high", NULL};
+static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
                                          NULL};
 
@@ -67,6 +71,34 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
         .required = "no replicas: say how many shares of each device there are, for example "      \
                     "replicas: 4"                                                                  \
     }
+
+/* What may be asked for: by all, or (at_, without anything said) more in a namespace. */
+#define ALLOW(path_, at_, strategies_, priority_, burst_, resize_, to_)                            \
+    {.path = path_ ".strategies",                                                                  \
+     .type = SL_TYPE_STRATEGIES,                                                                   \
+     .offset = at_(allow.strategies),                                                              \
+     .initial = (strategies_),                                                                     \
+     .words = share_words},                                                                        \
+        {.path = path_ ".priority",                                                                \
+         .type = SL_TYPE_ENUM,                                                                     \
+         .offset = at_(allow.priority),                                                            \
+         .initial = (priority_),                                                                   \
+         .words = priority_words},                                                                 \
+        {.path = path_ ".burst",                                                                   \
+         .type = SL_TYPE_UNSIGNED,                                                                 \
+         .offset = at_(allow.burst),                                                               \
+         .initial = (burst_),                                                                      \
+         .max = 100},                                                                              \
+        {.path = path_ ".resize",                                                                  \
+         .type = SL_TYPE_ENUM,                                                                     \
+         .offset = at_(allow.resize),                                                              \
+         .initial = (resize_),                                                                     \
+         .words = resize_words},                                                                   \
+    {                                                                                              \
+        .path = path_ ".resizeTo", .type = SL_TYPE_UNSIGNED, .offset = at_(allow.resize_to),       \
+        .initial = (to_), .max = 100                                                               \
+    }
+#define OF_ALL(field) IN(c.fractional.field)
 
 const struct sl_schema_row sl_schema[] = {
     {.path = "version", .type = SL_TYPE_VERSION, .initial = "v1"},
@@ -242,6 +274,17 @@ const struct sl_schema_row sl_schema[] = {
      .initial = "1",
      .min = 1,
      .max = 100},
+    SECTION("sharing.fractional.allow"),
+    ALLOW("sharing.fractional.allow", OF_ALL, "libsluice", "normal", "100", "allocated", "100"),
+    {.path = "sharing.fractional.allow.namespaces",
+     .type = SL_TYPE_ITEMS,
+     .offset = IN(allow_spaces),
+     .item_size = sizeof(struct sl_config_allow_space)},
+    {.path = "sharing.fractional.allow.namespaces[].name",
+     .type = SL_TYPE_STRING,
+     .offset = SPACE(name),
+     .required = "no name: say which namespaces it is for, for example name: \"team-*\""},
+    ALLOW("sharing.fractional.allow.namespaces[]", SPACE, NULL, NULL, NULL, NULL, NULL),
 
     SECTION("imex"),
     {.path = "imex.channelIDs",

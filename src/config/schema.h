@@ -50,12 +50,12 @@ struct sl_draft_block { /* sharing.timeSlicing or sharing.mps */
     struct sl_item_list shared;
 };
 
-#define SL_SCHEMA_MAX 80
+#define SL_SCHEMA_MAX 96
 
 /* A configuration being put together. The rows' offsets are into this. */
 struct sl_draft {
     struct sl_config c;
-    struct sl_item_list gpus, migs;
+    struct sl_item_list gpus, migs, allow_spaces;
     struct sl_draft_block time_slicing, mps;
     struct sl_xid_list ignore, watch;
     const char *file;
@@ -150,7 +150,7 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
 
 /* --- print.c --- */
 void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out);
-/* Texts of an item may not be there at all. */
+/* Texts and lists of an item may not be there at all. */
 bool sl_value_is_there(const struct sl_schema_row *row, const void *base);
 /* The way of sharing that is not used is not printed, rather than printed with nothing in it. */
 bool sl_section_is_absent(const struct sl_config *c, const char *path);

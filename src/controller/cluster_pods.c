@@ -433,14 +433,29 @@ static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const cha
     return 0;
 }
 
+static bool same_grant(const struct cluster_grant *a, const struct cluster_grant *b)
+{
+    return (a->gpus | a->misfit_gpus) == (b->gpus | b->misfit_gpus) &&
+           a->request.gpu_memory_mib == b->request.gpu_memory_mib &&
+           a->request.gpu_memory_permille == b->request.gpu_memory_permille &&
+           a->request.cores_permille == b->request.cores_permille;
+}
+
+/* Does the lease say what was reserved, the same amounts on the same GPUs? In any order. */
 static bool same_grants(const struct cluster_pod *pod, const struct cluster_grant *g, size_t count)
 {
-    uint32_t have = 0, want = 0;
-    for (size_t i = 0; i < pod->grant_count; i++)
-        have += pod->grant[i].gpus;
-    for (size_t i = 0; i < count; i++)
-        want += g[i].gpus;
-    return pod->grant_count == count && have == want;
+    uint64_t found = 0;
+    if (pod->grant_count != count || count > 64)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < count && ((found >> k & 1) || !same_grant(&pod->grant[k], &g[i])))
+            k++;
+        if (k == count)
+            return false;
+        found |= 1ull << k;
+    }
+    return true;
 }
 
 /* Its lease counts, whatever we had reserved. */

@@ -34,6 +34,7 @@ struct sl_controller_options {
     const char *secret, *service,
         *webhook;   /* names of Secret, Service, MutatingWebhookConfiguration */
     bool admission; /* serve the webhook */
+    const char *high_priority; /* namespaces with commas between, or *: who may ask for priority high; NULL: nobody */
     struct sl_mutate_options mutate;
     enum sl_extender_mode extender;
     enum sl_place_policy policy;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 
 enum word { COUNT, MEMORY, PERCENT, CORES, PRIORITY, WORDS };
 
@@ -215,7 +216,7 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
         struct said s = {.any = false};
         struct sl_request_part p = {
             .index = (uint16_t)(first + i), .init = init, .same_as = init ? alone(container) : -1};
-        (void)snprintf(p.container, sizeof(p.container), "%.63s", name ? name : "");
+        sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
         int rc = container_words(container, p.container, &s, err);
         if (rc)
             return rc;
@@ -337,7 +338,7 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
         json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
     const char *name = json_string_value(json_object_get(container, "name"));
     struct sl_request_part p = {.index = first, .same_as = -1};
-    (void)snprintf(p.container, sizeof(p.container), "%.63s", name ? name : "");
+    sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
     int rc = kubeshare_part(pod, request, limit, &p, err);
     if (!rc && model)
         rc = take_list("sharedgpu/gpu_model", model, r->use_type, err);

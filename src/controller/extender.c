@@ -11,6 +11,7 @@
 #include "base/json_dump.h"
 #include "base/json_read.h"
 #include "controller/dialect.h"
+#include "controller/load.h"
 #include "controller/mutate.h"
 #include "controller/names.h"
 #include "controller/text.h"
@@ -92,7 +93,6 @@ static int read_request(struct args *a, const char *slot, struct sl_err *err)
 static int args_read(const struct sl_extender *e, struct args *a, const char *body, size_t size,
                      struct sl_err *err)
 {
-    json_error_t bad;
     memset(a, 0, sizeof(*a));
     if (sl_names_scan(body, size, &a->scanned)) {
         body = a->scanned.rest;
@@ -100,9 +100,9 @@ static int args_read(const struct sl_extender *e, struct args *a, const char *bo
         a->names = a->scanned.name;
         a->count = a->scanned.count;
     }
-    a->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &bad);
+    a->root = sl_load_json(body, size, JSON_REJECT_DUPLICATES, err);
     if (!a->root)
-        return sl_err_set(err, -EINVAL, "this is no JSON: %.150s", bad.text);
+        return -EINVAL;
     a->pod = key_of(a->root, "Pod", "pod");
     if (!json_is_object(a->pod))
         return sl_err_set(err, -EINVAL, "the request has no Pod");
@@ -310,8 +310,7 @@ char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size
 int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bind *ret,
                            struct sl_err *err)
 {
-    json_error_t e;
-    json_t *j = json_loadb(body, size, 0, &e);
+    json_t *j = sl_load_json(body, size, 0, err);
     const struct {
         const char *upper, *lower;
         char *buf;
@@ -320,7 +319,7 @@ int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bin
                 {"PodNamespace", "podNamespace", ret->name_space, sizeof(ret->name_space)},
                 {"PodUID", "podUID", ret->uid, sizeof(ret->uid)},
                 {"Node", "node", ret->node, sizeof(ret->node)}};
-    int rc = j ? 0 : sl_err_set(err, -EINVAL, "this is no JSON: %.150s", e.text);
+    int rc = j ? 0 : -EINVAL;
     for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++) {
         const char *text = json_string_value(key_of(j, rows[i].upper, rows[i].lower));
         if (!text || !text[0] || strlen(text) >= rows[i].size || strchr(text, '/'))

@@ -33,6 +33,9 @@ const char *sl_ctl_help(void)
            "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
            "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
            "                         (default default-scheduler; empty: they keep theirs)\n"
+           "  --high-priority NAMES  namespaces whose pods may ask for priority high, with commas, "
+           "or *\n"
+           "                         (default: none; the nodes' configurations decide as well)\n"
            "  --keep-templates N     seconds an unused ResourceClaimTemplate stays (default 3600)\n"
            "  --slot-resource NAME   what the device plugin advertises (default nvidia.com/gpu)\n"
            "\n"
@@ -278,6 +281,7 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                {"service", &o->service},
                                {"webhook", &o->webhook},
                                {"namespace", &o->name_space},
+                               {"high-priority", &o->high_priority},
                                {"leader-election", &election},
                                {"lease", &o->lease},
                                {"identity", &o->identity},

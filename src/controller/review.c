@@ -11,6 +11,7 @@
 #include "base/json_dump.h"
 #include "base/json_read.h"
 #include "controller/base64.h"
+#include "controller/load.h"
 
 #define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
 
@@ -37,13 +38,14 @@ static int read_request(const json_t *request, struct sl_review *r, struct sl_er
 
 int sl_review_parse(const char *body, size_t size, struct sl_review *ret, struct sl_err *err)
 {
-    json_error_t e;
     memset(ret, 0, sizeof(*ret));
     if (size > BODY_MAX)
         return sl_err_set(err, -EMSGSIZE, "an AdmissionReview of %zu bytes is too large", size);
-    ret->root = json_loadb(body, size, JSON_REJECT_DUPLICATES, &e);
-    if (!ret->root)
-        return sl_err_set(err, -EINVAL, "this is no AdmissionReview: %.150s", e.text);
+    ret->root = sl_load_json(body, size, JSON_REJECT_DUPLICATES, err);
+    if (!ret->root) {
+        (void)sl_err_wrap(err, "this is no AdmissionReview");
+        return -EINVAL;
+    }
     int rc = strcmp(sl_jget_text(ret->root, "kind"), "AdmissionReview") == 0 &&
                      strcmp(sl_jget_text(ret->root, "apiVersion"), "admission.k8s.io/v1") == 0
                  ? read_request(json_object_get(ret->root, "request"), ret, err)

@@ -10,9 +10,8 @@
 #include "base/log.h"
 #include "controller/controller_int.h"
 
-#define BODY_MAX    (8u << 20)
-#define CONNECTIONS 512
-#define IDLE_S      30
+#define BODY_MAX (8u << 20)
+#define IDLE_S   30
 #define CA_MAX      (256u << 10)
 
 static void plain(struct sl_http_call *call, unsigned status, const char *text)
@@ -114,6 +113,17 @@ static bool welcome(const struct sl_controller *c, struct sl_http_call *call)
            (!c->opt.client_name || strcmp(name, c->opt.client_name) == 0);
 }
 
+/* A body is kept only where somebody will read it: not on paths that are none, and not of those who may not come. */
+static size_t room(struct sl_controller *c, unsigned where, struct sl_http_call *call, const char *method,
+                   const char *path)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++)
+        if (strcmp(routes[i].path, path) == 0 && (routes[i].where & where) &&
+            strcmp(routes[i].method, method) == 0 && strcmp(method, "POST") == 0)
+            return (routes[i].guarded & where) && !welcome(c, call) ? 0 : BODY_MAX;
+    return 0;
+}
+
 static void route(struct sl_controller *c, unsigned where, struct sl_http_call *call,
                   const struct sl_http_request *request)
 {
@@ -135,15 +145,30 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
     plain(call, path ? 405 : 404, path ? "not that way\n" : "there is nothing here\n");
 }
 
+static size_t room_tls(void *data, struct sl_http_call *call, const char *method, const char *path)
+{
+    return room(data, TLS, call, method, path);
+}
+
 static void handle_tls(void *data, struct sl_http_call *call, const struct sl_http_request *request)
 {
     route(data, TLS, call, request);
+}
+
+static size_t room_extender(void *data, struct sl_http_call *call, const char *method, const char *path)
+{
+    return room(data, EXTENDER, call, method, path);
 }
 
 static void handle_extender(void *data, struct sl_http_call *call,
                             const struct sl_http_request *request)
 {
     route(data, EXTENDER, call, request);
+}
+
+static size_t room_metrics(void *data, struct sl_http_call *call, const char *method, const char *path)
+{
+    return room(data, METRICS, call, method, path);
 }
 
 static void handle_metrics(void *data, struct sl_http_call *call,
@@ -164,13 +189,28 @@ static void trouble(void *data, const struct sl_err *err)
     sl_warn("the certificate stays as it was: %s", err->msg);
 }
 
-static struct sl_http_server_options options(struct sl_controller *c, const char *address)
+/* By server: together they stay below 1,024 descriptors, and far below the memory that deploy/ gives. */
+static const struct {
+    void (*handle)(void *data, struct sl_http_call *call, const struct sl_http_request *request);
+    size_t (*room)(void *data, struct sl_http_call *call, const char *method, const char *path);
+    unsigned connections;
+    size_t held_max;
+} kinds[SERVE_COUNT] = {
+    [SERVE_TLS] = {handle_tls, room_tls, 384, 48u << 20},
+    [SERVE_EXTENDER] = {handle_extender, room_extender, 128, 48u << 20},
+    [SERVE_METRICS] = {handle_metrics, room_metrics, 64, 8u << 20},
+};
+
+static struct sl_http_server_options options(struct sl_controller *c, unsigned kind, const char *address)
 {
     return (struct sl_http_server_options){.address = address,
                                            .client_ca_pem = c->client_ca_pem,
                                            .body_max = BODY_MAX,
-                                           .connections_max = CONNECTIONS,
+                                           .body_room = kinds[kind].room,
+                                           .connections_max = kinds[kind].connections,
+                                           .held_max = kinds[kind].held_max,
                                            .idle_timeout_s = IDLE_S,
+                                           .handle = kinds[kind].handle,
                                            .gone = gone,
                                            .trouble = trouble,
                                            .data = c};
@@ -183,8 +223,7 @@ int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem
         return 0;
     if (c->server[SERVE_TLS])
         return sl_http_server_certify(c->server[SERVE_TLS], cert_pem, key_pem, err);
-    struct sl_http_server_options opt = options(c, c->opt.listen);
-    opt.handle = handle_tls;
+    struct sl_http_server_options opt = options(c, SERVE_TLS, c->opt.listen);
     opt.cert_pem = cert_pem;
     opt.key_pem = key_pem;
     return sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
@@ -198,19 +237,16 @@ int serve_start(struct sl_controller *c, struct sl_err *err)
                                            &size, err)
                               : 0;
     if (!rc && c->opt.metrics) {
-        opt = options(c, c->opt.metrics);
-        opt.handle = handle_metrics;
-        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
+        opt = options(c, SERVE_METRICS, c->opt.metrics);
+            rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
     }
     if (!rc && c->opt.extender_http) {
-        opt = options(c, c->opt.extender_http);
-        opt.handle = handle_extender;
-        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
+        opt = options(c, SERVE_EXTENDER, c->opt.extender_http);
+            rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
     }
     if (!rc && c->opt.listen && c->opt.cert_file) {
-        opt = options(c, c->opt.listen);
-        opt.handle = handle_tls;
-        opt.cert_file = c->opt.cert_file;
+        opt = options(c, SERVE_TLS, c->opt.listen);
+            opt.cert_file = c->opt.cert_file;
         opt.key_file = c->opt.key_file;
         rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
     }

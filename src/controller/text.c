@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void sl_text_add(struct sl_text *t, const char *data, size_t size)
 {
     if (t->failed)
@@ -46,21 +48,25 @@ void sl_text_format(struct sl_text *t, const char *fmt, ...)
 
 void sl_text_quote(struct sl_text *t, const char *data)
 {
+    const char *plain = data;
     sl_text_add(t, "\"", 1);
     while (*data) {
-        size_t plain =
-            strcspn(data, "\"\\\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
-                          "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
-        sl_text_add(t, data, plain);
-        data += plain;
-        if (!*data)
-            break;
-        if (*data == '"' || *data == '\\')
-            sl_text_format(t, "\\%c", *data);
+        unsigned char c = (unsigned char)*data;
+        size_t n = sl_utf8_length(data);
+        if (c >= 0x20 && c != '"' && c != '\\' && n) {
+            data += n;
+            continue;
+        }
+        sl_text_add(t, plain, (size_t)(data - plain));
+        if (!n)
+            sl_text_put(t, "\\ufffd"); /* one wrong byte would make the whole answer unreadable */
+        else if (c < 0x20)
+            sl_text_format(t, "\\u%04x", (unsigned)c);
         else
-            sl_text_format(t, "\\u%04x", (unsigned)(unsigned char)*data);
-        data++;
+            sl_text_format(t, "\\%c", c);
+        plain = ++data;
     }
+    sl_text_add(t, plain, (size_t)(data - plain));
     sl_text_add(t, "\"", 1);
 }
 

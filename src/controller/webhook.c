@@ -64,6 +64,36 @@ static void template_ready(void *data, const struct sl_err *err)
     finish(r, &why, 500);
 }
 
+/* Is the namespace one of a list with commas? */
+static bool listed(const char *list, const char *name)
+{
+    size_t size = strlen(name);
+    if (!list || strcmp(list, "*") == 0)
+        return list != NULL;
+    for (const char *at = list; *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == size && strncmp(at, name, n) == 0)
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+/* A priority is taken from others, so it is not for the asking. Nodes look as well: not every pod comes past us. */
+static int check_priority(struct review_call *r, struct sl_err *err)
+{
+    const struct sl_request *request = &r->mutation.request;
+    for (size_t i = 0; i < request->part_count; i++)
+        if (request->part[i].priority == SL_PROMISE_PRIORITY_HIGH &&
+            !listed(r->c->opt.high_priority, r->review.name_space))
+            return sl_err_set(err, -EPERM,
+                              "container %s asks for priority high, and namespace %s may have normal at most: "
+                              "remove its priority, or have the administrator add the namespace to "
+                              "sluice-controller's --high-priority",
+                              request->part[i].container, r->review.name_space);
+    return 0;
+}
+
 static int check_quota(struct review_call *r, struct sl_err *err)
 {
     struct sl_controller *c = r->c;
@@ -88,16 +118,22 @@ static void decide(struct review_call *r)
                  ? sl_mutate_pod(r->review.pod, r->review.uid, &opt, &r->mutation, &err)
                  : 0;
     if (!rc && r->mutation.asks)
+        rc = check_priority(r, &err);
+    if (!rc && r->mutation.asks)
         rc = check_quota(r, &err);
     if (rc) {
-        finish(r, &err, rc == -EDQUOT ? 403 : rc == -ENOMEM ? 500 : 422);
+        finish(r, &err, rc == -EDQUOT || rc == -EPERM ? 403 : rc == -ENOMEM ? 500 : 422);
         return;
     }
-    if (!r->mutation.template_object || r->review.dry_run)
+    if (!r->mutation.template_object || r->review.dry_run) {
         finish(r, NULL, 0);
-    else
-        templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
-                         r->mutation.template_object);
+        return;
+    }
+    json_decref(r->review.root); /* many may wait for the API server */
+    r->review.root = NULL;
+    r->review.pod = NULL;
+    templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+                     r->mutation.template_object);
 }
 
 void webhook_handle(struct sl_controller *c, struct sl_http_call *call,

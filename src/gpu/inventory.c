@@ -57,6 +57,7 @@ static int read_gpu(struct sl_gpu *gpu, size_t i, struct sl_inv_gpu *out, struct
 {
     struct sl_err why = SL_ERR_INIT;
     struct sl_gpu_place place = {0};
+    out->index = i;
     int r = sl_gpu_info(gpu, i, &out->info, &why);
     if (r == 0) {
         int p = sl_gpu_place(gpu, i, &place, &why);
@@ -153,7 +154,7 @@ static bool mig_equal(const struct sl_inv_mig *a, const struct sl_inv_mig *b)
 
 static bool gpu_equal(const struct sl_inv_gpu *a, const struct sl_inv_gpu *b)
 {
-    if (!info_equal(&a->info, &b->info) || a->lost != b->lost ||
+    if (!info_equal(&a->info, &b->info) || a->index != b->index || a->lost != b->lost ||
         strcmp(a->clique, b->clique) != 0 || a->pci_class != b->pci_class ||
         a->mig_count != b->mig_count)
         return false;

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
-enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16 };
+/* SPARE: MHD accepts some and then closes some; between the two there are more than connections_max. */
+enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16, SPARE = 32 };
 
 /* GnuTLS's callback for a certificate carries nothing of ours; handshakes happen inside run(). */
 static _Thread_local struct sl_http_server *running;
@@ -79,9 +81,9 @@ static void connection_changed(void *data, struct MHD_Connection *mhd, void **co
         conn->server = server;
         conn->fd = info->connect_fd;
         conn->timer.fire = too_slow;
-        http_conn_deadline(conn);
+        http_conn_arrived(conn);
     } else if (conn) {
-        sl_timer_stop(server->loop, &conn->timer);
+        http_conn_left(conn);
         free(conn);
         *context = NULL;
     }
@@ -149,7 +151,7 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
     server->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, http_call_handle, server, MHD_OPTION_EXTERNAL_LOGGER, complain,
         server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        server->opt.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+        server->opt.connections_max + SPARE, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
         MHD_OPTION_URI_LOG_CALLBACK, http_call_open, server, MHD_OPTION_NOTIFY_COMPLETED,
         http_call_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, server,
@@ -178,12 +180,16 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
         return sl_err_set(err, -ENOMEM, "out of memory for an HTTP server");
     bool tls = false;
     server->loop = loop;
+    if (getrandom(&server->origin_secret, sizeof(server->origin_secret), GRND_NONBLOCK) < 0)
+        server->origin_secret = sl_now_ns(); /* fairness among strangers, no more */
     server->timer.fire = timer_fired;
     server->opt = *opt;
     if (!server->opt.body_max)
         server->opt.body_max = 4U << 20;
     if (!server->opt.connections_max)
         server->opt.connections_max = 256;
+    if (!server->opt.held_max)
+        server->opt.held_max = 16U << 20;
     if (!server->opt.idle_timeout_s)
         server->opt.idle_timeout_s = 60;
     int rc = open_tls(server, opt, &tls, err);

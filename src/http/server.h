@@ -16,7 +16,7 @@ struct sl_http_request {
     const char *path;         /* decoded, without query */
     const char *query;        /* as sent; "" without one */
     const char *content_type; /* "" without one */
-    const char *body;         /* NUL-terminated */
+    const char *body;         /* NUL-terminated; only inside handle */
     size_t body_size;
 };
 struct sl_http_call; /* one request being answered */
@@ -30,7 +30,13 @@ struct sl_http_server_options {
     const char *client_ca_pem; /* TLS: clients are asked for a certificate of these authorities, see
                                   sl_http_client(); they may have none (copied) */
     size_t body_max;           /* 0: 4 MiB; beyond it 413 */
-    unsigned connections_max;         /* 0: 256 */
+    unsigned connections_max;  /* 0: 256; beyond it the one that says nothing for longest goes,
+                                of the address that has most */
+    size_t held_max; /* 0: 16 MiB. Bytes of all bodies and answers together; beyond it the largest
+                        unfinished body is thrown away and answered with 503 */
+    /* How many bytes the body of such a request may have, at most body_max; 0: it is read and thrown away. NULL:
+     * body_max for all. Asked when the headers are there. */
+    size_t (*body_room)(void *data, struct sl_http_call *call, const char *method, const char *path);
     unsigned
         idle_timeout_s; /* 0: 60. Longest idle time, time to send one whole request, and time to
                                 take one whole answer: a slow client is dropped */
@@ -58,7 +64,7 @@ unsigned sl_http_server_port(const struct sl_http_server *server);
 const char *sl_http_header(struct sl_http_call *call, const char *name);
 
 /* Whether the client has proven who it is, by a certificate of client_ca_pem. Its common name, cut to fit; "" where it
- * has none. Only inside handle. */
+ * has none. Only inside handle and body_room. */
 bool sl_http_client(struct sl_http_call *call, char name[128]);
 
 /* body is copied. Exactly once a call. */

@@ -11,8 +11,9 @@
 #include "base/clock.h"
 
 enum {
-    DISCARD_FACTOR = 4
-}; /* so much of a body too large is read, so that the client sees the 413 */
+    DISCARD_FACTOR = 4,      /* so much of a body too large is read, so that the client sees the 413 */
+    ANSWER_SMALL = 64 << 10, /* answers up to this always have room */
+};
 
 void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
 {
@@ -45,36 +46,46 @@ void http_call_free(struct sl_http_call *call)
     call->server->call_count--;
     if (call->response)
         MHD_destroy_response(call->response);
+    call->server->held -= call->answer_size;
+    http_body_drop(call);
     free(call->query);
-    free(call->body);
     free(call);
-}
-
-void http_conn_deadline(struct http_conn *conn)
-{
-    struct sl_http_server *s = conn->server;
-    sl_timer_set(s->loop, &conn->timer, sl_loop_now(s->loop) + s->opt.idle_timeout_s * SL_NS_PER_S);
 }
 
 /* --- the body ------------------------------------------------------------------------------- */
 
+/* Room for `size` more and a NUL; false: there is none. */
+static bool grow(struct sl_http_call *call, size_t size)
+{
+    struct sl_http_server *s = call->server;
+    size_t capacity = call->body_capacity ? call->body_capacity : 1024;
+    if (size < call->body_capacity - call->body_size)
+        return true;
+    while (capacity - call->body_size <= size)
+        capacity *= 2;
+    capacity = capacity < call->body_max + 1 ? capacity : call->body_max + 1;
+    if (!http_room(s, capacity - call->body_capacity, capacity))
+        return false;
+    char *grown = realloc(call->body, capacity);
+    if (!grown)
+        return false;
+    s->held += capacity - call->body_capacity;
+    call->body = grown;
+    call->body_capacity = capacity;
+    return true;
+}
+
+/* false: the client sends far too much and is cut off. */
 static bool keep(struct sl_http_call *call, const char *data, size_t size)
 {
-    size_t max = call->server->opt.body_max;
-    if (call->too_large || size > max - call->body_size) {
+    if (size > call->body_max - call->body_size)
         call->too_large = true;
+    else if (!call->too_large && !call->crowded_out)
+        call->crowded_out = !grow(call, size);
+    if (call->too_large || call->crowded_out) {
+        http_body_drop(call);
         call->discarded += size;
-        return call->discarded <= DISCARD_FACTOR * max;
-    }
-    if (size >= call->body_capacity - call->body_size) {
-        size_t capacity = call->body_capacity ? call->body_capacity : 1024;
-        while (capacity - call->body_size <= size)
-            capacity *= 2;
-        char *grown = realloc(call->body, capacity);
-        if (!grown)
-            return false;
-        call->body = grown;
-        call->body_capacity = capacity;
+        return call->discarded <= DISCARD_FACTOR * call->server->opt.body_max;
     }
     memcpy(call->body + call->body_size, data, size);
     call->body_size += size;
@@ -86,8 +97,23 @@ static void answer_too_large(struct sl_http_call *call)
 {
     char text[100];
     int n = snprintf(text, sizeof(text), "the request's body is larger than %zu bytes\n",
-                     call->server->opt.body_max);
+                     call->body_max);
     sl_http_answer(call, MHD_HTTP_CONTENT_TOO_LARGE, "text/plain", text, (size_t)n);
+}
+
+static void answer_crowded(struct sl_http_call *call)
+{
+    static const char text[] = "too much is being sent here at once; try again later\n";
+    sl_http_answer(call, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", text, sizeof(text) - 1);
+}
+
+/* How much of the body will be kept; what nobody will read need not be. */
+static void set_body_max(struct sl_http_call *call, const char *url, const char *method)
+{
+    const struct sl_http_server_options *opt = &call->server->opt;
+    size_t room = opt->body_room ? opt->body_room(opt->data, call, method, url) : opt->body_max;
+    call->body_max = room < opt->body_max ? room : opt->body_max;
+    call->unread = call->body_max == 0;
 }
 
 /* A body that need not even be sent. */
@@ -105,7 +131,7 @@ static bool hopeless(struct sl_http_call *call)
 static enum MHD_Result send_answer(struct sl_http_call *call)
 {
     if (call->conn)
-        http_conn_deadline(call->conn);
+        http_conn_waits(call->conn);
     return MHD_queue_response(call->mhd, call->status, call->response);
 }
 
@@ -176,6 +202,7 @@ enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const c
         return MHD_NO;
     if (!call->started) {
         call->started = true;
+        set_body_max(call, url, method);
         if (!hopeless(call))
             return MHD_YES;
         answer_too_large(call);
@@ -189,12 +216,15 @@ enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const c
     bool first = !call->handled;
     if (first) {
         if (call->conn)
-            sl_timer_stop(call->server->loop, &call->conn->timer);
+            http_conn_busy(call->conn);
         call->handled = true;
-        if (call->too_large)
+        if (call->too_large && !call->unread)
             answer_too_large(call);
+        else if (call->crowded_out)
+            answer_crowded(call);
         else
             call_handler(call, url, method);
+        http_body_drop(call); /* an answer that takes its time does not hold it */
     }
     if (call->response)
         return send_answer(call);
@@ -215,7 +245,7 @@ void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
     if (!call)
         return;
     if (call->conn)
-        http_conn_deadline(call->conn); /* until the next request is in */
+        http_conn_waits(call->conn); /* until the next request is in */
     tell_gone(call);
     call->mhd = NULL;
     call->conn = NULL;
@@ -242,6 +272,14 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
         http_call_free(call);
         return;
     }
+    if (size > ANSWER_SMALL && !http_room(call->server, size, ANSWER_SMALL)) {
+        body = "too many answers are on their way; try again later\n";
+        size = strlen(body);
+        status = MHD_HTTP_SERVICE_UNAVAILABLE;
+        content_type = "text/plain";
+    }
+    call->answer_size = size;
+    call->server->held += size;
     /* MHD only reads it, to copy it. */
     call->response =
         MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);

@@ -5,13 +5,21 @@
 
 #include <microhttpd.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "http/server.h"
 #include "http/server_tls.h"
 
-/* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. */
+/* Addresses are counted by a hash with a secret: nobody can choose to be counted with somebody else. */
+enum { HTTP_ORIGINS = 256 };
+
+/* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. While the next
+ * step is its client's, it stands in the server's line, in the order in which these phases began. */
 struct http_conn {
     struct sl_http_server *server;
+    struct http_conn *prev, *next;
+    bool in_line, sent_away;
+    uint8_t origin; /* where it comes from, of HTTP_ORIGINS */
     struct sl_timer timer;
     int fd;
 };
@@ -24,10 +32,12 @@ struct sl_http_call {
     struct sl_source hangup; /* while it waits: MHD does not look at the socket then */
     char *query;
     char *body;
-    size_t body_size, body_capacity, discarded;
+    size_t body_size, body_capacity, body_max, discarded;
+    size_t answer_size;
     struct MHD_Response *response;
     unsigned status;
-    bool started, too_large;
+    bool started, too_large, crowded_out;
+    bool unread; /* the handler does not want the body */
     bool handled; /* the handler has it */
     bool suspended;
     bool closed; /* the handler has done with it: answered, or told that the client is gone */
@@ -42,6 +52,11 @@ struct sl_http_server {
     struct sl_http_server_options opt; /* its strings are not kept */
     struct sl_http_call *calls;
     unsigned call_count, port;
+    struct http_conn *line_first, *line_last;
+    unsigned from[HTTP_ORIGINS]; /* connections by origin */
+    uint64_t origin_secret;
+    unsigned conn_count, leaving; /* leaving: of those, sent away and not closed yet */
+    size_t held;                  /* bytes of bodies and answers */
     bool run_soon;       /* a connection goes on without its socket having said so */
     char complaint[200]; /* MHD's last one */
 };
@@ -62,6 +77,14 @@ void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
                          enum MHD_RequestTerminationCode why);
 void http_call_drop(struct sl_http_call *call); /* the server ends */
 void http_call_free(struct sl_http_call *call);
-void http_conn_deadline(struct http_conn *conn);
+
+/* server_crowd.c */
+void http_conn_arrived(struct http_conn *conn);
+void http_conn_left(struct http_conn *conn);
+void http_conn_waits(struct http_conn *conn); /* for its client, from now on, until its deadline */
+void http_conn_busy(struct http_conn *conn);  /* the handler has it */
+/* Whether `more` bytes may be held for something of `whole` bytes; what is larger and unfinished gives way. */
+bool http_room(struct sl_http_server *server, size_t more, size_t whole);
+void http_body_drop(struct sl_http_call *call);
 
 #endif

@@ -64,19 +64,29 @@ static int make_address(const char *path, struct sockaddr_un *ret, struct sl_err
     return 0;
 }
 
-int sl_packet_connect(const char *path, struct sl_err *err)
+static int connect_to(const char *path, int flags, struct sl_err *err)
 {
     struct sockaddr_un addr;
     int rc = make_address(path, &addr, err);
     if (rc < 0)
         return rc;
-    SL_CLEANUP(close) int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    SL_CLEANUP(close) int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
     if (sock < 0)
         return sl_err_errno(err, errno, "cannot make a socket");
     while (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) != 0)
         if (errno != EINTR)
             return sl_err_errno(err, errno, "cannot reach the arbiter at %s", path);
     return sl_take_fd(sock);
+}
+
+int sl_packet_connect(const char *path, struct sl_err *err)
+{
+    return connect_to(path, 0, err);
+}
+
+int sl_packet_connect_now(const char *path, struct sl_err *err)
+{
+    return connect_to(path, SOCK_NONBLOCK, err);
 }
 
 int sl_packet_listen(const char *path, int backlog, struct sl_err *err)

@@ -84,6 +84,11 @@ static void environment(void **state)
     assert_string_equal(world_env(&t.edits, "NVIDIA_GDS"), "enabled");
     assert_string_equal(world_env(&t.edits, "NVIDIA_MOFED"), "enabled");
     assert_string_equal(world_env(&t.edits, "NVIDIA_GDRCOPY"), "enabled");
+    /* Beside a card that never answered, and so has no place in the inventory: the driver's numbers. */
+    t.inv->gpu[0].index = 1;
+    t.inv->gpu[1].index = 2;
+    assert_int_equal(ALLOCATE(&t, NULL, MIG, WHOLE "::0"), 0);
+    assert_string_equal(world_env(&t.edits, VISIBLE), "2:0,1");
     end(&t);
 }
 

@@ -384,6 +384,18 @@ static void test_never_seen_card(void **state)
     assert_int_equal(w->inv->gpu_count, 2);
 }
 
+/* The others keep the driver's numbers, whatever their place. */
+static void test_never_seen_first_card(void **state)
+{
+    struct world *w = *state;
+    w->cards->card[0].lost = true;
+    begin(w, (struct sl_devices_options){0});
+    until(w, w->inventories == 1);
+    assert_int_equal(w->inv->gpu_count, 1);
+    assert_string_equal(w->inv->gpu[0].info.uuid, "GPU-1");
+    assert_int_equal(w->inv->gpu[0].index, 1);
+}
+
 static void test_read_fails(void **state)
 {
     struct world *w = *state;
@@ -477,6 +489,7 @@ int main(void)
         CASE(test_lost_card),
         CASE(test_vanished_card),
         CASE(test_never_seen_card),
+        CASE(test_never_seen_first_card),
         CASE(test_read_fails),
         CASE(test_xids),
         CASE(test_no_events),

@@ -211,3 +211,8 @@ def config(**parameters):
             "opaque": {"driver": "gpu.sluice.io",
                        "parameters": {"apiVersion": "gpu.sluice.io/v1alpha1", "kind": "ShareConfig",
                                       **parameters}}}
+
+
+def by_class(**parameters):
+    """The same, as the scheduler copies it from a DeviceClass."""
+    return {**config(**parameters), "source": "FromClass"}

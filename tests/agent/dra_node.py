@@ -16,7 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import dra_pb  # noqa: E402
-from dra_api import GROUP, config, device, share  # noqa: E402
+from dra_api import GROUP, by_class, config, device, share  # noqa: E402
 from dra_rig import CLAIMS, CTL, GIB, WORLD, Case, eventually, uid  # noqa: E402
 
 
@@ -35,7 +35,7 @@ class Share(Case):
     def test_prepare_and_back(self):
         n = self.node
         n.start()
-        n.claim(1, [share()], config=[config(priority="high", cores={"limit": 80})])
+        n.claim(1, [share()], config=[by_class(allow={"priority": "high"}), config(priority="high", cores={"limit": 80})])
         got = n.prepare(1)
         self.assertEqual(got["error"], "")
         self.assertEqual(got["devices"], [{
@@ -186,10 +186,10 @@ class Share(Case):
         other = n.claim(9, [share()])
         other["metadata"]["uid"] = "another"
         self.assertIn("another one by now", n.prepare(9)["error"])
-        n.claim(10, [share()], config=[config(strategy="mps")])
+        n.claim(10, [share()], config=[by_class(allow={"strategies": ["mps"]}), config(strategy="mps")])
         self.assertIn("strategy mps", n.prepare(10)["error"])
         n.claim(11, [share(memory="1Gi", cores="10"), share(memory="1Gi", cores="10", share_id="s2")],
-                config=[config(strategy="mps")])
+                config=[by_class(strategy="mps")])
         self.assertIn("one daemon", n.prepare(11)["error"])
         # Nothing of all that is left, and the first is as it was.
         self.assertEqual(list(n.checkpoint()), [uid(1)])
@@ -291,7 +291,7 @@ class Share(Case):
     def test_resize(self):
         n = self.node
         n.start()
-        obj = n.claim(1, [share()])
+        obj = n.claim(1, [share()], config=[by_class(allow={"resize": "free"})])
         n.claim(2, [share(memory="100Gi", cores="30")])
         self.assertEqual(n.prepare(1)["error"], "")
         self.assertEqual(n.prepare(2)["error"], "")

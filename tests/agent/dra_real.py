@@ -181,8 +181,8 @@ def fraction(w):
     check("status.devices has the lease", devices[0]["data"]["memory"], "10Gi")
     check("status.devices is ready", devices[0]["conditions"][0]["status"], "True")
     call("PATCH", CLAIMS + claims[0]["metadata"]["name"],
-         {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=12Gi,cores=40"}}})
-    eventually(lambda: limits(w) == {"gpu": (12, 40, 40, 1)}, "the share is resized by its annotation")
+         {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=8Gi,cores=20"}}})
+    eventually(lambda: limits(w) == {"gpu": (8, 20, 20, 1)}, "the share is resized by its annotation")
     eventually(lambda: any(c["type"] == "Resized" and c["status"] == "True"
                            for c in status()[0]["conditions"]), "the resize is told")
     print("ok   resized while it runs")
@@ -193,7 +193,7 @@ def fraction(w):
 def python(w):
     """Made by a client that writes JSON with spaces and keys in its own order, as Python does."""
     share = {"deviceClassName": "gpu.sluice.io", "capacity": {"requests": {"memory": "10Gi", "cores": "30"}}}
-    config = {"strategy": "libsluice", "priority": "high", "kind": "ShareConfig",
+    config = {"strategy": "libsluice", "priority": "low", "kind": "ShareConfig",
               "cores": {"limit": 50}, "apiVersion": "gpu.sluice.io/v1alpha1"}
     call("POST", RESOURCE + "/namespaces/default/resourceclaims", {
         "metadata": {"name": "python"}, "spec": {"devices": {
@@ -217,9 +217,9 @@ def python(w):
     check("the rest of the status is as it was", {k: now[k] for k in claim["status"]}, claim["status"])
     # A patch of such a claim is refused whoever sends it: an update that writes the config with the same spaces is not.
     now = call("GET", CLAIMS + "python")
-    now["metadata"]["annotations"] = {"gpu.sluice.io/resize": "memory=12Gi"}
+    now["metadata"]["annotations"] = {"gpu.sluice.io/resize": "memory=8Gi"}
     call("PUT", CLAIMS + "python", now)
-    eventually(lambda: call("GET", CLAIMS + "python")["status"]["devices"][0]["data"]["memory"] == "12Gi",
+    eventually(lambda: call("GET", CLAIMS + "python")["status"]["devices"][0]["data"]["memory"] == "8Gi",
                "a second write replaces the first")
     print("ok   and is written again")
     w.delete("python", [claim])

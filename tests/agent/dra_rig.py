@@ -67,8 +67,12 @@ class Node:
         if self.arbiter.stdout.read(1) != b"R":
             raise AssertionError("the arbiter did not start")
 
-    def start(self, fault=None, wait=True, instance=None):
+    def start(self, fault=None, wait=True, instance=None, config=None):
         env = dict(self.env, **({"SLUICE_FAULT": fault} if fault else {}))
+        if config:
+            with open(self.path("config.yaml"), "w", encoding="ascii") as f:
+                f.write(config)
+            env["DRA_CONFIG"] = self.path("config.yaml")
         self.out = os.path.join(self.dir, "out")
         self.node = subprocess.Popen(
             [WORLD, "node", self.dir, self.root, self.api.url, self.arb, self.run + "/cdi"] +

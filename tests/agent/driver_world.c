@@ -182,6 +182,7 @@ struct sl_inventory *world_inventory(void)
         (void)snprintf(inv->gpu[i].info.uuid, SL_GPU_UUID_SIZE,
                        "GPU-%08x-0000-0000-0000-000000000000", i);
         inv->gpu[i].info.minor = i;
+        inv->gpu[i].index = i;
     }
     struct sl_inv_gpu *g = &inv->gpu[1];
     g->info.mig_enabled = true;

@@ -185,7 +185,7 @@ static json_t *pod_with_inits(const char *fill_state, int restarts)
 static void whose_turn_it_is(void **state)
 {
     (void)state;
-    static const char *const fill[] = {"fill"}, *const side[] = {"log", "fill"},
+    static const char *const fill[] = {"fill"}, *const log[] = {"log"}, *const side[] = {"log", "fill"},
                                           *const started[] = {"main"};
     static const struct {
         const char *fill_state;
@@ -205,7 +205,13 @@ static void whose_turn_it_is(void **state)
         {FAILED, 0, "main", fill, 1, false, "fill"},
         {OVER, 0, "main", fill, 1, false, "main"},
         {OVER, 0, "main", side, 2, false, "main"},
-        {WAITING, 0, "log", fill, 1, false, "log"},     /* a sidecar's devices are its own */
+        /* The sidecar's devices were the init container's before: kubelet lists the sidecar for both. */
+        {NULL, 0, "log", NULL, 0, false, "fill"},
+        {WAITING, 0, "log", fill, 1, false, NULL},
+        {FAILED, 0, "log", fill, 1, false, "fill"},
+        {OVER, 0, "log", fill, 1, false, "log"},
+        {WAITING, 0, "log", log, 1, false, "log"},       /* it has started before: old news */
+        {WAITING, 0, "main", log, 1, false, "main"},     /* so the init container is over for all */
         {WAITING, 0, "main", started, 1, false, "main"}, /* old news */
     };
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {

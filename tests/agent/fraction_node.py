@@ -292,6 +292,26 @@ class Refused(Case):
         self.has("a", n.slot(1), 1000)
 
 
+    def test_what_the_namespace_may_not_ask_for(self):
+        """World.config: priority high for namespace team, up to 80 % of an idle GPU for all."""
+        n = self.node
+        n.start()
+        n.pod("a", {"main": [(0, 1000, 10)]}, space="other", priority="high")
+        n.place("a", n.slot(1), space="other")
+        got, = n.prestart(n.slot(1))
+        self.assertIn("priority high", got)
+        self.assertIn("namespace other may have normal at most", got)
+        n.pod("b", {"main": [(0, 1000, 10)]}, coresLimit=81)
+        n.place("b", n.slot(2))
+        got, = n.prestart(n.slot(2))
+        self.assertIn("up to 81 %", got)
+        self.assertIn("80 % at most", got)
+        n.pod("c", {"main": [(0, 1000, 90)]}, space="other", priority="low")
+        n.place("c", n.slot(3), space="other")
+        self.assertEqual(n.prestart(n.slot(3)), [""])  # a share may be larger than what is burst to
+        self.assertEqual(list(n.tenants()), ["c/main"])
+
+
 class Annotations(Case):
     strategy = "cdi-annotations"
 
@@ -329,6 +349,20 @@ class Init(Case):
         self.assertEqual(json.loads(n.kubelet.stdout.readline()), [""])
         self.has("a", n.slot(1), 1000, 20)
         self.assertEqual(list(n.tenants()), ["a/main"])
+
+    def test_a_sidecar_takes_a_slot_over(self):
+        """Kubelet lists the slot for the sidecar alone, from the beginning."""
+        n = self.node
+        n.start()
+        n.pod("a", {"fetch": [(0, 4000, 10)], "log": [(0, 500, 5)], "main": [(1, 1000, 20)]}, inits=["fetch", "log"])
+        n.api.objects[n.pod_path("a")]["spec"]["initContainers"][1]["restartPolicy"] = "Always"
+        n.place("a", n.slot(1), container="log")
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 4000, 10, container="fetch")
+        n.status("a", initContainerStatuses=[{"name": "fetch", "restartCount": 0, "state": {"terminated": {"exitCode": 0}}}])
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.has("a", n.slot(1), 500, 5, container="log")
+        self.assertEqual(list(n.tenants()), ["a/log"])
 
     def test_an_init_container_keeps_what_is_not_listed(self):
         n = self.node

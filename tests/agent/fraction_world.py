@@ -76,7 +76,8 @@ class Node:
         self.api.put(NODE, {"kind": "Node", "metadata": {"name": "node-1", "uid": "n-1"}})
         with open(self.path("config.yaml"), "w", encoding="ascii") as f:
             f.write(f"version: v1\nflags: {{plugin: {{deviceListStrategy: {strategy}}}}}\n"
-                    f"sharing: {{fractional: {{enabled: true, slots: {SLOTS}}}}}\n")
+                    f"sharing: {{fractional: {{enabled: true, slots: {SLOTS}, allow: {{burst: 80, namespaces: [\n"
+                    "  {name: team, priority: high}]}}}\n")
         with open(self.path("kubeconfig"), "w", encoding="ascii") as f:
             json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c",
                        "clusters": [{"name": "k", "cluster": {"server": self.api.url}}],

@@ -403,6 +403,45 @@ static void test_containers(void **state)
     sl_cluster_destroy(c);
 }
 
+/* The lease counts, not the reservation: also where both are on the same GPUs, the other way round. */
+static void test_swapped(void **state)
+{
+    (void)state;
+    char node[64], uuid[2][64], swapped[1024];
+    struct sl_cluster *c = cluster_new();
+    add_node(c, "n1", 2, 1000, "A");
+    json_t *pod = quoted("{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'containers':["
+                         "{'name':'a','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'700'}}},"
+                         "{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'800'}}}]}}");
+    filter(c, pod, "['n1']", S, node);
+    assert_int_equal(bind(c, pod, "n1", S), 0);
+    struct sl_promise p;
+    const char *key = "metadata/annotations/sluice.io~1lease";
+    assert_int_equal(sl_promise_lease_parse(text_at(pod, key), &p, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(uuid[i], sizeof(uuid[i]), "%s", p.device[p.container[i].first].uuid);
+        (void)snprintf(p.device[p.container[i].first].uuid, sizeof(p.device[0].uuid), "GPU-n1-%c",
+                       uuid[i][strlen(uuid[i]) - 1] == '0' ? '1' : '0');
+    }
+    char *text = sl_promise_lease_text(&p);
+    (void)snprintf(swapped, sizeof(swapped), "%s", text);
+    free(text);
+    json_object_set_new(at(pod, "metadata/annotations"), SL_PROMISE_LEASE_KEY, json_string(swapped));
+    assert_int_equal(sl_cluster_pod_set(c, pod, 2 * S, NULL), 0);
+    for (unsigned i = 0; i < 2; i++) { /* 250 fit beside the 700, and not beside the 800 */
+        json_t *other = api_pod(10 + i, "'nvidia.com/gpumem':'250'");
+        json_object_set_new(at(other, "metadata"), "annotations",
+                            json_pack("{s:s}", "nvidia.com/use-gpuuuid", uuid[i]));
+        filter(c, other, "['n1']", 3 * S, node);
+        assert_string_equal(node, i == 0 ? "" : "n1");
+        json_decref(other);
+    }
+    struct sl_err err = SL_ERR_INIT;
+    assert_int_equal(sl_cluster_audit(c, &err), 0);
+    json_decref(pod);
+    sl_cluster_destroy(c);
+}
+
 /* The pod's own policy goes before the cluster's. */
 static void test_policies(void **state)
 {
@@ -616,7 +655,7 @@ int main(void)
         cmocka_unit_test(test_cards_change), cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_containers),   cmocka_unit_test(test_hami_state),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_protocol),
-        cmocka_unit_test(test_renamed),      cmocka_unit_test(test_room),
+        cmocka_unit_test(test_swapped),      cmocka_unit_test(test_renamed),      cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -355,6 +355,50 @@ static void test_answers(void **state)
     json_decref(patch);
 }
 
+/* A denial says what is wrong, also when what it quotes is cut inside a character. */
+static void test_denials_that_cut(void **state)
+{
+    (void)state;
+    for (int lead = 0; lead < 4; lead++) {
+        struct sl_mutation m;
+        struct sl_err err = SL_ERR_INIT;
+        char value[700], meta[800];
+        int n = snprintf(value, sizeof(value), "%.*s", lead, "aaa");
+        while (n + 5 < (int)sizeof(value))
+            n += snprintf(value + n, sizeof(value) - (size_t)n, "\xf0\x9f\x92\xa7");
+        for (int which = 0; which < 2; which++) {
+            (void)snprintf(meta, sizeof(meta), "'annotations':{'sharedgpu/gpu_request':'0.5','%s':'%s'}",
+                           which ? "sharedgpu/gpu_mem" : "sharedgpu/gpu_limit", value);
+            json_t *pod = pod_of("'cpu':'1'", meta, "");
+            assert_int_equal(sl_mutate_pod(pod, "review-1", &dra, &m, &err), -EINVAL);
+            char *text = sl_review_deny("u", 422, err.msg);
+            assert_non_null(text);
+            json_t *j = json_loads(text, 0, NULL);
+            assert_string_equal(text_at(j, "response/status/message"), err.msg);
+            json_decref(j);
+            free(text);
+            json_decref(pod);
+        }
+    }
+}
+
+/* The API server looks at names after the webhook: one that is too long must not become an error of ours. */
+static void test_long_names(void **state)
+{
+    (void)state;
+    struct sl_mutation m;
+    json_t *pod = pod_of("'nvidia.com/gpu':'1','nvidia.com/gpumem':'10240'", "", "");
+    json_t *container = json_array_get(at(pod, "spec/containers"), 0);
+    json_object_set_new(container, "name", json_string("cc\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"));
+    mutated(pod, &slots, &m);
+    sl_mutation_free(&m);
+    json_decref(pod);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_review),
         cmocka_unit_test(test_answers),   cmocka_unit_test(test_init_alone),
         cmocka_unit_test(test_privileged), cmocka_unit_test(test_plain_by_dra),
+        cmocka_unit_test(test_denials_that_cut), cmocka_unit_test(test_long_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

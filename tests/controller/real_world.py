@@ -71,7 +71,7 @@ def start(name, argv, env=None):
 def controller(*more, wait=True, metrics=None, token=TOKEN_FILE, space="default", env=None):
     metrics = metrics or free_port()
     process = start("controller", [PROGRAM, "--server", URL, "--ca-file", CA, "--token-file", token,
-                                   "--namespace", space, "--metrics", f"127.0.0.1:{metrics}", *more], env)
+                                   "--namespace", space, "--high-priority", "*", "--metrics", f"127.0.0.1:{metrics}", *more], env)
     if wait:
         def ready():
             assert process.poll() is None, (DIR / "controller.log").read_text()[-2000:]

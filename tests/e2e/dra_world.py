@@ -135,10 +135,24 @@ def template(w, name, *requests, config=None):
                              "metadata": {"name": name}, "spec": {"spec": spec}})
 
 
-def share(w, memory="10Gi", percent="30", /, **parameters):
-    """A template of one share, with a ShareConfig of these parameters if there are any; its name."""
-    name = re.sub("[^a-z0-9]+", "-", f"share-{memory}-{percent}-{parameters or ''}".lower()).strip("-")
-    template(w, name, request(memory=memory, cores=percent), config=share_config(**parameters) if parameters else None)
+def generous(w):
+    """A DeviceClass that lets claims ask for everything; its name."""
+    name = "generous." + DRIVER
+    if w.api.get(f"{RESOURCE}/deviceclasses/{name}") is None:
+        w.api.create(f"{RESOURCE}/deviceclasses", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": {
+                "selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "share"'}}],
+                "config": share_config(allow={"strategies": ["libsluice", "mps", "timeSlicing"], "priority": "high",
+                                              "resize": "free"})}})
+    return name
+
+
+def share(w, memory="10Gi", percent="30", /, allowed=False, **parameters):
+    """A template of one share, with a ShareConfig of these parameters if there are any; its name. `allowed`: by a class that
+    lets it ask for everything."""
+    name = re.sub("[^a-z0-9]+", "-", f"share-{memory}-{percent}-{parameters or ''}{'-allowed' if allowed else ''}".lower()).strip("-")
+    template(w, name, request(memory=memory, cores=percent, device_class=generous(w) if allowed else DRIVER),
+             config=share_config(**parameters) if parameters else None)
     return name
 
 

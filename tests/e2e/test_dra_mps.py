@@ -9,8 +9,8 @@ from world import test
 @test("dra.strategy_mps")
 def mps(w):
     begin(w, "dra-mps", components=("mps",))
-    pod(w, "client", share(w, "10Gi", "30", strategy="mps"))
-    pod(w, "other", share(w, "20Gi", "50", strategy="mps"))
+    pod(w, "client", share(w, "10Gi", "30", allowed=True, strategy="mps"))
+    pod(w, "other", share(w, "20Gi", "50", allowed=True, strategy="mps"))
     w.wait_running("client", "other")
     for name, mib, percent in (("client", 10240, "30"), ("other", 20480, "50")):
         env = environment(w, name)
@@ -43,7 +43,7 @@ def mps(w):
 def mps_killed(w):
     """The agent's container lives on, and the daemon with it: clients notice nothing, the next agent adopts it."""
     begin(w, "dra-mps", components=("mps",))
-    pod(w, "client", share(w, "10Gi", "30", strategy="mps"), command=("gpus", "hold"), restartPolicy="Always")
+    pod(w, "client", share(w, "10Gi", "30", allowed=True, strategy="mps"), command=("gpus", "hold"), restartPolicy="Always")
     w.wait_running("client")
     restarts = w.container("client")[1]
     w.kill_agent()
@@ -52,7 +52,7 @@ def mps_killed(w):
     beats = w.beats("client")
     wait("the pod to go on using its GPU", lambda: w.beats("client") > beats + 2, 30, every=0.5)
     same("restarts of the client", w.container("client")[1], restarts)
-    pod(w, "later", share(w, "20Gi", "50", strategy="mps"))
+    pod(w, "later", share(w, "20Gi", "50", allowed=True, strategy="mps"))
     w.wait_running("later")
     view = json.loads(w.exec("later", "gpus", "fill"))
     check(20480 - 1024 <= view["filled_mib"] <= 20480, f"{view['filled_mib']} of 20480 MiB")
@@ -63,7 +63,7 @@ def mps_killed(w):
 @test("dra.strategy_time_slicing")
 def slicing(w):
     begin(w)
-    pod(w, "sliced", share(w, "10Gi", "30", strategy="timeSlicing"))
+    pod(w, "sliced", share(w, "10Gi", "30", allowed=True, strategy="timeSlicing"))
     w.wait_running("sliced")
     view = w.sees("sliced")
     same("its memory: nothing is enforced", view["cuda"][0]["mib"], 143771)

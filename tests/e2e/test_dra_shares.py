@@ -8,13 +8,12 @@ import threading
 import time
 
 import images
-from cluster import Failed
 from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, environment, fills, pod, pod_events,
                        same, share, tenant_of, tenants, wait)
 from world import test
 
-sys.path.insert(0, os.path.join(images.TOP, "bench", "gpu"))
-from harness import stolen  # noqa: E402
+sys.path.insert(0, os.path.join(images.TOP, "tests", "support"))
+from control import Control  # noqa: E402
 
 GIB = 1 << 30
 
@@ -46,14 +45,18 @@ def busy(seconds, kernel_us=1000):
     return ("compute_tenant", "steady", f"seconds={seconds}", f"kernel_us={kernel_us}")
 
 
-def shares(w, seconds, good, *names):
-    """What pods got of the time (%) that are busy at once. Shares are of wall time, and something else may take the
-    processors just then: measured once more where it is not good(…), and again while a hypervisor took them."""
-    def attempt():
-        percents = [got(text) for text in run_together(w, *((name, *busy(seconds)) for name in names))]
-        check(good(*percents), " and ".join(f"{n} got {p:.1f} %" for n, p in zip(names, percents)) + " of the time")
-        return percents
-    return stolen.insist(attempt, lambda error, lost: print(f"      once more ({lost:.1f} % stolen): {error}"), Failed)
+MARGIN = 4
+
+
+def shares(w, seconds, **bounds):
+    """What pods got of the time (%) that are busy at once. bounds: pod=(least, most); at least so much of what the machine
+    had to give in those moments (control.py), at most so much whatever happens."""
+    with Control() as control:
+        percents = dict(zip(bounds, (got(text) for text in run_together(w, *((name, *busy(seconds)) for name in bounds)))))
+    words = " and ".join(f"{n} got {p:.1f} %" for n, p in percents.items()) + f" of the time, control {control.part:.2f}"
+    for name, (least, most) in bounds.items():
+        check(least * control.part - MARGIN <= percents[name] <= most + MARGIN, f"{words}: {name} should have {least} to {most}")
+    return list(percents.values())
 
 
 def pair(w):
@@ -61,7 +64,7 @@ def pair(w):
     begin(w)
     for name, memory, percent in (("small", "10Gi", "30"), ("large", "20Gi", "50")):
         if w.api.get(f"{PODS}/{name}") is None:
-            pod(w, name, share(w, memory, percent))
+            pod(w, name, share(w, memory, percent, allowed=True))  # to be resized, one of them
     w.wait_running("small", "large")
 
 
@@ -75,7 +78,7 @@ def nobody(w):
 @test("dra.shares_of_memory_and_time_at_once")
 def both(w):
     pair(w)
-    small, large = shares(w, 20, lambda s, l: abs(s - 30) <= 4 and abs(l - 50) <= 4, "small", "large")
+    small, large = shares(w, 20, small=(30, 30), large=(50, 50))
     filled = run_together(w, ("small", "gpus", "fill"), ("large", "gpus", "fill"))
     for name, text, mib in (("small", filled[0], 10240), ("large", filled[1], 20480)):
         view = json.loads(text)
@@ -183,7 +186,7 @@ def resized(w):
     fills(w, "small", 11264)
     done = w.cluster.kubectl(*STATUS, "set", tenant["name"], "--memory", "130Gi", check=False)
     check(done.returncode != 0, "sluice set gave more than there is")
-    shares(w, 12, lambda s: abs(s - 35) <= 4, "small")
+    shares(w, 12, small=(35, 35))
     same("the container", w.container("small"), untouched)
     check(pod_events(w, "small", "SluiceResized") and pod_events(w, "small", "SluiceResizeFailed"),
           "the pod has no events of it")
@@ -200,20 +203,45 @@ def burst(w):
     w.wait_running("burst", "firm")
     tenant = tenant_of(w, "burst")
     same("its cores", (tenant["cores_request_percent"], tenant["cores_limit_percent"]), (30, 100))
-    alone, = shares(w, 10, lambda b: b > 85, "burst")
-    beside, firm = shares(w, 20, lambda b, f: b >= 30 - 4 and abs(f - 50) <= 4, "burst", "firm")
+    alone, = shares(w, 10, burst=(90, 100))
+    beside, firm = shares(w, 20, burst=(30, 100), firm=(50, 50))
     note = f"alone {alone:.0f} %; beside a busy 50: {beside:.0f} % and {firm:.0f} %"
     w.delete("burst", "firm")
     claims_gone(w)
-    pod(w, "first", share(w, "10Gi", "20", priority="high", cores={"limit": 100}))
+    pod(w, "first", share(w, "10Gi", "20", allowed=True, priority="high", cores={"limit": 100}))
     pod(w, "last", share(w, "10Gi", "20", priority="low", cores={"limit": 100}))
     w.wait_running("first", "last")
     same("priorities", [tenant_of(w, n)["priority"] for n in ("first", "last")], ["high", "low"])
-    high, low = shares(w, 15, lambda h, l: h > l + 10, "first", "last")
+    high, low = shares(w, 15, first=(20, 100), last=(0, 100))
+    check(high > low + 10, f"high got {high:.1f} %, low in the same moments {low:.1f} %")
     note += f"; high and low of 20 each: {high:.0f} % and {low:.0f} %"
     w.delete("first", "last")
     claims_gone(w)
     return note
+
+
+@test("dra.what_claims_may_not_ask_for")
+def not_allowed(w):
+    nobody(w)
+    notes = []
+    for name, config, words in (("high", {"priority": "high"}, ("priority high", "normal at most")),
+                                ("sliced", {"strategy": "timeSlicing"}, ("strategy timeSlicing", "may not"))):
+        pod(w, name, share(w, "10Gi", "30", **config))
+        events = wait(f"an event on {name}", lambda n=name: pod_events(w, n, "SluiceNotAllowed"), 40)
+        check(all(x in events[0]["message"] for x in words), f"{name}: {events[0]['message']}")
+        check(w.get_pod(name)["status"]["phase"] == "Pending", w.why(name))
+        notes.append(events[0]["message"])
+        w.delete(name)
+    pod(w, "plain", share(w, "10Gi", "30"))
+    w.wait_running("plain")
+    claim = claim_of(w, "plain")["metadata"]["name"]
+    w.api.patch(f"{CLAIMS}/{claim}", {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=12Gi"}}})
+    event = wait("an event on plain", lambda: pod_events(w, "plain", "SluiceResizeFailed"), 40)[0]["message"]
+    check("which is what it was allocated" in event, event)
+    fills(w, "plain", 10240)
+    w.delete("plain")
+    claims_gone(w)
+    return f"\"{notes[0]}\""
 
 
 @test("dra.wrong_share_config_is_told_on_the_pod")

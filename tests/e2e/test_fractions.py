@@ -100,6 +100,22 @@ def init(w):
     w.delete("init")
 
 
+@test("fractions.a_sidecar_takes_an_init_containers_slot_over")
+def sidecar(w):
+    begin(w)
+    plain = {"image": images.TEST, "imagePullPolicy": "Never", "resources": {"limits": {GPU: 1}}}
+    w.pod("side", GPU, IDLE, annotations=promise(w, before=(4096, 10), side=(2048, 5), main=(8192, 20)), initContainers=[
+        {"name": "before", "command": ["gpus"], **plain},
+        {"name": "side", "command": ["sh", "-c", "gpus; sleep 1000"], "restartPolicy": "Always", **plain}])
+    w.wait_running("side")
+    for name, mib in (("before", 4096), ("side", 2048)):
+        log = wait(f"the output of {name}", lambda n=name: w.cluster.kubectl("logs", "side", "-c", n, check=False).stdout.strip(), 30)
+        same(f"total memory in {name}", json.loads(log)["cuda"][0]["mib"], mib)
+    held_to(w, "side", 8192)
+    same("tenants", len(tenants()), 2)
+    w.delete("side")
+
+
 @test("fractions.a_container_starts_again")
 def restart(w):
     begin(w)

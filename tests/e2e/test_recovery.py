@@ -2,9 +2,14 @@
 """Kubelet and agent killed under running pods."""
 import os
 import signal
+import sys
 import time
 
+import images
 from world import check, same, test, wait
+
+sys.path.insert(0, os.path.join(images.TOP, "tests", "support"))
+from control import Control  # noqa: E402
 
 GPU = "nvidia.com/gpu"
 KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -31,16 +36,22 @@ def next_registration(w, after):
                 lambda: next((t for t, r in w.registrations() if t > after and r == GPU), None), 60, every=0.05)
 
 
+def soon(control, seconds, words):
+    """Within a second, or as much longer as anything took in the same moments."""
+    check(seconds <= 1.0 / control.part, f"registered {seconds:.2f} s {words}, control {control.part:.2f}")
+
+
 @test("recovery.kubelet_killed_and_back")
 def kubelet(w):
     begin(w)
     before, agent = w.container("steady"), w.agent()
     w.cluster.end("kubelet", signal.SIGKILL)
     killed = time.time()
-    w.cluster.start_kubelet()
-    moment = next_registration(w, killed)
+    with Control() as control:
+        w.cluster.start_kubelet()
+        moment = next_registration(w, killed)
     back = os.stat(KUBELET_SOCKET).st_ctime
-    check(moment - back <= 1.0, f"registered {moment - back:.2f} s after kubelet's socket was back")
+    soon(control, moment - back, "after kubelet's socket was back")
     wait("the node to be ready", w.cluster.node_ready, 60)
     w.wait_allocatable({GPU: 2})
     goes_on(w, before)
@@ -62,10 +73,12 @@ def kubelet_often(w):
     for _ in range(10):
         w.cluster.end("kubelet", signal.SIGKILL)
         killed = time.time()
-        w.cluster.start_kubelet()
-        moment = next_registration(w, killed)
-        slowest = max(slowest, moment - os.stat(KUBELET_SOCKET).st_ctime)
-    check(slowest <= 1.0, f"registered up to {slowest:.2f} s after kubelet's socket was back")
+        with Control() as control:
+            w.cluster.start_kubelet()
+            moment = next_registration(w, killed)
+        took = moment - os.stat(KUBELET_SOCKET).st_ctime
+        soon(control, took, "after kubelet's socket was back")
+        slowest = max(slowest, took)
     wait("the node to be ready", w.cluster.node_ready, 60)
     w.wait_allocatable({GPU: 2})
     goes_on(w, before)
@@ -93,15 +106,16 @@ def agent(w):
     begin_if_needed(w)
     before, restarts = w.container("steady"), w.agent()["status"]["containerStatuses"][0]["restartCount"]
     killed = time.time()
-    w.kill_agent()
-    moment = next_registration(w, killed)
+    with Control() as control:
+        w.kill_agent()
+        moment = next_registration(w, killed)
     w.wait_allocatable({GPU: 2})
     goes_on(w, before)
     same("the agent's container", w.agent()["status"]["containerStatuses"][0]["restartCount"], restarts)
     w.pod("later", GPU)
     w.wait_running("later")
     w.delete("later")
-    check(moment - killed <= 1.0, f"registered {moment - killed:.2f} s after it was killed")
+    soon(control, moment - killed, "after it was killed")
     return f"registered {(moment - killed) * 1000:.0f} ms after it was killed"
 
 
@@ -112,8 +126,9 @@ def container(w):
     before, uid = w.container("steady"), w.agent()["metadata"]["uid"]
     restarts = w.agent()["status"]["containerStatuses"][0]["restartCount"]
     killed = time.time()
-    w.kill_agent("sluiced-parent")
-    moment = next_registration(w, killed)
+    with Control() as control:
+        w.kill_agent("sluiced-parent")
+        moment = next_registration(w, killed)
     wait("the agent's container to be another", lambda: w.agent()["status"]["containerStatuses"][0]
          ["restartCount"] == restarts + 1)
     started = wait("the agent's new process", w.agent_pid)
@@ -124,7 +139,7 @@ def container(w):
     w.pod("later", GPU)
     w.wait_running("later")
     w.delete("later")
-    check(moment - began <= 1.0, f"registered {moment - began:.2f} s after kubelet had started it again")
+    soon(control, moment - began, "after kubelet had started it again")
     return f"registered {(moment - killed):.2f} s after the kill, {(moment - began) * 1000:.0f} ms after its start"
 
 

@@ -314,6 +314,176 @@ static void crowd(void **state)
     assert_int_equal(handled, 400);
 }
 
+static void open_budget(size_t body_max, size_t held_max,
+                        size_t (*room)(void *, struct sl_http_call *, const char *, const char *))
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_http_server_options opt = {.address = "127.0.0.1:0",
+                                         .body_max = body_max,
+                                         .held_max = held_max,
+                                         .body_room = room,
+                                         .handle = handle,
+                                         .gone = gone};
+    sl_http_server_destroy(server);
+    assert_int_equal(sl_http_server_create(world_loop, &opt, &server, &err), 0);
+}
+
+/* Clients that only connect, or say half a request, keep nobody out; no time passes here, so no deadline helps. */
+static void idle_crowd(void **state)
+{
+    (void)state;
+    enum { PLACES = 8, CROWD = 100 };
+    int fds[CROWD];
+    sl_http_server_destroy(server);
+    open_server(PLACES, gone);
+    int busy = client();
+    put(busy, "GET /later HTTP/1.1\r\nHost: h\r\n\r\n");
+    world_until(&handled, 1, 0);
+    for (int i = 0; i < CROWD; i++) {
+        fds[i] = client();
+        if (i % 2)
+            put(fds[i], "GET / HT");
+        world_step(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        int fd = client();
+        put(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        (void)take(fd, "200 OK");
+        (void)close(fd);
+    }
+    assert_string_equal(take(fds[0], NULL), ""); /* the first went first */
+    sl_http_answer(deferred, 200, NULL, "bye", 3);
+    (void)take(busy, "bye"); /* one that waits for us stays, however long it takes */
+    for (int i = 0; i < CROWD; i++)
+        (void)close(fds[i]);
+    (void)close(busy);
+}
+
+static int client_from(uint32_t address)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET}, sa = from;
+    from.sin_addr.s_addr = htonl(address);
+    sa.sin_port = htons((uint16_t)sl_http_server_port(server));
+    sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    return fd;
+}
+
+/* Who floods pushes himself out, and nobody who is slow to speak. */
+static void a_flood_from_elsewhere(void **state)
+{
+    (void)state;
+    enum { PLACES = 8, FLOOD = 100 };
+    int fds[FLOOD];
+    sl_http_server_destroy(server);
+    open_server(PLACES, gone);
+    int probe = client();
+    world_step(1);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = client_from(0x7f000002);
+        world_step(0);
+    }
+    put(probe, "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    (void)take(probe, "200 OK");
+    assert_string_equal(take(fds[0], NULL), "");
+    for (int i = 0; i < FLOOD; i++)
+        (void)close(fds[i]);
+    (void)close(probe);
+}
+
+static void begin_post(int fd, size_t announced, size_t sent)
+{
+    static char text[1 << 20];
+    int head = snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n",
+                        announced);
+    memset(text + head, 'x', sent);
+    for (size_t at = 0, size = (size_t)head + sent; at < size;) {
+        ssize_t n = send(fd, text + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        assert_true(n > 0 || errno == EAGAIN);
+        at += n > 0 ? (size_t)n : 0;
+        world_step(1);
+    }
+}
+
+/* Large bodies that never end: each new one throws the largest out, small ones always have room. */
+static void bytes_together(void **state)
+{
+    (void)state;
+    enum { LARGE = 400 << 10, MANY = 12 };
+    int large[MANY];
+    open_budget(512 << 10, 1 << 20, NULL);
+    for (int i = 0; i < MANY; i++) {
+        large[i] = client();
+        begin_post(large[i], LARGE, LARGE - 1);
+    }
+    int fd = client();
+    begin_post(fd, 100 << 10, 100 << 10);
+    assert_non_null(strstr(take(fd, "xxxx"), "200 OK"));
+    unsigned kept = 0, refused = 0;
+    for (int i = 0; i < MANY; i++) {
+        put(large[i], "x");
+        const char *answer = take(large[i], "\r\n\r\n");
+        kept += strstr(answer, "200 OK") != NULL;
+        refused += strstr(answer, " 503 ") != NULL;
+        (void)close(large[i]);
+    }
+    assert_int_equal(kept + refused, MANY);
+    assert_in_range(kept, 1, 2); /* two of 400 KiB in 1 MiB, and one of them made room for the small one */
+    (void)close(fd);
+}
+
+static size_t room_by_path(void *data, struct sl_http_call *call, const char *method, const char *path)
+{
+    (void)data;
+    (void)call;
+    return strcmp(method, "POST") == 0 && strcmp(path, "/take") == 0 ? 100 : 0;
+}
+
+static void bodies_nobody_wants(void **state)
+{
+    (void)state;
+    open_budget(1000, 0, room_by_path);
+    int fd = client();
+    put(fd, "POST /not HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+    (void)take(fd, "200 OK");
+    assert_int_equal(last_size, 0);
+    put(fd, "POST /take HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+    (void)take(fd, "hello");
+    char text[400];
+    (void)snprintf(text, sizeof(text), "POST /take HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n%0101d", 0);
+    put(fd, text);
+    assert_non_null(strstr(take(fd, "larger than 100 bytes"), " 413 "));
+    assert_int_equal(handled, 2);
+    (void)close(fd);
+}
+
+/* Answers that nobody takes are bytes too. */
+static void answers_together(void **state)
+{
+    (void)state;
+    enum { MANY = 4 };
+    int fds[MANY];
+    open_budget(1000, 20 << 20, NULL); /* two of 8 MiB */
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = client();
+        put(fds[i], "GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+        world_until(&handled, (unsigned)i + 1, 0);
+    }
+    assert_non_null(strstr(take(fds[0], "\r\n\r\n"), "200 OK"));
+    assert_non_null(strstr(take(fds[3], "try again later"), " 503 "));
+    for (int i = 0; i < MANY; i++)
+        (void)close(fds[i]);
+    for (int i = 0; i < 20; i++)
+        world_step(1);
+    int fd = client(); /* what was held is free again */
+    put(fd, "GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_non_null(strstr(take(fd, "\r\n\r\n"), "200 OK"));
+    (void)close(fd);
+}
+
 static void ends(void **state)
 {
     (void)state;
@@ -383,6 +553,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_untold, setup, teardown),
         cmocka_unit_test_setup_teardown(slow_clients, setup, teardown),
         cmocka_unit_test_setup_teardown(crowd, setup, teardown),
+        cmocka_unit_test_setup_teardown(idle_crowd, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_flood_from_elsewhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(bodies_nobody_wants, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_together, setup, teardown),
         cmocka_unit_test_setup_teardown(ends, setup, teardown),
         cmocka_unit_test_setup_teardown(addresses, setup, teardown),
     };

@@ -16,9 +16,6 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "gpu"))
-from harness import stolen  # noqa: E402
-
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 SLUICE = os.path.join(BUILD, "bin", "sluice")
 TENANT = os.path.join(BUILD, "tests", "integration", "compute_tenant")
@@ -93,17 +90,6 @@ class World(unittest.TestCase):
 
     def tearDown(self):
         self.tmp.cleanup()
-
-    def _callTestMethod(self, method):
-        """Shares are of wall time, and something else may take the processors just then: a day that
-        went wrong is lived once more, and must not go wrong twice, unless a hypervisor took them."""
-        def again(error, lost):
-            print(f"\n{self.id()}: once more ({lost:.1f} % of the processors' time was stolen), after: {error}",
-                  file=sys.stderr)
-            self.doCleanups()
-            self.tearDown()
-            self.setUp()
-        stolen.insist(method, again, (AssertionError, subprocess.TimeoutExpired))
 
     def status(self):
         out = subprocess.run([SLUICE, "--dir", self.dir, "status", "--json"], check=True,

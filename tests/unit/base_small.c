@@ -19,6 +19,7 @@
 #include "base/fsutil.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 static void errors_carry_code_and_text(void **state)
 {
@@ -60,6 +61,60 @@ static void long_errors_are_cut_not_overrun(void **state)
     (void)sl_err_errno(&s.err, ENOENT, "%s", big);
     assert_int_equal(strlen(s.err.msg), sizeof(s.err.msg) - 1);
     assert_string_equal(s.guard, "guarded");
+}
+
+/* Messages quote what others wrote and cut it; what is left goes into JSON and protobuf. */
+static void errors_never_hold_half_a_character(void **state)
+{
+    (void)state;
+    char text[700];
+    for (size_t lead = 0; lead < 4; lead++) {
+        struct sl_err err = SL_ERR_INIT;
+        memset(text, 'a', lead);
+        for (size_t i = lead; i + 5 < sizeof(text); i += 4)
+            memcpy(text + i, "\xf0\x9f\x92\xa7", 5);
+        (void)sl_err_set(&err, -EINVAL, "%s", text);
+        assert_true(sl_utf8_valid(err.msg));
+        assert_in_range(strlen(err.msg), sizeof(err.msg) - 4, sizeof(err.msg) - 1);
+        assert_null(strchr(err.msg, '?')); /* a character that did not fit is left out */
+        (void)sl_err_set(&err, -EINVAL, "\"%.41s\" is wrong", text);
+        assert_true(sl_utf8_valid(err.msg));
+        assert_non_null(strstr(err.msg, "\" is wrong"));
+        (void)sl_err_wrap(&err, "%.380s", text);
+        assert_true(sl_utf8_valid(err.msg));
+        (void)sl_err_errno(&err, ENOENT, "%.7s", text);
+        assert_true(sl_utf8_valid(err.msg));
+    }
+}
+
+static void utf8_is_mended_and_cut_between_characters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to;
+    } rows[] = {{"", ""},
+                {"a", "a"},
+                {"\xc3\xa9", "\xc3\xa9"},
+                {"a\xc3", "a"},
+                {"a\xf0\x9f\x92", "a"},
+                {"\xc3z", "?z"},
+                {"\xf0\x9f\x92z", "???z"},
+                {"\xa9", "?"},
+                {"\xc0\x80", "??"},
+                {"\xed\xa0\x80", "???"},
+                {"\xf5\x80\x80\x80", "????"}};
+    char buf[8];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(buf, sizeof(buf), "%s", rows[i].from);
+        assert_int_equal(sl_utf8_valid(buf), strcmp(rows[i].from, rows[i].to) == 0);
+        sl_utf8_mend(buf);
+        assert_string_equal(buf, rows[i].to);
+        assert_true(sl_utf8_valid(buf));
+    }
+    sl_utf8_copy(buf, 4, "ab\xc3\xa9");
+    assert_string_equal(buf, "ab");
+    sl_utf8_copy(buf, 5, "ab\xc3\xa9");
+    assert_string_equal(buf, "ab\xc3\xa9");
 }
 
 static void log_levels(void **state)
@@ -330,6 +385,8 @@ int main(void)
         cmocka_unit_test(errors_carry_code_and_text),
         cmocka_unit_test(errors_accept_null),
         cmocka_unit_test(long_errors_are_cut_not_overrun),
+        cmocka_unit_test(errors_never_hold_half_a_character),
+        cmocka_unit_test(utf8_is_mended_and_cut_between_characters),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(a_log_keeps_to_its_file),
         cmocka_unit_test(json_writes_commas_quotes_and_indents),

@@ -37,6 +37,11 @@ static const struct {
     {"sharing.fractional.memory.step", {"1Ki", "10", "5Mi"}},
     {"sharing.fractional.cores.min", {"5", "100", "1"}},
     {"sharing.fractional.cores.step", {"5", "10", "50"}},
+    {"sharing.fractional.allow.priority", {"low", "normal", "high"}},
+    {"sharing.fractional.allow.strategies", {"libsluice,mps", "timeSlicing", "libsluice,mps,timeSlicing"}},
+    {"sharing.fractional.allow.burst", {"0", "50", "100"}},
+    {"sharing.fractional.allow.resize", {"never", "allocated", "free"}},
+    {"sharing.fractional.allow.resizeTo", {"0", "50", "100"}},
     {"imex.channelIDs", {"0", "", "0"}},
     {"imex.required", {"true", "false", "true"}},
     {"health.ignoreXIDs", {"1,2", "all", "48,13"}},
@@ -457,6 +462,31 @@ static void random_files_are_printed_as_read(void **state)
     }
 }
 
+/* What may be asked for: safe where nothing is said, and what any entry for the namespace adds. */
+static void who_may_ask_for_what(void **state)
+{
+    (void)state;
+    struct sl_config *c = config_of("{}");
+    struct sl_config_allow a = sl_config_allowed(c, "any"), none = sl_config_allowed(NULL, "any");
+    assert_memory_equal(&a, &none, sizeof(a));
+    assert_int_equal(a.strategies, SL_ALLOW_LIBSLUICE);
+    assert_int_equal(a.priority, SL_ALLOW_NORMAL);
+    assert_int_equal(a.resize, SL_ALLOW_ALLOCATED);
+    sl_config_free(c);
+    c = config_of("sharing: {fractional: {allow: {priority: low, burst: 30, namespaces: ["
+                  "{name: 'ml-*', priority: high, strategies: [mps]},"
+                  "{name: ml-a, burst: 60, resize: free, resizeTo: 25}, {name: 'ml-?', resize: free, resizeTo: 40}]}}}");
+    check_round_trip(c);
+    a = sl_config_allowed(c, "other");
+    assert_true(a.priority == SL_ALLOW_LOW && a.strategies == SL_ALLOW_LIBSLUICE && a.burst == 30);
+    a = sl_config_allowed(c, "ml-long");
+    assert_true(a.priority == SL_ALLOW_HIGH && a.strategies == (SL_ALLOW_LIBSLUICE | SL_ALLOW_MPS));
+    assert_true(a.resize == SL_ALLOW_ALLOCATED && a.burst == 30);
+    a = sl_config_allowed(c, "ml-a");
+    assert_true(a.burst == 60 && a.resize == SL_ALLOW_FREE && a.resize_to == 40);
+    sl_config_free(c);
+}
+
 /* The page has every key, flag and variable of the table. */
 static void the_page_names_everything(void **state)
 {
@@ -497,6 +527,7 @@ int main(void)
         cmocka_unit_test(keys_are_read_and_printed),
         cmocka_unit_test(command_line_before_environment_before_file),
         cmocka_unit_test(equality_sees_every_difference),
+        cmocka_unit_test(who_may_ask_for_what),
         cmocka_unit_test(times_as_go_writes_them),
         cmocka_unit_test(flags_as_a_command_line_has_them),
         cmocka_unit_test(the_empty_file_is_the_default),

@@ -38,6 +38,7 @@ static const struct sl_inventory *machine(struct machine *m, const struct card *
         struct sl_gpu_info *info = &m->gpu[g].info;
         (void)snprintf(info->name, sizeof(info->name), "%s", cards[g].name);
         (void)snprintf(info->uuid, sizeof(info->uuid), "GPU-%zu", g);
+        m->gpu[g].index = g;
         info->numa_node = g < 2 ? 0 : 1;
         info->cc_major = 9;
         if (cards[g].migs)
@@ -171,6 +172,15 @@ static void some_devices_only(void **state)
           "9 devices of nvidia.com/gpu are to be shared, this node has 4");
     check(TS("{name: gpu, replicas: 2, devices: [GPU-12ab]}"), four, false, "gpu=4 !1",
           "device GPU-12ab is to be shared as nvidia.com/gpu, but this node has no such");
+    /* Numbers are the driver's: beside a card 0 that never answered these are 1 and 2. */
+    static struct machine without_first;
+    const struct sl_inventory *two_left = MACHINE(&without_first, H200, H200);
+    without_first.gpu[0].index = 1;
+    without_first.gpu[1].index = 2;
+    check(TS("{name: gpu, replicas: 2, devices: [2]}"), two_left, true,
+          "gpu=3/time-slicing,GPU-0,GPU-1::0,GPU-1::1 !1", NULL);
+    check_refused(TS("{name: gpu, replicas: 2, devices: [0]}"), two_left,
+                  "there is no GPU 0, this node has 2");
     check_refused(TS("{name: gpu, replicas: 2, devices: [7]}"), four,
                   "c.yaml:1:37: devices: there is no GPU 7, this node has 4");
     check_refused(TS("{name: gpu, replicas: 2, devices: ['0:0']}"), four,

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON of strangers, read with a bound on memory: a body of 8 MiB that is all brackets becomes a tree of 700 MiB. */
+#ifndef SLUICE_CONTROLLER_LOAD_H
+#define SLUICE_CONTROLLER_LOAD_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+
+#define SL_LOAD_TREE_MAX (96ull << 20) /* of a tree in memory; an honest one of 8 MiB has about half of it */
+
+/* At most so many bytes the tree of this text takes; too much rather than too little. */
+unsigned long long sl_load_cost(const char *text, size_t size);
+
+/* NULL with err set: it is no JSON, or too much of it. flags are jansson's. */
+json_t *sl_load_json(const char *text, size_t size, size_t flags, struct sl_err *err);
+
+#endif

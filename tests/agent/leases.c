@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arbiter's client in the agent's loop: an arbiter that accepts nobody, and no memory. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/leases.h"
+#include "base/clock.h"
+#include "shm/packet.h"
+
+static struct sl_loop *loop;
+static struct sl_leases *leases;
+static char dir[] = "/tmp/sluice-leases-XXXXXX";
+static unsigned answers;
+static int last_rc;
+static bool inside; /* a call that asks is under way */
+static bool no_memory;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return no_memory ? NULL : __real_calloc(n, size);
+}
+
+static void done(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)data;
+    (void)text;
+    assert_false(inside);
+    assert_true(rc == 0 || err->msg[0]);
+    answers++;
+    last_rc = rc;
+}
+
+static void each(void *data, const struct sl_msg_tenant *tenant)
+{
+    (void)data;
+    (void)tenant;
+}
+
+static void ask(void)
+{
+    inside = true;
+    sl_leases_list(leases, each, done, NULL);
+    inside = false;
+}
+
+static void step_until(unsigned count)
+{
+    uint64_t end = sl_now_ns() + 20 * SL_NS_PER_S;
+    while (answers < count && sl_now_ns() < end)
+        assert_int_equal(sl_loop_step(loop, 10, NULL), 0);
+    assert_int_equal(answers, count);
+}
+
+static int setup(void **state)
+{
+    struct sl_err err = SL_ERR_INIT;
+    (void)state;
+    (void)alarm(60); /* a loop that waits for the arbiter waits for ever */
+    answers = 0;
+    no_memory = false;
+    return sl_loop_create(NULL, &loop, &err) | sl_leases_create(loop, dir, 300 * SL_NS_PER_MS, &leases, &err);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    sl_leases_destroy(leases);
+    sl_loop_destroy(loop);
+    return 0;
+}
+
+/* Stopped, with as many waiting to be accepted as may. */
+static void an_arbiter_that_accepts_nobody(void **state)
+{
+    (void)state;
+    char path[100];
+    int waiting[64], count = 0;
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, SL_CONTROL_SOCKET);
+    int listener = sl_packet_listen(path, 2, NULL);
+    assert_true(listener >= 0);
+    while (count < 64 && (waiting[count] = sl_packet_connect_now(path, NULL)) >= 0)
+        count++;
+    assert_in_range(count, 1, 63);
+    assert_int_equal(waiting[count], -EAGAIN);
+    ask();
+    ask();
+    assert_int_equal(answers, 0);
+    step_until(2);
+    assert_int_equal(last_rc, -ETIMEDOUT);
+    for (int i = 0; i < count; i++)
+        (void)close(waiting[i]);
+    (void)close(listener);
+    (void)unlink(path);
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    no_memory = true;
+    ask();
+    ask();
+    assert_int_equal(answers, 0);
+    step_until(2);
+    assert_int_equal(last_rc, -ENOMEM);
+    for (int i = 0; i < 256; i++)
+        ask();
+    assert_int_equal(answers, 2);
+    step_until(258);
+    ask();
+    no_memory = false; /* and one that is never told, because it ends before */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
+    };
+    if (!mkdtemp(dir))
+        return 1;
+    int rc = cmocka_run_group_tests_name("leases", tests, NULL, NULL);
+    (void)rmdir(dir);
+    return rc;
+}
