@@ -49,6 +49,8 @@ struct member {
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
     char command[32];
+    uint32_t measured;         /* bit per lease GPU: the driver was asked, and believed */
+    uint64_t believe_from_ns;  /* snapshots begun before this say nothing of it */
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
@@ -155,6 +157,7 @@ struct arbiter {
     struct measure *measure;
     struct turnstile *turnstile;
     uint64_t now_ns; /* read once per wake-up */
+    uint64_t born;   /* our own sl_arb_process_start */
     uint64_t quiet_since_ns;
     bool stopping;
 };
@@ -210,6 +213,8 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c);
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK; /* fills a->gpu */
 void sl_arb_measure_close(struct arbiter *a);
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu);
+/* It is a member now, and `returns` from before our start: its ledger says what it has. */
+void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */
 
 /* turnstile.c */

@@ -272,6 +272,7 @@ static int start(struct arbiter *a, struct sl_err *err)
     if (rc < 0)
         return rc;
     a->now_ns = a->quiet_since_ns = sl_now_ns();
+    a->born = sl_arb_process_start(getpid());
     sl_arb_state_load(a);
     sl_arb_kept_sweep(a);
     return open_control(a, err);

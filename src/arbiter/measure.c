@@ -29,6 +29,9 @@
 /* The ledger has a piece before the driver does, so a low reading may be a piece on its way. Less is
  * believed when the process waits for the answer, or when all readings are low for so long. */
 #define LOWER_NS          (SL_NS_PER_S / 2)
+/* A process that returns to us books what it has as soon as it has read our WELCOME: until then its
+ * ledger says too little, and all it has would look like overhead. */
+#define RETURN_NS         SL_NS_PER_S
 /* A snapshot that takes longer is not waited for any more. */
 #define ANSWER_LOST_NS    (5 * SL_NS_PER_S)
 
@@ -140,6 +143,11 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
         return; /* some virtual machines hide it: then contexts are not counted */
     bool asked = m->measure_pending >> i & 1;
     bool moved = ledger_moved(m, i);
+    if (!asked && s->asked_ns < m->believe_from_ns) {
+        m->least_bytes[i] = UINT64_MAX;
+        m->unsteady[i] = 1;
+        return;
+    }
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
@@ -151,6 +159,7 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
             return;
     }
     m->unsteady[i] = 0;
+    m->measured |= 1U << i;
     m->seen_bytes[i] = p ? least(p->used_bytes, ledger + reading) : 0;
     /* A context keeps what it had when it was made, and its maker stood still for that reading. What
      * looks like less is memory that is promised but not there yet, managed pages above all. */
@@ -289,8 +298,18 @@ static void charge_unattached(struct arbiter *a, const struct snapshot *s, struc
             t->unattached_bytes[i] += p->used_bytes;
 }
 
+/* After a restart: who has not come back yet is not somebody else. */
+static bool recovering(const struct arbiter *a)
+{
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        if (t->recover_until_ns)
+            return true;
+    return false;
+}
+
 static void audit(struct arbiter *a, const struct snapshot *s)
 {
+    bool too_early = recovering(a);
     forget_findings(a, s->card);
     for (struct tenant *t = a->tenants; t; t = t->next)
         for (uint32_t i = 0; i < t->gpu_count; i++)
@@ -306,6 +325,8 @@ static void audit(struct arbiter *a, const struct snapshot *s)
                     add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
             continue;
         }
+        if (too_early)
+            continue;
         struct tenant *t = family_of(a, (pid_t)p->pid);
         add_finding(a, s, p, t ? SL_AUDIT_UNATTACHED : SL_AUDIT_STRANGER, t, p->used_bytes);
         if (t)
@@ -387,6 +408,45 @@ void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
     ask_card(a, a->gpu[m->tenant->gpu[lease_gpu]].index);
 }
 
+/* What was charged to a tenant for a process outside its ledger. */
+static void uncharge_unattached(struct arbiter *a, const struct sl_msg_audit *f)
+{
+    struct tenant *t = sl_arb_tenant_find(a, f->tenant);
+    if (!t || f->kind != SL_AUDIT_UNATTACHED)
+        return;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if (strcmp(a->gpu[t->gpu[i]].uuid, f->uuid) == 0)
+            t->unattached_bytes[i] -= least(t->unattached_bytes[i], f->bytes);
+    sl_arb_tenant_overhead(t);
+}
+
+void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
+{
+    if (returns)
+        m->believe_from_ns = a->now_ns + RETURN_NS;
+    for (struct audit_finding **p = &a->findings; *p;) {
+        struct audit_finding *f = *p;
+        if ((pid_t)f->msg.pid != m->pid) {
+            p = &f->next;
+            continue;
+        }
+        *p = f->next;
+        uncharge_unattached(a, &f->msg);
+        free(f);
+    }
+}
+
+/* A process whose overhead is not known yet could take that much too much: then the next look is not
+ * put off. One that never stands still is believed after UNSTEADY_MAX looks, so this ends. */
+static bool all_measured(const struct arbiter *a)
+{
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        for (const struct member *m = t->members; m; m = m->next)
+            if (m->measured != (1U << t->gpu_count) - 1)
+                return false;
+    return true;
+}
+
 uint64_t sl_arb_measure_tick(struct arbiter *a)
 {
     if (!a->tenants)
@@ -400,7 +460,8 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     }
     if (a->now_ns >= m->next_audit_ns) {
         m->next_audit_ns = a->now_ns + m->audit_gap_ns;
-        m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
+        if (all_measured(a))
+            m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);
     }

@@ -46,9 +46,23 @@ static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
         t->slots[slot / 64] &= ~bit;
 }
 
+static bool slot_owned(const struct tenant *t, uint32_t slot)
+{
+    for (const struct member *m = t->members; m; m = m->next)
+        if (m->slot == slot)
+            return true;
+    return false;
+}
+
+/* After a restart: kept for the process that had it, which has not come back yet. */
+static bool slot_awaited(const struct tenant *t, uint32_t slot)
+{
+    return t->recover_until_ns && !slot_owned(t, slot);
+}
+
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
-    if (wish < SL_MAX_SLOTS && !slot_taken(t, wish)) {
+    if (wish < SL_MAX_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
         slot_mark(t, wish, true);
         *ret = wish;
         return 0;
@@ -80,22 +94,19 @@ static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
     slot_mark(t, slot, false);
 }
 
-static bool slot_owned(const struct tenant *t, uint32_t slot)
+static bool slot_in_use(const struct tenant *t, uint32_t slot)
 {
-    for (const struct member *m = t->members; m; m = m->next)
-        if (m->slot == slot)
-            return true;
-    return false;
+    bool any = slot_taken(t, slot);
+    for (uint32_t g = 0; g < t->gpu_count && !any; g++)
+        any = sl_account_slot(t->ledger.page, slot, g) != 0;
+    return any;
 }
 
 void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
     t->reap_retry_ns = 0;
     for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++) {
-        bool any = slot_taken(t, slot);
-        for (uint32_t g = 0; g < t->gpu_count && !any; g++)
-            any = sl_account_slot(t->ledger.page, slot, g) != 0;
-        if (any && !slot_owned(t, slot))
+        if (slot_in_use(t, slot) && !slot_owned(t, slot))
             slot_reap(a, t, slot);
     }
 }
@@ -243,6 +254,8 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     t->members = m;
     t->member_count++;
     a->changes++;
+    sl_arb_measure_joined(a, m, v->hello.slot != SL_NO_SLOT &&
+                                    sl_arb_process_start(v->pid) <= a->born);
     *ret = m;
     return 0;
 }
@@ -332,6 +345,10 @@ static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
         return false;
     }
     fds->fd[0] = -1;
+    /* Until the recovery ends, what others had in it is theirs: newcomers get slots nobody used. */
+    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+        if (slot_in_use(t, slot) || atomic_load(&t->ledger.page->slot[slot].pid) != 0)
+            slot_mark(t, slot, true);
     return true;
 }
 
@@ -344,6 +361,7 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
         t->recover_until_ns = a->now_ns + SL_NS_PER_S;
         return;
     }
+    a->changes++; /* who has not come back is looked at soon */
     sl_arb_reap_orphans(a, t);
     welcome_parked(a, t);
 }

@@ -57,12 +57,17 @@ void world_kill(struct world *w)
     (void)waitpid(w->arbiter, NULL, 0);
 }
 
-void world_end(struct world *w)
+void world_stop(struct world *w)
 {
     int status;
     (void)kill(w->arbiter, SIGTERM);
     assert_int_equal(waitpid(w->arbiter, &status, 0), w->arbiter);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void world_end(struct world *w)
+{
+    world_stop(w);
     char command[160];
     (void)snprintf(command, sizeof(command), "rm -rf '%s'", w->dir);
     assert_int_equal(system(command), 0);
