@@ -232,10 +232,11 @@ static void go_first(void)
 
 static void shut_down(struct arbiter *a)
 {
-    /* Tenants with processes keep their state: the next arbiter takes them over. */
+    /* Tenants with processes keep their state: the next arbiter takes them over. So do those whose
+     * processes may be on their way back to us. */
     while (a->tenants) {
         struct tenant *t = a->tenants;
-        if (t->kept || t->members || t->creator.fd >= 0)
+        if (t->kept || t->members || t->creator.fd >= 0 || t->recover_until_ns)
             sl_arb_tenant_drop(a, t);
         else
             sl_arb_tenant_destroy(a, t);
