@@ -98,7 +98,10 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         memcpy(m.gpu[i], a->gpu[t->gpu[i]].uuid, sizeof(m.gpu[i]));
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
-    return answer(a, c, &m.h);
+    rc = answer(a, c, &m.h);
+    if (rc < 0 && !t->kept)
+        sl_arb_tenant_disown(a, t); /* who asked went away: nobody will ever use it or end it */
+    return rc;
 }
 
 static int on_set(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)

@@ -87,6 +87,7 @@ struct tenant {
     char name[SL_NAME_MAX];
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
+    bool left; /* somebody left: it ends in run_due if nobody is there any more */
     struct asked asked;
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
@@ -176,7 +177,11 @@ struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages; NU
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, state file and all */
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
-void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t); /* nobody left: destroy */
+/* Somebody left. Nothing is freed before the loop's next round: callers go on using the tenant. */
+void sl_arb_tenant_left(struct tenant *t);
+/* Nobody is there: destroys it and says true. Only from run_due. */
+bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
+void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
 void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,

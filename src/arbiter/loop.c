@@ -138,9 +138,10 @@ static uint64_t run_due(struct arbiter *a)
         after = t->next;
         if (t->recover_until_ns && a->now_ns >= t->recover_until_ns) {
             sl_arb_recovery_end(a, t);
-            sl_arb_tenant_maybe_end(a, t);
-            continue;
+            sl_arb_tenant_left(t);
         }
+        if (t->left && sl_arb_tenant_maybe_end(a, t))
+            continue;
         if (t->recover_until_ns)
             next = earliest(next, t->recover_until_ns);
         if (t->reap_retry_ns && a->now_ns >= t->reap_retry_ns)

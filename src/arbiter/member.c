@@ -165,7 +165,7 @@ static void member_gone(struct arbiter *a, struct member *m)
         fresh_ledger(t);
     sl_arb_tenant_overhead(t);
     sl_arb_turnstile_member_gone(a, t);
-    sl_arb_tenant_maybe_end(a, t);
+    sl_arb_tenant_left(t);
 }
 
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)

@@ -202,7 +202,7 @@ static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
     (void)events;
     struct tenant *t = container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
-    sl_arb_tenant_maybe_end(a, t);
+    sl_arb_tenant_left(t);
 }
 
 static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err)
@@ -351,6 +351,8 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = sl_arb_state_save(a, t, err);
     if (rc == 0)
         rc = sl_arb_tenant_open(a, t, err);
+    if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
+        rc = sl_err_set(err, -ESRCH, "the process that asked for tenant %s has ended", t->name);
     if (rc < 0) {
         if (t->lease.page)
             sl_arb_tenant_destroy(a, t);
@@ -447,10 +449,24 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
     sl_arb_tenant_drop(a, t);
 }
 
-void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
+void sl_arb_tenant_left(struct tenant *t)
 {
-    if (!t->kept && !t->members && t->creator.fd < 0 && !t->recover_until_ns)
-        sl_arb_tenant_destroy(a, t);
+    t->left = true;
+}
+
+void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t)
+{
+    sl_arb_unwatch(a, &t->creator);
+    sl_arb_tenant_left(t);
+}
+
+bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
+{
+    t->left = false;
+    if (t->kept || t->members || t->creator.fd >= 0 || t->recover_until_ns)
+        return false;
+    sl_arb_tenant_destroy(a, t);
+    return true;
 }
 
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
