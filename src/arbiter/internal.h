@@ -145,7 +145,7 @@ struct arbiter {
     int kept_fd;    /* opt.dir/k: a directory with its socket for each kept tenant */
     int lock_fd;
     struct source control;
-    struct source signals;
+    struct source signals; /* stop.c: told to end */
     struct source timer;
     struct tenant *tenants;
     struct client *clients;
@@ -167,6 +167,10 @@ struct arbiter {
 int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events,
                  struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
+
+/* stop.c */
+int sl_arb_stop_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_stop_close(struct arbiter *a);
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
