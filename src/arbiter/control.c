@@ -224,6 +224,9 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
         case SL_MSG_STATUS:
             rc = on_status(a, c);
             break;
+        case SL_MSG_PING:
+            rc = answer_text(a, c, SL_MSG_OK, 0, "");
+            break;
         default:
             rc = -EPROTO;
         }
