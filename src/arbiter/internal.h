@@ -83,12 +83,19 @@ struct asked {
     uint64_t gpu_memory_bytes[SL_MAX_GPUS];
 };
 
+/* What was granted, as it is written down. The lease page is made from it. */
+struct terms {
+    uint64_t memory_bytes[SL_MAX_GPUS]; /* SL_NO_LIMIT: nothing was asked for */
+    uint32_t cores_request_permille, cores_limit_permille, priority;
+};
+
 struct tenant {
     char name[SL_NAME_MAX];
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
     bool left; /* somebody left: it ends in run_due if nobody is there any more */
     struct asked asked;
+    struct terms terms;
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
         uint64_t granted_ns;  /* when its current turn began */
@@ -186,6 +193,7 @@ void sl_arb_tenant_left(struct tenant *t);
 /* Nobody is there: destroys it and says true. Only from run_due. */
 bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
 void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
+void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
 void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
@@ -203,7 +211,9 @@ void sl_arb_kept_rmdir(struct arbiter *a, const char *name);
 void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
 
 /* state.c */
-int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
+/* Writes the tenant down as it would be with these terms. */
+int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
+                      struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
 uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
 

@@ -38,7 +38,8 @@ uint64_t sl_arb_process_start(pid_t pid)
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err)
+int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
+                      struct sl_err *err)
 {
     char text[STATE_MAX], file[SL_NAME_MAX + 16];
     const struct sl_lease_page *p = t->lease.page;
@@ -46,11 +47,11 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *
     for (size_t i = 0; i < sizeof(t->cookie); i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", t->cookie[i]);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n",
-                  t->creator_pid, t->creator_start, atomic_load(&p->cores_request_permille),
-                  atomic_load(&p->cores_limit_permille), atomic_load(&p->priority));
+                  t->creator_pid, t->creator_start, terms->cores_request_permille,
+                  terms->cores_limit_permille, terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 "\n", p->gpu[i].uuid,
-                      atomic_load(&p->gpu[i].memory_limit_bytes));
+                      terms->memory_bytes[i]);
     const struct asked *k = &t->asked;
     if (t->kept)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
@@ -169,15 +170,16 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         t->gpu[t->gpu_count++] = g;
         memcpy(lg->uuid, a->gpu[g].uuid, sizeof(lg->uuid));
         lg->card_bytes = a->gpu[g].total_bytes;
-        atomic_store(&lg->memory_limit_bytes, s->bytes[i]);
+        t->terms.memory_bytes[i] = s->bytes[i];
     }
     if (rc == 0) {
         struct sl_lease_page *p = t->lease.page;
         (void)snprintf(p->name, sizeof(p->name), "%s", name);
         p->gpu_count = t->gpu_count;
-        atomic_store(&p->cores_request_permille, s->request);
-        atomic_store(&p->cores_limit_permille, s->limit);
-        atomic_store(&p->priority, s->priority);
+        t->terms.cores_request_permille = s->request;
+        t->terms.cores_limit_permille = s->limit;
+        t->terms.priority = s->priority;
+        sl_arb_tenant_terms(t);
         rc = sl_arb_tenant_open(a, t, err);
     }
     if (rc < 0)

@@ -272,10 +272,34 @@ struct tenant *sl_arb_tenant_alloc(void)
     return t;
 }
 
+/* What is not asked for stays as it is. */
+static void apply_ask(const struct sl_msg_lease *ask, const uint64_t limit[SL_MAX_GPUS],
+                      struct terms *terms)
+{
+    if (ask->fields & SL_FIELD_MEMORY)
+        memcpy(terms->memory_bytes, limit, sizeof(terms->memory_bytes));
+    if (ask->fields & SL_FIELD_CORES) {
+        terms->cores_request_permille = ask->cores_request_permille;
+        terms->cores_limit_permille = ask->cores_limit_permille;
+    }
+    if (ask->fields & SL_FIELD_PRIORITY)
+        terms->priority = ask->priority;
+}
+
+void sl_arb_tenant_terms(struct tenant *t)
+{
+    struct sl_lease_page *p = t->lease.page;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        atomic_store(&p->gpu[i].memory_limit_bytes, t->terms.memory_bytes[i]);
+    atomic_store(&p->cores_request_permille, t->terms.cores_request_permille);
+    atomic_store(&p->cores_limit_permille, t->terms.cores_limit_permille);
+    atomic_store(&p->priority, t->terms.priority);
+}
+
 static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                       struct sl_err *err)
 {
-    uint64_t limit[SL_MAX_GPUS];
+    uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = grant_memory(a, ask, t, limit, err);
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
@@ -292,12 +316,12 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
         const struct gpu *g = &a->gpu[t->gpu[i]];
         memcpy(p->gpu[i].uuid, g->uuid, sizeof(p->gpu[i].uuid));
         p->gpu[i].card_bytes = g->total_bytes;
-        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
+        t->terms.memory_bytes[i] = SL_NO_LIMIT;
     }
-    bool cores = ask->fields & SL_FIELD_CORES;
-    atomic_store(&p->cores_request_permille, cores ? ask->cores_request_permille : 0);
-    atomic_store(&p->cores_limit_permille, cores ? ask->cores_limit_permille : 1000);
-    atomic_store(&p->priority, ask->fields & SL_FIELD_PRIORITY ? ask->priority : SL_PRIORITY_NORMAL);
+    t->terms.cores_limit_permille = 1000;
+    t->terms.priority = SL_PRIORITY_NORMAL;
+    apply_ask(ask, limit, &t->terms);
+    sl_arb_tenant_terms(t);
     return 0;
 }
 
@@ -311,10 +335,15 @@ static void take_about(struct tenant *t, const struct sl_msg_lease *ask)
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
+    char before[sizeof(t->about)];
     if (!ask->about[0] || strncmp(t->about, ask->about, sizeof(t->about) - 1) == 0)
         return 0;
+    memcpy(before, t->about, sizeof(before));
     take_about(t, ask);
-    return sl_arb_state_save(a, t, err);
+    int rc = sl_arb_state_save(a, t, &t->terms, err);
+    if (rc < 0)
+        memcpy(t->about, before, sizeof(before));
+    return rc;
 }
 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
@@ -348,7 +377,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err);
     /* State first: a tenant that exists is one a restart would find. */
     if (rc == 0)
-        rc = sl_arb_state_save(a, t, err);
+        rc = sl_arb_state_save(a, t, &t->terms, err);
     if (rc == 0)
         rc = sl_arb_tenant_open(a, t, err);
     if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
@@ -365,6 +394,25 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     return 0;
 }
 
+/* A word for who set a limit below what is used. */
+static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
+{
+    const struct sl_lease_page *p = t->lease.page;
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        /* In the first moments after a restart nobody has brought the ledger back yet. */
+        uint64_t used = atomic_load(&p->gpu[i].overhead_bytes);
+        if (t->ledger.page)
+            used += sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
+        char u[32], l[32];
+        if (used > t->terms.memory_bytes[i])
+            (void)snprintf(remark, remark_size,
+                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
+                           "further allocation is refused until it frees enough",
+                           t->name, sl_format_bytes(used, u, sizeof(u)),
+                           sl_format_bytes(t->terms.memory_bytes[i], l, sizeof(l)));
+    }
+}
+
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err)
 {
@@ -373,8 +421,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     struct tenant *t = sl_arb_tenant_find(a, name);
     if (!t)
         return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
-    struct sl_lease_page *p = t->lease.page;
-    uint64_t limit[SL_MAX_GPUS];
+    uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = ask->fields & SL_FIELD_MEMORY ? grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
@@ -382,31 +429,19 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
         rc = check_priority(ask, err);
     if (rc < 0)
         return rc;
-
+    /* Written down first: what could not be is not in force either, now or after a restart. */
+    struct terms next = t->terms;
+    apply_ask(ask, limit, &next);
+    if (sl_arb_state_save(a, t, &next, err) < 0)
+        return sl_err_wrap(err, "tenant %s keeps the limits it had", t->name);
+    t->terms = next;
+    sl_arb_tenant_terms(t);
     remark[0] = '\0';
-    for (uint32_t i = 0; i < t->gpu_count && (ask->fields & SL_FIELD_MEMORY); i++) {
-        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
-        /* In the first moments after a restart nobody has brought the ledger back yet. */
-        uint64_t used = atomic_load(&p->gpu[i].overhead_bytes);
-        if (t->ledger.page)
-            used += sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
-        char u[32], l[32];
-        if (used > limit[i])
-            (void)snprintf(remark, remark_size,
-                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
-                           "further allocation is refused until it frees enough",
-                           t->name, sl_format_bytes(used, u, sizeof(u)),
-                           sl_format_bytes(limit[i], l, sizeof(l)));
-    }
-    if (ask->fields & SL_FIELD_CORES) {
-        atomic_store(&p->cores_request_permille, ask->cores_request_permille);
-        atomic_store(&p->cores_limit_permille, ask->cores_limit_permille);
-    }
-    if (ask->fields & SL_FIELD_PRIORITY)
-        atomic_store(&p->priority, ask->priority);
-    atomic_fetch_add(&p->revision, 1);
+    if (ask->fields & SL_FIELD_MEMORY)
+        remark_on(t, remark, remark_size);
+    atomic_fetch_add(&t->lease.page->revision, 1);
     sl_arb_turnstile_set(a, t);
-    return sl_arb_state_save(a, t, err);
+    return 0;
 }
 
 void sl_arb_tenant_overhead(struct tenant *t)

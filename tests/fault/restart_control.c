@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and the agent ask of an arbiter that has just restarted. */
+/* What people and the agent ask of an arbiter that has just restarted, or whose disk is full. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ static struct world world;
 static int setup(void **state)
 {
     (void)state;
+    /* A file that may not grow is then a failed write, as on a full disk, and no signal. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     world_begin(&world);
     return 0;
 }
@@ -161,11 +164,37 @@ static void test_stopped_while_recovering(void **state)
     EVENTUALLY(look("orphan").processes == UINT32_MAX);
 }
 
+static void let_files_grow(bool yes)
+{
+    struct rlimit r;
+    assert_int_equal(prlimit(world.arbiter, RLIMIT_FSIZE, NULL, &r), 0);
+    r.rlim_cur = yes ? r.rlim_max : 0;
+    assert_int_equal(prlimit(world.arbiter, RLIMIT_FSIZE, &r, NULL), 0);
+}
+
+/* What could not be written down is not in force either, now or after a restart. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    char path[256], text[404];
+    create("full", 10 * GIB, path);
+    let_files_grow(false);
+    assert_int_equal(set_memory("full", 20 * GIB, text), SL_MSG_ERROR);
+    assert_non_null(strstr(text, "tenant full keeps the limits it had: cannot write full.lease"));
+    assert_int_equal(look("full").gpu[0].limit_bytes, 10 * GIB);
+    let_files_grow(true);
+    assert_int_equal(set_memory("full", 20 * GIB, text), SL_MSG_OK);
+    world_kill(&world);
+    world_start(&world);
+    assert_int_equal(look("full").gpu[0].limit_bytes, 20 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_set_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stopped_while_recovering, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
