@@ -168,7 +168,7 @@ static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m
     memcpy(m->name, g->name, sizeof(m->name));
     for (struct tenant *t = a->tenants; t; t = t->next)
         for (uint32_t i = 0; i < t->gpu_count; i++) {
-            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
+            uint64_t limit = t->terms.memory_bytes[i];
             if (t->gpu[i] != index)
                 continue;
             m->tenants++;

@@ -122,9 +122,12 @@ struct tenant {
     } past; /* of members that are gone: what is counted never goes down */
     uint64_t created_ns;
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
+    uint32_t doubt;            /* bit per lease GPU: who did not come back may use more of it */
+    uint64_t doubt_since_ns;   /* until a snapshot that was begun later */
     uint64_t reap_retry_ns;    /* 0, or when to try a stuck reaping again */
     uint32_t gpu_count;
     uint32_t gpu[SL_MAX_GPUS];              /* index into arbiter.gpu */
+    uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
@@ -200,6 +203,15 @@ int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 
+/* grant.c: memory. Are these limits to be had? Nothing is changed. */
+int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
+                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
+/* Promises on these GPUs, or who has none, have changed: what is left is shared again. */
+void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count);
+/* After that: nobody took what this tenant got, between the question and now. */
+int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t,
+                       struct sl_err *err) SL_MUST_CHECK;
+
 /* kept.c: the parts that only tenants that stay have */
 struct asked sl_arb_asked(const struct sl_msg_lease *ask);
 /* 0 with *ret: the kept tenant that this asks for is there already; *ret NULL: it is new. */
@@ -222,7 +234,7 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);
 void sl_arb_member_remove(struct arbiter *a, struct member *m);
 void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
-void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t);
+bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there were some */
 
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);

@@ -126,7 +126,7 @@ static uint64_t run_due(struct arbiter *a)
         if (t->recover_until_ns)
             next = earliest(next, t->recover_until_ns);
         if (t->reap_retry_ns && a->now_ns >= t->reap_retry_ns)
-            sl_arb_reap_orphans(a, t);
+            (void)sl_arb_reap_orphans(a, t);
         if (t->reap_retry_ns)
             next = earliest(next, t->reap_retry_ns);
     }

@@ -336,6 +336,17 @@ static void audit(struct arbiter *a, const struct snapshot *s)
 
 /* --- the loop's side -------------------------------------------------------------------------- */
 
+/* After a restart: who did not come back was seen now, and charged to its tenant. */
+static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant *t)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if ((t->doubt >> i & 1) && a->gpu[t->gpu[i]].index == s->card &&
+            s->asked_ns >= t->doubt_since_ns) {
+            t->doubt &= ~(1U << i);
+            sl_arb_grant_share(a, &t->gpu[i], 1);
+        }
+}
+
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
     a->measure->answered_ns[s->card] = s->asked_ns;
@@ -355,6 +366,7 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         }
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
+        end_doubt(a, s, t);
         for (uint32_t i = 0; i < t->gpu_count; i++)
             for (struct member *m = t->members; m; m = m->next)
                 if (a->gpu[t->gpu[i]].index == s->card)
@@ -420,10 +432,22 @@ static void uncharge_unattached(struct arbiter *a, const struct sl_msg_audit *f)
     sl_arb_tenant_overhead(t);
 }
 
+static bool booked(const struct member *m)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->tenant->gpu_count; i++)
+        any |= ledger_bytes(m, i) != 0;
+    return any;
+}
+
 void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
 {
     if (returns)
         m->believe_from_ns = a->now_ns + RETURN_NS;
+    if (returns && !booked(m)) {
+        m->tenant->doubt = (1U << m->tenant->gpu_count) - 1;
+        m->tenant->doubt_since_ns = m->believe_from_ns;
+    }
     for (struct audit_finding **p = &a->findings; *p;) {
         struct audit_finding *f = *p;
         if ((pid_t)f->msg.pid != m->pid) {

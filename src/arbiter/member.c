@@ -102,13 +102,16 @@ static bool slot_in_use(const struct tenant *t, uint32_t slot)
     return any;
 }
 
-void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
+bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
+    bool any = false;
     t->reap_retry_ns = 0;
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++) {
-        if (slot_in_use(t, slot) && !slot_owned(t, slot))
+    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+        if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
-    }
+            any = true;
+        }
+    return any;
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
@@ -355,6 +358,7 @@ static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
+    bool lost = !t->ledger.page;
     t->recover_until_ns = 0;
     if (!t->ledger.page && sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, &err) < 0) {
         sl_error("tenant %s: %s", t->name, err.msg);
@@ -362,7 +366,11 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
         return;
     }
     a->changes++; /* who has not come back is looked at soon */
-    sl_arb_reap_orphans(a, t);
+    if (sl_arb_reap_orphans(a, t) || lost) {
+        t->doubt = (1U << t->gpu_count) - 1;
+        t->doubt_since_ns = a->now_ns;
+    }
+    sl_arb_grant_share(a, t->gpu, t->gpu_count);
     welcome_parked(a, t);
 }
 
@@ -404,8 +412,10 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
         return;
     }
     welcome(a, v);
-    if (adopted)
+    if (adopted) {
+        sl_arb_grant_share(a, t->gpu, t->gpu_count);
         welcome_parked(a, t);
+    }
 }
 
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)

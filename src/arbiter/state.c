@@ -50,8 +50,8 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
                   t->creator_pid, t->creator_start, terms->cores_request_permille,
                   terms->cores_limit_permille, terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 "\n", p->gpu[i].uuid,
-                      terms->memory_bytes[i]);
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 " %" PRIu64 "\n",
+                      p->gpu[i].uuid, terms->memory_bytes[i], t->share_bytes[i]);
     const struct asked *k = &t->asked;
     if (t->kept)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
@@ -75,7 +75,7 @@ struct saved {
     unsigned request, limit, priority;
     uint32_t gpu_count;
     char uuid[SL_MAX_GPUS][SL_UUID_MAX];
-    uint64_t bytes[SL_MAX_GPUS];
+    uint64_t bytes[SL_MAX_GPUS], share[SL_MAX_GPUS];
     bool kept;
     struct asked asked;
     char about[SL_ABOUT_MAX];
@@ -121,12 +121,15 @@ static bool parse_line(const char *line, struct saved *s)
         k->gpu_memory_bytes[at] = own;
         return true;
     }
-    if (s->gpu_count < SL_MAX_GPUS &&
-        sscanf(line, "gpu %63s %" SCNu64, s->uuid[s->gpu_count], &s->bytes[s->gpu_count]) == 2) {
-        s->gpu_count++;
-        return true;
-    }
-    return false;
+    /* Earlier builds wrote two fields, and read two of three. */
+    uint32_t n = s->gpu_count;
+    if (n >= SL_MAX_GPUS)
+        return false;
+    s->share[n] = SL_NO_LIMIT;
+    if (sscanf(line, "gpu %63s %" SCNu64 " %" SCNu64, s->uuid[n], &s->bytes[n], &s->share[n]) < 2)
+        return false;
+    s->gpu_count++;
+    return true;
 }
 
 static int parse_state(char *text, struct saved *ret)
@@ -171,6 +174,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         memcpy(lg->uuid, a->gpu[g].uuid, sizeof(lg->uuid));
         lg->card_bytes = a->gpu[g].total_bytes;
         t->terms.memory_bytes[i] = s->bytes[i];
+        t->share_bytes[i] = s->share[i];
     }
     if (rc == 0) {
         struct sl_lease_page *p = t->lease.page;

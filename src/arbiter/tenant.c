@@ -104,19 +104,6 @@ static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct
     return 0;
 }
 
-/* Sum of the other tenants' memory limits on a card; a tenant without limit promises nothing. */
-static uint64_t promised_bytes(struct arbiter *a, uint32_t gpu, const struct tenant *except)
-{
-    uint64_t sum = 0;
-    for (struct tenant *t = a->tenants; t; t = t->next)
-        for (uint32_t i = 0; i < t->gpu_count && t != except; i++) {
-            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
-            if (t->gpu[i] == gpu && limit != SL_NO_LIMIT)
-                sum += limit;
-        }
-    return sum;
-}
-
 static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct tenant *except)
 {
     uint32_t sum = 0;
@@ -125,44 +112,6 @@ static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct 
             if (t->gpu[i] == gpu)
                 sum += atomic_load(&t->lease.page->cores_request_permille);
     return sum;
-}
-
-static int grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
-                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err)
-{
-    for (uint32_t i = 0; i < t->gpu_count; i++) {
-        const struct gpu *g = &a->gpu[t->gpu[i]];
-        char has[32], want[32], left[32];
-        if (!(ask->fields & SL_FIELD_MEMORY)) {
-            ret_limit[i] = SL_NO_LIMIT;
-            continue;
-        }
-        uint64_t own = ask->gpu_memory_bytes[i];
-        if (ask->memory_percent > 100 || (!own && !ask->memory_percent && !ask->memory_bytes))
-            return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
-        uint64_t bytes = ask->memory_bytes;
-        if (own)
-            bytes = own;
-        else if (ask->memory_percent)
-            bytes = (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100);
-        bytes &= ~(SL_UNIT_BYTES - 1);
-        if (bytes > g->total_bytes)
-            return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",
-                              g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)),
-                              sl_format_bytes(bytes, want, sizeof(want)));
-        uint64_t others = promised_bytes(a, t->gpu[i], t);
-        if (others > g->total_bytes || bytes > g->total_bytes - others)
-            return sl_err_set(err, -ENOSPC,
-                              "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see "
-                              "`sluice status` for who has the rest",
-                              g->index, g->name,
-                              sl_format_bytes(others < g->total_bytes ? g->total_bytes - others : 0,
-                                              left, sizeof(left)),
-                              sl_format_bytes(g->total_bytes, has, sizeof(has)),
-                              sl_format_bytes(bytes, want, sizeof(want)));
-        ret_limit[i] = bytes;
-    }
-    return 0;
 }
 
 static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
@@ -290,7 +239,9 @@ void sl_arb_tenant_terms(struct tenant *t)
 {
     struct sl_lease_page *p = t->lease.page;
     for (uint32_t i = 0; i < t->gpu_count; i++)
-        atomic_store(&p->gpu[i].memory_limit_bytes, t->terms.memory_bytes[i]);
+        atomic_store(&p->gpu[i].memory_limit_bytes, t->terms.memory_bytes[i] != SL_NO_LIMIT
+                                                        ? t->terms.memory_bytes[i]
+                                                        : t->share_bytes[i]);
     atomic_store(&p->cores_request_permille, t->terms.cores_request_permille);
     atomic_store(&p->cores_limit_permille, t->terms.cores_limit_permille);
     atomic_store(&p->priority, t->terms.priority);
@@ -300,7 +251,7 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
                       struct sl_err *err)
 {
     uint64_t limit[SL_MAX_GPUS] = {0};
-    int rc = grant_memory(a, ask, t, limit, err);
+    int rc = sl_arb_grant_memory(a, ask, t, limit, err);
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
@@ -316,7 +267,7 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
         const struct gpu *g = &a->gpu[t->gpu[i]];
         memcpy(p->gpu[i].uuid, g->uuid, sizeof(p->gpu[i].uuid));
         p->gpu[i].card_bytes = g->total_bytes;
-        t->terms.memory_bytes[i] = SL_NO_LIMIT;
+        t->terms.memory_bytes[i] = t->share_bytes[i] = SL_NO_LIMIT;
     }
     t->terms.cores_limit_permille = 1000;
     t->terms.priority = SL_PRIORITY_NORMAL;
@@ -382,6 +333,10 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = sl_arb_tenant_open(a, t, err);
     if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
         rc = sl_err_set(err, -ESRCH, "the process that asked for tenant %s has ended", t->name);
+    if (rc == 0) {
+        sl_arb_grant_share(a, t->gpu, t->gpu_count);
+        rc = sl_arb_grant_holds(a, t, err);
+    }
     if (rc < 0) {
         if (t->lease.page)
             sl_arb_tenant_destroy(a, t);
@@ -413,6 +368,25 @@ static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
     }
 }
 
+static void put_in_force(struct arbiter *a, struct tenant *t, const struct terms *terms)
+{
+    t->terms = *terms;
+    sl_arb_tenant_terms(t);
+    sl_arb_grant_share(a, t->gpu, t->gpu_count);
+}
+
+/* Has somebody without a limit taken meanwhile what this tenant was to get more? */
+static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *before,
+                     struct sl_err *err)
+{
+    bool more = false;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        more |= t->terms.memory_bytes[i] != SL_NO_LIMIT &&
+                (before->memory_bytes[i] == SL_NO_LIMIT ||
+                 t->terms.memory_bytes[i] > before->memory_bytes[i]);
+    return more ? sl_arb_grant_holds(a, t, err) : 0;
+}
+
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err)
 {
@@ -422,7 +396,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     if (!t)
         return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
     uint64_t limit[SL_MAX_GPUS] = {0};
-    int rc = ask->fields & SL_FIELD_MEMORY ? grant_memory(a, ask, t, limit, err) : 0;
+    int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
@@ -430,12 +404,19 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     if (rc < 0)
         return rc;
     /* Written down first: what could not be is not in force either, now or after a restart. */
-    struct terms next = t->terms;
+    struct terms next = t->terms, before = t->terms;
     apply_ask(ask, limit, &next);
     if (sl_arb_state_save(a, t, &next, err) < 0)
         return sl_err_wrap(err, "tenant %s keeps the limits it had", t->name);
-    t->terms = next;
-    sl_arb_tenant_terms(t);
+    put_in_force(a, t, &next);
+    rc = took_hold(a, t, &before, err);
+    if (rc < 0) {
+        struct sl_err again = SL_ERR_INIT;
+        put_in_force(a, t, &before);
+        if (sl_arb_state_save(a, t, &before, &again) < 0)
+            sl_warn("tenant %s: %s", t->name, again.msg);
+        return rc;
+    }
     remark[0] = '\0';
     if (ask->fields & SL_FIELD_MEMORY)
         remark_on(t, remark, remark_size);
@@ -481,7 +462,11 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
     (void)unlinkat(a->tenants_fd, file, 0);
     sl_info("tenant %s ended", t->name);
+    uint32_t gpu[SL_MAX_GPUS], count = t->gpu_count;
+    memcpy(gpu, t->gpu, sizeof(gpu));
     sl_arb_tenant_drop(a, t);
+    if (!a->stopping)
+        sl_arb_grant_share(a, gpu, count);
 }
 
 void sl_arb_tenant_left(struct tenant *t)
