@@ -165,6 +165,7 @@ struct arbiter {
     uint32_t gpu_count;
     struct audit_finding *findings;
     uint64_t changes; /* tenants and processes that came or went */
+    uint64_t ends;    /* … processes that went */
     struct measure *measure;
     struct turnstile *turnstile;
     uint64_t now_ns; /* read once per wake-up */

@@ -32,6 +32,9 @@
 /* A process that returns to us books what it has as soon as it has read our WELCOME: until then its
  * ledger says too little, and all it has would look like overhead. */
 #define RETURN_NS         SL_NS_PER_S
+/* A driver may take seconds to give back what a process had: so often it is looked for, once a second. */
+#define ENDS_LOOKS        40
+#define ENDS_SLACK_BYTES  (256ULL << 20)
 /* A snapshot that takes longer is not waited for any more. */
 #define ANSWER_LOST_NS    (5 * SL_NS_PER_S)
 
@@ -43,6 +46,11 @@ struct measure {
     uint64_t next_audit_ns;
     uint64_t audit_gap_ns;
     uint64_t seen_changes; /* arbiter.changes at the last audit */
+    uint64_t seen_ends;    /* … and arbiter.ends */
+    uint32_t unsettled;    /* bit per card: somebody ended, and the card may not show it yet */
+    uint32_t looks_left;   /* for that */
+    uint64_t ended_ns;     /* when the last one was seen to end */
+    uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: in use by no process, at the least */
     uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
 };
 
@@ -61,6 +69,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     if (count > SL_MAX_GPUS)
         count = SL_MAX_GPUS;
     a->measure->cards = (uint32_t)count;
+    memset(a->measure->nobodys_bytes, 0xff, sizeof(a->measure->nobodys_bytes)); /* not known */
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;
         if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
@@ -347,12 +356,28 @@ static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant
         }
 }
 
+/* Is what is in use on the card some process's again, but for what never is? */
+static void settle_card(struct measure *k, const struct snapshot *s)
+{
+    uint64_t processes = 0;
+    for (size_t i = 0; i < s->count; i++)
+        processes += s->process[i].used_known ? s->process[i].used_bytes : 0;
+    uint64_t nobodys = s->used_bytes > processes ? s->used_bytes - processes : 0;
+    if (s->rc == 0 && nobodys < k->nobodys_bytes[s->card])
+        k->nobodys_bytes[s->card] = nobodys;
+    if (s->rc < 0 || nobodys <= k->nobodys_bytes[s->card] + ENDS_SLACK_BYTES)
+        k->unsettled &= ~(1U << s->card);
+}
+
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
     a->measure->answered_ns[s->card] = s->asked_ns;
     for (uint32_t g = 0; g < a->gpu_count; g++)
         if (a->gpu[g].index == s->card)
             a->gpu[g].used_bytes = s->used_bytes;
+    /* One that was begun before the last process ended says nothing of its end. */
+    if (s->asked_ns >= a->measure->ended_ns)
+        settle_card(a->measure, s);
     if (s->rc == 0)
         audit(a, s);
     for (struct tenant *t = a->tenants; t; t = t->next) {
@@ -473,9 +498,15 @@ static bool all_measured(const struct arbiter *a)
 
 uint64_t sl_arb_measure_tick(struct arbiter *a)
 {
-    if (!a->tenants)
-        return UINT64_MAX;
     struct measure *m = a->measure;
+    if (m->seen_ends != a->ends) {
+        m->seen_ends = a->ends;
+        m->ended_ns = a->now_ns;
+        m->unsettled = (1U << m->cards) - 1;
+        m->looks_left = ENDS_LOOKS;
+    }
+    if (!a->tenants && (!m->unsettled || !m->looks_left))
+        return UINT64_MAX;
     if (m->seen_changes != a->changes) {
         m->seen_changes = a->changes;
         m->audit_gap_ns = AUDIT_MIN_NS;
@@ -484,7 +515,8 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     }
     if (a->now_ns >= m->next_audit_ns) {
         m->next_audit_ns = a->now_ns + m->audit_gap_ns;
-        if (all_measured(a))
+        m->looks_left -= m->looks_left > 0;
+        if (all_measured(a) && (!m->unsettled || !m->looks_left))
             m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);

@@ -162,6 +162,7 @@ static void member_gone(struct arbiter *a, struct member *m)
     keep_counters(t, slot);
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
+    a->ends++;
     sl_arb_member_remove(a, m);
     slot_reap(a, t, slot);
     if (!t->members)
