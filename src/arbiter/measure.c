@@ -240,7 +240,8 @@ static struct tenant *family_of(struct arbiter *a, pid_t pid)
 {
     for (int depth = 0; pid > 1 && depth < 64; depth++, pid = parent_of(pid))
         for (struct tenant *t = a->tenants; t; t = t->next) {
-            if (t->creator_pid == pid)
+            /* A container's tenant was made by the agent, whose other children are not the container's. */
+            if (!t->kept && t->creator_pid == pid)
                 return t;
             for (const struct member *m = t->members; m; m = m->next)
                 if (m->pid == pid)

@@ -102,6 +102,44 @@ static void test_last_one(void **state)
     EVENTUALLY(card().used_bytes < GIB);
 }
 
+/* Who asked for a container's tenant is the agent. What the agent starts beside it (an MPS server) is not
+ * that container's. */
+static void test_not_of_the_container(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p, bare;
+    struct sl_msg question;
+    union sl_packet packet;
+    kept(SL_MSG_CREATE, &t);
+    start(NULL, &bare); /* our child, as the tenant's creator is us */
+    hold(&bare);
+    start(&t, &p); /* measured */
+    uint32_t kind = 0;
+    char whose[SL_NAME_MAX] = "?";
+    while (kind == 0) {
+        int fd = world_connect(&world);
+        sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+        for (enum sl_msg_type m = world_call(fd, &question, &packet); m != SL_MSG_END;) {
+            if (m == SL_MSG_AUDIT) {
+                kind = packet.audit.kind;
+                memcpy(whose, packet.audit.tenant, sizeof(whose));
+            }
+            struct sl_err err = SL_ERR_INIT;
+            if (sl_packet_recv(fd, &packet, NULL, &err) < 0)
+                fail_msg("%s", err.msg);
+            m = (enum sl_msg_type)packet.h.type;
+        }
+        (void)close(fd);
+    }
+    assert_int_equal(kind, SL_AUDIT_STRANGER);
+    assert_string_equal(whose, "");
+    assert_true(tenant_usage(&t).overhead_bytes < HELD);
+    assert_int_equal(program_end(&bare), 0);
+    assert_int_equal(program_end(&p), 0);
+    kept(SL_MSG_REMOVE, &t);
+}
+
 static void foreign(const char *amount)
 {
     char command[512];
@@ -139,6 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_last_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_not_of_the_container, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_driver, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
