@@ -21,6 +21,7 @@ struct tenant;
 struct member;
 struct measure;
 struct turnstile;
+struct overhead_before;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -48,6 +49,7 @@ struct member {
     struct member *next;
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
+    uint64_t start; /* sl_arb_process_start, 0: not asked yet */
     char command[32];
     uint32_t measured;         /* bit per lease GPU: the driver was asked, and believed */
     uint64_t believe_from_ns;  /* snapshots begun before this say nothing of it */
@@ -131,6 +133,8 @@ struct tenant {
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
+    struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
+    bool overheads_new;                       /* not written down yet */
     struct tenant *next;
 };
 
@@ -229,6 +233,13 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
                       struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
 uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
+
+/* overheads.c: of each process, over a restart */
+void sl_arb_overheads_save(struct arbiter *a, struct tenant *t); /* if there is something new */
+void sl_arb_overheads_load(struct arbiter *a, struct tenant *t);
+void sl_arb_overheads_back(struct tenant *t, struct member *m); /* it came back: as it was */
+void sl_arb_overheads_forget(struct tenant *t);
+void sl_arb_overheads_remove(struct arbiter *a, const struct tenant *t);
 
 /* member.c */
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);

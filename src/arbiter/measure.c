@@ -392,6 +392,7 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         }
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
+        sl_arb_overheads_save(a, t);
         end_doubt(a, s, t);
         for (uint32_t i = 0; i < t->gpu_count; i++)
             for (struct member *m = t->members; m; m = m->next)
@@ -468,8 +469,10 @@ static bool booked(const struct member *m)
 
 void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
 {
-    if (returns)
+    if (returns) {
         m->believe_from_ns = a->now_ns + RETURN_NS;
+        sl_arb_overheads_back(m->tenant, m);
+    }
     if (returns && !booked(m)) {
         m->tenant->doubt = (1U << m->tenant->gpu_count) - 1;
         m->tenant->doubt_since_ns = m->believe_from_ns;

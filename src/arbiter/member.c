@@ -367,6 +367,7 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
         return;
     }
     a->changes++; /* who has not come back is looked at soon */
+    sl_arb_overheads_forget(t);
     if (sl_arb_reap_orphans(a, t) || lost) {
         t->doubt = (1U << t->gpu_count) - 1;
         t->doubt_since_ns = a->now_ns;

@@ -184,6 +184,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         t->terms.cores_limit_permille = s->limit;
         t->terms.priority = s->priority;
         sl_arb_tenant_terms(t);
+        sl_arb_overheads_load(a, t);
         rc = sl_arb_tenant_open(a, t, err);
     }
     if (rc < 0)

@@ -207,6 +207,7 @@ static void tenant_free(struct arbiter *a, struct tenant *t)
     sl_arb_unwatch(a, &t->creator);
     sl_lease_close(&t->lease);
     sl_ledger_close(&t->ledger);
+    sl_arb_overheads_forget(t);
     free(t);
 }
 
@@ -431,7 +432,8 @@ void sl_arb_tenant_overhead(struct tenant *t)
         uint64_t sum = t->unattached_bytes[i];
         for (const struct member *m = t->members; m; m = m->next)
             sum += m->overhead_bytes[i];
-        atomic_store(&t->lease.page->gpu[i].overhead_bytes, sum);
+        if (atomic_exchange(&t->lease.page->gpu[i].overhead_bytes, sum) != sum)
+            t->overheads_new = true;
     }
 }
 
@@ -461,6 +463,7 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
         (void)unlinkat(a->tenants_fd, file, 0);
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
     (void)unlinkat(a->tenants_fd, file, 0);
+    sl_arb_overheads_remove(a, t);
     sl_info("tenant %s ended", t->name);
     uint32_t gpu[SL_MAX_GPUS], count = t->gpu_count;
     memcpy(gpu, t->gpu, sizeof(gpu));

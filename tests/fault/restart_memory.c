@@ -166,6 +166,33 @@ static void test_late(void **state)
     tenant_end(&t);
 }
 
+/* What contexts cost is known from the first moment on: a tenant at its limit stays there. */
+static void test_overhead(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p, q;
+    tenant_begin(&world, "overhead", LIMIT, &t);
+    start(&t, &p);
+    start(&t, &q);
+    EVENTUALLY(tenant_usage(&t).overhead_bytes > 2 * (GIB / 4));
+    uint64_t overhead = tenant_usage(&t).overhead_bytes;
+    ask(&p, "hold", LIMIT - overhead - GIB / 8, "held 0\n");
+    ask(&p, "hold", GIB / 4, "held 2\n");
+    for (int i = 0; i < RESTARTS; i++) {
+        (i % 2 ? world_kill : world_stop)(&world);
+        world_start(&world);
+        EVENTUALLY(tenant_usage(&t).processes == 2);
+        assert_int_equal(tenant_usage(&t).overhead_bytes, overhead);
+        ask(&p, "hold", GIB / 4, "held 2\n");
+        if (i == 0) /* measured again: the same */
+            EVENTUALLY(findings(NULL) == 0 && tenant_usage(&t).overhead_bytes == overhead);
+    }
+    assert_int_equal(program_end(&p), 0);
+    assert_int_equal(program_end(&q), 0);
+    tenant_end(&t);
+}
+
 /* Processes that begin while old ones have yet to come back get slots of their own. */
 static void test_newcomers(void **state)
 {
@@ -206,6 +233,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overhead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newcomers, setup, teardown),
     };
     if (argc > 1)
