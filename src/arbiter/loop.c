@@ -214,6 +214,10 @@ static void go_first(void)
 
 static void shut_down(struct arbiter *a)
 {
+    /* First: who sees us leave and comes again must not reach us, but look for the next one. */
+    if (a->control.fd >= 0)
+        (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
+    sl_arb_unwatch(a, &a->control);
     /* Tenants with processes keep their state: the next arbiter takes them over. So do those whose
      * processes may be on their way back to us. */
     while (a->tenants) {
@@ -229,9 +233,6 @@ static void shut_down(struct arbiter *a)
         sl_arb_turnstile_close(a);
     if (a->measure)
         sl_arb_measure_close(a);
-    if (a->control.fd >= 0)
-        (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
-    sl_arb_unwatch(a, &a->control);
     sl_arb_unwatch(a, &a->timer);
     sl_arb_stop_close(a);
     sl_cleanup_close(&a->epoll_fd);
