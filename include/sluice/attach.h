@@ -49,7 +49,8 @@ enum sl_msg_type {
     SL_MSG_ERROR, /* sl_msg_text: cause and cure */
     /* control socket, client → arbiter; later than the others, whose numbers stay */
     SL_MSG_REMOVE, /* sl_msg_lease: name of a kept tenant; answered by OK */
-    SL_MSG_LAST = SL_MSG_REMOVE,
+    SL_MSG_PING,   /* bare: answered by OK; from who watches whether the arbiter is there */
+    SL_MSG_LAST = SL_MSG_PING,
 };
 
 struct sl_msg {

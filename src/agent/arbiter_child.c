@@ -2,9 +2,10 @@
 #include "agent/arbiter_child.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/arbiter_watch.h"
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
@@ -31,13 +33,16 @@ extern char **environ;
 /* Where the child finds the descriptor it says on whether it is ready. */
 #define READY_FD       3
 #define READY_FD_TEXT  "3"
+/* Longer than an arbiter that is held up takes to end after SIGTERM. */
+#define END_MS         5000
 
 struct sl_arbiter_child {
     struct sl_loop *loop;
     struct sl_source pidfd;
     struct sl_source ready; /* says R or E and a text */
     struct sl_timer retry;
-    pid_t pid;
+    struct sl_arbiter_watch watch;
+    pid_t pid; /* 0: there is none, or it is another agent's */
     bool up;
     uint64_t started_ns, backoff_ns;
     char dir[256], library[512];
@@ -52,6 +57,10 @@ struct sl_arbiter_child {
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
     c->up = up;
+    if (up)
+        sl_arbiter_watch_begin(&c->watch);
+    else
+        sl_arbiter_watch_end(&c->watch);
     if (c->state)
         c->state(c->data, up, words);
 }
@@ -63,6 +72,25 @@ static void close_source(struct sl_arbiter_child *c, struct sl_source *s)
     sl_loop_unwatch(c->loop, s);
     (void)close(s->fd);
     s->fd = -1;
+}
+
+/* One that hangs, or was stopped, keeps every pod of the node waiting. What ends here is seen as any
+ * other end is, and another starts. */
+static void stuck(void *data, pid_t pid)
+{
+    struct sl_arbiter_child *c = data;
+    if (c->pid > 0)
+        pid = c->pid;
+    if (pid <= 0) {
+        sl_error("the arbiter at %s has not answered for %d s, and whose process it is cannot be seen "
+                 "from here: end it, and this agent starts another",
+                 c->dir, SL_ARBITER_SILENT_S);
+        return;
+    }
+    sl_warn("the arbiter (process %d) has not answered for %d s: it is ended, and another starts; tenants "
+            "go on meanwhile",
+            (int)pid, SL_ARBITER_SILENT_S);
+    (void)kill(pid, SIGKILL);
 }
 
 static void try_later(struct sl_arbiter_child *c)
@@ -176,7 +204,7 @@ static int start(struct sl_arbiter_child *c, struct sl_err *err)
     if (rc == 0)
         rc = sl_loop_watch(c->loop, &c->ready, EPOLLIN, err);
     if (rc < 0) {
-        (void)kill(c->pid, SIGTERM);
+        (void)kill(c->pid, SIGKILL);
         (void)waitpid(c->pid, NULL, 0);
         c->pid = 0;
         close_source(c, &c->pidfd);
@@ -212,7 +240,9 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
     (void)snprintf(c->dir, sizeof(c->dir), "%s", opt->dir);
     (void)snprintf(c->library, sizeof(c->library), "%s",
                    opt->nvml_library ? opt->nvml_library : "");
-    int rc = start(c, err);
+    int rc = sl_arbiter_watch_init(&c->watch, loop, opt->dir, stuck, c, err);
+    if (rc == 0)
+        rc = start(c, err);
     if (rc < 0)
         free(c);
     else
@@ -225,8 +255,12 @@ void sl_arbiter_child_destroy(struct sl_arbiter_child *c)
     if (!c)
         return;
     sl_timer_stop(c->loop, &c->retry);
+    sl_arbiter_watch_end(&c->watch);
     if (c->pid > 0) {
+        struct pollfd end = {.fd = c->pidfd.fd, .events = POLLIN};
         (void)kill(c->pid, SIGTERM);
+        if (poll(&end, 1, END_MS) <= 0)
+            (void)kill(c->pid, SIGKILL);
         (void)waitpid(c->pid, NULL, 0);
     }
     close_source(c, &c->pidfd);

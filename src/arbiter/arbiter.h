@@ -22,7 +22,8 @@ struct sl_arbiter_options {
 /* The directory already has a live arbiter: sl_arbiter_serve's code for "nothing to do". */
 #define SL_ARBITER_TAKEN (-17) /* -EEXIST */
 
-/* Serves until SIGTERM/SIGINT or idle. Blocks the two signals in the calling thread. */
+/* Serves until SIGTERM/SIGINT or idle, and handles the two and SIGALRM meanwhile: an arbiter that is
+ * held up ends a few seconds after the signal. */
 int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

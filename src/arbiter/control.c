@@ -98,7 +98,10 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         memcpy(m.gpu[i], a->gpu[t->gpu[i]].uuid, sizeof(m.gpu[i]));
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
-    return answer(a, c, &m.h);
+    rc = answer(a, c, &m.h);
+    if (rc < 0 && !t->kept)
+        sl_arb_tenant_disown(a, t); /* who asked went away: nobody will ever use it or end it */
+    return rc;
 }
 
 static int on_set(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
@@ -170,7 +173,7 @@ static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m
     memcpy(m->name, g->name, sizeof(m->name));
     for (struct tenant *t = a->tenants; t; t = t->next)
         for (uint32_t i = 0; i < t->gpu_count; i++) {
-            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
+            uint64_t limit = t->terms.memory_bytes[i];
             if (t->gpu[i] != index)
                 continue;
             m->tenants++;
@@ -225,6 +228,9 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
             break;
         case SL_MSG_STATUS:
             rc = on_status(a, c);
+            break;
+        case SL_MSG_PING:
+            rc = answer_text(a, c, SL_MSG_OK, 0, "");
             break;
         default:
             rc = -EPROTO;

@@ -22,6 +22,7 @@ struct member;
 struct measure;
 struct turnstile;
 struct compute;
+struct overhead_before;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -52,7 +53,10 @@ struct member {
     struct member *next;
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
+    uint64_t start; /* sl_arb_process_start, 0: not asked yet */
     char command[32];
+    uint32_t measured;         /* bit per lease GPU: the driver was asked, and believed */
+    uint64_t believe_from_ns;  /* snapshots begun before this say nothing of it */
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
@@ -87,11 +91,19 @@ struct asked {
     uint64_t gpu_memory_bytes[SL_MAX_GPUS];
 };
 
+/* What was granted, as it is written down. The lease page is made from it. */
+struct terms {
+    uint64_t memory_bytes[SL_MAX_GPUS]; /* SL_NO_LIMIT: nothing was asked for */
+    uint32_t cores_request_permille, cores_limit_permille, priority;
+};
+
 struct tenant {
     char name[SL_NAME_MAX];
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
+    bool left; /* somebody left: it ends in run_due if nobody is there any more */
     struct asked asked;
+    struct terms terms;
     struct {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
         uint64_t granted_ns;  /* when its current turn began */
@@ -126,12 +138,17 @@ struct tenant {
     } past; /* of members that are gone: what is counted never goes down */
     uint64_t created_ns;
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
+    uint32_t doubt;            /* bit per lease GPU: who did not come back may use more of it */
+    uint64_t doubt_since_ns;   /* until a snapshot that was begun later */
     uint64_t reap_retry_ns;    /* 0, or when to try a stuck reaping again */
     uint32_t gpu_count;
     uint32_t gpu[SL_MAX_GPUS];              /* index into arbiter.gpu */
+    uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
+    struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
+    bool overheads_new;                       /* not written down yet */
     struct tenant *next;
 };
 
@@ -156,7 +173,7 @@ struct arbiter {
     int kept_fd;    /* opt.dir/k: a directory with its socket for each kept tenant */
     int lock_fd;
     struct source control;
-    struct source signals;
+    struct source signals; /* stop.c: told to end */
     struct source timer;
     struct tenant *tenants;
     struct client *clients;
@@ -166,10 +183,12 @@ struct arbiter {
     uint32_t gpu_count;
     struct audit_finding *findings;
     uint64_t changes; /* tenants and processes that came or went */
+    uint64_t ends;    /* … processes that went */
     struct measure *measure;
     struct turnstile *turnstile;
     struct compute *compute;
     uint64_t now_ns; /* read once per wake-up */
+    uint64_t born;   /* our own sl_arb_process_start */
     uint64_t quiet_since_ns;
     bool stopping;
 };
@@ -178,6 +197,10 @@ struct arbiter {
 int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events,
                  struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
+
+/* stop.c */
+int sl_arb_stop_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_stop_close(struct arbiter *a);
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
@@ -188,12 +211,26 @@ struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages; NU
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, state file and all */
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
-void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t); /* nobody left: destroy */
+/* Somebody left. Nothing is freed before the loop's next round: callers go on using the tenant. */
+void sl_arb_tenant_left(struct tenant *t);
+/* Nobody is there: destroys it and says true. Only from run_due. */
+bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
+void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
+void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
 void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
+
+/* grant.c: memory. Are these limits to be had? Nothing is changed. */
+int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
+                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
+/* Promises on these GPUs, or who has none, have changed: what is left is shared again. */
+void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count);
+/* After that: nobody took what this tenant got, between the question and now. */
+int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t,
+                       struct sl_err *err) SL_MUST_CHECK;
 
 /* kept.c: the parts that only tenants that stay have */
 struct asked sl_arb_asked(const struct sl_msg_lease *ask);
@@ -206,16 +243,25 @@ void sl_arb_kept_rmdir(struct arbiter *a, const char *name);
 void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
 
 /* state.c */
-int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
+/* Writes the tenant down as it would be with these terms. */
+int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
+                      struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
 uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
+
+/* overheads.c: of each process, over a restart */
+void sl_arb_overheads_save(struct arbiter *a, struct tenant *t); /* if there is something new */
+void sl_arb_overheads_load(struct arbiter *a, struct tenant *t);
+void sl_arb_overheads_back(struct tenant *t, struct member *m); /* it came back: as it was */
+void sl_arb_overheads_forget(struct tenant *t);
+void sl_arb_overheads_remove(struct arbiter *a, const struct tenant *t);
 
 /* member.c */
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);
 void sl_arb_member_remove(struct arbiter *a, struct member *m);
 void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
-void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t);
+bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there were some */
 
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);
@@ -225,6 +271,8 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c);
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK; /* fills a->gpu */
 void sl_arb_measure_close(struct arbiter *a);
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu);
+/* It is a member now, and `returns` from before our start: its ledger says what it has. */
+void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */
 
 /* compute.c */

@@ -4,13 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -38,16 +36,6 @@ void sl_arb_unwatch(struct arbiter *a, struct source *s)
     (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     (void)close(s->fd);
     s->fd = -1;
-}
-
-static void signal_ready(struct arbiter *a, struct source *s, uint32_t events)
-{
-    (void)events;
-    struct signalfd_siginfo info;
-    if (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        sl_info("stopping on signal %u", info.ssi_signo);
-        a->stopping = true;
-    }
 }
 
 static void timer_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -110,18 +98,11 @@ static int open_plumbing(struct arbiter *a, struct sl_err *err)
     if (a->epoll_fd < 0)
         return sl_err_errno(err, errno, "cannot create an epoll set");
 
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    a->signals = (struct source){.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
-                                 .ready = signal_ready};
     a->timer = (struct source){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                                .ready = timer_ready};
-    if (a->signals.fd < 0 || a->timer.fd < 0)
+    if (a->timer.fd < 0)
         return sl_err_errno(err, errno, "cannot create the arbiter's timers");
-    int rc = sl_arb_watch(a, &a->signals, EPOLLIN, err);
+    int rc = sl_arb_stop_open(a, err);
     return rc < 0 ? rc : sl_arb_watch(a, &a->timer, EPOLLIN, err);
 }
 
@@ -138,13 +119,14 @@ static uint64_t run_due(struct arbiter *a)
         after = t->next;
         if (t->recover_until_ns && a->now_ns >= t->recover_until_ns) {
             sl_arb_recovery_end(a, t);
-            sl_arb_tenant_maybe_end(a, t);
-            continue;
+            sl_arb_tenant_left(t);
         }
+        if (t->left && sl_arb_tenant_maybe_end(a, t))
+            continue;
         if (t->recover_until_ns)
             next = earliest(next, t->recover_until_ns);
         if (t->reap_retry_ns && a->now_ns >= t->reap_retry_ns)
-            sl_arb_reap_orphans(a, t);
+            (void)sl_arb_reap_orphans(a, t);
         if (t->reap_retry_ns)
             next = earliest(next, t->reap_retry_ns);
     }
@@ -232,10 +214,15 @@ static void go_first(void)
 
 static void shut_down(struct arbiter *a)
 {
-    /* Tenants with processes keep their state: the next arbiter takes them over. */
+    /* First: who sees us leave and comes again must not reach us, but look for the next one. */
+    if (a->control.fd >= 0)
+        (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
+    sl_arb_unwatch(a, &a->control);
+    /* Tenants with processes keep their state: the next arbiter takes them over. So do those whose
+     * processes may be on their way back to us. */
     while (a->tenants) {
         struct tenant *t = a->tenants;
-        if (t->kept || t->members || t->creator.fd >= 0)
+        if (t->kept || t->members || t->creator.fd >= 0 || t->recover_until_ns)
             sl_arb_tenant_drop(a, t);
         else
             sl_arb_tenant_destroy(a, t);
@@ -246,11 +233,8 @@ static void shut_down(struct arbiter *a)
         sl_arb_compute_close(a);
     if (a->measure)
         sl_arb_measure_close(a);
-    if (a->control.fd >= 0)
-        (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
-    sl_arb_unwatch(a, &a->control);
-    sl_arb_unwatch(a, &a->signals);
     sl_arb_unwatch(a, &a->timer);
+    sl_arb_stop_close(a);
     sl_cleanup_close(&a->epoll_fd);
     sl_cleanup_close(&a->tenants_fd);
     sl_cleanup_close(&a->kept_fd);
@@ -272,6 +256,7 @@ static int start(struct arbiter *a, struct sl_err *err)
     if (rc < 0)
         return rc;
     a->now_ns = a->quiet_since_ns = sl_now_ns();
+    a->born = sl_arb_process_start(getpid());
     sl_arb_state_load(a);
     sl_arb_kept_sweep(a);
     return open_control(a, err);

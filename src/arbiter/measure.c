@@ -29,6 +29,12 @@
 /* The ledger has a piece before the driver does, so a low reading may be a piece on its way. Less is
  * believed when the process waits for the answer, or when all readings are low for so long. */
 #define LOWER_NS          (SL_NS_PER_S / 2)
+/* A process that returns to us books what it has as soon as it has read our WELCOME: until then its
+ * ledger says too little, and all it has would look like overhead. */
+#define RETURN_NS         SL_NS_PER_S
+/* A driver may take seconds to give back what a process had: so often it is looked for, once a second. */
+#define ENDS_LOOKS        40
+#define ENDS_SLACK_BYTES  (256ULL << 20)
 /* A snapshot that takes longer is not waited for any more. */
 #define ANSWER_LOST_NS    (5 * SL_NS_PER_S)
 
@@ -40,6 +46,11 @@ struct measure {
     uint64_t next_audit_ns;
     uint64_t audit_gap_ns;
     uint64_t seen_changes; /* arbiter.changes at the last audit */
+    uint64_t seen_ends;    /* … and arbiter.ends */
+    uint32_t unsettled;    /* bit per card: somebody ended, and the card may not show it yet */
+    uint32_t looks_left;   /* for that */
+    uint64_t ended_ns;     /* when the last one was seen to end */
+    uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: in use by no process, at the least */
     uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
 };
 
@@ -58,6 +69,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     if (count > SL_MAX_GPUS)
         count = SL_MAX_GPUS;
     a->measure->cards = (uint32_t)count;
+    memset(a->measure->nobodys_bytes, 0xff, sizeof(a->measure->nobodys_bytes)); /* not known */
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;
         if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
@@ -140,6 +152,11 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
         return; /* some virtual machines hide it: then contexts are not counted */
     bool asked = m->measure_pending >> i & 1;
     bool moved = ledger_moved(m, i);
+    if (!asked && s->asked_ns < m->believe_from_ns) {
+        m->least_bytes[i] = UINT64_MAX;
+        m->unsteady[i] = 1;
+        return;
+    }
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
@@ -151,6 +168,7 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
             return;
     }
     m->unsteady[i] = 0;
+    m->measured |= 1U << i;
     m->seen_bytes[i] = p ? least(p->used_bytes, ledger + reading) : 0;
     /* A context keeps what it had when it was made, and its maker stood still for that reading. What
      * looks like less is memory that is promised but not there yet, managed pages above all. */
@@ -222,7 +240,8 @@ static struct tenant *family_of(struct arbiter *a, pid_t pid)
 {
     for (int depth = 0; pid > 1 && depth < 64; depth++, pid = parent_of(pid))
         for (struct tenant *t = a->tenants; t; t = t->next) {
-            if (t->creator_pid == pid)
+            /* A container's tenant was made by the agent, whose other children are not the container's. */
+            if (!t->kept && t->creator_pid == pid)
                 return t;
             for (const struct member *m = t->members; m; m = m->next)
                 if (m->pid == pid)
@@ -289,8 +308,18 @@ static void charge_unattached(struct arbiter *a, const struct snapshot *s, struc
             t->unattached_bytes[i] += p->used_bytes;
 }
 
+/* After a restart: who has not come back yet is not somebody else. */
+static bool recovering(const struct arbiter *a)
+{
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        if (t->recover_until_ns)
+            return true;
+    return false;
+}
+
 static void audit(struct arbiter *a, const struct snapshot *s)
 {
+    bool too_early = recovering(a);
     forget_findings(a, s->card);
     for (struct tenant *t = a->tenants; t; t = t->next)
         for (uint32_t i = 0; i < t->gpu_count; i++)
@@ -306,6 +335,8 @@ static void audit(struct arbiter *a, const struct snapshot *s)
                     add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
             continue;
         }
+        if (too_early)
+            continue;
         struct tenant *t = family_of(a, (pid_t)p->pid);
         add_finding(a, s, p, t ? SL_AUDIT_UNATTACHED : SL_AUDIT_STRANGER, t, p->used_bytes);
         if (t)
@@ -315,12 +346,39 @@ static void audit(struct arbiter *a, const struct snapshot *s)
 
 /* --- the loop's side -------------------------------------------------------------------------- */
 
+/* After a restart: who did not come back was seen now, and charged to its tenant. */
+static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant *t)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if ((t->doubt >> i & 1) && a->gpu[t->gpu[i]].index == s->card &&
+            s->asked_ns >= t->doubt_since_ns) {
+            t->doubt &= ~(1U << i);
+            sl_arb_grant_share(a, &t->gpu[i], 1);
+        }
+}
+
+/* Is what is in use on the card some process's again, but for what never is? */
+static void settle_card(struct measure *k, const struct snapshot *s)
+{
+    uint64_t processes = 0;
+    for (size_t i = 0; i < s->count; i++)
+        processes += s->process[i].used_known ? s->process[i].used_bytes : 0;
+    uint64_t nobodys = s->used_bytes > processes ? s->used_bytes - processes : 0;
+    if (s->rc == 0 && nobodys < k->nobodys_bytes[s->card])
+        k->nobodys_bytes[s->card] = nobodys;
+    if (s->rc < 0 || nobodys <= k->nobodys_bytes[s->card] + ENDS_SLACK_BYTES)
+        k->unsettled &= ~(1U << s->card);
+}
+
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
     a->measure->answered_ns[s->card] = s->asked_ns;
     for (uint32_t g = 0; g < a->gpu_count; g++)
         if (a->gpu[g].index == s->card)
             a->gpu[g].used_bytes = s->used_bytes;
+    /* One that was begun before the last process ended says nothing of its end. */
+    if (s->asked_ns >= a->measure->ended_ns)
+        settle_card(a->measure, s);
     if (s->rc == 0)
         audit(a, s);
     for (struct tenant *t = a->tenants; t; t = t->next) {
@@ -334,6 +392,8 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         }
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
+        sl_arb_overheads_save(a, t);
+        end_doubt(a, s, t);
         for (uint32_t i = 0; i < t->gpu_count; i++)
             for (struct member *m = t->members; m; m = m->next)
                 if (a->gpu[t->gpu[i]].index == s->card)
@@ -387,11 +447,70 @@ void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
     ask_card(a, a->gpu[m->tenant->gpu[lease_gpu]].index);
 }
 
+/* What was charged to a tenant for a process outside its ledger. */
+static void uncharge_unattached(struct arbiter *a, const struct sl_msg_audit *f)
+{
+    struct tenant *t = sl_arb_tenant_find(a, f->tenant);
+    if (!t || f->kind != SL_AUDIT_UNATTACHED)
+        return;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if (strcmp(a->gpu[t->gpu[i]].uuid, f->uuid) == 0)
+            t->unattached_bytes[i] -= least(t->unattached_bytes[i], f->bytes);
+    sl_arb_tenant_overhead(t);
+}
+
+static bool booked(const struct member *m)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < m->tenant->gpu_count; i++)
+        any |= ledger_bytes(m, i) != 0;
+    return any;
+}
+
+void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
+{
+    if (returns) {
+        m->believe_from_ns = a->now_ns + RETURN_NS;
+        sl_arb_overheads_back(m->tenant, m);
+    }
+    if (returns && !booked(m)) {
+        m->tenant->doubt = (1U << m->tenant->gpu_count) - 1;
+        m->tenant->doubt_since_ns = m->believe_from_ns;
+    }
+    for (struct audit_finding **p = &a->findings; *p;) {
+        struct audit_finding *f = *p;
+        if ((pid_t)f->msg.pid != m->pid) {
+            p = &f->next;
+            continue;
+        }
+        *p = f->next;
+        uncharge_unattached(a, &f->msg);
+        free(f);
+    }
+}
+
+/* A process whose overhead is not known yet could take that much too much: then the next look is not
+ * put off. One that never stands still is believed after UNSTEADY_MAX looks, so this ends. */
+static bool all_measured(const struct arbiter *a)
+{
+    for (const struct tenant *t = a->tenants; t; t = t->next)
+        for (const struct member *m = t->members; m; m = m->next)
+            if (m->measured != (1U << t->gpu_count) - 1)
+                return false;
+    return true;
+}
+
 uint64_t sl_arb_measure_tick(struct arbiter *a)
 {
-    if (!a->tenants)
-        return UINT64_MAX;
     struct measure *m = a->measure;
+    if (m->seen_ends != a->ends) {
+        m->seen_ends = a->ends;
+        m->ended_ns = a->now_ns;
+        m->unsettled = (1U << m->cards) - 1;
+        m->looks_left = ENDS_LOOKS;
+    }
+    if (!a->tenants && (!m->unsettled || !m->looks_left))
+        return UINT64_MAX;
     if (m->seen_changes != a->changes) {
         m->seen_changes = a->changes;
         m->audit_gap_ns = AUDIT_MIN_NS;
@@ -400,7 +519,9 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     }
     if (a->now_ns >= m->next_audit_ns) {
         m->next_audit_ns = a->now_ns + m->audit_gap_ns;
-        m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
+        m->looks_left -= m->looks_left > 0;
+        if (all_measured(a) && (!m->unsettled || !m->looks_left))
+            m->audit_gap_ns = m->audit_gap_ns < AUDIT_MAX_NS ? m->audit_gap_ns * 4 : AUDIT_MAX_NS;
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);
     }

@@ -46,9 +46,23 @@ static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
         t->slots[slot / 64] &= ~bit;
 }
 
+static bool slot_owned(const struct tenant *t, uint32_t slot)
+{
+    for (const struct member *m = t->members; m; m = m->next)
+        if (m->slot == slot)
+            return true;
+    return false;
+}
+
+/* After a restart: kept for the process that had it, which has not come back yet. */
+static bool slot_awaited(const struct tenant *t, uint32_t slot)
+{
+    return t->recover_until_ns && !slot_owned(t, slot);
+}
+
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
-    if (wish < SL_MAX_SLOTS && !slot_taken(t, wish)) {
+    if (wish < SL_MAX_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
         slot_mark(t, wish, true);
         *ret = wish;
         return 0;
@@ -81,24 +95,24 @@ static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
     slot_mark(t, slot, false);
 }
 
-static bool slot_owned(const struct tenant *t, uint32_t slot)
+static bool slot_in_use(const struct tenant *t, uint32_t slot)
 {
-    for (const struct member *m = t->members; m; m = m->next)
-        if (m->slot == slot)
-            return true;
-    return false;
+    bool any = slot_taken(t, slot);
+    for (uint32_t g = 0; g < t->gpu_count && !any; g++)
+        any = sl_account_slot(t->ledger.page, slot, g) != 0;
+    return any;
 }
 
-void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
+bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
+    bool any = false;
     t->reap_retry_ns = 0;
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++) {
-        bool any = slot_taken(t, slot);
-        for (uint32_t g = 0; g < t->gpu_count && !any; g++)
-            any = sl_account_slot(t->ledger.page, slot, g) != 0;
-        if (any && !slot_owned(t, slot))
+    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+        if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
-    }
+            any = true;
+        }
+    return any;
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
@@ -149,13 +163,14 @@ static void member_gone(struct arbiter *a, struct member *m)
     keep_counters(t, slot);
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
+    a->ends++;
     sl_arb_member_remove(a, m);
     slot_reap(a, t, slot);
     if (!t->members)
         fresh_ledger(t);
     sl_arb_tenant_overhead(t);
     sl_arb_compute_member_gone(a, t);
-    sl_arb_tenant_maybe_end(a, t);
+    sl_arb_tenant_left(t);
 }
 
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -245,6 +260,8 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     t->members = m;
     t->member_count++;
     a->changes++;
+    sl_arb_measure_joined(a, m, v->hello.slot != SL_NO_SLOT &&
+                                    sl_arb_process_start(v->pid) <= a->born);
     *ret = m;
     return 0;
 }
@@ -334,19 +351,30 @@ static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
         return false;
     }
     fds->fd[0] = -1;
+    /* Until the recovery ends, what others had in it is theirs: newcomers get slots nobody used. */
+    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+        if (slot_in_use(t, slot) || atomic_load(&t->ledger.page->slot[slot].pid) != 0)
+            slot_mark(t, slot, true);
     return true;
 }
 
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
+    bool lost = !t->ledger.page;
     t->recover_until_ns = 0;
     if (!t->ledger.page && sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, &err) < 0) {
         sl_error("tenant %s: %s", t->name, err.msg);
         t->recover_until_ns = a->now_ns + SL_NS_PER_S;
         return;
     }
-    sl_arb_reap_orphans(a, t);
+    a->changes++; /* who has not come back is looked at soon */
+    sl_arb_overheads_forget(t);
+    if (sl_arb_reap_orphans(a, t) || lost) {
+        t->doubt = (1U << t->gpu_count) - 1;
+        t->doubt_since_ns = a->now_ns;
+    }
+    sl_arb_grant_share(a, t->gpu, t->gpu_count);
     welcome_parked(a, t);
 }
 
@@ -388,8 +416,10 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
         return;
     }
     welcome(a, v);
-    if (adopted)
+    if (adopted) {
+        sl_arb_grant_share(a, t->gpu, t->gpu_count);
         welcome_parked(a, t);
+    }
 }
 
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)

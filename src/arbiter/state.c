@@ -38,7 +38,8 @@ uint64_t sl_arb_process_start(pid_t pid)
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *err)
+int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
+                      struct sl_err *err)
 {
     char text[STATE_MAX], file[SL_NAME_MAX + 16];
     const struct sl_lease_page *p = t->lease.page;
@@ -46,11 +47,11 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, struct sl_err *
     for (size_t i = 0; i < sizeof(t->cookie); i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", t->cookie[i]);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n",
-                  t->creator_pid, t->creator_start, atomic_load(&p->cores_request_permille),
-                  atomic_load(&p->cores_limit_permille), atomic_load(&p->priority));
+                  t->creator_pid, t->creator_start, terms->cores_request_permille,
+                  terms->cores_limit_permille, terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 "\n", p->gpu[i].uuid,
-                      atomic_load(&p->gpu[i].memory_limit_bytes));
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 " %" PRIu64 "\n",
+                      p->gpu[i].uuid, terms->memory_bytes[i], t->share_bytes[i]);
     const struct asked *k = &t->asked;
     if (t->kept)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
@@ -74,7 +75,7 @@ struct saved {
     unsigned request, limit, priority;
     uint32_t gpu_count;
     char uuid[SL_MAX_GPUS][SL_UUID_MAX];
-    uint64_t bytes[SL_MAX_GPUS];
+    uint64_t bytes[SL_MAX_GPUS], share[SL_MAX_GPUS];
     bool kept;
     struct asked asked;
     char about[SL_ABOUT_MAX];
@@ -120,12 +121,15 @@ static bool parse_line(const char *line, struct saved *s)
         k->gpu_memory_bytes[at] = own;
         return true;
     }
-    if (s->gpu_count < SL_MAX_GPUS &&
-        sscanf(line, "gpu %63s %" SCNu64, s->uuid[s->gpu_count], &s->bytes[s->gpu_count]) == 2) {
-        s->gpu_count++;
-        return true;
-    }
-    return false;
+    /* Earlier builds wrote two fields, and read two of three. */
+    uint32_t n = s->gpu_count;
+    if (n >= SL_MAX_GPUS)
+        return false;
+    s->share[n] = SL_NO_LIMIT;
+    if (sscanf(line, "gpu %63s %" SCNu64 " %" SCNu64, s->uuid[n], &s->bytes[n], &s->share[n]) < 2)
+        return false;
+    s->gpu_count++;
+    return true;
 }
 
 static int parse_state(char *text, struct saved *ret)
@@ -169,15 +173,18 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         t->gpu[t->gpu_count++] = g;
         memcpy(lg->uuid, a->gpu[g].uuid, sizeof(lg->uuid));
         lg->card_bytes = a->gpu[g].total_bytes;
-        atomic_store(&lg->memory_limit_bytes, s->bytes[i]);
+        t->terms.memory_bytes[i] = s->bytes[i];
+        t->share_bytes[i] = s->share[i];
     }
     if (rc == 0) {
         struct sl_lease_page *p = t->lease.page;
         (void)snprintf(p->name, sizeof(p->name), "%s", name);
         p->gpu_count = t->gpu_count;
-        atomic_store(&p->cores_request_permille, s->request);
-        atomic_store(&p->cores_limit_permille, s->limit);
-        atomic_store(&p->priority, s->priority);
+        t->terms.cores_request_permille = s->request;
+        t->terms.cores_limit_permille = s->limit;
+        t->terms.priority = s->priority;
+        sl_arb_tenant_terms(t);
+        sl_arb_overheads_load(a, t);
         rc = sl_arb_tenant_open(a, t, err);
     }
     if (rc < 0)

@@ -104,19 +104,6 @@ static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct
     return 0;
 }
 
-/* Sum of the other tenants' memory limits on a card; a tenant without limit promises nothing. */
-static uint64_t promised_bytes(struct arbiter *a, uint32_t gpu, const struct tenant *except)
-{
-    uint64_t sum = 0;
-    for (struct tenant *t = a->tenants; t; t = t->next)
-        for (uint32_t i = 0; i < t->gpu_count && t != except; i++) {
-            uint64_t limit = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
-            if (t->gpu[i] == gpu && limit != SL_NO_LIMIT)
-                sum += limit;
-        }
-    return sum;
-}
-
 static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct tenant *except)
 {
     uint32_t sum = 0;
@@ -125,44 +112,6 @@ static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct 
             if (t->gpu[i] == gpu)
                 sum += atomic_load(&t->lease.page->cores_request_permille);
     return sum;
-}
-
-static int grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
-                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err)
-{
-    for (uint32_t i = 0; i < t->gpu_count; i++) {
-        const struct gpu *g = &a->gpu[t->gpu[i]];
-        char has[32], want[32], left[32];
-        if (!(ask->fields & SL_FIELD_MEMORY)) {
-            ret_limit[i] = SL_NO_LIMIT;
-            continue;
-        }
-        uint64_t own = ask->gpu_memory_bytes[i];
-        if (ask->memory_percent > 100 || (!own && !ask->memory_percent && !ask->memory_bytes))
-            return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
-        uint64_t bytes = ask->memory_bytes;
-        if (own)
-            bytes = own;
-        else if (ask->memory_percent)
-            bytes = (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100);
-        bytes &= ~(SL_UNIT_BYTES - 1);
-        if (bytes > g->total_bytes)
-            return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",
-                              g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)),
-                              sl_format_bytes(bytes, want, sizeof(want)));
-        uint64_t others = promised_bytes(a, t->gpu[i], t);
-        if (others > g->total_bytes || bytes > g->total_bytes - others)
-            return sl_err_set(err, -ENOSPC,
-                              "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see "
-                              "`sluice status` for who has the rest",
-                              g->index, g->name,
-                              sl_format_bytes(others < g->total_bytes ? g->total_bytes - others : 0,
-                                              left, sizeof(left)),
-                              sl_format_bytes(g->total_bytes, has, sizeof(has)),
-                              sl_format_bytes(bytes, want, sizeof(want)));
-        ret_limit[i] = bytes;
-    }
-    return 0;
 }
 
 static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
@@ -202,7 +151,7 @@ static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
     (void)events;
     struct tenant *t = container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
-    sl_arb_tenant_maybe_end(a, t);
+    sl_arb_tenant_left(t);
 }
 
 static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err)
@@ -258,6 +207,7 @@ static void tenant_free(struct arbiter *a, struct tenant *t)
     sl_arb_unwatch(a, &t->creator);
     sl_lease_close(&t->lease);
     sl_ledger_close(&t->ledger);
+    sl_arb_overheads_forget(t);
     free(t);
 }
 
@@ -272,11 +222,37 @@ struct tenant *sl_arb_tenant_alloc(void)
     return t;
 }
 
+/* What is not asked for stays as it is. */
+static void apply_ask(const struct sl_msg_lease *ask, const uint64_t limit[SL_MAX_GPUS],
+                      struct terms *terms)
+{
+    if (ask->fields & SL_FIELD_MEMORY)
+        memcpy(terms->memory_bytes, limit, sizeof(terms->memory_bytes));
+    if (ask->fields & SL_FIELD_CORES) {
+        terms->cores_request_permille = ask->cores_request_permille;
+        terms->cores_limit_permille = ask->cores_limit_permille;
+    }
+    if (ask->fields & SL_FIELD_PRIORITY)
+        terms->priority = ask->priority;
+}
+
+void sl_arb_tenant_terms(struct tenant *t)
+{
+    struct sl_lease_page *p = t->lease.page;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        atomic_store(&p->gpu[i].memory_limit_bytes, t->terms.memory_bytes[i] != SL_NO_LIMIT
+                                                        ? t->terms.memory_bytes[i]
+                                                        : t->share_bytes[i]);
+    atomic_store(&p->cores_request_permille, t->terms.cores_request_permille);
+    atomic_store(&p->cores_limit_permille, t->terms.cores_limit_permille);
+    atomic_store(&p->priority, t->terms.priority);
+}
+
 static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                       struct sl_err *err)
 {
-    uint64_t limit[SL_MAX_GPUS];
-    int rc = grant_memory(a, ask, t, limit, err);
+    uint64_t limit[SL_MAX_GPUS] = {0};
+    int rc = sl_arb_grant_memory(a, ask, t, limit, err);
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
@@ -292,12 +268,12 @@ static int fill_lease(struct arbiter *a, const struct sl_msg_lease *ask, struct 
         const struct gpu *g = &a->gpu[t->gpu[i]];
         memcpy(p->gpu[i].uuid, g->uuid, sizeof(p->gpu[i].uuid));
         p->gpu[i].card_bytes = g->total_bytes;
-        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
+        t->terms.memory_bytes[i] = t->share_bytes[i] = SL_NO_LIMIT;
     }
-    bool cores = ask->fields & SL_FIELD_CORES;
-    atomic_store(&p->cores_request_permille, cores ? ask->cores_request_permille : 0);
-    atomic_store(&p->cores_limit_permille, cores ? ask->cores_limit_permille : 1000);
-    atomic_store(&p->priority, ask->fields & SL_FIELD_PRIORITY ? ask->priority : SL_PRIORITY_NORMAL);
+    t->terms.cores_limit_permille = 1000;
+    t->terms.priority = SL_PRIORITY_NORMAL;
+    apply_ask(ask, limit, &t->terms);
+    sl_arb_tenant_terms(t);
     return 0;
 }
 
@@ -311,10 +287,15 @@ static void take_about(struct tenant *t, const struct sl_msg_lease *ask)
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
+    char before[sizeof(t->about)];
     if (!ask->about[0] || strncmp(t->about, ask->about, sizeof(t->about) - 1) == 0)
         return 0;
+    memcpy(before, t->about, sizeof(before));
     take_about(t, ask);
-    return sl_arb_state_save(a, t, err);
+    int rc = sl_arb_state_save(a, t, &t->terms, err);
+    if (rc < 0)
+        memcpy(t->about, before, sizeof(before));
+    return rc;
 }
 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
@@ -348,9 +329,15 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err);
     /* State first: a tenant that exists is one a restart would find. */
     if (rc == 0)
-        rc = sl_arb_state_save(a, t, err);
+        rc = sl_arb_state_save(a, t, &t->terms, err);
     if (rc == 0)
         rc = sl_arb_tenant_open(a, t, err);
+    if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
+        rc = sl_err_set(err, -ESRCH, "the process that asked for tenant %s has ended", t->name);
+    if (rc == 0) {
+        sl_arb_grant_share(a, t->gpu, t->gpu_count);
+        rc = sl_arb_grant_holds(a, t, err);
+    }
     if (rc < 0) {
         if (t->lease.page)
             sl_arb_tenant_destroy(a, t);
@@ -363,6 +350,44 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     return 0;
 }
 
+/* A word for who set a limit below what is used. */
+static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
+{
+    const struct sl_lease_page *p = t->lease.page;
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        /* In the first moments after a restart nobody has brought the ledger back yet. */
+        uint64_t used = atomic_load(&p->gpu[i].overhead_bytes);
+        if (t->ledger.page)
+            used += sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
+        char u[32], l[32];
+        if (used > t->terms.memory_bytes[i])
+            (void)snprintf(remark, remark_size,
+                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
+                           "further allocation is refused until it frees enough",
+                           t->name, sl_format_bytes(used, u, sizeof(u)),
+                           sl_format_bytes(t->terms.memory_bytes[i], l, sizeof(l)));
+    }
+}
+
+static void put_in_force(struct arbiter *a, struct tenant *t, const struct terms *terms)
+{
+    t->terms = *terms;
+    sl_arb_tenant_terms(t);
+    sl_arb_grant_share(a, t->gpu, t->gpu_count);
+}
+
+/* Has somebody without a limit taken meanwhile what this tenant was to get more? */
+static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *before,
+                     struct sl_err *err)
+{
+    bool more = false;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        more |= t->terms.memory_bytes[i] != SL_NO_LIMIT &&
+                (before->memory_bytes[i] == SL_NO_LIMIT ||
+                 t->terms.memory_bytes[i] > before->memory_bytes[i]);
+    return more ? sl_arb_grant_holds(a, t, err) : 0;
+}
+
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err)
 {
@@ -371,38 +396,34 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     struct tenant *t = sl_arb_tenant_find(a, name);
     if (!t)
         return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
-    struct sl_lease_page *p = t->lease.page;
-    uint64_t limit[SL_MAX_GPUS];
-    int rc = ask->fields & SL_FIELD_MEMORY ? grant_memory(a, ask, t, limit, err) : 0;
+    uint64_t limit[SL_MAX_GPUS] = {0};
+    int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0)
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
         rc = check_priority(ask, err);
     if (rc < 0)
         return rc;
-
+    /* Written down first: what could not be is not in force either, now or after a restart. */
+    struct terms next = t->terms, before = t->terms;
+    apply_ask(ask, limit, &next);
+    if (sl_arb_state_save(a, t, &next, err) < 0)
+        return sl_err_wrap(err, "tenant %s keeps the limits it had", t->name);
+    put_in_force(a, t, &next);
+    rc = took_hold(a, t, &before, err);
+    if (rc < 0) {
+        struct sl_err again = SL_ERR_INIT;
+        put_in_force(a, t, &before);
+        if (sl_arb_state_save(a, t, &before, &again) < 0)
+            sl_warn("tenant %s: %s", t->name, again.msg);
+        return rc;
+    }
     remark[0] = '\0';
-    for (uint32_t i = 0; i < t->gpu_count && (ask->fields & SL_FIELD_MEMORY); i++) {
-        atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
-        uint64_t used = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES +
-                        atomic_load(&p->gpu[i].overhead_bytes);
-        char u[32], l[32];
-        if (used > limit[i])
-            (void)snprintf(remark, remark_size,
-                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
-                           "further allocation is refused until it frees enough",
-                           t->name, sl_format_bytes(used, u, sizeof(u)),
-                           sl_format_bytes(limit[i], l, sizeof(l)));
-    }
-    if (ask->fields & SL_FIELD_CORES) {
-        atomic_store(&p->cores_request_permille, ask->cores_request_permille);
-        atomic_store(&p->cores_limit_permille, ask->cores_limit_permille);
-    }
-    if (ask->fields & SL_FIELD_PRIORITY)
-        atomic_store(&p->priority, ask->priority);
-    atomic_fetch_add(&p->revision, 1);
+    if (ask->fields & SL_FIELD_MEMORY)
+        remark_on(t, remark, remark_size);
+    atomic_fetch_add(&t->lease.page->revision, 1);
     sl_arb_compute_set(a, t);
-    return sl_arb_state_save(a, t, err);
+    return 0;
 }
 
 void sl_arb_tenant_overhead(struct tenant *t)
@@ -411,7 +432,8 @@ void sl_arb_tenant_overhead(struct tenant *t)
         uint64_t sum = t->unattached_bytes[i];
         for (const struct member *m = t->members; m; m = m->next)
             sum += m->overhead_bytes[i];
-        atomic_store(&t->lease.page->gpu[i].overhead_bytes, sum);
+        if (atomic_exchange(&t->lease.page->gpu[i].overhead_bytes, sum) != sum)
+            t->overheads_new = true;
     }
 }
 
@@ -441,14 +463,33 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
         (void)unlinkat(a->tenants_fd, file, 0);
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
     (void)unlinkat(a->tenants_fd, file, 0);
+    sl_arb_overheads_remove(a, t);
     sl_info("tenant %s ended", t->name);
+    uint32_t gpu[SL_MAX_GPUS], count = t->gpu_count;
+    memcpy(gpu, t->gpu, sizeof(gpu));
     sl_arb_tenant_drop(a, t);
+    if (!a->stopping)
+        sl_arb_grant_share(a, gpu, count);
 }
 
-void sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
+void sl_arb_tenant_left(struct tenant *t)
 {
-    if (!t->kept && !t->members && t->creator.fd < 0 && !t->recover_until_ns)
-        sl_arb_tenant_destroy(a, t);
+    t->left = true;
+}
+
+void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t)
+{
+    sl_arb_unwatch(a, &t->creator);
+    sl_arb_tenant_left(t);
+}
+
+bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
+{
+    t->left = false;
+    if (t->kept || t->members || t->creator.fd >= 0 || t->recover_until_ns)
+        return false;
+    sl_arb_tenant_destroy(a, t);
+    return true;
 }
 
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)

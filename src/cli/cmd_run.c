@@ -116,10 +116,13 @@ static void watch_arbiter(struct sl_child *child, pid_t ended, int status)
         start_again(k);
     } else if (ended == k->starter) {
         k->starter = 0;
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-            child->watch = sl_client_connect(&k->world->place, NULL);
-        if (child->watch < 0)
-            child->watch = -1;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            return; /* it said why */
+        child->watch = sl_client_connect(&k->world->place, NULL);
+        if (child->watch >= 0)
+            return;
+        child->watch = -1; /* gone again already */
+        start_again(k);
     }
 }
 

@@ -15,8 +15,13 @@
 #include "shm/packet.h"
 
 #define WELCOME_MS    10000
-#define FIRST_TRY_NS  SL_NS_PER_S /* an arbiter that is just restarting gets this long */
-#define FIRST_STEP_NS (20 * SL_NS_PER_MS)
+/* The socket is there and nobody answers: the arbiter is being replaced, by an upgrade for example. */
+#define AWAY_S        30
+/* There is no socket: the tenant is over, or its socket is made anew this moment. The same bound holds for
+ * a program that was refused and asks again. */
+#define GONE_S        1
+#define STEP_MIN_NS   (20 * SL_NS_PER_MS)
+#define STEP_MAX_NS   (250 * SL_NS_PER_MS)
 
 struct sl_process *_Atomic sl_process_current;
 
@@ -77,24 +82,43 @@ static void after_fork_child(void)
     errno = saved;
 }
 
-static bool is_transient(int rc)
+/* The tries of one caller. */
+struct patience {
+    uint64_t since_ns, step_ns;
+    bool again; /* it was refused before */
+    bool said;
+};
+
+/* How long this failure may last: seconds, 0 where waiting does not help. */
+static unsigned int worth_s(int rc, bool again)
 {
-    return rc == -ECONNREFUSED || rc == -ENOENT || rc == -ECONNRESET || rc == -EAGAIN;
+    switch (rc) {
+    case -ENOENT:
+        return GONE_S;
+    case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
+    case -EAGAIN:
+    case -ETIMEDOUT:
+        return again ? GONE_S : AWAY_S;
+    default:
+        return 0;
+    }
 }
 
-static int open_first(const char *path, struct sl_link *link, struct sl_err *err)
+static bool try_later(struct patience *t, int rc, const struct sl_err *err)
 {
-    uint64_t end_ns = sl_now_ns() + FIRST_TRY_NS;
-    int rc;
-    while ((rc = sl_link_open(path, SL_NO_SLOT, -1, WELCOME_MS, link, err)) < 0)
-        if (!is_transient(rc) || sl_now_ns() >= end_ns)
-            return rc;
-        else
-            sl_sleep_ns(FIRST_STEP_NS);
-    return 0;
+    unsigned int seconds = worth_s(rc, t->again);
+    if (sl_now_ns() - t->since_ns >= seconds * SL_NS_PER_S)
+        return false;
+    if (!t->said && seconds > GONE_S)
+        sl_warn("the arbiter is away (%s): waiting up to %u s for it", err->msg, seconds);
+    t->said = true;
+    return true;
 }
 
-static struct sl_process *attach_now(void)
+/* One try. NULL: try again in a moment. */
+static struct sl_process *attach_now(struct patience *tries)
 {
     struct sl_link link;
     struct sl_err err = SL_ERR_INIT;
@@ -104,7 +128,10 @@ static struct sl_process *attach_now(void)
         return &none;
     if (!fork_watched)
         fork_watched = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
-    if (open_first(path, &link, &err) < 0) {
+    int rc = sl_link_open(path, SL_NO_SLOT, -1, WELCOME_MS, &link, &err);
+    if (rc < 0 && try_later(tries, rc, &err))
+        return NULL;
+    if (rc < 0) {
         sl_error("not attached: %s", err.msg);
         return &refused;
     }
@@ -122,11 +149,20 @@ static struct sl_process *attach_now(void)
 static struct sl_process *attach_locked(const struct sl_process *unless)
 {
     int saved = errno;
+    struct patience tries = {.since_ns = sl_now_ns(), .step_ns = STEP_MIN_NS, .again = unless};
+    struct sl_process *p;
     sl_lock_take(&sl_attach_lock);
-    struct sl_process *p = atomic_load(&sl_process_current);
-    if (!p || p == unless) {
-        p = attach_now();
-        atomic_store_explicit(&sl_process_current, p, memory_order_release);
+    while (!(p = atomic_load(&sl_process_current)) || p == unless) {
+        p = attach_now(&tries);
+        if (p) {
+            atomic_store_explicit(&sl_process_current, p, memory_order_release);
+            break;
+        }
+        /* Another thread may fork meanwhile, or be the one that attaches. */
+        sl_lock_drop(&sl_attach_lock);
+        sl_sleep_ns(tries.step_ns);
+        tries.step_ns = tries.step_ns * 2 < STEP_MAX_NS ? tries.step_ns * 2 : STEP_MAX_NS;
+        sl_lock_take(&sl_attach_lock);
     }
     sl_lock_drop(&sl_attach_lock);
     errno = saved;
@@ -140,6 +176,8 @@ struct sl_process *sl_process_attach(void)
 
 struct sl_process *sl_process_retry(void)
 {
-    struct sl_process *p = sl_process_get();
+    struct sl_process *p = atomic_load_explicit(&sl_process_current, memory_order_acquire);
+    if (!p)
+        return sl_process_attach();
     return p->mode == SL_MODE_REFUSED ? attach_locked(&refused) : p;
 }

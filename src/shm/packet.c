@@ -45,6 +45,7 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_audit);
     case SL_MSG_GATE:
     case SL_MSG_STATUS:
+    case SL_MSG_PING:
     case SL_MSG_END:
         return sizeof(struct sl_msg);
     }

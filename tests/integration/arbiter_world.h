@@ -23,6 +23,7 @@ struct world {
 void world_begin(struct world *w);
 void world_start(struct world *w);          /* (again) */
 void world_kill(struct world *w);           /* SIGKILL */
+void world_stop(struct world *w);           /* SIGTERM, as a service manager does */
 void world_end(struct world *w);            /* checks that an orderly stop leaves nothing */
 
 int world_connect(const struct world *w);   /* control socket */

@@ -201,8 +201,8 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unlimited), /* first: nothing of the card is promised yet */
         cmocka_unit_test(test_limited),
-        cmocka_unit_test(test_unlimited),
         cmocka_unit_test(test_processes),
         cmocka_unit_test(test_other_device),
     };

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory: what is promised to whom, and what is left for those who were promised nothing.
+ *
+ * A tenant with a limit was promised that much. A tenant without one gets what nobody was promised: the
+ * whole card while there is no promise on it; otherwise the rest, in equal parts when they are several.
+ * Its lease page has that as its limit, so it sees a smaller card and cannot take what belongs to others.
+ * What it already uses stays its own: a promise that would need it is not made.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "shm/account.h"
+
+/* The tenant's own index of a GPU; -1: it is not one of its. */
+static int place_of(const struct tenant *t, uint32_t gpu)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if (t->gpu[i] == gpu)
+            return (int)i;
+    return -1;
+}
+
+static uint64_t used_bytes(const struct tenant *t, int i)
+{
+    uint64_t ledger = t->ledger.page ? sl_account_total(t->ledger.page, (uint32_t)i) : 0;
+    return ledger * SL_UNIT_BYTES + atomic_load(&t->lease.page->gpu[i].overhead_bytes);
+}
+
+/* A GPU as the tenants on it have it, one of them left out. */
+struct standing {
+    uint64_t promised_bytes;
+    uint32_t open_count;            /* tenants without a limit */
+    uint64_t open_bytes;            /* used by them */
+    const struct tenant *open_most; /* the one of them that uses most */
+    const struct tenant *unknown;   /* one of which that is not known yet after a restart */
+};
+
+static struct standing look(const struct arbiter *a, uint32_t gpu, const struct tenant *except)
+{
+    struct standing s = {0};
+    uint64_t most = 0;
+    for (const struct tenant *t = a->tenants; t; t = t->next) {
+        int i = t == except ? -1 : place_of(t, gpu);
+        if (i < 0)
+            continue;
+        if (t->terms.memory_bytes[i] != SL_NO_LIMIT) {
+            s.promised_bytes += t->terms.memory_bytes[i];
+            continue;
+        }
+        uint64_t used = used_bytes(t, i);
+        s.open_count++;
+        s.open_bytes += used;
+        if (used > most) {
+            most = used;
+            s.open_most = t;
+        }
+        if (!t->ledger.page || (t->doubt >> i & 1))
+            s.unknown = t;
+    }
+    return s;
+}
+
+static int too_early(const struct gpu *g, const struct tenant *t, struct sl_err *err)
+{
+    return sl_err_set(err, -EAGAIN,
+                      "what tenant %s uses of GPU %u is not known yet, since the arbiter has just "
+                      "restarted: try again in a second",
+                      t->name, g->index);
+}
+
+/* Does a promise fit beside what is promised, and what those without a limit use? */
+static int check_promise(const struct gpu *g, const struct standing *s, uint64_t bytes,
+                         struct sl_err *err)
+{
+    char has[32], want[32], left[32], used[32];
+    (void)sl_format_bytes(g->total_bytes, has, sizeof(has));
+    (void)sl_format_bytes(bytes, want, sizeof(want));
+    if (bytes > g->total_bytes)
+        return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",
+                          g->index, g->name, has, want);
+    uint64_t rest = g->total_bytes > s->promised_bytes ? g->total_bytes - s->promised_bytes : 0;
+    if (bytes > rest)
+        return sl_err_set(err, -ENOSPC,
+                          "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see "
+                          "`sluice status` for who has the rest",
+                          g->index, g->name, sl_format_bytes(rest, left, sizeof(left)), has, want);
+    if (s->open_bytes <= rest - bytes)
+        return 0;
+    uint64_t free_bytes = rest > s->open_bytes ? rest - s->open_bytes : 0;
+    return sl_err_set(err, -ENOSPC,
+                      "GPU %u (%s) has %s left of %s, %s were asked for: tenants without a memory limit use "
+                      "%s (%s most of it); ask for less, or end them, or start them with --memory",
+                      g->index, g->name, sl_format_bytes(free_bytes, left, sizeof(left)), has, want,
+                      sl_format_bytes(s->open_bytes, used, sizeof(used)), s->open_most->name);
+}
+
+static int asked_bytes(const struct gpu *g, const struct sl_msg_lease *ask, uint32_t i,
+                       uint64_t *ret, struct sl_err *err)
+{
+    uint64_t own = ask->gpu_memory_bytes[i];
+    if (ask->memory_percent > 100 || (!own && !ask->memory_percent && !ask->memory_bytes))
+        return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
+    uint64_t bytes = ask->memory_bytes;
+    if (own)
+        bytes = own;
+    else if (ask->memory_percent)
+        bytes = (uint64_t)((unsigned __int128)g->total_bytes * ask->memory_percent / 100);
+    *ret = bytes & ~(SL_UNIT_BYTES - 1);
+    return 0;
+}
+
+/* Less than it has is always to be had, whatever became of the card meanwhile. */
+static bool has_already(const struct tenant *t, uint32_t i, uint64_t bytes)
+{
+    return t->terms.memory_bytes[i] != SL_NO_LIMIT && bytes <= t->terms.memory_bytes[i];
+}
+
+int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
+                        uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        const struct gpu *g = &a->gpu[t->gpu[i]];
+        struct standing s = look(a, t->gpu[i], t);
+        bool promise = ask->fields & SL_FIELD_MEMORY;
+        uint64_t bytes = SL_NO_LIMIT;
+        int rc = promise ? asked_bytes(g, ask, i, &bytes, err) : 0;
+        if (rc < 0)
+            return rc;
+        ret_limit[i] = bytes;
+        if (promise && has_already(t, i, bytes))
+            continue;
+        if (s.unknown && (promise || s.promised_bytes > 0))
+            return too_early(g, s.unknown, err);
+        if (promise && (rc = check_promise(g, &s, bytes, err)) < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* --- what nobody was promised ------------------------------------------------------------------- */
+
+/*
+ * Equal parts of `rest`, except for those who use more than that already: they keep what they use, and
+ * the others share the remainder. Each round finds more of the former or is the last.
+ */
+static uint64_t equal_part(const struct arbiter *a, uint32_t gpu, uint64_t rest, uint32_t count)
+{
+    uint64_t part = rest / count;
+    for (;;) {
+        uint64_t left = rest;
+        uint32_t others = 0;
+        for (const struct tenant *t = a->tenants; t; t = t->next) {
+            int i = place_of(t, gpu);
+            if (i < 0 || t->terms.memory_bytes[i] != SL_NO_LIMIT)
+                continue;
+            uint64_t used = used_bytes(t, i);
+            if (used <= part)
+                others++;
+            else
+                left -= used < left ? used : left;
+        }
+        uint64_t next = others ? left / others : 0;
+        if (next >= part)
+            return part;
+        part = next;
+    }
+}
+
+static void set_share(struct arbiter *a, struct tenant *t, int i, uint64_t bytes)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (t->share_bytes[i] == bytes)
+        return;
+    t->share_bytes[i] = bytes;
+    sl_arb_tenant_terms(t);
+    /* Only for the first second after a restart: better an old figure there than no tenant now. */
+    if (sl_arb_state_save(a, t, &t->terms, &err) < 0)
+        sl_warn("tenant %s: its part of what is left is not written down: %s", t->name, err.msg);
+}
+
+static void share_gpu(struct arbiter *a, uint32_t gpu)
+{
+    struct standing s = look(a, gpu, NULL);
+    if (s.open_count == 0 || s.unknown)
+        return; /* nobody to share, or as it was until it is known what they use */
+    uint64_t total = a->gpu[gpu].total_bytes;
+    uint64_t rest = total > s.promised_bytes ? total - s.promised_bytes : 0;
+    uint64_t part = equal_part(a, gpu, rest, s.open_count) & ~(SL_UNIT_BYTES - 1);
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        int i = place_of(t, gpu);
+        if (i < 0 || t->terms.memory_bytes[i] != SL_NO_LIMIT)
+            continue;
+        uint64_t used = used_bytes(t, i);
+        set_share(a, t, i, s.promised_bytes == 0 ? SL_NO_LIMIT : used > part ? used : part);
+    }
+}
+
+void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        share_gpu(a, gpus[i]);
+}
+
+int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t, struct sl_err *err)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        const struct gpu *g = &a->gpu[t->gpu[i]];
+        struct standing s = look(a, t->gpu[i], t);
+        char has[32];
+        int rc = 0;
+        if (t->terms.memory_bytes[i] != SL_NO_LIMIT)
+            rc = check_promise(g, &s, t->terms.memory_bytes[i], err);
+        else if (t->share_bytes[i] == 0)
+            rc = sl_err_set(err, -ENOSPC,
+                            "GPU %u (%s) has nothing left of %s: all of it is promised or used; see `sluice "
+                            "status` for who has it",
+                            g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)));
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An arbiter that restarts refuses nobody what is below the limit, and counts nobody twice: not the
+ * processes that come back at once, nor one that comes back late, nor one that begins meanwhile.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "integration/tenant_world.h"
+
+#define RESTARTS 20
+/* Of the churning thread, which rests a millisecond after each: more than a second's worth. */
+#define ROUNDS   1200
+#define LIMIT    (60 * GIB)
+#define HELD     (40 * GIB)
+#define PIECE    (5 * GIB)
+
+static struct world world;
+
+static int setup(void **state)
+{
+    (void)state;
+    world_begin(&world);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    world_end(&world);
+    return 0;
+}
+
+struct counts {
+    unsigned long granted, refused, other;
+};
+
+static struct counts count(struct program *p)
+{
+    struct counts c;
+    char line[128];
+    program_ask(p, "count", line, sizeof(line));
+    if (sscanf(line, "count %lu %lu %lu", &c.granted, &c.refused, &c.other) != 3)
+        fail_msg("%s", line);
+    return c;
+}
+
+static void start(const struct tenant *t, struct program *p)
+{
+    const char *argv[] = {"restart_tenant", NULL};
+    char line[64];
+    program_start(t, argv, NULL, p);
+    program_answer(p, line, sizeof(line));
+    assert_string_equal(line, "ready 0\n");
+}
+
+static void ask(struct program *p, const char *word, uint64_t bytes, const char *answer)
+{
+    char line[64];
+    (void)snprintf(line, sizeof(line), "%s %lu", word, bytes);
+    program_ask(p, line, line, sizeof(line));
+    assert_string_equal(line, answer);
+}
+
+/* Findings of the audit about one tenant's processes, and all of them together. */
+static unsigned findings(const char *tenant)
+{
+    struct sl_msg question;
+    union sl_packet p;
+    unsigned found = 0;
+    int fd = world_connect(&world);
+    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    for (enum sl_msg_type t = world_call(fd, &question, &p); t != SL_MSG_END;) {
+        found += t == SL_MSG_AUDIT && (!tenant || strcmp(p.audit.tenant, tenant) == 0);
+        struct sl_err err = SL_ERR_INIT;
+        if (sl_packet_recv(fd, &p, NULL, &err) < 0)
+            fail_msg("%s", err.msg);
+        t = (enum sl_msg_type)p.h.type;
+    }
+    (void)close(fd);
+    return found;
+}
+
+/* The churning thread goes on for a while, and status says nothing that is not so meanwhile. */
+static void watch_rounds(const struct tenant *t, struct program *p)
+{
+    unsigned long until = count(p).granted + ROUNDS;
+    struct counts c;
+    do {
+        struct usage u = tenant_usage(t);
+        if (u.used_bytes + u.overhead_bytes > LIMIT)
+            fail_msg("status shows %lu and %lu of %lu", u.used_bytes, u.overhead_bytes, u.limit_bytes);
+        assert_int_equal(findings(NULL), 0);
+        c = count(p);
+        if (c.refused || c.other)
+            fail_msg("%lu granted, %lu refused, %lu failed", c.granted, c.refused, c.other);
+    } while (c.granted < until);
+}
+
+static void restart_often(const char *name, void (*end)(struct world *))
+{
+    struct tenant t;
+    struct program p, idle;
+    tenant_begin(&world, name, LIMIT, &t);
+    start(&t, &p);
+    start(&t, &idle);
+    ask(&p, "hold", HELD, "held 0\n");
+    ask(&idle, "hold", GIB, "held 0\n");
+    ask(&p, "churn", PIECE, "churn 0\n");
+    watch_rounds(&t, &p);
+    for (int i = 0; i < RESTARTS; i++) {
+        end(&world);
+        world_start(&world);
+        EVENTUALLY(tenant_usage(&t).processes == 2);
+        watch_rounds(&t, &p);
+    }
+    struct counts c = count(&p);
+    (void)printf("%s: %d restarts, %lu granted, %lu refused\n", name, RESTARTS, c.granted, c.refused);
+    assert_int_equal(program_end(&p), 0);
+    assert_int_equal(program_end(&idle), 0);
+    EVENTUALLY(tenant_usage(&t).used_bytes == 0);
+    tenant_end(&t);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    restart_often("killed", world_kill);
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    restart_often("stopped", world_stop);
+}
+
+/* A process that is stopped through the whole recovery is charged as what the driver shows of it;
+ * when it comes back its own ledger says that, and nothing says it twice. */
+static void test_late(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "late", LIMIT, &t);
+    for (int i = 0; i < 3; i++) {
+        start(&t, &p);
+        ask(&p, "hold", HELD, "held 0\n");
+        ask(&p, "churn", PIECE, "churn 0\n");
+        assert_int_equal(kill(p.pid, SIGSTOP), 0);
+        world_kill(&world);
+        world_start(&world);
+        EVENTUALLY(findings("late") == 1 && tenant_usage(&t).overhead_bytes >= HELD);
+        assert_int_equal(kill(p.pid, SIGCONT), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 1 && tenant_usage(&t).used_bytes >= HELD);
+        watch_rounds(&t, &p);
+        assert_int_equal(program_end(&p), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 0);
+    }
+    tenant_end(&t);
+}
+
+/* What contexts cost is known from the first moment on: a tenant at its limit stays there. */
+static void test_overhead(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p, q;
+    tenant_begin(&world, "overhead", LIMIT, &t);
+    start(&t, &p);
+    start(&t, &q);
+    EVENTUALLY(tenant_usage(&t).overhead_bytes > 2 * (GIB / 4));
+    uint64_t overhead = tenant_usage(&t).overhead_bytes;
+    ask(&p, "hold", LIMIT - overhead - GIB / 8, "held 0\n");
+    ask(&p, "hold", GIB / 4, "held 2\n");
+    for (int i = 0; i < RESTARTS; i++) {
+        (i % 2 ? world_kill : world_stop)(&world);
+        world_start(&world);
+        EVENTUALLY(tenant_usage(&t).processes == 2);
+        assert_int_equal(tenant_usage(&t).overhead_bytes, overhead);
+        ask(&p, "hold", GIB / 4, "held 2\n");
+        if (i == 0) /* measured again: the same */
+            EVENTUALLY(findings(NULL) == 0 && tenant_usage(&t).overhead_bytes == overhead);
+    }
+    assert_int_equal(program_end(&p), 0);
+    assert_int_equal(program_end(&q), 0);
+    tenant_end(&t);
+}
+
+/* Processes that begin while old ones have yet to come back get slots of their own. */
+static void test_newcomers(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program old[3], young[3];
+    tenant_begin(&world, "newcomers", LIMIT, &t);
+    for (int i = 0; i < 3; i++) {
+        start(&t, &old[i]);
+        ask(&old[i], "hold", (10 + (uint64_t)i) * GIB, "held 0\n");
+    }
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(kill(old[i].pid, SIGSTOP), 0);
+    world_kill(&world);
+    world_start(&world);
+    EVENTUALLY(tenant_usage(&t).processes == 1); /* it brought the ledger */
+    for (int i = 0; i < 3; i++) {
+        start(&t, &young[i]);
+        ask(&young[i], "hold", GIB, "held 0\n");
+    }
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(kill(old[i].pid, SIGCONT), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 6);
+    EVENTUALLY(tenant_usage(&t).used_bytes == 36 * GIB);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(program_end(&old[i]), 0);
+        EVENTUALLY(tenant_usage(&t).processes == 5U - (unsigned)i);
+    }
+    assert_int_equal(tenant_usage(&t).used_bytes, 3 * GIB);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(program_end(&young[i]), 0);
+    tenant_end(&t);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overhead, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_newcomers, setup, teardown),
+    };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
