@@ -68,6 +68,13 @@ class Tenant:
             self.info = self._line(self.ready_s)
         return self.info
 
+    def ask(self, word):
+        """A line that is answered by one line."""
+        self.ready()
+        self.process.stdin.write(f"{word}\n".encode())
+        self.process.stdin.flush()
+        return self._line(60)
+
     def go(self, load_from, load_until, from_ns, until_ns):
         try:
             self.process.stdin.write(f"go {load_from} {load_until} {from_ns} {until_ns}\n".encode())
