@@ -307,19 +307,31 @@ static void take_about(struct tenant *t, const struct sl_msg_lease *ask)
     t->about[strcspn(t->about, "\n")] = '\0'; /* a line of the state file */
 }
 
-/* Who asks again may know more of whose it is. */
+static uint32_t compute_asked(const struct sl_msg_lease *ask)
+{
+    if (ask->flags & SL_LEASE_TURNS)
+        return SL_COMPUTE_TURNS;
+    return ask->flags & SL_LEASE_SLICES ? SL_COMPUTE_SLICES : SL_COMPUTE_AUTO;
+}
+
+/* Who asks again may know more of whose it is, or want its GPU time shared the other way. */
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
-    if (!ask->about[0] || strncmp(t->about, ask->about, sizeof(t->about) - 1) == 0)
+    bool told = ask->about[0] && strncmp(t->about, ask->about, sizeof(t->about) - 1) != 0;
+    if (!told && t->compute == compute_asked(ask))
         return 0;
-    take_about(t, ask);
+    if (told)
+        take_about(t, ask);
+    t->compute = compute_asked(ask);
     return sl_arb_state_save(a, t, err);
 }
 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err)
 {
+    if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
+        return sl_err_set(err, -EINVAL, "GPU time is shared by slices or by turns: ask for one of them");
     if (ask->flags & SL_LEASE_KEEP) {
         struct tenant *old = NULL;
         int found = sl_arb_kept_find(a, ask, &old, err);
@@ -333,6 +345,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     t->kept = ask->flags & SL_LEASE_KEEP;
     t->asked = sl_arb_asked(ask);
+    t->compute = compute_asked(ask);
     take_about(t, ask);
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);

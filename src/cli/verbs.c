@@ -49,6 +49,10 @@ static const struct sl_cli_option run_options[] = {
     OPTION_MEMORY,
     OPTION_CORES,
     OPTION_PRIORITY,
+    {"compute", "HOW",
+     "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one tenant at a "
+     "time)",
+     "auto slices turns"},
     {"name", "NAME", "what to call it in `sluice status` and `sluice set`", ""},
     OPTION_SIM,
     {"libsluice", "FILE", "use this libsluice.so (default: the one installed with\nthis program)",

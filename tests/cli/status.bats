@@ -53,6 +53,44 @@ tenant() {
         '[0,2147483648,1048576]' ]
 }
 
+asked() { field '.tenants[] | select(.name == "a") | .compute_asked'; }
+mode() { field '.gpus[0].compute'; }
+is() { [ "$("$1")" = "$2" ]; }
+
+@test "--compute: auto and slices leave a GPU with slices, turns give it turns; status says which and why" {
+    for how in auto slices; do
+        tenant "$how" --sim h200 --compute "$how" -- 512
+    done
+    run -0 "$SLUICE" status
+    grep -Eq '^ *GPU +NAME .* SHARED BY +UUID$' <<<"$output"
+    grep -Eq '^ *0 +NVIDIA H200 .* slices +GPU-' <<<"$output"
+    [[ $output != *"is shared by turns"* ]]
+    [ "$(field '[.tenants[] | .name == .compute_asked] | all')" = true ]
+    tenant a --sim h200 --compute turns -- 512
+    eventually is mode turns
+    run -0 "$SLUICE" status
+    grep -Eq '^ *0 +NVIDIA H200 .* turns +GPU-' <<<"$output"
+    has "GPU 0 is shared by turns: a tenant asked for turns"
+    [ "$(asked)" = turns ]
+}
+
+@test "--compute turns is kept by the next arbiter" {
+    tenant a --sim h200 --compute turns -- 512
+    kill -KILL "$(arbiters_here)"
+    eventually is asked turns
+    eventually is mode turns
+}
+
+@test "a driver that refuses: turns, and the reason" {
+    SLUICE_SIM_FAULT=groups=refused "$SLUICE" run --sim h200 --name a --cores 50 -- \
+        "$COMPUTE" steady seconds=600 >/dev/null &
+    BACKGROUND+=($!)
+    eventually is mode turns
+    run -0 "$SLUICE" status
+    has "GPU 0 is shared by turns: the driver refuses to set time slices (status 0x56)"
+    [ "$(field '.gpus[0].compute_reason')" = "the driver refuses to set time slices (status 0x56)" ]
+}
+
 @test "the table lines up and has no colours in a pipe" {
     tenant a --sim h200x2 --gpu 0,1 --memory 2Gi --cores 30 -- 1048576
     tenant long-name-of-a-tenant --sim h200x2 --memory 100Gi --cores 12.5:100 --priority low -- 512
