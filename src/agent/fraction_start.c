@@ -240,9 +240,11 @@ static int read_promise(struct sl_start *op, const struct candidate *c, struct s
         if (strcmp(s->uid, uid) == 0 && !s->removing)
             seen[n++] = s->container;
     rc = sl_fraction_container(c->object, &promise, c->container, seen, n, settled, container, err);
-    return rc < 0
-               ? rc
-               : sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
+    if (rc == 0)
+        rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
+    if (rc == 0)
+        op->lease.flags |= op->f->compute;
+    return rc;
 }
 
 static const struct candidate *choose(const struct sl_start *op, struct sl_err *err)

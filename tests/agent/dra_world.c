@@ -129,7 +129,7 @@ static int node(char **a, int n)
     struct sl_kube *kube = NULL;
     if (sl_kube_create(loop, &ko, &kube, &err) < 0)
         die("kube", &err);
-    if (sl_config_load(NULL, NULL, NULL, 0, &config, &err) < 0)
+    if (sl_config_load(getenv("DRA_CONFIG_FILE"), NULL, NULL, 0, &config, &err) < 0)
         die("config", &err);
     static const struct sl_dra_ops ops = {.submit = submit, .refresh = refresh, .event = event};
     struct sl_dra_options o = {.node_name = "node-1", .plugin_dir = dirs[0],
