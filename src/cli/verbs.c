@@ -128,6 +128,8 @@ static const struct sl_cli_option arbiter_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option spin_options[] = {OPTION_END};
+
 static const struct sl_cli_option words_options[] = {
     {"tenants", NULL, "names of the tenants", NULL},
     OPTION_SIM,
@@ -196,6 +198,13 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .flags = SL_VERB_HIDDEN,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_arbiter},
+    {.name = "spin",
+     .synopsis = "FD INDEX",
+     .summary = "keep a GPU busy; `sluice doctor` starts it by itself",
+     .options = spin_options,
+     .flags = SL_VERB_HIDDEN,
+     .usage_exit = SL_EXIT_USAGE,
+     .run = sl_cmd_spin},
     {.name = "words",
      .synopsis = "[VERB [OPTION]]",
      .summary = "list what may come next, for shell completion",
