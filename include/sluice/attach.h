@@ -92,8 +92,8 @@ enum sl_lease_field {
 enum sl_lease_flag {
     /* The tenant lives until REMOVE, whoever comes and goes, and over the arbiter's own restarts.
      * Asking again for the same name and the same lease is answered as the first time, whatever SET
-     * changed meanwhile (`about` is the latest that was said); another lease under that name is an
-     * error. Its socket is open to every uid and alone in its directory, which can be mounted into a
+     * changed meanwhile (`about` and the two flags below are the latest that was said); another lease
+     * under that name is an error. Its socket is open to every uid and alone in its directory, which can be mounted into a
      * container. */
     SL_LEASE_KEEP = 1,
     /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */

@@ -50,6 +50,11 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
         sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
 }
 
+uint32_t sl_dra_compute(const struct sl_dra *dra)
+{
+    return dra->config ? sl_leases_compute(dra->config->fractional.compute) : 0;
+}
+
 /* --- slices --- */
 
 struct owner {

@@ -92,6 +92,9 @@ const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message);
 
+/* The flag of leases that says how the node wants GPU time to be shared. */
+uint32_t sl_dra_compute(const struct sl_dra *dra);
+
 /* dra_plan.c: what a claim means on this node, and whether there is room. Pure. */
 struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
                                 struct sl_err *err);

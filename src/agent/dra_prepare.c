@@ -252,6 +252,7 @@ static void lease_next(struct op *op)
         return;
     }
     (void)sl_dra_lease(p, op->at, &ask);
+    ask.flags |= sl_dra_compute(op->dra);
     sl_leases_make(op->dra->leases, &ask, leased, op);
 }
 

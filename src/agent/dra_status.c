@@ -502,8 +502,10 @@ static void got_containers(void *data, int status, json_t *pod, const struct sl_
     for (size_t i = 0; i < p->device_count; i++) {
         struct sl_prepared_device *d = &p->device[i];
         sl_claim_containers(pod, p->name, d->request, d->containers, sizeof(d->containers));
-        if (sl_dra_first_of_tenant(p, i) && d->containers[0] && sl_dra_lease(p, i, &ask))
-            sl_leases_make(w->dra->leases, &ask, described, NULL);
+        if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] || !sl_dra_lease(p, i, &ask))
+            continue;
+        ask.flags |= sl_dra_compute(w->dra);
+        sl_leases_make(w->dra->leases, &ask, described, NULL);
     }
 }
 

@@ -50,6 +50,11 @@ size_t sl_fraction_count(const struct sl_fraction *f)
     return n;
 }
 
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute)
+{
+    f->compute = sl_leases_compute(compute);
+}
+
 /* --- what a container gets ------------------------------------------------------------------------ */
 
 int sl_fraction_allocate(const struct sl_config *config, const char *const *ids, size_t n,

@@ -96,6 +96,15 @@ static void gpu_info(struct writer *w)
     }
 }
 
+static void gpu_compute_mode(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->compute_count; i++) {
+        const struct sl_metrics_compute *c = &w->m->compute[i];
+        sample(w, 1, "gpu", c->gpu, "mode", c->turns ? "turns" : "slices", "reason", c->why,
+               NO_LABELS);
+    }
+}
+
 static void gpu_xids(struct writer *w)
 {
     for (size_t i = 0; i < w->m->xid_count; i++) {

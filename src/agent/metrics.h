@@ -30,6 +30,12 @@ struct sl_metrics_mig {
     double memory_total_bytes, memory_used_bytes;
 };
 
+struct sl_metrics_compute { /* how the arbiter shares the time of a card or MIG device */
+    const char *gpu;
+    bool turns;
+    const char *why; /* by turns; NULL with slices */
+};
+
 struct sl_metrics_xid { /* one row a GPU and XID seen since the start */
     const char *gpu;
     uint64_t xid, count;
@@ -96,6 +102,8 @@ struct sl_metrics {
     size_t gpu_count;
     const struct sl_metrics_mig *mig;
     size_t mig_count;
+    const struct sl_metrics_compute *compute;
+    size_t compute_count;
     const struct sl_metrics_xid *xid;
     size_t xid_count;
     const struct sl_metrics_resource *resource;

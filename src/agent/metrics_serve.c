@@ -105,6 +105,22 @@ static void fill_migs(const struct sl_exporter *x, const struct sl_metrics *m,
     }
 }
 
+/* The reason without what stands in brackets: a status there comes from a tenant's process, and a label
+ * with values that somebody else chooses would make series without end. */
+static size_t fill_compute(struct sl_exporter *x, struct sl_metrics_compute *out)
+{
+    for (size_t i = 0; i < x->status.gpu_count; i++) {
+        struct sl_msg_gpu *g = &x->status.gpu[i];
+        bool turns = g->compute == SL_COMPUTE_TURNS;
+        char *bracket = strstr(g->compute_why, " (");
+        if (bracket)
+            *bracket = '\0';
+        out[i] = (struct sl_metrics_compute){
+            .gpu = g->uuid, .turns = turns, .why = turns ? g->compute_why : NULL};
+    }
+    return x->status.gpu_count;
+}
+
 static void fill_owner(const struct sl_exporter *x, const struct sl_msg_tenant *t,
                        struct sl_tenant_owner *ret)
 {
@@ -185,8 +201,10 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
     struct sl_metrics_resource *resources = calloc(m.resource_count + 1, sizeof(*resources));
     SL_CLEANUP(free) struct sl_metrics_tenant *tenants = calloc(rows + 1, sizeof(*tenants));
     SL_CLEANUP(free)
+    struct sl_metrics_compute *compute = calloc(x->status.gpu_count + 1, sizeof(*compute));
+    SL_CLEANUP(free)
     struct sl_tenant_owner *owners = calloc(x->status.tenant_count + 1, sizeof(*owners));
-    if (!gpus || !migs || !resources || !tenants || !owners)
+    if (!gpus || !migs || !resources || !tenants || !compute || !owners)
         return -ENOMEM;
     fill_gpus(x, &m, gpus);
     fill_migs(x, &m, migs);
@@ -199,6 +217,8 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
     m.gpu = gpus;
     m.mig = migs;
     m.resource = resources;
+    m.compute = compute;
+    m.compute_count = fill_compute(x, compute);
     m.tenant = tenants;
     m.tenant_count = fill_tenants(x, tenants, owners);
     fill_own(x, &m.agent);

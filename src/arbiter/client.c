@@ -178,6 +178,7 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
     switch (got->h.type) {
     case SL_MSG_GPU:
         got->gpu.uuid[SL_UUID_MAX - 1] = got->gpu.name[SL_NAME_MAX - 1] = '\0';
+        got->gpu.compute_why[sizeof(got->gpu.compute_why) - 1] = '\0';
         return append((void **)&s->gpu, &s->gpu_count, &got->gpu, sizeof(got->gpu), err);
     case SL_MSG_TENANT:
         got->tenant.name[SL_NAME_MAX - 1] = got->tenant.about[SL_ABOUT_MAX - 1] = '\0';

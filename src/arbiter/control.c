@@ -121,6 +121,16 @@ static int on_remove(struct arbiter *a, struct client *c, const struct sl_msg_le
                   : answer_text(a, c, SL_MSG_OK, 0, "");
 }
 
+static uint32_t flags_of(const struct tenant *t)
+{
+    uint32_t flags = t->kept ? SL_LEASE_KEEP : 0;
+    if (t->compute == SL_COMPUTE_SLICES)
+        flags |= SL_LEASE_SLICES;
+    if (t->compute == SL_COMPUTE_TURNS)
+        flags |= SL_LEASE_TURNS;
+    return flags;
+}
+
 static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
 {
     const struct sl_lease_page *p = t->lease.page;
@@ -135,7 +145,7 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
         .window_ns = atomic_load(&p->window_ns),
         .age_ns = a->now_ns - t->created_ns,
         .gpu_count = t->gpu_count,
-        .flags = t->kept ? SL_LEASE_KEEP : 0,
+        .flags = flags_of(t),
         .waited_ns = t->past.waited_ns,
         .launches = t->past.launches,
         .oom_count = t->past.oom_count,

@@ -61,6 +61,8 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
         if (k->gpu_memory_bytes[i])
             n += snprintf(text + n, sizeof(text) - (size_t)n, "keep-gpu %u %" PRIu64 "\n", i,
                           k->gpu_memory_bytes[i]);
+    if (t->compute != SL_COMPUTE_AUTO)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "compute %u\n", t->compute);
     if (t->about[0])
         n += snprintf(text + n, sizeof(text) - (size_t)n, "about %s\n", t->about);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "end\n");
@@ -72,7 +74,7 @@ struct saved {
     uint8_t cookie[16];
     int creator;
     uint64_t creator_start;
-    unsigned request, limit, priority;
+    unsigned request, limit, priority, compute;
     uint32_t gpu_count;
     char uuid[SL_MAX_GPUS][SL_UUID_MAX];
     uint64_t bytes[SL_MAX_GPUS], share[SL_MAX_GPUS];
@@ -108,6 +110,8 @@ static bool parse_line(const char *line, struct saved *s)
         return s->request <= 1000 && s->limit <= 1000;
     if (sscanf(line, "priority %u", &s->priority) == 1)
         return s->priority <= SL_PRIORITY_HIGH;
+    if (sscanf(line, "compute %u", &s->compute) == 1)
+        return s->compute == SL_COMPUTE_SLICES || s->compute == SL_COMPUTE_TURNS;
     if (strncmp(line, "about ", 6) == 0)
         return (size_t)snprintf(s->about, sizeof(s->about), "%s", line + 6) < sizeof(s->about);
     struct asked *k = &s->asked;
@@ -154,6 +158,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
     memcpy(t->about, s->about, sizeof(t->about));
     t->kept = s->kept;
     t->asked = s->asked;
+    t->compute = s->compute;
     t->created_ns = a->now_ns;
     t->recover_until_ns = a->now_ns + RECOVER_NS;
     t->creator_pid = s->creator;

@@ -283,24 +283,39 @@ static void take_about(struct tenant *t, const struct sl_msg_lease *ask)
     t->about[strcspn(t->about, "\n")] = '\0'; /* a line of the state file */
 }
 
-/* Who asks again may know more of whose it is. */
+static uint32_t compute_asked(const struct sl_msg_lease *ask)
+{
+    if (ask->flags & SL_LEASE_TURNS)
+        return SL_COMPUTE_TURNS;
+    return ask->flags & SL_LEASE_SLICES ? SL_COMPUTE_SLICES : SL_COMPUTE_AUTO;
+}
+
+/* Who asks again may know more of whose it is, or want its GPU time shared the other way. */
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
     char before[sizeof(t->about)];
-    if (!ask->about[0] || strncmp(t->about, ask->about, sizeof(t->about) - 1) == 0)
+    uint32_t compute = t->compute;
+    bool told = ask->about[0] && strncmp(t->about, ask->about, sizeof(t->about) - 1) != 0;
+    if (!told && compute == compute_asked(ask))
         return 0;
     memcpy(before, t->about, sizeof(before));
-    take_about(t, ask);
+    if (told)
+        take_about(t, ask);
+    t->compute = compute_asked(ask);
     int rc = sl_arb_state_save(a, t, &t->terms, err);
-    if (rc < 0)
+    if (rc < 0) {
         memcpy(t->about, before, sizeof(before));
+        t->compute = compute;
+    }
     return rc;
 }
 
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err)
 {
+    if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
+        return sl_err_set(err, -EINVAL, "GPU time is shared by slices or by turns: ask for one of them");
     if (ask->flags & SL_LEASE_KEEP) {
         struct tenant *old = NULL;
         int found = sl_arb_kept_find(a, ask, &old, err);
@@ -314,6 +329,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     t->kept = ask->flags & SL_LEASE_KEEP;
     t->asked = sl_arb_asked(ask);
+    t->compute = compute_asked(ask);
     take_about(t, ask);
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);

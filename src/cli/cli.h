@@ -68,6 +68,7 @@ int sl_cmd_doctor(const struct sl_cli_args *args);
 int sl_cmd_arbiter(const struct sl_cli_args *args);
 int sl_cmd_simulate(const struct sl_cli_args *args);
 int sl_cmd_config(const struct sl_cli_args *args);
+int sl_cmd_spin(const struct sl_cli_args *args);
 int sl_cmd_words(const struct sl_cli_args *args);
 
 /* --- options.c --- */

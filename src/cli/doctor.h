@@ -34,6 +34,9 @@ void sl_doctor_system(struct sl_doctor *d);
 /* doctor_gpu.c: driver, device files, libcuda, NVML, cards, MPS. */
 void sl_doctor_gpu(struct sl_doctor *d);
 
+/* doctor_slices.c: whether time slices have an effect on GPU number i, measured once per card and driver. */
+void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const char *driver);
+
 /* doctor_load.c: loads a library in a process of its own (a broken one may crash or hang) and, with
  * `probe_cuda`, starts CUDA in it. */
 struct sl_load_result {

@@ -91,7 +91,8 @@ static const char *cuda_trouble(int code, const char **cure)
     }
 }
 
-static void check_cuda(struct sl_doctor *d)
+/* Returns whether CUDA starts. */
+static bool check_cuda(struct sl_doctor *d)
 {
     char path[PATH_MAX + 32] = "libcuda.so.1";
     const char *cure;
@@ -113,6 +114,7 @@ static void check_cuda(struct sl_doctor *d)
     } else
         sl_doctor_add(d, "cuda", SL_DOCTOR_OK, NULL, "CUDA %d.%d", r.cuda_version / 1000,
                       r.cuda_version % 1000 / 10);
+    return r.loaded && r.cu_init == 0;
 }
 
 static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
@@ -162,6 +164,26 @@ static void check_nvml(struct sl_doctor *d)
     sl_gpu_close(gpu);
 }
 
+/* Whole cards; instances of a card that is cut up are GPUs of their own already. */
+static void check_slices(struct sl_doctor *d)
+{
+    struct sl_gpu *gpu = NULL;
+    char path[PATH_MAX + 32], version[96];
+    size_t count = 0;
+    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", d->world->sim_lib);
+    if (sl_gpu_open(d->world->sim_lib[0] ? path : NULL, &gpu, NULL) < 0)
+        return;
+    if (sl_gpu_driver_version(gpu, version, sizeof(version), NULL) < 0 ||
+        sl_gpu_count(gpu, &count, NULL) < 0)
+        count = 0;
+    for (size_t i = 0; i < count && i < SL_MAX_GPUS; i++) {
+        struct sl_gpu_info info;
+        if (sl_gpu_info(gpu, i, &info, NULL) == 0 && !info.mig_enabled)
+            sl_doctor_slices(d, i, info.uuid, version);
+    }
+    sl_gpu_close(gpu);
+}
+
 static void check_mps(struct sl_doctor *d)
 {
     SL_CLEANUP(closedir) DIR *proc = opendir("/proc");
@@ -198,7 +220,8 @@ void sl_doctor_gpu(struct sl_doctor *d)
         sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "simulated: %s", d->world->place.sim);
     }
     check_nvml(d);
-    check_cuda(d);
+    if (check_cuda(d))
+        check_slices(d);
     if (!simulated)
         check_mps(d);
     sl_doctor_scratch_end();

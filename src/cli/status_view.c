@@ -35,11 +35,17 @@ static const char *percent(uint32_t permille, char *buf, size_t size)
     return buf;
 }
 
+static const char *compute_name(uint32_t compute)
+{
+    return compute == SL_COMPUTE_TURNS ? "turns" : "slices";
+}
+
 static void print_gpus(const struct sl_status_view *v, FILE *out, bool colour)
 {
     static const struct sl_table_column columns[] = {
         {"GPU", true},      {"NAME", false}, {"MEMORY", true},  {"USED", true},
-        {"PROMISED", true}, {"CORES", true}, {"TENANTS", true}, {"UUID", false}};
+        {"PROMISED", true}, {"CORES", true}, {"TENANTS", true}, {"SHARED BY", false},
+        {"UUID", false}};
     struct sl_table t;
     sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
     for (size_t i = 0; i < v->status->gpu_count; i++) {
@@ -53,10 +59,16 @@ static void print_gpus(const struct sl_status_view *v, FILE *out, bool colour)
         sl_table_cell(&t, "%s%%",
                       sl_format_cores(g->promised_permille, g->promised_permille, b, sizeof(b)));
         sl_table_cell(&t, "%u", g->tenants);
+        sl_table_cell(&t, "%s", compute_name(g->compute));
         sl_table_cell(&t, "%s", g->uuid);
     }
     sl_table_print(&t, out, colour);
     sl_table_free(&t);
+    for (size_t i = 0; i < v->status->gpu_count; i++) {
+        const struct sl_msg_gpu *g = &v->status->gpu[i];
+        if (g->compute == SL_COMPUTE_TURNS)
+            (void)fprintf(out, "GPU %u is shared by turns: %s\n", g->index, g->compute_why);
+    }
 }
 
 /* The columns that belong to one GPU of a tenant. */
@@ -225,9 +237,12 @@ static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
         sl_json_uint(j, bytes);
 }
 
-static const char *compute_name(uint32_t compute)
+/* What was asked for, not what came of it. */
+static const char *compute_asked(uint32_t flags)
 {
-    return compute == SL_COMPUTE_TURNS ? "turns" : "slices";
+    if (flags & SL_LEASE_TURNS)
+        return "turns";
+    return flags & SL_LEASE_SLICES ? "slices" : "auto";
 }
 
 static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
@@ -305,6 +320,7 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
     put_percent(j, "share_60s_percent", m->share_60s_permille);
     put_string(j, "gate", m->gate < SL_ARRAY_LEN(gates) ? gates[m->gate] : NULL);
     put_string(j, "compute", compute_name(m->compute));
+    put_string(j, "compute_asked", compute_asked(m->flags));
     put_uint(j, "slice_us", m->slice_us);
     put_uint(j, "window_ns", m->window_ns);
     sl_json_key(j, "debt_ns");

@@ -49,6 +49,10 @@ static const struct sl_cli_option run_options[] = {
     OPTION_MEMORY,
     OPTION_CORES,
     OPTION_PRIORITY,
+    {"compute", "HOW",
+     "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one tenant at a "
+     "time)",
+     "auto slices turns"},
     {"name", "NAME", "what to call it in `sluice status` and `sluice set`", ""},
     OPTION_SIM,
     {"libsluice", "FILE", "use this libsluice.so (default: the one installed with\nthis program)",
@@ -124,6 +128,8 @@ static const struct sl_cli_option arbiter_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option spin_options[] = {OPTION_END};
+
 static const struct sl_cli_option words_options[] = {
     {"tenants", NULL, "names of the tenants", NULL},
     OPTION_SIM,
@@ -192,6 +198,13 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .flags = SL_VERB_HIDDEN,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_arbiter},
+    {.name = "spin",
+     .synopsis = "FD INDEX",
+     .summary = "keep a GPU busy; `sluice doctor` starts it by itself",
+     .options = spin_options,
+     .flags = SL_VERB_HIDDEN,
+     .usage_exit = SL_EXIT_USAGE,
+     .run = sl_cmd_spin},
     {.name = "words",
      .synopsis = "[VERB [OPTION]]",
      .summary = "list what may come next, for shell completion",

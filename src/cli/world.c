@@ -224,6 +224,18 @@ const char *sl_world_priority_name(uint32_t priority)
     return priority < SL_ARRAY_LEN(names) ? names[priority] : "?";
 }
 
+static int parse_compute(const char *text, uint32_t *flags, struct sl_err *err)
+{
+    if (strcmp(text, "slices") == 0)
+        *flags |= SL_LEASE_SLICES;
+    else if (strcmp(text, "turns") == 0)
+        *flags |= SL_LEASE_TURNS;
+    else if (strcmp(text, "auto") != 0)
+        return sl_err_set(err, -EINVAL,
+                          "compute \"%.40s\" is not known: write auto, slices or turns", text);
+    return 0;
+}
+
 static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
     for (const char *p = text;; p++) {
@@ -266,7 +278,7 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
     struct sl_msg_lease lease = {.priority = SL_PRIORITY_NORMAL};
     const char *memory = sl_cli_value(args, "memory"), *cores = sl_cli_value(args, "cores");
     const char *priority = sl_cli_value(args, "priority"), *name = sl_cli_value(args, "name");
-    const char *gpus = sl_cli_value(args, "gpu");
+    const char *gpus = sl_cli_value(args, "gpu"), *compute = sl_cli_value(args, "compute");
     int rc = 0;
     if (memory) {
         struct sl_memory_amount amount = {0};
@@ -288,6 +300,8 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
         rc = parse_priority(priority, &lease.priority, err);
         lease.fields |= SL_FIELD_PRIORITY;
     }
+    if (rc == 0 && compute)
+        rc = parse_compute(compute, &lease.flags, err);
     if (rc == 0 && name)
         rc = parse_name(name, &lease, err);
     if (rc == 0 && gpus)

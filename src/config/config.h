@@ -18,6 +18,8 @@ enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
 /* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
 enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS, SL_SHARING_FRACTIONAL };
 enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
+/* How the GPU time of fractions is shared: as the driver allows, or as somebody chose. */
+enum sl_config_compute { SL_CONFIG_COMPUTE_AUTO, SL_CONFIG_COMPUTE_SLICES, SL_CONFIG_COMPUTE_TURNS };
 enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
 /* How a container is given its GPU; several at once are allowed. */
 enum sl_list_strategy {
@@ -75,6 +77,7 @@ struct sl_config_fractional { /* sharing.fractional: ours */
     bool enabled;
     uint64_t memory_min_bytes, memory_step_bytes;
     unsigned cores_min, cores_step; /* percent */
+    enum sl_config_compute compute;
     unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
     struct sl_config_allow allow;
     struct sl_config_allow_space *allow_spaces;

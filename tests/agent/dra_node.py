@@ -67,6 +67,19 @@ class Share(Case):
         self.assertEqual(n.unprepare(1)["error"], "")
         self.gone()
 
+    def test_how_gpu_time_is_shared(self):
+        """As the node's configuration says; the same claim again takes the new word."""
+        n = self.node
+        n.env["DRA_CONFIG"] = n.path("config.yaml")
+        n.claim(1, [share()])
+        for how in ("turns", "slices", "auto"):
+            with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+                f.write(f"sharing: {{fractional: {{compute: {how}}}}}\n")
+            n.start()
+            self.assertEqual(n.prepare(1)["error"], "")
+            self.assertEqual(n.tenants()[uid(1) + "-0"]["compute_asked"], how)
+            n.stop()
+
     def test_status_beside_anothers(self):
         """A patch is refused (an opaque config with spaces): the claim is put back as it was, but for our devices."""
         n = self.node

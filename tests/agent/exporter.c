@@ -145,7 +145,16 @@ static int ask(const char *method, const char *path)
     return fd;
 }
 
-/* The arbiter's part: says one tenant when asked. */
+static void say_gpu(const char *uuid, uint32_t compute, const char *why)
+{
+    struct sl_msg_gpu g = {.compute = compute};
+    (void)snprintf(g.uuid, sizeof(g.uuid), "%s", uuid);
+    (void)snprintf(g.compute_why, sizeof(g.compute_why), "%s", why);
+    sl_packet_init(&g.h, SL_MSG_GPU, sizeof(g));
+    assert_int_equal(sl_packet_send(arbiter_peer, &g.h, NULL, 0, NULL), 0);
+}
+
+/* The arbiter's part: says one tenant and two GPUs when asked. */
 static void play_arbiter(void)
 {
     union sl_packet got;
@@ -170,6 +179,8 @@ static void play_arbiter(void)
     sl_packet_init(&t.h, SL_MSG_TENANT, sizeof(t));
     sl_packet_init(&end, SL_MSG_END, sizeof(end));
     assert_int_equal(sl_packet_send(arbiter_peer, &t.h, NULL, 0, NULL), 0);
+    say_gpu("GPU-a", SL_COMPUTE_TURNS, "the driver refuses to set time slices (status 0x56)");
+    say_gpu("GPU-b", SL_COMPUTE_SLICES, "");
     assert_int_equal(sl_packet_send(arbiter_peer, &end, NULL, 0, NULL), 0);
 }
 
@@ -221,6 +232,10 @@ static void everything_answers(void **state)
             "container=\"main\",claim=\"gpu\"} 9\n");
         has("sluice_tenant_memory_limit_bytes{tenant=\"t1\",namespace=\"team\",pod=\"train-0\","
             "container=\"main\",claim=\"gpu\",gpu=\"GPU-a\"} 1048576\n");
+        /* Not the status: whoever writes it could make series without end. */
+        has("sluice_gpu_compute_mode{gpu=\"GPU-a\",mode=\"turns\","
+            "reason=\"the driver refuses to set time slices\"} 1\n");
+        has("sluice_gpu_compute_mode{gpu=\"GPU-b\",mode=\"slices\",reason=\"\"} 1\n");
         has("sluice_source_up{source=\"arbiter\"} 1\n");
         has("sluice_source_up{source=\"nvml\"} 1\n");
         has("sluice_source_up{source=\"podresources\"} 0\n");

@@ -77,6 +77,36 @@ class Start(Case):
         for word in ("team", "a", "main"):
             self.assertRegex(text, rf"\b{word}\b")
 
+    def test_how_gpu_time_is_shared(self):
+        """As the node's configuration says, from the next container on; a container that starts again gets
+        the new word, and the same lease."""
+        n = self.node
+        n.start()
+        with open(n.path("config.yaml"), encoding="ascii") as f:
+            text = f.read()
+
+        def configure(how):
+            with open(n.path("config.yaml"), "w", encoding="ascii") as f:
+                f.write(text.replace("enabled: true", f"enabled: true, compute: {how}"))
+            n.stop()
+            n.start()
+
+        n.pod("a", {"main": [(0, 1000, 10)]})
+        n.place("a", n.slot(1))
+        self.assertEqual(n.prestart(n.slot(1)), [""])
+        self.assertEqual(self.has("a", n.slot(1), 1000, 10)["compute_asked"], "auto")
+        configure("turns")
+        n.pod("b", {"main": [(0, 1000, 10)]})
+        n.place("b", n.slot(2))
+        self.assertEqual(n.prestart(n.slot(2)), [""])
+        self.assertEqual(self.has("b", n.slot(2), 1000, 10)["compute_asked"], "turns")
+        self.assertEqual(self.has("a", n.slot(1), 1000, 10)["compute_asked"], "auto")
+        eventually(lambda: n.tenants()["a/main"]["compute"] == "turns", "the GPU has turns")
+        configure("slices")
+        self.assertEqual(n.prestart(n.slot(2)), [""])
+        self.assertEqual(self.has("b", n.slot(2), 1000, 10)["compute_asked"], "slices")
+        eventually(lambda: n.tenants()["a/main"]["compute"] == "slices", "the GPU has slices again")
+
     def test_two_gpus_in_one_container(self):
         n = self.node
         n.start()

@@ -21,6 +21,10 @@ static const struct sl_metrics_gpu gpus[] = {
 static const struct sl_metrics_mig migs[] = {
     {"GPU-b", "MIG-1", "1g.18gb", 17179869184.0, 0},
 };
+static const struct sl_metrics_compute compute[] = {
+    {"GPU-a", false, NULL},
+    {"GPU-b", true, "a tenant asked for turns"},
+};
 static const struct sl_metrics_xid xids[] = {{"GPU-b", 79, 1}, {"GPU-b", 31, 12}};
 static const struct sl_metrics_resource resources[] = {
     {"nvidia.com/gpu", 4, 2, 3, true, false, 2, 5, 1, 4, 3},
@@ -45,6 +49,8 @@ static struct sl_metrics everything(void)
         .gpu_count = 2,
         .mig = migs,
         .mig_count = 1,
+        .compute = compute,
+        .compute_count = 2,
         .xid = xids,
         .xid_count = 2,
         .resource = resources,

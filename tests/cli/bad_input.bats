@@ -52,6 +52,13 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
     has "ask for less"
 }
 
+@test "--compute with a word that it does not know" {
+    for how in fast '' Slices slices,turns; do
+        refused --compute "$how"
+        has "compute \"$how\" is not known: write auto, slices or turns"
+    done
+}
+
 @test "--cores 0, 101, 50:20, ten" {
     for cores in 0 101 50:20 ten 30: :30 ''; do
         refused --cores "$cores"

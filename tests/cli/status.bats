@@ -53,6 +53,44 @@ tenant() {
         '[0,2147483648,1048576]' ]
 }
 
+asked() { field '.tenants[] | select(.name == "a") | .compute_asked'; }
+mode() { field '.gpus[0].compute'; }
+is() { [ "$("$1")" = "$2" ]; }
+
+@test "--compute: auto and slices leave a GPU with slices, turns give it turns; status says which and why" {
+    for how in auto slices; do
+        tenant "$how" --sim h200 --compute "$how" -- 512
+    done
+    run -0 "$SLUICE" status
+    grep -Eq '^ *GPU +NAME .* SHARED BY +UUID$' <<<"$output"
+    grep -Eq '^ *0 +NVIDIA H200 .* slices +GPU-' <<<"$output"
+    [[ $output != *"is shared by turns"* ]]
+    [ "$(field '[.tenants[] | .name == .compute_asked] | all')" = true ]
+    tenant a --sim h200 --compute turns -- 512
+    eventually is mode turns
+    run -0 "$SLUICE" status
+    grep -Eq '^ *0 +NVIDIA H200 .* turns +GPU-' <<<"$output"
+    has "GPU 0 is shared by turns: a tenant asked for turns"
+    [ "$(asked)" = turns ]
+}
+
+@test "--compute turns is kept by the next arbiter" {
+    tenant a --sim h200 --compute turns -- 512
+    kill -KILL "$(arbiters_here)"
+    eventually is asked turns
+    eventually is mode turns
+}
+
+@test "a driver that refuses: turns, and the reason" {
+    SLUICE_SIM_FAULT=groups=refused "$SLUICE" run --sim h200 --name a --cores 50 -- \
+        "$COMPUTE" steady seconds=600 >/dev/null &
+    BACKGROUND+=($!)
+    eventually is mode turns
+    run -0 "$SLUICE" status
+    has "GPU 0 is shared by turns: the driver refuses to set time slices (status 0x56)"
+    [ "$(field '.gpus[0].compute_reason')" = "the driver refuses to set time slices (status 0x56)" ]
+}
+
 @test "the table lines up and has no colours in a pipe" {
     tenant a --sim h200x2 --gpu 0,1 --memory 2Gi --cores 30 -- 1048576
     tenant long-name-of-a-tenant --sim h200x2 --memory 100Gi --cores 12.5:100 --priority low -- 512
@@ -131,6 +169,69 @@ tenant() {
     [[ $output != *problem* ]]
     [ "$(ls /tmp | grep -c sluice-doctor || true)" = "$before" ]
     [ ! -e "$SLUICE_DIR" ]
+}
+
+slices() { "$SLUICE" doctor --sim h200 | grep '  slices  '; }
+
+@test "doctor measures whether time slices have an effect: they do" {
+    run -0 slices
+    [[ $output =~ ^ok\ .*GPU\ 0:\ time\ slices\ work\ \(1\ :\ [234567]\.[0-9]\),\ channels\ can\ be\ taken\ off$ ]]
+    [ ! -e "$SLUICE_DIR" ]
+}
+
+@test "doctor: a driver that refuses, or accepts and does nothing, is a warning with the reason" {
+    export SLUICE_SIM_FAULT=groups=refused
+    run -0 slices
+    [[ $output == warning* ]]
+    has "GPU 0: the driver refuses to set time slices (status 0x56): GPU time is shared by turns"
+    export SLUICE_SIM_FAULT=groups=inert
+    run -0 slices
+    [[ $output == warning* ]]
+    has "GPU 0: the driver accepts time slices, and they have no effect (1 : "
+    export SLUICE_SIM_FAULT=groups=refused:disable
+    run -0 slices
+    [[ $output == warning* ]]
+    has "channels cannot be taken off (status 0x56): GPU time is shared by turns"
+    run -0 "$SLUICE" doctor --sim h200
+    has "\`sluice run\` works here"
+}
+
+@test "doctor remembers what it measured, for this card and this driver" {
+    mkdir -m 700 "$SLUICE_DIR"
+    run -0 slices
+    has "time slices work"
+    [[ $output != *earlier* ]]
+    good=$(cat "$SLUICE_DIR/slices.txt")
+    export SLUICE_SIM_FAULT=groups=refused
+    run -0 slices
+    has "channels can be taken off (measured earlier)"
+    # Of another driver, of another card, cut short, not ours, nonsense: measured again.
+    for spoil in 's/driver [0-9.]*/driver 1.2.3/' 's/gpu GPU-/gpu GPU-f/' '/^end$/d' '1s/1$/2/' \
+        's/verdict 0/verdict 9/' 's/status 0$/status 0 and more/' 's/off 1/off 2/'; do
+        sed "$spoil" <<<"$good" >"$SLUICE_DIR/slices.txt"
+        [ "$(cat "$SLUICE_DIR/slices.txt")" != "$good" ]
+        run -0 slices
+        has "the driver refuses to set time slices (status 0x56)"
+        [[ $output != *earlier* ]]
+        run -0 slices
+        has "(measured earlier)"
+    done
+    ! grep -q 'driver 1.2.3' "$SLUICE_DIR/slices.txt"
+}
+
+@test "doctor leaves no process behind when it is killed while it measures" {
+    "$SLUICE" doctor --sim h200 >/dev/null &
+    pid=$!
+    BACKGROUND+=("$pid")
+    spinners() { pgrep -P "$pid" -f "sluice spin" >"$PLACE/spinners"; }
+    eventually spinners
+    # Where its scratch directories are: nobody removes them after SIGKILL.
+    left=$(tr '\0' '\n' <"/proc/$(head -n 1 "$PLACE/spinners")/environ" |
+        sed -nE 's,^SLUICE_(ATTACH|SIM_STATE)=(/tmp/sluice-doctor-[^/]*)/.*,\2,p')
+    kill -KILL "$pid"
+    all_gone() { local p; for p in $(cat "$PLACE/spinners"); do [ ! -d "/proc/$p" ] || return 1; done; }
+    eventually all_gone
+    for dir in $left; do rm -rf "$dir"; done
 }
 
 @test "doctor: without a driver it says what to do and exits 1" {

@@ -176,6 +176,93 @@ static void test_same_again(void **state)
     assert_int_equal(remove_named("same"), 0);
 }
 
+/* How GPU time is shared is the latest that was said, not a part of what makes a lease another one: a
+ * node whose configuration changes asks again for its containers' tenants. */
+static void test_compute(void **state)
+{
+    (void)state;
+    struct sl_msg_lease m = keep_ask("timed", GIB);
+    struct sl_msg_created c;
+    struct sl_msg_tenant t;
+    m.flags = SL_LEASE_KEEP | SL_LEASE_SLICES | SL_LEASE_TURNS;
+    assert_int_equal(create(&m, &c), -EINVAL);
+    m.flags = SL_LEASE_KEEP | SL_LEASE_TURNS;
+    assert_int_equal(create(&m, &c), 0);
+    assert_true(told("timed", &t));
+    assert_int_equal(t.flags, SL_LEASE_KEEP | SL_LEASE_TURNS);
+    EVENTUALLY(told("timed", &t) && t.compute == SL_COMPUTE_TURNS);
+    world_kill(&world);
+    world_start(&world);
+    assert_true(told("timed", &t));
+    assert_int_equal(t.flags, SL_LEASE_KEEP | SL_LEASE_TURNS);
+    EVENTUALLY(told("timed", &t) && t.compute == SL_COMPUTE_TURNS);
+
+    static const uint32_t next[] = {SL_LEASE_SLICES, 0};
+    for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+        m.flags = SL_LEASE_KEEP | next[i];
+        assert_int_equal(create(&m, &c), 0);
+        assert_true(told("timed", &t));
+        assert_int_equal(t.flags, m.flags);
+        EVENTUALLY(told("timed", &t) && t.compute == SL_COMPUTE_SLICES);
+        assert_string_equal(t.about, ABOUT);
+        world_kill(&world);
+        world_start(&world);
+        assert_true(told("timed", &t));
+        assert_int_equal(t.flags, m.flags);
+    }
+    assert_int_equal(remove_named("timed"), 0);
+}
+
+/* Slices that were asked for by name are used also where a process says that it cannot set them. */
+static void test_compute_insisted(void **state)
+{
+    (void)state;
+    struct sl_msg_lease m = keep_ask("cannot", GIB);
+    struct sl_msg_created c;
+    struct sl_msg_tenant t;
+    struct peer p;
+    assert_int_equal(create(&m, &c), 0);
+    assert_int_equal(peer_attach(c.attach_path, SL_NO_SLOT, -1, &p), 0);
+    atomic_store(&p.ledger.page->slot[p.slot].control_status, 0x56);
+    atomic_store(&p.ledger.page->slot[p.slot].control, SL_CONTROL_REFUSED);
+    EVENTUALLY(told("cannot", &t) && t.compute == SL_COMPUTE_TURNS);
+    m.flags |= SL_LEASE_SLICES;
+    assert_int_equal(create(&m, &c), 0);
+    EVENTUALLY(told("cannot", &t) && t.compute == SL_COMPUTE_SLICES);
+    m.flags = SL_LEASE_KEEP;
+    assert_int_equal(create(&m, &c), 0);
+    EVENTUALLY(told("cannot", &t) && t.compute == SL_COMPUTE_TURNS);
+    peer_close(&p);
+    assert_int_equal(remove_named("cannot"), 0);
+}
+
+/* A state file says nothing but what an arbiter wrote. */
+static void test_compute_nonsense(void **state)
+{
+    (void)state;
+    struct sl_msg_lease m = keep_ask("odd", GIB);
+    struct sl_msg_created c;
+    struct sl_msg_tenant t;
+    char file[160], aside[160];
+    (void)snprintf(file, sizeof(file), "%s/t/odd.lease", world.dir);
+    (void)snprintf(aside, sizeof(aside), "%s/t/odd.bad", world.dir);
+    m.flags |= SL_LEASE_TURNS;
+    assert_int_equal(create(&m, &c), 0);
+    world_kill(&world);
+    char text[4096];
+    FILE *f = fopen(file, "r+");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    char *line = strstr(text, "\ncompute 2\n");
+    assert_non_null(line);
+    assert_int_equal(fseek(f, line - text + 9, SEEK_SET), 0);
+    assert_int_equal(fputc('7', f), '7');
+    assert_int_equal(fclose(f), 0);
+    world_start(&world);
+    assert_false(told("odd", &t));
+    assert_int_equal(unlink(aside), 0);
+}
+
 static void test_needs_name_and_gpus(void **state)
 {
     (void)state;
@@ -281,6 +368,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outlives_its_maker),
         cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_compute),
+        cmocka_unit_test(test_compute_insisted),
+        cmocka_unit_test(test_compute_nonsense),
         cmocka_unit_test(test_needs_name_and_gpus),
         cmocka_unit_test(test_survives_the_arbiter),
         cmocka_unit_test(test_modes),

@@ -91,6 +91,9 @@ static const struct {
      "c.yaml:1:31: sharing.fractional.slots: 0 is too few: at least 1"},
     {"sharing: {fractional: {slots: many}}",
      "c.yaml:1:31: sharing.fractional.slots: \"many\" is not a whole number"},
+    {"sharing: {fractional: {compute: slicse}}",
+     "c.yaml:1:33: sharing.fractional.compute: \"slicse\" is not known: did you mean \"slices\"?"},
+    {"sharing: {fractional: {compute: 1}}", "c.yaml:1:33: sharing.fractional.compute: "},
     /* sharing: every case NVIDIA's plugin refuses, and what it does not */
     {"sharing: {timeSlicing: {}}", "c.yaml:1:24: sharing.timeSlicing: no resources: "},
     {"sharing: {timeSlicing: {resources: []}}",

@@ -33,6 +33,7 @@ static const struct {
     {"flags.gfd.machineTypeFile", {"/m1", "null", "12"}},
     {"sharing.fractional.enabled", {"true", "false", "true"}},
     {"sharing.fractional.slots", {"1", "7", "1024"}},
+    {"sharing.fractional.compute", {"slices", "turns", "slices"}},
     {"sharing.fractional.memory.min", {"1Gi", "1", "3Ki"}},
     {"sharing.fractional.memory.step", {"1Ki", "10", "5Mi"}},
     {"sharing.fractional.cores.min", {"5", "100", "1"}},

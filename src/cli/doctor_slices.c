@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "cli/doctor.h"
+#include "cli/slices_probe.h"
+
+#define BY_TURNS "GPU time is shared by turns"
+
+static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_result *r,
+                         const char *when)
+{
+    static const char update[] = "nothing has to be done; a newer driver may let slices be set";
+    switch (r->verdict) {
+    case SL_SLICES_WORK:
+        if (r->off)
+            sl_doctor_add(d, "slices", SL_DOCTOR_OK, NULL,
+                          "GPU %zu: time slices work (1 : %u.%u), channels can be taken off%s", i,
+                          r->tenths / 10, r->tenths % 10, when);
+        else
+            sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
+                          "GPU %zu: time slices work (1 : %u.%u), channels cannot be taken off "
+                          "(status 0x%x): " BY_TURNS "%s",
+                          i, r->tenths / 10, r->tenths % 10, r->status, when);
+        return;
+    case SL_SLICES_NO_EFFECT:
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
+                      "GPU %zu: the driver accepts time slices, and they have no effect "
+                      "(1 : %u.%u): " BY_TURNS "%s",
+                      i, r->tenths / 10, r->tenths % 10, when);
+        return;
+    case SL_SLICES_REFUSED:
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
+                      "GPU %zu: the driver refuses to set time slices (status 0x%x): " BY_TURNS "%s", i,
+                      r->status, when);
+        return;
+    case SL_SLICES_NO_GROUP:
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
+                      "stop MPS if it runs; else nothing has to be done",
+                      "GPU %zu: processes have no compute channels of their own (MPS, or an unknown "
+                      "driver): " BY_TURNS "%s",
+                      i, when);
+        return;
+    }
+}
+
+void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const char *driver)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_slices_result r;
+    char libsluice[PATH_MAX];
+    /* A libsluice that does not do is a line of its own, in doctor_system.c. */
+    if (sl_world_libsluice(d->world, d->libsluice, libsluice, sizeof(libsluice), NULL) < 0 ||
+        sl_world_libsluice_check(libsluice, NULL) < 0)
+        return;
+    if (sl_slices_recall(&d->world->place, uuid, driver, &r)) {
+        tell_verdict(d, i, &r, " (measured earlier)");
+    } else if (sl_slices_probe(d->world, libsluice, uuid, &r, &err) < 0) {
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
+                      "run it again when the GPU has memory and time to spare",
+                      "GPU %zu: whether time slices work could not be measured: %s", i, err.msg);
+    } else {
+        tell_verdict(d, i, &r, "");
+        sl_slices_remember(&d->world->place, uuid, driver, &r);
+    }
+}
