@@ -16,9 +16,6 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "gpu"))
-from harness import stolen  # noqa: E402
-
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 SLUICE = os.path.join(BUILD, "bin", "sluice")
 TENANT = os.path.join(BUILD, "tests", "integration", "compute_tenant")
@@ -28,24 +25,26 @@ CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 class Tenant:
     """One `sluice run`, and the work its command reports."""
 
-    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None):
+    def __init__(self, world, name, *mode, cores=None, priority=None, gpus=None, env=None, program=TENANT):
         command = [SLUICE, "--dir", world.dir, "run", "--sim", world.sim, "--name", name]
         command += ["--cores", str(cores)] if cores else []
         command += ["--priority", priority] if priority else []
         command += ["--gpu", gpus] if gpus else []
-        command += ["--", TENANT, *mode]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command += ["--", program, *mode]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env={**os.environ, **(env or {})})
         world.addCleanup(self.end)
         self.name = name
         self.pid = 0
+        said = ""
         for line in self.process.stderr:
+            said += line
             if line.startswith("ready "):
                 self.pid = int(line.split()[1])
                 break
         self.ready = time.monotonic()
         if not self.pid:
-            raise AssertionError(f"{name} did not start: {self.process.stderr.read()}")
+            raise AssertionError(f"{name} did not start: {said}")
 
     def result(self, timeout=60):
         out, err = self.process.communicate(timeout=timeout)
@@ -62,7 +61,7 @@ class Tenant:
                     self.process.wait(5)
                 except subprocess.TimeoutExpired:
                     pass
-        for pipe in (self.process.stdout, self.process.stderr):
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             pipe.close()
 
     def kill(self):
@@ -93,17 +92,6 @@ class World(unittest.TestCase):
 
     def tearDown(self):
         self.tmp.cleanup()
-
-    def _callTestMethod(self, method):
-        """Shares are of wall time, and something else may take the processors just then: a day that
-        went wrong is lived once more, and must not go wrong twice, unless a hypervisor took them."""
-        def again(error, lost):
-            print(f"\n{self.id()}: once more ({lost:.1f} % of the processors' time was stolen), after: {error}",
-                  file=sys.stderr)
-            self.doCleanups()
-            self.tearDown()
-            self.setUp()
-        stolen.insist(method, again, (AssertionError, subprocess.TimeoutExpired))
 
     def status(self):
         out = subprocess.run([SLUICE, "--dir", self.dir, "status", "--json"], check=True,
