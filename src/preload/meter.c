@@ -76,7 +76,10 @@ static struct {
     uint32_t unknown_seen, unknown_marked, unknown_done; /* likewise, of launches of unknown cost */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
-    bool moved;            /* … and some of it went on all the same */
+    bool moved;            /* … kernels ran all the same */
+    bool settled;          /* … what is submitted from here on cannot run */
+    uint64_t settled_launches;
+    bool marked_later; /* the marks stand behind a launch of that kind */
     uint32_t strikes, slice_us, groups;
 } meter;
 
@@ -393,23 +396,35 @@ static void count(struct sl_slot *slot, enum queue queue, uint64_t span, uint64_
     }
 }
 
-/* Before the arbiter relies on it: does work really stand still while its channels are off? */
-static void check_effect(enum queue queue, uint64_t now)
+/*
+ * Before the arbiter relies on it: do kernels really stand still while their channels are off? Only a launch
+ * that was made after they went off, and is done before they come back, proves the contrary: copies and
+ * host functions go on meanwhile, rightly. launched: at the look before this one, so surely submitted.
+ */
+static void check_effect(enum queue queue, uint64_t now, uint64_t launched)
 {
     if (!meter.off_since_ns || now < meter.off_since_ns + SETTLED_NS || queue == QUEUE_UNKNOWN)
         return;
-    if (queue == QUEUE_BUSY)
+    if (!meter.settled) {
+        meter.settled = true;
+        meter.settled_launches = meter.seen_launches;
+        return;
+    }
+    if (queue == QUEUE_BUSY) {
         meter.stopped = true;
-    else if (meter.stopped)
-        meter.moved = true;
+        return;
+    }
+    meter.moved |= meter.marked_later;
+    meter.marked_later = launched > meter.settled_launches; /* marked anew in this look */
 }
 
 static void judge_effect(struct sl_slot *slot)
 {
-    if (!meter.stopped)
-        return;
-    meter.strikes = meter.moved ? meter.strikes + 1 : 0;
-    if (meter.strikes >= STRIKES) {
+    if (meter.moved)
+        meter.strikes++;
+    else if (meter.stopped)
+        meter.strikes = 0;
+    if (meter.moved && meter.strikes == STRIKES) {
         sl_warn("the driver accepts that channels are taken off the GPU, and kernels run on");
         atomic_store(&slot->control, SL_CONTROL_NO_EFFECT);
     }
@@ -434,9 +449,10 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
         meter.looked_ns = 0;
         return UINT64_MAX;
     }
-    uint64_t fresh = launched_since(lease, launches);
+    uint64_t launched = meter.seen_launches, fresh = launched_since(lease, launches);
     meter.unknown_seen = atomic_load(&meter.unknown);
     enum queue queue = may_look ? look_at_all() : QUEUE_UNKNOWN;
+    check_effect(queue, now, launched);
     if (may_look)
         collect_samples();
     meter.total_ns += fresh;
@@ -449,7 +465,6 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     }
     meter.marked_ns = meter.total_ns;
     meter.unknown_marked = meter.unknown_seen;
-    check_effect(queue, now);
     if (!meter.off_since_ns && span)
         count(slot, queue, span, fresh);
     meter.looked_ns = now;
@@ -494,7 +509,7 @@ static void go_off(struct sl_slot *slot, uint64_t now)
     if (meter.looked_ns && now > meter.looked_ns)
         count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_EMPTY, now - meter.looked_ns, 0);
     meter.off_since_ns = now;
-    meter.stopped = meter.moved = false;
+    meter.stopped = meter.moved = meter.settled = meter.marked_later = false;
     atomic_store(&slot->off, 1);
 }
 
