@@ -480,8 +480,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
 /* Once a context is there: does the driver let us? */
 static void try_control(struct sl_slot *slot, uint32_t slice_us)
 {
-    bool any;
-    uint32_t groups = sl_channels_groups(&any), status = 0;
+    uint32_t groups = sl_channels_groups(), status = 0;
     if (groups)
         status = sl_channels_slice(slice_us);
     atomic_store(&slot->control_status, status);
@@ -534,11 +533,10 @@ uint64_t sl_meter_obey(struct sl_process *p)
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t slice = atomic_load(&lease->slice_us);
     uint64_t until = atomic_load(&lease->off_until_ns), now = sl_now_ns();
-    bool any;
     if (!atomic_load(&meter.last) && !meter.off_since_ns)
         return UINT64_MAX; /* nothing was launched yet */
     if (atomic_load(&slot->control) == SL_CONTROL_UNKNOWN ||
-        (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups(&any)))
+        (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups()))
         try_control(slot, slice);
     bool works = atomic_load(&slot->control) == SL_CONTROL_WORKS && sl_process_connected();
     if (meter.off_since_ns) {
@@ -558,6 +556,6 @@ uint64_t sl_meter_obey(struct sl_process *p)
         meter.slice_us = slice;
         refused(slot, sl_channels_slice(slice));
     }
-    atomic_store(&slot->groups, sl_channels_groups(&any));
+    atomic_store(&slot->groups, sl_channels_groups());
     return UINT64_MAX;
 }
