@@ -307,16 +307,22 @@ static void learn(const struct sample *s, uint64_t ns)
     atomic_store(&meter.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }
 
+static void let_go_late(void)
+{
+    uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        uint64_t since = atomic_load(&meter.sample[i].held_since_ns);
+        if (since && now > since + MOST_HELD_NS)
+            let_go(&meter.sample[i]);
+    }
+}
+
 static void collect_samples(void)
 {
     __typeof__(&cuEventQuery) query = SL_REAL(cuEventQuery);
     __typeof__(&cuEventElapsedTime) elapsed = SL_REAL(cuEventElapsedTime);
-    uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         struct sample *s = &meter.sample[i];
-        uint64_t since = atomic_load(&s->held_since_ns);
-        if (since && now > since + MOST_HELD_NS)
-            let_go(s);
         if (atomic_load(&s->state) != SAMPLE_CLOSED || !query || !elapsed)
             continue;
         CUresult rc = query(s->end);
@@ -445,6 +451,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     struct sl_slot *slot = sl_process_slot(p);
     uint64_t now = sl_now_ns(), span = meter.looked_ns ? now - meter.looked_ns : 0;
+    let_go_late(); /* also while a stream records: that may last, and wait for the thread that holds */
     if (!atomic_load(&lease->meter) && !meter.off_since_ns) {
         meter.looked_ns = 0;
         return UINT64_MAX;

@@ -379,6 +379,12 @@ class Captures(World):
         self.until(how, lambda: self.gpu()["compute"] == how, 10)
         self.assertEqual(a.result(timeout=50)["done"], 20)
 
+    def both_launches_go_on_while_another_thread_records(self, env, how):
+        """The queue is full all the time: what is measured of a launch must not hold it up."""
+        count = 5000 if SLOW else 200000
+        a = self.program("a", "flood", f"count={count}", cores="50", env=env)
+        self.assertEqual(a.result(timeout=30)["done"], count)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -12,6 +12,7 @@
  *       contexts  one thread launches, another makes and destroys `count` contexts
  *       forks     one thread launches, another makes `count` children; every other one has a context of its own
  *       capture   one thread launches, another records `count` graphs, slowly, and launches each
+ *       flood     four threads launch as fast as they can, another records until it has seen `count` launches
  *
  * The sides of `event` and `lockstep` talk through the pipes dir=PATH/0 and PATH/1.
  * hold=1: when all is done, stay until the standard input ends.
@@ -288,6 +289,38 @@ static void capture(void)
     }
 }
 
+static _Atomic unsigned flooded;
+
+static void *floods(void *unused)
+{
+    CU_OK(cuCtxSetCurrent(tenant.ctx));
+    CUstream s = stream_new();
+    while (!stop) {
+        sl_tenant_empty(&tenant, s);
+        flooded++;
+    }
+    return unused;
+}
+
+/* The one that records waits for the one that launches. */
+static void capture_flooded(void)
+{
+    CUstream s = stream_new();
+    CUgraph graph;
+    pthread_t more[3];
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&more[i], NULL, floods, NULL) == 0);
+    CU_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    kernel(s);
+    for (unsigned begin = flooded; flooded - begin < opt.count;)
+        usleep(1000);
+    CU_OK(cuStreamEndCapture(s, &graph));
+    CU_OK(cuGraphDestroy(graph));
+    stop = 1;
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(more[i], NULL) == 0);
+}
+
 static void beside(void *(*launching)(void *), void (*work)(void))
 {
     pthread_t thread;
@@ -353,8 +386,10 @@ int main(int argc, char **argv)
         beside(launches, forks);
     else if (is("capture"))
         beside(launches_blindly, capture);
+    else if (is("flood"))
+        beside(floods, capture_flooded);
     else
-        CHECK(!"a known mode");
+        return 2;
     CU_OK(cuCtxSynchronize());
     printf("{\"done\": %u}\n", opt.count);
     (void)fflush(stdout);
