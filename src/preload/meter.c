@@ -125,7 +125,7 @@ void sl_meter_context_gone(CUcontext context)
         meter.hold_tried = false;
     }
     sl_lock_drop(&meter.lock);
-    atomic_store(&meter.last, NULL);
+    (void)atomic_compare_exchange_strong(&meter.last, &context, NULL);
 }
 
 void sl_meter_forget(void)
@@ -488,6 +488,8 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
 static void try_control(struct sl_slot *slot, uint32_t slice_us)
 {
     uint32_t groups = sl_channels_groups(), status = 0;
+    if (!groups && !atomic_load(&meter.last))
+        return; /* the context went meanwhile, and its groups with it */
     if (groups)
         status = sl_channels_slice(slice_us);
     atomic_store(&slot->control_status, status);

@@ -7,6 +7,7 @@
 
 #include "common/kernels_ptx.h"
 #include "preload/channels.h"
+#include "preload/meter.h"
 
 #define ROUNDS 20
 
@@ -67,11 +68,27 @@ static void test_many(void **state)
     assert_int_equal(sl_channels_groups(), 0);
 }
 
+/* The end of a context in which nothing was launched does not keep the orders from the others. */
+static void test_orders_after_another_ends(void **state)
+{
+    (void)state;
+    CUcontext works, ends;
+    struct sl_slot *slot = &world_ledger.slot[atomic_load(&world_process.slot)];
+    assert_int_equal(cuCtxCreate_v2(&works, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxCreate_v2(&ends, 0, 0), CUDA_SUCCESS);
+    sl_meter_launched(works, 1000, true);
+    assert_int_equal(cuCtxDestroy_v2(ends), CUDA_SUCCESS);
+    (void)sl_meter_obey(&world_process);
+    assert_int_equal(atomic_load(&slot->control), SL_CONTROL_WORKS);
+    assert_int_equal(cuCtxDestroy_v2(works), CUDA_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_goes_meanwhile),
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_orders_after_another_ends),
     };
     world_open("h200", 64 * GIB);
     world_gate(1, SL_GATE_FREE);
