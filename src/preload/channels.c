@@ -33,7 +33,7 @@
 #define STATUS_NO_OBJECT   0x57U
 
 #define MAX_GROUPS     128
-#define MAX_SUBDEVICES 64
+#define MAX_SUBDEVICES 128
 #define MAX_CHANNELS   64 /* in one group, and in one call */
 
 struct request_alloc {
@@ -73,10 +73,11 @@ _Static_assert(sizeof(struct request_control) == 32, "the driver's layout");
 _Static_assert(sizeof(struct request_free) == 16, "the driver's layout");
 _Static_assert(sizeof(struct params_off) == 536, "the driver's layout");
 
+/* A group on the compute engine; those of the copy engines are left alone. */
 struct group {
+    uint64_t serial; /* in the order in which they came */
     int fd;
     uint32_t client, device, handle;
-    bool compute;
     uint32_t count;
     uint32_t channel[MAX_CHANNELS];
 };
@@ -87,6 +88,7 @@ struct subdevice {
 
 static struct {
     struct sl_lock lock;
+    uint64_t serials;
     uint32_t groups, subdevices;
     struct group group[MAX_GROUPS];
     struct subdevice subdevice[MAX_SUBDEVICES];
@@ -133,21 +135,26 @@ static void channel_came(const struct request_alloc *r)
     }
 }
 
-static void object_came(int fd, const struct request_alloc *r)
+static bool is_for_compute(const struct request_alloc *r)
 {
     const uint32_t *params = (const uint32_t *)(uintptr_t)r->params;
+    return r->class == CLASS_GROUP && params && params[3] >= ENGINE_COMPUTE_FIRST &&
+           params[3] <= ENGINE_COMPUTE_LAST;
+}
+
+static void object_came(int fd, const struct request_alloc *r)
+{
     sl_lock_take(&known.lock);
     if (r->class == CLASS_SUBDEVICE && known.subdevices < MAX_SUBDEVICES)
         known.subdevice[known.subdevices++] =
             (struct subdevice){.client = r->root, .device = r->parent, .handle = r->object};
-    else if (r->class == CLASS_GROUP && known.groups < MAX_GROUPS)
+    else if (is_for_compute(r) && known.groups < MAX_GROUPS)
         known.group[known.groups++] = (struct group){
+            .serial = ++known.serials,
             .fd = fd,
             .client = r->root,
             .device = r->parent,
             .handle = r->object,
-            .compute = params && params[3] >= ENGINE_COMPUTE_FIRST &&
-                       params[3] <= ENGINE_COMPUTE_LAST,
         };
     else if ((r->class & 0xFFU) == CLASS_CHANNEL_END)
         channel_came(r);
@@ -187,8 +194,7 @@ static bool is_compute(uint32_t client, uint32_t handle)
     bool found = false;
     sl_lock_take(&known.lock);
     for (uint32_t i = 0; i < known.groups; i++)
-        found |= known.group[i].client == client && known.group[i].handle == handle &&
-                 known.group[i].compute;
+        found |= known.group[i].client == client && known.group[i].handle == handle;
     sl_lock_drop(&known.lock);
     return found;
 }
@@ -252,18 +258,19 @@ static uint32_t send_control(int fd, uint32_t client, uint32_t object, uint32_t 
     return status;
 }
 
-/* The i-th compute group, copied: no lock is held in the driver. */
-static bool compute_group(uint32_t i, struct group *ret)
+/* The group that came next after this one, copied: no lock is held in the driver, and groups come and go
+ * meanwhile without one of the others being passed over. Begin with a serial of 0. */
+static bool next_group(struct group *g)
 {
-    bool found = false;
+    const struct group *next = NULL;
     sl_lock_take(&known.lock);
-    for (uint32_t k = 0; k < known.groups && !found; k++)
-        if (known.group[k].compute && i-- == 0) {
-            *ret = known.group[k];
-            found = true;
-        }
+    for (uint32_t i = 0; i < known.groups; i++)
+        if (known.group[i].serial > g->serial && (!next || known.group[i].serial < next->serial))
+            next = &known.group[i];
+    if (next)
+        *g = *next;
     sl_lock_drop(&known.lock);
-    return found;
+    return next != NULL;
 }
 
 /* What the driver says of an object that went meanwhile is no refusal. */
@@ -274,24 +281,21 @@ static uint32_t refusal(const struct group *g, uint32_t status)
     return is_compute(g->client, g->handle) && status != STATUS_NO_OBJECT ? status : 0;
 }
 
-uint32_t sl_channels_groups(bool *ret_any)
+uint32_t sl_channels_groups(void)
 {
-    uint32_t n = 0;
     sl_lock_take(&known.lock);
-    for (uint32_t i = 0; i < known.groups; i++)
-        n += known.group[i].compute;
-    *ret_any = known.groups > 0;
+    uint32_t n = known.groups;
     sl_lock_drop(&known.lock);
     return n;
 }
 
 uint32_t sl_channels_slice(uint32_t slice_us)
 {
-    struct group g;
+    struct group g = {.serial = 0};
     uint32_t worst = 0;
     uint64_t us = slice_us ? slice_us : SL_STEER_DEFAULT_US;
     atomic_store(&known.slice_us, slice_us);
-    for (uint32_t i = 0; compute_group(i, &g); i++) {
+    while (next_group(&g)) {
         uint32_t status = refusal(&g, send_control(g.fd, g.client, g.handle, CONTROL_SET_SLICE, &us,
                                                    sizeof(us)));
         worst = status ? status : worst;
@@ -312,9 +316,9 @@ static uint32_t subdevice_of(const struct group *g)
 
 uint32_t sl_channels_set_off(bool off)
 {
-    struct group g;
+    struct group g = {.serial = 0};
     uint32_t worst = 0;
-    for (uint32_t i = 0; compute_group(i, &g); i++) {
+    while (next_group(&g)) {
         struct params_off p = {.off = off, .count = g.count};
         for (uint32_t k = 0; k < g.count; k++) {
             p.client[k] = g.client;

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Compute groups there are, and whether any group was seen at all. */
-uint32_t sl_channels_groups(bool *ret_any);
+/* Compute groups there are. */
+uint32_t sl_channels_groups(void);
 
 /* Sets the slice of every compute group, and of those to come. 0: the driver's own value again.
  * Returns the driver's status: 0, or why it refused. */

@@ -29,6 +29,15 @@
 /* Work that makes no progress for this long, and twice the time that it should take, may be waiting for a
  * launch that stands at the gate (a host function, kernels of one collective on two GPUs). */
 #define STUCK_NS (25 * SL_NS_PER_MS)
+/* The estimate of what is in flight is believed up to here: a kernel that waited for another process once
+ * seems to be a long one ever after. */
+#define STUCK_MOST_NS (500 * SL_NS_PER_MS)
+/* No launch stands at the closed gate for longer: a kernel of another tenant may be waiting for it, and run up
+ * a debt for both. Tenants on several GPUs do that for a living (collectives). */
+#define LONGEST_WAIT_NS      (5 * SL_NS_PER_S)
+#define LONGEST_WAIT_GANG_NS (250 * SL_NS_PER_MS)
+/* What belongs to that launch follows it so soon. */
+#define LATE_NS (10 * SL_NS_PER_MS)
 /* Without an arbiter nobody opens the gate: after this long it counts as free. */
 #define ORPHAN_NS (200 * SL_NS_PER_MS)
 /* A free gate behind which nothing was launched for this long is given up. */
@@ -68,6 +77,7 @@ static struct {
     _Atomic uint32_t turn;        /* the turn the process last submitted in */
     _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
     _Atomic bool marking;         /* the watch thread is about to use contexts it was not given */
+    _Atomic uint64_t late_until_ns; /* launches waited too long: they pass until here */
     _Atomic int ending;           /* threads in which a primary context ends */
     _Atomic int captures;         /* streams that record */
     CUcontext free_context;       /* … submitted in this context last; under the lock */
@@ -394,7 +404,9 @@ static void pass_free(struct sl_process *p, uint32_t word, const struct sl_launc
 static bool flight_stuck(void)
 {
     uint64_t progress = sl_flight_progress_ns(), now = sl_now_ns();
-    return !sl_flight_empty() && now > progress && now - progress > STUCK_NS + 2 * sl_flight_ns();
+    uint64_t should_ns = 2 * sl_flight_ns();
+    return !sl_flight_empty() && now > progress &&
+           now - progress > STUCK_NS + (should_ns < STUCK_MOST_NS ? should_ns : STUCK_MOST_NS);
 }
 
 static bool pass_stuck(struct sl_launch *l)
@@ -411,6 +423,20 @@ static struct sl_flight_window window_of(struct sl_process *p)
                                                 lease->gpu_count};
 }
 
+/* It waited too long, or follows one that did. It takes no more than a turn would let it. */
+static bool pass_late(struct sl_process *p, struct sl_launch *l, uint64_t since)
+{
+    uint64_t now = sl_now_ns();
+    bool gang = atomic_load(&p->lease)->gpu_count > 1;
+    bool late = now - since > (gang ? LONGEST_WAIT_GANG_NS : LONGEST_WAIT_NS);
+    struct sl_flight_window w = window_of(p);
+    if (!late && now >= atomic_load(&gate.late_until_ns))
+        return false;
+    if (late)
+        atomic_store(&gate.late_until_ns, now + LATE_NS);
+    return sl_flight_admit(l, &w);
+}
+
 /* Stands at the closed gate until the word changes. True: go through all the same. */
 static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
                         struct sl_launch *l)
@@ -423,6 +449,10 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     ring(p);
     sl_watch_kick();
     while (atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word && !escape) {
+        if (pass_late(p, l, since)) {
+            escape = true;
+            continue;
+        }
         if (!sl_flight_empty()) {
             sl_flight_mark_tails();
             sl_flight_poll();

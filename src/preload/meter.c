@@ -86,7 +86,10 @@ static struct {
     uint32_t unknown_seen, unknown_marked, unknown_done; /* likewise, of launches of unknown cost */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
-    bool moved;            /* … and some of it went on all the same */
+    bool moved;            /* … kernels ran all the same */
+    bool settled;          /* … what is submitted from here on cannot run */
+    uint64_t settled_launches;
+    bool marked_later; /* the marks stand behind a launch of that kind */
     uint32_t strikes, slice_us, groups;
 } meter;
 
@@ -132,7 +135,7 @@ void sl_meter_context_gone(CUcontext context)
         meter.hold_tried = false;
     }
     sl_lock_drop(&meter.lock);
-    atomic_store(&meter.last, NULL);
+    (void)atomic_compare_exchange_strong(&meter.last, &context, NULL);
 }
 
 void sl_meter_forget(void)
@@ -345,16 +348,22 @@ static void learn(const struct sample *s, uint64_t ns)
     atomic_store(&meter.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }
 
+static void let_go_late(void)
+{
+    uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        uint64_t since = atomic_load(&meter.sample[i].held_since_ns);
+        if (since && now > since + MOST_HELD_NS)
+            let_go(&meter.sample[i]);
+    }
+}
+
 static void collect_samples(void)
 {
     __typeof__(&cuEventQuery) query = SL_REAL(cuEventQuery);
     __typeof__(&cuEventElapsedTime) elapsed = SL_REAL(cuEventElapsedTime);
-    uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
         struct sample *s = &meter.sample[i];
-        uint64_t since = atomic_load(&s->held_since_ns);
-        if (since && now > since + MOST_HELD_NS)
-            let_go(s);
         if (atomic_load(&s->state) != SAMPLE_CLOSED || !query || !elapsed)
             continue;
         CUresult rc = query(s->end);
@@ -434,23 +443,35 @@ static void count(struct sl_slot *slot, enum queue queue, uint64_t span, uint64_
     }
 }
 
-/* Before the arbiter relies on it: does work really stand still while its channels are off? */
-static void check_effect(enum queue queue, uint64_t now)
+/*
+ * Before the arbiter relies on it: do kernels really stand still while their channels are off? Only a launch
+ * that was made after they went off, and is done before they come back, proves the contrary: copies and
+ * host functions go on meanwhile, rightly. launched: at the look before this one, so surely submitted.
+ */
+static void check_effect(enum queue queue, uint64_t now, uint64_t launched)
 {
     if (!meter.off_since_ns || now < meter.off_since_ns + SETTLED_NS || queue == QUEUE_UNKNOWN)
         return;
-    if (queue == QUEUE_BUSY)
+    if (!meter.settled) {
+        meter.settled = true;
+        meter.settled_launches = meter.seen_launches;
+        return;
+    }
+    if (queue == QUEUE_BUSY) {
         meter.stopped = true;
-    else if (meter.stopped)
-        meter.moved = true;
+        return;
+    }
+    meter.moved |= meter.marked_later;
+    meter.marked_later = launched > meter.settled_launches; /* marked anew in this look */
 }
 
 static void judge_effect(struct sl_slot *slot)
 {
-    if (!meter.stopped)
-        return;
-    meter.strikes = meter.moved ? meter.strikes + 1 : 0;
-    if (meter.strikes >= STRIKES) {
+    if (meter.moved)
+        meter.strikes++;
+    else if (meter.stopped)
+        meter.strikes = 0;
+    if (meter.moved && meter.strikes == STRIKES) {
         sl_warn("the driver accepts that channels are taken off the GPU, and kernels run on");
         atomic_store(&slot->control, SL_CONTROL_NO_EFFECT);
     }
@@ -475,13 +496,15 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     struct sl_slot *slot = sl_process_slot(p);
     uint64_t now = sl_now_ns(), span = meter.looked_ns ? now - meter.looked_ns : 0;
+    let_go_late(); /* also while a stream records: that may last, and wait for the thread that holds */
     if (!atomic_load(&lease->meter) && !meter.off_since_ns) {
         meter.looked_ns = 0;
         return UINT64_MAX;
     }
-    uint64_t fresh = launched_since(lease, launches);
+    uint64_t launched = meter.seen_launches, fresh = launched_since(lease, launches);
     meter.unknown_seen = atomic_load(&meter.unknown);
     enum queue queue = may_look ? look_at_all() : QUEUE_UNKNOWN;
+    check_effect(queue, now, launched);
     if (may_look)
         collect_samples();
     meter.total_ns += fresh;
@@ -494,7 +517,6 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     }
     meter.marked_ns = meter.total_ns;
     meter.unknown_marked = meter.unknown_seen;
-    check_effect(queue, now);
     if (!meter.off_since_ns && span)
         count(slot, queue, span, fresh);
     meter.looked_ns = now;
@@ -513,8 +535,9 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
 /* Once a context is there: does the driver let us? */
 static void try_control(struct sl_slot *slot, uint32_t slice_us)
 {
-    bool any;
-    uint32_t groups = sl_channels_groups(&any), status = 0;
+    uint32_t groups = sl_channels_groups(), status = 0;
+    if (!groups && !atomic_load(&meter.last))
+        return; /* the context went meanwhile, and its groups with it */
     if (groups)
         status = sl_channels_slice(slice_us);
     atomic_store(&slot->control_status, status);
@@ -542,7 +565,7 @@ static void go_off(struct sl_slot *slot, uint64_t now)
     if (meter.looked_ns && now > meter.looked_ns)
         count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_EMPTY, now - meter.looked_ns, 0);
     meter.off_since_ns = now;
-    meter.stopped = meter.moved = false;
+    meter.stopped = meter.moved = meter.settled = meter.marked_later = false;
     atomic_store(&slot->off, 1);
 }
 
@@ -567,11 +590,10 @@ uint64_t sl_meter_obey(struct sl_process *p)
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t slice = atomic_load(&lease->slice_us);
     uint64_t until = atomic_load(&lease->off_until_ns), now = sl_now_ns();
-    bool any;
     if (!atomic_load(&meter.last) && !meter.off_since_ns)
         return UINT64_MAX; /* nothing was launched yet */
     if (atomic_load(&slot->control) == SL_CONTROL_UNKNOWN ||
-        (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups(&any)))
+        (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups()))
         try_control(slot, slice);
     bool works = atomic_load(&slot->control) == SL_CONTROL_WORKS && sl_process_connected();
     if (meter.off_since_ns) {
@@ -591,6 +613,6 @@ uint64_t sl_meter_obey(struct sl_process *p)
         meter.slice_us = slice;
         refused(slot, sl_channels_slice(slice));
     }
-    atomic_store(&slot->groups, sl_channels_groups(&any));
+    atomic_store(&slot->groups, sl_channels_groups());
     return UINT64_MAX;
 }

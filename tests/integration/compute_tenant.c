@@ -8,7 +8,7 @@
  * ns_per_iter=N says how long a turn of the kernel's loop takes: 1 on the simulated GPU; `calibrate`
  * measures it on a real one.
  *
- * MODE: steady   kernels back to back            (kernel_us, seconds, streams)
+ * MODE: steady   kernels back to back, two batches of `batch_us` in flight (kernel_us, seconds, streams)
  *       graph    graphs of `nodes` kernels       (kernel_us, nodes, seconds)
  *       long     one kernel of kernel_us, then steady
  *       forever  one kernel that never ends, until killed
@@ -47,9 +47,9 @@
 
 static struct {
     const char *mode;
-    double kernel_us, seconds, rest, ns_per_iter;
+    double kernel_us, batch_us, seconds, rest, ns_per_iter;
     unsigned nodes, count, streams, threads;
-} opt = {"steady", 100, 3, 0, 1, 20, 1000, 1, 1};
+} opt = {"steady", 100, 2000, 3, 0, 1, 20, 1000, 1, 1};
 
 static void *driver;
 static uint64_t begin_ns, done_launches, done_ns, bin_ns[BINS];
@@ -136,7 +136,7 @@ static void steady(CUfunction fma, CUdeviceptr out)
     CUstream stream[16];
     CUevent event[2][16];
     uint64_t args[2] = {iterations(), out};
-    unsigned batch = (unsigned)(2000 / opt.kernel_us);
+    unsigned batch = (unsigned)(opt.batch_us / opt.kernel_us);
     batch = batch < 1 ? 1 : batch > 64 ? 64 : batch;
     for (unsigned s = 0; s < opt.streams; s++) {
         CU(cuStreamCreate, &stream[s], CU_STREAM_NON_BLOCKING);
@@ -400,6 +400,8 @@ static void parse(int argc, char **argv)
         double v = eq ? atof(eq + 1) : 0;
         if (strncmp(argv[i], "kernel_us=", 10) == 0)
             opt.kernel_us = v;
+        else if (strncmp(argv[i], "batch_us=", 9) == 0)
+            opt.batch_us = v;
         else if (strncmp(argv[i], "seconds=", 8) == 0)
             opt.seconds = v;
         else if (strncmp(argv[i], "rest=", 5) == 0)

@@ -9,6 +9,7 @@
 
 #include "common/kernels_ptx.h"
 #include "preload/flight.h"
+#include "preload/meter.h"
 
 #define STREAMS 80
 
@@ -370,6 +371,25 @@ static void test_captured(void **state)
     assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
+/* A stream that is held for a sample goes on in time, although another one records. */
+static void test_held_while_recording(void **state)
+{
+    (void)state;
+    struct sl_launch l = {.key = 1, .stream = stream, .context = context};
+    atomic_store(&world_lease.meter, 1);
+    sl_meter_sample_begin(&l, true);
+    assert_non_null(l.sample);
+    assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    for (int i = 0; i < 100 && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY; i++) {
+        usleep(1000);
+        (void)sl_meter_tick(&world_process, 0, false);
+    }
+    CUresult went_on = cuStreamQuery(stream);
+    sl_meter_sample_end(&l, true);
+    assert_int_equal(went_on, CUDA_SUCCESS);
+    atomic_store(&world_lease.meter, 0);
+}
+
 static void *own_stream(void *arg)
 {
     (void)arg;
@@ -399,7 +419,7 @@ int main(void)
         CASE(test_closed),   CASE(test_refused_by_driver),   CASE(test_many_streams),
         CASE(test_batches),  CASE(test_context_gone),        CASE(test_free_work_is_marked),
         CASE(test_stuck),    CASE(test_orphan),              CASE(test_captured),
-        CASE(test_threads),  CASE(test_primary_ends),
+        CASE(test_threads),  CASE(test_primary_ends),        CASE(test_held_while_recording),
     };
     world_open("h200", GIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -310,12 +310,16 @@ static uint64_t driver_holds(void)
 static void check_clean(const char *when)
 {
     CUmemoryPool pool;
+    CUgraph unfinished;
     world_restore();
     (void)world_refuse_malloc(0);
     world_process.mode = SL_MODE_TENANT;
     world_limit(64 * GIB);
     (void)cuDevicePrimaryCtxRetain(&context, 0);
     (void)cuCtxSetCurrent(context);
+    /* A driver that could not end a recording goes on with it, and refuses much meanwhile. */
+    if (cuStreamEndCapture(path_stream, &unfinished) == CUDA_SUCCESS)
+        (void)cuGraphDestroy(unfinished);
     give_all();
     for (int i = 0; i < exec_count; i++)
         (void)cuGraphExecDestroy(execs[i]);
