@@ -215,6 +215,11 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
         t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
     if (new_period)
         begin_period(s, t);
+    /* It has had all that it may: others are not held off for nobody. */
+    if (t->capped_until_ns > s->now_ns) {
+        t->window_from_ns = SL_STEER_NEVER;
+        t->window_open = false;
+    }
     if (t->window_from_ns > s->now_ns) {
         earlier(next, t->window_from_ns);
         return;
@@ -242,6 +247,7 @@ struct company {
     uint64_t weights;      /* of the heavy ones */
     uint32_t least_weight;
     bool below;            /* somebody of a lower priority is there */
+    bool bound;            /* somebody's limit is below what its slices give it */
     bool windows;          /* somebody has windows of its own, and waits for nobody's slice */
 };
 
@@ -263,7 +269,22 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         c.weights += o->weight;
         c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
     }
+    FOR_EACH_TENANT (s, o)
+        c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
+                   o->spec.limit_permille * c.weights < 1000ULL * o->weight;
     return c;
+}
+
+/*
+ * One round of slices. What a tenant got before it reached its limit is known by its slices only, so where
+ * limits matter a round is short beside the period. Each period has another one: rounds that keep step
+ * with the periods would let the same tenant begin each time.
+ */
+static uint64_t round_us(const struct sl_steer *s, const struct company *c)
+{
+    static const uint32_t tenths[] = {10, 7, 12, 8, 11, 9, 13};
+    uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS;
+    return c->bound ? BOUND_ROUND_US / 10 * tenths[period % 7] : ROUND_US;
 }
 
 /* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */
@@ -287,7 +308,7 @@ static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
     if (c.heavy > 1 && c.light) /* the light ones wait for all of these, one after the other */
         us = (uint64_t)LEAST_SLICE_US * t->weight / c.least_weight;
     else if (c.heavy > 1)
-        us = (uint64_t)ROUND_US * t->weight / c.weights;
+        us = round_us(s, &c) * t->weight / c.weights;
     else if (c.light)
         return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
     else if (c.windows)
