@@ -176,7 +176,6 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
     if (t->order.off_until_ns > from_ns)
         t->off_ns += span;
     sl_ring_add(&t->ring, from_ns, to_ns, permille > 1000 ? 1000 : permille);
-    t->virtual_ns += (int64_t)(used_ns * 1000 / t->weight);
     if (!limited(t))
         return;
     int64_t quota = quota_ns(t);
@@ -251,9 +250,13 @@ static void tick(struct sl_steer *s, uint64_t now_ns)
     settle(s, now_ns);
     /* Also where no time has passed: the first decide may find several tenants at work. */
     struct tenant *t;
-    FOR_EACH_TENANT (s, t)
+    FOR_EACH_TENANT (s, t) {
         if (t->seen.active || t->seen.pending)
             t->active_at_ns = now_ns;
+        if (t->seen.pending || t->seen.launches != t->before.launches)
+            t->wanted_at_ns = now_ns;
+        t->before.launches = t->seen.launches;
+    }
 }
 
 size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_order *orders, size_t max,

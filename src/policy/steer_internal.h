@@ -27,6 +27,10 @@
  * is off for sure. */
 #define LOW_TURN_NS (25 * MS)
 #define LOW_GAP_NS MS
+/* Where their priorities differ as well: the turns of those below others are short, and those above count
+ * for so many of them. Nobody starves while the GPU has time. */
+#define LOWEST_TURN_NS (5 * MS)
+#define ABOVE_COUNTS 16U
 /* An order that is renewed long before it ends: should nobody renew it, it ends by itself. */
 #define RENEW_NS (150 * MS)
 /* A higher priority counts for so long after it was active. */
@@ -71,10 +75,13 @@ struct tenant {
     uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
     /* its turn among the lower ones */
-    int64_t virtual_ns;
+    uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
+    bool races;
+    int64_t virtual_ns;     /* time it had its turn, by its weight */
+    uint64_t turn_from_ns;  /* … counted up to here */
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
-    bool lower;
+    bool lower, picked;
     uint64_t off_until_ns;
     /* told */
     bool told, dirty;

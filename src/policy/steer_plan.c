@@ -47,56 +47,130 @@ static void find_lower(struct sl_steer *s)
     }
 }
 
-/* The lower tenant of a GPU that has used least for its weight and has work. */
-static struct tenant *least_served(struct sl_steer *s, uint32_t gpu)
+/* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
+static bool wants(const struct sl_steer *s, const struct tenant *t)
+{
+    return t->lower && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
+           s->now_ns - t->wanted_at_ns <= TICK_NS;
+}
+
+/* GPUs that more than one of the lower tenants wants. */
+static uint32_t contested(const struct sl_steer *s)
+{
+    uint32_t once = 0, twice = 0;
+    const struct tenant *t;
+    FOR_EACH_TENANT (s, t) {
+        if (!wants(s, t))
+            continue;
+        twice |= once & t->spec.gpu_mask;
+        once |= t->spec.gpu_mask;
+    }
+    return twice;
+}
+
+/* Who comes new or back has saved up nothing: it begins where the one is that had least. */
+static void enter_race(struct sl_steer *s, uint32_t gpus)
+{
+    struct tenant *t;
+    int64_t least = INT64_MAX;
+    FOR_EACH_TENANT (s, t) {
+        t->races = t->races && t->lower && active(s, t) && (t->spec.gpu_mask & gpus);
+        if (t->races && t->virtual_ns < least)
+            least = t->virtual_ns;
+    }
+    FOR_EACH_TENANT (s, t) {
+        if (t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
+            continue;
+        t->races = true;
+        t->turn_until_ns = 0;
+        t->virtual_ns = least == INT64_MAX ? 0 : least;
+    }
+}
+
+/* Somebody of a lower priority also takes turns: then it counts for more. */
+static bool above_another(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->races && o->spec.priority < t->spec.priority)
+            return true;
+    return false;
+}
+
+static bool below_another(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->races && o->spec.priority > t->spec.priority && wants(s, o))
+            return true;
+    return false;
+}
+
+static void charge_turn(struct sl_steer *s, struct tenant *t)
+{
+    uint64_t weight = (uint64_t)t->weight * (above_another(s, t) ? ABOVE_COUNTS : 1);
+    if (t->turn_until_ns && s->now_ns > t->turn_from_ns)
+        t->virtual_ns += (int64_t)((s->now_ns - t->turn_from_ns) * 1000 / weight);
+    t->turn_from_ns = s->now_ns;
+}
+
+/* Whose turn it is next on GPUs that nobody has yet: whose turn is not over, then who had least for its
+ * weight. */
+static struct tenant *next_in_race(struct sl_steer *s, uint32_t taken)
 {
     struct tenant *t, *best = NULL;
     FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
+        if (!t->races || (t->spec.gpu_mask & taken) || !wants(s, t))
             continue;
-        bool better = !best || t->spec.priority > best->spec.priority ||
-                      (t->spec.priority == best->spec.priority && t->virtual_ns < best->virtual_ns);
-        best = better ? t : best;
+        bool holds = t->turn_until_ns > s->now_ns, held = best && best->turn_until_ns > s->now_ns;
+        if (!best || (holds != held ? holds : t->virtual_ns < best->virtual_ns))
+            best = t;
     }
     return best;
 }
 
-/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
-static void rotate_lower(struct sl_steer *s, uint32_t gpu, uint64_t *next)
+static void take_turn(struct sl_steer *s, struct tenant *t)
 {
-    struct tenant *t, *holder = NULL, *first = least_served(s, gpu);
-    uint32_t n = 0;
-    FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
-            continue;
-        n++;
-        if (t->turn_until_ns > s->now_ns)
-            holder = t;
-        /* Who comes new or back has saved up nothing. */
-        if (first && t->virtual_ns < first->virtual_ns - (int64_t)(1000 * MS))
-            t->virtual_ns = first->virtual_ns - (int64_t)(1000 * MS);
-    }
-    if (n < 2)
+    uint64_t off = t->order.off_until_ns;
+    if (t->turn_until_ns > s->now_ns) {
+        if (off > s->now_ns && off < s->now_ns + LOW_GAP_NS)
+            keep_off(t, off); /* about to come: not told again */
         return;
-    bool changes = !holder;
-    if (changes)
-        holder = first;
+    }
+    /* All turns end at the same moments, so that a tenant on several GPUs finds them free together. */
+    uint64_t length = below_another(s, t) ? LOWEST_TURN_NS : LOW_TURN_NS;
+    t->turn_until_ns = s->now_ns - s->now_ns % length + length;
+    if (t->turn_until_ns < s->now_ns + length / 5)
+        t->turn_until_ns += length;
+    t->turn_from_ns = s->now_ns;
+    if (off > s->now_ns)
+        keep_off(t, s->now_ns + LOW_GAP_NS);
+}
+
+/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
+static void rotate_lower(struct sl_steer *s, uint64_t *next)
+{
+    uint32_t gpus = contested(s), taken = 0;
+    struct tenant *t;
+    /* The others wait while it has its turn: it pays for the time, not for what it made of it. */
+    FOR_EACH_TENANT (s, t)
+        charge_turn(s, t);
+    enter_race(s, gpus);
+    while (gpus && (t = next_in_race(s, taken)) != NULL) {
+        taken |= t->spec.gpu_mask;
+        take_turn(s, t);
+        t->picked = true;
+        earlier(next, t->turn_until_ns);
+    }
     FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || t == holder)
+        bool picked = t->picked;
+        t->picked = false;
+        if (picked)
             continue;
         t->turn_until_ns = 0;
-        keep_off(t, s->now_ns + RENEW_NS);
+        if (t->lower && (t->spec.gpu_mask & gpus) && active(s, t))
+            keep_off(t, s->now_ns + RENEW_NS);
     }
-    if (changes) {
-        bool was_off = holder->order.off_until_ns > s->now_ns;
-        holder->turn_until_ns = s->now_ns + LOW_TURN_NS;
-        if (was_off)
-            keep_off(holder, s->now_ns + LOW_GAP_NS);
-    } else if (holder->order.off_until_ns > s->now_ns &&
-               holder->order.off_until_ns < s->now_ns + LOW_GAP_NS) {
-        keep_off(holder, holder->order.off_until_ns); /* about to come: not told again */
-    }
-    earlier(next, holder->turn_until_ns);
 }
 
 /* --- limits ------------------------------------------------------------------------------------ */
@@ -357,18 +431,14 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
 {
     uint64_t next = SL_STEER_NEVER;
-    uint32_t gpus = 0;
     struct tenant *t;
     find_lower(s);
     FOR_EACH_TENANT (s, t) {
-        gpus |= t->spec.gpu_mask;
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
         apply_window(s, t, new_period, &next);
     }
-    for (uint32_t g = 0; g < SL_STEER_MAX_GPUS; g++)
-        if (gpus & 1U << g)
-            rotate_lower(s, 1U << g, &next);
+    rotate_lower(s, &next);
     bool any = false;
     FOR_EACH_TENANT (s, t) {
         tell(s, t, new_period);
