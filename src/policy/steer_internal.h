@@ -62,6 +62,7 @@ struct tenant {
     bool heavy;
     /* its limit */
     int64_t tokens_ns;
+    int64_t saved_ns; /* what it had when it came back last */
     uint64_t capped_until_ns;
     /* its windows, while it is light and others are heavy */
     uint64_t trial_at_ns, trial_gap_ns;
@@ -120,5 +121,6 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 
 /* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
+void sl_steer_forget_windows(struct tenant *t);
 
 #endif

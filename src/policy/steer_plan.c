@@ -109,8 +109,11 @@ static bool below_another(const struct sl_steer *s, const struct tenant *t)
 static void charge_turn(struct sl_steer *s, struct tenant *t)
 {
     uint64_t weight = (uint64_t)t->weight * (above_another(s, t) ? ABOVE_COUNTS : 1);
-    if (t->turn_until_ns && s->now_ns > t->turn_from_ns)
-        t->virtual_ns += (int64_t)((s->now_ns - t->turn_from_ns) * 1000 / weight);
+    /* Who had its turn while nobody decided for long does not pay for all of that. */
+    if (t->turn_until_ns && s->now_ns > t->turn_from_ns) {
+        uint64_t span = s->now_ns - t->turn_from_ns;
+        t->virtual_ns += (int64_t)((span < LOW_TURN_NS ? span : LOW_TURN_NS) * 1000 / weight);
+    }
     t->turn_from_ns = s->now_ns;
 }
 
@@ -175,17 +178,42 @@ static void rotate_lower(struct sl_steer *s, uint64_t *next)
 
 /* --- limits ------------------------------------------------------------------------------------ */
 
+static bool has_company(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && active(s, o))
+            return true;
+    return false;
+}
+
+/*
+ * When it may come back: at the start of a period, with half of what it runs on evenly; beside others with
+ * enough for a slice, else its time on could be over before its slice comes, each time. A small limit may
+ * need many periods for that: then it waits for the start of four, eight or sixteen. So all limits let go at
+ * the same moments, and tenants that wait for each other meet.
+ */
+static uint64_t end_of_cap(const struct sl_steer *s, const struct tenant *t)
+{
+    uint64_t limit = t->spec.limit_permille, until = end_of_period(s);
+    int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
+    int64_t slice = has_company(s, t) ? (int64_t)t->order.slice_us * 1000 : 0;
+    slice = slice < BOUND_ROUND_US * 1000 ? slice : BOUND_ROUND_US * 1000;
+    need = need > slice ? need : slice;
+    for (uint32_t periods = 2; periods <= 16; periods *= 2) {
+        if (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) >= need)
+            break;
+        uint64_t step = periods * SL_STEER_PERIOD_NS;
+        until = periods == 2 ? until + SL_STEER_PERIOD_NS : s->now_ns - s->now_ns % step + step;
+    }
+    return until;
+}
+
 static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
 {
     uint64_t limit = t->spec.limit_permille;
     if (t->capped_until_ns <= s->now_ns && t->tokens_ns <= 0) {
-        /* It comes back at the start of a period, with half of what it runs on evenly: so all limits
-         * let go at the same moments, and tenants that wait for each other meet. */
-        int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
-        uint64_t until = end_of_period(s);
-        while (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) < need &&
-               until - s->now_ns + SL_STEER_PERIOD_NS < SL_STEER_MOST_OFF_NS)
-            until += SL_STEER_PERIOD_NS;
+        uint64_t until = end_of_cap(s, t);
         if (until - s->now_ns >= SHORTEST_OFF_NS)
             t->capped_until_ns = until;
     }
@@ -245,7 +273,7 @@ static void judge(struct sl_steer *s, struct tenant *t)
         t->trial_gap_ns *= 2;
 }
 
-static void forget_windows(struct tenant *t)
+void sl_steer_forget_windows(struct tenant *t)
 {
     t->trial_at_ns = 0;
     t->trial_gap_ns = TRIAL_EVERY_NS;
@@ -282,7 +310,7 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
 {
     bool may = !t->heavy && !t->lower && active(s, t) && beside_heavy(s, t);
     if (!may || (!t->window_permille && !t->window_open && t->waiting_permille < WAITING_FROM)) {
-        forget_windows(t);
+        sl_steer_forget_windows(t);
         return;
     }
     if (t->trial_at_ns == 0)

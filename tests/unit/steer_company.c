@@ -324,7 +324,7 @@ static void set_while_they_run(void **state)
     assert_share(s, 1, 300, 20);
     world_set(world, 0, spec_of(200, 200));
     world_run(world, 200 * MS);
-    s = world_shares(world, 2 * S);
+    s = world_shares(world, 4 * S);
     assert_share(s, 0, 200, 15);
     assert_true(s.permille[1] > 750);
     struct sl_steer_spec high = spec_of(300, 1000);

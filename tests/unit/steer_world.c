@@ -395,10 +395,10 @@ static void report(struct world *w, uint32_t id)
         members++;
     }
     t->seen.saturated_ns += members > 1 && saturated > watched ? watched : saturated;
-    t->was_active = t->seen.active;
     struct sl_steer_seen told = t->seen;
     if (t->lie)
         t->lie(&told, w->now_ns);
+    t->was_active = told.active;
     sl_steer_report(w->steer, id, &told);
 }
 
@@ -524,7 +524,7 @@ static uint64_t next_event(const struct world *w)
 static bool somebody_woke(const struct world *w)
 {
     for (uint32_t i = 0; i < w->n_procs; i++)
-        if (w->p[i].used && w->t[w->p[i].tenant].used && !w->t[w->p[i].tenant].was_active &&
+        if (w->p[i].used && !w->t[w->p[i].tenant].was_active && !w->t[w->p[i].tenant].lie &&
             launched_lately(w, &w->p[i]))
             return true;
     return false;
