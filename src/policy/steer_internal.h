@@ -68,6 +68,8 @@ struct tenant {
     uint64_t trial_at_ns, trial_gap_ns;
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
+    uint64_t window_until_ns;
+    uint64_t mark_at_ns; /* launches are counted from the mark, which is set then; SL_STEER_NEVER: it is */
     uint64_t mark_ns, mark_launches;
     uint32_t trials; /* windows since it was last judged */
     struct {

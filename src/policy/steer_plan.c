@@ -278,32 +278,85 @@ void sl_steer_forget_windows(struct tenant *t)
     t->trial_at_ns = 0;
     t->trial_gap_ns = TRIAL_EVERY_NS;
     t->window_from_ns = SL_STEER_NEVER;
+    t->window_until_ns = t->mark_at_ns = 0;
     t->window_open = false;
     t->window_permille = 0;
     t->trials = 0;
     t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
 }
 
-static void mark(struct sl_steer *s, struct tenant *t)
+/* Counts what it launched since the mark. What it launches until the others are off, or on again, belongs to
+ * neither; and reports are late. So the next mark comes a little later. */
+static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
 {
-    t->mark_ns = s->now_ns;
-    t->mark_launches = t->seen.launches;
-}
-
-static void begin_period(struct sl_steer *s, struct tenant *t)
-{
-    if (t->window_open) {
+    bool marked = t->mark_at_ns == SL_STEER_NEVER;
+    t->mark_at_ns = s->now_ns + WINDOW_LEAD_NS;
+    if (!marked)
+        return;
+    if (inside) {
         t->inside.launches += t->seen.launches - t->mark_launches;
         t->inside.ns += s->now_ns - t->mark_ns;
-        t->window_open = false;
-        if (++t->trials >= TRIALS)
-            judge(s, t);
+    } else {
+        t->outside.launches += t->seen.launches - t->mark_launches;
+        t->outside.ns += s->now_ns - t->mark_ns;
     }
-    uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000;
-    if (length == 0 && s->now_ns >= t->trial_at_ns)
+}
+
+/* Windows of tenants that meet follow one another up to the end of the period; trials come one at a time. */
+static void place_window(struct sl_steer *s, struct tenant *t)
+{
+    uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000, until = end_of_period(s);
+    bool trial = length == 0 && s->now_ns >= t->trial_at_ns, free = true;
+    const struct tenant *o;
+    if (trial)
         length = TRIAL_NS;
-    t->window_from_ns = length ? end_of_period(s) - length : SL_STEER_NEVER;
-    mark(s, t);
+    FOR_EACH_TENANT (s, o) {
+        if (!meet(t, o) || o->window_from_ns == SL_STEER_NEVER || o->window_from_ns < s->period_at_ns)
+            continue;
+        free &= o->window_permille > 0;
+        until = o->window_from_ns < until ? o->window_from_ns : until;
+    }
+    bool fits = until >= s->now_ns + length;
+    if (!fits && !trial) {
+        length = until > s->now_ns ? until - s->now_ns : 0;
+        fits = length > WINDOW_LEAD_NS;
+    }
+    t->window_from_ns = length && fits && (free || !trial) ? until - length : SL_STEER_NEVER;
+    t->window_until_ns = until;
+}
+
+static void close_window(struct sl_steer *s, struct tenant *t)
+{
+    count_launches(s, t, true);
+    t->window_open = false;
+    t->window_from_ns = SL_STEER_NEVER;
+    if (++t->trials >= TRIALS)
+        judge(s, t);
+}
+
+/* Nobody comes back for nothing where another window follows at once. */
+static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t, uint64_t until)
+{
+    const struct tenant *o;
+    for (bool again = true; again;) {
+        again = false;
+        FOR_EACH_TENANT (s, o) {
+            if (!meet(t, o) || o->window_from_ns != until || o->window_until_ns <= until)
+                continue;
+            until = o->window_until_ns;
+            again = true;
+        }
+    }
+    return until;
+}
+
+/* Who has windows of its own is off as well as those who keep the GPU busy. */
+static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
+{
+    struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && !o->lower && (o->heavy || o->window_permille))
+            keep_off(o, end_of_windows(s, o, t->window_until_ns));
 }
 
 static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
@@ -315,31 +368,27 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
     }
     if (t->trial_at_ns == 0)
         t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
+    if (t->window_open && s->now_ns >= t->window_until_ns)
+        close_window(s, t);
     if (new_period)
-        begin_period(s, t);
+        place_window(s, t);
     /* It has had all that it may: others are not held off for nobody. */
     if (t->capped_until_ns > s->now_ns) {
         t->window_from_ns = SL_STEER_NEVER;
         t->window_open = false;
+        t->mark_at_ns = t->capped_until_ns + WINDOW_LEAD_NS;
     }
-    if (t->window_from_ns > s->now_ns) {
-        earlier(next, t->window_from_ns);
-        return;
-    }
-    if (!t->window_open) {
-        t->outside.launches += t->seen.launches - t->mark_launches;
-        t->outside.ns += s->now_ns - t->mark_ns;
+    if (t->window_from_ns <= s->now_ns && !t->window_open) {
+        count_launches(s, t, false);
         t->window_open = true;
     }
-    /* What it launches until the others are off belongs to neither. */
-    if (s->now_ns < t->window_from_ns + WINDOW_LEAD_NS) {
-        mark(s, t);
-        earlier(next, t->window_from_ns + WINDOW_LEAD_NS);
+    if (t->mark_at_ns <= s->now_ns) {
+        t->mark_ns = s->now_ns;
+        t->mark_launches = t->seen.launches;
+        t->mark_at_ns = SL_STEER_NEVER;
     }
-    struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->heavy && !o->lower)
-            keep_off(o, end_of_period(s));
+    earlier(next, t->mark_at_ns);
+    earlier(next, t->window_open ? t->window_until_ns : t->window_from_ns);
 }
 
 /* --- slices ------------------------------------------------------------------------------------ */
@@ -466,6 +515,9 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
             apply_limit(s, t, &next);
         apply_window(s, t, new_period, &next);
     }
+    FOR_EACH_TENANT (s, t)
+        if (t->window_open)
+            clear_the_gpu(s, t);
     rotate_lower(s, &next);
     bool any = false;
     FOR_EACH_TENANT (s, t) {

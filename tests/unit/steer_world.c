@@ -414,6 +414,8 @@ static void carry_out(struct world *w, const struct sl_steer_order *order)
               (unsigned long long)(order->off_until_ns - w->now_ns));
     if (order->slice_us < 20 || order->slice_us > 100000)
         FAULT(w, "tenant %u has a slice of %u us", order->id, order->slice_us);
+    if (w->deaf)
+        return;
     t->orders++;
     w->orders++;
     t->offs += order->off_until_ns > w->now_ns && t->order.off_until_ns <= w->now_ns;
@@ -484,7 +486,7 @@ static void check(struct world *w)
     for (uint32_t id = 0; id < WORLD_TENANTS; id++)
         if (w->t[id].used)
             check_tenant(w, id);
-    for (uint32_t g = 0; g < w->n_gpus && !w->no_checks; g++)
+    for (uint32_t g = 0; g < w->n_gpus; g++)
         check_gpu(w, g);
 }
 
