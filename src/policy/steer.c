@@ -45,10 +45,16 @@ static void take_spec(struct tenant *t, const struct sl_steer_spec *spec)
     t->dirty = true;
 }
 
-/* What it may save up: one period's worth. A new tenant begins with what lets it run evenly. */
-static int64_t quota_ns(const struct tenant *t)
+static int64_t period_quota_ns(const struct tenant *t)
 {
     return (int64_t)(SL_STEER_PERIOD_NS * t->spec.limit_permille / 1000);
+}
+
+/* What it may save up: one period's worth. What it gets while it is off for its limit is not lost. */
+static int64_t quota_ns(const struct tenant *t)
+{
+    int64_t quota = period_quota_ns(t);
+    return quota > t->saved_ns ? quota : t->saved_ns;
 }
 
 int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *spec, uint64_t now_ns,
@@ -66,7 +72,8 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
     *t = (struct tenant){.used = true, .trial_gap_ns = TRIAL_EVERY_NS,
                          .window_from_ns = SL_STEER_NEVER};
     take_spec(t, spec);
-    t->tokens_ns = quota_ns(t) * (int64_t)(1000 - (limited(t) ? spec->limit_permille : 0)) / 1000;
+    /* It begins with what lets it run evenly. */
+    t->tokens_ns = period_quota_ns(t) * (int64_t)(1000 - (limited(t) ? spec->limit_permille : 0)) / 1000;
     t->ring = (struct sl_ring){.began_ns = now_ns,
                                .newest = now_ns / SL_RING_FINE_NS,
                                .newest_coarse = now_ns / SL_RING_COARSE_NS};
@@ -178,9 +185,10 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
     if (t->order.off_until_ns > from_ns)
         t->off_ns += span;
     sl_ring_add(&t->ring, from_ns, to_ns, permille > 1000 ? 1000 : permille);
-    t->virtual_ns += (int64_t)(used_ns * 1000 / t->weight);
     if (!limited(t))
         return;
+    if (t->capped_until_ns > from_ns)
+        t->saved_ns = t->tokens_ns + (int64_t)(span * t->spec.limit_permille / 1000);
     int64_t quota = quota_ns(t);
     t->tokens_ns += (int64_t)(span * t->spec.limit_permille / 1000) - (int64_t)used_ns;
     if (t->tokens_ns > quota)
@@ -261,19 +269,39 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
 
 /* --- deciding ---------------------------------------------------------------------------------- */
 
+/* Another clock: what was to happen at a time of the old one is forgotten, and nobody stays off for it. */
+static void set_clock(struct sl_steer *s, uint64_t now_ns)
+{
+    struct tenant *t;
+    s->clock_set = true;
+    s->now_ns = now_ns;
+    s->period_at_ns = now_ns - now_ns % SL_STEER_PERIOD_NS;
+    FOR_EACH_TENANT (s, t) {
+        t->capped_until_ns = t->turn_until_ns = t->turn_from_ns = 0;
+        t->active_at_ns = t->wanted_at_ns = 0;
+        t->dirty |= t->order.off_until_ns != 0;
+        t->order.off_until_ns = 0;
+        t->ring = (struct sl_ring){.began_ns = now_ns,
+                                   .newest = now_ns / SL_RING_FINE_NS,
+                                   .newest_coarse = now_ns / SL_RING_COARSE_NS};
+        sl_steer_forget_windows(t);
+    }
+}
+
 static void tick(struct sl_steer *s, uint64_t now_ns)
 {
-    if (!s->clock_set || now_ns < s->now_ns || now_ns - s->now_ns > DAY_NS) {
-        s->clock_set = true;
-        s->now_ns = now_ns;
-        s->period_at_ns = now_ns - now_ns % SL_STEER_PERIOD_NS;
-    }
+    if (!s->clock_set || now_ns < s->now_ns || now_ns - s->now_ns > DAY_NS)
+        set_clock(s, now_ns);
     settle(s, now_ns);
     /* Also where no time has passed: the first decide may find several tenants at work. */
     struct tenant *t;
-    FOR_EACH_TENANT (s, t)
+    FOR_EACH_TENANT (s, t) {
         if (t->seen.active || t->seen.pending)
             t->active_at_ns = now_ns;
+        if (t->seen.pending || t->seen.launches != t->before.launches)
+            t->wanted_at_ns = now_ns;
+        t->before.launches = t->seen.launches;
+    }
 }
 
 size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_order *orders, size_t max,

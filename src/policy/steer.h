@@ -91,7 +91,8 @@ void sl_steer_report(struct sl_steer *steer, uint32_t id, const struct sl_steer_
 
 /* Charges what was reported since the last call, and fills up to max orders (at least 1); returns how
  * many. *ret_next_ns: when to report and decide again (SL_STEER_NEVER: when somebody becomes active;
- * now_ns: there was no room for all orders). A clock that steps back counts as standing still. */
+ * now_ns: there was no room for all orders). A clock that steps back, or a day ahead, is a new one:
+ * no time is charged, and everything goes on from there. */
 size_t sl_steer_decide(struct sl_steer *steer, uint64_t now_ns, struct sl_steer_order *orders,
                        size_t max, uint64_t *ret_next_ns);
 

@@ -13,6 +13,8 @@
 /* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
  * that under 1 % is lost to two of them … */
 #define ROUND_US 40000U
+/* … less where one of them has a limit below its part of the round … */
+#define BOUND_ROUND_US 12000U
 /* … and no slice is shorter than this. */
 #define LEAST_SLICE_US 1000U
 #define SWITCH_US 160U
@@ -25,6 +27,10 @@
  * is off for sure. */
 #define LOW_TURN_NS (25 * MS)
 #define LOW_GAP_NS MS
+/* Where their priorities differ as well: the turns of those below others are short, and those above count
+ * for so many of them. Nobody starves while the GPU has time. */
+#define LOWEST_TURN_NS (5 * MS)
+#define ABOVE_COUNTS 16U
 /* An order that is renewed long before it ends: should nobody renew it, it ends by itself. */
 #define RENEW_NS (150 * MS)
 /* A higher priority counts for so long after it was active. */
@@ -57,11 +63,14 @@ struct tenant {
     uint64_t unspent_ns; /* submitted and not yet charged */
     /* its limit */
     int64_t tokens_ns;
+    int64_t saved_ns; /* what it had when it came back last */
     uint64_t capped_until_ns;
     /* its windows, while it is light and others are heavy */
     uint64_t trial_at_ns, trial_gap_ns;
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
+    uint64_t window_until_ns;
+    uint64_t mark_at_ns; /* launches are counted from the mark, which is set then; SL_STEER_NEVER: it is */
     uint64_t mark_ns, mark_launches;
     uint32_t trials; /* windows since it was last judged */
     struct {
@@ -70,10 +79,13 @@ struct tenant {
     uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
     /* its turn among the lower ones */
-    int64_t virtual_ns;
+    uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
+    bool races;
+    int64_t virtual_ns;     /* time it had its turn, by its weight */
+    uint64_t turn_from_ns;  /* … counted up to here */
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
-    bool lower;
+    bool lower, picked;
     uint64_t off_until_ns;
     /* told */
     bool told, dirty;
@@ -112,5 +124,6 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 
 /* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
+void sl_steer_forget_windows(struct tenant *t);
 
 #endif

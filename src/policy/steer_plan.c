@@ -47,71 +47,173 @@ static void find_lower(struct sl_steer *s)
     }
 }
 
-/* The lower tenant of a GPU that has used least for its weight and has work. */
-static struct tenant *least_served(struct sl_steer *s, uint32_t gpu)
+/* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
+static bool wants(const struct sl_steer *s, const struct tenant *t)
+{
+    return t->lower && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
+           s->now_ns - t->wanted_at_ns <= TICK_NS;
+}
+
+/* GPUs that more than one of the lower tenants wants. */
+static uint32_t contested(const struct sl_steer *s)
+{
+    uint32_t once = 0, twice = 0;
+    const struct tenant *t;
+    FOR_EACH_TENANT (s, t) {
+        if (!wants(s, t))
+            continue;
+        twice |= once & t->spec.gpu_mask;
+        once |= t->spec.gpu_mask;
+    }
+    return twice;
+}
+
+/* Who comes new or back has saved up nothing: it begins where the one is that had least. */
+static void enter_race(struct sl_steer *s, uint32_t gpus)
+{
+    struct tenant *t;
+    int64_t least = INT64_MAX;
+    FOR_EACH_TENANT (s, t) {
+        t->races = t->races && t->lower && active(s, t) && (t->spec.gpu_mask & gpus);
+        if (t->races && t->virtual_ns < least)
+            least = t->virtual_ns;
+    }
+    FOR_EACH_TENANT (s, t) {
+        if (t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
+            continue;
+        t->races = true;
+        t->turn_until_ns = 0;
+        t->virtual_ns = least == INT64_MAX ? 0 : least;
+    }
+}
+
+/* Somebody of a lower priority also takes turns: then it counts for more. */
+static bool above_another(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->races && o->spec.priority < t->spec.priority)
+            return true;
+    return false;
+}
+
+static bool below_another(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && o->races && o->spec.priority > t->spec.priority && wants(s, o))
+            return true;
+    return false;
+}
+
+static void charge_turn(struct sl_steer *s, struct tenant *t)
+{
+    uint64_t weight = (uint64_t)t->weight * (above_another(s, t) ? ABOVE_COUNTS : 1);
+    /* Who had its turn while nobody decided for long does not pay for all of that. */
+    if (t->turn_until_ns && s->now_ns > t->turn_from_ns) {
+        uint64_t span = s->now_ns - t->turn_from_ns;
+        t->virtual_ns += (int64_t)((span < LOW_TURN_NS ? span : LOW_TURN_NS) * 1000 / weight);
+    }
+    t->turn_from_ns = s->now_ns;
+}
+
+/* Whose turn it is next on GPUs that nobody has yet: whose turn is not over, then who had least for its
+ * weight. */
+static struct tenant *next_in_race(struct sl_steer *s, uint32_t taken)
 {
     struct tenant *t, *best = NULL;
     FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
+        if (!t->races || (t->spec.gpu_mask & taken) || !wants(s, t))
             continue;
-        bool better = !best || t->spec.priority > best->spec.priority ||
-                      (t->spec.priority == best->spec.priority && t->virtual_ns < best->virtual_ns);
-        best = better ? t : best;
+        bool holds = t->turn_until_ns > s->now_ns, held = best && best->turn_until_ns > s->now_ns;
+        if (!best || (holds != held ? holds : t->virtual_ns < best->virtual_ns))
+            best = t;
     }
     return best;
 }
 
-/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
-static void rotate_lower(struct sl_steer *s, uint32_t gpu, uint64_t *next)
+static void take_turn(struct sl_steer *s, struct tenant *t)
 {
-    struct tenant *t, *holder = NULL, *first = least_served(s, gpu);
-    uint32_t n = 0;
-    FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || !active(s, t))
-            continue;
-        n++;
-        if (t->turn_until_ns > s->now_ns)
-            holder = t;
-        /* Who comes new or back has saved up nothing. */
-        if (first && t->virtual_ns < first->virtual_ns - (int64_t)(1000 * MS))
-            t->virtual_ns = first->virtual_ns - (int64_t)(1000 * MS);
-    }
-    if (n < 2)
+    uint64_t off = t->order.off_until_ns;
+    if (t->turn_until_ns > s->now_ns) {
+        if (off > s->now_ns && off < s->now_ns + LOW_GAP_NS)
+            keep_off(t, off); /* about to come: not told again */
         return;
-    bool changes = !holder;
-    if (changes)
-        holder = first;
+    }
+    /* All turns end at the same moments, so that a tenant on several GPUs finds them free together. */
+    uint64_t length = below_another(s, t) ? LOWEST_TURN_NS : LOW_TURN_NS;
+    t->turn_until_ns = s->now_ns - s->now_ns % length + length;
+    if (t->turn_until_ns < s->now_ns + length / 5)
+        t->turn_until_ns += length;
+    t->turn_from_ns = s->now_ns;
+    if (off > s->now_ns)
+        keep_off(t, s->now_ns + LOW_GAP_NS);
+}
+
+/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
+static void rotate_lower(struct sl_steer *s, uint64_t *next)
+{
+    uint32_t gpus = contested(s), taken = 0;
+    struct tenant *t;
+    /* The others wait while it has its turn: it pays for the time, not for what it made of it. */
+    FOR_EACH_TENANT (s, t)
+        charge_turn(s, t);
+    enter_race(s, gpus);
+    while (gpus && (t = next_in_race(s, taken)) != NULL) {
+        taken |= t->spec.gpu_mask;
+        take_turn(s, t);
+        t->picked = true;
+        earlier(next, t->turn_until_ns);
+    }
     FOR_EACH_TENANT (s, t) {
-        if (!t->lower || !(t->spec.gpu_mask & gpu) || t == holder)
+        bool picked = t->picked;
+        t->picked = false;
+        if (picked)
             continue;
         t->turn_until_ns = 0;
-        keep_off(t, s->now_ns + RENEW_NS);
+        if (t->lower && (t->spec.gpu_mask & gpus) && active(s, t))
+            keep_off(t, s->now_ns + RENEW_NS);
     }
-    if (changes) {
-        bool was_off = holder->order.off_until_ns > s->now_ns;
-        holder->turn_until_ns = s->now_ns + LOW_TURN_NS;
-        if (was_off)
-            keep_off(holder, s->now_ns + LOW_GAP_NS);
-    } else if (holder->order.off_until_ns > s->now_ns &&
-               holder->order.off_until_ns < s->now_ns + LOW_GAP_NS) {
-        keep_off(holder, holder->order.off_until_ns); /* about to come: not told again */
-    }
-    earlier(next, holder->turn_until_ns);
 }
 
 /* --- limits ------------------------------------------------------------------------------------ */
+
+static bool has_company(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && active(s, o))
+            return true;
+    return false;
+}
+
+/*
+ * When it may come back: at the start of a period, with half of what it runs on evenly; beside others with
+ * enough for a slice, else its time on could be over before its slice comes, each time. A small limit may
+ * need many periods for that: then it waits for the start of four, eight or sixteen. So all limits let go at
+ * the same moments, and tenants that wait for each other meet.
+ */
+static uint64_t end_of_cap(const struct sl_steer *s, const struct tenant *t)
+{
+    uint64_t limit = t->spec.limit_permille, until = end_of_period(s);
+    int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
+    int64_t slice = has_company(s, t) ? (int64_t)t->order.slice_us * 1000 : 0;
+    slice = slice < BOUND_ROUND_US * 1000 ? slice : BOUND_ROUND_US * 1000;
+    need = need > slice ? need : slice;
+    for (uint32_t periods = 2; periods <= 16; periods *= 2) {
+        if (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) >= need)
+            break;
+        uint64_t step = periods * SL_STEER_PERIOD_NS;
+        until = periods == 2 ? until + SL_STEER_PERIOD_NS : s->now_ns - s->now_ns % step + step;
+    }
+    return until;
+}
 
 static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
 {
     uint64_t limit = t->spec.limit_permille;
     if (t->capped_until_ns <= s->now_ns && t->tokens_ns <= 0) {
-        /* It comes back at the start of a period, with half of what it runs on evenly: so all limits
-         * let go at the same moments, and tenants that wait for each other meet. */
-        int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
-        uint64_t until = end_of_period(s);
-        while (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) < need &&
-               until - s->now_ns + SL_STEER_PERIOD_NS < SL_STEER_MOST_OFF_NS)
-            until += SL_STEER_PERIOD_NS;
+        uint64_t until = end_of_cap(s, t);
         if (until - s->now_ns >= SHORTEST_OFF_NS)
             t->capped_until_ns = until;
     }
@@ -171,68 +273,122 @@ static void judge(struct sl_steer *s, struct tenant *t)
         t->trial_gap_ns *= 2;
 }
 
-static void forget_windows(struct tenant *t)
+void sl_steer_forget_windows(struct tenant *t)
 {
     t->trial_at_ns = 0;
     t->trial_gap_ns = TRIAL_EVERY_NS;
     t->window_from_ns = SL_STEER_NEVER;
+    t->window_until_ns = t->mark_at_ns = 0;
     t->window_open = false;
     t->window_permille = 0;
     t->trials = 0;
     t->inside.launches = t->inside.ns = t->outside.launches = t->outside.ns = 0;
 }
 
-static void mark(struct sl_steer *s, struct tenant *t)
+/* Counts what it launched since the mark. What it launches until the others are off, or on again, belongs to
+ * neither; and reports are late. So the next mark comes a little later. */
+static void count_launches(struct sl_steer *s, struct tenant *t, bool inside)
 {
-    t->mark_ns = s->now_ns;
-    t->mark_launches = t->seen.launches;
-}
-
-static void begin_period(struct sl_steer *s, struct tenant *t)
-{
-    if (t->window_open) {
+    bool marked = t->mark_at_ns == SL_STEER_NEVER;
+    t->mark_at_ns = s->now_ns + WINDOW_LEAD_NS;
+    if (!marked)
+        return;
+    if (inside) {
         t->inside.launches += t->seen.launches - t->mark_launches;
         t->inside.ns += s->now_ns - t->mark_ns;
-        t->window_open = false;
-        if (++t->trials >= TRIALS)
-            judge(s, t);
+    } else {
+        t->outside.launches += t->seen.launches - t->mark_launches;
+        t->outside.ns += s->now_ns - t->mark_ns;
     }
-    uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000;
-    if (length == 0 && s->now_ns >= t->trial_at_ns)
+}
+
+/* Windows of tenants that meet follow one another up to the end of the period; trials come one at a time. */
+static void place_window(struct sl_steer *s, struct tenant *t)
+{
+    uint64_t length = SL_STEER_PERIOD_NS * t->window_permille / 1000, until = end_of_period(s);
+    bool trial = length == 0 && s->now_ns >= t->trial_at_ns, free = true;
+    const struct tenant *o;
+    if (trial)
         length = TRIAL_NS;
-    t->window_from_ns = length ? end_of_period(s) - length : SL_STEER_NEVER;
-    mark(s, t);
+    FOR_EACH_TENANT (s, o) {
+        if (!meet(t, o) || o->window_from_ns == SL_STEER_NEVER || o->window_from_ns < s->period_at_ns)
+            continue;
+        free &= o->window_permille > 0;
+        until = o->window_from_ns < until ? o->window_from_ns : until;
+    }
+    bool fits = until >= s->now_ns + length;
+    if (!fits && !trial) {
+        length = until > s->now_ns ? until - s->now_ns : 0;
+        fits = length > WINDOW_LEAD_NS;
+    }
+    t->window_from_ns = length && fits && (free || !trial) ? until - length : SL_STEER_NEVER;
+    t->window_until_ns = until;
+}
+
+static void close_window(struct sl_steer *s, struct tenant *t)
+{
+    count_launches(s, t, true);
+    t->window_open = false;
+    t->window_from_ns = SL_STEER_NEVER;
+    if (++t->trials >= TRIALS)
+        judge(s, t);
+}
+
+/* Nobody comes back for nothing where another window follows at once. */
+static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t, uint64_t until)
+{
+    const struct tenant *o;
+    for (bool again = true; again;) {
+        again = false;
+        FOR_EACH_TENANT (s, o) {
+            if (!meet(t, o) || o->window_from_ns != until || o->window_until_ns <= until)
+                continue;
+            until = o->window_until_ns;
+            again = true;
+        }
+    }
+    return until;
+}
+
+/* Who has windows of its own is off as well as those who keep the GPU busy. */
+static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
+{
+    struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && !o->lower && (o->heavy || o->window_permille))
+            keep_off(o, end_of_windows(s, o, t->window_until_ns));
 }
 
 static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
 {
     bool may = !t->heavy && !t->lower && active(s, t) && beside_heavy(s, t);
     if (!may || (!t->window_permille && !t->window_open && t->waiting_permille < WAITING_FROM)) {
-        forget_windows(t);
+        sl_steer_forget_windows(t);
         return;
     }
     if (t->trial_at_ns == 0)
         t->trial_at_ns = s->now_ns + TRIAL_FIRST_NS;
+    if (t->window_open && s->now_ns >= t->window_until_ns)
+        close_window(s, t);
     if (new_period)
-        begin_period(s, t);
-    if (t->window_from_ns > s->now_ns) {
-        earlier(next, t->window_from_ns);
-        return;
+        place_window(s, t);
+    /* It has had all that it may: others are not held off for nobody. */
+    if (t->capped_until_ns > s->now_ns) {
+        t->window_from_ns = SL_STEER_NEVER;
+        t->window_open = false;
+        t->mark_at_ns = t->capped_until_ns + WINDOW_LEAD_NS;
     }
-    if (!t->window_open) {
-        t->outside.launches += t->seen.launches - t->mark_launches;
-        t->outside.ns += s->now_ns - t->mark_ns;
+    if (t->window_from_ns <= s->now_ns && !t->window_open) {
+        count_launches(s, t, false);
         t->window_open = true;
     }
-    /* What it launches until the others are off belongs to neither. */
-    if (s->now_ns < t->window_from_ns + WINDOW_LEAD_NS) {
-        mark(s, t);
-        earlier(next, t->window_from_ns + WINDOW_LEAD_NS);
+    if (t->mark_at_ns <= s->now_ns) {
+        t->mark_ns = s->now_ns;
+        t->mark_launches = t->seen.launches;
+        t->mark_at_ns = SL_STEER_NEVER;
     }
-    struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->heavy && !o->lower)
-            keep_off(o, end_of_period(s));
+    earlier(next, t->mark_at_ns);
+    earlier(next, t->window_open ? t->window_until_ns : t->window_from_ns);
 }
 
 /* --- slices ------------------------------------------------------------------------------------ */
@@ -242,6 +398,7 @@ struct company {
     uint64_t weights;      /* of the heavy ones */
     uint32_t least_weight;
     bool below;            /* somebody of a lower priority is there */
+    bool bound;            /* somebody's limit is below what its slices give it */
     bool windows;          /* somebody has windows of its own, and waits for nobody's slice */
 };
 
@@ -263,7 +420,22 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         c.weights += o->weight;
         c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
     }
+    FOR_EACH_TENANT (s, o)
+        c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
+                   o->spec.limit_permille * c.weights < 1000ULL * o->weight;
     return c;
+}
+
+/*
+ * One round of slices. What a tenant got before it reached its limit is known by its slices only, so where
+ * limits matter a round is short beside the period. Each period has another one: rounds that keep step
+ * with the periods would let the same tenant begin each time.
+ */
+static uint64_t round_us(const struct sl_steer *s, const struct company *c)
+{
+    static const uint32_t tenths[] = {10, 7, 12, 8, 11, 9, 13};
+    uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS;
+    return c->bound ? BOUND_ROUND_US / 10 * tenths[period % 7] : ROUND_US;
 }
 
 /* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */
@@ -287,7 +459,7 @@ static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
     if (c.heavy > 1 && c.light) /* the light ones wait for all of these, one after the other */
         us = (uint64_t)LEAST_SLICE_US * t->weight / c.least_weight;
     else if (c.heavy > 1)
-        us = (uint64_t)ROUND_US * t->weight / c.weights;
+        us = round_us(s, &c) * t->weight / c.weights;
     else if (c.light)
         return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
     else if (c.windows)
@@ -336,18 +508,17 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
 {
     uint64_t next = SL_STEER_NEVER;
-    uint32_t gpus = 0;
     struct tenant *t;
     find_lower(s);
     FOR_EACH_TENANT (s, t) {
-        gpus |= t->spec.gpu_mask;
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
         apply_window(s, t, new_period, &next);
     }
-    for (uint32_t g = 0; g < SL_STEER_MAX_GPUS; g++)
-        if (gpus & 1U << g)
-            rotate_lower(s, 1U << g, &next);
+    FOR_EACH_TENANT (s, t)
+        if (t->window_open)
+            clear_the_gpu(s, t);
+    rotate_lower(s, &next);
     bool any = false;
     FOR_EACH_TENANT (s, t) {
         tell(s, t, new_period);

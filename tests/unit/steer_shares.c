@@ -98,6 +98,26 @@ static void pairs_by_limit(void **state)
     }
 }
 
+/* A limit holds beside others as well, whatever part of the GPU its tenant's slices would give it. */
+static void limits_beside_a_saturating_tenant(void **state)
+{
+    (void)state;
+    static const uint32_t own[] = {50, 100, 200, 250, 300, 400, 500}, other[] = {100, 300, 500, 800};
+    for (size_t i = 0; i < 28; i++) {
+        uint32_t limit = own[i / 4], request = other[i % 4];
+        uint32_t fair = 1000 * limit / (limit + request);
+        start_afresh();
+        add_one(0, spec_of(limit, limit), saturating(100 * US));
+        add_one(1, spec_of(request, 1000), saturating(100 * US));
+        world_run(world, S);
+        struct world_shares s = world_shares(world, 5 * S);
+        assert_no_fault();
+        assert_share(s, 0, fair < limit ? fair : limit, 20);
+        assert_in_range(s.permille[0] + s.permille[1], 970, 1000);
+        assert_int_equal(world->t[1].offs, 0);
+    }
+}
+
 /* Four processes of one tenant count as one. */
 static void processes_of_a_tenant_share_its_part(void **state)
 {
@@ -137,6 +157,7 @@ int main(void)
         T(pairs_by_request),
         T(three_by_request),
         T(pairs_by_limit),
+        T(limits_beside_a_saturating_tenant),
         T(processes_of_a_tenant_share_its_part),
         T(nobody_is_held_back_while_nobody_is_behind),
     };

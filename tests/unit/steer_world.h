@@ -76,7 +76,7 @@ struct world {
     struct sl_steer *steer;
     uint64_t now_ns, wake_ns, jitter;
     uint64_t decides, orders;
-    bool no_checks; /* of who is off: the world is not a sound one */
+    bool deaf; /* nobody obeys: what the hardware does by itself */
     uint32_t n_gpus, n_procs;
     struct world_gpu gpu[WORLD_GPUS];
     struct world_tenant t[WORLD_TENANTS];

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steering: windows of their own for tenants that lose their slice each time they wait, and only for those. */
+#include "steer_case.h"
+
+static uint32_t alone(struct world_load load)
+{
+    start_afresh();
+    add_one(0, spec_of(500, 1000), load);
+    struct world_shares s = world_shares(world, 2 * S);
+    start_afresh();
+    return s.permille[0];
+}
+
+static void who_synchronises_gets_its_share(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    add_one(0, spec_of(500, 1000), synchronising());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 2 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 470, 530);
+    assert_in_range(s.permille[1], 480, 1000);
+}
+
+static void windows_end_when_it_stops(void **state)
+{
+    (void)state;
+    uint32_t p = add_one(0, spec_of(500, 1000), synchronising());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 3 * S);
+    assert_true(stats_of(0).window_permille > 300);
+    world_stop(world, p);
+    world_run(world, 500 * MS);
+    uint64_t offs = world->t[1].offs;
+    struct world_shares s = world_shares(world, 2 * S);
+    assert_no_fault();
+    assert_int_equal(world->t[1].offs, offs);
+    assert_false(world_is_off(world, 1));
+    assert_int_equal(stats_of(0).window_permille, 0);
+    assert_in_range(s.permille[1], 990, 1000);
+}
+
+/* Its windows end as well when its neighbour stops, or becomes light. */
+static void windows_end_when_the_neighbour_stops(void **state)
+{
+    (void)state;
+    add_one(0, spec_of(500, 1000), synchronising());
+    uint32_t p = add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 3 * S);
+    world_stop(world, p);
+    world_run(world, 500 * MS);
+    assert_no_fault();
+    assert_int_equal(stats_of(0).window_permille, 0);
+    assert_false(world_is_off(world, 1));
+}
+
+/* A request each 10 ms waits for its slice now and then, and is not behind. */
+static void a_request_is_not_behind(void **state)
+{
+    (void)state;
+    world->deaf = true; /* what hardware slices alone do */
+    add_one(0, spec_of(500, 1000), requests());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    struct world_shares without = world_shares(world, 5 * S);
+    start_afresh();
+    add_one(0, spec_of(500, 1000), requests());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    struct world_shares s = world_shares(world, 20 * S);
+    assert_no_fault();
+    assert_share(s, 0, 200, 5);
+    assert_int_equal(stats_of(0).window_permille, 0);
+    assert_in_range(s.permille[1], without.permille[1] * 90 / 100, 1000);
+    /* Trials, if any: a few at first, then rarely. */
+    assert_in_range(world->t[1].offs, 0, 30);
+}
+
+/* Light work that needs less than its share gets on by itself. */
+static void inference_beside_saturating_work(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(launch_bound());
+    add_one(0, spec_of(500, 1000), launch_bound());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 2 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 800, 1000);
+    assert_in_range(s.permille[1], 600, 1000);
+    assert_int_equal(stats_of(0).window_permille, 0);
+}
+
+static void training_beside_saturating_work(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(training());
+    add_one(0, spec_of(500, 1000), training());
+    add_one(1, spec_of(500, 1000), saturating(100 * US));
+    world_run(world, 2 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 470, 1000);
+    assert_in_range(s.permille[1], 480, 1000);
+}
+
+/* Two of them beside a saturating tenant: each has its third. */
+static void two_that_synchronise(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    add_one(0, spec_of(333, 1000), synchronising());
+    add_one(1, spec_of(333, 1000), synchronising());
+    add_one(2, spec_of(333, 1000), saturating(100 * US));
+    world_run(world, 4 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0] * 1000 / whole, 300, 400);
+    assert_in_range(s.permille[1] * 1000 / whole, 300, 400);
+    assert_in_range(s.permille[2], 300, 1000);
+}
+
+/* With a limit it gets no windows beyond that, and the windows that bring it there. Alone it has 833. */
+static void windows_keep_to_the_limit(void **state)
+{
+    (void)state;
+    add_one(0, spec_of(200, 200), synchronising());
+    add_one(1, spec_of(800, 1000), saturating(100 * US));
+    world_run(world, 3 * S);
+    struct world_shares s = world_shares(world, 10 * S);
+    assert_no_fault();
+    assert_in_range(s.permille[0], 150, 210);
+    assert_in_range(s.permille[1], 750, 1000);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(who_synchronises_gets_its_share),
+        T(windows_end_when_it_stops),
+        T(windows_end_when_the_neighbour_stops),
+        T(a_request_is_not_behind),
+        T(inference_beside_saturating_work),
+        T(training_beside_saturating_work),
+        T(two_that_synchronise),
+        T(windows_keep_to_the_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
