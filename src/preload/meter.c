@@ -31,7 +31,7 @@
 #define MOST_ADDED_NS (20 * SL_NS_PER_US)
 /* Less than this in the queue is no work without a pause, however long it takes: a program that waits for
  * each short kernel has one in the queue all the time, most of it spent waiting for its slice. */
-#define DEEP_NS SL_NS_PER_MS
+#define DEEP_NS (4 * SL_NS_PER_MS)
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
 #define BELIEVED 32U
@@ -83,6 +83,7 @@ static struct {
     uint64_t marked_ns;   /* … of those that the marks stand behind */
     uint64_t done_ns;     /* … and of those known to be done */
     uint64_t believed_ns; /* what the queue is still believed for */
+    uint64_t uncounted_ns; /* launched, also while channels were off, and not counted as run */
     uint32_t unknown_seen, unknown_marked, unknown_done; /* likewise, of launches of unknown cost */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
@@ -429,18 +430,22 @@ static uint64_t least(uint64_t a, uint64_t b)
  * One span between two looks. Either the queue was deep all the time, and the process used all that its
  * slices gave it; or kernels came and went, and took what they take.
  */
-static void count(struct sl_slot *slot, enum queue queue, uint64_t span, uint64_t launched_ns)
+static void count(struct sl_slot *slot, enum queue queue, uint64_t span, bool seen_all)
 {
-    bool known = meter.unknown_seen == meter.unknown_done && meter.total_ns;
+    /* Behind a free gate only samples are seen: their mean stands for all. */
+    bool known = meter.total_ns && (!seen_all || meter.unknown_seen == meter.unknown_done);
     uint64_t queued = meter.total_ns - meter.done_ns;
     atomic_fetch_add(&slot->watched_ns, span);
     if (queue == QUEUE_BUSY && (!known || queued >= DEEP_NS)) {
         uint64_t busy = known ? least(span, meter.believed_ns) : span;
         meter.believed_ns -= least(meter.believed_ns, busy);
         atomic_fetch_add(&slot->saturated_ns, busy);
-    } else {
-        atomic_fetch_add(&slot->work_ns, least(launched_ns, span));
+        meter.uncounted_ns -= least(meter.uncounted_ns, busy);
+        return;
     }
+    uint64_t ran = least(meter.uncounted_ns, span);
+    atomic_fetch_add(&slot->work_ns, ran);
+    meter.uncounted_ns = queue == QUEUE_EMPTY ? 0 : meter.uncounted_ns - ran;
 }
 
 /*
@@ -508,6 +513,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     if (may_look)
         collect_samples();
     meter.total_ns += fresh;
+    meter.uncounted_ns += fresh;
     meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, MOST_BELIEVED_NS);
     if (queue == QUEUE_UNKNOWN) /* an older driver: what was launched is believed to be in the queue */
         queue = meter.total_ns - meter.done_ns > span ? QUEUE_BUSY : QUEUE_EMPTY;
@@ -518,7 +524,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     meter.marked_ns = meter.total_ns;
     meter.unknown_marked = meter.unknown_seen;
     if (!meter.off_since_ns && span)
-        count(slot, queue, span, fresh);
+        count(slot, queue, span, metered(lease));
     meter.looked_ns = now;
     atomic_store(&meter.pending, queue == QUEUE_BUSY);
     atomic_store(&slot->pending, queue == QUEUE_BUSY);
@@ -557,13 +563,14 @@ static void refused(struct sl_slot *slot, uint32_t status)
     atomic_store(&slot->control, SL_CONTROL_REFUSED);
 }
 
-static void go_off(struct sl_slot *slot, uint64_t now)
+static void go_off(struct sl_process *p, struct sl_slot *slot, uint64_t now)
 {
     uint32_t status = sl_channels_set_off(true);
     refused(slot, status); /* some may be off all the same: they come back like the others */
     /* What ran until here was used. */
     if (meter.looked_ns && now > meter.looked_ns)
-        count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_EMPTY, now - meter.looked_ns, 0);
+        count(slot, atomic_load(&meter.pending) ? QUEUE_BUSY : QUEUE_UNKNOWN, now - meter.looked_ns,
+              metered(atomic_load(&p->lease)));
     meter.off_since_ns = now;
     meter.stopped = meter.moved = meter.settled = meter.marked_later = false;
     atomic_store(&slot->off, 1);
@@ -606,7 +613,7 @@ uint64_t sl_meter_obey(struct sl_process *p)
     if (!works)
         return UINT64_MAX;
     if (until > now) {
-        go_off(slot, now);
+        go_off(p, slot, now);
         return LOOK_NS;
     }
     if (slice != meter.slice_us) {
