@@ -15,6 +15,7 @@
 #define WAKE_NS (100 * US)
 #define LOOK_NS MS
 #define DEEP_NS MS
+#define PLENTY_NS (20 * MS)
 #define BELIEVED 32U
 /* What a program that never waits has queued. */
 #define DEPTH_NS (50 * MS)
@@ -183,13 +184,18 @@ static void step_program(struct world *w, struct world_proc *p)
 /* What the queue was like since the last look. Compare src/preload/meter.c. */
 static void count(struct world_proc *p, bool busy, uint64_t span, uint64_t launched_ns)
 {
+    uint64_t queued = p->total_ns - p->done_ns;
     p->watched_ns += span;
-    if (busy && p->total_ns - p->done_ns >= DEEP_NS) {
+    p->coming = busy && (p->coming || launched_ns);
+    if (busy && (queued >= PLENTY_NS || (queued >= DEEP_NS && p->coming))) {
         uint64_t sat = least(span, p->believed_ns);
         p->believed_ns -= sat;
         p->saturated_ns += sat;
+        p->owed_ns = 0;
     } else {
-        p->work_ns += least(launched_ns, span);
+        uint64_t work = least(p->owed_ns, span);
+        p->owed_ns -= work;
+        p->work_ns += work;
     }
 }
 
@@ -206,6 +212,7 @@ static void look(struct world *w, struct world_proc *p)
     bool busy = p->executed_ns < p->mark_ns;
     p->fresh_from_ns = p->submitted_ns;
     p->total_ns += fresh;
+    p->owed_ns += fresh;
     p->believed_ns += BELIEVED * fresh;
     if (!busy)
         p->done_ns = p->marked_ns;
