@@ -417,7 +417,7 @@ struct company {
     uint64_t weights;      /* of the heavy ones */
     bool below;            /* somebody of a lower priority is there */
     bool bound;            /* somebody's limit is below what its slices give it */
-    bool windows;          /* somebody has windows of its own, and waits for nobody's slice */
+    uint64_t windows;      /* permille of the time for those who have windows of their own */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
@@ -431,7 +431,7 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         if (o->lower)
             continue;
         c.light += !o->heavy && !o->window_permille;
-        c.windows |= o->window_permille > 0;
+        c.windows += o->window_permille;
         if (!o->heavy)
             continue;
         c.heavy++;
@@ -445,14 +445,20 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
 
 /*
  * One round of slices. What a tenant got before it reached its limit is known by its slices only, so where
- * limits matter a round is short beside the period. Each period has another one: rounds that keep step
- * with the periods would let the same tenant begin each time.
+ * limits matter a round is short beside the period. Between windows all of them have to have their slices,
+ * so two rounds fit. Each period has another round: those that keep step with the periods would let the same
+ * tenant begin each time.
  */
 static uint64_t round_us(const struct sl_steer *s, const struct company *c)
 {
     static const uint32_t tenths[] = {10, 7, 12, 8, 11, 9, 13};
-    uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS;
-    return c->bound ? BOUND_ROUND_US / 10 * tenths[period % 7] : ROUND_US;
+    uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS, us = ROUND_US;
+    uint64_t between = SL_STEER_PERIOD_NS / 1000 * (1000 - (c->windows < 1000 ? c->windows : 1000)) / 2000;
+    if (!c->bound && !c->windows)
+        return us;
+    us = c->bound ? BOUND_ROUND_US : us;
+    us = c->windows && between < us ? between : us;
+    return us / 10 * tenths[period % 7];
 }
 
 /* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */

@@ -32,6 +32,10 @@
 /* Less than this in the queue is no work without a pause, however long it takes: a program that waits for
  * each short kernel has one in the queue all the time, most of it spent waiting for its slice. */
 #define DEEP_NS (4 * SL_NS_PER_MS)
+/* This much in the queue keeps the GPU busy in any case. Less does only where more is launched while it is not
+ * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
+ * its slice to the end. */
+#define PLENTY_NS (20 * SL_NS_PER_MS)
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
 #define BELIEVED 32U
@@ -84,6 +88,8 @@ static struct {
     uint64_t done_ns;     /* … and of those known to be done */
     uint64_t believed_ns; /* what the queue is still believed for */
     uint64_t uncounted_ns; /* launched, also while channels were off, and not counted as run */
+    bool fresh;           /* something was launched since the last look */
+    bool coming;          /* … while the queue was not empty */
     uint32_t unknown_seen, unknown_marked, unknown_done; /* likewise, of launches of unknown cost */
     uint64_t off_since_ns; /* 0: the channels are on */
     bool stopped;          /* since they went off: work is queued and stands still */
@@ -435,8 +441,10 @@ static void count(struct sl_slot *slot, enum queue queue, uint64_t span, bool se
     /* Behind a free gate only samples are seen: their mean stands for all. */
     bool known = meter.total_ns && (!seen_all || meter.unknown_seen == meter.unknown_done);
     uint64_t queued = meter.total_ns - meter.done_ns;
+    meter.coming = queue == QUEUE_BUSY && (meter.coming || meter.fresh);
+    bool deep = queued >= PLENTY_NS || (queued >= DEEP_NS && meter.coming);
     atomic_fetch_add(&slot->watched_ns, span);
-    if (queue == QUEUE_BUSY && (!known || queued >= DEEP_NS)) {
+    if (queue == QUEUE_BUSY && (!known || deep)) {
         uint64_t busy = known ? least(span, meter.believed_ns) : span;
         meter.believed_ns -= least(meter.believed_ns, busy);
         atomic_fetch_add(&slot->saturated_ns, busy);
@@ -514,6 +522,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
         collect_samples();
     meter.total_ns += fresh;
     meter.uncounted_ns += fresh;
+    meter.fresh = fresh > 0;
     meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, MOST_BELIEVED_NS);
     if (queue == QUEUE_UNKNOWN) /* an older driver: what was launched is believed to be in the queue */
         queue = meter.total_ns - meter.done_ns > span ? QUEUE_BUSY : QUEUE_EMPTY;

@@ -133,6 +133,33 @@ static void windows_keep_to_the_limit(void **state)
     assert_in_range(s.permille[1], 750, 1000);
 }
 
+/* Who waits for each burst of some milliseconds does not keep the GPU busy, though its burst stands in the queue
+ * until its slice comes: long slices for its neighbour would only let it wait longer. */
+static void bursts_are_no_full_queue(void **state)
+{
+    (void)state;
+    static const uint32_t kernels[] = {2, 5};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct world_load load = {.kernel_ns = kernels[i % 2] * MS,
+                                  .count = 1,
+                                  .launch_ns = 10 * US,
+                                  .think_ns = 20 * US};
+        struct world_load each_10_ms = requests();
+        each_10_ms.count = 30 + 10 * (i % 2);
+        start_afresh();
+        add_one(0, spec_of(500, 1000), i < 2 ? load : each_10_ms);
+        add_one(1, spec_of(500, 1000), saturating(100 * US));
+        world_run(world, 2 * S);
+        struct world_shares s = world_shares(world, 8 * S);
+        assert_no_fault();
+        if (i < 2)
+            assert_in_range(s.permille[0], 440, 540);
+        else
+            assert_share(s, 0, each_10_ms.count * 10, 10);
+        assert_in_range(s.permille[1], 460, 1000);
+    }
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -145,6 +172,7 @@ int main(void)
         T(training_beside_saturating_work),
         T(two_that_synchronise),
         T(windows_keep_to_the_limit),
+        T(bursts_are_no_full_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

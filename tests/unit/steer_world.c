@@ -15,13 +15,14 @@
 #define WAKE_NS (100 * US)
 #define LOOK_NS MS
 #define DEEP_NS MS
+#define PLENTY_NS (20 * MS)
 #define BELIEVED 32U
 /* What a program that never waits has queued. */
 #define DEPTH_NS (50 * MS)
 /* A tenant that launched counts as active for this long. */
 #define ACTIVE_NS S
-/* The gap between lower tenants, a call into the driver, and waking up. */
-#define MOST_STARVED_NS (5 * MS)
+/* Until it is seen that a lower tenant in its turn has nothing more to run, and the gap before the next. */
+#define MOST_STARVED_NS (20 * MS)
 
 #define FAULT(w, ...)                                                                              \
     do {                                                                                           \
@@ -183,13 +184,18 @@ static void step_program(struct world *w, struct world_proc *p)
 /* What the queue was like since the last look. Compare src/preload/meter.c. */
 static void count(struct world_proc *p, bool busy, uint64_t span, uint64_t launched_ns)
 {
+    uint64_t queued = p->total_ns - p->done_ns;
     p->watched_ns += span;
-    if (busy && p->total_ns - p->done_ns >= DEEP_NS) {
+    p->coming = busy && (p->coming || launched_ns);
+    if (busy && (queued >= PLENTY_NS || (queued >= DEEP_NS && p->coming))) {
         uint64_t sat = least(span, p->believed_ns);
         p->believed_ns -= sat;
         p->saturated_ns += sat;
+        p->owed_ns = 0;
     } else {
-        p->work_ns += least(launched_ns, span);
+        uint64_t work = least(p->owed_ns, span);
+        p->owed_ns -= work;
+        p->work_ns += work;
     }
 }
 
@@ -206,6 +212,7 @@ static void look(struct world *w, struct world_proc *p)
     bool busy = p->executed_ns < p->mark_ns;
     p->fresh_from_ns = p->submitted_ns;
     p->total_ns += fresh;
+    p->owed_ns += fresh;
     p->believed_ns += BELIEVED * fresh;
     if (!busy)
         p->done_ns = p->marked_ns;
@@ -458,16 +465,18 @@ static void check_tenant(struct world *w, uint32_t id)
 }
 
 /* Somebody with work is on, unless all who have work have limits. Who is on and only now and then has
- * nothing queued counts, too. */
+ * nothing queued counts, too. A tenant on several GPUs may be off all of them for a turn on one, and has
+ * its turn on all of them. */
 static void check_gpu(struct world *w, uint32_t g)
 {
     bool waits = false, on = false;
     for (uint32_t i = 0; i < w->n_procs; i++) {
         const struct world_proc *p = &w->p[i];
-        if (!p->used || p->gpu != g || !launched_lately(w, p))
+        const struct sl_steer_spec *spec = &w->t[p->tenant].spec;
+        if (!p->used || !(spec->gpu_mask & 1U << g) || !launched_lately(w, p))
             continue;
         bool off = world_is_off(w, p->tenant);
-        waits |= off && p->queue_ns && w->t[p->tenant].spec.limit_permille >= 1000;
+        waits |= off && p->queue_ns && spec->limit_permille >= 1000 && spec->gpu_mask == 1U << g;
         on |= !off && (p->queue_ns || w->now_ns - p->launched_at_ns < 60 * MS);
     }
     struct world_gpu *gpu = &w->gpu[g];
@@ -539,10 +548,9 @@ void world_run(struct world *w, uint64_t ns)
         for (uint32_t i = 0; i < w->n_procs; i++)
             if (w->p[i].used)
                 step_process(w, &w->p[i]);
-        if (w->wake_ns <= w->now_ns || somebody_woke(w)) {
+        if (w->wake_ns <= w->now_ns || somebody_woke(w))
             arbiter(w);
-            check(w);
-        }
+        check(w);
         for (uint32_t g = 0; g < w->n_gpus; g++)
             step_gpu(w, g);
         uint64_t next = least(next_event(w), end);

@@ -45,7 +45,8 @@ struct world_proc {
     uint64_t submitted_ns, executed_ns, launches, launches_rest_ns;
     uint64_t look_at_ns, looked_ns, fresh_from_ns, total_ns, marked_ns, mark_ns, done_ns, believed_ns;
     uint64_t obey_at_ns, off_since_ns;
-    bool pending;
+    bool pending, coming;
+    uint64_t owed_ns;
     uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns; /* its ledger */
     uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches, busy_until_ns;
 };
