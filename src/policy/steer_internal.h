@@ -38,7 +38,7 @@
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
 #define TRIAL_NS (10 * MS)
 #define TRIALS 3U
-#define TRIAL_FIRST_NS (50 * MS)
+#define TRIAL_FIRST_NS (200 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)
 #define TRIAL_RARELY_NS (8000 * MS)
 /* From the start of a window until those who are told are off. */
@@ -86,7 +86,6 @@ struct tenant {
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
     bool lower, picked;
-    bool in_line; /* goes one at a time with others */
     uint64_t off_until_ns;
     /* told */
     bool told, dirty;

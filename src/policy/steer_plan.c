@@ -47,30 +47,10 @@ static void find_lower(struct sl_steer *s)
     }
 }
 
-/*
- * Who goes one at a time: the lower ones, between whose tiny slices the GPU would do nothing but switch; and
- * tenants that keep the GPU busy beside one that does not, which would wait for the slices of all of them.
- */
-static void find_queue(struct sl_steer *s)
-{
-    struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
-        const struct tenant *o;
-        bool light = false, heavy = false;
-        FOR_EACH_TENANT (s, o) {
-            if (!meet(t, o) || !active(s, o) || o->lower)
-                continue;
-            light |= !o->heavy && !o->window_permille;
-            heavy |= o->heavy;
-        }
-        t->in_line = t->lower || (t->heavy && heavy && light);
-    }
-}
-
 /* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
 static bool wants(const struct sl_steer *s, const struct tenant *t)
 {
-    return t->in_line && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
+    return t->lower && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
            s->now_ns - t->wanted_at_ns <= TICK_NS;
 }
 
@@ -94,7 +74,7 @@ static void enter_race(struct sl_steer *s, uint32_t gpus)
     struct tenant *t;
     int64_t least = INT64_MAX;
     FOR_EACH_TENANT (s, t) {
-        t->races = t->races && t->in_line && active(s, t) && (t->spec.gpu_mask & gpus);
+        t->races = t->races && t->lower && active(s, t) && (t->spec.gpu_mask & gpus);
         if (t->races && t->virtual_ns < least)
             least = t->virtual_ns;
     }
@@ -170,7 +150,8 @@ static void take_turn(struct sl_steer *s, struct tenant *t)
         keep_off(t, s->now_ns + LOW_GAP_NS);
 }
 
-static void rotate(struct sl_steer *s, uint64_t *next)
+/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
+static void rotate_lower(struct sl_steer *s, uint64_t *next)
 {
     uint32_t gpus = contested(s), taken = 0;
     struct tenant *t;
@@ -190,7 +171,7 @@ static void rotate(struct sl_steer *s, uint64_t *next)
         if (picked)
             continue;
         t->turn_until_ns = 0;
-        if (t->in_line && (t->spec.gpu_mask & gpus) && active(s, t))
+        if (t->lower && (t->spec.gpu_mask & gpus) && active(s, t))
             keep_off(t, s->now_ns + RENEW_NS);
     }
 }
@@ -415,6 +396,7 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
 struct company {
     uint32_t heavy, light; /* active ones on its GPUs, itself included; light ones in windows left out */
     uint64_t weights;      /* of the heavy ones */
+    uint32_t least_weight;
     bool below;            /* somebody of a lower priority is there */
     bool bound;            /* somebody's limit is below what its slices give it */
     uint64_t windows;      /* permille of the time for those who have windows of their own */
@@ -422,7 +404,7 @@ struct company {
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
 {
-    struct company c = {0};
+    struct company c = {.least_weight = t->weight};
     const struct tenant *o;
     FOR_EACH_TENANT (s, o) {
         if (o != t && (!meet(t, o) || !active(s, o)))
@@ -436,7 +418,10 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
             continue;
         c.heavy++;
         c.weights += o->weight;
+        c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
     }
+    if (c.heavy < 2)
+        return c;
     FOR_EACH_TENANT (s, o)
         c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
                    o->spec.limit_permille * c.weights < 1000ULL * o->weight;
@@ -471,17 +456,19 @@ static uint32_t limited_slice(const struct tenant *t)
 
 static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
 {
-    struct company c = company_of(s, t);
     uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
     if (t->lower)
         return TINY_SLICE_US;
+    struct company c = company_of(s, t);
     if (c.below)
         return TOP_SLICE_US;
     if (!t->heavy)
         return SL_STEER_DEFAULT_US;
-    if (c.heavy > 1 && !c.light)
+    if (c.heavy > 1 && c.light) /* the light ones wait for all of these, one after the other */
+        us = (uint64_t)LEAST_SLICE_US * t->weight / c.least_weight;
+    else if (c.heavy > 1)
         us = round_us(s, &c) * t->weight / c.weights;
-    else if (c.light) /* several heavy ones go one at a time beside it */
+    else if (c.light)
         return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
     else if (c.windows)
         us = WINDOWED_SLICE_US;
@@ -509,11 +496,10 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
 {
     struct sl_steer_order want = t->order;
     bool meter = metered(s, t);
-    uint32_t slice = slice_of(s, t);
     /* A change costs the process a call into the driver: between periods only where latency is at stake. */
-    bool urgent = !t->told || slice == TINY_SLICE_US || want.slice_us == TINY_SLICE_US;
+    bool urgent = !t->told || t->lower || want.slice_us == TINY_SLICE_US;
     if (new_period || urgent)
-        want.slice_us = slice;
+        want.slice_us = slice_of(s, t);
     want.meter = meter;
     bool renewed = t->off_until_ns > want.off_until_ns && want.off_until_ns > s->now_ns + RENEW_NS / 2 &&
                    t->off_until_ns <= s->now_ns + RENEW_NS;
@@ -531,7 +517,6 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     uint64_t next = SL_STEER_NEVER;
     struct tenant *t;
     find_lower(s);
-    find_queue(s);
     FOR_EACH_TENANT (s, t) {
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
@@ -540,7 +525,7 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     FOR_EACH_TENANT (s, t)
         if (t->window_open)
             clear_the_gpu(s, t);
-    rotate(s, &next);
+    rotate_lower(s, &next);
     bool any = false;
     FOR_EACH_TENANT (s, t) {
         tell(s, t, new_period);
