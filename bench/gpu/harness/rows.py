@@ -215,8 +215,9 @@ def pair_row(bench, group, parts, bar, check, seconds=None):
     def run():
         for w, _ in parts:
             bench.solo(w)
-        results = bench.once([(w, {"mode": "sluice", "cores": c}) for w, c in parts], warm=0.8,
-                             seconds=seconds)
+        # Who is behind is found out in the first second.
+        results = bench.once([(w, {"mode": "sluice", "cores": c}) for w, c in parts],
+                             warm=2.0 if group == "sync" else 0.8, seconds=seconds)
         got = [bench.share(w, r) for (w, _), r in zip(parts, results)]
         times = [bench.time_share(w, r, "sluice") or g for (w, _), r, g in zip(parts, results, got)]
         sliced = bench.once([(w, {}) for w, _ in parts]) if group in ("sync", "streams") else []
