@@ -12,7 +12,7 @@
 #define TICK_NS (5 * MS)
 /* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
  * that under 1 % is lost to two of them … */
-#define ROUND_US 30000U
+#define ROUND_US 40000U
 /* … less where one of them has a limit below its part of the round … */
 #define BOUND_ROUND_US 12000U
 /* … and no slice is shorter than this. */
