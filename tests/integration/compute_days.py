@@ -22,6 +22,7 @@ import unittest
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 SLUICE = os.path.join(BUILD, "bin", "sluice")
 TENANT = os.path.join(BUILD, "tests", "integration", "compute_tenant")
+CTL = os.path.join(BUILD, "sim", "sluice-sim-ctl")
 CLOCK_JUMPS = os.path.join(BUILD, "tests", "integration", "libclock_jumps.so")
 
 
@@ -100,6 +101,21 @@ class World(unittest.TestCase):
         out = subprocess.run([SLUICE, "--dir", self.dir, "status", "--json"], check=True,
                              stdout=subprocess.PIPE, text=True).stdout
         return json.loads(out)
+
+    def ctl(self, *args):
+        state = [f for f in os.listdir(self.dir) if f.endswith(".state")]
+        env = {**os.environ, "SLUICE_SIM": self.sim, "SLUICE_SIM_STATE": os.path.join(self.dir, state[0])}
+        return subprocess.run([CTL, *args], check=True, stdout=subprocess.PIPE, text=True, env=env, timeout=5).stdout
+
+    def stop(self, tenant):
+        """Stops its process; not with the simulated machine's lock in its hand, which no real driver leaves to it."""
+        for _ in range(10):
+            os.kill(tenant.pid, signal.SIGSTOP)
+            try:
+                return self.ctl("show")
+            except subprocess.TimeoutExpired:
+                os.kill(tenant.pid, signal.SIGCONT)
+        raise AssertionError(f"{tenant.name} always holds the lock")
 
     def steady(self, name, seconds, *more, **how):
         """A tenant with so much in its queue that a busy processor does not make it idle."""
@@ -276,7 +292,7 @@ class BadDays(World):
         a = self.steady("a", 4, cores="50:100")
         b = self.steady("b", 4, cores="50:100")
         time.sleep(1)
-        os.kill(a.pid, signal.SIGSTOP)
+        self.stop(a)
         stopped = time.monotonic() - b.ready
         time.sleep(1.5)
         os.kill(a.pid, signal.SIGCONT)
