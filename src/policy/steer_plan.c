@@ -420,6 +420,8 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         c.weights += o->weight;
         c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
     }
+    if (c.heavy < 2)
+        return c;
     FOR_EACH_TENANT (s, o)
         c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
                    o->spec.limit_permille * c.weights < 1000ULL * o->weight;
@@ -454,10 +456,10 @@ static uint32_t limited_slice(const struct tenant *t)
 
 static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
 {
-    struct company c = company_of(s, t);
     uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
     if (t->lower)
         return TINY_SLICE_US;
+    struct company c = company_of(s, t);
     if (c.below)
         return TOP_SLICE_US;
     if (!t->heavy)
@@ -494,11 +496,10 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
 {
     struct sl_steer_order want = t->order;
     bool meter = metered(s, t);
-    uint32_t slice = slice_of(s, t);
     /* A change costs the process a call into the driver: between periods only where latency is at stake. */
-    bool urgent = !t->told || slice == TINY_SLICE_US || want.slice_us == TINY_SLICE_US;
+    bool urgent = !t->told || t->lower || want.slice_us == TINY_SLICE_US;
     if (new_period || urgent)
-        want.slice_us = slice;
+        want.slice_us = slice_of(s, t);
     want.meter = meter;
     bool renewed = t->off_until_ns > want.off_until_ns && want.off_until_ns > s->now_ns + RENEW_NS / 2 &&
                    t->off_until_ns <= s->now_ns + RENEW_NS;
