@@ -31,7 +31,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
         c->out_head = o->next;
         free(o);
     }
-    sl_arb_unwatch(a, &c->conn);
+    sl_arb_hang_up(a, NULL, &c->conn);
     free(c);
 }
 
@@ -241,8 +241,9 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
     /* The directory's mode keeps strangers out already; a descriptor passed to one does not. */
     if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
         (peer.uid != geteuid() && peer.uid != 0)) {
+        struct source conn = {.fd = fd};
         free(c);
-        (void)close(fd);
+        sl_arb_hang_up(a, NULL, &conn);
         return;
     }
     c->pid = peer.pid;

@@ -21,6 +21,9 @@ struct tenant;
 struct member;
 struct measure;
 struct turnstile;
+struct sl_lane;
+struct sl_lanes;
+struct sl_received;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -83,6 +86,8 @@ struct asked {
 
 struct tenant {
     char name[SL_NAME_MAX];
+    uint64_t id;          /* never used again, unlike its name */
+    struct sl_lane *lane; /* where what its processes passed is closed; NULL until there is some */
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
     struct asked asked;
@@ -144,10 +149,14 @@ struct arbiter {
     struct source control;
     struct source signals;
     struct source timer;
+    struct source received;   /* bell of the lanes */
+    struct sl_lanes *lanes;
+    struct sl_lane *own_lane; /* for what belongs to no tenant */
     struct tenant *tenants;
     struct client *clients;
     uint32_t tenant_count;
     uint32_t next_tenant_id;
+    uint64_t tenants_ever;
     struct gpu gpu[SL_ARB_MAX_GPUS];
     uint32_t gpu_count;
     struct audit_finding *findings;
@@ -163,6 +172,15 @@ struct arbiter {
 int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events,
                  struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
+
+/* foreign.c: what others passed to us, or may have */
+int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_foreign_close(struct arbiter *a);
+/* As sl_arb_unwatch, for a connection of a tenant (NULL: of nobody's). Never blocks. fd -1 is fine. */
+void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s);
+void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
+/* Takes a connection whose next packet brings descriptors; sl_arb_visitor_received has it back. */
+void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid);
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
@@ -199,6 +217,8 @@ uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);
 void sl_arb_member_remove(struct arbiter *a, struct member *m);
 void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
+/* A packet that came with descriptors; `page_fd` is the first of them, or -1. Takes both descriptors. */
+void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
 void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t);
 

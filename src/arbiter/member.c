@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -111,7 +112,7 @@ void sl_arb_member_remove(struct arbiter *a, struct member *m)
             t->member_count--;
             break;
         }
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, t, &m->conn);
     sl_arb_unwatch(a, &m->pidfd);
     free(m);
 }
@@ -185,7 +186,7 @@ static enum image process_image(pid_t pid)
 
 static void member_hangup(struct arbiter *a, struct member *m)
 {
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
     if (m->pidfd.fd < 0 || process_image(m->pid) == IMAGE_OTHER)
         member_gone(a, m);
@@ -250,7 +251,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
 /* The process is known: it lost its connection, or it is a new program in an old PID. */
 static void member_again(struct arbiter *a, struct member *m, const struct visitor *v)
 {
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
     if (v->hello.slot != m->slot) {
         (void)sl_account_reap(m->tenant->ledger.page, m->slot);
@@ -269,7 +270,7 @@ void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v)
             *p = v->next;
             break;
         }
-    sl_arb_unwatch(a, &v->conn);
+    sl_arb_hang_up(a, v->tenant, &v->conn);
     free(v);
 }
 
@@ -322,16 +323,16 @@ static void welcome_parked(struct arbiter *a, struct tenant *t)
 
 /* After a restart the first process of before that comes back brings the ledger. It is the
  * tenant's own page, so it can only lie about itself, as it could before. */
-static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
+static bool adopt_ledger(struct tenant *t, int *page_fd)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (fds->count < 1)
+    if (*page_fd < 0)
         return false;
-    if (sl_ledger_attach(fds->fd[0], t->cookie, &t->ledger, &err) < 0) {
+    if (sl_ledger_attach(*page_fd, t->cookie, &t->ledger, &err) < 0) {
         sl_warn("tenant %s: a ledger is refused: %s", t->name, err.msg);
         return false;
     }
-    fds->fd[0] = -1;
+    *page_fd = -1;
     return true;
 }
 
@@ -361,25 +362,14 @@ static void visitor_keep(struct arbiter *a, struct visitor *v)
     v->watched = true;
 }
 
-static void visitor_read(struct arbiter *a, struct visitor *v)
+/* Its HELLO, perhaps with a page. Takes page_fd. */
+static void visitor_hello(struct arbiter *a, struct visitor *v, const struct sl_msg_hello *hello,
+                          int page_fd)
 {
     struct tenant *t = v->tenant;
-    struct sl_packet_fds fds = {.count = 0};
-    union sl_packet p;
-    int rc = sl_packet_recv(v->conn.fd, &p, &fds, NULL);
-    if (rc == -EAGAIN) {
-        visitor_keep(a, v);
-        return;
-    }
-    if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO) {
-        if (rc == 0)
-            sl_packet_fds_close(&fds);
-        sl_arb_visitor_remove(a, v);
-        return;
-    }
-    v->hello = p.hello;
-    bool adopted = !t->ledger.page && adopt_ledger(t, &fds);
-    sl_packet_fds_close(&fds);
+    v->hello = *hello;
+    bool adopted = !t->ledger.page && adopt_ledger(t, &page_fd);
+    sl_cleanup_close(&page_fd);
     if (!t->ledger.page) {
         v->parked = true;
         visitor_keep(a, v);
@@ -390,10 +380,55 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
         welcome_parked(a, t);
 }
 
+static void visitor_read(struct arbiter *a, struct visitor *v)
+{
+    union sl_packet p;
+    if (!v->parked && sl_packet_brings_fds(v->conn.fd) == 1) {
+        if (v->watched)
+            (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, v->conn.fd, NULL);
+        sl_arb_receive(a, v->tenant, sl_take_fd(v->conn.fd), v->pid);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    int rc = sl_packet_recv(v->conn.fd, &p, NULL, NULL);
+    if (rc == -EAGAIN)
+        visitor_keep(a, v);
+    else if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO)
+        sl_arb_visitor_remove(a, v);
+    else
+        visitor_hello(a, v, &p.hello, -1);
+}
+
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
     visitor_read(a, container_of(s, struct visitor, conn));
+}
+
+static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
+{
+    struct visitor *v = calloc(1, sizeof(*v));
+    if (!v)
+        return NULL;
+    v->pid = pid;
+    v->tenant = t;
+    v->conn = (struct source){.fd = sock};
+    v->next = t->visitors;
+    t->visitors = v;
+    return v;
+}
+
+void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r)
+{
+    struct visitor *v =
+        r->rc == 0 && r->packet.h.type == SL_MSG_HELLO ? visitor_add(t, r->sock, r->pid) : NULL;
+    if (v) {
+        visitor_hello(a, v, &r->packet.hello, r->page_fd);
+        return;
+    }
+    struct source conn = {.fd = r->sock};
+    sl_cleanup_close(&r->page_fd);
+    sl_arb_hang_up(a, t, &conn);
 }
 
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -406,17 +441,13 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
             return;
         struct ucred peer;
         socklen_t size = sizeof(peer);
-        struct visitor *v = calloc(1, sizeof(*v));
-        if (!v || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
-            free(v);
-            (void)close(fd);
+        struct source conn = {.fd = fd};
+        bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
+        struct visitor *v = known ? visitor_add(t, fd, peer.pid) : NULL;
+        if (!v) {
+            sl_arb_hang_up(a, t, &conn);
             continue;
         }
-        v->pid = peer.pid;
-        v->tenant = t;
-        v->conn = (struct source){.fd = fd};
-        v->next = t->visitors;
-        t->visitors = v;
         /* The HELLO is usually there already; then nothing needs to be watched for it. */
         visitor_read(a, v);
     }

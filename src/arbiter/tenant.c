@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -246,6 +247,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     t->next = a->tenants;
     a->tenants = t;
     a->tenant_count++;
+    t->id = ++a->tenants_ever;
     a->changes++;
     sl_arb_turnstile_add(a, t);
     return 0;
@@ -253,11 +255,12 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
 
 static void tenant_free(struct arbiter *a, struct tenant *t)
 {
-    sl_arb_unwatch(a, &t->listener);
+    sl_arb_hang_up_listener(a, t);
     sl_arb_unwatch(a, &t->doorbell);
     sl_arb_unwatch(a, &t->creator);
     sl_lease_close(&t->lease);
     sl_ledger_close(&t->ledger);
+    sl_lane_close(t->lane);
     free(t);
 }
 
