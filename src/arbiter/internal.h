@@ -73,6 +73,7 @@ struct visitor {
     pid_t pid;
     bool watched; /* in the epoll set */
     bool parked;
+    uint64_t silent_until_ns; /* unless parked: its HELLO must come before */
     struct sl_msg_hello hello;
 };
 
@@ -111,7 +112,10 @@ struct tenant {
     uint64_t creator_start; /* start time in clock ticks: a PID alone may be reused */
     struct member *members;
     struct visitor *visitors;
-    uint32_t member_count;
+    uint32_t member_count, visitor_count;
+    uint64_t connected_ns;    /* bucket of its connections */
+    uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
+    uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
     } past; /* of members that are gone: what is counted never goes down */
@@ -154,6 +158,8 @@ struct arbiter {
     struct sl_lane *own_lane; /* for what belongs to no tenant */
     struct tenant *tenants;
     struct client *clients;
+    uint32_t client_count;
+    uint64_t control_again_ns; /* 0, or nobody is accepted until then */
     uint32_t tenant_count;
     uint32_t next_tenant_id;
     uint64_t tenants_ever;
@@ -181,6 +187,17 @@ void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s);
 void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 /* Takes a connection whose next packet brings descriptors; sl_arb_visitor_received has it back. */
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid);
+
+/* admit.c: who may connect now */
+/* One more may pass (0), or not before the time returned: `burst` at once, then one each `each_ns`. */
+uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst);
+int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t); /* connections it may add; ≤ 0: none */
+bool sl_arb_room_for_client(const struct arbiter *a);
+void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
+int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
+bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
+void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
+uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,

@@ -148,6 +148,7 @@ static uint64_t run_due(struct arbiter *a)
         if (t->reap_retry_ns)
             next = earliest(next, t->reap_retry_ns);
     }
+    next = earliest(next, sl_arb_admit_tick(a));
     next = earliest(next, sl_arb_measure_tick(a));
     next = earliest(next, sl_arb_turnstile_tick(a));
 

@@ -20,7 +20,7 @@
 #include "shm/account.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
-#define ACCEPT_BATCH  64
+#define ACCEPT_BATCH  16
 
 static void send_error(int sock, const struct sl_err *cause)
 {
@@ -268,6 +268,7 @@ void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v)
     for (struct visitor **p = &v->tenant->visitors; *p; p = &(*p)->next)
         if (*p == v) {
             *p = v->next;
+            v->tenant->visitor_count--;
             break;
         }
     sl_arb_hang_up(a, v->tenant, &v->conn);
@@ -352,14 +353,35 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events);
 
 /* It stays a visitor for a while: until its HELLO comes, or a recovery is over. */
-static void visitor_keep(struct arbiter *a, struct visitor *v)
+static bool visitor_keep(struct arbiter *a, struct visitor *v)
 {
     v->conn.ready = visitor_ready;
     if (!v->watched && sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0) {
         sl_arb_visitor_remove(a, v);
-        return;
+        return false;
     }
     v->watched = true;
+    return true;
+}
+
+/* Nothing is there. The first time, others that are silent may have to make room. */
+static void visitor_wait(struct arbiter *a, struct visitor *v)
+{
+    bool first = !v->watched;
+    if (visitor_keep(a, v) && first)
+        sl_arb_silence(a, v);
+}
+
+/* One process waits once: an older HELLO of the same is one that it gave up. */
+static void visitor_park(struct arbiter *a, struct visitor *v)
+{
+    for (struct visitor *o = v->tenant->visitors, *after; o; o = after) {
+        after = o->next;
+        if (o != v && o->parked && o->pid == v->pid)
+            sl_arb_visitor_remove(a, o);
+    }
+    v->parked = true;
+    (void)visitor_keep(a, v);
 }
 
 /* Its HELLO, perhaps with a page. Takes page_fd. */
@@ -371,8 +393,7 @@ static void visitor_hello(struct arbiter *a, struct visitor *v, const struct sl_
     bool adopted = !t->ledger.page && adopt_ledger(t, &page_fd);
     sl_cleanup_close(&page_fd);
     if (!t->ledger.page) {
-        v->parked = true;
-        visitor_keep(a, v);
+        visitor_park(a, v);
         return;
     }
     welcome(a, v);
@@ -392,7 +413,7 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
     }
     int rc = sl_packet_recv(v->conn.fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
-        visitor_keep(a, v);
+        visitor_wait(a, v);
     else if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO)
         sl_arb_visitor_remove(a, v);
     else
@@ -415,6 +436,7 @@ static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
     v->conn = (struct source){.fd = sock};
     v->next = t->visitors;
     t->visitors = v;
+    t->visitor_count++;
     return v;
 }
 
@@ -435,10 +457,18 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
     struct tenant *t = container_of(s, struct tenant, listener);
-    for (int i = 0; i < ACCEPT_BATCH; i++) {
-        int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int64_t room = sl_arb_room(a, t);
+    for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {
+        int fd = sl_arb_accept(a, s, &t->listen_again_ns);
         if (fd < 0)
             return;
+        if (room-- <= 0) {
+            sl_arb_refuse(a, t, fd, -EMFILE,
+                          "this tenant has its part of the arbiter's descriptors, two for each "
+                          "process: end some of its processes, or raise the arbiter's limit (ulimit "
+                          "-n)");
+            continue;
+        }
         struct ucred peer;
         socklen_t size = sizeof(peer);
         struct source conn = {.fd = fd};
