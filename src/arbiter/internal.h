@@ -43,6 +43,11 @@ struct gpu {
     uint64_t used_bytes; /* at the last measurement */
 };
 
+/* Where the kernel put a program: another place is another program. */
+struct image {
+    uint64_t bytes, code, stack, arguments;
+};
+
 /* One process of a tenant. Lives from HELLO until the kernel says the process is gone. */
 struct member {
     struct source conn;  /* its attach connection; fd -1 while it has none */
@@ -52,6 +57,7 @@ struct member {
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
     char command[32];
+    struct image image;
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];

@@ -6,6 +6,8 @@
 #include "arbiter/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -164,31 +166,49 @@ static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
     member_gone(a, container_of(s, struct member, pidfd));
 }
 
-enum image { IMAGE_SAME, IMAGE_OTHER, IMAGE_DYING };
-
-/* A live process closed its connection: did it exec (its GPU memory is gone with the old image) or
- * only close our descriptor (it still maps the ledger, and everything stands)? */
-static enum image process_image(pid_t pid)
+/*
+ * A live process closed its connection: did it exec (its GPU memory is gone with the old image), or only close
+ * our descriptor (it still maps the ledger, and everything stands)? An exec moves program, stack and arguments;
+ * the kernel tells where they are in one line of fixed size. (Its list of mappings would tell too, but the
+ * process decides how long that is.) Without address randomisation the same command may look the same: then its
+ * slot is kept until it ends, or says HELLO as a new program.
+ */
+static struct image image_of(pid_t pid)
 {
-    char path[64], line[512];
-    (void)snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    if (!f)
-        return IMAGE_DYING;
-    enum image found = IMAGE_DYING;
-    while (fgets(line, sizeof(line), f)) {
-        found = IMAGE_OTHER;
-        if (strstr(line, "memfd:sluice-ledger"))
-            return IMAGE_SAME;
+    char path[64], line[1024];
+    struct image i = {0};
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, pid);
+    SL_CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, line, sizeof(line) - 1) : 0;
+    line[n > 0 ? n : 0] = '\0';
+    const char *p = strrchr(line, ')'); /* the second field; a command may contain anything */
+    for (int field = 2; p && field < 48; field++) {
+        p = strchr(p + 1, ' ');
+        if (p && field + 1 == 23)
+            i.bytes = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 26)
+            i.code = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 28)
+            i.stack = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 48)
+            i.arguments = strtoull(p, NULL, 10);
     }
-    return found;
+    return i;
+}
+
+static bool has_execed(const struct member *m)
+{
+    struct image now = image_of(m->pid);
+    /* No memory at all: it is dying, and the pidfd will tell. */
+    return now.bytes && (now.code != m->image.code || now.stack != m->image.stack ||
+                         now.arguments != m->image.arguments);
 }
 
 static void member_hangup(struct arbiter *a, struct member *m)
 {
     sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
-    if (m->pidfd.fd < 0 || process_image(m->pid) == IMAGE_OTHER)
+    if (m->pidfd.fd < 0 || has_execed(m))
         member_gone(a, m);
     /* Otherwise the pidfd tells when it ends, or it comes back with another HELLO. */
 }
@@ -301,6 +321,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
     }
     memcpy(m->command, v->hello.command, sizeof(m->command));
     m->command[sizeof(m->command) - 1] = '\0';
+    m->image = image_of(m->pid);
     atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
 
     /* The connection changes owner: same descriptor, other source. */
