@@ -31,6 +31,7 @@
 /* Connections of one tenant: thousands may start at once, but not again and again. */
 #define CONNECT_NS         SL_NS_PER_MS
 #define CONNECT_BURST      4096
+#define CONNECT_PAUSE_NS   (10 * SL_NS_PER_MS) /* then several pass at once: fewer wake-ups */
 /* After the kernel refused a descriptor. */
 #define PAUSE_NS           (100 * SL_NS_PER_MS)
 
@@ -38,7 +39,7 @@ uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, u
 {
     uint64_t at = *filled_ns > now_ns ? *filled_ns : now_ns;
     if (at - now_ns >= each_ns * burst)
-        return at - each_ns * burst + each_ns;
+        return at - each_ns * burst + 1;
     *filled_ns = at + each_ns;
     return 0;
 }
@@ -115,7 +116,7 @@ bool sl_arb_may_connect(struct arbiter *a, struct tenant *t)
 {
     uint64_t wait = sl_arb_bucket(&t->connected_ns, a->now_ns, CONNECT_NS, CONNECT_BURST);
     if (wait)
-        pause_listener(a, &t->listener, &t->listen_again_ns, wait);
+        pause_listener(a, &t->listener, &t->listen_again_ns, wait + CONNECT_PAUSE_NS);
     return wait == 0;
 }
 

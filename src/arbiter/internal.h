@@ -121,6 +121,8 @@ struct tenant {
     uint32_t member_count, visitor_count;
     uint64_t connected_ns;    /* bucket of its connections */
     uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
+    uint64_t measured_ns;     /* what the measurements that its processes asked for cost, see measure.c */
+    uint64_t measure_due_ns;  /* 0, or when to measure for those that wait */
     uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
