@@ -171,6 +171,8 @@ int sl_cmd_run(const struct sl_cli_args *args)
         return SL_EXIT_RUN_OURS;
     }
     int rc = sl_world_lease(args, &lease, &err);
+    if (rc == 0)
+        rc = sl_world_visible(&lease, &err);
     if (rc == 0) {
         int code = sl_child_lookup(args->rest[0], &err);
         if (code != 0) {
