@@ -207,6 +207,12 @@ bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its list
 void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
 uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 
+/* reach.c: what GPU time cannot be divided among is refused, not passed over */
+int sl_arb_reach_check(const struct arbiter *a, const struct tenant *t, bool divided,
+                       struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t);
+
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
                          struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;

@@ -56,6 +56,9 @@ static void add_gpu(struct arbiter *a, const struct gpu *g)
 {
     if (a->gpu_count < SL_ARB_MAX_GPUS)
         a->gpu[a->gpu_count++] = *g;
+    else
+        sl_warn("%s is left out: there are more than %d GPUs and MIG instances", g->uuid,
+                SL_ARB_MAX_GPUS);
 }
 
 static int list_gpus(struct arbiter *a, struct sl_err *err)
@@ -64,8 +67,11 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     int rc = sl_gpu_count(a->measure->gpu, &count, err);
     if (rc < 0)
         return rc;
-    if (count > SL_MAX_GPUS)
+    if (count > SL_MAX_GPUS) {
+        sl_warn("GPUs %d to %zu are left out: the arbiter serves %d cards", SL_MAX_GPUS, count - 1,
+                SL_MAX_GPUS);
         count = SL_MAX_GPUS;
+    }
     a->measure->cards = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;

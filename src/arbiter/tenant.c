@@ -169,8 +169,10 @@ static int grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, struc
 static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                        struct sl_err *err)
 {
-    if (!(ask->fields & SL_FIELD_CORES))
-        return 0;
+    bool divided = ask->fields & SL_FIELD_CORES;
+    int rc = sl_arb_reach_check(a, t, divided, err);
+    if (rc < 0 || !divided)
+        return rc;
     if (ask->cores_request_permille == 0 || ask->cores_limit_permille > 1000 ||
         ask->cores_request_permille > ask->cores_limit_permille)
         return sl_err_set(err, -EINVAL,
@@ -316,6 +318,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     t->id = ++a->tenants_ever;
     a->changes++;
     sl_arb_turnstile_add(a, t);
+    sl_arb_reach_warn(a, t);
     return 0;
 }
 
@@ -406,7 +409,9 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);
     t->created_ns = a->now_ns;
-    int rc = choose_name(a, ask->name, t->name, err);
+    int rc = sl_arb_reach_room(a, err);
+    if (rc == 0)
+        rc = choose_name(a, ask->name, t->name, err);
     if (rc == 0)
         rc = ask->flags & SL_LEASE_ANY ? choose_fitting(a, ask, t, err) : choose_gpus(a, ask, t, err);
     if (rc == 0 && getrandom(t->cookie, sizeof(t->cookie), 0) != (ssize_t)sizeof(t->cookie))
@@ -443,7 +448,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     struct sl_lease_page *p = t->lease.page;
     uint64_t limit[SL_MAX_GPUS];
     int rc = ask->fields & SL_FIELD_MEMORY ? grant_memory(a, ask, t, limit, err) : 0;
-    if (rc == 0)
+    if (rc == 0 && (ask->fields & SL_FIELD_CORES))
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
         rc = check_priority(ask, err);
