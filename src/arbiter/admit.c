@@ -32,6 +32,10 @@
 #define CONNECT_NS         SL_NS_PER_MS
 #define CONNECT_BURST      4096
 #define CONNECT_PAUSE_NS   (10 * SL_NS_PER_MS) /* then several pass at once: fewer wake-ups */
+/* Packets of one process that is attached: contexts come and go, but not thousands a second. */
+#define HEAR_NS            (10 * SL_NS_PER_MS)
+#define HEAR_BURST         64
+#define HEAR_PAUSE_NS      (50 * SL_NS_PER_MS)
 /* After the kernel refused a descriptor. */
 #define PAUSE_NS           (100 * SL_NS_PER_MS)
 
@@ -120,6 +124,29 @@ bool sl_arb_may_connect(struct arbiter *a, struct tenant *t)
     return wait == 0;
 }
 
+void sl_arb_heard(struct arbiter *a, struct member *m)
+{
+    uint64_t wait = sl_arb_bucket(&m->heard_ns, a->now_ns, HEAR_NS, HEAR_BURST);
+    if (!wait)
+        return;
+    struct tenant *t = m->tenant;
+    pause_listener(a, &m->conn, &m->hear_again_ns, wait + HEAR_PAUSE_NS);
+    if (t->hear_due_ns == 0 || m->hear_again_ns < t->hear_due_ns)
+        t->hear_due_ns = m->hear_again_ns;
+}
+
+static void hear_again(struct arbiter *a, struct tenant *t)
+{
+    t->hear_due_ns = 0;
+    for (struct member *m = t->members; m; m = m->next) {
+        if (m->conn.fd < 0)
+            m->hear_again_ns = 0;
+        resume_listener(a, &m->conn, &m->hear_again_ns);
+        if (m->hear_again_ns && (t->hear_due_ns == 0 || m->hear_again_ns < t->hear_due_ns))
+            t->hear_due_ns = m->hear_again_ns;
+    }
+}
+
 /* The oldest that says nothing; of one process, unless pid is 0. The newest stand in front. */
 static struct visitor *oldest_silent(const struct tenant *t, pid_t pid, uint32_t *ret_count)
 {
@@ -177,7 +204,10 @@ uint64_t sl_arb_admit_tick(struct arbiter *a)
         resume_listener(a, &t->listener, &t->listen_again_ns);
         if (t->hello_due_ns && a->now_ns >= t->hello_due_ns)
             end_silence(a, t);
+        if (t->hear_due_ns && a->now_ns >= t->hear_due_ns)
+            hear_again(a, t);
         next = sooner(sooner(next, t->listen_again_ns), t->hello_due_ns);
+        next = sooner(next, t->hear_due_ns);
     }
     return next;
 }

@@ -58,6 +58,8 @@ struct member {
     uint32_t slot;
     char command[32];
     struct image image;
+    uint64_t heard_ns;         /* bucket of its packets */
+    uint64_t hear_again_ns;    /* 0, or it is not listened to until then */
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
@@ -123,6 +125,7 @@ struct tenant {
     uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
     uint64_t measured_ns;     /* what the measurements that its processes asked for cost, see measure.c */
     uint64_t measure_due_ns;  /* 0, or when to measure for those that wait */
+    uint64_t hear_due_ns;     /* 0, or when to listen to members again that spoke too often */
     uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
@@ -204,6 +207,7 @@ bool sl_arb_room_for_client(const struct arbiter *a);
 void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
 int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
+void sl_arb_heard(struct arbiter *a, struct member *m); /* it said something: too often, and it rests */
 void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
 uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 

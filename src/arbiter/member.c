@@ -223,6 +223,7 @@ static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
         return;
     if (rc == 0 && p.h.type == SL_MSG_MEASURE && p.measure.gpu < m->tenant->gpu_count) {
         sl_arb_measure_ask(a, m, p.measure.gpu);
+        sl_arb_heard(a, m);
         return;
     }
     member_hangup(a, m);
@@ -326,6 +327,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
 
     /* The connection changes owner: same descriptor, other source. */
     m->conn = (struct source){.fd = v->conn.fd, .ready = member_ready};
+    m->hear_again_ns = 0;
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->conn};
     (void)epoll_ctl(a->epoll_fd, v->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, m->conn.fd, &e);
     v->conn.fd = -1;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that ask for measurements without end: the driver is asked seldom, and everybody is answered. */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,11 +98,31 @@ static void test_the_neighbour_is_answered(void **state)
     peer_close(&neighbour);
 }
 
+/* Who talks without end is not listened to without end: his words wait in his own socket. */
+static void test_talk_is_rationed(void **state)
+{
+    (void)state;
+    struct peer p;
+    struct sl_msg_measure m = {.gpu = 0};
+    uint32_t taken = 0;
+    join("talker", &p);
+    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
+    struct pollfd out = {.fd = p.sock, .events = POLLOUT};
+    for (uint64_t end = sl_now_ns() + 2 * SL_NS_PER_S; sl_now_ns() < end;)
+        if (poll(&out, 1, 10) == 1)
+            taken += send(p.sock, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+    print_message("%u packets in 2 s\n", taken);
+    assert_in_range(taken, 64, 2000);
+    measure(p.sock); /* and he is heard again */
+    peer_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_tenant_asks_seldom),
         cmocka_unit_test(test_the_neighbour_is_answered),
+        cmocka_unit_test(test_talk_is_rationed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
