@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arbiter_world.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -111,7 +112,7 @@ int peer_attach(const char *path, uint32_t slot, int ledger_fd, struct peer *ret
     struct sl_msg_hello m = {.slot = slot, .own_pid = (uint32_t)getpid(), .command = "test"};
     sl_packet_init(&m.h, SL_MSG_HELLO, sizeof(m));
     int rc = sl_packet_send(sock, &m.h, &ledger_fd, ledger_fd >= 0, &err);
-    if (rc == 0)
+    if (rc == 0 || rc == -EPIPE) /* refused before we spoke: the reason can still be read */
         rc = sl_packet_wait(sock, WORLD_ANSWER_MS, &err);
     if (rc == 0)
         rc = sl_packet_recv(sock, &p, &fds, &err);
