@@ -23,7 +23,9 @@
 #define SL_LEDGER_MAGIC 0x524744454c4c53ULL /* "SLLEDGR" */
 
 #define SL_MAX_GPUS  16
-#define SL_MAX_SLOTS 4096 /* processes of one tenant */
+#define SL_MAX_SLOTS 4096 /* accounts of one tenant: its processes, then the memory they share */
+#define SL_PROCESS_SLOTS  3584 /* slots below this one are processes */
+#define SL_SHARED_HOLDERS 24
 #define SL_NAME_MAX  64
 #define SL_UUID_MAX  64
 
@@ -94,17 +96,34 @@ enum sl_busy {
     SL_BUSY_RUNNING = 2, /* work in flight */
 };
 
+/*
+ * The head of a slot from SL_PROCESS_SLOTS on: one piece of memory that processes of the tenant share.
+ * Its units are in the slot's memory, so they count once, whoever holds it. The rules are in
+ * src/shm/shared.h.
+ */
+struct sl_shared {
+    _Atomic uint32_t no_process; /* 0: where other slots have their pid */
+    _Atomic uint32_t state;
+    _Atomic uint64_t id;
+    _Atomic uint16_t holder[SL_SHARED_HOLDERS]; /* slot + 1 of a process that keeps it, or 0 */
+};
+
 struct sl_slot {
-    _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
-    _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
-    _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
-    _Atomic uint32_t kernel_us;    /* the process's typical kernel, for the arbiter's window */
-    _Atomic uint64_t started_ns;   /* first submission of the current turn */
-    _Atomic uint64_t launches;
-    _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
-    _Atomic uint64_t oom_count;   /* allocations refused by the limit */
-    _Atomic uint64_t inflight_ns; /* estimated work in flight */
-    uint64_t spare[1];
+    union {
+        struct {
+            _Atomic uint32_t pid;  /* as the process sees itself; for people, not for decisions */
+            _Atomic uint32_t busy; /* enum sl_busy; rings the doorbell when it changes */
+            _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
+            _Atomic uint32_t kernel_us;    /* its typical kernel, for the arbiter's window */
+            _Atomic uint64_t started_ns;   /* first submission of the current turn */
+            _Atomic uint64_t launches;
+            _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
+            _Atomic uint64_t oom_count;   /* allocations refused by the limit */
+            _Atomic uint64_t inflight_ns; /* estimated work in flight */
+            uint64_t spare[1];
+        };
+        struct sl_shared shared;
+    };
     struct sl_slot_memory memory[SL_MAX_GPUS];
 } __attribute__((aligned(64)));
 
@@ -124,6 +143,8 @@ struct sl_ledger_page {
     struct sl_slot slot[SL_MAX_SLOTS];
 };
 
+static_assert(sizeof(struct sl_shared) == 64, "slot layout is a contract");
+static_assert(offsetof(struct sl_slot, memory) == 64, "slot layout is a contract");
 static_assert(sizeof(struct sl_slot) == 448, "slot layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gate) == 128, "lease layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gpu) == 192, "lease layout is a contract");

@@ -202,6 +202,9 @@ void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
 void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t);
 
+/* tags.c: an exported descriptor with this id is open somewhere. */
+bool sl_arb_descriptor_exists(uint64_t id);
+
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);
 void sl_arb_client_remove(struct arbiter *a, struct client *c);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 /* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
  * only while tenants come and go, then ever more rarely. */
@@ -105,9 +106,11 @@ static const struct sl_gpu_process *find_process(const struct arbiter *a, const 
     return NULL;
 }
 
+/* Its own, and shared memory that the driver shows under it. */
 static uint64_t ledger_bytes(const struct member *m, uint32_t i)
 {
-    return sl_account_slot(m->tenant->ledger.page, m->slot, i) * SL_UNIT_BYTES;
+    const struct sl_ledger_page *ledger = m->tenant->ledger.page;
+    return (sl_account_slot(ledger, m->slot, i) + sl_shared_first(ledger, m->slot, i)) * SL_UNIT_BYTES;
 }
 
 /* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */
@@ -332,6 +335,9 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
             if (s->rc == 0)
                 balance_tenant(a, s, t, i);
         }
+        /* Memory that only a descriptor kept, and that is closed by now. */
+        if (t->ledger.page)
+            (void)sl_shared_sweep(t->ledger.page, SL_SHARED_BY_ARBITER, sl_arb_descriptor_exists);
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
         for (uint32_t i = 0; i < t->gpu_count; i++)

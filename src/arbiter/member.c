@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
 #define ACCEPT_BATCH  64
@@ -48,12 +49,12 @@ static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
 
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
-    if (wish < SL_MAX_SLOTS && !slot_taken(t, wish)) {
+    if (wish < SL_PROCESS_SLOTS && !slot_taken(t, wish)) {
         slot_mark(t, wish, true);
         *ret = wish;
         return 0;
     }
-    for (uint32_t w = 0; w < SL_MAX_SLOTS / 64; w++) {
+    for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
         if (t->slots[w] == UINT64_MAX)
             continue;
         *ret = w * 64 + (uint32_t)__builtin_ctzll(~t->slots[w]);
@@ -64,13 +65,19 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         err, -EAGAIN,
         "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
         "some, or start a second tenant",
-        t->name, SL_MAX_SLOTS);
+        t->name, SL_PROCESS_SLOTS);
+}
+
+static bool is_slot(uint32_t slot, const void *arg)
+{
+    return slot == *(const uint32_t *)arg;
 }
 
 static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
 {
     struct sl_slot *s = &t->ledger.page->slot[slot];
-    if (!sl_account_reap(t->ledger.page, slot)) {
+    bool done = sl_shared_reap(t->ledger.page, is_slot, &slot, sl_arb_descriptor_exists);
+    if (!sl_account_reap(t->ledger.page, slot) || !done) {
         t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
         return;
     }
@@ -88,10 +95,17 @@ static bool slot_owned(const struct tenant *t, uint32_t slot)
     return false;
 }
 
+static bool is_orphan(uint32_t slot, const void *arg)
+{
+    return !slot_owned(arg, slot);
+}
+
 void sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
     t->reap_retry_ns = 0;
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++) {
+    if (!sl_shared_reap(t->ledger.page, is_orphan, t, sl_arb_descriptor_exists))
+        t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++) {
         bool any = slot_taken(t, slot);
         for (uint32_t g = 0; g < t->gpu_count && !any; g++)
             any = sl_account_slot(t->ledger.page, slot, g) != 0;
@@ -124,6 +138,7 @@ static void fresh_ledger(struct tenant *t)
     if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
         sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
         sl_account_clear(t->ledger.page);
+        sl_shared_clear(t->ledger.page);
     } else {
         sl_ledger_close(&t->ledger);
         t->ledger = fresh;
@@ -253,6 +268,7 @@ static void member_again(struct arbiter *a, struct member *m, const struct visit
     sl_arb_unwatch(a, &m->conn);
     m->measure_pending = 0;
     if (v->hello.slot != m->slot) {
+        (void)sl_shared_reap(m->tenant->ledger.page, is_slot, &m->slot, sl_arb_descriptor_exists);
         (void)sl_account_reap(m->tenant->ledger.page, m->slot);
         memset(m->overhead_bytes, 0, sizeof(m->overhead_bytes));
         memset(m->reading_bytes, 0, sizeof(m->reading_bytes));

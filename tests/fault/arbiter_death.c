@@ -263,7 +263,7 @@ static void test_full_tenant(void **state)
     pid_t nursery = fork();
     if (nursery == 0) {
         (void)close(go[1]);
-        for (int i = 0; i < SL_MAX_SLOTS; i++) {
+        for (int i = 0; i < SL_PROCESS_SLOTS; i++) {
             if (fork() != 0)
                 continue;
             struct peer peer;
@@ -277,12 +277,12 @@ static void test_full_tenant(void **state)
         _exit(0);
     }
     int attached = 0;
-    for (int i = 0; i < SL_MAX_SLOTS; i++) {
+    for (int i = 0; i < SL_PROCESS_SLOTS; i++) {
         char byte = 0;
         assert_int_equal(read(told[0], &byte, 1), 1);
         attached += byte;
     }
-    assert_int_equal(attached, SL_MAX_SLOTS);
+    assert_int_equal(attached, SL_PROCESS_SLOTS);
     struct peer one_too_many;
     assert_int_equal(peer_attach(path, SL_NO_SLOT, -1, &one_too_many), -EAGAIN);
     (void)close(go[0]);
