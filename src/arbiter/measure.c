@@ -106,11 +106,15 @@ static const struct sl_gpu_process *find_process(const struct arbiter *a, const 
     return NULL;
 }
 
-/* Its own, and shared memory that the driver shows under it. */
+/*
+ * The most its books explain: its own, and all it shares. The driver shows a shared piece under one of its
+ * holders, and which one is not known; so no process is said to have overhead because of it. What
+ * the tenant has in all is then settled by balance_tenant().
+ */
 static uint64_t ledger_bytes(const struct member *m, uint32_t i)
 {
     const struct sl_ledger_page *ledger = m->tenant->ledger.page;
-    return (sl_account_slot(ledger, m->slot, i) + sl_shared_first(ledger, m->slot, i)) * SL_UNIT_BYTES;
+    return (sl_account_slot(ledger, m->slot, i) + sl_shared_held(ledger, m->slot, i)) * SL_UNIT_BYTES;
 }
 
 /* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */

@@ -239,7 +239,7 @@ bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, c
     return done;
 }
 
-uint64_t sl_shared_first(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
+uint64_t sl_shared_held(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
 {
     uint64_t units = 0;
     for (uint32_t entry = SL_PROCESS_SLOTS; entry < SL_MAX_SLOTS; entry++) {
@@ -248,11 +248,9 @@ uint64_t sl_shared_first(const struct sl_ledger_page *ledger, uint32_t slot, uin
         if (kind_of(state) != OPEN || gpu_of(state) != gpu)
             continue;
         for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
-            uint16_t who = atomic_load(&s->holder[i]);
-            if (who == 0)
+            if (atomic_load(&s->holder[i]) != slot + 1)
                 continue;
-            if (who == slot + 1)
-                units += sl_account_slot(ledger, entry, gpu);
+            units += sl_account_slot(ledger, entry, gpu);
             break;
         }
     }

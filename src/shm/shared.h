@@ -61,8 +61,8 @@ bool sl_shared_moving(const struct sl_ledger_page *ledger);
 bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, const void *arg),
                     const void *arg, sl_shared_kept *kept);
 
-/* Units of the entries that NVML shows under this slot's process: where it is the first holder. */
-uint64_t sl_shared_first(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
+/* Units of the entries that the slot's process holds. */
+uint64_t sl_shared_held(const struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu);
 
 /* Forgets all entries; the account is cleared apart. Only when the tenant has no process left. */
 void sl_shared_clear(struct sl_ledger_page *ledger);

@@ -88,7 +88,7 @@ static bool arbiter_step(struct rng *r, uint64_t *unfinished)
     }
     return sl_account_total(ledger.page, gpu) < (1ULL << 40) &&
            sl_account_slot(ledger.page, slot, gpu) < (1ULL << 40) &&
-           sl_shared_first(ledger.page, slot, gpu) < (1ULL << 50);
+           sl_shared_held(ledger.page, slot, gpu) < (1ULL << 50);
 }
 
 /* With the liars gone the page must be usable: the next process of the tenant starts from zero. */
