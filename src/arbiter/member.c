@@ -47,6 +47,18 @@ static void slot_mark(struct tenant *t, uint32_t slot, bool taken)
         t->slots[slot / 64] &= ~bit;
 }
 
+/* After a restart a slot may be free here, and in use by a process that is not back yet. */
+static bool slot_clean(const struct tenant *t, uint32_t slot)
+{
+    const struct sl_ledger_page *ledger = t->ledger.page;
+    if (!ledger)
+        return true;
+    for (uint32_t g = 0; g < t->gpu_count; g++)
+        if (sl_account_slot(ledger, slot, g) != 0)
+            return false;
+    return atomic_load(&ledger->slot[slot].pid) == 0;
+}
+
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
     if (wish < SL_PROCESS_SLOTS && !slot_taken(t, wish)) {
@@ -54,6 +66,12 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         *ret = wish;
         return 0;
     }
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
+        if (!slot_taken(t, slot) && slot_clean(t, slot)) {
+            slot_mark(t, slot, true);
+            *ret = slot;
+            return 0;
+        }
     for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
         if (t->slots[w] == UINT64_MAX)
             continue;

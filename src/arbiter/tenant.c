@@ -384,8 +384,9 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     remark[0] = '\0';
     for (uint32_t i = 0; i < t->gpu_count && (ask->fields & SL_FIELD_MEMORY); i++) {
         atomic_store(&p->gpu[i].memory_limit_bytes, limit[i]);
-        uint64_t used = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES +
-                        atomic_load(&p->gpu[i].overhead_bytes);
+        /* After a restart there is no ledger until the first process brings it back. */
+        uint64_t booked = t->ledger.page ? sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES : 0;
+        uint64_t used = booked + atomic_load(&p->gpu[i].overhead_bytes);
         char u[32], l[32];
         if (used > limit[i])
             (void)snprintf(remark, remark_size,
