@@ -117,6 +117,7 @@ struct tenant {
     uint32_t gpu[SL_MAX_GPUS];              /* index into arbiter.gpu */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
+    uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
     struct tenant *next;
 };

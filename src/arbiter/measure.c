@@ -205,8 +205,14 @@ static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct t
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
     if (total < t->total_before[i])
         total = t->total_before[i]; /* given back since: the driver was seen with it */
-    if (driver > total + claimed && t->members)
-        t->members->overhead_bytes[i] += driver - total - claimed;
+    /* Kept until the next time that all stand still: the figure of one busy process must not drop it. */
+    t->unexplained_bytes[i] = driver > total + claimed ? driver - total - claimed : 0;
+}
+
+/* What the audit says of a process; what only the tenant as a whole shows is said of its first. */
+static uint64_t unaccounted(const struct member *m, uint32_t i)
+{
+    return m->overhead_bytes[i] + (m == m->tenant->members ? m->tenant->unexplained_bytes[i] : 0);
 }
 
 /* --- audit ------------------------------------------------------------------------------------ */
@@ -309,8 +315,8 @@ static void audit(struct arbiter *a, const struct snapshot *s)
         if (m) {
             for (uint32_t g = 0; g < m->tenant->gpu_count; g++)
                 if (on_gpu(&a->gpu[m->tenant->gpu[g]], s, p) &&
-                    m->overhead_bytes[g] > UNACCOUNTED_BYTES)
-                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
+                    unaccounted(m, g) > UNACCOUNTED_BYTES)
+                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, unaccounted(m, g));
             continue;
         }
         struct tenant *t = family_of(a, (pid_t)p->pid);

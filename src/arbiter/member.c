@@ -179,6 +179,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     keep_counters(t, slot);
+    /* It may have been this one's; the audit that follows a change tells. */
+    memset(t->unexplained_bytes, 0, sizeof(t->unexplained_bytes));
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
     sl_arb_member_remove(a, m);

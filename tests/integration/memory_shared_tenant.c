@@ -10,7 +10,7 @@
  *   release I         cuMemRelease            destroy I   cuDestroyExternalMemory
  *   map I GIB         reserve, map            unmap I GIB
  *   close FD          close(2)
- *   alloc I GIB       cuMemAlloc              free I
+ *   alloc I MIB       cuMemAlloc              free I
  *   get I             an IPC handle; VALUE is its 64 bytes in hex
  *   open I HEX        cuIpcOpenMemHandle      shut I
  *   churn GIB N       N times: create, export, import, release, close; VALUE: how often it worked
@@ -169,7 +169,7 @@ static bool plain(const char *verb, int n, const int *a)
     else if (strcmp(verb, "unmap") == 0 && n == 2)
         unmap(a[0], (size_t)a[1] * GIB);
     else if (strcmp(verb, "alloc") == 0 && n == 2)
-        answer(cu.cuMemAlloc_v2(&address[a[0]], (size_t)a[1] * GIB), 0);
+        answer(cu.cuMemAlloc_v2(&address[a[0]], (size_t)a[1] << 20), 0);
     else if (strcmp(verb, "free") == 0 && n == 1)
         answer(cu.cuMemFree_v2(address[a[0]]), 0);
     else if (strcmp(verb, "churn") == 0 && n == 2)
