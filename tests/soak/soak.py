@@ -706,7 +706,9 @@ class Soak:
             child.wait()
         if self.disk:
             subprocess.run(["umount", "-l", self.disk], check=False)
-        shutil.rmtree(self.tmp, ignore_errors=True)
+        deadline = time.monotonic() + PATIENCE
+        while os.path.exists(self.tmp) and time.monotonic() < deadline:
+            shutil.rmtree(self.tmp, ignore_errors=True)  # a process that just died may still have made a file
 
 
 def in_own_mounts():
