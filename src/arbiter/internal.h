@@ -166,6 +166,7 @@ struct tenant {
     uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
+    uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
     struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
     bool overheads_new;                       /* not written down yet */
@@ -319,6 +320,9 @@ void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
 void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
 bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there were some */
+
+/* tags.c: an exported descriptor with this id is open somewhere. */
+bool sl_arb_descriptor_exists(uint64_t id);
 
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);

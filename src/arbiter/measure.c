@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 /* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
  * only while tenants come and go, then ever more rarely. */
@@ -132,9 +133,15 @@ static const struct sl_gpu_process *find_process(const struct arbiter *a, const 
     return NULL;
 }
 
+/*
+ * The most its books explain: its own, and all it shares. The driver shows a shared piece under one of its
+ * holders, and which one is not known; so no process is said to have overhead because of it. What
+ * the tenant has in all is then settled by balance_tenant().
+ */
 static uint64_t ledger_bytes(const struct member *m, uint32_t i)
 {
-    return sl_account_slot(m->tenant->ledger.page, m->slot, i) * SL_UNIT_BYTES;
+    const struct sl_ledger_page *ledger = m->tenant->ledger.page;
+    return (sl_account_slot(ledger, m->slot, i) + sl_shared_held(ledger, m->slot, i)) * SL_UNIT_BYTES;
 }
 
 /* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */
@@ -232,8 +239,14 @@ static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct t
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
     if (total < t->total_before[i])
         total = t->total_before[i]; /* given back since: the driver was seen with it */
-    if (driver > total + claimed && t->members)
-        t->members->overhead_bytes[i] += driver - total - claimed;
+    /* Kept until the next time that all stand still: the figure of one busy process must not drop it. */
+    t->unexplained_bytes[i] = driver > total + claimed ? driver - total - claimed : 0;
+}
+
+/* What the audit says of a process; what only the tenant as a whole shows is said of its first. */
+static uint64_t unaccounted(const struct member *m, uint32_t i)
+{
+    return m->overhead_bytes[i] + (m == m->tenant->members ? m->tenant->unexplained_bytes[i] : 0);
 }
 
 /* --- audit ------------------------------------------------------------------------------------ */
@@ -347,8 +360,8 @@ static void audit(struct arbiter *a, const struct snapshot *s)
         if (m) {
             for (uint32_t g = 0; g < m->tenant->gpu_count; g++)
                 if (on_gpu(&a->gpu[m->tenant->gpu[g]], s, p) &&
-                    m->overhead_bytes[g] > UNACCOUNTED_BYTES)
-                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
+                    unaccounted(m, g) > UNACCOUNTED_BYTES)
+                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, unaccounted(m, g));
             continue;
         }
         if (too_early)
@@ -418,6 +431,9 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
             if (s->rc == 0)
                 balance_tenant(a, s, t, i);
         }
+        /* Memory that only a descriptor kept, and that is closed by now. */
+        if (t->ledger.page)
+            (void)sl_shared_sweep(t->ledger.page, SL_SHARED_BY_ARBITER, sl_arb_descriptor_exists);
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
         sl_arb_overheads_save(a, t);

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
 #define ACCEPT_BATCH  16
@@ -65,12 +66,12 @@ static bool slot_awaited(const struct tenant *t, uint32_t slot)
 
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
-    if (wish < SL_MAX_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
+    if (wish < SL_PROCESS_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
         slot_mark(t, wish, true);
         *ret = wish;
         return 0;
     }
-    for (uint32_t w = 0; w < SL_MAX_SLOTS / 64; w++) {
+    for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
         if (t->slots[w] == UINT64_MAX)
             continue;
         *ret = w * 64 + (uint32_t)__builtin_ctzll(~t->slots[w]);
@@ -81,13 +82,19 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         err, -EAGAIN,
         "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
         "some, or start a second tenant",
-        t->name, SL_MAX_SLOTS);
+        t->name, SL_PROCESS_SLOTS);
+}
+
+static bool is_slot(uint32_t slot, const void *arg)
+{
+    return slot == *(const uint32_t *)arg;
 }
 
 static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
 {
     struct sl_slot *s = &t->ledger.page->slot[slot];
-    if (!sl_account_reap(t->ledger.page, slot)) {
+    bool done = sl_shared_reap(t->ledger.page, is_slot, &slot, sl_arb_descriptor_exists);
+    if (!sl_account_reap(t->ledger.page, slot) || !done) {
         t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
         return;
     }
@@ -106,11 +113,18 @@ static bool slot_in_use(const struct tenant *t, uint32_t slot)
     return any;
 }
 
+static bool is_orphan(uint32_t slot, const void *arg)
+{
+    return !slot_owned(arg, slot);
+}
+
 bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
     bool any = false;
     t->reap_retry_ns = 0;
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+    if (!sl_shared_reap(t->ledger.page, is_orphan, t, sl_arb_descriptor_exists))
+        t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
             any = true;
@@ -142,6 +156,7 @@ static void fresh_ledger(struct tenant *t)
     if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
         sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
         sl_account_clear(t->ledger.page);
+        sl_shared_clear(t->ledger.page);
     } else {
         sl_ledger_close(&t->ledger);
         t->ledger = fresh;
@@ -164,6 +179,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     keep_counters(t, slot);
+    /* It may have been this one's; the audit that follows a change tells. */
+    memset(t->unexplained_bytes, 0, sizeof(t->unexplained_bytes));
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
     a->ends++;
@@ -294,6 +311,7 @@ static void member_again(struct arbiter *a, struct member *m, const struct visit
     sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
     if (v->hello.slot != m->slot) {
+        (void)sl_shared_reap(m->tenant->ledger.page, is_slot, &m->slot, sl_arb_descriptor_exists);
         (void)sl_account_reap(m->tenant->ledger.page, m->slot);
         memset(m->overhead_bytes, 0, sizeof(m->overhead_bytes));
         memset(m->reading_bytes, 0, sizeof(m->reading_bytes));
@@ -377,7 +395,7 @@ static bool adopt_ledger(struct tenant *t, int *page_fd)
     }
     *page_fd = -1;
     /* Until the recovery ends, what others had in it is theirs: newcomers get slots nobody used. */
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) || atomic_load(&t->ledger.page->slot[slot].pid) != 0)
             slot_mark(t, slot, true);
     return true;

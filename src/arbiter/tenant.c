@@ -508,7 +508,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
 void sl_arb_tenant_overhead(struct tenant *t)
 {
     for (uint32_t i = 0; i < t->gpu_count; i++) {
-        uint64_t sum = t->unattached_bytes[i];
+        uint64_t sum = t->unattached_bytes[i] + t->unexplained_bytes[i];
         for (const struct member *m = t->members; m; m = m->next)
             sum += m->overhead_bytes[i];
         if (atomic_exchange(&t->lease.page->gpu[i].overhead_bytes, sum) != sum)
