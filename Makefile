@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_ARGS ?=
+MINUTES ?= 2
 COMMA := ,
 # Compilers for the ordinary build come from CC, as usual.
 CMAKE_ARGS ?=
@@ -14,7 +15,7 @@ BUILD = nice cmake --build $(1) -j $(JOBS)
 CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz bench bench-sim bench-placement \
+.PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
 	coverage lint format install uninstall clean picture image e2e
 
 help: ## this list
@@ -63,6 +64,9 @@ fuzz: deps ## libFuzzer on every parser and on hostile pages, about a minute in 
 	@CC=clang; export CC; $(call CONFIGURE,build-fuzz,-DCMAKE_C_COMPILER=clang -DSLUICE_FUZZ=ON -DSLUICE_WERROR=OFF)
 	@nice cmake --build build-fuzz -j $(JOBS) --target fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+soak: build ## random tenants with a checker: MINUTES=30, SEED=… repeats a run
+	@python3 tests/soak/soak.py build --seconds $$(( $(MINUTES) * 60 )) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 bench: deps-dev ## figures: instructions per hook, attach times (printed, and kept as JSON)
 	@$(call CONFIGURE,build,)

@@ -22,8 +22,9 @@ static uint32_t root;
 static uint32_t next_handle = 0x5C000001U; /* under the process lock */
 
 /* Never this library's own directly: a preloaded one must see it. Where nobody passes the call to us
- * the kernel says ENOTTY, and we serve it here. The program's own view of names is asked for, not
- * RTLD_DEFAULT: linked with -Bsymbolic, this library would find itself first. */
+ * the kernel says ENOTTY, and we serve it here. In a link-map namespace of its own this library has its
+ * own C library, and the program's sets another errno: ours stays 0. The program's own view of names is
+ * asked for, not RTLD_DEFAULT: linked with -Bsymbolic, this library would find itself first. */
 static bool call(int fd, unsigned long request, void *arg)
 {
     if (!process_ioctl) {
@@ -35,8 +36,9 @@ static bool call(int fd, unsigned long request, void *arg)
         process_ioctl = found.function;
     }
     int saved = errno;
+    errno = 0;
     int r = process_ioctl ? process_ioctl(fd, request, arg) : -1;
-    if (r < 0 && (!process_ioctl || errno == ENOTTY))
+    if (r < 0 && (errno == 0 || errno == ENOTTY))
         r = sim_rm_ioctl(fd, request, arg);
     errno = saved;
     return r >= 0;

@@ -56,13 +56,15 @@ static void drop_if_free(struct sl_sim_block *b)
 
 void sim_block_hold(uint32_t index, bool hold)
 {
+    /* How often this process holds it: imported twice and released once is still held. */
+    static uint32_t times[SL_SIM_MAX_BLOCKS];
     struct sl_sim_state *st = sim_p.st;
     sl_sim_lock(st);
     struct sl_sim_block *b = &st->blocks[index];
     uint64_t bit = 1ULL << (sim_p.slot % 64);
-    if (hold)
+    if (hold && times[index]++ == 0)
         b->holders[sim_p.slot / 64] |= bit;
-    else
+    else if (!hold && --times[index] == 0)
         b->holders[sim_p.slot / 64] &= ~bit;
     drop_if_free(b);
     sl_sim_unlock(st);

@@ -65,6 +65,29 @@ void *sim_map_memory(uint64_t bytes)
     return p + lead;
 }
 
+/* The calls of CUDA 2 have 32-bit addresses: a place below 4 GiB, above what kernels keep free. */
+static void *map_low(uint64_t bytes)
+{
+    const uint64_t first = 256 * SIM_MIB, end = 1ULL << 32;
+    static uint64_t next;
+    if (bytes > end - first)
+        return NULL;
+    if (next < first || next > end - bytes)
+        next = first;
+    for (uint64_t tried = 0; tried < end - first; tried += SIM_BLOCK) {
+        void *p = mmap((void *)(uintptr_t)next, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (p != MAP_FAILED && (uintptr_t)p == next) {
+            next += bytes;
+            return p;
+        }
+        if (p != MAP_FAILED)
+            (void)munmap(p, bytes); /* kernels before 4.17 take the address as a wish */
+        next = next + SIM_BLOCK > end - bytes ? first : next + SIM_BLOCK;
+    }
+    return NULL;
+}
+
 void sim_unmap_memory(void *p, uint64_t bytes)
 {
     (void)munmap(p, bytes);
@@ -231,7 +254,24 @@ static CUresult small_alloc(CUcontext ctx, struct sim_alloc *a)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_device_alloc(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kind, uint64_t *ret)
+/* Whole blocks of its own, at an address that `map` finds. */
+static CUresult large_alloc(CUcontext ctx, struct sim_alloc *a, void *(*map)(uint64_t))
+{
+    a->charged = (a->size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+    CUresult r = sim_charge(ctx->card, a->charged);
+    if (r != CUDA_SUCCESS)
+        return r;
+    void *p = map(a->charged);
+    if (!p) {
+        sim_uncharge(ctx->card, a->charged);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    a->address = (uintptr_t)p;
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc_at(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kind, bool low,
+                         uint64_t *ret)
 {
     struct sim_alloc a = {.size = bytes, .kind = kind, .card = ctx->card, .ctx = ctx};
     CUresult r;
@@ -239,18 +279,10 @@ CUresult sim_device_alloc(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kin
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > 1ULL << 46)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (bytes <= SIM_MIB && (kind == SIM_DEVICE || kind == SIM_ARRAY)) {
+    if (!low && bytes <= SIM_MIB && (kind == SIM_DEVICE || kind == SIM_ARRAY))
         r = small_alloc(ctx, &a);
-    } else {
-        a.charged = (bytes + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
-        r = sim_charge(ctx->card, a.charged);
-        void *p = r == CUDA_SUCCESS ? sim_map_memory(a.charged) : NULL;
-        if (r == CUDA_SUCCESS && !p) {
-            sim_uncharge(ctx->card, a.charged);
-            r = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        a.address = (uintptr_t)p;
-    }
+    else
+        r = large_alloc(ctx, &a, low ? map_low : sim_map_memory);
     if (r != CUDA_SUCCESS)
         return r;
     struct sim_alloc *kept = sim_alloc_add(&a);
@@ -258,6 +290,11 @@ CUresult sim_device_alloc(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kin
         return CUDA_ERROR_OUT_OF_MEMORY; /* the host is out of memory: the block stays, unused */
     *ret = a.address;
     return CUDA_SUCCESS;
+}
+
+CUresult sim_device_alloc(CUcontext ctx, uint64_t bytes, enum sim_alloc_kind kind, uint64_t *ret)
+{
+    return alloc_at(ctx, bytes, kind, false, ret);
 }
 
 void sim_device_free(struct sim_alloc *a)
@@ -326,24 +363,64 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return LOCKED(device_alloc(dptr, bytesize, SIM_DEVICE, 0));
 }
 
-/* The calls of CUDA 2 have 32-bit addresses; memory here does not lie below 4 GiB. */
+static CUresult low_alloc(CUdeviceptr_v1 *dptr, uint64_t bytes)
+{
+    CUcontext ctx;
+    uint64_t address = 0;
+    CUresult r = sim_need_ctx(&ctx);
+    if (r == CUDA_SUCCESS)
+        r = sim_capture_unsafe();
+    if (r == CUDA_SUCCESS)
+        r = dptr ? alloc_at(ctx, bytes, SIM_DEVICE, true, &address) : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        *dptr = (CUdeviceptr_v1)address;
+    return r;
+}
+
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     ENTER();
-    return dptr && bytesize ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    return LOCKED(low_alloc(dptr, bytesize));
+}
+
+static CUresult pitch_of(size_t width, size_t height, unsigned int element, size_t *ret_pitch,
+                         size_t *ret_bytes)
+{
+    if (width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    *ret_pitch = (width + 511) & ~(size_t)511;
+    if (*ret_pitch < width || __builtin_mul_overflow(*ret_pitch, height, ret_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int widthInBytes,
+                         unsigned int height, unsigned int elementSizeBytes)
+{
+    ENTER();
+    size_t pitch = 0, bytes = 0;
+    if (!pPitch)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = pitch_of(widthInBytes, height, elementSizeBytes, &pitch, &bytes);
+    if (r == CUDA_SUCCESS && pitch > UINT32_MAX)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS)
+        r = LOCKED(low_alloc(dptr, bytes));
+    if (r == CUDA_SUCCESS)
+        *pPitch = (unsigned int)pitch;
+    return r;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t widthInBytes, size_t height,
                             unsigned int elementSizeBytes)
 {
     ENTER();
-    if (!pPitch || widthInBytes == 0 || height == 0 ||
-        (elementSizeBytes != 4 && elementSizeBytes != 8 && elementSizeBytes != 16))
+    size_t pitch = 0, bytes = 0;
+    if (!pPitch)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t pitch = (widthInBytes + 511) & ~(size_t)511, bytes;
-    if (pitch < widthInBytes || __builtin_mul_overflow(pitch, height, &bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = LOCKED(device_alloc(dptr, bytes, SIM_DEVICE, 0));
+    CUresult r = pitch_of(widthInBytes, height, elementSizeBytes, &pitch, &bytes);
+    if (r == CUDA_SUCCESS)
+        r = LOCKED(device_alloc(dptr, bytes, SIM_DEVICE, 0));
     if (r == CUDA_SUCCESS)
         *pPitch = pitch;
     return r;

@@ -4,6 +4,7 @@
  *   nvmlInit_v2:1=9   the first call answers 9
  *   nvmlInit_v2:0=9   every call does
  *   nvmlInit_v2:0=hang@FILE   every call hangs while FILE is there, then goes on
+ *   nvmlInit_v2:0=20ms   every call takes 20 ms longer, as a driver that is busy does
  *   abi=11040         functions newer than the driver of CUDA 11.4 answer FUNCTION_NOT_FOUND
  * Entries about other things belong to the CUDA half and are passed over.
  */
@@ -24,6 +25,7 @@ struct fault {
     char name[64];
     unsigned long nth; /* 0: every call */
     nvmlReturn_t result;
+    unsigned long slow_ms; /* it takes so much longer, and answers as always; 0: it does not */
     char *while_there; /* it hangs while this file is there; NULL: it answers `result` */
     atomic_ulong calls;
 };
@@ -71,7 +73,11 @@ static void parse_entry(char *entry)
     if (strlen(entry) >= sizeof(f->name))
         return;
     memcpy(f->name, entry, strlen(entry) + 1);
-    f->result = (nvmlReturn_t)number;
+    size_t digits = strspn(value, "0123456789");
+    if (digits > 0 && strcmp(value + digits, "ms") == 0)
+        f->slow_ms = number;
+    else
+        f->result = (nvmlReturn_t)number;
     if (strncmp(value, "hang@", 5) == 0)
         f->while_there = strdup(value + 5); /* the process's, as the table is */
     fault_count++;
@@ -94,6 +100,14 @@ static nvmlReturn_t hang(const char *path)
     return NVML_SUCCESS;
 }
 
+static nvmlReturn_t take_time(unsigned long ms)
+{
+    const struct timespec a_while = {.tv_sec = (time_t)(ms / 1000),
+                                     .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&a_while, NULL);
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nv_fault(const char *function)
 {
     (void)pthread_once(&once, parse);
@@ -102,8 +116,11 @@ nvmlReturn_t nv_fault(const char *function)
         if (strcmp(f->name, function) != 0)
             continue;
         unsigned long n = atomic_fetch_add(&f->calls, 1) + 1;
-        if (f->nth == 0 || n == f->nth)
-            return f->while_there ? hang(f->while_there) : f->result;
+        if (f->nth != 0 && n != f->nth)
+            continue;
+        if (f->slow_ms)
+            return take_time(f->slow_ms);
+        return f->while_there ? hang(f->while_there) : f->result;
     }
     return NVML_SUCCESS;
 }

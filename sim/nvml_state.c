@@ -119,7 +119,7 @@ size_t nv_processes(uint32_t index, struct nv_process *out, size_t room)
         if (n < room)
             out[n] = (struct nv_process){
                 .pid = (uint32_t)pid,
-                .used_bytes = p->card[index].memory_bytes,
+                .used_bytes = sl_sim_proc_bytes(state, i, index),
                 .gpu_instance = p->card[index].mig ? p->card[index].gi : NVML_NO_INSTANCE,
                 .compute_instance = p->card[index].mig ? p->card[index].ci : NVML_NO_INSTANCE,
                 .mps = p->card[index].mps == SL_SIM_MPS_CLIENT,

@@ -118,7 +118,7 @@ static int show(struct sl_sim_state *st)
                 continue;
             (void)printf("    pid %d %s  %s  contexts %u  busy %.3f s\n",
                          (int)sl_sim_proc_pid(st, k), p->name,
-                         sl_format_bytes(p->card[i].memory_bytes, used, sizeof(used)),
+                         sl_format_bytes(sl_sim_proc_bytes(st, k, i), used, sizeof(used)),
                          p->card[i].contexts, (double)p->card[i].usage.busy_ns / 1e9);
             show_groups(st, i, k);
         }

@@ -365,6 +365,26 @@ int sl_sim_register(struct sl_sim_state *st)
     return -ENOSPC;
 }
 
+/* Who keeps the memory of a block that has lost its maker; SL_SIM_NONE when nobody does. */
+static uint32_t first_holder(const struct sl_sim_block *b)
+{
+    for (uint32_t w = 0; w < SL_ARRAY_LEN(b->holders); w++)
+        if (b->holders[w])
+            return w * 64 + (uint32_t)__builtin_ctzll(b->holders[w]);
+    return SL_SIM_NONE;
+}
+
+uint64_t sl_sim_proc_bytes(const struct sl_sim_state *st, uint32_t slot, uint32_t card)
+{
+    uint64_t sum = st->procs[slot].card[card].memory_bytes;
+    for (uint32_t i = 0; i < SL_SIM_MAX_BLOCKS; i++) {
+        const struct sl_sim_block *b = &st->blocks[i];
+        if (b->used && b->card == card && b->owner == SL_SIM_NONE && first_holder(b) == slot)
+            sum += b->bytes;
+    }
+    return sum;
+}
+
 uint64_t sl_sim_used_bytes(const struct sl_sim_state *st, uint32_t card)
 {
     uint64_t sum = st->cards[card].foreign_bytes;
@@ -383,7 +403,7 @@ uint64_t sl_sim_used_bytes_in(const struct sl_sim_state *st, uint32_t card, uint
     for (uint32_t i = 0; i < st->proc_high; i++) {
         const struct sl_sim_proc_card *pc = &st->procs[i].card[card];
         if (st->procs[i].used && pc->mig && pc->gi == gi_id)
-            sum += pc->memory_bytes;
+            sum += sl_sim_proc_bytes(st, i, card);
     }
     return sum;
 }

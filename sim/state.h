@@ -264,6 +264,15 @@ pid_t sl_sim_proc_pid(struct sl_sim_state *st, uint32_t slot);
 /* Clears away the dead: their memory, queues, blocks. `force` skips the few-ms rate limit. Lock held. */
 void sl_sim_reap(struct sl_sim_state *st, bool force);
 
+/*
+ * Device memory of one process on a card, as NVML tells it: what it allocated, and shared memory that its
+ * maker has let go of and that this process is the first to hold. So shared memory is shown once,
+ * under its maker while that holds it, then under one of the others. Measured on an H200 (driver
+ * 580.159): the same, but the real driver shows it under nobody while an exported descriptor is
+ * open. Lock held.
+ */
+uint64_t sl_sim_proc_bytes(const struct sl_sim_state *st, uint32_t slot, uint32_t card);
+
 /* Device memory in use on a card by everybody. Lock held. */
 uint64_t sl_sim_used_bytes(const struct sl_sim_state *st, uint32_t card);
 

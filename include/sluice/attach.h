@@ -99,6 +99,10 @@ enum sl_lease_flag {
     /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */
     SL_LEASE_SLICES = 2,
     SL_LEASE_TURNS = 4,
+    /* One GPU, the first that has room, of those named; of all when none is named. They are named as in
+     * CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and what follows a GPU that is not there
+     * does not count. */
+    SL_LEASE_ANY = 8,
 };
 
 /* Who a tenant is, for people and metrics: "namespace=… pod=… container=… claim=… uid=… request=…",
@@ -109,7 +113,7 @@ struct sl_msg_lease {
     struct sl_msg h;
     uint32_t fields;        /* enum sl_lease_field: what was asked for */
     char name[SL_NAME_MAX]; /* empty in CREATE: the arbiter chooses */
-    uint32_t gpu_count;     /* 0 in CREATE: the first GPU */
+    uint32_t gpu_count;     /* 0 in CREATE: the first GPU, or see SL_LEASE_ANY */
     uint32_t memory_percent;
     uint64_t memory_bytes; /* per GPU, when memory_percent is 0 */
     uint32_t cores_request_permille;

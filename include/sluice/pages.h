@@ -23,7 +23,9 @@
 #define SL_LEDGER_MAGIC 0x524744454c4c53ULL /* "SLLEDGR" */
 
 #define SL_MAX_GPUS  16
-#define SL_MAX_SLOTS 4096 /* processes of one tenant */
+#define SL_MAX_SLOTS 4096 /* accounts of one tenant: its processes, then the memory they share */
+#define SL_PROCESS_SLOTS  3584 /* slots below this one are processes */
+#define SL_SHARED_HOLDERS 24
 #define SL_NAME_MAX  64
 #define SL_UUID_MAX  64
 
@@ -116,27 +118,44 @@ enum sl_control {
     SL_CONTROL_NO_EFFECT = 4, /* the driver accepts, and nothing changes */
 };
 
+/*
+ * The head of a slot from SL_PROCESS_SLOTS on: one piece of memory that processes of the tenant share.
+ * Its units are in the slot's memory, so they count once, whoever holds it. The rules are in
+ * src/shm/shared.h.
+ */
+struct sl_shared {
+    _Atomic uint32_t no_process; /* 0: where other slots have their pid */
+    _Atomic uint32_t state;
+    _Atomic uint64_t id;
+    _Atomic uint16_t holder[SL_SHARED_HOLDERS]; /* slot + 1 of a process that keeps it, or 0 */
+};
+
 struct sl_slot {
-    _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
-    _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
-    _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
-    _Atomic uint32_t kernel_us;    /* the process's typical kernel, for the arbiter's window */
-    _Atomic uint64_t started_ns;   /* first submission of the current turn */
-    _Atomic uint64_t launches;
-    _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
-    _Atomic uint64_t oom_count;   /* allocations refused by the limit */
-    _Atomic uint64_t inflight_ns; /* estimated work in flight */
-    _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
-    _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
-    _Atomic uint64_t submitted_ns; /* GPU time of all it submitted, estimated; used is no more than that */
-    _Atomic uint64_t watched_ns;   /* time in which the two were counted: watched, channels on */
-    _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: they are counted up to here */
-    _Atomic uint32_t control;      /* enum sl_control */
-    _Atomic uint32_t control_status;
-    _Atomic uint32_t groups;       /* compute channel groups */
-    _Atomic uint32_t off;          /* its channels are off the GPU */
-    _Atomic uint32_t pending;      /* it has queued work */
-    uint32_t spare[1];
+    union {
+        struct {
+            _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
+            _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
+            _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
+            _Atomic uint32_t kernel_us;    /* the process's typical kernel, for the arbiter's window */
+            _Atomic uint64_t started_ns;   /* first submission of the current turn */
+            _Atomic uint64_t launches;
+            _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
+            _Atomic uint64_t oom_count;   /* allocations refused by the limit */
+            _Atomic uint64_t inflight_ns; /* estimated work in flight */
+            _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
+            _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
+            _Atomic uint64_t submitted_ns; /* GPU time of all it submitted, estimated: no more was used */
+            _Atomic uint64_t watched_ns;   /* time in which the two were counted: watched, channels on */
+            _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: they are counted up to here */
+            _Atomic uint32_t control;      /* enum sl_control */
+            _Atomic uint32_t control_status;
+            _Atomic uint32_t groups;       /* compute channel groups */
+            _Atomic uint32_t off;          /* its channels are off the GPU */
+            _Atomic uint32_t pending;      /* it has queued work */
+            uint32_t spare[1];
+        };
+        struct sl_shared shared;
+    };
     struct sl_slot_memory memory[SL_MAX_GPUS];
 } __attribute__((aligned(64)));
 
@@ -156,6 +175,8 @@ struct sl_ledger_page {
     struct sl_slot slot[SL_MAX_SLOTS];
 };
 
+static_assert(sizeof(struct sl_shared) == 64, "slot layout is a contract");
+static_assert(offsetof(struct sl_slot, memory) == 120, "slot layout is a contract");
 static_assert(sizeof(struct sl_slot) == 512, "slot layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gate) == 128, "lease layout is a contract");
 static_assert(offsetof(struct sl_lease_page, gpu) == 192, "lease layout is a contract");

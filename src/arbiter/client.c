@@ -78,11 +78,13 @@ static int receive(int fd, union sl_packet *ret, struct sl_err *err)
 static int ask(int fd, const struct sl_msg *question, union sl_packet *ret, struct sl_err *err)
 {
     int rc = sl_packet_send(fd, question, NULL, 0, err);
-    if (rc == -EPIPE)
-        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
-    if (rc < 0)
+    if (rc < 0 && rc != -EPIPE)
         return sl_err_wrap(err, "asking the arbiter");
-    return receive(fd, ret, err);
+    /* Who was hung up on before he spoke may still have been told why. */
+    int answered = receive(fd, ret, err);
+    if (rc == -EPIPE && answered == -ECONNRESET)
+        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+    return answered;
 }
 
 static int unexpected(const union sl_packet *got, struct sl_err *err)

@@ -24,6 +24,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
     for (struct client **p = &a->clients; *p; p = &(*p)->next)
         if (*p == c) {
             *p = c->next;
+            a->client_count--;
             break;
         }
     while (c->out_head) {
@@ -31,7 +32,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
         c->out_head = o->next;
         free(o);
     }
-    sl_arb_unwatch(a, &c->conn);
+    sl_arb_hang_up(a, NULL, &c->conn);
     free(c);
 }
 
@@ -42,7 +43,8 @@ static int answer(struct arbiter *a, struct client *c, const struct sl_msg *msg)
         int rc = sl_packet_send(c->conn.fd, msg, NULL, 0, NULL);
         if (rc != -EAGAIN)
             return rc;
-        struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = &c->conn};
+        /* No more questions until this is read: answers would pile up here. */
+        struct epoll_event e = {.events = EPOLLOUT, .data.ptr = &c->conn};
         (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, c->conn.fd, &e);
     }
     struct outgoing *o = calloc(1, sizeof(*o));
@@ -253,23 +255,31 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = sl_arb_accept(a, s, &a->control_again_ns);
     if (fd < 0)
         return;
+    if (!sl_arb_room_for_client(a)) {
+        sl_arb_refuse(a, NULL, fd, -EMFILE,
+                      "the arbiter is out of descriptors: end some of its clients, or raise its limit "
+                      "(ulimit -n) and start it again");
+        return;
+    }
     struct ucred peer;
     socklen_t size = sizeof(peer);
     struct client *c = calloc(1, sizeof(*c));
     /* The directory's mode keeps strangers out already; a descriptor passed to one does not. */
     if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
         (peer.uid != geteuid() && peer.uid != 0)) {
+        struct source conn = {.fd = fd};
         free(c);
-        (void)close(fd);
+        sl_arb_hang_up(a, NULL, &conn);
         return;
     }
     c->pid = peer.pid;
     c->conn = (struct source){.fd = fd, .ready = client_ready};
     c->next = a->clients;
     a->clients = c;
+    a->client_count++;
     if (sl_arb_watch(a, &c->conn, EPOLLIN, NULL) < 0)
         sl_arb_client_remove(a, c);
 }

@@ -120,6 +120,27 @@ static bool has_already(const struct tenant *t, uint32_t i, uint64_t bytes)
     return t->terms.memory_bytes[i] != SL_NO_LIMIT && bytes <= t->terms.memory_bytes[i];
 }
 
+static uint64_t left_of(const struct gpu *g, const struct standing *s)
+{
+    uint64_t gone = s->promised_bytes + s->open_bytes;
+    return g->total_bytes > gone ? g->total_bytes - gone : 0;
+}
+
+static int nothing_left(const struct gpu *g, struct sl_err *err)
+{
+    char has[32];
+    return sl_err_set(err, -ENOSPC,
+                      "GPU %u (%s) has nothing left of %s: all of it is promised or used; see `sluice "
+                      "status` for who has it",
+                      g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)));
+}
+
+uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except)
+{
+    struct standing s = look(a, gpu, except);
+    return left_of(&a->gpu[gpu], &s);
+}
+
 int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
                         uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err)
 {
@@ -136,6 +157,8 @@ int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const
             continue;
         if (s.unknown && (promise || s.promised_bytes > 0))
             return too_early(g, s.unknown, err);
+        if (!promise && s.promised_bytes > 0 && left_of(g, &s) == 0)
+            return nothing_left(g, err);
         if (promise && (rc = check_promise(g, &s, bytes, err)) < 0)
             return rc;
     }
@@ -211,15 +234,11 @@ int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t, struct s
     for (uint32_t i = 0; i < t->gpu_count; i++) {
         const struct gpu *g = &a->gpu[t->gpu[i]];
         struct standing s = look(a, t->gpu[i], t);
-        char has[32];
         int rc = 0;
         if (t->terms.memory_bytes[i] != SL_NO_LIMIT)
             rc = check_promise(g, &s, t->terms.memory_bytes[i], err);
         else if (t->share_bytes[i] == 0)
-            rc = sl_err_set(err, -ENOSPC,
-                            "GPU %u (%s) has nothing left of %s: all of it is promised or used; see `sluice "
-                            "status` for who has it",
-                            g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)));
+            rc = nothing_left(g, err);
         if (rc < 0)
             return rc;
     }

@@ -23,6 +23,9 @@ struct measure;
 struct turnstile;
 struct compute;
 struct overhead_before;
+struct sl_lane;
+struct sl_lanes;
+struct sl_received;
 
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
@@ -45,6 +48,11 @@ struct gpu {
     char why[96];        /* … for this reason */
 };
 
+/* Where the kernel put a program: another place is another program. */
+struct image {
+    uint64_t bytes, code, stack, arguments;
+};
+
 /* One process of a tenant. Lives from HELLO until the kernel says the process is gone. */
 struct member {
     struct source conn;  /* its attach connection; fd -1 while it has none */
@@ -57,6 +65,9 @@ struct member {
     char command[32];
     uint32_t measured;         /* bit per lease GPU: the driver was asked, and believed */
     uint64_t believe_from_ns;  /* snapshots begun before this say nothing of it */
+    struct image image;
+    uint64_t heard_ns;         /* bucket of its packets */
+    uint64_t hear_again_ns;    /* 0, or it is not listened to until then */
     uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
     uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
     uint64_t overhead_bytes[SL_MAX_GPUS];
@@ -80,6 +91,7 @@ struct visitor {
     pid_t pid;
     bool watched; /* in the epoll set */
     bool parked;
+    uint64_t silent_until_ns; /* unless parked: its HELLO must come before */
     struct sl_msg_hello hello;
 };
 
@@ -99,6 +111,8 @@ struct terms {
 
 struct tenant {
     char name[SL_NAME_MAX];
+    uint64_t id;          /* never used again, unlike its name */
+    struct sl_lane *lane; /* where what its processes passed is closed; NULL until there is some */
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
     bool left; /* somebody left: it ends in run_due if nobody is there any more */
@@ -132,7 +146,13 @@ struct tenant {
     uint64_t creator_start; /* start time in clock ticks: a PID alone may be reused */
     struct member *members;
     struct visitor *visitors;
-    uint32_t member_count;
+    uint32_t member_count, visitor_count;
+    uint64_t connected_ns;    /* bucket of its connections */
+    uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
+    uint64_t measured_ns;     /* what the measurements that its processes asked for cost, see measure.c */
+    uint64_t measure_due_ns;  /* 0, or when to measure for those that wait */
+    uint64_t hear_due_ns;     /* 0, or when to listen to members again that spoke too often */
+    uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
     } past; /* of members that are gone: what is counted never goes down */
@@ -146,6 +166,7 @@ struct tenant {
     uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
+    uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
     uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
     struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
     bool overheads_new;                       /* not written down yet */
@@ -175,10 +196,16 @@ struct arbiter {
     struct source control;
     struct source signals; /* stop.c: told to end */
     struct source timer;
+    struct source received;   /* bell of the lanes */
+    struct sl_lanes *lanes;
+    struct sl_lane *own_lane; /* for what belongs to no tenant */
     struct tenant *tenants;
     struct client *clients;
+    uint32_t client_count;
+    uint64_t control_again_ns; /* 0, or nobody is accepted until then */
     uint32_t tenant_count;
     uint32_t next_tenant_id;
+    uint64_t tenants_ever;
     struct gpu gpu[SL_ARB_MAX_GPUS];
     uint32_t gpu_count;
     struct audit_finding *findings;
@@ -201,6 +228,33 @@ void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; 
 /* stop.c */
 int sl_arb_stop_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_stop_close(struct arbiter *a);
+
+/* foreign.c: what others passed to us, or may have */
+int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_foreign_close(struct arbiter *a);
+/* As sl_arb_unwatch, for a connection of a tenant (NULL: of nobody's). Never blocks. fd -1 is fine. */
+void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s);
+void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
+/* Takes a connection whose next packet brings descriptors; sl_arb_visitor_received has it back. */
+void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid);
+
+/* admit.c: who may connect now */
+/* One more may pass (0), or not before the time returned: `burst` at once, then one each `each_ns`. */
+uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst);
+int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t); /* connections it may add; ≤ 0: none */
+bool sl_arb_room_for_client(const struct arbiter *a);
+void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
+int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
+bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
+void sl_arb_heard(struct arbiter *a, struct member *m); /* it said something: too often, and it rests */
+void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
+uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
+
+/* reach.c: what GPU time cannot be divided among is refused, not passed over */
+int sl_arb_reach_check(const struct arbiter *a, const struct tenant *t, bool divided,
+                       struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t);
 
 /* tenant.c */
 int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_t creator,
@@ -228,6 +282,8 @@ int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const
                         uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
 /* Promises on these GPUs, or who has none, have changed: what is left is shared again. */
 void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count);
+/* What nobody was promised and nobody uses, but for one tenant. */
+uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except);
 /* After that: nobody took what this tenant got, between the question and now. */
 int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t,
                        struct sl_err *err) SL_MUST_CHECK;
@@ -260,8 +316,13 @@ void sl_arb_overheads_remove(struct arbiter *a, const struct tenant *t);
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);
 void sl_arb_member_remove(struct arbiter *a, struct member *m);
 void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
+/* A packet that came with descriptors; `page_fd` is the first of them, or -1. Takes both descriptors. */
+void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r);
 void sl_arb_recovery_end(struct arbiter *a, struct tenant *t);
 bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there were some */
+
+/* tags.c: an exported descriptor with this id is open somewhere. */
+bool sl_arb_descriptor_exists(uint64_t id);
 
 /* control.c */
 void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);

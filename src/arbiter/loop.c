@@ -130,6 +130,7 @@ static uint64_t run_due(struct arbiter *a)
         if (t->reap_retry_ns)
             next = earliest(next, t->reap_retry_ns);
     }
+    next = earliest(next, sl_arb_admit_tick(a));
     next = earliest(next, sl_arb_measure_tick(a));
     next = earliest(next, sl_arb_compute_tick(a));
 
@@ -235,6 +236,7 @@ static void shut_down(struct arbiter *a)
         sl_arb_measure_close(a);
     sl_arb_unwatch(a, &a->timer);
     sl_arb_stop_close(a);
+    sl_arb_foreign_close(a);
     sl_cleanup_close(&a->epoll_fd);
     sl_cleanup_close(&a->tenants_fd);
     sl_cleanup_close(&a->kept_fd);
@@ -249,6 +251,8 @@ static int start(struct arbiter *a, struct sl_err *err)
     int rc = enter_directory(a, err);
     if (rc == 0)
         rc = open_plumbing(a, err);
+    if (rc == 0)
+        rc = sl_arb_foreign_open(a, err);
     if (rc == 0)
         rc = sl_arb_measure_open(a, err);
     if (rc == 0)
@@ -281,7 +285,7 @@ int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
         return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
     a->opt = *opt;
     a->epoll_fd = a->dir_fd = a->tenants_fd = a->kept_fd = a->lock_fd = -1;
-    a->control.fd = a->signals.fd = a->timer.fd = -1;
+    a->control.fd = a->signals.fd = a->timer.fd = a->received.fd = -1;
 
     int rc = start(a, &local);
     tell_starter(opt->ready_fd, rc, &local);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 /* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
  * only while tenants come and go, then ever more rarely. */
@@ -35,6 +36,13 @@
 /* A driver may take seconds to give back what a process had: so often it is looked for, once a second. */
 #define ENDS_LOOKS        40
 #define ENDS_SLACK_BYTES  (256ULL << 20)
+/* What processes ask for may take this part of the driver's time: a tenant's a fiftieth, a card's a
+ * twenty-fifth, beyond what two seconds allow for at once. Who comes later waits for the next snapshot, which
+ * answers all who wait; a process waits two seconds for it, so none costs more than one. */
+#define TENANT_COST       50
+#define CARD_COST         25
+#define COST_MAX_NS       SL_NS_PER_S
+#define CREDIT_NS         (2 * SL_NS_PER_S)
 /* A snapshot that takes longer is not waited for any more. */
 #define ANSWER_LOST_NS    (5 * SL_NS_PER_S)
 
@@ -52,12 +60,17 @@ struct measure {
     uint64_t ended_ns;     /* when the last one was seen to end */
     uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: in use by no process, at the least */
     uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
+    uint64_t paid_ns[SL_MAX_GPUS]; /* what processes asked for is paid for until then */
+    uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for those that wait */
 };
 
 static void add_gpu(struct arbiter *a, const struct gpu *g)
 {
     if (a->gpu_count < SL_ARB_MAX_GPUS)
         a->gpu[a->gpu_count++] = *g;
+    else
+        sl_warn("%s is left out: there are more than %d GPUs and MIG instances", g->uuid,
+                SL_ARB_MAX_GPUS);
 }
 
 static int list_gpus(struct arbiter *a, struct sl_err *err)
@@ -66,8 +79,11 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     int rc = sl_gpu_count(a->measure->gpu, &count, err);
     if (rc < 0)
         return rc;
-    if (count > SL_MAX_GPUS)
+    if (count > SL_MAX_GPUS) {
+        sl_warn("GPUs %d to %zu are left out: the arbiter serves %d cards", SL_MAX_GPUS, count - 1,
+                SL_MAX_GPUS);
         count = SL_MAX_GPUS;
+    }
     a->measure->cards = (uint32_t)count;
     memset(a->measure->nobodys_bytes, 0xff, sizeof(a->measure->nobodys_bytes)); /* not known */
     for (size_t i = 0; i < count; i++) {
@@ -117,9 +133,15 @@ static const struct sl_gpu_process *find_process(const struct arbiter *a, const 
     return NULL;
 }
 
+/*
+ * The most its books explain: its own, and all it shares. The driver shows a shared piece under one of its
+ * holders, and which one is not known; so no process is said to have overhead because of it. What
+ * the tenant has in all is then settled by balance_tenant().
+ */
 static uint64_t ledger_bytes(const struct member *m, uint32_t i)
 {
-    return sl_account_slot(m->tenant->ledger.page, m->slot, i) * SL_UNIT_BYTES;
+    const struct sl_ledger_page *ledger = m->tenant->ledger.page;
+    return (sl_account_slot(ledger, m->slot, i) + sl_shared_held(ledger, m->slot, i)) * SL_UNIT_BYTES;
 }
 
 /* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */
@@ -186,16 +208,17 @@ static void measure_member(struct arbiter *a, const struct snapshot *s, struct m
     m->overhead_bytes[i] = m->reading_bytes[i];
 }
 
-static void answer_member(struct member *m, const struct snapshot *s, uint32_t i)
+static bool answer_member(struct member *m, const struct snapshot *s, uint32_t i)
 {
     if (!(m->measure_pending >> i & 1) || waits_for_later(m, s, i))
-        return;
+        return false;
     m->measure_pending &= ~(1U << i);
     struct sl_msg_measure answer = {.gpu = i, .overhead_bytes = m->overhead_bytes[i]};
     sl_packet_init(&answer.h, SL_MSG_MEASURED, sizeof(answer));
     /* A process that cannot be told waits out its own time limit. */
     if (m->conn.fd >= 0 && sl_packet_send(m->conn.fd, &answer.h, NULL, 0, NULL) < 0)
         sl_debug("process %d did not take its measurement", m->pid);
+    return true;
 }
 
 /*
@@ -216,8 +239,14 @@ static void balance_tenant(struct arbiter *a, const struct snapshot *s, struct t
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
     if (total < t->total_before[i])
         total = t->total_before[i]; /* given back since: the driver was seen with it */
-    if (driver > total + claimed && t->members)
-        t->members->overhead_bytes[i] += driver - total - claimed;
+    /* Kept until the next time that all stand still: the figure of one busy process must not drop it. */
+    t->unexplained_bytes[i] = driver > total + claimed ? driver - total - claimed : 0;
+}
+
+/* What the audit says of a process; what only the tenant as a whole shows is said of its first. */
+static uint64_t unaccounted(const struct member *m, uint32_t i)
+{
+    return m->overhead_bytes[i] + (m == m->tenant->members ? m->tenant->unexplained_bytes[i] : 0);
 }
 
 /* --- audit ------------------------------------------------------------------------------------ */
@@ -331,8 +360,8 @@ static void audit(struct arbiter *a, const struct snapshot *s)
         if (m) {
             for (uint32_t g = 0; g < m->tenant->gpu_count; g++)
                 if (on_gpu(&a->gpu[m->tenant->gpu[g]], s, p) &&
-                    m->overhead_bytes[g] > UNACCOUNTED_BYTES)
-                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, m->overhead_bytes[g]);
+                    unaccounted(m, g) > UNACCOUNTED_BYTES)
+                    add_finding(a, s, p, SL_AUDIT_UNACCOUNTED, m->tenant, unaccounted(m, g));
             continue;
         }
         if (too_early)
@@ -370,8 +399,20 @@ static void settle_card(struct measure *k, const struct snapshot *s)
         k->unsettled &= ~(1U << s->card);
 }
 
+/* 0: its credit lasts for another question; else when it will. */
+static uint64_t credit_wait(uint64_t paid_ns, uint64_t now_ns)
+{
+    return paid_ns > now_ns + CREDIT_NS ? paid_ns - CREDIT_NS : 0;
+}
+
+static void pay(uint64_t *paid_ns, uint64_t now_ns, uint64_t took_ns, uint64_t cost)
+{
+    *paid_ns = (*paid_ns > now_ns ? *paid_ns : now_ns) + least(took_ns * cost, COST_MAX_NS);
+}
+
 static void use_snapshot(struct arbiter *a, const struct snapshot *s)
 {
+    bool asked_for = false;
     a->measure->answered_ns[s->card] = s->asked_ns;
     for (uint32_t g = 0; g < a->gpu_count; g++)
         if (a->gpu[g].index == s->card)
@@ -390,15 +431,24 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
             if (s->rc == 0)
                 balance_tenant(a, s, t, i);
         }
+        /* Memory that only a descriptor kept, and that is closed by now. */
+        if (t->ledger.page)
+            (void)sl_shared_sweep(t->ledger.page, SL_SHARED_BY_ARBITER, sl_arb_descriptor_exists);
         /* The page first, the answer after: who was told may rely on the page. */
         sl_arb_tenant_overhead(t);
         sl_arb_overheads_save(a, t);
         end_doubt(a, s, t);
+        bool asked = false;
         for (uint32_t i = 0; i < t->gpu_count; i++)
             for (struct member *m = t->members; m; m = m->next)
                 if (a->gpu[t->gpu[i]].index == s->card)
-                    answer_member(m, s, i);
+                    asked |= answer_member(m, s, i);
+        if (asked)
+            pay(&t->measured_ns, a->now_ns, s->took_ns, TENANT_COST);
+        asked_for |= asked;
     }
+    if (asked_for)
+        pay(&a->measure->paid_ns[s->card], a->now_ns, s->took_ns, CARD_COST);
 }
 
 static void results_ready(struct arbiter *a, struct source *src, uint32_t events)
@@ -439,12 +489,58 @@ static void ask_card(struct arbiter *a, uint32_t card)
     sl_nvml_worker_ask(k->worker, card, a->now_ns);
 }
 
+/* A process wants to know: now, or when the card has credit again. */
+static void want_card(struct arbiter *a, uint32_t card)
+{
+    struct measure *k = a->measure;
+    if (k->due_ns[card])
+        return;
+    k->due_ns[card] = credit_wait(k->paid_ns[card], a->now_ns);
+    if (!k->due_ns[card])
+        ask_card(a, card);
+}
+
 void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
 {
+    struct tenant *t = m->tenant;
     m->measure_pending |= 1U << lease_gpu;
     m->measure_asked_ns = a->now_ns;
+    if (t->measure_due_ns)
+        return;
+    t->measure_due_ns = credit_wait(t->measured_ns, a->now_ns);
+    if (t->measure_due_ns)
+        return;
     read_ledger(m, lease_gpu);
-    ask_card(a, a->gpu[m->tenant->gpu[lease_gpu]].index);
+    want_card(a, a->gpu[t->gpu[lease_gpu]].index);
+}
+
+/* Those who had to wait: of a tenant that asked too often, and of a card that too many asked for. */
+static uint64_t ask_for_waiting(struct arbiter *a)
+{
+    struct measure *k = a->measure;
+    uint64_t next = UINT64_MAX;
+    for (struct tenant *t = a->tenants; t; t = t->next) {
+        if (t->measure_due_ns && a->now_ns >= t->measure_due_ns) {
+            uint32_t pending = 0;
+            t->measure_due_ns = 0;
+            for (const struct member *m = t->members; m; m = m->next)
+                pending |= m->measure_pending;
+            for (uint32_t i = 0; i < t->gpu_count; i++)
+                if (pending >> i & 1)
+                    want_card(a, a->gpu[t->gpu[i]].index);
+        }
+        if (t->measure_due_ns)
+            next = least(next, t->measure_due_ns);
+    }
+    for (uint32_t card = 0; card < k->cards; card++) {
+        if (k->due_ns[card] && a->now_ns >= k->due_ns[card]) {
+            k->due_ns[card] = 0;
+            want_card(a, card);
+        }
+        if (k->due_ns[card])
+            next = least(next, k->due_ns[card]);
+    }
+    return next;
 }
 
 /* What was charged to a tenant for a process outside its ledger. */
@@ -511,6 +607,7 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     }
     if (!a->tenants && (!m->unsettled || !m->looks_left))
         return UINT64_MAX;
+    uint64_t waiting = ask_for_waiting(a);
     if (m->seen_changes != a->changes) {
         m->seen_changes = a->changes;
         m->audit_gap_ns = AUDIT_MIN_NS;
@@ -525,7 +622,7 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
         for (uint32_t card = 0; card < a->measure->cards; card++)
             ask_card(a, card);
     }
-    return a->measure->next_audit_ns;
+    return least(waiting, a->measure->next_audit_ns);
 }
 
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)

@@ -12,6 +12,7 @@
 struct snapshot {
     struct snapshot *next;
     uint32_t card;
+    uint64_t took_ns;  /* the driver, to answer */
     uint64_t asked_ns; /* every question asked up to then is answered by this */
     uint64_t used_bytes;
     int rc; /* 0, or why there is nothing in it */

@@ -6,6 +6,8 @@
 #include "arbiter/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,13 +15,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "shm/account.h"
+#include "shm/shared.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
-#define ACCEPT_BATCH  64
+#define ACCEPT_BATCH  16
 
 static void send_error(int sock, const struct sl_err *cause)
 {
@@ -62,12 +66,12 @@ static bool slot_awaited(const struct tenant *t, uint32_t slot)
 
 static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_err *err)
 {
-    if (wish < SL_MAX_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
+    if (wish < SL_PROCESS_SLOTS && (!slot_taken(t, wish) || slot_awaited(t, wish))) {
         slot_mark(t, wish, true);
         *ret = wish;
         return 0;
     }
-    for (uint32_t w = 0; w < SL_MAX_SLOTS / 64; w++) {
+    for (uint32_t w = 0; w < SL_PROCESS_SLOTS / 64; w++) {
         if (t->slots[w] == UINT64_MAX)
             continue;
         *ret = w * 64 + (uint32_t)__builtin_ctzll(~t->slots[w]);
@@ -78,13 +82,19 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         err, -EAGAIN,
         "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
         "some, or start a second tenant",
-        t->name, SL_MAX_SLOTS);
+        t->name, SL_PROCESS_SLOTS);
+}
+
+static bool is_slot(uint32_t slot, const void *arg)
+{
+    return slot == *(const uint32_t *)arg;
 }
 
 static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
 {
     struct sl_slot *s = &t->ledger.page->slot[slot];
-    if (!sl_account_reap(t->ledger.page, slot)) {
+    bool done = sl_shared_reap(t->ledger.page, is_slot, &slot, sl_arb_descriptor_exists);
+    if (!sl_account_reap(t->ledger.page, slot) || !done) {
         t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
         return;
     }
@@ -103,11 +113,18 @@ static bool slot_in_use(const struct tenant *t, uint32_t slot)
     return any;
 }
 
+static bool is_orphan(uint32_t slot, const void *arg)
+{
+    return !slot_owned(arg, slot);
+}
+
 bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t)
 {
     bool any = false;
     t->reap_retry_ns = 0;
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+    if (!sl_shared_reap(t->ledger.page, is_orphan, t, sl_arb_descriptor_exists))
+        t->reap_retry_ns = a->now_ns + REAP_RETRY_NS;
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) && !slot_owned(t, slot)) {
             slot_reap(a, t, slot);
             any = true;
@@ -126,7 +143,7 @@ void sl_arb_member_remove(struct arbiter *a, struct member *m)
             t->member_count--;
             break;
         }
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, t, &m->conn);
     sl_arb_unwatch(a, &m->pidfd);
     free(m);
 }
@@ -139,6 +156,7 @@ static void fresh_ledger(struct tenant *t)
     if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
         sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
         sl_account_clear(t->ledger.page);
+        sl_shared_clear(t->ledger.page);
     } else {
         sl_ledger_close(&t->ledger);
         t->ledger = fresh;
@@ -161,6 +179,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     keep_counters(t, slot);
+    /* It may have been this one's; the audit that follows a change tells. */
+    memset(t->unexplained_bytes, 0, sizeof(t->unexplained_bytes));
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
     a->ends++;
@@ -179,31 +199,49 @@ static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
     member_gone(a, container_of(s, struct member, pidfd));
 }
 
-enum image { IMAGE_SAME, IMAGE_OTHER, IMAGE_DYING };
-
-/* A live process closed its connection: did it exec (its GPU memory is gone with the old image) or
- * only close our descriptor (it still maps the ledger, and everything stands)? */
-static enum image process_image(pid_t pid)
+/*
+ * A live process closed its connection: did it exec (its GPU memory is gone with the old image), or only close
+ * our descriptor (it still maps the ledger, and everything stands)? An exec moves program, stack and arguments;
+ * the kernel tells where they are in one line of fixed size. (Its list of mappings would tell too, but the
+ * process decides how long that is.) Without address randomisation the same command may look the same: then its
+ * slot is kept until it ends, or says HELLO as a new program.
+ */
+static struct image image_of(pid_t pid)
 {
-    char path[64], line[512];
-    (void)snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    if (!f)
-        return IMAGE_DYING;
-    enum image found = IMAGE_DYING;
-    while (fgets(line, sizeof(line), f)) {
-        found = IMAGE_OTHER;
-        if (strstr(line, "memfd:sluice-ledger"))
-            return IMAGE_SAME;
+    char path[64], line[1024];
+    struct image i = {0};
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, pid);
+    SL_CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, line, sizeof(line) - 1) : 0;
+    line[n > 0 ? n : 0] = '\0';
+    const char *p = strrchr(line, ')'); /* the second field; a command may contain anything */
+    for (int field = 2; p && field < 48; field++) {
+        p = strchr(p + 1, ' ');
+        if (p && field + 1 == 23)
+            i.bytes = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 26)
+            i.code = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 28)
+            i.stack = strtoull(p, NULL, 10);
+        else if (p && field + 1 == 48)
+            i.arguments = strtoull(p, NULL, 10);
     }
-    return found;
+    return i;
+}
+
+static bool has_execed(const struct member *m)
+{
+    struct image now = image_of(m->pid);
+    /* No memory at all: it is dying, and the pidfd will tell. */
+    return now.bytes && (now.code != m->image.code || now.stack != m->image.stack ||
+                         now.arguments != m->image.arguments);
 }
 
 static void member_hangup(struct arbiter *a, struct member *m)
 {
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
-    if (m->pidfd.fd < 0 || process_image(m->pid) == IMAGE_OTHER)
+    if (m->pidfd.fd < 0 || has_execed(m))
         member_gone(a, m);
     /* Otherwise the pidfd tells when it ends, or it comes back with another HELLO. */
 }
@@ -218,6 +256,7 @@ static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
         return;
     if (rc == 0 && p.h.type == SL_MSG_MEASURE && p.measure.gpu < m->tenant->gpu_count) {
         sl_arb_measure_ask(a, m, p.measure.gpu);
+        sl_arb_heard(a, m);
         return;
     }
     member_hangup(a, m);
@@ -269,9 +308,10 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
 /* The process is known: it lost its connection, or it is a new program in an old PID. */
 static void member_again(struct arbiter *a, struct member *m, const struct visitor *v)
 {
-    sl_arb_unwatch(a, &m->conn);
+    sl_arb_hang_up(a, m->tenant, &m->conn);
     m->measure_pending = 0;
     if (v->hello.slot != m->slot) {
+        (void)sl_shared_reap(m->tenant->ledger.page, is_slot, &m->slot, sl_arb_descriptor_exists);
         (void)sl_account_reap(m->tenant->ledger.page, m->slot);
         memset(m->overhead_bytes, 0, sizeof(m->overhead_bytes));
         memset(m->reading_bytes, 0, sizeof(m->reading_bytes));
@@ -286,9 +326,10 @@ void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v)
     for (struct visitor **p = &v->tenant->visitors; *p; p = &(*p)->next)
         if (*p == v) {
             *p = v->next;
+            v->tenant->visitor_count--;
             break;
         }
-    sl_arb_unwatch(a, &v->conn);
+    sl_arb_hang_up(a, v->tenant, &v->conn);
     free(v);
 }
 
@@ -318,10 +359,12 @@ static void welcome(struct arbiter *a, struct visitor *v)
     }
     memcpy(m->command, v->hello.command, sizeof(m->command));
     m->command[sizeof(m->command) - 1] = '\0';
+    m->image = image_of(m->pid);
     atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
 
     /* The connection changes owner: same descriptor, other source. */
     m->conn = (struct source){.fd = v->conn.fd, .ready = member_ready};
+    m->hear_again_ns = 0;
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &m->conn};
     (void)epoll_ctl(a->epoll_fd, v->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, m->conn.fd, &e);
     v->conn.fd = -1;
@@ -341,18 +384,18 @@ static void welcome_parked(struct arbiter *a, struct tenant *t)
 
 /* After a restart the first process of before that comes back brings the ledger. It is the
  * tenant's own page, so it can only lie about itself, as it could before. */
-static bool adopt_ledger(struct tenant *t, struct sl_packet_fds *fds)
+static bool adopt_ledger(struct tenant *t, int *page_fd)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (fds->count < 1)
+    if (*page_fd < 0)
         return false;
-    if (sl_ledger_attach(fds->fd[0], t->cookie, &t->ledger, &err) < 0) {
+    if (sl_ledger_attach(*page_fd, t->cookie, &t->ledger, &err) < 0) {
         sl_warn("tenant %s: a ledger is refused: %s", t->name, err.msg);
         return false;
     }
-    fds->fd[0] = -1;
+    *page_fd = -1;
     /* Until the recovery ends, what others had in it is theirs: newcomers get slots nobody used. */
-    for (uint32_t slot = 0; slot < SL_MAX_SLOTS; slot++)
+    for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) || atomic_load(&t->ledger.page->slot[slot].pid) != 0)
             slot_mark(t, slot, true);
     return true;
@@ -381,38 +424,47 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events);
 
 /* It stays a visitor for a while: until its HELLO comes, or a recovery is over. */
-static void visitor_keep(struct arbiter *a, struct visitor *v)
+static bool visitor_keep(struct arbiter *a, struct visitor *v)
 {
     v->conn.ready = visitor_ready;
     if (!v->watched && sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0) {
         sl_arb_visitor_remove(a, v);
-        return;
+        return false;
     }
     v->watched = true;
+    return true;
 }
 
-static void visitor_read(struct arbiter *a, struct visitor *v)
+/* Nothing is there. The first time, others that are silent may have to make room. */
+static void visitor_wait(struct arbiter *a, struct visitor *v)
+{
+    bool first = !v->watched;
+    if (visitor_keep(a, v) && first)
+        sl_arb_silence(a, v);
+}
+
+/* One process waits once: an older HELLO of the same is one that it gave up. */
+static void visitor_park(struct arbiter *a, struct visitor *v)
+{
+    for (struct visitor *o = v->tenant->visitors, *after; o; o = after) {
+        after = o->next;
+        if (o != v && o->parked && o->pid == v->pid)
+            sl_arb_visitor_remove(a, o);
+    }
+    v->parked = true;
+    (void)visitor_keep(a, v);
+}
+
+/* Its HELLO, perhaps with a page. Takes page_fd. */
+static void visitor_hello(struct arbiter *a, struct visitor *v, const struct sl_msg_hello *hello,
+                          int page_fd)
 {
     struct tenant *t = v->tenant;
-    struct sl_packet_fds fds = {.count = 0};
-    union sl_packet p;
-    int rc = sl_packet_recv(v->conn.fd, &p, &fds, NULL);
-    if (rc == -EAGAIN) {
-        visitor_keep(a, v);
-        return;
-    }
-    if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO) {
-        if (rc == 0)
-            sl_packet_fds_close(&fds);
-        sl_arb_visitor_remove(a, v);
-        return;
-    }
-    v->hello = p.hello;
-    bool adopted = !t->ledger.page && adopt_ledger(t, &fds);
-    sl_packet_fds_close(&fds);
+    v->hello = *hello;
+    bool adopted = !t->ledger.page && adopt_ledger(t, &page_fd);
+    sl_cleanup_close(&page_fd);
     if (!t->ledger.page) {
-        v->parked = true;
-        visitor_keep(a, v);
+        visitor_park(a, v);
         return;
     }
     welcome(a, v);
@@ -422,33 +474,83 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
     }
 }
 
+static void visitor_read(struct arbiter *a, struct visitor *v)
+{
+    union sl_packet p;
+    if (!v->parked && sl_packet_brings_fds(v->conn.fd) == 1) {
+        if (v->watched)
+            (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, v->conn.fd, NULL);
+        sl_arb_receive(a, v->tenant, sl_take_fd(v->conn.fd), v->pid);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    int rc = sl_packet_recv(v->conn.fd, &p, NULL, NULL);
+    if (rc == -EAGAIN)
+        visitor_wait(a, v);
+    else if (rc < 0 || v->parked || p.h.type != SL_MSG_HELLO)
+        sl_arb_visitor_remove(a, v);
+    else
+        visitor_hello(a, v, &p.hello, -1);
+}
+
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
     visitor_read(a, container_of(s, struct visitor, conn));
 }
 
+static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
+{
+    struct visitor *v = calloc(1, sizeof(*v));
+    if (!v)
+        return NULL;
+    v->pid = pid;
+    v->tenant = t;
+    v->conn = (struct source){.fd = sock};
+    v->next = t->visitors;
+    t->visitors = v;
+    t->visitor_count++;
+    return v;
+}
+
+void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r)
+{
+    struct visitor *v =
+        r->rc == 0 && r->packet.h.type == SL_MSG_HELLO ? visitor_add(t, r->sock, r->pid) : NULL;
+    if (v) {
+        visitor_hello(a, v, &r->packet.hello, r->page_fd);
+        return;
+    }
+    struct source conn = {.fd = r->sock};
+    sl_cleanup_close(&r->page_fd);
+    sl_arb_hang_up(a, t, &conn);
+}
+
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
     struct tenant *t = container_of(s, struct tenant, listener);
-    for (int i = 0; i < ACCEPT_BATCH; i++) {
-        int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int64_t room = sl_arb_room(a, t);
+    for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {
+        int fd = sl_arb_accept(a, s, &t->listen_again_ns);
         if (fd < 0)
             return;
-        struct ucred peer;
-        socklen_t size = sizeof(peer);
-        struct visitor *v = calloc(1, sizeof(*v));
-        if (!v || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
-            free(v);
-            (void)close(fd);
+        if (room-- <= 0) {
+            sl_arb_refuse(a, t, fd, -EMFILE,
+                          "this tenant has its part of the arbiter's descriptors, two for each "
+                          "process: end some of its processes, or raise the arbiter's limit (ulimit "
+                          "-n)");
             continue;
         }
-        v->pid = peer.pid;
-        v->tenant = t;
-        v->conn = (struct source){.fd = fd};
-        v->next = t->visitors;
-        t->visitors = v;
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        struct source conn = {.fd = fd};
+        bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
+        struct visitor *v = known ? visitor_add(t, fd, peer.pid) : NULL;
+        if (!v) {
+            sl_arb_hang_up(a, t, &conn);
+            continue;
+        }
         /* The HELLO is usually there already; then nothing needs to be watched for it. */
         visitor_read(a, v);
     }

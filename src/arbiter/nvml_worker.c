@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "sluice/pages.h"
 
 struct nvml_worker {
@@ -29,9 +30,11 @@ static struct snapshot *take_snapshot(struct sl_gpu *gpu, uint32_t card, uint64_
         return NULL;
     s->card = card;
     s->asked_ns = asked_ns;
+    uint64_t begin = sl_now_ns();
     s->rc = sl_gpu_processes(gpu, card, &s->process, &s->count, NULL);
     if (sl_gpu_memory(gpu, card, &memory, NULL) == 0)
         s->used_bytes = memory.used_bytes;
+    s->took_ns = sl_now_ns() - begin;
     return s;
 }
 

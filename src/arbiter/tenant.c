@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -117,8 +118,10 @@ static uint32_t promised_permille(struct arbiter *a, uint32_t gpu, const struct 
 static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                        struct sl_err *err)
 {
-    if (!(ask->fields & SL_FIELD_CORES))
-        return 0;
+    bool divided = ask->fields & SL_FIELD_CORES;
+    int rc = sl_arb_reach_check(a, t, divided, err);
+    if (rc < 0 || !divided)
+        return rc;
     if (ask->cores_request_permille == 0 || ask->cores_limit_permille > 1000 ||
         ask->cores_request_permille > ask->cores_limit_permille)
         return sl_err_set(err, -EINVAL,
@@ -144,6 +147,77 @@ static int check_priority(const struct sl_msg_lease *ask, struct sl_err *err)
     if ((ask->fields & SL_FIELD_PRIORITY) && ask->priority > SL_PRIORITY_HIGH)
         return sl_err_set(err, -EINVAL, "priority is high, normal or low");
     return 0;
+}
+
+/* As CUDA reads CUDA_VISIBLE_DEVICES: a UUID may be cut short. */
+static bool find_visible(struct arbiter *a, const char *asked, uint32_t *ret)
+{
+    size_t n = strlen(asked);
+    if (find_gpu(a, asked, ret, NULL) == 0)
+        return true;
+    for (uint32_t i = 0; n > 4 && i < a->gpu_count; i++)
+        if (strncmp(a->gpu[i].uuid, asked, n) == 0) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+static int none_fits(struct arbiter *a, const struct tenant *t, const uint32_t *gpu, uint32_t count,
+                     struct sl_err *err)
+{
+    char text[240] = "";
+    for (uint32_t i = 0; i < count && strlen(text) < 180; i++) {
+        const struct gpu *g = &a->gpu[gpu[i]];
+        uint32_t others = promised_permille(a, gpu[i], t);
+        uint32_t left = others < 1000 ? 1000 - others : 0;
+        char memory[32], cores[16];
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%sGPU %u has %s and %s %%",
+                       i ? ", " : "", g->index,
+                       sl_format_bytes(sl_arb_grant_left(a, gpu[i], t), memory, sizeof(memory)),
+                       sl_format_cores(left, left, cores, sizeof(cores)));
+    }
+    return sl_err_set(err, -ENOSPC,
+                      "none of %u GPUs has room for this (left: %s): ask for less, or see `sluice "
+                      "status` for who has the rest",
+                      count, text);
+}
+
+/* One GPU: the first of those named, or of all, on which the rest of what is asked for can be had. */
+static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
+                          struct sl_err *err)
+{
+    uint32_t gpu[SL_ARB_MAX_GPUS], count = 0;
+    uint64_t limit[SL_MAX_GPUS];
+    uint32_t named = ask->gpu_count < SL_MAX_GPUS ? ask->gpu_count : SL_MAX_GPUS;
+    char name[SL_UUID_MAX] = "";
+    for (; named && count < named; count++) {
+        (void)snprintf(name, sizeof(name), "%.63s", ask->gpu[count]);
+        if (!find_visible(a, name, &gpu[count]))
+            break;
+    }
+    if (named && count == 0)
+        return find_gpu(a, name, &gpu[0], err);
+    for (; !named && count < a->gpu_count; count++)
+        gpu[count] = count;
+    int rc = -ENODEV;
+    struct sl_err early = SL_ERR_INIT;
+    t->gpu_count = 1;
+    for (uint32_t i = 0; i < count && rc < 0; i++) {
+        t->gpu[0] = gpu[i];
+        rc = sl_arb_grant_memory(a, ask, t, limit, err);
+        if (rc == 0)
+            rc = check_cores(a, ask, t, err);
+        if (rc == -EAGAIN)
+            early = *err; /* after a restart: in a second it may fit there */
+        else if (rc < 0 && rc != -ENOSPC)
+            return rc; /* it would be wrong everywhere */
+    }
+    if (rc < 0 && early.code) {
+        *err = early;
+        return -EAGAIN;
+    }
+    return rc < 0 && count > 1 ? none_fits(a, t, gpu, count, err) : rc;
 }
 
 static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
@@ -195,19 +269,22 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     t->next = a->tenants;
     a->tenants = t;
     a->tenant_count++;
+    t->id = ++a->tenants_ever;
     a->changes++;
     sl_arb_compute_add(a, t);
+    sl_arb_reach_warn(a, t);
     return 0;
 }
 
 static void tenant_free(struct arbiter *a, struct tenant *t)
 {
-    sl_arb_unwatch(a, &t->listener);
+    sl_arb_hang_up_listener(a, t);
     sl_arb_unwatch(a, &t->doorbell);
     sl_arb_unwatch(a, &t->creator);
     sl_lease_close(&t->lease);
     sl_ledger_close(&t->ledger);
     sl_arb_overheads_forget(t);
+    sl_lane_close(t->lane);
     free(t);
 }
 
@@ -334,9 +411,11 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     t->creator_pid = creator;
     t->creator_start = sl_arb_process_start(creator);
     t->created_ns = a->now_ns;
-    int rc = choose_name(a, ask->name, t->name, err);
+    int rc = sl_arb_reach_room(a, err);
     if (rc == 0)
-        rc = choose_gpus(a, ask, t, err);
+        rc = choose_name(a, ask->name, t->name, err);
+    if (rc == 0)
+        rc = ask->flags & SL_LEASE_ANY ? choose_fitting(a, ask, t, err) : choose_gpus(a, ask, t, err);
     if (rc == 0 && getrandom(t->cookie, sizeof(t->cookie), 0) != (ssize_t)sizeof(t->cookie))
         rc = sl_err_errno(err, errno, "cannot get random bytes");
     if (rc == 0)
@@ -414,7 +493,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
         return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
     uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
-    if (rc == 0)
+    if (rc == 0 && (ask->fields & SL_FIELD_CORES))
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
         rc = check_priority(ask, err);
@@ -445,7 +524,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
 void sl_arb_tenant_overhead(struct tenant *t)
 {
     for (uint32_t i = 0; i < t->gpu_count; i++) {
-        uint64_t sum = t->unattached_bytes[i];
+        uint64_t sum = t->unattached_bytes[i] + t->unexplained_bytes[i];
         for (const struct member *m = t->members; m; m = m->next)
             sum += m->overhead_bytes[i];
         if (atomic_exchange(&t->lease.page->gpu[i].overhead_bytes, sum) != sum)

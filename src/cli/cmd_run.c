@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/run_child.h"
 #include "cli/world.h"
+#include "shm/find.h"
 
 /* An arbiter that is just leaving may take the connection with it; then a new one is started. */
 #define CREATE_ATTEMPTS  5
@@ -36,6 +37,25 @@ static int create_tenant(const struct sl_world *world, const struct sl_msg_lease
         (void)close(fd);
     }
     return rc;
+}
+
+/* libsluice takes a socket that the agent mounted before the one we name: say so beforehand. */
+static int check_attach(struct sl_err *err)
+{
+    switch (sl_attach_find()) {
+    case SL_ATTACH_MOUNTED:
+        sl_cli_complain("run: the command is held to the share of this container (%s), not to what is "
+                        "asked for here",
+                        SL_ATTACH_DEFAULT);
+        return 0;
+    case SL_ATTACH_HIDDEN:
+        return sl_err_errno(err, errno,
+                            "cannot look for " SL_ATTACH_DEFAULT
+                            ", and without that a program is refused the GPU: let every user pass "
+                            "through /run");
+    default:
+        return 0;
+    }
 }
 
 /* Where the tenant is, which library goes first, which GPUs it has. Never a limit. */
@@ -154,6 +174,8 @@ int sl_cmd_run(const struct sl_cli_args *args)
         return SL_EXIT_RUN_OURS;
     }
     int rc = sl_world_lease(args, &lease, &err);
+    if (rc == 0)
+        rc = sl_world_visible(&lease, &err);
     if (rc == 0) {
         int code = sl_child_lookup(args->rest[0], &err);
         if (code != 0) {
@@ -167,6 +189,8 @@ int sl_cmd_run(const struct sl_cli_args *args)
                                 sizeof(libsluice), &err);
     if (rc == 0 && sl_cli_value(args, "libsluice"))
         rc = sl_world_libsluice_check(libsluice, &err);
+    if (rc == 0)
+        rc = check_attach(&err);
     if (rc == 0)
         rc = create_tenant(&world, &lease, &tenant, &err);
     if (rc < 0) {

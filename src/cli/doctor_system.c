@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "cli/doctor.h"
+#include "shm/find.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -101,6 +102,30 @@ static void check_directory(struct sl_doctor *d)
         sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL, "not running; `sluice run` starts it");
 }
 
+/* What the agent mounted comes before what `sluice run` says. */
+static void check_attach(struct sl_doctor *d)
+{
+    switch (sl_attach_find()) {
+    case SL_ATTACH_NONE:
+        break;
+    case SL_ATTACH_FOREIGN:
+        sl_doctor_add(d, "attach", SL_DOCTOR_OK, NULL,
+                      "/run/sluice belongs to another user's arbiter; programs of yours go to your own");
+        break;
+    case SL_ATTACH_MOUNTED:
+        sl_doctor_add(d, "attach", SL_DOCTOR_WARNING,
+                      "change this container's share where its pod asks for it",
+                      "the node's agent gave this container a share (" SL_ATTACH_DEFAULT
+                      "): programs are held to it, whatever `sluice run` asks for");
+        break;
+    case SL_ATTACH_HIDDEN:
+        sl_doctor_add(d, "attach", SL_DOCTOR_PROBLEM, "let every user pass through /run",
+                      "cannot look for " SL_ATTACH_DEFAULT " (%s): programs are refused the GPU",
+                      strerror(errno));
+        break;
+    }
+}
+
 static void check_libsluice(struct sl_doctor *d)
 {
     char path[PATH_MAX];
@@ -157,6 +182,7 @@ void sl_doctor_system(struct sl_doctor *d)
     check_libc(d);
     check_limits(d);
     check_directory(d);
+    check_attach(d);
     check_libsluice(d);
     check_interposers(d);
     check_container(d);

@@ -45,7 +45,7 @@ const struct sl_cli_option sl_cli_global_options[] = {
 };
 
 static const struct sl_cli_option run_options[] = {
-    {"gpu", "GPU[,GPU...]", "which GPUs, by index or UUID (default: the first)", "@gpu"},
+    {"gpu", "GPU[,GPU...]", "which GPUs, by index or UUID (default: the first\nthat has room, of those in CUDA_VISIBLE_DEVICES)", "@gpu"},
     OPTION_MEMORY,
     OPTION_CORES,
     OPTION_PRIORITY,

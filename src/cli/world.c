@@ -262,6 +262,32 @@ static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_er
     }
 }
 
+/* Without --gpu: one of those the environment lets CUDA see, as CUDA reads it; without that, one of all. */
+int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    if (lease->gpu_count > 0)
+        return 0;
+    lease->flags |= SL_LEASE_ANY;
+    for (const char *p = text; p && lease->gpu_count < SL_MAX_GPUS;) {
+        p += strspn(p, " ");
+        size_t n = strcspn(p, ", ");
+        if (n == 0 || n >= SL_UUID_MAX || *p == '-')
+            break; /* CUDA sees nothing from here on */
+        char *name = lease->gpu[lease->gpu_count++];
+        memcpy(name, p, n);
+        name[n] = '\0';
+        p = strchr(p, ',');
+        p += p ? 1 : 0;
+    }
+    if (text && lease->gpu_count == 0)
+        return sl_err_set(err, -ENODEV,
+                          "CUDA_VISIBLE_DEVICES is \"%.40s\", which hides every GPU: unset it, or name "
+                          "GPUs with --gpu",
+                          text);
+    return 0;
+}
+
 static int parse_name(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
     if (text[0] == '\0')

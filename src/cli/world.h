@@ -41,6 +41,9 @@ int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
+/* For a lease that names no GPU: those that CUDA_VISIBLE_DEVICES names, one of which will do. */
+int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
+
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
                    struct sl_err *err) SL_MUST_CHECK;
 

@@ -3,6 +3,7 @@
 
 #include "preload/charge.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 
 CUresult sl_alloc_begin(struct sl_process *p, uint64_t units, struct sl_alloc *ret)
 {
@@ -53,7 +54,7 @@ bool sl_alloc_release_begin(enum sl_kind kind, uint64_t key, struct sl_track *re
 CUresult sl_alloc_release_end(struct sl_process *p, const struct sl_track *entry, CUresult rc)
 {
     if (rc == CUDA_SUCCESS)
-        sl_charge_return(p, entry->gpu, entry->units);
+        sl_share_end_of(p, entry);
     else if (sl_track_room())
         sl_track_put(entry);
     return rc;

@@ -4,7 +4,9 @@
 
 #include "preload/alloc.h"
 #include "preload/charge.h"
+#include "preload/share.h"
 #include "shm/account.h"
+#include "shm/tag.h"
 
 #define FLAG_CUBEMAP          0x04U
 #define FLAG_SPARSE           0x40U
@@ -155,15 +157,48 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
     return known ? sl_alloc_release_end(p, &t, rc) : rc;
 }
 
-/* ---- imported from another API: nobody else in this tenant's books has it ---- */
+/* ---- imported from another API: nobody else in this tenant's books has it, unless a tag says so ---- */
+
+static CUresult import_shared(struct sl_process *p, __typeof__(&cuImportExternalMemory) real,
+                              CUexternalMemory *extMem, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc,
+                              const struct sl_cost *cost)
+{
+    struct sl_site site;
+    CUresult rc = sl_site_current(p, &site);
+    if (rc == CUDA_SUCCESS && !sl_track_room())
+        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    if (rc != CUDA_SUCCESS) {
+        sl_share_end(p, cost);
+        return rc;
+    }
+    rc = real(extMem, desc);
+    if (rc != CUDA_SUCCESS) {
+        sl_track_cancel();
+        sl_share_end(p, cost);
+        return rc;
+    }
+    struct sl_track t = {.kind = SL_KIND_EXTERNAL,
+                         .key = (uint64_t)(uintptr_t)*extMem,
+                         .units = cost->units,
+                         .owner = site.context_id,
+                         .gpu = cost->gpu,
+                         .entry = cost->entry};
+    sl_track_put(&t);
+    return rc;
+}
 
 CUresult cuImportExternalMemory(CUexternalMemory *extMem,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     SL_ENTER(cuImportExternalMemory, real, p, (extMem, desc));
     struct sl_alloc a;
+    struct sl_cost cost;
+    uint64_t id, units;
     if (!desc)
         return real(extMem, desc);
+    if (desc->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD &&
+        sl_tag_read(desc->handle.fd, &id, &units) && sl_share_join(p, id, &cost))
+        return import_shared(p, real, extMem, desc, &cost);
     CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(desc->size), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(extMem, desc), SL_KIND_EXTERNAL, extMem) : rc;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "preload/child.h"
 #include "preload/watch.h"
+#include "shm/find.h"
 #include "shm/packet.h"
 
 #define WELCOME_MS    10000
@@ -52,7 +53,8 @@ static void open_log(void)
  */
 static const char *find_socket(void)
 {
-    if (access(SL_ATTACH_DEFAULT, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+    enum sl_attach_found found = sl_attach_find();
+    if (found == SL_ATTACH_MOUNTED || found == SL_ATTACH_HIDDEN)
         return SL_ATTACH_DEFAULT;
     const char *path = secure_getenv(SL_ATTACH_ENV);
     return path && path[0] ? path : NULL;

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/charge.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "preload/lock.h"
+#include "preload/share.h"
 #include "shm/account.h"
+#include "shm/shared.h"
+
+#define MOVING_TRIES 1000
 
 /* What this process holds, by its own count: the truth when a ledger has to be filled anew. */
 static struct {
@@ -29,13 +35,31 @@ static bool charge(struct sl_process *p, int gpu, uint64_t units, bool force)
     if (units == 0)
         return true;
     uint64_t limit = force ? UINT64_MAX : limit_units(atomic_load(&p->lease), gpu);
+    for (int tries = 0;; tries++) {
+        sl_lock_take(&books[gpu].lock);
+        struct sl_ledger_page *ledger = atomic_load(&p->ledger);
+        int rc = sl_account_reserve(ledger, atomic_load(&p->slot), (uint32_t)gpu, units, limit);
+        if (rc == 0)
+            books[gpu].held_units += units;
+        sl_lock_drop(&books[gpu].lock);
+        /* Units on their way into an entry count twice for a moment: that refusal is no answer. */
+        if (rc == 0 || tries == MOVING_TRIES || !sl_shared_moving(ledger))
+            return rc == 0;
+        (void)sched_yield();
+    }
+}
+
+int sl_charge_share(struct sl_process *p, int gpu, uint64_t units, uint64_t id, bool by_descriptor)
+{
+    if (gpu < 0 || gpu >= SL_MAX_GPUS)
+        return -EINVAL;
     sl_lock_take(&books[gpu].lock);
-    int rc = sl_account_reserve(atomic_load(&p->ledger), atomic_load(&p->slot), (uint32_t)gpu, units,
-                                limit);
-    if (rc == 0)
-        books[gpu].held_units += units;
+    int entry = sl_shared_make(atomic_load(&p->ledger), atomic_load(&p->slot), id, (uint32_t)gpu,
+                               units, by_descriptor);
+    if (entry > 0)
+        books[gpu].held_units -= units < books[gpu].held_units ? units : books[gpu].held_units;
     sl_lock_drop(&books[gpu].lock);
-    return rc == 0;
+    return entry;
 }
 
 bool sl_charge_try(struct sl_process *p, int gpu, uint64_t units)
@@ -98,6 +122,7 @@ void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_
     }
     for (int gpu = SL_MAX_GPUS - 1; gpu >= 0; gpu--)
         sl_lock_drop(&books[gpu].lock);
+    sl_share_move(p);
 }
 
 void sl_charge_forget(void)

@@ -30,6 +30,9 @@ bool sl_charge_try(struct sl_process *p, int gpu, uint64_t units);
 /* Charges what is already taken, over the limit if need be. */
 void sl_charge_force(struct sl_process *p, int gpu, uint64_t units);
 
+/* Moves units of this process into an entry that others can join: the entry, or a negative errno. */
+int sl_charge_share(struct sl_process *p, int gpu, uint64_t units, uint64_t id, bool by_descriptor);
+
 void sl_charge_return(struct sl_process *p, int gpu, uint64_t units);
 
 /* Counts a refusal; returns what the program is told: CUDA_ERROR_OUT_OF_MEMORY. */

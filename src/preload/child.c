@@ -8,6 +8,7 @@
 #include "preload/gate.h"
 #include "preload/graph_mem.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 #include "preload/track.h"
 #include "preload/vmm.h"
 
@@ -19,6 +20,7 @@ void sl_child_forget(void)
     sl_context_forget();
     sl_pool_forget();
     sl_vmm_forget();
+    sl_share_forget();
     sl_graph_mem_forget();
     sl_channels_forget();
     sl_gate_forget();

@@ -9,6 +9,7 @@
 #include "preload/charge.h"
 #include "preload/lock.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 #include "preload/track.h"
 
 #define MAX_DEVICES 64
@@ -179,14 +180,14 @@ static bool dies_with_context(const struct sl_track *t, const void *arg)
     const struct sl_site *place = arg;
     return t->owner == place->context_id &&
            (t->kind == SL_KIND_LINEAR || t->kind == SL_KIND_ARRAY || t->kind == SL_KIND_MIPMAP ||
-            t->kind == SL_KIND_EXTERNAL);
+            t->kind == SL_KIND_EXTERNAL || t->kind == SL_KIND_IPC);
 }
 
 void sl_context_ended(struct sl_process *p, const struct sl_site *place)
 {
     struct sl_track t;
     while (sl_track_take_if(dies_with_context, place, &t))
-        sl_charge_return(p, t.gpu, t.units);
+        sl_share_end_of(p, &t);
     sl_pool_settle_all(p, place->gpu);
     if (place->gpu >= 0)
         (void)sl_process_measure(p, (uint32_t)place->gpu, false);

@@ -24,6 +24,7 @@ enum sl_group {
     SL_GROUP_MEMORY,
     SL_GROUP_POOL,
     SL_GROUP_VMM,
+    SL_GROUP_IPC,
     SL_GROUP_ARRAY,
     SL_GROUP_GRAPH,
     SL_GROUP_LAUNCH,

@@ -5,6 +5,7 @@
 #include "preload/alloc.h"
 #include "preload/charge.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 #include "preload/track.h"
 #include "shm/account.h"
 
@@ -133,7 +134,7 @@ static void free_end(struct sl_process *p, const struct freeing *f, CUresult rc)
         return;
     }
     if (f->linear)
-        sl_charge_return(p, f->entry.gpu, f->entry.units);
+        sl_share_end_of(p, &f->entry);
     else
         sl_pool_freed(p, &f->entry);
 }

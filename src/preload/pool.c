@@ -7,6 +7,7 @@
 #include "preload/graph_mem.h"
 #include "preload/lock.h"
 #include "preload/pool_internal.h"
+#include "preload/share.h"
 #include "shm/account.h"
 
 /* A pool grows by 32 MiB at least, a larger request by its own size in blocks of 2 MiB; the memory of
@@ -193,6 +194,7 @@ void sl_pool_settle_all(struct sl_process *p, int gpu)
 
 void sl_pool_reclaim(struct sl_process *p, int gpu)
 {
+    (void)sl_share_sweep(p);
     for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next) {
         if (pool->gpu != gpu || atomic_load(&pool->dead) || pool->free_of_charge)
             continue;

@@ -6,6 +6,7 @@
 #include "preload/device.h"
 #include "preload/graph_mem.h"
 #include "preload/pool_internal.h"
+#include "preload/share.h"
 #include "shm/account.h"
 
 /* ---- which pool ---- */
@@ -181,7 +182,7 @@ static CUresult free_async(struct sl_process *p, free_function *real, bool per_t
     } else if (kind == SL_KIND_ASYNC) {
         sl_pool_freed(p, &t);
     } else {
-        sl_charge_return(p, t.gpu, t.units);
+        sl_share_end_of(p, &t);
     }
     return rc;
 }

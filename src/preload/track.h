@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this process has charged for which object: a hash table by (kind, handle). One lock, held
- * only for the table's own work. Objects not in it (made before we were attached, or imported) are
- * simply not found, and their release passes through.
+ * only for the table's own work. Objects not in it (made before we were attached) are simply not
+ * found, and their release passes through.
  */
 #ifndef SLUICE_PRELOAD_TRACK_H
 #define SLUICE_PRELOAD_TRACK_H
@@ -19,6 +19,7 @@ enum sl_kind {
     SL_KIND_EXTERNAL,
     SL_KIND_PHYSICAL, /* cuMemCreate's handle; object is a struct physical of vmm.c */
     SL_KIND_MAPPING,  /* cuMemMap: key is the address, units its size, object as above */
+    SL_KIND_IPC,      /* cuIpcOpenMemHandle: key is the address */
     SL_KIND_CONTEXT,  /* owner is the context's id */
     SL_KIND_EXEC,     /* an instantiated graph with memory nodes: units is its need */
 };
@@ -30,6 +31,8 @@ struct sl_track {
     void *object;
     enum sl_kind kind;
     int gpu;
+    int entry;      /* of the ledger, where the units are shared: see share.h */
+    uint32_t times; /* how often an IPC handle is open */
 };
 
 /* Makes sure one sl_track_put cannot fail. Every true is followed by a put or a cancel. */

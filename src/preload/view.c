@@ -5,6 +5,7 @@
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 
 /* free and total as the tenant sees them; unchanged where only the card limits. */
 static void limit_view(const struct sl_budget *b, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -23,6 +24,7 @@ static struct sl_budget current_budget(struct sl_process *p)
     if (sl_site_current(p, &site) != CUDA_SUCCESS)
         site.gpu = SL_NOT_LEASED; /* rather nothing than the card's own figures */
     sl_pool_settle_all(p, site.gpu);
+    (void)sl_share_sweep(p);
     return sl_charge_budget(p, site.gpu);
 }
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuMemCreate and what keeps its memory alive: handles (cuMemRelease, cuMemRetainAllocationHandle) and
- * mappings (cuMemMap, cuMemUnmap). The charge goes back when the last of both is gone. Imported
- * handles are not in the table: their exporter pays.
+ * mappings (cuMemMap, cuMemUnmap). The charge goes back when the last of both is gone.
+ *
+ * Exported memory becomes an entry that the tenant's processes share (share.h). An import joins it, or,
+ * where the tenant has none (another tenant's memory, say), is charged like memory of this process. An
+ * import of which nothing tells the size is charged by what is mapped of it.
  */
 #include "preload/vmm.h"
 
@@ -12,12 +15,13 @@
 #include "preload/device.h"
 #include "preload/lock.h"
 #include "preload/pool.h"
+#include "preload/share.h"
 #include "preload/track.h"
 #include "shm/account.h"
+#include "shm/tag.h"
 
 struct physical {
-    int gpu;
-    uint64_t units;
+    struct sl_cost cost;
     unsigned int handles;
     unsigned int mappings;
 };
@@ -25,15 +29,24 @@ struct physical {
 /* Over every struct physical, and over table operations that belong together with one. */
 static struct sl_lock lock;
 
-/* With the lock held: returns the units to give back, if this was the last reference. */
-static uint64_t drop(struct physical *m, int *ret_gpu)
+static const struct sl_cost nothing = {.gpu = SL_NOT_LEASED};
+
+/* With the lock held: returns what to give back, if this was the last reference. */
+static struct sl_cost drop(struct physical *m)
 {
     if (m->handles > 0 || m->mappings > 0)
-        return 0;
-    uint64_t units = m->units;
-    *ret_gpu = m->gpu;
+        return nothing;
+    struct sl_cost cost = m->cost;
     free(m);
-    return units;
+    return cost;
+}
+
+static bool charge(struct sl_process *p, int gpu, uint64_t units)
+{
+    if (sl_charge_try(p, gpu, units))
+        return true;
+    sl_pool_reclaim(p, gpu);
+    return sl_charge_try(p, gpu, units);
 }
 
 static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, CUresult *ret_rc)
@@ -42,13 +55,8 @@ static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, C
     struct physical *m = malloc(sizeof(*m));
     if (!m)
         return NULL;
-    *m = (struct physical){.gpu = gpu, .units = units, .handles = 1};
-    bool granted = sl_charge_try(p, gpu, units);
-    if (!granted) {
-        sl_pool_reclaim(p, gpu);
-        granted = sl_charge_try(p, gpu, units);
-    }
-    if (!granted) {
+    *m = (struct physical){.cost = {.gpu = gpu, .units = units}, .handles = 1};
+    if (!charge(p, gpu, units)) {
         *ret_rc = sl_charge_refused(p);
         free(m);
         return NULL;
@@ -59,6 +67,16 @@ static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, C
         return NULL;
     }
     return m;
+}
+
+static void put_handle(CUmemGenericAllocationHandle handle, struct physical *m)
+{
+    struct sl_track t = {.kind = SL_KIND_PHYSICAL,
+                         .key = handle,
+                         .units = m->cost.units,
+                         .object = m,
+                         .gpu = m->cost.gpu};
+    sl_track_put(&t);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -75,13 +93,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     rc = real(handle, size, prop, flags);
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
-        sl_charge_return(p, gpu, m->units);
+        sl_charge_return(p, gpu, m->cost.units);
         free(m);
         return rc;
     }
-    struct sl_track t = {
-        .kind = SL_KIND_PHYSICAL, .key = *handle, .units = m->units, .object = m, .gpu = gpu};
-    sl_track_put(&t);
+    put_handle(*handle, m);
     return rc;
 }
 
@@ -104,7 +120,6 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     CUresult rc = real(handle);
     if (!m)
         return rc;
-    int gpu = SL_NOT_LEASED;
     bool put_back = rc != CUDA_SUCCESS && last && sl_track_room();
     sl_lock_take(&lock);
     m->mappings--;
@@ -112,10 +127,27 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
         m->handles++;
     if (put_back)
         sl_track_put(&t);
-    uint64_t units = drop(m, &gpu);
+    struct sl_cost cost = drop(m);
     sl_lock_drop(&lock);
-    sl_charge_return(p, gpu, units);
+    sl_share_end(p, &cost);
     return rc;
+}
+
+/* An import of unknown size costs what is mapped of it at most. True if that is granted. */
+static bool cover(struct sl_process *p, struct physical *m, size_t size)
+{
+    sl_lock_take(&lock);
+    uint64_t units = sl_units_of_bytes(size);
+    bool own = m->cost.entry == SL_NOT_SHARED && m->cost.gpu != SL_NOT_LEASED;
+    uint64_t more = own && units > m->cost.units ? units - m->cost.units : 0;
+    m->cost.units += more;
+    sl_lock_drop(&lock);
+    if (charge(p, m->cost.gpu, more))
+        return true;
+    sl_lock_take(&lock);
+    m->cost.units -= more;
+    sl_lock_drop(&lock);
+    return false;
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
@@ -132,24 +164,24 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         m->mappings++;
     }
     sl_lock_drop(&lock);
-    CUresult rc = real(ptr, size, offset, handle, flags);
+    CUresult rc = m && !cover(p, m, size) ? sl_charge_refused(p)
+                                          : real(ptr, size, offset, handle, flags);
     if (!m || rc != CUDA_SUCCESS)
         sl_track_cancel();
     if (!m)
         return rc;
-    int gpu = SL_NOT_LEASED;
-    uint64_t units = 0;
+    struct sl_cost cost = nothing;
     sl_lock_take(&lock);
     if (rc == CUDA_SUCCESS) {
         struct sl_track mapping = {
-            .kind = SL_KIND_MAPPING, .key = ptr, .units = size, .object = m, .gpu = m->gpu};
+            .kind = SL_KIND_MAPPING, .key = ptr, .units = size, .object = m, .gpu = m->cost.gpu};
         sl_track_put(&mapping);
     } else {
         m->mappings--;
-        units = drop(m, &gpu);
+        cost = drop(m);
     }
     sl_lock_drop(&lock);
-    sl_charge_return(p, gpu, units);
+    sl_share_end(p, &cost);
     return rc;
 }
 
@@ -173,8 +205,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (rc != CUDA_SUCCESS)
         return rc;
     for (;;) {
-        int gpu = SL_NOT_LEASED;
-        uint64_t units = 0;
+        struct sl_cost cost = nothing;
         sl_lock_take(&lock);
         /* Usually one mapping, exactly as it was made; a range may also cover several. */
         bool found = sl_track_take(SL_KIND_MAPPING, rest.start, &t) ||
@@ -182,10 +213,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         if (found) {
             struct physical *m = t.object;
             m->mappings--;
-            units = drop(m, &gpu);
+            cost = drop(m);
         }
         sl_lock_drop(&lock);
-        sl_charge_return(p, gpu, units);
+        sl_share_end(p, &cost);
         if (!found)
             return rc;
         if (t.key == rest.start && t.units <= rest.size) {
@@ -224,16 +255,111 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     if (found)
         ((struct physical *)t.object)->handles++;
     if (found && !same_handle) { /* the last handle was released, or this is another for the same */
-        struct sl_track again = {.kind = SL_KIND_PHYSICAL,
-                                 .key = *handle,
-                                 .units = ((struct physical *)t.object)->units,
-                                 .object = t.object,
-                                 .gpu = t.gpu};
-        sl_track_put(&again);
+        put_handle(*handle, t.object);
     } else {
         sl_track_cancel();
     }
     sl_lock_drop(&lock);
+    return rc;
+}
+
+/* ---- between processes ---- */
+
+#define FABRIC_BYTES 64
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    SL_ENTER(cuMemExportToShareableHandle, real, p, (shareableHandle, handle, type, flags));
+    struct sl_track t;
+    CUresult rc = real(shareableHandle, handle, type, flags);
+    bool by_descriptor = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (rc != CUDA_SUCCESS || (!by_descriptor && type != CU_MEM_HANDLE_TYPE_FABRIC))
+        return rc;
+    uint64_t id = by_descriptor ? sl_share_new_id() : sl_share_id_of(shareableHandle, FABRIC_BYTES);
+    uint64_t units = 0;
+    sl_lock_take(&lock);
+    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
+        struct physical *m = t.object;
+        (void)sl_share_begin(p, &m->cost, id, by_descriptor);
+        id = sl_share_id(&m->cost);
+        units = m->cost.units;
+    }
+    sl_lock_drop(&lock);
+    /* Without a tag whoever imports it pays for it too: more than due, never less. */
+    if (by_descriptor && units > 0 && id != 0)
+        (void)sl_tag_put(*(const int *)shareableHandle, id, units);
+    return rc;
+}
+
+/* What an import costs: a part in the tenant's entry, else all of it; host memory nothing. */
+static bool pay_import(struct sl_process *p, CUmemGenericAllocationHandle handle, uint64_t id,
+                       uint64_t units, struct sl_cost *ret)
+{
+    __typeof__(&cuMemGetAllocationPropertiesFromHandle) ask =
+        SL_REAL(cuMemGetAllocationPropertiesFromHandle);
+    CUmemAllocationProp prop;
+    if (id != 0 && sl_share_join(p, id, ret))
+        return true;
+    if (!ask || ask(&prop, handle) != CUDA_SUCCESS)
+        return false; /* memory of an unknown place is not handed out */
+    bool on_device = prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    *ret = (struct sl_cost){.gpu = on_device ? sl_device_gpu(p, prop.location.id) : SL_NOT_LEASED,
+                            .units = on_device ? units : 0};
+    return charge(p, ret->gpu, ret->units);
+}
+
+static CUresult imported(struct sl_process *p, CUmemGenericAllocationHandle handle, uint64_t id,
+                         uint64_t units)
+{
+    struct sl_track t;
+    struct physical *m = calloc(1, sizeof(*m));
+    if (!m) {
+        sl_track_cancel();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    m->handles = 1;
+    if (!pay_import(p, handle, id, units, &m->cost)) {
+        sl_track_cancel();
+        free(m);
+        return sl_charge_refused(p);
+    }
+    sl_lock_take(&lock);
+    bool known = sl_track_get(SL_KIND_PHYSICAL, handle, &t);
+    if (known) { /* a driver that gives one number for one memory */
+        ((struct physical *)t.object)->handles++;
+        sl_track_cancel();
+    } else {
+        put_handle(handle, m);
+    }
+    sl_lock_drop(&lock);
+    if (known) {
+        sl_share_end(p, &m->cost);
+        free(m);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType type)
+{
+    SL_ENTER(cuMemImportFromShareableHandle, real, p, (handle, osHandle, type));
+    __typeof__(&cuMemRelease) undo = SL_REAL(cuMemRelease);
+    uint64_t id = 0, units = 0;
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        (void)sl_tag_read((int)(intptr_t)osHandle, &id, &units);
+    else if (type == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
+        id = sl_share_id_of(osHandle, FABRIC_BYTES);
+    if (!sl_track_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult rc = real(handle, osHandle, type);
+    if (rc != CUDA_SUCCESS) {
+        sl_track_cancel();
+        return rc;
+    }
+    rc = imported(p, *handle, id, units);
+    if (rc != CUDA_SUCCESS && undo)
+        (void)undo(*handle);
     return rc;
 }
 

@@ -156,6 +156,69 @@ static void collect_fds(struct msghdr *mh, struct sl_packet_fds *ret)
     }
 }
 
+/* Looks at the next packet and leaves it there. The kernel drops descriptors that find no room in
+ * `control`, but the packet keeps its own references to them: nothing is closed. */
+static int look_at(int sock, struct msghdr *mh)
+{
+    char first;
+    struct iovec iov = {.iov_base = &first, .iov_len = 1};
+    mh->msg_iov = &iov;
+    mh->msg_iovlen = 1;
+    ssize_t n;
+    do
+        n = recvmsg(sock, mh, MSG_PEEK);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : 0;
+}
+
+int sl_packet_brings_fds(int sock)
+{
+    struct msghdr mh = {.msg_flags = 0};
+    int rc = look_at(sock, &mh);
+    return rc < 0 ? rc : (mh.msg_flags & MSG_CTRUNC) != 0;
+}
+
+bool sl_packet_hang_up(int sock)
+{
+    union {
+        struct cmsghdr align;
+        char buf[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    int on = 1;
+    (void)shutdown(sock, SHUT_RDWR); /* from now on nothing can be added */
+    /* With the sender's credentials beside it, even an empty packet differs from the end. */
+    bool fds = setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0;
+    while (!fds) {
+        char first;
+        struct msghdr mh = {.msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
+        if (look_at(sock, &mh) < 0 || mh.msg_controllen == 0)
+            break;
+        fds = mh.msg_flags & MSG_CTRUNC;
+        if (!fds && recv(sock, &first, sizeof(first), MSG_DONTWAIT) < 0)
+            break;
+    }
+    if (!fds)
+        (void)close(sock);
+    return !fds;
+}
+
+static int check_packet(const union sl_packet *packet, ssize_t n, int flags, struct sl_err *err)
+{
+    if (n == 0)
+        return sl_err_set(err, -ECONNRESET, "the peer closed the connection");
+    if ((size_t)n < sizeof(struct sl_msg) || (flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+        packet->h.magic != SL_MSG_MAGIC || packet->h.size != (size_t)n ||
+        sl_packet_size((enum sl_msg_type)packet->h.type) != (size_t)n)
+        return sl_err_set(err, -EPROTO, "the peer sent a packet that is none of ours");
+    if (packet->h.version != SL_MSG_VERSION)
+        return sl_err_set(
+            err, -EPROTO,
+            "the peer speaks protocol version %u, this build %u: install the same Sluice "
+            "on both sides",
+            packet->h.version, SL_MSG_VERSION);
+    return 0;
+}
+
 int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds, struct sl_err *err)
 {
     union {
@@ -165,8 +228,10 @@ int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
     struct iovec iov = {.iov_base = packet, .iov_len = sizeof(*packet)};
     struct msghdr mh = {.msg_iov = &iov,
                         .msg_iovlen = 1,
-                        .msg_control = control.buf,
-                        .msg_controllen = sizeof(control.buf)};
+                        .msg_control = fds ? control.buf : NULL,
+                        .msg_controllen = fds ? sizeof(control.buf) : 0};
+    if (!fds && sl_packet_brings_fds(sock) == 1)
+        return sl_err_set(err, -EPROTO, "the peer sent descriptors where none belong");
     ssize_t n;
     do
         n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
@@ -174,23 +239,13 @@ int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
     if (n < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? -EAGAIN
                                                        : sl_err_errno(err, errno, "receiving");
-    struct sl_packet_fds got;
-    collect_fds(&mh, &got);
-    int rc = 0;
-    if (n == 0)
-        rc = sl_err_set(err, -ECONNRESET, "the peer closed the connection");
-    else if ((size_t)n < sizeof(struct sl_msg) || (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-             packet->h.magic != SL_MSG_MAGIC || packet->h.size != (size_t)n ||
-             sl_packet_size((enum sl_msg_type)packet->h.type) != (size_t)n)
-        rc = sl_err_set(err, -EPROTO, "the peer sent a packet that is none of ours");
-    else if (packet->h.version != SL_MSG_VERSION)
-        rc = sl_err_set(err, -EPROTO,
-                        "the peer speaks protocol version %u, this build %u: install the same Sluice "
-                        "on both sides",
-                        packet->h.version, SL_MSG_VERSION);
-    if (rc < 0 || !fds)
+    struct sl_packet_fds got = {.count = 0};
+    if (fds)
+        collect_fds(&mh, &got);
+    int rc = check_packet(packet, n, mh.msg_flags, err);
+    if (rc < 0)
         sl_packet_fds_close(&got);
-    if (rc == 0 && fds)
+    else if (fds)
         *fds = got;
     return rc;
 }

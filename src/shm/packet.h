@@ -3,6 +3,7 @@
 #ifndef SLUICE_SHM_PACKET_H
 #define SLUICE_SHM_PACKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -46,11 +47,24 @@ int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_co
 
 /*
  * Receives one checked packet. 0 and *packet filled; -EAGAIN on a non-blocking socket with nothing
- * there; -ECONNRESET when the peer is gone; -EPROTO when it speaks nonsense. `fds` may be NULL:
- * then any descriptor that came along is closed.
+ * there; -ECONNRESET when the peer is gone; -EPROTO when it speaks nonsense. With `fds` NULL a packet
+ * that brings descriptors is nonsense too: it is refused and stays where it is, so that nothing in it is
+ * ever closed here.
+ *
+ * With `fds` this may block for as long as a hostile peer likes: descriptors that are not wanted are
+ * closed in the call, by us or by the kernel, and close() of a lingering socket or of a file on somebody's
+ * file system waits. A loop that serves others asks sl_packet_brings_fds first.
  */
 int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Does the next packet bring descriptors? 1, 0, or -errno (-EAGAIN: nothing is there). Takes nothing,
+ * closes nothing, never blocks on a non-blocking socket. */
+int sl_packet_brings_fds(int sock) SL_MUST_CHECK;
+
+/* Ends a connection (non-blocking) and closes it. False when descriptors lie unread in it: then it is shut
+ * down but still open, because close() would close those too, and may block. */
+bool sl_packet_hang_up(int sock) SL_MUST_CHECK;
 
 void sl_packet_fds_close(struct sl_packet_fds *fds);
 

@@ -86,10 +86,15 @@ int sl_ledger_create(const uint8_t cookie[16], uint32_t gpu_count, struct sl_led
     return 0;
 }
 
-/* The descriptor must have the right size and be unable to lose it. */
+/* The descriptor must have the right size and be unable to lose it. Seals come first: asking for them
+ * touches nothing but memory, while fstat() of a file on somebody's file system may wait for ever. */
 static int check_fd(int fd, size_t size, const char *what, struct sl_err *err)
 {
     struct stat st;
+    if (fcntl(fd, F_GETFD) < 0)
+        return sl_err_errno(err, errno, "the %s page cannot be examined", what);
+    if (!sl_page_fd(fd))
+        return sl_err_set(err, -EPROTO, "the %s page is not a sealed memfd", what);
     if (fstat(fd, &st) != 0)
         return sl_err_errno(err, errno, "the %s page cannot be examined", what);
     if ((uint64_t)st.st_size != size)
@@ -97,10 +102,13 @@ static int check_fd(int fd, size_t size, const char *what, struct sl_err *err)
                           "the %s page has %lld bytes, this build expects %zu: libsluice and the "
                           "arbiter are of different versions, install the same on both sides",
                           what, (long long)st.st_size, size);
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SIZE_SEALS) != SIZE_SEALS)
-        return sl_err_set(err, -EPROTO, "the %s page is not a sealed memfd", what);
     return 0;
+}
+
+bool sl_page_fd(int fd)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & SIZE_SEALS) == SIZE_SEALS;
 }
 
 static int check_header(uint64_t magic, uint64_t want_magic, uint32_t version, const char *what,

@@ -3,6 +3,7 @@
 #ifndef SLUICE_SHM_PAGES_H
 #define SLUICE_SHM_PAGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -38,6 +39,10 @@ int sl_lease_attach(int fd, struct sl_lease_map *ret, struct sl_err *err) SL_MUS
  * descriptor must be a memfd sealed against shrinking, or a truncation could kill the reader. */
 int sl_ledger_attach(int fd, const uint8_t *cookie, struct sl_ledger_map *ret,
                      struct sl_err *err) SL_MUST_CHECK;
+
+/* Is this memory that cannot change its size, as our pages are? Asking never blocks, whatever it is, and
+ * neither does closing what passes. */
+bool sl_page_fd(int fd);
 
 /* Accept NULL and empty maps; unmap and close. */
 void sl_lease_close(struct sl_lease_map *map);

@@ -149,6 +149,57 @@ srun() { "$SLUICE" run --sim h200 "$@"; }
     [ "$(tr , '\n' <<<"$output" | sort -u | wc -l)" -eq 2 ]
 }
 
+uuid_of() { # CARDS INDEX
+    "$SLUICE" run --sim "$1" --gpu "$2" -- printenv CUDA_VISIBLE_DEVICES
+}
+
+@test "CUDA_VISIBLE_DEVICES chooses when --gpu does not" {
+    local zero one two
+    zero=$(uuid_of h200x4 0) one=$(uuid_of h200x4 1) two=$(uuid_of h200x4 2)
+    for visible in 1 "$one" "${one:0:12}" 1,2 " 1, 2" "1,nonsense,0"; do
+        export CUDA_VISIBLE_DEVICES=$visible
+        run -0 "$SLUICE" run --sim h200x4 -- printenv CUDA_VISIBLE_DEVICES
+        [ "$output" = "$one" ]
+    done
+    run -0 "$SLUICE" run --sim h200x4 --gpu 2 -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$two" ]
+    for visible in "" -1 "-1,0"; do
+        CUDA_VISIBLE_DEVICES=$visible run -125 "$SLUICE" run --sim h200x4 -- true
+        has "hides every GPU"
+    done
+    CUDA_VISIBLE_DEVICES=9,0 run -125 "$SLUICE" run --sim h200x4 -- true
+    has 'no GPU "9"'
+    unset CUDA_VISIBLE_DEVICES
+    run -0 "$SLUICE" run --sim h200x4 -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$zero" ]
+}
+
+@test "without --gpu: the first that has room" {
+    local zero one two
+    zero=$(uuid_of h200x4 0) one=$(uuid_of h200x4 1) two=$(uuid_of h200x4 2)
+    "$SLUICE" run --sim h200x4 --gpu 0 --memory 100Gi --name big -- sleep 100 &
+    BACKGROUND+=($!)
+    "$SLUICE" run --sim h200x4 --gpu 1 --cores 90 --name busy -- sleep 100 &
+    BACKGROUND+=($!)
+    eventually tenant_exists big
+    eventually tenant_exists busy
+    run -0 "$SLUICE" run --sim h200x4 --memory 60Gi -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$one" ]
+    run -0 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 50 -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$two" ]
+    run -0 "$SLUICE" run --sim h200x4 --memory 10Gi -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$zero" ]
+    CUDA_VISIBLE_DEVICES=0,1 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 50 -- true
+    has "none of 2 GPUs has room for this (left: GPU 0 has "
+    has "GPU 1 has "
+    has " and 10 %"
+    CUDA_VISIBLE_DEVICES=0 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi -- true
+    has "GPU 0"
+    has "left of"
+    run -125 "$SLUICE" run --sim h200x4 --memory 300Gi -- true
+    has "none of 4 GPUs has room"
+}
+
 @test "closed standard descriptors do no harm" {
     run -0 bash -c '"$SLUICE" run --sim h200 -- sh -c "exit 0" <&- >&- 2>&-'
 }

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "shm/account.h"
 #include "shm/pages.h"
+#include "shm/shared.h"
 
 enum { LIARS = 3, SLOTS = 8, LONGEST_S = 20 };
 
@@ -33,7 +34,7 @@ static void lie(uint64_t seed)
         uint32_t gpu = (uint32_t)rng_below(&r, SL_MAX_GPUS), slot = (uint32_t)rng_below(&r, SLOTS);
         struct sl_slot_memory *m = &p->slot[slot].memory[gpu];
         uint64_t v = rng_below(&r, 3) ? rng_next(&r) : rng_below(&r, 100);
-        switch (rng_below(&r, 6)) {
+        switch (rng_below(&r, 7)) {
         case 0:
             atomic_store(&p->total[gpu].word, v);
             break;
@@ -47,6 +48,12 @@ static void lie(uint64_t seed)
         case 3:
             atomic_store(&m->used[v & 1], v);
             break;
+        case 5: /* entries of shared memory, in any state, with any holders */
+            atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.state, (uint32_t)v);
+            atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.id, v >> 7);
+            atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.holder[v % SL_SHARED_HOLDERS],
+                         (uint16_t)(v >> 9));
+            break;
         case 4: /* the header: nobody may depend on it after attaching */
             ((volatile char *)p)[rng_below(&r, 64)] = (char)v;
             break;
@@ -57,19 +64,31 @@ static void lie(uint64_t seed)
     }
 }
 
+static bool is_dead(uint32_t slot, const void *arg)
+{
+    return slot % SLOTS == *(const uint32_t *)arg;
+}
+
 static bool arbiter_step(struct rng *r, uint64_t *unfinished)
 {
     uint32_t gpu = (uint32_t)rng_below(r, SL_MAX_GPUS), slot = (uint32_t)rng_below(r, SLOTS);
     switch (rng_below(r, 200)) {
     case 0:
         sl_account_clear(ledger.page);
+        sl_shared_clear(ledger.page);
+        break;
+    case 1:
+    case 2:
+        if (!sl_shared_reap(ledger.page, is_dead, &slot, NULL))
+            (*unfinished)++;
         break;
     default:
         if (!sl_account_reap(ledger.page, slot))
             (*unfinished)++;
     }
     return sl_account_total(ledger.page, gpu) < (1ULL << 40) &&
-           sl_account_slot(ledger.page, slot, gpu) < (1ULL << 40);
+           sl_account_slot(ledger.page, slot, gpu) < (1ULL << 40) &&
+           sl_shared_held(ledger.page, slot, gpu) < (1ULL << 50);
 }
 
 /* With the liars gone the page must be usable: the next process of the tenant starts from zero. */
@@ -77,6 +96,7 @@ static bool books_are_good(void)
 {
     struct sl_ledger_page *p = ledger.page;
     sl_account_clear(p);
+    sl_shared_clear(p);
     for (uint32_t g = 0; g < SL_MAX_GPUS; g++) {
         for (uint32_t s = 0; s < SLOTS; s++)
             if (sl_account_slot(p, s, g) != 0 || sl_account_reserve(p, s, g, 10, 10 * (s + 1)) != 0)

@@ -170,6 +170,45 @@ static void test_restart_keeps_the_books(void **state)
     (void)close(fd);
 }
 
+/* A newcomer right after a restart does not get the slot of a process that is not back yet. */
+static void test_newcomer_after_restart(void **state)
+{
+    (void)state;
+    char path[256];
+    struct peer newcomer;
+    int fd = create("newcomer", 10 * GIB, path);
+    pid_t late = spawn_member(path, 700, false), back = spawn_member(path, 300, true);
+    world_kill(&world);
+    world_start(&world);
+    uint32_t processes = 0;
+    EVENTUALLY(world_used(&world, "newcomer", &processes) != 0 && processes == 1);
+    assert_int_equal(peer_attach(path, SL_NO_SLOT, -1, &newcomer), 0);
+    assert_int_equal(sl_account_slot(newcomer.ledger.page, newcomer.slot, 0), 0);
+    peer_close(&newcomer);
+    kill_and_wait(late);
+    kill_and_wait(back);
+    (void)close(fd);
+}
+
+/* After a restart there is no ledger until a process brings it: limits can be set all the same. */
+static void test_set_right_after_restart(void **state)
+{
+    (void)state;
+    char path[256];
+    union sl_packet answer;
+    int fd = create("early", 10 * GIB, path);
+    pid_t member = spawn_member(path, 700, false);
+    world_kill(&world);
+    world_start(&world);
+    int control = world_connect(&world);
+    struct sl_msg_lease ask = lease_ask("early", 5 * GIB);
+    ask.h.type = SL_MSG_SET;
+    assert_int_equal(world_call(control, &ask.h, &answer), SL_MSG_OK);
+    (void)close(control);
+    kill_and_wait(member);
+    (void)close(fd);
+}
+
 static void test_restart_twenty_times(void **state)
 {
     (void)state;
@@ -263,7 +302,7 @@ static void test_full_tenant(void **state)
     pid_t nursery = fork();
     if (nursery == 0) {
         (void)close(go[1]);
-        for (int i = 0; i < SL_MAX_SLOTS; i++) {
+        for (int i = 0; i < SL_PROCESS_SLOTS; i++) {
             if (fork() != 0)
                 continue;
             struct peer peer;
@@ -277,12 +316,12 @@ static void test_full_tenant(void **state)
         _exit(0);
     }
     int attached = 0;
-    for (int i = 0; i < SL_MAX_SLOTS; i++) {
+    for (int i = 0; i < SL_PROCESS_SLOTS; i++) {
         char byte = 0;
         assert_int_equal(read(told[0], &byte, 1), 1);
         attached += byte;
     }
-    assert_int_equal(attached, SL_MAX_SLOTS);
+    assert_int_equal(attached, SL_PROCESS_SLOTS);
     struct peer one_too_many;
     assert_int_equal(peer_attach(path, SL_NO_SLOT, -1, &one_too_many), -EAGAIN);
     (void)close(go[0]);
@@ -304,6 +343,8 @@ int main(void)
         cmocka_unit_test(test_inherited_connection),
         cmocka_unit_test(test_exec_returns_everything),
         cmocka_unit_test(test_restart_keeps_the_books),
+        cmocka_unit_test(test_newcomer_after_restart),
+        cmocka_unit_test(test_set_right_after_restart),
         cmocka_unit_test(test_restart_twenty_times),
         cmocka_unit_test(test_truncated_state),
         cmocka_unit_test(test_hostile_ledger),

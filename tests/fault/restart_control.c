@@ -91,12 +91,15 @@ static pid_t spawn_member(const char *path, uint64_t units)
             sl_account_reserve(peer.ledger.page, peer.slot, 0, units, UINT64_MAX) < 0 ||
             write(ready[1], "k", 1) != 1)
             _exit(1);
-        while (read(peer.sock, &byte, 1) <= 0)
-            if (peer_attach(path, peer.slot, peer.ledger.fd, &next) == 0)
-                peer = next;
-            else
-                (void)usleep(10000);
-        _exit(0);
+        /* Until it is killed. What an arbiter says (SL_MSG_GATE) only wakes; the end of a connection is
+         * that of an arbiter. */
+        for (;;)
+            if (read(peer.sock, &byte, 1) <= 0) {
+                if (peer_attach(path, peer.slot, peer.ledger.fd, &next) == 0)
+                    peer = next;
+                else
+                    (void)usleep(10000);
+            }
     }
     char byte;
     (void)close(ready[1]);

@@ -4,6 +4,7 @@
  * what is gone. Freed memory is overwritten (MALLOC_PERTURB_, set by ctest), so that a use of it is seen
  * without a sanitizer too.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 
 #define TRIES  10
 #define PARKED 4
+#define CALLS  2 /* connections of one ghost, at most */
 
 static struct world world;
 
@@ -97,34 +100,56 @@ static void creator_end(struct creator *c)
     (void)close(c->go);
 }
 
-/* A connection that says HELLO and, with `deaf`, can be told nothing. */
-static int hello(const char *path, bool deaf)
+/*
+ * Connections of a process that is gone already: it shared its descriptors with us, and the arbiter knows
+ * them by its PID. A member without a process to watch is gone when its connection is.
+ */
+static bool ghost_connect(const char *path, int *ret_fds, int count)
+{
+    int status = -1, up[2], fds[CALLS];
+    size_t bytes = sizeof(*fds) * (size_t)count;
+    if (pipe(up) != 0)
+        return false;
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        for (int i = 0; i < count; i++)
+            while ((fds[i] = sl_packet_connect(path, NULL)) < 0)
+                (void)usleep(1000);
+        _exit(write(up[1], fds, bytes) != (ssize_t)bytes);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 &&
+           read(up[0], ret_fds, bytes) == (ssize_t)bytes;
+}
+
+/* Says HELLO and, with `deaf`, can be told nothing. */
+static bool hello(int fd, bool deaf)
 {
     struct sl_msg_hello m = {.slot = SL_NO_SLOT};
     sl_packet_init(&m.h, SL_MSG_HELLO, sizeof(m));
-    int fd = sl_packet_connect(path, NULL);
-    if (fd >= 0 && deaf)
+    if (deaf)
         (void)shutdown(fd, SHUT_RD);
-    if (fd >= 0)
-        (void)send(fd, &m, sizeof(m), MSG_NOSIGNAL);
-    return fd;
+    return send(fd, &m, sizeof(m), MSG_NOSIGNAL) == (ssize_t)sizeof(m);
 }
 
-/* The attacker is a child: its PID is what the arbiter knows it by, and it maps no ledger. */
-static pid_t attacker_begin(const char *path, int told, int go, int deaf_calls)
+/* Joins as a ghost, and waits. Then the ghost says HELLO again and hears no answer; in a recovery so do
+ * `parked` other ghosts. */
+static pid_t attacker_begin(const char *path, int told, int go, int parked)
 {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
     char byte, packet[4096];
+    int fds[2], ghost;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int fd = hello(path, false);
-    if (fd < 0 || recv(fd, packet, sizeof(packet), 0) <= 0 || write(told, "k", 1) != 1 ||
+    if (!ghost_connect(path, fds, 2) || !hello(fds[0], false) ||
+        recv(fds[0], packet, sizeof(packet), 0) <= 0 || write(told, "k", 1) != 1 ||
         read(go, &byte, 1) != 1)
         _exit(1);
-    for (int i = 0; i < deaf_calls; i++)
-        while (hello(path, true) < 0)
-            (void)usleep(1000);
+    if (parked == 0 && !hello(fds[1], true))
+        _exit(1);
+    for (int i = 0; i < parked; i++)
+        if (!ghost_connect(path, &ghost, 1) || !hello(ghost, true))
+            _exit(1);
     if (write(told, "k", 1) != 1)
         _exit(1);
     for (;;)
@@ -137,13 +162,13 @@ struct attack {
     int told[2], go[2];
 };
 
-static void attack_begin(struct attack *x, int deaf_calls)
+static void attack_begin(struct attack *x, int parked)
 {
     char byte;
     creator_begin(&x->creator);
     assert_int_equal(pipe(x->told), 0);
     assert_int_equal(pipe(x->go), 0);
-    x->pid = attacker_begin(x->creator.path, x->told[1], x->go[0], deaf_calls);
+    x->pid = attacker_begin(x->creator.path, x->told[1], x->go[0], parked);
     assert_int_equal(read(x->told[0], &byte, 1), 1);
     creator_end(&x->creator);
 }
@@ -171,7 +196,7 @@ static void test_deaf_last_process(void **state)
     (void)state;
     for (int i = 0; i < TRIES; i++) {
         struct attack x;
-        attack_begin(&x, 1);
+        attack_begin(&x, 0);
         assert_int_equal(tenants(), 1); /* and by now the creator's end was seen */
         attack_run(&x);
         EVENTUALLY(tenants() == 0);

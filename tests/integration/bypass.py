@@ -80,6 +80,22 @@ class Bypass(unittest.TestCase):
         self.assertEqual(len(audit), 1, audit)
         self.assertGreaterEqual(overhead, got << 20)
 
+    def test_driver_in_another_namespace(self):
+        if RUNTIME:
+            self.skipTest("a sanitizer's run-time cannot be loaded twice")
+        got, audit, overhead = self.held("env", "-u", "NONE", TENANT, "dlmopen", "6000", "hold")
+        self.assertGreaterEqual(got, 5952)
+        self.assertEqual(len(audit), 1, audit)
+        self.assertEqual(audit[0]["tenant"], "t")
+        self.assertGreaterEqual(overhead, got << 20)
+
+    def test_attach_path_unset(self):
+        got, audit, overhead = self.held("env", "-u", "NONE", TENANT, "unset", "6000", "hold")
+        self.assertGreaterEqual(got, 5952)
+        self.assertEqual(len(audit), 1, audit)
+        self.assertEqual(audit[0]["tenant"], "t")
+        self.assertGreaterEqual(overhead, got << 20)
+
     def test_etc_preload_cannot_be_unset(self):
         """What the agent does in containers: /etc/ld.so.preload instead of the environment."""
         probe = subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that tries to get more GPU memory than its lease, by some road:
- *   bypass_tenant dlsym|procaddr|deepbind|raw LIMIT_MIB [hold]
+ *   bypass_tenant dlsym|procaddr|deepbind|raw|dlmopen|unset LIMIT_MIB [hold]
  * It takes 64 MiB pieces up to LIMIT_MIB and prints how many MiB it got and the last result. With `hold`
  * it then keeps them until its stdin ends.
  *
  * dlsym      dlopen and dlsym, as most programs do
  * procaddr   the driver's own cuGetProcAddress
  * deepbind   the driver opened with RTLD_DEEPBIND
+ * dlmopen    the driver in a link-map namespace of its own, where no library is preloaded
+ * unset      SLUICE_ATTACH taken out of the environment before the first call
  * raw        the driver's symbol table read by hand: what libsluice cannot stand in front of
  */
 #include <dlfcn.h>
@@ -82,7 +84,10 @@ int main(int argc, char **argv)
         return 2;
     road = argv[1];
     int flags = RTLD_NOW | (strcmp(road, "deepbind") == 0 ? RTLD_DEEPBIND : 0);
-    driver = dlopen("libcuda.so.1", flags);
+    if (strcmp(road, "unset") == 0)
+        (void)unsetenv("SLUICE_ATTACH");
+    driver = strcmp(road, "dlmopen") == 0 ? dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW)
+                                          : dlopen("libcuda.so.1", flags);
     if (!driver)
         return 3;
     GET(cuInit);

@@ -56,6 +56,9 @@
     F(cuMemRetainAllocationHandle)                                                                 \
     F(cuMemExportToShareableHandle)                                                                \
     F(cuMemImportFromShareableHandle)                                                              \
+    F(cuIpcGetMemHandle)                                                                           \
+    F(cuIpcOpenMemHandle_v2)                                                                       \
+    F(cuIpcCloseMemHandle)                                                                         \
     F(cuArrayCreate)                                                                               \
     F(cuArrayCreate_v2)                                                                            \
     F(cuArray3DCreate)                                                                             \

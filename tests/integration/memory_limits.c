@@ -35,23 +35,6 @@ static void start_probe(const struct tenant *t, const char *lookup, struct progr
         fail_msg("%s", line);
 }
 
-/* The 32-bit calls of CUDA 2 are in every driver's table, but a driver of today need not serve them:
- * then nothing is given and nothing is charged. */
-static bool is_unsupported(const struct tenant *t, struct program *p)
-{
-    char line[128];
-    size_t n = strlen(path);
-    if (n < 3 || strcmp(path + n - 3, "-v1") != 0)
-        return false;
-    program_ask(p, "take 1", line, sizeof(line));
-    if (strcmp(line, "got 0 801\n") != 0) {
-        program_ask(p, "give", line, sizeof(line));
-        return false;
-    }
-    assert_int_equal(tenant_usage(t).used_bytes, 0);
-    return true;
-}
-
 /* All ask for all at once; returns how many pieces they got together. */
 static int fill_all(struct program *p)
 {
@@ -106,12 +89,6 @@ static void check_lookup(const char *lookup)
     for (int i = 0; i < PROCESSES; i++)
         start_probe(&t, lookup, &p[i]);
 
-    if (is_unsupported(&t, &p[0])) {
-        for (int i = 0; i < PROCESSES; i++)
-            assert_int_equal(program_end(&p[i]), 0);
-        tenant_end(&t);
-        return;
-    }
     /* Contexts are part of the limit; what is left beside them is an exact number of pieces. */
     struct usage u = tenant_usage(&t);
     assert_true(u.overhead_bytes > 0);

@@ -25,6 +25,7 @@ enum reply {
     SILENT,
     HANG_UP,
     REFUSE,
+    REFUSE_AT_ONCE, /* before the HELLO, and hang up */
     NONSENSE,
     SLOT_TOO_LARGE,
     TWO_FDS,
@@ -128,6 +129,12 @@ static void *serve(void *arg)
             continue;
         }
         enum reply reply = (enum reply)atomic_load(&arbiter.reply);
+        if (reply == REFUSE_AT_ONCE) {
+            answer(sock, REFUSE, -1);
+            if (!sl_packet_hang_up(sock))
+                (void)close(sock);
+            continue;
+        }
         if (sl_packet_wait(sock, 1000, &err) == 0 && sl_packet_recv(sock, &p, &fds, &err) == 0) {
             atomic_fetch_add(&arbiter.hellos, 1);
             atomic_fetch_add(&arbiter.with_ledger, fds.count > 0);
@@ -183,7 +190,7 @@ static void test_replies(void **state)
     static const struct {
         enum reply reply;
         int rc;
-    } cases[] = {{REFUSE, -EACCES},      {NONSENSE, -EPROTO},   {SLOT_TOO_LARGE, -EPROTO},
+    } cases[] = {{REFUSE, -EACCES},      {REFUSE_AT_ONCE, -EACCES}, {NONSENSE, -EPROTO},   {SLOT_TOO_LARGE, -EPROTO},
                  {TWO_FDS, -EPROTO},     {BAD_LEASE, -EPROTO},  {BAD_LEDGER, -EPROTO},
                  {OTHER_LEDGER, 0},      {HANG_UP, 0},          {SILENT, 0}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -191,7 +198,9 @@ static void test_replies(void **state)
         struct sl_err err = SL_ERR_INIT;
         int before = open_fds();
         atomic_store(&arbiter.reply, (int)cases[i].reply);
-        int rc = sl_link_open(path, SL_NO_SLOT, -1, 50, &link, &err);
+        /* Only silence is waited out; on a busy machine the others may take their time. */
+        int wait_ms = cases[i].reply == SILENT ? 50 : 10000;
+        int rc = sl_link_open(path, SL_NO_SLOT, -1, wait_ms, &link, &err);
         assert_true(rc < 0);
         if (cases[i].rc)
             assert_int_equal(rc, cases[i].rc);

@@ -3,6 +3,7 @@
 #include "cuda_case.h"
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
 
 #include "abi/nvml.h"
 
@@ -133,6 +134,116 @@ static void two_processes(void)
     CHECK(used(d) == 0);
 }
 
+static uint64_t used_by(nvmlDevice_t d, pid_t pid)
+{
+    nvmlProcessInfo_t list[8];
+    unsigned int n = 8;
+    NV_OK(nv.nvmlDeviceGetComputeRunningProcesses_v3(d, &n, list));
+    for (unsigned int i = 0; i < n; i++)
+        if (list[i].pid == (unsigned int)pid)
+            return list[i].usedGpuMemory;
+    return 0;
+}
+
+static CUmemGenericAllocationHandle exportable(int *ret_fd)
+{
+    CUmemGenericAllocationHandle h;
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CU_OK(cuMemCreate(&h, 4 * GIB, &prop, 0));
+    CU_OK(cuMemExportToShareableHandle(ret_fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    return h;
+}
+
+static CUmemGenericAllocationHandle import(int fd)
+{
+    CUmemGenericAllocationHandle h;
+    CU_OK(cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    return h;
+}
+
+/* What a process imported is its own once nobody else has it. The steps are those an H200 was
+ * asked, with the answers it gave. */
+static void imported_by_oneself(void)
+{
+    struct sl_tenant t;
+    int fd;
+    nvmlDevice_t d = card0();
+    sl_tenant_open(&t, 0);
+    uint64_t before = used_by(d, getpid());
+    CUmemGenericAllocationHandle first = exportable(&fd);
+    CUmemGenericAllocationHandle second = import(fd), third = import(fd);
+    (void)close(fd);
+    CHECK(used_by(d, getpid()) == before + 4 * GIB);
+    CU_OK(cuMemRelease(first));
+    CHECK(used_by(d, getpid()) == before + 4 * GIB);
+    CU_OK(cuMemRelease(second));
+    CHECK(used_by(d, getpid()) == before + 4 * GIB && used(d) == before + 4 * GIB);
+    CU_OK(cuMemRelease(third));
+    CHECK(used_by(d, getpid()) == before && used(d) == before);
+}
+
+struct handed {
+    volatile int fd_maker, released, done;
+    volatile pid_t pid;
+};
+
+static void make_and_hand_over(void *arg)
+{
+    struct handed *s = arg;
+    struct sl_tenant t;
+    int fd;
+    sl_tenant_open(&t, 0);
+    CUmemGenericAllocationHandle h = exportable(&fd);
+    s->fd_maker = fd;
+    while (!s->released)
+        (void)usleep(1000);
+    CU_OK(cuMemRelease(h));
+    (void)close(fd);
+    s->released = 2;
+    while (!s->done)
+        (void)usleep(1000);
+}
+
+static int descriptor_of(pid_t pid, int fd)
+{
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    int mine = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    CHECK(process >= 0 && mine >= 0);
+    (void)close(process);
+    return mine;
+}
+
+/* Shared between two: shown once, under its maker, then under who is left. */
+static void imported_from_another(void)
+{
+    struct handed *s = case_shared(sizeof(*s));
+    nvmlDevice_t d = card0();
+    pid_t maker = case_child(make_and_hand_over, s);
+    while (!s->fd_maker)
+        (void)usleep(1000);
+    struct sl_tenant t;
+    sl_tenant_open(&t, 0);
+    uint64_t before = used_by(d, getpid()), all = used(d);
+    CHECK(used_by(d, maker) > 4 * GIB);
+    int fd = descriptor_of(maker, s->fd_maker);
+    CUmemGenericAllocationHandle h = import(fd);
+    (void)close(fd);
+    CHECK(used_by(d, getpid()) == before && used_by(d, maker) > 4 * GIB && used(d) == all);
+    s->released = 1;
+    while (s->released != 2)
+        (void)usleep(1000);
+    CHECK(used_by(d, getpid()) == before + 4 * GIB && used_by(d, maker) < GIB && used(d) == all);
+    s->done = 1;
+    case_join(maker);
+    CHECK(used_by(d, getpid()) == before + 4 * GIB);
+    CU_OK(cuMemRelease(h));
+    CHECK(used_by(d, getpid()) == before);
+}
+
 static void run_forever(void *arg)
 {
     struct sl_tenant t;
@@ -173,6 +284,8 @@ int main(int argc, char **argv)
     static const struct cuda_case cases[] = {
         {"one_process", one_process, NULL, NULL},
         {"two_processes", two_processes, "h200x2", NULL},
+        {"imported_by_oneself", imported_by_oneself, NULL, NULL},
+        {"imported_from_another", imported_from_another, NULL, NULL},
         {"load", load, NULL, NULL},
     };
     return cases_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -112,10 +112,6 @@ static void descriptors_travel_and_are_closed_on_exec(void **state)
     sl_packet_fds_close(&fds);
     assert_int_equal(fds.count, 0);
     sl_packet_fds_close(&fds);
-
-    /* A receiver that wants none keeps none. */
-    assert_int_equal(sl_packet_send(pair[0], &m.h, sent, 2, &err), 0);
-    assert_int_equal(sl_packet_recv(pair[1], &in, NULL, &err), 0);
     for (int i = 0; i < SL_PACKET_FDS; i++)
         (void)close(sent[i]);
     assert_int_equal(open_fds(), before);
@@ -203,6 +199,59 @@ static void too_many_descriptors_are_refused_and_closed(void **state)
     send_raw(&m, sizeof(m), pair[0], 16);
     assert_int_equal(sl_packet_recv(pair[1], &in, &fds, NULL), -EPROTO);
     assert_int_equal(open_fds(), before);
+}
+
+/* A receiver that wants no descriptors touches none: the packet is looked at, refused and left there. */
+static void unwanted_descriptors_stay_where_they_are(void **state)
+{
+    (void)state;
+    struct sl_msg_hello m;
+    union sl_packet in;
+    struct sl_err err = SL_ERR_INIT;
+    hello(&m);
+    assert_int_equal(sl_packet_brings_fds(pair[1]), -EAGAIN);
+    assert_int_equal(sl_packet_send(pair[0], &m.h, NULL, 0, &err), 0);
+    assert_int_equal(sl_packet_brings_fds(pair[1]), 0);
+    assert_int_equal(sl_packet_recv(pair[1], &in, NULL, &err), 0);
+    int before = open_fds(), ends[2];
+    assert_int_equal(pipe(ends), 0);
+    send_raw(&m, sizeof(m), ends[1], 5);
+    (void)close(ends[1]);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sl_packet_brings_fds(pair[1]), 1);
+        assert_int_equal(sl_packet_recv(pair[1], &in, NULL, &err), -EPROTO);
+        assert_non_null(strstr(err.msg, "descriptors"));
+    }
+    char byte;
+    assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(read(ends[0], &byte, 1), -1); /* not closed: that would read as an end */
+    assert_int_equal(errno, EAGAIN);
+    (void)close(ends[0]);
+    assert_int_equal(open_fds(), before);
+}
+
+static void hanging_up_closes_what_is_harmless(void **state)
+{
+    (void)state;
+    struct sl_msg_hello m;
+    hello(&m);
+    for (int with = 0; with < 2; with++) {
+        int s[2], before = open_fds();
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, s), 0);
+        /* Empty packets first: they look like the end, and are not. */
+        assert_int_equal(send(s[0], &m, 0, 0), 0);
+        assert_int_equal(send(s[0], &m, sizeof(m), 0), (ssize_t)sizeof(m));
+        assert_int_equal(send(s[0], &m, 0, 0), 0);
+        int fd = s[0];
+        if (with)
+            assert_int_equal(sl_packet_send(s[0], &m.h, &fd, 1, NULL), 0);
+        assert_int_equal(sl_packet_hang_up(s[1]), !with);
+        assert_int_equal(send(s[0], &m, sizeof(m), MSG_NOSIGNAL), -1); /* either way it is over */
+        if (with)
+            (void)close(s[1]);
+        (void)close(s[0]);
+        assert_int_equal(open_fds(), before);
+    }
 }
 
 static void silence_and_goodbye(void **state)
@@ -356,6 +405,8 @@ int main(void)
         P(descriptors_travel_and_are_closed_on_exec),
         P(nonsense_is_refused_and_leaks_nothing),
         P(too_many_descriptors_are_refused_and_closed),
+        P(unwanted_descriptors_stay_where_they_are),
+        P(hanging_up_closes_what_is_harmless),
         P(silence_and_goodbye),
         P(a_full_queue_says_so),
         P(other_control_data_is_no_descriptor),

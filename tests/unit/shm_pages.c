@@ -179,7 +179,7 @@ static void foreign_descriptors_are_refused(void **state)
     refused(memfd(sizeof(struct sl_ledger_page), F_SEAL_SHRINK | F_SEAL_GROW), "magic");
     int p[2];
     assert_int_equal(pipe(p), 0);
-    refused(p[0], "0 bytes");
+    refused(p[0], "not a sealed memfd");
     (void)close(p[1]);
 
     /* A file on disk can be truncated under the reader whatever its size. */

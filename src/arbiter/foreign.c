@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors of others. A process may pass any descriptor along with any packet, and a connection that is
+ * closed takes with it what lies unread in it. The loop looks at packets before it takes them, and leaves
+ * those that bring descriptors to a lane.
+ */
+#include "arbiter/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "arbiter/lane.h"
+#include "base/log.h"
+
+static struct sl_lane *lane_of(struct arbiter *a, struct tenant *t)
+{
+    struct sl_lane **lane = t ? &t->lane : &a->own_lane;
+    if (!*lane)
+        *lane = sl_lane_open(a->lanes);
+    return *lane;
+}
+
+static void drop(struct arbiter *a, struct tenant *t, int fd)
+{
+    struct sl_lane *lane = lane_of(a, t);
+    if (!lane || sl_lane_drop(lane, fd) < 0)
+        sl_error("out of memory: descriptor %d stays open", fd);
+}
+
+void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s)
+{
+    if (s->fd < 0)
+        return;
+    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    if (!sl_packet_hang_up(s->fd))
+        drop(a, t, s->fd);
+    s->fd = -1;
+}
+
+/* Who connected and was not accepted has a queue too. */
+void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
+{
+    if (t->listener.fd < 0)
+        return;
+    (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, t->listener.fd, NULL);
+    (void)shutdown(t->listener.fd, SHUT_RDWR); /* nobody else can connect */
+    struct source conn;
+    while ((conn.fd = accept4(t->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+        sl_arb_hang_up(a, t, &conn);
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        drop(a, t, t->listener.fd); /* somebody may still be in it */
+    else
+        (void)close(t->listener.fd);
+    t->listener.fd = -1;
+}
+
+void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid)
+{
+    struct sl_lane *lane = lane_of(a, t);
+    if (!lane || sl_lane_receive(lane, sock, t->id, pid) < 0)
+        sl_error("out of memory: descriptor %d stays open", sock);
+}
+
+static void received_ready(struct arbiter *a, struct source *s, uint32_t events)
+{
+    (void)events;
+    uint64_t count;
+    ssize_t ignored = read(s->fd, &count, sizeof(count));
+    (void)ignored;
+    for (struct sl_received *r = sl_lanes_take(a->lanes); r; r = sl_lanes_take(a->lanes)) {
+        struct tenant *t = a->tenants;
+        while (t && t->id != r->tenant)
+            t = t->next;
+        if (t) {
+            sl_arb_visitor_received(a, t, r);
+        } else {
+            struct source conn = {.fd = r->sock};
+            if (r->page_fd >= 0)
+                (void)close(r->page_fd);
+            sl_arb_hang_up(a, NULL, &conn);
+        }
+        free(r);
+    }
+}
+
+int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err)
+{
+    a->received =
+        (struct source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ready = received_ready};
+    if (a->received.fd < 0)
+        return sl_err_errno(err, errno, "cannot create an event descriptor");
+    a->lanes = sl_lanes_open(a->received.fd);
+    if (!a->lanes)
+        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
+    return sl_arb_watch(a, &a->received, EPOLLIN, err);
+}
+
+void sl_arb_foreign_close(struct arbiter *a)
+{
+    sl_lane_close(a->own_lane);
+    sl_lanes_close(a->lanes);
+    sl_arb_unwatch(a, &a->received);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lanes: where descriptors that others passed to us are received and closed. Either may block for as long
+ * as the one who passed them likes (a socket that lingers, a file on a file system of his), so it is done
+ * in a thread, one lane a tenant: who blocks, blocks himself.
+ */
+#ifndef SLUICE_ARBITER_LANE_H
+#define SLUICE_ARBITER_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shm/packet.h"
+
+struct sl_lanes; /* all of them: what they received, and the bell that says so */
+struct sl_lane;
+
+/* A packet that came with descriptors. Whoever takes it owns both descriptors in it. */
+struct sl_received {
+    struct sl_received *next;
+    uint64_t tenant; /* as given to sl_lane_receive */
+    pid_t pid;
+    int sock;
+    int rc; /* of sl_packet_recv */
+    union sl_packet packet;
+    int page_fd; /* the first descriptor, when it is a sealed page; else -1 and closed */
+};
+
+struct sl_lanes *sl_lanes_open(int bell_fd); /* an eventfd, the caller's; NULL: no memory */
+/* Waits for nobody: what blocks stays behind, and ends with the process. NULL is fine. */
+void sl_lanes_close(struct sl_lanes *l);
+struct sl_received *sl_lanes_take(struct sl_lanes *l); /* NULL: none ready */
+
+struct sl_lane *sl_lane_open(struct sl_lanes *l); /* NULL: no memory */
+void sl_lane_close(struct sl_lane *lane);         /* its work is done all the same; NULL is fine */
+uint32_t sl_lane_held(struct sl_lane *lane);      /* descriptors it was given and has not closed */
+
+/* Both take the descriptor, and never block. On -ENOMEM the descriptor stays open for good: closing it here
+ * could stop everybody. */
+int sl_lane_drop(struct sl_lane *lane, int fd);
+int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, pid_t pid);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory this process shares with others of its tenant: counted once, as long as one of them holds it
+ * (shm/shared.h). What says that two processes mean the same memory is the handle that went from
+ * one to the other. A descriptor gets a tag (shm/tag.h); other handles are taken by their bytes.
+ */
+#ifndef SLUICE_PRELOAD_SHARE_H
+#define SLUICE_PRELOAD_SHARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "preload/attach.h"
+#include "preload/track.h"
+
+/* What a piece of memory costs this process: units of its own, or its part in an entry. */
+struct sl_cost {
+    int gpu;
+    uint64_t units;
+    int entry; /* a slot of the ledger, or SL_NOT_SHARED: then the units are this process's own */
+};
+#define SL_NOT_SHARED 0
+
+/* The piece gets an id, if it has none: its units move into an entry. False: it stays as it is. */
+bool sl_share_begin(struct sl_process *p, struct sl_cost *cost, uint64_t id, bool by_descriptor);
+uint64_t sl_share_id(const struct sl_cost *cost); /* 0: not shared */
+/* Joins the entry of that id. False: the tenant has none. */
+bool sl_share_join(struct sl_process *p, uint64_t id, struct sl_cost *ret);
+/* The memory is gone: returns what it cost. */
+void sl_share_end(struct sl_process *p, const struct sl_cost *cost);
+
+/* The same for what stands in the table. */
+static inline void sl_share_end_of(struct sl_process *p, const struct sl_track *t)
+{
+    struct sl_cost cost = {t->gpu, t->units, t->entry};
+    sl_share_end(p, &cost);
+}
+
+uint64_t sl_share_new_id(void);
+uint64_t sl_share_id_of(const void *handle, size_t size);
+
+/* Entries that only a descriptor kept, and that is closed. True if something went back. */
+bool sl_share_sweep(struct sl_process *p);
+
+void sl_share_move(struct sl_process *p); /* the ledger or the slot is another one: see charge.c */
+void sl_share_forget(void);               /* in a forked child */
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/find.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "sluice/attach.h"
+
+/*
+ * Root's own arbiter lives in the same place on a machine without containers, in a directory of mode 0700. What
+ * the agent mounts is open to all and read-only, so nobody in a container can make it look like that.
+ */
+static bool is_private_of_another(void)
+{
+    char dir[] = SL_ATTACH_DEFAULT;
+    struct stat st;
+    *strrchr(dir, '/') = '\0';
+    /* fstat, not stat: libsluice also loads with a C library that has no stat of that name. */
+    SL_CLEANUP(close) int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_uid != geteuid() &&
+           (st.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+enum sl_attach_found sl_attach_find(void)
+{
+    if (access(SL_ATTACH_DEFAULT, F_OK) == 0)
+        return SL_ATTACH_MOUNTED;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return SL_ATTACH_NONE;
+    int why = errno;
+    if (why == EACCES && is_private_of_another())
+        return SL_ATTACH_FOREIGN;
+    errno = why;
+    return SL_ATTACH_HIDDEN;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that goes from process to process counts once in a tenant, as long as one of its processes or a
+ * descriptor keeps it, and not a moment longer.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tenant_world.h"
+
+#define LIMIT         (10 * GIB)
+#define OUT_OF_MEMORY 2
+#define IPC_BYTES     (64ULL << 20) /* the simulated driver copies what it shares */
+
+static struct world world;
+
+static void start(const struct tenant *t, struct program *p)
+{
+    const char *argv[] = {"memory_shared_tenant", NULL};
+    char line[64];
+    program_start(t, argv, NULL, p);
+    program_answer(p, line, sizeof(line));
+    assert_string_equal(line, "ready\n");
+}
+
+/* Asks and returns the value; the result must be `want`. */
+__attribute__((format(printf, 3, 4))) static long long expect(struct program *p, int want,
+                                                              const char *format, ...)
+{
+    char request[256], line[256];
+    int rc = -1;
+    long long value = 0;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(request, sizeof(request), format, args);
+    va_end(args);
+    program_ask(p, request, line, sizeof(line));
+    if (sscanf(line, "%d %lld", &rc, &value) < 1 || rc != want)
+        fail_msg("%s: %s instead of %d", request, line, want);
+    return value;
+}
+
+static uint64_t used(const struct tenant *t)
+{
+    return tenant_usage(t).used_bytes;
+}
+
+static void die(struct program *p)
+{
+    assert_int_equal(kill(p->pid, SIGKILL), 0);
+    (void)program_end(p);
+}
+
+/* One process that exports to itself, imports, and releases what it made. */
+static void test_to_oneself(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "self", LIMIT, &t);
+    start(&t, &p);
+    assert_int_equal(expect(&p, OUT_OF_MEMORY, "churn 1 20"), 9);
+    assert_int_equal(used(&t), 9 * GIB);
+    expect(&p, 0, "release 1");
+    assert_int_equal(used(&t), 8 * GIB);
+    die(&p);
+    EVENTUALLY(used(&t) == 0);
+    tenant_end(&t);
+}
+
+/* Producers that make 8 GiB, hand it over and exit; the consumer keeps what it got. */
+static void test_dead_producers(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program keeper, p;
+    tenant_begin(&world, "producers", LIMIT, &t);
+    start(&t, &keeper);
+    start(&t, &p);
+    expect(&p, 0, "create 0 8");
+    long long fd = expect(&p, 0, "export 0");
+    expect(&keeper, 0, "import 0 %d %lld", (int)p.pid, fd);
+    assert_int_equal(used(&t), 8 * GIB);
+    (void)program_end(&p);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), 8 * GIB);
+    start(&t, &p);
+    expect(&p, OUT_OF_MEMORY, "create 0 8");
+    expect(&keeper, 0, "release 0");
+    assert_int_equal(used(&t), 0);
+    expect(&p, 0, "create 0 8");
+    (void)program_end(&p);
+    (void)program_end(&keeper);
+    tenant_end(&t);
+}
+
+/* Two that hold the same: once, whoever leaves first, by whatever road. */
+static void test_counted_once(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a, b;
+    tenant_begin(&world, "once", LIMIT, &t);
+    start(&t, &a);
+    start(&t, &b);
+    expect(&a, 0, "create 0 6");
+    long long fd = expect(&a, 0, "export 0");
+    expect(&b, 0, "import 0 %d %lld", (int)a.pid, fd);
+    expect(&b, 0, "import 1 %d %lld", (int)a.pid, fd);
+    expect(&b, 0, "map 0 6");
+    expect(&a, 0, "close %lld", fd);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&a, 0, "release 0");
+    expect(&b, 0, "release 0");
+    expect(&b, 0, "release 1");
+    assert_int_equal(used(&t), 6 * GIB); /* the mapping is left */
+    expect(&a, OUT_OF_MEMORY, "create 1 6");
+    expect(&b, 0, "unmap 0 6");
+    assert_int_equal(used(&t), 0);
+    /* Now the maker stays and the other dies with it. */
+    expect(&a, 0, "create 0 6");
+    fd = expect(&a, 0, "export 0");
+    expect(&b, 0, "import 0 %d %lld", (int)a.pid, fd);
+    die(&b);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&a, 0, "close %lld", fd);
+    expect(&a, 0, "release 0");
+    assert_int_equal(used(&t), 0);
+    die(&a);
+    tenant_end(&t);
+}
+
+/* A descriptor alone keeps the memory: it counts until that is closed. */
+static void test_descriptor_alone(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "descriptor", LIMIT, &t);
+    start(&t, &p);
+    expect(&p, 0, "create 0 6");
+    long long fd = expect(&p, 0, "export 0");
+    expect(&p, 0, "release 0");
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&p, OUT_OF_MEMORY, "create 1 6");
+    expect(&p, 0, "close %lld", fd);
+    expect(&p, 0, "create 1 6"); /* needs the room: so the closed descriptor is noticed */
+    assert_int_equal(used(&t), 6 * GIB);
+    fd = expect(&p, 0, "export 1");
+    expect(&p, 0, "release 1");
+    expect(&p, 0, "close %lld", fd);
+    assert_true(expect(&p, 0, "info") > 9 * 1024); /* who asks what is free is told the truth */
+    assert_int_equal(used(&t), 0);
+    die(&p);
+    tenant_end(&t);
+}
+
+static void open_handle(struct program *from, struct program *to, int place)
+{
+    char line[256], hex[160];
+    int rc = -1;
+    program_ask(from, "get 0", line, sizeof(line));
+    assert_int_equal(sscanf(line, "%d %159s", &rc, hex), 2);
+    assert_int_equal(rc, 0);
+    expect(to, 0, "open %d %s", place, hex);
+}
+
+/* IPC handles: once while both have it, and still after its maker freed it or died. */
+static void test_ipc(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a, b;
+    tenant_begin(&world, "ipc", LIMIT, &t);
+    start(&t, &a);
+    start(&t, &b);
+    expect(&a, 0, "alloc 0 64");
+    open_handle(&a, &b, 0);
+    open_handle(&a, &b, 1);
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&a, 0, "free 0");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "shut 0");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "shut 1");
+    assert_int_equal(used(&t), 0);
+    expect(&a, 0, "alloc 0 64");
+    open_handle(&a, &b, 0);
+    die(&a);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "shut 0");
+    assert_int_equal(used(&t), 0);
+    die(&b);
+    tenant_end(&t);
+}
+
+/* Memory of another tenant: each tenant that holds it pays for it, and cannot take more than it may. */
+static void test_between_tenants(void **state)
+{
+    (void)state;
+    struct tenant rich, poor;
+    struct program a, b;
+    tenant_begin(&world, "rich", 20 * GIB, &rich);
+    tenant_begin(&world, "poor", LIMIT, &poor);
+    start(&rich, &a);
+    start(&poor, &b);
+    expect(&a, 0, "create 0 6");
+    long long fd = expect(&a, 0, "export 0");
+    expect(&b, 0, "import 0 %d %lld", (int)a.pid, fd);
+    assert_int_equal(used(&rich), 6 * GIB);
+    assert_int_equal(used(&poor), 6 * GIB);
+    expect(&b, OUT_OF_MEMORY, "import 1 %d %lld", (int)a.pid, fd);
+    die(&a);
+    EVENTUALLY(used(&rich) == 0);
+    expect(&b, 0, "release 0");
+    assert_int_equal(used(&poor), 0);
+    die(&b);
+    tenant_end(&rich);
+    tenant_end(&poor);
+}
+
+/* The same memory by cuImportExternalMemory. */
+static void test_external(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a, b;
+    tenant_begin(&world, "external", LIMIT, &t);
+    start(&t, &a);
+    start(&t, &b);
+    expect(&a, 0, "create 0 6");
+    long long fd = expect(&a, 0, "export 0");
+    expect(&b, 0, "external 0 %d %lld 6", (int)a.pid, fd);
+    assert_int_equal(used(&t), 6 * GIB);
+    (void)program_end(&a);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&b, 0, "destroy 0");
+    assert_int_equal(used(&t), 0);
+    die(&b);
+    tenant_end(&t);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    world_begin(&world);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    world_end(&world);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_to_oneself),       cmocka_unit_test(test_dead_producers),
+        cmocka_unit_test(test_counted_once),     cmocka_unit_test(test_descriptor_alone),
+        cmocka_unit_test(test_ipc),              cmocka_unit_test(test_between_tenants),
+        cmocka_unit_test(test_external),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory_shared_tenant: memory that goes from process to process. One line on stdin is one request, one
+ * line on stdout its answer, "RESULT VALUE". Numbers I name a place for a handle or an address.
+ *
+ *   create I GIB      cuMemCreate, exportable
+ *   export I          a descriptor of it; VALUE is its number
+ *   import I PID FD   the descriptor of another process (PID 0: of this one)
+ *   external I PID FD GIB   the same by cuImportExternalMemory
+ *   release I         cuMemRelease            destroy I   cuDestroyExternalMemory
+ *   map I GIB         reserve, map            unmap I GIB
+ *   close FD          close(2)
+ *   alloc I MIB       cuMemAlloc              free I
+ *   get I             an IPC handle; VALUE is its 64 bytes in hex
+ *   open I HEX        cuIpcOpenMemHandle      shut I
+ *   churn GIB N       N times: create, export, import, release, close; VALUE: how often it worked
+ *   info              VALUE: free MiB as cuMemGetInfo says
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory_api.h"
+
+#define PLACES 64
+#define GIB    ((size_t)1 << 30)
+#define FD     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+static CUmemGenericAllocationHandle handle[PLACES];
+static CUdeviceptr address[PLACES];
+static CUexternalMemory external[PLACES];
+
+static void answer(CUresult rc, long long value)
+{
+    (void)printf("%d %lld\n", (int)rc, value);
+}
+
+static CUresult create(int i, size_t bytes)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = FD,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    return cu.cuMemCreate(&handle[i], bytes, &prop, 0);
+}
+
+/* A descriptor of one's own, whoever had it. */
+static int fetch(int pid, int fd)
+{
+    if (pid == 0)
+        return dup(fd);
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    int mine = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    (void)close(process);
+    return mine;
+}
+
+static void import(int i, int pid, int fd)
+{
+    int mine = fetch(pid, fd);
+    answer(cu.cuMemImportFromShareableHandle(&handle[i], (void *)(intptr_t)mine, FD), 0);
+    (void)close(mine);
+}
+
+static void import_external(int i, int pid, int fd, size_t bytes)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                          .size = bytes};
+    d.handle.fd = fetch(pid, fd); /* the driver's, if it takes it */
+    CUresult rc = cu.cuImportExternalMemory(&external[i], &d);
+    if (rc != CUDA_SUCCESS)
+        (void)close(d.handle.fd);
+    answer(rc, 0);
+}
+
+static void map(int i, size_t bytes)
+{
+    CUresult rc = cu.cuMemAddressReserve(&address[i], bytes, 0, 0, 0);
+    answer(rc ? rc : cu.cuMemMap(address[i], bytes, 0, handle[i], 0), 0);
+}
+
+static void unmap(int i, size_t bytes)
+{
+    CUresult rc = cu.cuMemUnmap(address[i], bytes);
+    answer(rc ? rc : cu.cuMemAddressFree(address[i], bytes), 0);
+}
+
+static void churn(size_t bytes, int times)
+{
+    CUresult rc = CUDA_SUCCESS;
+    int done = 0;
+    for (; done < times && rc == CUDA_SUCCESS; done += rc == CUDA_SUCCESS) {
+        int fd = -1;
+        rc = create(0, bytes);
+        if (rc != CUDA_SUCCESS)
+            break;
+        rc = cu.cuMemExportToShareableHandle(&fd, handle[0], FD, 0);
+        if (rc == CUDA_SUCCESS)
+            rc = cu.cuMemImportFromShareableHandle(&handle[1], (void *)(intptr_t)fd, FD);
+        if (rc == CUDA_SUCCESS)
+            rc = cu.cuMemRelease(handle[0]);
+        (void)close(fd);
+    }
+    answer(rc, done);
+}
+
+static void get(int i)
+{
+    CUipcMemHandle h;
+    memset(&h, 0, sizeof(h));
+    (void)printf("%d ", (int)cu.cuIpcGetMemHandle(&h, address[i]));
+    for (size_t k = 0; k < sizeof(h); k++)
+        (void)printf("%02x", ((unsigned char *)&h)[k]);
+    (void)printf("\n");
+}
+
+static void open_ipc(int i, const char *hex)
+{
+    CUipcMemHandle h;
+    for (size_t k = 0; k < sizeof(h); k++) {
+        char byte[3] = {hex[2 * k], hex[2 * k + 1], '\0'};
+        ((unsigned char *)&h)[k] = (unsigned char)strtoul(byte, NULL, 16);
+    }
+    answer(cu.cuIpcOpenMemHandle_v2(&address[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 0);
+}
+
+static void info(void)
+{
+    size_t free_bytes = 0, total = 0;
+    CUresult rc = cu.cuMemGetInfo_v2(&free_bytes, &total);
+    answer(rc, (long long)(free_bytes >> 20));
+}
+
+/* False: not one of these. */
+static bool between_processes(const char *verb, int n, const int *a)
+{
+    if (strcmp(verb, "export") == 0 && n == 1) {
+        int fd = -1;
+        CUresult rc = cu.cuMemExportToShareableHandle(&fd, handle[a[0]], FD, 0);
+        answer(rc, fd);
+    } else if (strcmp(verb, "import") == 0 && n == 3) {
+        import(a[0], a[1], a[2]);
+    } else if (strcmp(verb, "external") == 0 && n == 4) {
+        import_external(a[0], a[1], a[2], (size_t)a[3] * GIB);
+    } else if (strcmp(verb, "destroy") == 0 && n == 1) {
+        answer(cu.cuDestroyExternalMemory(external[a[0]]), 0);
+    } else if (strcmp(verb, "close") == 0 && n == 1) {
+        answer(close(a[0]) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, 0);
+    } else if (strcmp(verb, "get") == 0 && n == 1) {
+        get(a[0]);
+    } else if (strcmp(verb, "shut") == 0 && n == 1) {
+        answer(cu.cuIpcCloseMemHandle(address[a[0]]), 0);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool plain(const char *verb, int n, const int *a)
+{
+    if (strcmp(verb, "create") == 0 && n == 2)
+        answer(create(a[0], (size_t)a[1] * GIB), 0);
+    else if (strcmp(verb, "release") == 0 && n == 1)
+        answer(cu.cuMemRelease(handle[a[0]]), 0);
+    else if (strcmp(verb, "map") == 0 && n == 2)
+        map(a[0], (size_t)a[1] * GIB);
+    else if (strcmp(verb, "unmap") == 0 && n == 2)
+        unmap(a[0], (size_t)a[1] * GIB);
+    else if (strcmp(verb, "alloc") == 0 && n == 2)
+        answer(cu.cuMemAlloc_v2(&address[a[0]], (size_t)a[1] << 20), 0);
+    else if (strcmp(verb, "free") == 0 && n == 1)
+        answer(cu.cuMemFree_v2(address[a[0]]), 0);
+    else if (strcmp(verb, "churn") == 0 && n == 2)
+        churn((size_t)a[0] * GIB, a[1]);
+    else if (strcmp(verb, "info") == 0)
+        info();
+    else
+        return false;
+    return true;
+}
+
+int main(void)
+{
+    CUcontext context;
+    char line[256];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!test_api_load("direct") || cu.cuInit(0) != CUDA_SUCCESS ||
+        cu.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+        cu.cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        return 1;
+    (void)printf("ready\n");
+    while (fgets(line, sizeof(line), stdin)) {
+        char verb[16], hex[160];
+        int a[4] = {0}, place;
+        if (sscanf(line, "open %d %159s", &place, hex) == 2 && strlen(hex) == 128) {
+            open_ipc(place % PLACES, hex);
+            continue;
+        }
+        int n = sscanf(line, "%15s %d %d %d %d", verb, &a[0], &a[1], &a[2], &a[3]) - 1;
+        if (n < 0 || a[0] < 0 || (strcmp(verb, "close") != 0 && a[0] >= PLACES))
+            return 2;
+        if (!plain(verb, n, a) && !between_processes(verb, n, a))
+            return 2;
+    }
+    return 0;
+}
