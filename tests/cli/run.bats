@@ -200,6 +200,23 @@ uuid_of() { # CARDS INDEX
     has "none of 4 GPUs has room"
 }
 
+@test "without --gpu and --memory: a GPU that is promised to others is passed over" {
+    local one
+    one=$(uuid_of h200x2 1)
+    "$SLUICE" run --sim h200x2 --gpu 0 --memory 100% --name all -- sleep 100 &
+    BACKGROUND+=($!)
+    eventually tenant_exists all
+    run -0 "$SLUICE" run --sim h200x2 -- printenv CUDA_VISIBLE_DEVICES
+    [ "$output" = "$one" ]
+    run -125 "$SLUICE" run --sim h200x2 --gpu 0 -- true
+    has "nothing left"
+    "$SLUICE" run --sim h200x2 --gpu 1 --memory 100% --name rest -- sleep 100 &
+    BACKGROUND+=($!)
+    eventually tenant_exists rest
+    run -125 "$SLUICE" run --sim h200x2 -- true
+    has "none of 2 GPUs has room for this"
+}
+
 @test "closed standard descriptors do no harm" {
     run -0 bash -c '"$SLUICE" run --sim h200 -- sh -c "exit 0" <&- >&- 2>&-'
 }
