@@ -453,7 +453,8 @@ static void count(struct sl_slot *slot, enum queue queue, uint64_t span, bool se
     }
     uint64_t ran = least(meter.uncounted_ns, span);
     atomic_fetch_add(&slot->work_ns, ran);
-    meter.uncounted_ns = queue == QUEUE_EMPTY ? 0 : meter.uncounted_ns - ran;
+    /* What is known to be done took no longer than this. */
+    meter.uncounted_ns = least(meter.uncounted_ns - ran, queued);
 }
 
 /*
