@@ -5,4 +5,7 @@ set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 build=$1
 shift
-exec python3 "$here/gpu/run.py" --sim h200 --build "$build" --out "$build/bench/sim" "$@"
+status=0
+"$build/bench/bench_slices" || status=1
+python3 "$here/gpu/run.py" --sim h200 --build "$build" --out "$build/bench/sim" "$@" || status=1
+exit $status
