@@ -16,8 +16,10 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
 
 BUILD, SEED, RUNS = os.path.abspath(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 POINTS = [p for p in sys.argv[4:] if not p.startswith("account.reap.")]
@@ -100,7 +102,7 @@ def main():
     rng = random.Random(SEED)
     began = time.monotonic()
     named = at_random = 0
-    with tempfile.TemporaryDirectory(prefix="sluice-kill-") as directory:
+    with folders.world("sluice-kill-") as directory:
         world = World(directory)
         to, ask = start_survivor(world)
         for n in range(RUNS):

@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
 
 BUILD, LIBRARY, PATHS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
 SLUICE = os.path.join(BUILD, "bin", "sluice")
@@ -35,7 +37,7 @@ def run(directory, nth):
 
 def main():
     nth = 1
-    with tempfile.TemporaryDirectory(prefix="sluice-malloc-") as directory:
+    with folders.world("sluice-malloc-") as directory:
         while run(directory, nth):
             nth += 1
     print(f"{nth - 1} allocations of libsluice failed, one at a time")

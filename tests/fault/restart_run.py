@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
 
 BUILD, RESTARTS = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 SLUICE = os.path.join(BUILD, "bin", "sluice")
@@ -65,7 +67,7 @@ class Tenant:
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="sluice-restart-") as directory:
+    with folders.world("sluice-restart-") as directory:
         os.chmod(directory, 0o700)
         tenant = Tenant(directory)
         tenant.expect(f"hold {40 * GIB}", "held 0")

@@ -12,6 +12,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import folders  # noqa: E402
+
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build"
 SLUICE = os.path.join(BUILD, "bin", "sluice")
 TENANT = os.path.join(BUILD, "tests", "integration", "bypass_tenant")
@@ -27,6 +30,7 @@ class Bypass(unittest.TestCase):
         self.dir = os.path.join(self.tmp.name, "w")
 
     def tearDown(self):
+        folders.end_arbiters(self.tmp.name)
         self.tmp.cleanup()
 
     def run_command(self, *command):

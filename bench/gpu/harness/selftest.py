@@ -58,33 +58,6 @@ class Stolen(unittest.TestCase):
         self.assertEqual(self.least(90, 20, 30), (1, 2.0))
         self.assertEqual(self.least(90, 20, 1, 0), (2, 0.1))
 
-    def insist(self, *ticks, good=None):
-        """Every attempt fails but the one numbered `good`; (what came of it, attempts made)."""
-        at, made = 0, []
-        moments = []
-        for i, t in enumerate(ticks):
-            moments += [(at, 1000 * i), (at + t, 1000 * (i + 1))]
-            at += t
-
-        def attempt():
-            made.append(len(made))
-            if made[-1] != good:
-                raise ValueError
-            return "good"
-        with mock.patch.object(stolen, "now", side_effect=moments):
-            try:
-                return stolen.insist(attempt, lambda *_: None, ValueError, tries=4), len(made)
-            except ValueError:
-                return None, len(made)
-
-    def test_a_second_failure_is_one_unless_time_was_stolen(self):
-        self.assertEqual(self.insist(0, 0, 0, 0), (None, 2))
-        self.assertEqual(self.insist(500, 0, 0, 0), (None, 2))
-        self.assertEqual(self.insist(0, 500, 20, 0), (None, 4))
-        self.assertEqual(self.insist(500, 500, 500, 500), (None, 4))
-        self.assertEqual(self.insist(0, 0, good=1), ("good", 2))
-        self.assertEqual(self.insist(500, 500, 500, good=2), ("good", 3))
-
     def test_ticks(self):
         self.assertEqual(stolen.parse("cpu  10 0 20 70 1 0 2 7 0 0"), (7, 110))
         self.assertEqual(stolen.percent((3, 50), (3, 50)), 0)

@@ -34,20 +34,3 @@ def least(run, tries=5, enough=0.5):
         if lost <= enough:
             break
     return best
-
-
-def insist(attempt, again, failures, tries=6, enough=1.0):
-    """
-    attempt() that fails is made once more, and as often as time was stolen while it failed, up to `tries` in all;
-    the last failure is the caller's. again(error, percent) comes in between.
-    """
-    for i in range(tries):
-        before = now()
-        try:
-            return attempt()
-        except failures as e:
-            lost = percent(before, now())
-            if i == tries - 1 or (i > 0 and lost <= enough):
-                raise
-            again(e, lost)
-    raise AssertionError("no tries")
