@@ -6,6 +6,13 @@
 #include "preload/gate.h"
 #include "preload/hooks.h"
 
+/* An invalid capture ends, too. One of another stream or thread goes on, and where there is none, none ends. */
+static bool ended(CUresult rc)
+{
+    return rc != CUDA_ERROR_ILLEGAL_STATE && rc != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
+           rc != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+}
+
 #define BEGIN(symbol, ...)                                                                         \
     do {                                                                                           \
         SL_REAL_OR_RETURN(symbol, real);                                                           \
@@ -20,8 +27,7 @@
     do {                                                                                           \
         SL_REAL_OR_RETURN(symbol, real);                                                           \
         CUresult rc_ = real(__VA_ARGS__);                                                          \
-        /* An invalid capture ends here, too; where there was none, nothing ends. */               \
-        if (rc_ != CUDA_ERROR_ILLEGAL_STATE)                                                       \
+        if (ended(rc_))                                                                            \
             sl_gate_capture(false);                                                                \
         return rc_;                                                                                \
     } while (0)
