@@ -28,10 +28,8 @@ class Bypass(unittest.TestCase):
     def setUp(self):
         self.tmp = tempfile.TemporaryDirectory(prefix="sluice-bypass-")
         self.dir = os.path.join(self.tmp.name, "w")
-
-    def tearDown(self):
-        folders.end_arbiters(self.tmp.name)
-        self.tmp.cleanup()
+        self.addCleanup(self.tmp.cleanup)
+        self.addCleanup(folders.end_arbiters, self.tmp.name)
 
     def run_command(self, *command):
         return [SLUICE, "--dir", self.dir, "run", "--sim", "h200", "--name", "t",

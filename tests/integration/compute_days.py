@@ -96,10 +96,9 @@ class World(unittest.TestCase):
     def setUp(self):
         self.tmp = tempfile.TemporaryDirectory(prefix="sluice-days-")
         self.dir = os.path.join(self.tmp.name, "w")
-
-    def tearDown(self):
-        folders.end_arbiters(self.tmp.name)
-        self.tmp.cleanup()
+        # After the tenants have ended, which would start an arbiter anew: what is added first comes last.
+        self.addCleanup(self.tmp.cleanup)
+        self.addCleanup(folders.end_arbiters, self.tmp.name)
 
     def status(self):
         out = subprocess.run([SLUICE, "--dir", self.dir, "status", "--json"], check=True,

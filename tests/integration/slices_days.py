@@ -276,7 +276,6 @@ class Neighbours(World):
         alone = World()
         alone.setUp()
         self.addCleanup(alone.doCleanups)
-        self.addCleanup(alone.tearDown)
         control = alone.busy(kernel_us=1000)
         self.addCleanup(control.end)
         alone.goes_on(control)
