@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/errors.h"
 #include "cli/simulate_report.h"
 
 #define DEFAULT_NODES 1213
@@ -93,11 +94,11 @@ static int parse_policies(const char *s, struct sim_report *r, struct sl_err *er
             return rc;
         for (size_t i = 0; i < r->policy_count; i++)
             if (r->policies[i] == p)
-                return usage(err, "policy", name, "this one is named twice");
+                return usage(err, "policy", name, "this name is given twice");
         r->policies[r->policy_count++] = p;
         s += n + (s[n] == ',');
     }
-    return r->policy_count ? 0 : usage(err, "policy", "", "name at least one");
+    return r->policy_count ? 0 : usage(err, "policy", "", "give at least one name");
 }
 
 static int parse_levels(const char *s, struct sim_report *r, unsigned until, struct sl_err *err)
@@ -162,7 +163,7 @@ static int parse_strategy(const char *s, struct sim_options *o, struct sl_err *e
         unsigned long n = strncmp(s, "slots:", 6) == 0 ? strtoul(s + 6, &end, 10) : 0;
         if (n < 2 || n > 100 || *end)
             return usage(err, "strategy", s,
-                         "one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+                         "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
         o->strategy = SIM_SLOTS;
         o->slots = (unsigned)n;
     }
@@ -187,7 +188,7 @@ static int add_trace(struct job *job, const char *path, struct sl_err *err)
 {
     struct sim_report *r = &job->report;
     if (r->trace_count == SIM_MAX_TRACES)
-        return sl_err_set(err, -EINVAL, "more than %d pod files", SIM_MAX_TRACES);
+        return sl_err_set(err, -EINVAL, SL_E_SIM_MANY_FILES, SIM_MAX_TRACES);
     job->paths[r->trace_count] = path;
     short_name(*path ? path : "generated", r->traces[r->trace_count], sizeof(r->traces[0]));
     r->trace_count++;
@@ -222,10 +223,9 @@ static int parse_churn(const struct sl_cli_args *args, struct sim_options *o, st
     o->churn = sl_cli_value(args, "churn") != NULL;
     for (size_t i = 0; !o->churn && i < SL_ARRAY_LEN(only); i++)
         if (sl_cli_value(args, only[i]))
-            return sl_err_set(err, -EINVAL, "--%s only makes sense with --churn", only[i]);
+            return sl_err_set(err, -EINVAL, SL_E_SIM_ONLY_CHURN, only[i]);
     if (o->churn && sl_cli_value(args, "svg"))
-        return sl_err_set(err, -EINVAL,
-                          "--svg draws arrivals; with --churn use --json or the table");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_SVG_CHURN);
     int rc = number(args, "load", 1, 1000, &o->load_percent, err);
     if (!rc)
         rc = number(args, "turnovers", 1, 100, &o->turnovers, err);
@@ -280,9 +280,7 @@ static int check_cluster(const struct sl_cli_args *args, struct sl_err *err)
     if (!!sl_cli_value(args, "nodes") + !!sl_cli_value(args, "mix") +
             !!sl_cli_value(args, "generate") >
         1)
-        return sl_err_set(err, -EINVAL,
-                          "--nodes, --mix and --generate each describe the cluster: "
-                          "name one");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/errors.h"
 
 void sl_cli_complain(const char *fmt, ...)
 {
@@ -23,9 +24,10 @@ int sl_cli_finish(int exit_code)
     int cause = fflush(stdout) != 0 ? errno : 0;
     if (!cause && !ferror(stdout))
         return exit_code;
-    if (cause != EPIPE)
-        sl_cli_complain("cannot write the output: %s",
-                        cause ? strerror(cause) : "is the disk full, or its reader gone?");
+    if (!cause)
+        sl_cli_complain(SL_E_OUTPUT_LOST);
+    else if (cause != EPIPE)
+        sl_cli_complain(SL_E_OUTPUT_REFUSED, strerror(cause));
     return exit_code ? exit_code : SL_EXIT_FAILED;
 }
 
@@ -114,11 +116,8 @@ static int unknown_option(const struct sl_cli_verb *verb, const char *word, stru
     (void)snprintf(bare, sizeof(bare), "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
     const char *close = option_suggest(verb, bare);
     if (close)
-        return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": did you mean \"--%s\"?", word,
-                          close);
-    return sl_err_set(err, -EINVAL,
-                      "unknown option \"%.60s\": `sluice %s --help` lists the options", word,
-                      verb->name);
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN_NEAR, word, close);
+    return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN, word, verb->name);
 }
 
 /* Answers --help and --version, stores --dir. 1: it was one of those. */
@@ -134,7 +133,7 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
         return -ECANCELED;
     }
     if (args->dir && strcmp(args->dir, value) != 0)
-        return sl_err_set(err, -EINVAL, "--dir is given twice: name one directory");
+        return sl_err_set(err, -EINVAL, SL_E_DIR_TWICE);
     args->dir = value;
     return 0;
 }
@@ -162,18 +161,17 @@ static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args,
     if (name[len] == '=') {
         value = name + len + 1;
         if (!o->arg)
-            return sl_err_set(err, -EINVAL, "--%s takes no value", o->name);
+            return sl_err_set(err, -EINVAL, SL_E_OPTION_TAKES_NO_VALUE, o->name);
     } else if (o->arg) {
         if (*at + 1 >= argc || strcmp(argv[*at + 1], "--") == 0)
-            return sl_err_set(err, -EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
-                              o->arg);
+            return sl_err_set(err, -EINVAL, SL_E_OPTION_NEEDS_VALUE, o->name, o->name, o->arg);
         value = argv[++*at];
     }
     if (!own)
         return take_global(o, value, args, err);
     const char **slot = &args->value[own - args->verb->options];
     if (*slot && o->arg)
-        return sl_err_set(err, -EINVAL, "--%s is given twice: say it once", o->name);
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_TWICE, o->name);
     *slot = value;
     return 0;
 }

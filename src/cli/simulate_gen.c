@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/errors.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
@@ -197,17 +198,13 @@ int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_e
         unsigned count;
         const char *next = mix_part(s, &ret->models, &n, &count);
         if (!next)
-            rc = sl_err_set(err, -EINVAL,
-                            "--mix \"%.60s\" is not a list of nodes; write COUNTxMODEL:GPUS:"
-                            "CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB], for example "
-                            "100xH200:8:192000:2097152:143771",
-                            s);
+            rc = sl_err_set(err, -EINVAL, SL_E_SIM_MIX_BAD, s);
         else
             rc = add_nodes(ret, &n, count, err);
         s = next ? next + (*next == ',') : s;
     }
     if (!rc && ret->count == 0)
-        rc = sl_err_set(err, -EINVAL, "--mix has no node in it");
+        rc = sl_err_set(err, -EINVAL, SL_E_SIM_MIX_EMPTY);
     if (rc)
         sim_cluster_fini(ret);
     return rc;

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/errors.h"
 
 struct running {
     double ends;
@@ -221,9 +222,7 @@ static int run_churn(struct run *run, struct sl_err *err)
     double scale, mean = mean_lifetime(run, &scale), sum = 0;
     bool by_trace = run->options->lifetimes == SIM_LIFETIME_TRACE;
     if (by_trace && scale <= 0)
-        return sl_err_set(err, -EINVAL,
-                          "the pods have no creation and deletion times; use "
-                          "--lifetimes exponential");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_NO_TIMES);
     int rc = by_trace ? fill_stationary(run, scale, err) : 0;
     if (rc)
         return rc;

@@ -87,7 +87,7 @@ END
 @test "without a GPU the file is still checked" {
     [ ! -e /dev/nvidiactl ] || skip "there is a GPU"
     run -0 "$SLUICE" config check "$DATA/mps.yaml"
-    has "What this node would advertise is not known: no NVIDIA driver"
+    has "what it would advertise is not known: no NVIDIA driver"
     run -0 "$SLUICE" config check --json "$DATA/mps.yaml"
     [ "$(jq -c '[.resources, .gpus]' <<<"$output")" = '[[],0]' ]
 }
@@ -100,7 +100,7 @@ END
     run -2 "$SLUICE" config check
     has "no file is named"
     run -2 "$SLUICE" config check a b
-    has "one word too many"
+    has "is an extra word"
     run -1 "$SLUICE" config check "$PLACE/none.yaml"
     has "$PLACE/none.yaml"
     run -1 "$SLUICE" config check --sim nonsense "$DATA/mps.yaml"

@@ -103,7 +103,8 @@ static void test_errors_say_file_line_and_column(void **state)
         {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,1\n", ":2:5:", "fewer columns"},
         {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,1,0\n", ":2:7:", "num_gpu asks"},
         {"cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n1,2,1,1,A|\n1,2,1,1,|A\n", ":3:9:", "|"},
-        {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,0,0\n", "", "no pod asks for a GPU"},
+        {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,0,0\n", "",
+         "no pod in this file asks for a GPU"},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
         struct sim_models models = {0};
