@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/errors.h"
 
 /* Never NULL: "" where there is no such text. */
 static inline const char *sl_jget_text(const json_t *object, const char *key)
@@ -23,8 +24,7 @@ static inline int sl_jget_number(const json_t *object, const char *key, json_int
     const json_t *value = json_object_get(object, key);
     json_int_t n = value ? json_integer_value(value) : missing;
     if ((value && !json_is_integer(value)) || n < 0 || n > max)
-        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
-                          (long long)max);
+        return sl_err_set(err, -EINVAL, SL_E_JSON_NUMBER, key, (long long)max);
     *ret = (uint32_t)n;
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/errors.h"
 
 static const struct {
     const char *suffix;
@@ -60,14 +61,9 @@ static int memory_error(struct sl_err *err, const char *text)
     size_t n = strlen(text);
     if (n > 2 && (strcmp(text + n - 2, "Gb") == 0 || strcmp(text + n - 2, "GB") == 0 ||
                   strcmp(text + n - 2, "Mb") == 0 || strcmp(text + n - 2, "MB") == 0))
-        return sl_err_set(
-            err, -EINVAL,
-            "memory \"%s\": the unit \"%s\" is not known; write \"%.*s%ci\" (powers of "
-            "1024) or \"%.*s%c\" (powers of 1000)",
-            text, text + n - 2, (int)(n - 2), text, text[n - 2], (int)(n - 2), text, text[n - 2]);
-    return sl_err_set(err, -EINVAL,
-                      "memory \"%s\" is not an amount; write for example 10Gi, 512Mi or 25%%",
-                      text);
+        return sl_err_set(err, -EINVAL, SL_E_MEMORY_UNIT, text, text + n - 2, (int)(n - 2), text,
+                          text[n - 2], (int)(n - 2), text, text[n - 2]);
+    return sl_err_set(err, -EINVAL, SL_E_MEMORY_BAD, text);
 }
 
 int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_err *err)
@@ -80,9 +76,7 @@ int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_er
 
     if (strcmp(rest, "%") == 0) {
         if (frac != 0 || whole < 1 || whole > 100)
-            return sl_err_set(
-                err, -EINVAL,
-                "memory \"%s\": a share of a card is a whole number from 1%% to 100%%", text);
+            return sl_err_set(err, -EINVAL, SL_E_MEMORY_PERCENT, text);
         *ret = (struct sl_memory_amount){.percent = (uint32_t)whole};
         return 0;
     }
@@ -92,11 +86,9 @@ int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_er
         unsigned __int128 bytes = (unsigned __int128)whole * memory_suffixes[i].factor +
                                   (unsigned __int128)frac * memory_suffixes[i].factor / 1000000000;
         if (bytes > INT64_MAX)
-            return sl_err_set(err, -ERANGE, "memory \"%s\" is more than any GPU has", text);
+            return sl_err_set(err, -ERANGE, SL_E_MEMORY_HUGE, text);
         if (bytes == 0)
-            return sl_err_set(
-                err, -EINVAL,
-                "memory \"%s\" is nothing at all; a tenant needs some, for example 1Gi", text);
+            return sl_err_set(err, -EINVAL, SL_E_MEMORY_ZERO, text);
         *ret = (struct sl_memory_amount){.bytes = (uint64_t)bytes};
         return 0;
     }
@@ -124,16 +116,9 @@ int sl_parse_cores(const char *text, uint32_t *ret_request_permille, uint32_t *r
     else
         limit = request;
     if (!rest || *rest != '\0')
-        return sl_err_set(
-            err, -EINVAL,
-            "cores \"%s\" is not a share; write a percentage of one GPU from 0.1 to 100, "
-            "for example 30, or 30:100 to also use what is idle",
-            text);
+        return sl_err_set(err, -EINVAL, SL_E_CORES_BAD, text);
     if (limit < request)
-        return sl_err_set(err, -EINVAL,
-                          "cores \"%s\": the limit is below the request; write request:limit, for "
-                          "example 30:100",
-                          text);
+        return sl_err_set(err, -EINVAL, SL_E_CORES_ORDER, text);
     *ret_request_permille = request;
     *ret_limit_permille = limit;
     return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of this room: see base/errors.h. */
+/* The messages of this room: see base/errtable.h. */
 /* clang-format off */
 #ifndef SLUICE_CLI_ERRORS_H
 #define SLUICE_CLI_ERRORS_H
 
-#include "base/errors.h"
+#include "base/errtable.h"
 
 SL_ERROR_PART("command-line");
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "config/errors.h"
 #include "config/schema.h"
 
 static struct sl_scalar outside(const char *text, const char *dashes, const char *from)
@@ -78,8 +79,8 @@ static int unknown_flag(const char *flag, struct sl_err *err)
 {
     char best[64];
     if (sl_config_closest_flag(flag, NULL, best, sizeof(best)))
-        return sl_err_set(err, -EINVAL, "unknown flag --%.60s: did you mean --%s?", flag, best);
-    return sl_err_set(err, -EINVAL, "unknown flag --%.60s", flag);
+        return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN_NEAR, flag, best);
+    return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN, flag);
 }
 
 int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, size_t count,
@@ -92,7 +93,7 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
             return unknown_flag(flags[f].flag, err);
         size_t i = sl_schema_index(row);
         if (!flags[f].value && row->type != SL_TYPE_BOOL)
-            return sl_err_set(err, -EINVAL, "--%s needs a value", flags[f].flag);
+            return sl_err_set(err, -EINVAL, SL_E_FLAG_NEEDS_VALUE, flags[f].flag);
         struct sl_scalar s = outside(flags[f].value ? flags[f].value : "true", "--", flags[f].flag);
         /* A list may come in several flags; anything else counts as last said. */
         int rc = given[i] && sl_value_is_list(row->type) ? sl_value_add(d, row, d, &s, err)

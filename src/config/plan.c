@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/errors.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -71,9 +72,7 @@ static struct sl_plan_resource *resource_for(struct sl_planning *p, const struct
             continue;
         if (strcmp(r->base_name, f->name) == 0)
             return r;
-        (void)sl_err_set(p->err, -EINVAL,
-                         "%s and %s would both be advertised as %s: rename one of them otherwise",
-                         r->base_name, f->name, s->name);
+        (void)sl_err_set(p->err, -EINVAL, SL_E_NAME_TAKEN, r->base_name, f->name, s->name);
         return NULL;
     }
     struct sl_plan_resource *more =
@@ -94,10 +93,7 @@ static int add_replicas(struct sl_planning *p, struct sl_plan_resource *r, const
                         const struct share *s)
 {
     if (r->device_count + s->replicas > MAX_DEVICES)
-        return sl_err_set(p->err, -E2BIG,
-                          "%s would have more than %d devices, which kubelet cannot be told of: "
-                          "use fewer replicas",
-                          r->name, MAX_DEVICES);
+        return sl_err_set(p->err, -E2BIG, SL_E_TOO_MANY_DEVICES, r->name, MAX_DEVICES);
     struct sl_plan_device *more =
         reallocarray(r->device, r->device_count + s->replicas, sizeof(*more));
     if (!more)
@@ -147,10 +143,7 @@ static int warn_mixtures(struct sl_planning *p)
             whole += r->device[d].sharing == SL_SHARING_NONE;
         if (whole == 0 || r->sharing == SL_SHARING_NONE)
             continue;
-        int rc = sl_plan_warn(p,
-                              "%s is %zu whole devices and %zu shares: a pod may get either (give "
-                              "the shares another name with rename or renameByDefault)",
-                              r->name, whole, r->device_count - whole);
+        int rc = sl_plan_warn(p, SL_E_WARN_MIXED_NAME, r->name, whole, r->device_count - whole);
         if (rc < 0)
             return rc;
     }

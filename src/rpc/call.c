@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: messages in, messages out, deadlines. */
+#include "rpc/errors.h"
 #include "rpc/internal.h"
 
 #include <errno.h>
@@ -89,7 +90,7 @@ void rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size
             continue;
         }
         if (rc == 0 && conn->held_bytes > conn->limits.max_conn_bytes)
-            rc = sl_err_set(&err, -ENOBUFS, "the connection holds too much already");
+            rc = sl_err_set(&err, -ENOBUFS, SL_E_RPC_FULL);
         if (rc == 0)
             return;
         call->discard = true;
@@ -128,12 +129,10 @@ int rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size, struc
 {
     struct rpc_conn *conn = call->conn;
     if (size > conn->limits.max_conn_bytes || size > UINT32_MAX)
-        return sl_err_set(err, -EMSGSIZE,
-                          "a message of %zu bytes is too large to send, at most %zu", size,
-                          conn->limits.max_conn_bytes);
+        return sl_err_set(err, -EMSGSIZE, SL_E_RPC_SEND_LARGE, size, conn->limits.max_conn_bytes);
     if (call->queued > 0 && call->queued + size > conn->limits.max_queue_bytes) {
         call->blocked = true;
-        return sl_err_set(err, -EAGAIN, "the peer has yet to read %zu bytes", call->queued);
+        return sl_err_set(err, -EAGAIN, SL_E_RPC_UNREAD, call->queued);
     }
     struct rpc_out *out = malloc(sizeof(*out) + SL_RPC_PREFIX + size);
     if (!out)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client: one connection and its calls. */
+#include "rpc/errors.h"
 #include "rpc/internal.h"
 
 #include <errno.h>
@@ -241,10 +242,9 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
                        struct sl_rpc_call **ret, struct sl_err *err)
 {
     if (!sl_rpc_client_usable(client))
-        return sl_err_set(err, -ESHUTDOWN, "the connection is closed or closing");
+        return sl_err_set(err, -ESHUTDOWN, SL_E_RPC_CLOSED);
     if (client->conn->call_count >= client->options.limits.max_streams)
-        return sl_err_set(err, -EAGAIN, "%zu calls are under way already",
-                          client->conn->call_count);
+        return sl_err_set(err, -EAGAIN, SL_E_RPC_MANY_CALLS, client->conn->call_count);
     struct sl_rpc_call *call = rpc_call_create(client->conn);
     if (!call)
         return sl_err_set(err, -ENOMEM, "out of memory for a call");
@@ -256,7 +256,7 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
         rc = submit_request(client, call, path, timeout_ns);
         if (rc != 0)
             rc = sl_err_set(err, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -ESHUTDOWN,
-                            "cannot start the call: %s", nghttp2_strerror(rc));
+                            SL_E_RPC_START_CALL, nghttp2_strerror(rc));
     }
     if (rc < 0) {
         rpc_call_free(call);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection: bytes between a socket and nghttp2, nghttp2's events to the calls. */
+#include "rpc/errors.h"
 #include "rpc/internal.h"
 
 #include <errno.h>
@@ -262,7 +263,7 @@ int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_
     if (rc == 0)
         rc = greet(conn, server);
     if (rc != 0)
-        rc = sl_err_set(err, -ENOMEM, "cannot start HTTP/2: %s", nghttp2_strerror(rc));
+        rc = sl_err_set(err, -ENOMEM, SL_E_RPC_START, nghttp2_strerror(rc));
     if (rc == 0)
         rc = sl_loop_watch(loop, &conn->source, EPOLLIN | EPOLLOUT, err);
     if (rc < 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's end of a call: judge the request, run the handler, answer. */
+#include "rpc/errors.h"
 #include "rpc/internal.h"
 
 #include <errno.h>
@@ -54,7 +55,7 @@ static int submit_response(struct sl_rpc_call *call, const nghttp2_data_provider
 int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size, struct sl_err *err)
 {
     if (call->finished || call->over || call->conn->dead)
-        return sl_err_set(err, -EPIPE, "the call is over");
+        return sl_err_set(err, -EPIPE, SL_E_RPC_CALL_OVER);
     int rc = rpc_call_push(call, data, size, err);
     if (rc < 0)
         return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server: its methods, sockets, connections, and how it stops. */
+#include "rpc/errors.h"
 #include "rpc/internal.h"
 
 #include <errno.h>
@@ -152,7 +153,7 @@ int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err
     if (server->stopping || server->destroyed || server->conn_count >= server->limits.max_conns) {
         (void)close(fd);
         return sl_err_set(err, -EAGAIN, "%s",
-                          server->stopping ? "the server is stopping" : "too many connections");
+                          server->stopping ? SL_E_RPC_STOPPING : SL_E_RPC_MANY_CONNECTIONS);
     }
     int rc = rpc_conn_create(server->loop, fd, true, &rpc_server_role, &server->limits, server,
                              &conn, err);

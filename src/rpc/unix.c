@@ -9,15 +9,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "rpc/errors.h"
 
 static int fill_address(const char *path, struct sockaddr_un *ret, struct sl_err *err)
 {
     size_t size = strlen(path) + 1;
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (size == 1 || size > sizeof(ret->sun_path))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "a socket's path has 1 to %zu bytes, this one has %zu: %s",
-                          sizeof(ret->sun_path) - 1, size - 1, path);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_RPC_SOCKET_PATH, sizeof(ret->sun_path) - 1,
+                          size - 1, path);
     memcpy(ret->sun_path, path, size);
     return 0;
 }
@@ -28,7 +28,7 @@ static int make_way(const char *path, struct sl_err *err)
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : sl_err_errno(err, errno, "cannot look at %s", path);
     if (!S_ISSOCK(st.st_mode))
-        return sl_err_set(err, -EEXIST, "%s is in the way and no socket: remove it", path);
+        return sl_err_set(err, -EEXIST, SL_E_RPC_NOT_A_SOCKET, path);
     if (unlink(path) != 0 && errno != ENOENT)
         return sl_err_errno(err, errno, "cannot remove the old socket %s", path);
     return 0;

@@ -9,7 +9,7 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
 
 @test "--memory 0" {
     refused --memory 0
-    has "nothing at all"
+    has "is zero"
 }
 
 @test "--memory 10: bytes, not gigabytes" {

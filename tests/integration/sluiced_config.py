@@ -103,7 +103,7 @@ class Reload(Case):
             "a long name": (shared("timeSlicing", 2).replace("2}", "2, rename: " + "x" * 64 + "}"), "63"),
             "a card that is not there": (shared("timeSlicing", 2).replace("2}", "2, devices: [7]}"), "7"),
             "both ways of sharing": (shared("timeSlicing", 2) + "  mps:\n    resources:\n"
-                                     "    - {name: nvidia.com/gpu, replicas: 2}\n", "choose one"),
+                                     "    - {name: nvidia.com/gpu, replicas: 2}\n", "keep one of them"),
             "no YAML": ("version: [v1\n", "config.yaml"),
             "cut off": (PLAIN + "\0flags: {migStrategy: mixed}\n", "config.yaml:2:1"),
         }
