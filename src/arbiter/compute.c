@@ -247,7 +247,7 @@ void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
     if (id == SL_STEER_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_steer_add(a->compute->steer, id, &spec, a->now_ns, &err) < 0) {
-        sl_error("the GPU time of tenant %s is not shared: %s", t->name, err.msg);
+        sl_error("the GPU time of tenant %s is not shared by slices: %s", t->name, err.msg);
         return;
     }
     t->steer_id = id;

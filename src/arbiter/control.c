@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control socket: create, change and list tenants. Clients may be slow; the arbiter is not. */
+#include "arbiter/errors.h"
 #include "arbiter/internal.h"
 
 #include <errno.h>
@@ -259,9 +260,7 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
     if (fd < 0)
         return;
     if (!sl_arb_room_for_client(a)) {
-        sl_arb_refuse(a, NULL, fd, -EMFILE,
-                      "the arbiter is out of descriptors: end some of its clients, or raise its limit "
-                      "(ulimit -n) and start it again");
+        sl_arb_refuse(a, NULL, fd, -EMFILE, SL_E_ARBITER_DESCRIPTORS);
         return;
     }
     struct ucred peer;

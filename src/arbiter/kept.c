@@ -5,6 +5,7 @@
  * mounted by itself would be the old arbiter's for ever. Who sees the directory is the tenant; the
  * directories above are closed, and a mount does not pass through them.
  */
+#include "arbiter/errors.h"
 #include "arbiter/internal.h"
 
 #include <dirent.h>
@@ -58,14 +59,11 @@ int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct t
     char name[SL_NAME_MAX];
     (void)snprintf(name, sizeof(name), "%.63s", ask->name);
     if (!name[0] || ask->gpu_count == 0)
-        return sl_err_set(err, -EINVAL, "a tenant that is kept needs a name and its GPUs' UUIDs");
+        return sl_err_set(err, -EINVAL, SL_E_TENANT_KEPT_INCOMPLETE);
     struct tenant *t = sl_arb_tenant_find(a, name);
     struct asked wanted = sl_arb_asked(ask);
     if (t && (!t->kept || !same_gpus(a, ask, t) || !asked_same(&t->asked, &wanted)))
-        return sl_err_set(err, -EEXIST,
-                          "tenant %s is there with another lease: remove it first, or change it "
-                          "with `sluice set`",
-                          name);
+        return sl_err_set(err, -EEXIST, SL_E_TENANT_OTHER_LEASE, name);
     *ret = t;
     return 0;
 }

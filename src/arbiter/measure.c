@@ -3,6 +3,7 @@
  * What the driver says tenants use, against what their ledgers say. The difference is overhead
  * (contexts, modules) and counts against the limit; a process outside every ledger is a finding.
  */
+#include "arbiter/errors.h"
 #include "arbiter/internal.h"
 
 #include <errno.h>
@@ -69,8 +70,7 @@ static void add_gpu(struct arbiter *a, const struct gpu *g)
     if (a->gpu_count < SL_ARB_MAX_GPUS)
         a->gpu[a->gpu_count++] = *g;
     else
-        sl_warn("%s is left out: there are more than %d GPUs and MIG instances", g->uuid,
-                SL_ARB_MAX_GPUS);
+        sl_warn(SL_E_GPU_LEFT_OUT_LOG, g->uuid, SL_ARB_MAX_GPUS);
 }
 
 static int list_gpus(struct arbiter *a, struct sl_err *err)
@@ -80,8 +80,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     if (rc < 0)
         return rc;
     if (count > SL_MAX_GPUS) {
-        sl_warn("GPUs %d to %zu are left out: the arbiter serves %d cards", SL_MAX_GPUS, count - 1,
-                SL_MAX_GPUS);
+        sl_warn(SL_E_CARDS_LEFT_OUT_LOG, SL_MAX_GPUS, count - 1, SL_MAX_GPUS);
         count = SL_MAX_GPUS;
     }
     a->measure->cards = (uint32_t)count;
@@ -89,7 +88,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;
         if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
-            sl_warn("GPU %zu is left out: %s", i, err->msg);
+            sl_warn(SL_E_GPU_UNREADABLE_LOG, i, err->msg);
             continue;
         }
         struct gpu g = {
@@ -110,10 +109,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
         }
     }
     if (a->gpu_count == 0)
-        return sl_err_set(
-            err, -ENODEV,
-            "the driver is there, but no GPU is: see `nvidia-smi`, or use a simulated one "
-            "with --sim h200");
+        return sl_err_set(err, -ENODEV, SL_E_NO_GPU);
     return 0;
 }
 
@@ -642,7 +638,7 @@ int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
         return sl_err_errno(err, errno, "cannot create an event descriptor");
     m->worker = sl_nvml_worker_start(m->gpu, m->results.fd);
     if (!m->worker)
-        return sl_err_set(err, -ENOMEM, "cannot start the NVML thread");
+        return sl_err_set(err, -ENOMEM, SL_E_NVML_THREAD);
     return sl_arb_watch(a, &m->results, EPOLLIN, err);
 }
 

@@ -3,6 +3,7 @@
  * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
  * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
  */
+#include "arbiter/errors.h"
 #include "arbiter/internal.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static void send_error(int sock, const struct sl_err *cause)
     sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
     (void)snprintf(m.text, sizeof(m.text), "%s", cause->msg);
     if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
-        sl_debug("the peer left before its error was told");
+        sl_debug("the peer closed the connection before the error could be sent");
 }
 
 /* --- slots ------------------------------------------------------------------------------------ */
@@ -78,11 +79,7 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         slot_mark(t, *ret, true);
         return 0;
     }
-    return sl_err_set(
-        err, -EAGAIN,
-        "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
-        "some, or start a second tenant",
-        t->name, SL_PROCESS_SLOTS);
+    return sl_err_set(err, -EAGAIN, SL_E_TENANT_PROCESSES, t->name, SL_PROCESS_SLOTS);
 }
 
 static bool is_slot(uint32_t slot, const void *arg)
@@ -154,7 +151,8 @@ static void fresh_ledger(struct tenant *t)
     struct sl_ledger_map fresh = SL_LEDGER_MAP_INIT;
     struct sl_err err = SL_ERR_INIT;
     if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
-        sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
+        sl_warn("tenant %s keeps its old ledger, because a new one cannot be made: %s", t->name,
+                err.msg);
         sl_account_clear(t->ledger.page);
         sl_shared_clear(t->ledger.page);
     } else {
@@ -282,9 +280,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     m->pidfd = (struct source){.fd = (int)syscall(SYS_pidfd_open, v->pid, 0), .ready = pidfd_ready};
     int rc = 0;
     if (m->pidfd.fd < 0 && errno == EMFILE)
-        rc = sl_err_set(
-            err, -EMFILE,
-            "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+        rc = sl_err_set(err, -EMFILE, SL_E_ARBITER_DESCRIPTORS_NOW);
     if (rc == 0 && m->pidfd.fd >= 0)
         rc = sl_arb_watch(a, &m->pidfd, EPOLLIN, err);
     if (rc == 0)
@@ -390,7 +386,7 @@ static bool adopt_ledger(struct tenant *t, int *page_fd)
     if (*page_fd < 0)
         return false;
     if (sl_ledger_attach(*page_fd, t->cookie, &t->ledger, &err) < 0) {
-        sl_warn("tenant %s: a ledger is refused: %s", t->name, err.msg);
+        sl_warn("tenant %s: a ledger that a process brought is refused: %s", t->name, err.msg);
         return false;
     }
     *page_fd = -1;
@@ -536,10 +532,7 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
         if (fd < 0)
             return;
         if (room-- <= 0) {
-            sl_arb_refuse(a, t, fd, -EMFILE,
-                          "this tenant has its part of the arbiter's descriptors, two for each "
-                          "process: end some of its processes, or raise the arbiter's limit (ulimit "
-                          "-n)");
+            sl_arb_refuse(a, t, fd, -EMFILE, SL_E_TENANT_DESCRIPTORS);
             continue;
         }
         struct ucred peer;

@@ -3,6 +3,7 @@
  * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
  * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
  */
+#include "arbiter/errors.h"
 #include "arbiter/internal.h"
 
 #include <dirent.h>
@@ -171,7 +172,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         while (g < a->gpu_count && strcmp(a->gpu[g].uuid, s->uuid[i]) != 0)
             g++;
         if (g == a->gpu_count) {
-            rc = sl_err_set(err, -ENODEV, "its GPU %s is gone", s->uuid[i]);
+            rc = sl_err_set(err, -ENODEV, SL_E_LEASE_GPU_GONE, s->uuid[i]);
             break;
         }
         struct sl_lease_gpu *lg = &t->lease.page->gpu[i];
@@ -206,16 +207,16 @@ static void load_one(struct arbiter *a, const char *file)
     (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(".lease")), file);
     int rc = sl_fs_read(a->tenants_fd, file, STATE_MAX, &text, NULL, &err);
     if (rc == 0 && parse_state(text, &s) < 0)
-        rc = sl_err_set(&err, -EPROTO, "the file is cut short or not ours");
+        rc = sl_err_set(&err, -EPROTO, SL_E_LEASE_DAMAGED);
     if (rc == 0)
         rc = revive(a, name, &s, &err);
     if (rc < 0) {
         char aside[NAME_MAX + 1];
         (void)snprintf(aside, sizeof(aside), "%s.bad", name);
-        sl_warn("tenant %s is not taken over: %s (its state is set aside as %s)", name, err.msg, aside);
+        sl_warn(SL_E_LEASE_REFUSED_LOG, name, err.msg, aside);
         (void)renameat(a->tenants_fd, file, a->tenants_fd, aside);
     } else {
-        sl_info("tenant %s taken over from an earlier arbiter", name);
+        sl_info("tenant %s is taken over from an earlier arbiter", name);
     }
 }
 

@@ -340,7 +340,7 @@ void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
     if (id == SL_TURNS_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_turns_add(a->turnstile->turns, id, &spec, a->now_ns, &err) < 0) {
-        sl_error("tenant %s takes no part in turns: %s", t->name, err.msg);
+        sl_error("tenant %s gets no turns: %s", t->name, err.msg);
         return;
     }
     t->turn.id = id;

@@ -100,7 +100,7 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
 @test "a name that does not do" {
     refused --name ''
     refused --name ../../etc/passwd
-    has "does not do"
+    has "is not valid"
     refused --name "$(printf 'x%.0s' {1..100})"
 }
 
