@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/device_name.h"
 #include "agent/share_config.h"
-#include "agent/slices.h"
 #include "base/err.h"
 
 #define SL_CLAIM_RESULTS 32 /* of one claim, by the API */

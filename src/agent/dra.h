@@ -19,8 +19,6 @@
 #include "gpu/inventory.h"
 #include "http/kube.h"
 
-#define SL_DRA_DRIVER "gpu.sluice.io"
-
 struct sl_dra;
 
 /* Something a person should know, about a pod or (pod "") a claim. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/allow.h"
+#include "agent/claim_allow.h"
 #include "base/units.h"
 #include "shm/packet.h"
 

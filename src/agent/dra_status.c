@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/allow.h"
+#include "agent/claim_allow.h"
 #include "agent/claim_pb.h"
 #include "agent/claim_quantity.h"
 #include "base/clock.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "agent/claim_quantity.h"
-#include "agent/dra.h"
+#include "agent/device_name.h"
 #include "base/cleanup.h"
 
 #define MIB       (1ULL << 20)

@@ -24,7 +24,6 @@
 #define SL_SLICE_DEVICES       128 /* in a slice */
 #define SL_SLICE_DEVICES_MIXED 64  /* … of devices with taints or counters */
 #define SL_SLICE_COUNTER_SETS  8
-#define SL_DEVICE_NAME_SIZE    64 /* a DNS label */
 
 /* What the inventory does not know of a card. */
 struct sl_slice_gpu {
@@ -48,21 +47,6 @@ struct sl_slices_options {
 /* An array of ResourceSlice objects, complete but for what the server adds. */
 int sl_slices_make(const struct sl_slices_options *opt, json_t **ret,
                    struct sl_err *err) SL_MUST_CHECK;
-
-enum sl_device_kind { SL_DEVICE_WHOLE, SL_DEVICE_SHARE, SL_DEVICE_MIG };
-
-/* A device's name taken apart. */
-struct sl_device_name {
-    enum sl_device_kind kind;
-    uint32_t gpu;        /* the card's index */
-    char profile[32];    /* as the name spells it: "1g18gb", "1g18gb-me"; "" unless MIG */
-    uint32_t start;      /* memory slice */
-};
-int sl_device_name_parse(const char *name, struct sl_device_name *ret,
-                         struct sl_err *err) SL_MUST_CHECK;
-void sl_device_name_format(const struct sl_device_name *name, char buf[SL_DEVICE_NAME_SIZE]);
-/* "1g.18gb+me" is "1g18gb-me" in names. */
-void sl_device_profile_word(const char *profile, char *buf, size_t size);
 
 /* The order in which places of a profile are offered: indices into its placements. */
 void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,

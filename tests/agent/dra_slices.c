@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "agent/claim_quantity.h"
+#include "agent/device_name.h"
 #include "agent/slices.h"
 
 #define GIB (1ULL << 30)
