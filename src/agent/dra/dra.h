@@ -17,7 +17,7 @@
 #include "base/loop.h"
 #include "config/config.h"
 #include "gpu/inventory.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 
 struct sl_dra;
 

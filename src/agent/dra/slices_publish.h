@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "base/loop.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 
 struct sl_slices_publisher;
 

@@ -7,7 +7,7 @@
 
 #include "agent/fraction/fraction_internal.h"
 #include "arbiter/client.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 #include "shm/packet.h"
 
 int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SIZE],

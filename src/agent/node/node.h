@@ -14,7 +14,7 @@
 
 #include "agent/node/labels.h"
 #include "base/loop.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 
 #define SL_NODE_CONFIG_LABEL     "nvidia.com/device-plugin.config"
 #define SL_NODE_OWNED_ANNOTATION "sluice.io/owned-labels" /* keys, comma-separated */

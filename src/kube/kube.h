@@ -3,8 +3,8 @@
  * A client of the Kubernetes API: JSON over TLS, requests and watches, all in the loop's thread. It knows
  * verbs, paths, tokens and resource versions, nothing of what the objects mean.
  */
-#ifndef SLUICE_HTTP_KUBE_H
-#define SLUICE_HTTP_KUBE_H
+#ifndef SLUICE_KUBE_KUBE_H
+#define SLUICE_KUBE_KUBE_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single requests. */
-#include "http/kube_internal.h"
+#include "kube/kube_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/kube_config.h"
+#include "kube/kube_config.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the API server is and who we are to it: from a kubeconfig, from a pod's service account. */
-#ifndef SLUICE_HTTP_KUBE_CONFIG_H
-#define SLUICE_HTTP_KUBE_CONFIG_H
+#ifndef SLUICE_KUBE_KUBE_CONFIG_H
+#define SLUICE_KUBE_KUBE_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/kube_index.h"
+#include "kube/kube_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/kube.h"
+#include "kube/kube.h"
 
 static uint64_t hash_text(uint64_t h, const char *text)
 {

@@ -3,12 +3,12 @@
  * One of several replicas leads, by a coordination.k8s.io/v1 Lease. Clocks need not agree: another's lease
  * is over when nothing in it has changed here for lease_ns, whatever the times written in it say.
  */
-#ifndef SLUICE_HTTP_LEADER_H
-#define SLUICE_HTTP_LEADER_H
+#ifndef SLUICE_KUBE_LEADER_H
+#define SLUICE_KUBE_LEADER_H
 
 #include "base/err.h"
 #include "base/loop.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 
 struct sl_leader;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/lines.h"
+#include "kube/lines.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who we are to the API server, and how we know that it is the one. */
-#include "http/kube_internal.h"
+#include "kube/kube_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cuts a stream of bytes into lines. A watch is one JSON object a line. */
-#ifndef SLUICE_HTTP_LINES_H
-#define SLUICE_HTTP_LINES_H
+#ifndef SLUICE_KUBE_LINES_H
+#define SLUICE_KUBE_LINES_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/leader.h"
+#include "kube/leader.h"
 
 #include <errno.h>
 #include <stdbool.h>

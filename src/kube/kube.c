@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curl's multi interface inside the loop, and the small helpers. */
-#include "http/kube_internal.h"
+#include "kube/kube_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which objects of a collection are known: enough to say which went, nothing of what is in them. */
-#ifndef SLUICE_HTTP_KUBE_INDEX_H
-#define SLUICE_HTTP_KUBE_INDEX_H
+#ifndef SLUICE_KUBE_KUBE_INDEX_H
+#define SLUICE_KUBE_KUBE_INDEX_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watches: a list in pages, then a stream of lines, and again from the start when the server forgot. */
-#include "http/kube_internal.h"
+#include "kube/kube_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "http/kube_index.h"
-#include "http/lines.h"
+#include "kube/kube_index.h"
+#include "kube/lines.h"
 
 enum {
     PAGE = 500,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the API client share. */
-#ifndef SLUICE_HTTP_KUBE_INTERNAL_H
-#define SLUICE_HTTP_KUBE_INTERNAL_H
+#ifndef SLUICE_KUBE_KUBE_INTERNAL_H
+#define SLUICE_KUBE_KUBE_INTERNAL_H
 
 #include <curl/curl.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "http/kube.h"
-#include "http/kube_config.h"
+#include "kube/kube.h"
+#include "kube/kube_config.h"
 
 enum {
     KUBE_ACTIVE_MAX = 32,
