@@ -261,11 +261,11 @@ static bool ready(void *data, char *why, size_t size)
         return false;
     }
     if (a->opt.dra && !dra_ready(a)) {
-        (void)snprintf(why, size, "kubelet has not taken the DRA driver yet");
+        (void)snprintf(why, size, "kubelet has not registered the DRA driver yet");
         return false;
     }
     if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
-        (void)snprintf(why, size, "kubelet has not taken every resource yet");
+        (void)snprintf(why, size, "kubelet has not registered every resource yet");
         return false;
     }
     return true;

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/errors.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
 #include "shm/packet.h"
@@ -105,8 +106,7 @@ int sl_arbiter_watch_init(struct sl_arbiter_watch *w, struct sl_loop *loop, cons
     w->timer.fire = tick;
     if ((size_t)snprintf(w->path, sizeof(w->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(w->path))
-        return sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
-                          arbiter_dir);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_ARBITER_DIR_LONG, arbiter_dir);
     return 0;
 }
 

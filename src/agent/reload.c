@@ -88,7 +88,8 @@ int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *da
     r->inotify =
         (struct sl_source){.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .ready = inotify_ready};
     if (r->inotify.fd < 0)
-        sl_warn("no inotify (%s): a changed config is noticed within 20 s", strerror(errno));
+        sl_warn("inotify is not available (%s): a changed configuration is noticed within 20 s",
+                strerror(errno));
     else if (sl_loop_watch(loop, &r->inotify, EPOLLIN, err) < 0) {
         (void)close(r->inotify.fd);
         free(r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libmicrohttpd inside the loop: it has one epoll descriptor and one deadline. */
+#include "http/errors.h"
 #include "http/server_internal.h"
 
 #include <errno.h>
@@ -123,7 +124,7 @@ static int open_tls(struct sl_http_server *server, const struct sl_http_server_o
     *ret_tls = files || texts;
     if ((files && (!opt->cert_file || !opt->key_file)) ||
         (texts && (!opt->cert_pem || !opt->key_pem)) || (files && texts))
-        return sl_err_set(err, -EINVAL, "TLS needs a certificate and its key, once");
+        return sl_err_set(err, -EINVAL, SL_E_TLS_PAIR);
     if (*ret_tls && opt->client_ca_pem) {
         int rc = http_tls_ask_clients(&server->tls, opt->client_ca_pem, err);
         if (rc < 0)
@@ -159,14 +160,13 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
         MHD_OPTION_END);
     if (!server->daemon) {
         (void)close(fd);
-        return sl_err_set(err, -EIO, "the HTTP server does not start: %s",
+        return sl_err_set(err, -EIO, SL_E_HTTP_START,
                           server->complaint[0] ? server->complaint : "out of memory");
     }
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
-        return sl_err_set(err, -ENOTSUP,
-                          "the HTTP server does not start: libmicrohttpd has no epoll");
+        return sl_err_set(err, -ENOTSUP, SL_E_HTTP_NO_EPOLL);
     server->source.fd = info->epoll_fd;
     server->source.ready = ready;
     return sl_loop_watch(server->loop, &server->source, EPOLLIN, err);
@@ -251,6 +251,6 @@ int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, 
                            struct sl_err *err)
 {
     if (server->tls.cert_file || !server->tls.cert_pem)
-        return sl_err_set(err, -EINVAL, "this server does not take a certificate as a text");
+        return sl_err_set(err, -EINVAL, SL_E_TLS_TEXT);
     return http_tls_set(&server->tls, cert_pem, key_pem, err);
 }

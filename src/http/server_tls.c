@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "http/errors.h"
 
 enum { PEM_MAX = 256 << 10, CHAIN_MAX = 16 };
 
@@ -36,8 +37,7 @@ int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem
         gnutls_certificate_free_credentials(both);
     }
     if (rc < 0)
-        return sl_err_set(err, -EINVAL, "the server's certificate does not do with its key: %s",
-                          gnutls_strerror(rc));
+        return sl_err_set(err, -EINVAL, SL_E_TLS_MISMATCH, gnutls_strerror(rc));
     char *new_cert = strdup(cert_pem), *new_key = strdup(key_pem);
     if (!new_cert || !new_key) {
         free(new_cert);
@@ -135,7 +135,7 @@ int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err
         gnutls_certificate_free_credentials(trial);
     }
     if (rc <= 0)
-        return sl_err_set(err, -EINVAL, "the authorities of clients cannot be read: %s",
+        return sl_err_set(err, -EINVAL, SL_E_TLS_CLIENT_CA,
                           rc ? gnutls_strerror(rc) : "there is no certificate");
     tls->client_ca_pem = strdup(ca_pem);
     return tls->client_ca_pem ? 0 : sl_err_set(err, -ENOMEM, "out of memory");

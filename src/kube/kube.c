@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curl's multi interface inside the loop, and the small helpers. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -137,8 +138,8 @@ static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 
 static int curl_failed(CURLcode code, struct sl_err *err)
 {
-    return sl_err_set(err, code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                      "cannot set up a request to the API server: %s", curl_easy_strerror(code));
+    return sl_err_set(err, code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL, SL_E_KUBE_SETUP,
+                      curl_easy_strerror(code));
 }
 
 int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
@@ -198,8 +199,7 @@ int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl
         return curl_failed(code, err);
     CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
     if (mcode != CURLM_OK)
-        return sl_err_set(err, mcode == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                          "cannot start a request to the API server: %s",
+        return sl_err_set(err, mcode == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EINVAL, SL_E_KUBE_START,
                           curl_multi_strerror(mcode));
     t->added = true;
     return 0;
@@ -234,8 +234,7 @@ void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (codes[i].curl == code)
             rc = codes[i].code;
-    (void)sl_err_set(err, rc, "no answer from the API server: %s",
-                     t->why[0] ? t->why : curl_easy_strerror(code));
+    (void)sl_err_set(err, rc, SL_E_KUBE_NO_ANSWER, t->why[0] ? t->why : curl_easy_strerror(code));
 }
 
 /* --- the client ----------------------------------------------------------------------------- */
@@ -297,14 +296,9 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
         c->server[n - 1] = 0;
     bool plain = strncasecmp(c->server, "http://", 7) == 0;
     if (!plain && strncasecmp(c->server, "https://", 8) != 0)
-        return sl_err_set(err, -EINVAL,
-                          "the API server \"%.100s\" is not a URL: write https://HOST:PORT",
-                          c->server);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_URL, c->server);
     if (plain && (c->token || c->token_file))
-        return sl_err_set(err, -EINVAL,
-                          "a token is not sent to \"%.100s\", which is not encrypted: "
-                          "write https://",
-                          c->server);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PLAIN, c->server);
     return 0;
 }
 
@@ -313,7 +307,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     static bool
         ready; /* curl's own set-up, once a process; in the loop's thread like all of this */
     if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up libcurl");
+        return sl_err_set(err, -ENOMEM, SL_E_KUBE_CURL_GONE);
     ready = true;
     kube->multi = curl_multi_init();
     if (!kube->multi)
@@ -331,7 +325,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     SET(CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX); /* kept for reuse */
 #undef SET
     if (code != CURLM_OK)
-        return sl_err_set(err, -EINVAL, "cannot set up libcurl: %s", curl_multi_strerror(code));
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_CURL, curl_multi_strerror(code));
     return 0;
 }
 

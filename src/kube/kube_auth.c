@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who we are to the API server, and how we know that it is the one. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
             size = 0; /* it goes into a header: no line ends, no surprises */
     if (size == 0) {
         free(text);
-        return sl_err_set(err, -EINVAL, "the token in %s is empty or not a token", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_TOKEN_BAD, path);
     }
     if (kube->token)
         explicit_bzero(kube->token, strlen(kube->token));
@@ -88,7 +89,7 @@ int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
     if (c->token) {
         for (const char *p = c->token; *p; p++)
             if (*p <= ' ' || *p > '~')
-                return sl_err_set(err, -EINVAL, "the kubeconfig's token is not a token");
+                return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_TOKEN);
         kube->token = strdup(c->token);
         if (!kube->token)
             return sl_err_set(err, -ENOMEM, "out of memory for a token");
@@ -134,8 +135,7 @@ int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err
     if (code == CURLE_OK && c->insecure)
         code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
+        return sl_err_set(err, -ENOMEM, SL_E_KUBE_SETUP, curl_easy_strerror(code));
     kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single requests. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -60,8 +61,8 @@ void kube_status_error(const char *method, const char *path, long status, const 
     for (; message && message[n] && n + 1 < sizeof(text); n++)
         text[n] = (unsigned char)message[n] < ' ' ? ' ' : message[n]; /* it ends up in logs */
     text[n] = 0;
-    (void)sl_err_set(err, status_code(status), "the API server answers %s %.*s with %ld%s%s",
-                     method, (int)strcspn(path, "?"), path, status, n ? ": " : "", text);
+    (void)sl_err_set(err, status_code(status), SL_E_KUBE_STATUS, method, (int)strcspn(path, "?"),
+                     path, status, n ? ": " : "", text);
 }
 
 /* JSON, or a plain text as a JSON string. NULL: neither. */
@@ -128,8 +129,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     long status = 0;
     if (code != CURLE_OK) {
         if (call->too_big)
-            (void)sl_err_set(&err, -EMSGSIZE, "the API server's answer is larger than %zu bytes",
-                             call->answer.max);
+            (void)sl_err_set(&err, -EMSGSIZE, SL_E_KUBE_ANSWER_LARGE, call->answer.max);
         else
             kube_transfer_error(t, code, &err);
         (void)sl_err_wrap(&err, "%s %.*s", call->method, (int)strcspn(call->path, "?"), call->path);
@@ -150,13 +150,9 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     if (status >= 400)
         kube_status_error(call->method, call->path, status, body, &err);
     else if (status >= 300)
-        (void)sl_err_set(&err, -EPROTO,
-                         "the API server answers %s with a redirection (%ld), which "
-                         "is not followed",
-                         call->path, status);
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_REDIRECT, call->path, status);
     else if (json && call->answer.size > 0 && !body)
-        (void)sl_err_set(&err, -EPROTO, "the API server's answer to %s is not JSON: line %d: %s",
-                         call->path, why.line, why.text);
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_ANSWER_JSON, call->path, why.line, why.text);
     finish(call, status, body, &err);
 }
 
@@ -187,8 +183,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     SET(CURLOPT_CUSTOMREQUEST, call->method);
 #undef SET
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
+        return sl_err_set(err, -ENOMEM, SL_E_KUBE_SETUP, curl_easy_strerror(code));
     if (call->body)
         rc = kube_transfer_header(t, "Content-Type", call->content_type, err);
     if (rc == 0)
@@ -273,10 +268,9 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
 static int may_ask(const struct sl_kube *kube, const char *path, struct sl_err *err)
 {
     if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
-        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
     if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
-        return sl_err_set(err, -ENOBUFS, "%d requests to the API server are waiting already",
-                          KUBE_WAITING_MAX);
+        return sl_err_set(err, -ENOBUFS, SL_E_KUBE_BUSY, KUBE_WAITING_MAX);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watches: a list in pages, then a stream of lines, and again from the start when the server forgot. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -87,9 +88,7 @@ static void tell_object(struct sl_kube_watch *w, json_t *object)
     enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
     if (!known && !(known = kube_index_add(&w->index, object))) {
         struct sl_err err = SL_ERR_INIT;
-        (void)sl_err_set(&err, -ENOMEM,
-                         "an object is left out: out of memory, or more than %d of them",
-                         OBJECTS_MAX);
+        (void)sl_err_set(&err, -ENOMEM, SL_E_KUBE_OBJECT_DROPPED, OBJECTS_MAX);
         trouble(w, &err);
         return;
     }
@@ -254,7 +253,7 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     if (err.code == 0 && ((!json_is_array(items) && !json_is_null(items)) ||
                           !sl_kube_meta(body, "resourceVersion")[0] ||
                           strlen(sl_kube_meta(body, "resourceVersion")) >= sizeof(w->version)))
-        (void)sl_err_set(&err, -EPROTO, "the API server's answer is not a list");
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_NOT_A_LIST);
     if (err.code != 0) {
         list_again(w, &err);
         return;
@@ -288,7 +287,7 @@ static void list(struct sl_kube_watch *w)
                      page[0] ? "&continue=" : "", page);
     int rc = 0;
     if (n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, "the list's address is too long");
+        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_LIST_LONG);
     else
         rc = sl_kube_request(w->kube, "GET", path, NULL, NULL, listed, w, &w->call, &err);
     if (rc < 0)
@@ -352,7 +351,7 @@ static void silent_fired(struct sl_timer *timer)
         (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
     struct sl_kube *kube = w->kube;
     struct sl_err err = SL_ERR_INIT;
-    (void)sl_err_set(&err, -ETIMEDOUT, "no answer from the API server in time");
+    (void)sl_err_set(&err, -ETIMEDOUT, SL_E_KUBE_SLOW);
     kube_enter(kube);
     again(w, &err);
     (void)kube_leave(kube);
@@ -376,8 +375,7 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
         code =
             curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
+        return sl_err_set(err, -ENOMEM, SL_E_KUBE_SETUP, curl_easy_strerror(code));
     rc = kube_transfer_header(t, "Accept", "application/json", err);
     return rc < 0 ? rc : kube_transfer_start(w->kube, t, err);
 }
@@ -392,7 +390,7 @@ static void open_stream(struct sl_kube_watch *w)
                      "%s%cwatch=1&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%u",
                      w->path, separator(w), version, seconds);
     if (rc < 0 || n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, "the watch's address is too long");
+        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_WATCH_LONG);
     else
         rc = start_stream(w, path, seconds, &err);
     if (rc < 0) {
@@ -433,7 +431,7 @@ static bool handle_line(struct sl_kube_watch *w, const char *line, size_t size)
     const char *version = sl_kube_meta(object, "resourceVersion");
     if ((!deleted && !changed && !bookmark) || !version[0] ||
         strlen(version) >= sizeof(w->version) || (!bookmark && !sl_kube_meta(object, "name")[0])) {
-        (void)sl_err_set(&err, -EPROTO, "the API server sent a line that is not an event: %.100s",
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_NOT_AN_EVENT,
                          event ? (type ? type : "it has no type") : why.text);
         json_decref(event);
         refused(w, &err);
@@ -489,7 +487,7 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
                         void *data, struct sl_kube_watch **ret, struct sl_err *err)
 {
     if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
-        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
     struct sl_kube_watch *w = calloc(1, sizeof(*w));
     if (!w || !(w->path = strdup(path))) {
         free(w);

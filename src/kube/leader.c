@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "kube/errors.h"
 
 struct sl_leader {
     struct sl_loop *loop;
@@ -229,7 +230,7 @@ static void attempt_fired(struct sl_timer *timer)
         sl_kube_cancel(l->call);
         l->call = NULL;
         forget_lease(l); /* it may have been written all the same */
-        trouble(l, &(struct sl_err){-ETIMEDOUT, "the API server does not answer in time"});
+        trouble(l, &(struct sl_err){-ETIMEDOUT, "the API server did not answer in time"});
         later(l);
     } else if (l->leading && l->lease) {
         write_lease(l); /* one request a renewal; a 409 says if somebody else wrote */
@@ -258,12 +259,9 @@ static int fill(struct sl_leader *l, const struct sl_leader_options *opt, struct
         !opt->namespace || !opt->name ||
         sl_kube_escape(opt->namespace, namespace, sizeof(namespace)) < 0 ||
         sl_kube_escape(opt->name, name, sizeof(name)) < 0)
-        return sl_err_set(err, -EINVAL,
-                          "leader election needs the names of a lease and of this replica");
+        return sl_err_set(err, -EINVAL, SL_E_LEADER_NAMES);
     if (l->opt.lease_ns <= l->opt.renew_ns || l->opt.renew_ns <= l->opt.retry_ns)
-        return sl_err_set(err, -EINVAL,
-                          "leader election: the lease must be longer than the time to renew "
-                          "it, and that longer than the pause between attempts");
+        return sl_err_set(err, -EINVAL, SL_E_LEADER_TIMES);
     l->namespace = strdup(opt->namespace);
     l->name = strdup(opt->name);
     l->identity = strdup(opt->identity);

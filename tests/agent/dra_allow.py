@@ -34,7 +34,7 @@ class Allow(Case):
         self.refused(4, "priority high", "normal at most", "the administrator can allow it")
         # A claim may not say what claims may say.
         n.claim(5, [share(memory="1Gi", cores="1")], config=[config(priority="high", allow={"priority": "high"})])
-        self.assertIn("belongs into a DeviceClass", n.prepare(5)["error"])
+        self.assertIn("belongs in a DeviceClass", n.prepare(5)["error"])
         self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
         self.assertEqual(len(n.specs()), 1)
         # What is everybody's.
@@ -122,7 +122,7 @@ class Allow(Case):
         annotate = self.resizer(2)
         self.assertEqual(annotate("memory=60Gi,cores=50")["status"], "True")
         self.assertIn("50 %", annotate("cores=51")["message"])
-        self.assertIn("as far as resizes may go", annotate("memory=80Gi")["message"])
+        self.assertIn("the limit of resizes", annotate("memory=80Gi")["message"])
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ static void test_refusals(void **state)
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n2\",\"device\":\"gpu-0\"}]",
             "[]", -EINVAL, "node n2");
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"x\"}]", "[]",
-            -EINVAL, "none of this driver");
+            -EINVAL, "does not belong to this driver");
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-0-"
             "share\"}]", "[]", -EINVAL, "DRAConsumableCapacity");
     refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"prioritty\":\"low\"") "]", -EINVAL,

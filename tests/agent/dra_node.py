@@ -198,7 +198,7 @@ class Share(Case):
         self.assertIn("not found", n.prepare(8)["error"])
         other = n.claim(9, [share()])
         other["metadata"]["uid"] = "another"
-        self.assertIn("another one by now", n.prepare(9)["error"])
+        self.assertIn("has been replaced by another claim", n.prepare(9)["error"])
         n.claim(10, [share()], config=[by_class(allow={"strategies": ["mps"]}), config(strategy="mps")])
         self.assertIn("strategy mps", n.prepare(10)["error"])
         n.claim(11, [share(memory="1Gi", cores="10"), share(memory="1Gi", cores="10", share_id="s2")],

@@ -260,7 +260,7 @@ class Refused(Case):
         n.place("a", n.slot(1))
         answer, = n.prestart(n.slot(1))
         self.assertIn("team/a has no annotation sluice.io/lease", answer)
-        self.assertIn("webhook and scheduler extender", answer)
+        self.assertIn("webhook and its scheduler extender", answer)
         self.nothing()
 
     def test_promises_that_are_none(self):
@@ -268,8 +268,8 @@ class Refused(Case):
         n.start()
         n.place("a", n.slot(1))
         for shares, extra, words in (
-                ({"other": [(0, 1000, 10)]}, {}, "promises container main nothing"),
-                ({"main": []}, {}, "promises container main nothing"),
+                ({"other": [(0, 1000, 10)]}, {}, "promises nothing to container main"),
+                ({"main": []}, {}, "promises nothing to container main"),
                 ({"main": [(0, 1000, 10)]}, {"node": "node-2"}, "promised GPUs of node node-2"),
                 ({"main": [(0, 1000, 101)]}, {}, "sluice.io/lease"),
                 ({"main": [(0, 0, 10)]}, {}, "needs some memory")):
@@ -298,13 +298,13 @@ class Refused(Case):
         n.pod("a", {"main": [(0, 1000, 10)]})
         n.place("a", n.slot(1))
         n.ask("podres off")
-        self.assertIn("who has device", n.prestart(n.slot(1))[0])
+        self.assertIn("cannot find the pod that has device", n.prestart(n.slot(1))[0])
         n.ask("podres " + n.path("podres.sock"))
         self.assertEqual(n.prestart(n.slot(1)), [""])
         n.pod("b", {"main": [(0, 2000, 10)]})
         n.place("b", n.slot(2))
         n.ask("podres silent")
-        self.assertIn("who has device", n.prestart(n.slot(2))[0])
+        self.assertIn("cannot find the pod that has device", n.prestart(n.slot(2))[0])
         n.ask("podres on")
         self.assertEqual(n.prestart(n.slot(2), n.slot(1)), ["", ""])
         self.has("a", n.slot(1), 1000)
@@ -316,7 +316,7 @@ class Refused(Case):
         n.pod("a", {"main": [(0, 1000, 10)]})
         n.place("a", n.slot(1))
         n.api.down = True
-        self.assertIn("pod team/a cannot be read", n.prestart(n.slot(1))[0])
+        self.assertIn("cannot read pod team/a", n.prestart(n.slot(1))[0])
         n.api.down = False
         self.assertEqual(n.prestart(n.slot(1)), [""])
         self.has("a", n.slot(1), 1000)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/cards/devices_internal.h"
+#include "agent/cards/errors.h"
 #include "base/clock.h"
 
 #define RETRY_MAX_NS (60 * SL_NS_PER_S)
@@ -98,7 +99,7 @@ static void stall_fire(struct sl_timer *timer)
     if (d->stalled || now - d->seen_ns < d->stall_ns)
         return;
     d->stalled = true;
-    refuse_queued(d, -ETIMEDOUT, "NVML has not answered for a while; try again later");
+    refuse_queued(d, -ETIMEDOUT, SL_E_CARDS_BUSY);
     if (d->ops.stalled)
         d->ops.stalled(d->data, what, now - d->seen_ns);
 }
@@ -226,10 +227,7 @@ static void got_inventory(struct sl_devices *d, struct sl_inventory *inv, uint64
         return;
     }
     if (unknown > 0) {
-        (void)sl_err_set(&err, -ENXIO,
-                         "%d GPUs do not answer and never did: they are left out until they do; "
-                         "nvidia-smi and the kernel's log say why",
-                         unknown);
+        (void)sl_err_set(&err, -ENXIO, SL_E_CARDS_SILENT, unknown);
         say_trouble(d, &err);
     } else {
         d->said = (struct sl_err)SL_ERR_INIT;
@@ -311,7 +309,7 @@ static void take_events(struct sl_devices *d)
     if (err.code)
         d->again = true; /* the driver's way to say that a card is gone */
     if (err.code && d->ops.trouble) {
-        (void)sl_err_wrap(&err, "no XIDs are seen, so health is by polling only");
+        (void)sl_err_wrap(&err, "XIDs cannot be read, so health is known by polling only");
         d->ops.trouble(d->data, &err);
     }
     for (size_t i = 0; i < n; i++) {
@@ -429,9 +427,9 @@ int sl_devices_submit(struct sl_devices *d, sl_devices_job_fn *fn, sl_devices_do
                       void *arg, struct sl_err *err)
 {
     if (d->stalled)
-        return sl_err_set(err, -ETIMEDOUT, "NVML has not answered for a while; try again later");
+        return sl_err_set(err, -ETIMEDOUT, SL_E_CARDS_BUSY);
     if (!d->open)
-        return sl_err_set(err, -ENODEV, "NVML is not open on this node");
+        return sl_err_set(err, -ENODEV, SL_E_CARDS_NO_NVML);
     struct task *task = calloc(1, sizeof(*task));
     if (!task)
         return sl_err_set(err, -ENOMEM, "out of memory");
@@ -454,5 +452,5 @@ int sl_devices_find(struct sl_gpu *gpu, const char *uuid, size_t *ret, struct sl
             return 0;
         }
     }
-    return rc < 0 ? rc : sl_err_set(err, -ENOENT, "the GPU %s is not there any more", uuid);
+    return rc < 0 ? rc : sl_err_set(err, -ENOENT, SL_E_CARDS_GONE, uuid);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/container/edits.h"
 
+#include "agent/container/errors.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +96,7 @@ static int put_node(struct sl_edits *e, struct sl_edit_node n, const char *host,
                     const char *container, const char *permissions, struct sl_err *err)
 {
     if (strlen(permissions) >= sizeof(n.permissions))
-        return sl_err_set(err, -EINVAL, "device permissions \"%s\": r, w and m at most",
-                          permissions);
+        return sl_err_set(err, -EINVAL, SL_E_EDIT_PERMISSIONS, permissions);
     memcpy(n.permissions, permissions, strlen(permissions) + 1);
     for (size_t i = 0; i < e->node_count; i++) {
         if (strcmp(e->node[i].container, container) != 0)

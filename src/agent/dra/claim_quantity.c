@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dra/errors.h"
 #include "base/cleanup.h"
 
 typedef unsigned __int128 wide;
@@ -93,7 +94,7 @@ static int checked(const char *text, int finest, uint64_t *ret, struct sl_err *e
 {
     int rc = parse(text, finest, ret);
     if (rc < 0)
-        return sl_err_set(err, rc, "\"%.40s\" is not a Kubernetes quantity such as 10Gi or 30", text);
+        return sl_err_set(err, rc, SL_E_CLAIM_QUANTITY, text);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/dra/errors.h"
 
 static void device_word(const struct sl_prepared_device *d, char *buf, size_t size)
 {
@@ -31,7 +32,7 @@ static int find_card(const struct sl_inventory *inv, const char *uuid, size_t *r
             *ret = i;
             return 0;
         }
-    return sl_err_set(err, -ENOENT, "GPU %s is not in this machine any more", uuid);
+    return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, uuid);
 }
 
 /* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
@@ -60,9 +61,7 @@ static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, str
 {
     char text[64];
     if (!dra->ops.mps)
-        return sl_err_set(err, -EOPNOTSUPP,
-                          "request %s has strategy mps, which this node does not offer: use libsluice",
-                          d->request);
+        return sl_err_set(err, -EOPNOTSUPP, SL_E_CLAIM_NO_MPS, d->request);
     int rc = dra->ops.mps(dra->data, d->gpu_uuid, e, err);
     (void)snprintf(text, sizeof(text), "%u", (sl_prepared_cores(d) + 9) / 10);
     if (rc == 0)

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/dra/errors.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -114,7 +115,7 @@ static void commit_fired(struct sl_timer *t)
     dra->committing = NULL;
     int rc = sl_checkpoint_save(dra->state_dir, &dra->checkpoint, &err);
     if (rc < 0)
-        sl_error("the checkpoint cannot be written: %s", err.msg);
+        sl_error("cannot write the checkpoint: %s", err.msg);
     while (list) {
         struct op *op = list;
         list = op->next_commit;
@@ -338,8 +339,7 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
         return;
     }
     struct sl_err why = SL_ERR_INIT;
-    int rc = sl_err_set(&why, -EIO, "pod %s/%.100s cannot be read, to see which container uses what: %s",
-                        op->name_space, op->claim->pod, err->msg);
+    int rc = sl_err_set(&why, -EIO, SL_E_POD_UNREAD, op->name_space, op->claim->pod, err->msg);
     free(op->claim);
     op->claim = NULL;
     give_up(op, rc, &why);
@@ -353,8 +353,7 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     op->get = NULL;
     if (status != 200) {
         int code = status == 404 ? -ENOENT : -EIO;
-        (void)sl_err_set(&why, code, "claim %s/%s cannot be read: %s", op->name_space, op->name,
-                         err->msg);
+        (void)sl_err_set(&why, code, SL_E_CLAIM_UNREAD, op->name_space, op->name, err->msg);
         give_up(op, code, &why);
         return;
     }
@@ -388,11 +387,11 @@ static void prepare(struct op *op)
     char path[400];
     int rc = 0;
     if (!dra->inv || !dra->driver)
-        rc = sl_err_set(&err, -EAGAIN, "the node agent is still reading its GPUs");
+        rc = sl_err_set(&err, -EAGAIN, SL_E_DRA_READING);
     else if (p && p->state != SL_PREPARED)
-        rc = sl_err_set(&err, -EAGAIN, "what an earlier attempt left is still being undone");
+        rc = sl_err_set(&err, -EAGAIN, SL_E_DRA_UNDOING);
     else if (!p && !dra->kube)
-        rc = sl_err_set(&err, -ENOTCONN, "the node agent has no connection to the API server");
+        rc = sl_err_set(&err, -ENOTCONN, SL_E_DRA_NO_API);
     if (rc < 0) {
         give_up(op, rc, &err);
         return;
@@ -440,7 +439,7 @@ static void drop(struct op *op)
 /* A prepare being undone keeps its own reason. */
 static void stuck(struct op *op, int rc, const struct sl_err *err)
 {
-    sl_warn("claim %s is not gone yet: %s", op->uid, err->msg);
+    sl_warn("cannot remove claim %s yet: %s", op->uid, err->msg);
     struct sl_prepared *p = entry(op);
     if (p)
         p->state = SL_UNPREPARING;
@@ -634,7 +633,7 @@ static void swept_one(void *data, int rc, const char *text, const struct sl_err 
     (void)data;
     (void)text;
     if (rc < 0)
-        sl_warn("a tenant that was left over stays: %s", err->msg);
+        sl_warn("cannot remove a left-over tenant: %s", err->msg);
 }
 
 static void swept(void *data, int rc, const char *text, const struct sl_err *err)
@@ -642,7 +641,7 @@ static void swept(void *data, int rc, const char *text, const struct sl_err *err
     struct sweep *s = data;
     (void)text;
     if (rc < 0)
-        sl_warn("left-over tenants are not looked for: %s", err->msg);
+        sl_warn("cannot look for left-over tenants: %s", err->msg);
     for (size_t i = 0; i < s->count; i++)
         sl_leases_remove(s->dra->leases, s->name[i], swept_one, NULL);
     s->dra->sweep = NULL;
@@ -659,11 +658,11 @@ static void sweep(struct sl_dra *dra)
     if (dra->checkpoint.doubtful)
         return;
     if (sl_cdi_list_claims(dra->cdi_dir, &claims, &n, &err) < 0)
-        sl_warn("left-over CDI specs are not looked for: %s", err.msg);
+        sl_warn("cannot look for left-over CDI specs: %s", err.msg);
     for (size_t i = 0; i < n; i++)
         if (!sl_checkpoint_find(&dra->checkpoint, claims[i]) &&
             sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
-            sl_warn("a CDI spec that was left over stays: %s", err.msg);
+            sl_warn("cannot remove a left-over CDI spec: %s", err.msg);
     sl_cdi_free_claims(claims, n);
     struct sweep *s = calloc(1, sizeof(*s));
     if (!s)
@@ -731,7 +730,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
             struct waiter *w = op->waiters;
             op->waiters = w->next;
             struct sl_err err = SL_ERR_INIT;
-            int rc = sl_err_set(&err, -ECANCELED, "the node agent is ending");
+            int rc = sl_err_set(&err, -ECANCELED, SL_E_DRA_ENDING);
             if (w->done)
                 w->done(w->data, op->uid, rc, &err, NULL);
             free(w);

@@ -211,7 +211,8 @@ static void claim_done(void *data, const char *uid, int rc, const struct sl_err 
     struct part *part = &c->batch->part[c->index];
     (void)uid;
     if (rc < 0)
-        (void)snprintf(part->error, sizeof(part->error), "%s", err->msg[0] ? err->msg : "it failed");
+        (void)snprintf(part->error, sizeof(part->error), "%s",
+                       err->msg[0] ? err->msg : "the registration failed");
     else if (p)
         part_fill(c->dra, part, p);
     c->batch->left--;
@@ -344,7 +345,7 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
     struct sl_err err = SL_ERR_INIT;
     /* A reader that is slow gets the next one, which says more. */
     if (sl_rpc_pb_send(call, &answer.base, &err) < 0)
-        sl_debug("health is not told: %s", err.msg);
+        sl_debug("cannot report health to kubelet: %s", err.msg);
     free(answer.devices);
     free(id);
     free(health);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/dra/errors.h"
 #include "base/cleanup.h"
 
 static const char *const strategies[] = {
@@ -26,8 +27,8 @@ static int word(const json_t *value, const char *key, const char *const *list, s
             *ret = (unsigned)i;
             return 0;
         }
-    return sl_err_set(err, -EINVAL, "ShareConfig: %s \"%.40s\" is not known: write %s, %s or %s", key,
-                      text ? text : "(not a string)", list[0], list[1], list[2]);
+    return sl_err_set(err, -EINVAL, SL_E_SHARE_WORD, key, text ? text : "(not a string)", list[0],
+                      list[1], list[2]);
 }
 
 static int read_cores(const json_t *cores, struct sl_share_config *c, struct sl_err *err)
@@ -35,20 +36,15 @@ static int read_cores(const json_t *cores, struct sl_share_config *c, struct sl_
     const char *key;
     json_t *value;
     if (!json_is_object(cores))
-        return sl_err_set(err, -EINVAL,
-                          "ShareConfig: cores is a mapping: write `cores: {limit: 100}`; the share "
-                          "itself is the request's capacity");
+        return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES);
     /* jansson wants it writable for iteration only. */
     json_object_foreach((json_t *)(uintptr_t)cores, key, value)
     {
         if (strcmp(key, "limit") != 0)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.%.40s is not known: cores has only limit", key);
+            return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES_KEY, key);
         json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
         if (n < 1 || n > 100)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.limit is a whole percentage of one GPU from 1 to "
-                              "100: write for example `limit: 100`");
+            return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES_LIMIT);
         c->cores_limit_permille = (uint32_t)n * 10;
     }
     return 0;
@@ -61,7 +57,7 @@ static int read_percent(const json_t *value, const char *key, unsigned *ret, str
 {
     json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
     if (n < 0 || n > 100)
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.%s is a whole percentage from 0 to 100", key);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_PERCENT, key);
     *ret = (unsigned)n;
     return 0;
 }
@@ -72,7 +68,7 @@ static int read_strategies(const json_t *list, unsigned *ret, struct sl_err *err
     const json_t *one;
     unsigned n = 0;
     if (!json_is_array(list))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.strategies is a list: write [libsluice, mps]");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_STRATEGIES);
     json_array_foreach(list, i, one)
     {
         int rc = word(one, "allow.strategies", strategies, SL_ARRAY_LEN(strategies), &n, err);
@@ -90,11 +86,11 @@ static int read_spaces(const json_t *list, const char *name_space, bool *ret, st
     const json_t *one;
     *ret = false;
     if (!json_is_array(list))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.namespaces is a list: write [team-a, \"ml-*\"]");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_NAMESPACES);
     json_array_foreach(list, i, one)
     {
         if (!json_is_string(one))
-            return sl_err_set(err, -EINVAL, "ShareConfig: a name in allow.namespaces is no text");
+            return sl_err_set(err, -EINVAL, SL_E_ALLOW_NAMESPACE);
         *ret |= sl_config_match(json_string_value(one), name_space);
     }
     return 0;
@@ -108,11 +104,9 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
     json_t *value;
     unsigned n = 0;
     if (!reader->allow)
-        return sl_err_set(err, -EINVAL,
-                          "ShareConfig: allow says what claims may ask for, so it belongs into a "
-                          "DeviceClass: remove it from the claim");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_IN_CLAIM);
     if (!json_is_object(allow))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow is a mapping: write `allow: {priority: high}`");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_MAPPING);
     json_object_foreach((json_t *)(uintptr_t)allow, key, value)
     {
         int rc = 0;
@@ -131,10 +125,7 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
                  (rc = word(value, "allow.resize", resizes, SL_ARRAY_LEN(resizes), &n, err)) == 0)
             a.resize = (enum sl_allow_resize)n;
         else if (rc == 0)
-            rc = sl_err_set(err, -EINVAL,
-                            "ShareConfig: allow.%.40s is not known: allow has strategies, priority, burst, "
-                            "resize, resizeTo and namespaces",
-                            key);
+            rc = sl_err_set(err, -EINVAL, SL_E_ALLOW_KEY, key);
         if (rc < 0)
             return rc;
     }
@@ -166,10 +157,7 @@ static int read_key(const char *key, const json_t *value, const struct sl_share_
         return read_cores(value, c, err);
     if (strcmp(key, "allow") == 0)
         return read_allow(value, reader, err);
-    return sl_err_set(err, -EINVAL,
-                      "ShareConfig: %.40s is not known: it has priority, cores.limit and strategy; "
-                      "memory and cores of the share are the request's capacity",
-                      key);
+    return sl_err_set(err, -EINVAL, SL_E_SHARE_KEY, key);
 }
 
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
@@ -180,10 +168,8 @@ int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader
     const char *kind = json_string_value(json_object_get(parameters, "kind"));
     if (!version || strcmp(version, SL_SHARE_API_VERSION) != 0 || !kind ||
         strcmp(kind, SL_SHARE_KIND) != 0)
-        return sl_err_set(err, -EINVAL,
-                          "the opaque parameters are %.60s %.40s: write apiVersion: "
-                          SL_SHARE_API_VERSION " and kind: " SL_SHARE_KIND,
-                          version ? version : "without apiVersion", kind ? kind : "without kind");
+        return sl_err_set(err, -EINVAL, SL_E_SHARE_KIND, version ? version : "without apiVersion",
+                          kind ? kind : "without kind", SL_SHARE_API_VERSION, SL_SHARE_KIND);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)

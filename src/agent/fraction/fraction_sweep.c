@@ -28,9 +28,9 @@ static void removed(void *data, int rc, const char *text, const struct sl_err *e
     SL_FAULT("fraction.removed");
     slot->removing = false;
     if (rc < 0) {
-        sl_fraction_say(f, "a tenant whose pod is gone stays for now", err);
+        sl_fraction_say(f, "cannot remove a tenant whose pod is gone", err);
     } else {
-        sl_info("%s: gone, with %s/%s", slot->tenant, slot->space, slot->pod);
+        sl_info("%s: removed, because %s/%s is gone", slot->tenant, slot->space, slot->pod);
         struct sl_fraction_slot **at = &f->slots;
         while (*at != slot)
             at = &(*at)->next;
@@ -51,7 +51,7 @@ void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
     slot->removing = true;
     /* First the spec, so that nothing is left that names a tenant that is gone. */
     if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
-        sl_fraction_say(f, "a spec that was left over stays", &err);
+        sl_fraction_say(f, "cannot remove a left-over spec", &err);
     SL_FAULT("fraction.unspecified");
     sl_leases_remove(f->leases, slot->tenant, removed, slot);
 }
@@ -66,7 +66,7 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
                                             sl_fraction_pod_state(body) == SL_POD_OVER)))
         sl_fraction_slot_remove(slot);
     else if (status != 200)
-        sl_fraction_say(slot->fraction, "whether pods are gone is not known", err);
+        sl_fraction_say(slot->fraction, "cannot find out whether pods are gone", err);
 }
 
 static void check(struct sl_fraction_slot *slot)
@@ -79,7 +79,7 @@ static void check(struct sl_fraction_slot *slot)
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", slot->space, slot->pod);
     if (sl_kube_request(f->kube, "GET", path, NULL, NULL, got_pod, slot, &slot->asking, &err) < 0) {
         slot->asking = NULL;
-        sl_fraction_say(f, "whether pods are gone is not known", &err);
+        sl_fraction_say(f, "cannot find out whether pods are gone", &err);
     }
 }
 
@@ -129,7 +129,7 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
     f->listing = false;
     sl_fraction_sweep_timer(f);
     if (err) {
-        sl_fraction_say(f, "which pods are on this node is not known", err);
+        sl_fraction_say(f, "cannot find out which pods are on this node", err);
     } else {
         f->said[0] = '\0';
         sl_fraction_listed(f, map);
@@ -160,7 +160,7 @@ static void drop_specs(struct sl_fraction *f)
     char **token = NULL;
     size_t n = 0;
     if (sl_cdi_list_slots(f->opt.cdi_dir, &token, &n, &err) < 0) {
-        sl_fraction_say(f, "left-over CDI specs are not looked for", &err);
+        sl_fraction_say(f, "cannot look for left-over CDI specs", &err);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -168,7 +168,7 @@ static void drop_specs(struct sl_fraction *f)
         while (s && strcmp(s->token, token[i]) != 0)
             s = s->next;
         if (!s && sl_cdi_remove_slot(f->opt.cdi_dir, token[i], &err) < 0)
-            sl_fraction_say(f, "a spec that was left over stays", &err);
+            sl_fraction_say(f, "cannot remove a left-over spec", &err);
     }
     sl_cdi_free_claims(token, n);
 }
@@ -178,7 +178,7 @@ static void loaded(void *data, int rc, const char *text, const struct sl_err *er
     (void)text;
     struct sl_fraction *f = data;
     if (rc < 0) {
-        sl_fraction_say(f, "the arbiter's tenants are not known yet", err);
+        sl_fraction_say(f, "the tenants of the arbiter are not known yet", err);
         sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
         return;
     }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/kubelet/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -84,8 +85,8 @@ static void watch_dir(struct sl_kubelet_watch *w)
         return;
     w->wd = inotify_add_watch(w->source.fd, w->dir_path, INTEREST | IN_ONLYDIR);
     if (w->wd < 0 && errno != ENOENT)
-        sl_warn("cannot watch %s (%s): looking at it four times a second instead", w->dir_path,
-                strerror(errno));
+        sl_warn("cannot watch %s (%s): the agent looks at it four times a second instead",
+                w->dir_path, strerror(errno));
 }
 
 static void kubelet_changed(struct sl_kubelet_watch *w, bool certainly)
@@ -174,10 +175,7 @@ static int split_path(struct sl_kubelet_watch *w, const char *path, struct sl_er
 {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path || !slash[1])
-        return sl_err_set(err, -EINVAL,
-                          "kubelet's socket \"%s\" is no absolute path: write one such as "
-                          "/var/lib/kubelet/device-plugins/kubelet.sock",
-                          path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBELET_SOCKET, path);
     w->socket_path = strdup(path);
     w->dir_path = strndup(path, (size_t)(slash - path));
     if (!w->socket_path || !w->dir_path)
@@ -212,12 +210,12 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
     }
     if (w->source.fd < 0)
         sl_warn(
-            "inotify cannot be had (fs.inotify.max_user_instances?): looking at %s four times a "
-            "second instead",
+            "inotify is not available (fs.inotify.max_user_instances?): the agent looks at %s four "
+            "times a second instead",
             w->dir_path);
     watch_dir(w);
     if (!w->dir.there)
-        sl_warn("%s is not there yet: is kubelet running on this node? Waiting for it",
+        sl_warn("%s does not exist yet: is kubelet running on this node? The agent waits for it",
                 w->dir_path);
     w->kubelet = identify(w->socket_path);
     set_timer(w);

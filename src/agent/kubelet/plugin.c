@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -37,7 +38,7 @@ static void kubelet_there(void *data)
 {
     struct sl_plugins *plugins = data;
     plugins->stats.kubelet_starts++;
-    sl_info("kubelet has started: registering %zu resources", sl_plugins_count(plugins));
+    sl_info("kubelet has started: the agent registers %zu resources", sl_plugins_count(plugins));
     for (struct plugin *p = plugins->plugins; p; p = p->next)
         plugin_kubelet_started(p);
     if (plugins->options.kubelet_started)
@@ -124,8 +125,7 @@ static int name_socket(struct plugin *p, struct sl_err *err)
                      (unsigned long long)hash);
     }
     if (n >= (int)sizeof(p->path))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "%s is too long a directory for sockets: at most %zu bytes", dir,
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_SOCKET_DIR_LONG, dir,
                           sizeof(p->path) - sizeof("/nvidia-0123456789abcdef.sock"));
     p->endpoint = strrchr(p->path, '/') + 1;
     return 0;
@@ -176,7 +176,7 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
     for (size_t i = 0; rc == 0 && i < plan->resource_count; i++) {
         for (struct plugin *p = first; rc == 0 && p; p = p->next)
             if (strcmp(p->devices.res.name, plan->resource[i].name) == 0)
-                rc = sl_err_set(err, -EEXIST, "the plan has %s twice", plan->resource[i].name);
+                rc = sl_err_set(err, -EEXIST, SL_E_PLAN_TWICE, plan->resource[i].name);
         if (rc == 0)
             rc = plugin_make(plugins, &plan->resource[i], cards, last, err);
         if (rc == 0)
@@ -274,7 +274,7 @@ int sl_plugins_set_health(struct sl_plugins *plugins, const char *uuid, bool hea
         plugins->unhealthy_count--;
     } else {
         if (strlen(uuid) >= size)
-            return sl_err_set(err, -EINVAL, "\"%.40s…\" is no device", uuid);
+            return sl_err_set(err, -EINVAL, SL_E_DEVICE_ID, uuid);
         void *more = reallocarray(plugins->unhealthy, at + 1, size);
         if (!more)
             return sl_err_set(err, -ENOMEM, "out of memory for a device's health");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kubelet asks of a plugin, ListAndWatch apart. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
     dp__container_preferred_allocation_response__init(answer);
     if (request->allocation_size < 0 ||
         (size_t)request->allocation_size > p->devices.res.device_count)
-        return sl_err_set(err, -ERANGE, "%d devices are asked for of %zu", request->allocation_size,
+        return sl_err_set(err, -ERANGE, SL_E_PREFER_MANY, request->allocation_size,
                           p->devices.res.device_count);
     size_t size = (size_t)request->allocation_size;
     answer->deviceids = calloc(size + 1, sizeof(*answer->deviceids));
@@ -94,34 +95,20 @@ void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
 static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n, struct sl_err *err)
 {
     if (n == 0)
-        return sl_err_set(err, -EINVAL, "kubelet asks for no device at all");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_NOTHING);
     if (d->res.fail_requests_greater_than_one && d->res.sharing != SL_SHARING_NONE && n > 1)
-        return sl_err_set(
-            err, -EINVAL,
-            "invalid request: maximum request size for shared resources is 1; found %zu. "
-            "Ask for 1, or set failRequestsGreaterThanOne: false: several shares "
-            "do not make a larger one",
-            n);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_SHARES_HINT, n);
     SL_CLEANUP(free) bool *seen = calloc(d->res.device_count + 1, sizeof(*seen));
     if (!seen)
         return sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
     for (size_t i = 0; i < n; i++) {
         size_t at = plugin_devices_find(d, ids[i]);
         if (at == SIZE_MAX)
-            return sl_err_set(
-                err, -ENOENT,
-                "there is no device \"%.80s\" (any more): the node's configuration or its "
-                "GPUs have changed; delete the pod, a new one gets what is there now",
-                ids[i]);
+            return sl_err_set(err, -ENOENT, SL_E_DEVICE_GONE, ids[i]);
         if (seen[at])
-            return sl_err_set(err, -EINVAL, "device \"%s\" is asked for twice in one container",
-                              ids[i]);
+            return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_TWICE, ids[i]);
         if (!d->healthy[at])
-            return sl_err_set(
-                err, -ENODEV,
-                "device \"%s\" is unhealthy: the node's events say why; delete the pod, a "
-                "new one gets another device",
-                ids[i]);
+            return sl_err_set(err, -ENODEV, SL_E_DEVICE_UNHEALTHY, ids[i]);
         seen[at] = true;
     }
     return 0;

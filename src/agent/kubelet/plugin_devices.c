@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a resource has: copies that outlive the plan, look-up by id, health, and the list on the wire. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -69,15 +70,13 @@ static int check_devices(const struct sl_plan_resource *res, const struct plugin
 {
     /* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
     if (!sl_utf8_valid(res->name))
-        return sl_err_set(err, -EINVAL, "a resource's name is not valid UTF-8");
+        return sl_err_set(err, -EINVAL, SL_E_RESOURCE_UTF8);
     for (size_t i = 0; i < res->device_count; i++) {
         const struct sl_plan_device *d = &res->device[i];
         if (d->gpu >= cards->count)
-            return sl_err_set(err, -EINVAL, "%s: device %s is of GPU %zu of %zu", res->name, d->id,
-                              d->gpu, cards->count);
+            return sl_err_set(err, -EINVAL, SL_E_PLAN_GPU, res->name, d->id, d->gpu, cards->count);
         if (!d->id[0] || !sl_utf8_valid(d->id))
-            return sl_err_set(err, -EINVAL, "%s: the id of device %zu is empty or not valid UTF-8",
-                              res->name, i);
+            return sl_err_set(err, -EINVAL, SL_E_DEVICE_UTF8, res->name, i);
     }
     return 0;
 }
@@ -120,7 +119,7 @@ static int index_devices(struct plugin_devices *d, struct sl_err *err)
     qsort_r(d->by_id, n, sizeof(*d->by_id), compare_ids, d->res.device);
     for (size_t i = 1; i < n; i++)
         if (strcmp(d->res.device[d->by_id[i - 1]].id, d->res.device[d->by_id[i]].id) == 0)
-            return sl_err_set(err, -EEXIST, "%s: two devices have the id %s", d->res.name,
+            return sl_err_set(err, -EEXIST, SL_E_PLAN_IDS, d->res.name,
                               d->res.device[d->by_id[i]].id);
     return 0;
 }
@@ -245,10 +244,7 @@ int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t
     message.n_devices = n;
     size_t size = dp__list_and_watch_response__get_packed_size(&message);
     if (size > PLUGIN_MAX_MESSAGE)
-        return sl_err_set(
-            err, -EMSGSIZE,
-            "%s has %zu devices, more than kubelet takes in one message: lower replicas",
-            devices->res.name, n);
+        return sl_err_set(err, -EMSGSIZE, SL_E_PLAN_LARGE, devices->res.name, n);
     uint8_t *data = malloc(size + 1);
     if (!data)
         return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);

@@ -3,6 +3,7 @@
  * Getting registered with kubelet and staying so. Four states (plugin_internal.h), one timer. What moves them: the
  * answer to Register, streams that begin and end, and what kubelet_watch sees in the directory.
  */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -110,10 +111,7 @@ static void step_back(struct plugin *p, pid_t pid)
 {
     char who[96];
     describe(pid, who, sizeof(who));
-    plugin_notice(p->owner,
-                  "%s: %s has taken over %s: two device plugins for one resource run on this node. "
-                  "Remove one; sluiced steps back and comes back when the other is gone",
-                  p->devices.res.name, who, p->path);
+    plugin_notice(p->owner, SL_E_TAKEN_OVER_LOG, p->devices.res.name, who, p->path);
     plugin_register_stop(p);
     plugin_unserve(p);
     p->state = PLUGIN_CONTESTED;
@@ -136,7 +134,7 @@ static void make_again(struct plugin *p)
     }
     p->missed_ns = 0;
     if (plugin_listen(p, &err) < 0)
-        complain(p, "its socket was removed and cannot be made again", err.msg);
+        complain(p, "the socket was removed and cannot be made again", err.msg);
     else
         sl_info("%s: %s was removed; made again", p->devices.res.name, p->path);
 }
@@ -192,7 +190,7 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
         char why[360];
         p->owner->stats.registration_failures++;
         (void)snprintf(why, sizeof(why), "%s: %.300s", sl_rpc_code_name(code), message);
-        complain(p, "kubelet did not take the registration", why);
+        complain(p, "kubelet refused the registration", why);
         p->state = PLUGIN_WAITING;
         wait_up_to(p, code == SL_RPC_UNAVAILABLE ? ABSENT_NS : REFUSED_NS);
         return;
@@ -256,16 +254,13 @@ void plugin_register(struct plugin *p)
             return;
         }
         describe(pid, who, sizeof(who));
-        plugin_notice(p->owner,
-                      "%s: %s serves it on %s already; sluiced takes it over. If this goes on, "
-                      "two device plugins run on this node: remove one",
-                      p->devices.res.name, who, p->path);
+        plugin_notice(p->owner, SL_E_TAKING_OVER_LOG, p->devices.res.name, who, p->path);
     }
     p->state = PLUGIN_WAITING;
     p->dropped = false;
     int rc = plugin_serve(p, &err);
     if (rc < 0) {
-        complain(p, "cannot be served yet", err.msg);
+        complain(p, "the resource cannot be served yet", err.msg);
         wait_up_to(p, ABSENT_NS);
         return;
     }
@@ -285,7 +280,9 @@ static void timer_fires(struct sl_timer *timer)
     if (p->vacate_ns && plugin_vacate_ends(p))
         return;
     if (p->state == PLUGIN_REGISTERED) /* and no stream came */
-        complain(p, "kubelet took the registration", "but does not listen; registering again");
+        complain(p, "kubelet accepted the registration",
+                 "but does not listen; the agent registers "
+                 "again");
     plugin_register(p);
 }
 
@@ -317,7 +314,7 @@ void plugin_streams_ended(struct plugin *p)
     p->dropped = true;
     if (p->retiring || p->state != PLUGIN_REGISTERED)
         return;
-    sl_info("%s: kubelet has stopped listening; registering again", p->devices.res.name);
+    sl_info("%s: kubelet no longer listens; the agent registers again", p->devices.res.name);
     if (sl_loop_now(p->owner->loop) - p->listened_ns >= SETTLED_NS)
         p->delay_ns = FIRST_NS;
     p->state = PLUGIN_WAITING;

@@ -33,7 +33,7 @@ static void send_list(struct plugin_stream *s)
         s->stale = false;
         p->owner->stats.lists_sent++;
     } else if (rc == -ENOMEM || rc == -EMSGSIZE) {
-        sl_error("%s: the list of devices was not sent: %s", p->devices.res.name, err.msg);
+        sl_error("%s: cannot send the list of devices: %s", p->devices.res.name, err.msg);
         sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop) + PACK_AGAIN_NS);
     }
     /* -EAGAIN: `writable` comes back to it. -EPIPE: `ended` has come or will. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -35,7 +36,8 @@ bool plugin_vacate_ends(struct plugin *p)
         return false;
     take_out(p);
     if (!p->vacated) {
-        sl_warn("%s: kubelet could not be told that claims serve it now; it forgets by itself",
+        sl_warn("%s: kubelet could not be told that claims serve this resource now; kubelet "
+                "forgets it after some minutes",
                 p->devices.res.name);
         plugin_free(p);
         return true;
@@ -51,10 +53,7 @@ void plugin_vacate_waits(struct plugin *p, const char *who)
     if (p->vacate_told || p->vacate_ns - sl_loop_now(p->owner->loop) > REMEMBERS_NS - LEAVES_NS)
         return;
     p->vacate_told = true;
-    plugin_notice(p->owner,
-                  "%s: %s serves it on %s, and claims serve the same GPUs: neither knows what the other "
-                  "gives out. Remove that device plugin from this node",
-                  p->devices.res.name, who, p->path);
+    plugin_notice(p->owner, SL_E_BESIDE_CLAIMS_LOG, p->devices.res.name, who, p->path);
 }
 
 static void vacate(struct sl_plugins *plugins, const char *name)
@@ -64,7 +63,7 @@ static void vacate(struct sl_plugins *plugins, const char *name)
     struct plugin *p;
     (void)snprintf(none.name, sizeof(none.name), "%s", name);
     if (plugin_make(plugins, &none, &plugins->cards, &p, &err) < 0) {
-        sl_warn("%s: kubelet cannot be told that claims serve it now: %s", name, err.msg);
+        sl_warn("%s: cannot tell kubelet that claims serve this resource now: %s", name, err.msg);
         return;
     }
     p->vacate_ns = sl_loop_now(plugins->loop) + REMEMBERS_NS;
@@ -81,7 +80,7 @@ static json_t *registered(const struct sl_plugins *plugins, json_t **ret_file)
     (void)snprintf(path, sizeof(path), "%s/%s", sl_kubelet_watch_dir(plugins->watch), CHECKPOINT);
     *ret_file = json_load_file(path, 0, &bad);
     if (!*ret_file && json_error_code(&bad) != json_error_cannot_open_file)
-        sl_warn("%s: %s: what kubelet remembers is not known", path, bad.text);
+        sl_warn("%s: %s: what kubelet remembers of this resource is not known", path, bad.text);
     return json_object_get(json_object_get(*ret_file, "Data"), "RegisteredDevices");
 }
 

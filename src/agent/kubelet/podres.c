@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "base/clock.h"
 #include "podresources.pb-c.h"
 #include "rpc/pb.h"
@@ -190,7 +191,7 @@ static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char 
     if (!p->asking)
         return; /* our own end */
     if (code != SL_RPC_OK)
-        sl_err_set(&err, -EIO, "kubelet's pod resources: %s (%d)", message, (int)code);
+        sl_err_set(&err, -EIO, SL_E_PODRES_STATUS, message, (int)code);
     finish(p, err.code ? &err : NULL);
 }
 
@@ -212,7 +213,7 @@ static int connect_kubelet(struct sl_podres *p, struct sl_err *err)
     struct sl_rpc_client_options opt = {
         .limits = {.max_message_bytes = ANSWER_MAX}, .closed = on_closed, .data = p};
     int rc = sl_rpc_client_connect(p->loop, p->socket, &opt, &p->client, err);
-    return rc < 0 ? sl_err_wrap(err, "kubelet's pod resources") : 0;
+    return rc < 0 ? sl_err_wrap(err, "the pod resources of kubelet") : 0;
 }
 
 static int ask(struct sl_podres *p, struct sl_err *err)

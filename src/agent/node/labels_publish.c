@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/node/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsutil.h"
@@ -42,7 +43,7 @@ static int open_folder(const char *path, const char **ret_name, struct sl_err *e
     const char *slash = strrchr(path, '/');
     *ret_name = slash ? slash + 1 : path;
     if (!**ret_name)
-        return sl_err_set(err, -EISDIR, "%s is no file's name", path);
+        return sl_err_set(err, -EISDIR, SL_E_LABEL_FILE_BAD, path);
     SL_CLEANUP(free)
     char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     if (!folder)
@@ -82,7 +83,7 @@ int sl_labels_write_file(const struct sl_labels *labels, const char *path, struc
     /* Node Feature Discovery reads every file there but hidden ones: what is half written is hidden. */
     char hidden[NAME_MAX + 1];
     if ((size_t)snprintf(hidden, sizeof(hidden), ".%s", name) >= sizeof(hidden) - 8)
-        return sl_err_set(err, -ENAMETOOLONG, "file name %s is too long", name);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_LABEL_FILE_LONG, name);
     int rc = sl_fs_replace(folder, hidden, text, size, 0644, err);
     if (rc == 0 && renameat(folder, hidden, folder, name) != 0) {
         rc = sl_err_errno(err, errno, "cannot replace %s", path);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -110,11 +111,10 @@ static void meet_rival(struct sl_node *node, const char *key)
     if (++r->count < RIVAL_TIMES)
         return;
     r->until_ns = now + RIVAL_YIELD_NS;
-    sl_warn("node %s: label %s is set by somebody else too; it is left alone for an hour",
-            node->name, key);
+    sl_warn(SL_E_LABEL_FOREIGN_LOG, node->name, key);
     sl_node_event(node, SL_EVENT_WARNING, "LabelConflict",
-                  "Label %s is set by somebody else too; Sluice leaves it alone for an hour. Is "
-                  "NVIDIA's GPU Feature Discovery running on this node as well?",
+                  "Another program sets label %s, too; Sluice does not change it for an hour. Does "
+                  "NVIDIA's GPU Feature Discovery run on this node?",
                   key);
 }
 
@@ -197,7 +197,7 @@ static void take_object(struct sl_node *node, const json_t *object)
         read_labels(notes, &annotations, &err) < 0) {
         sl_labels_clear(&labels);
         sl_labels_clear(&owned);
-        node_say(node, "reading it", 0, &err);
+        node_say(node, "cannot read it", 0, &err);
         return;
     }
     if (node->present)
@@ -244,8 +244,8 @@ static void on_synced(void *data)
     node->delay_ns = 0;
     if (!node->present) {
         struct sl_err err = SL_ERR_INIT;
-        (void)sl_err_set(&err, -ENOENT, "there is no Node of that name: is NODE_NAME right?");
-        node_say(node, "watching it", 0, &err);
+        (void)sl_err_set(&err, -ENOENT, SL_E_NODE_MISSING);
+        node_say(node, "cannot watch it", 0, &err);
     }
     sync_labels(node);
     node_events_wake(node);
@@ -253,7 +253,7 @@ static void on_synced(void *data)
 
 static void on_trouble(void *data, const struct sl_err *err)
 {
-    node_say(data, "watching it", 0, err);
+    node_say(data, "cannot watch it", 0, err);
 }
 
 /* ---- what is wanted ---- */
@@ -342,7 +342,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_node *node = data;
     node->call = NULL;
     if (!node_went_well(status)) {
-        node_say(node, "writing labels", status, err);
+        node_say(node, "cannot write labels", status, err);
         if (status == 404)
             node->present = false; /* the watch will tell when it is there again */
         else
@@ -377,7 +377,7 @@ static void sync_labels(struct sl_node *node)
     json_decref(body);
     if (rc < 0) {
         node->call = NULL;
-        node_say(node, "writing labels", 0, &err);
+        node_say(node, "cannot write labels", 0, &err);
         retry_later(node);
     }
 }
@@ -394,8 +394,7 @@ int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, stru
 {
     static const struct sl_kube_watch_ops ops = {on_object, on_synced, on_trouble};
     if (!opt->name || !node_is_name(opt->name))
-        return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME",
-                          opt->name ? opt->name : "");
+        return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_BAD, opt->name ? opt->name : "");
     struct sl_node *node = calloc(1, sizeof(*node));
     char *name = strdup(opt->name);
     if (!node || !name) {

@@ -240,10 +240,10 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
     } else if (e && status == 404 && !events->sending_new) {
         forget_name(e); /* it has expired there: make another */
     } else if (node_try_again(status)) {
-        node_say(node, "writing an event", status, err);
+        node_say(node, "cannot write an event", status, err);
         events->not_before_ns = later(node);
     } else {
-        node_say(node, "writing an event", status, err);
+        node_say(node, "cannot write an event", status, err);
         if (e)
             discard(events, e);
     }
@@ -330,7 +330,7 @@ static void pump(struct sl_node *node)
     struct sl_err err = SL_ERR_INIT;
     events->tokens -= 1.0;
     if (send_event(node, next, &err) < 0) {
-        node_say(node, "writing an event", 0, &err);
+        node_say(node, "cannot write an event", 0, &err);
         events->not_before_ns = later(node);
         sl_timer_set(node->loop, &events->timer, events->not_before_ns);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -114,7 +115,7 @@ static void removed(void *data, int status, json_t *body, const struct sl_err *e
     f->call = NULL;
     f->may_be = !node_went_well(status) && node_try_again(status);
     if (!node_went_well(status) && !f->may_be && status != 404)
-        sl_warn("NodeFeature " NAME "%s stays in namespace %s: %s", f->node, f->name_space,
+        sl_warn("NodeFeature " NAME "cannot delete %s in namespace %s: %s", f->node, f->name_space,
                 err->msg);
     if (f->wanted_set || !f->may_be) {
         send(f);
@@ -165,12 +166,9 @@ int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_op
                            struct sl_node_feature **ret, struct sl_err *err)
 {
     if (!node_is_name(opt->node))
-        return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME", opt->node);
+        return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_BAD, opt->node);
     if (!node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
-        return sl_err_set(err, -EINVAL,
-                          "\"%s\" is no namespace for NodeFeature objects: set "
-                          "POD_NAMESPACE",
-                          opt->name_space);
+        return sl_err_set(err, -EINVAL, SL_E_NAMESPACE_BAD, opt->name_space);
     struct sl_node_feature *f = calloc(1, sizeof(*f));
     if (!f)
         return sl_err_set(err, -ENOMEM, "out of memory for the node");

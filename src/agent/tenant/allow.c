@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/tenant/allow.h"
+#include "agent/tenant/errors.h"
 
 #include <errno.h>
 
@@ -15,10 +16,8 @@ int sl_allow_priority(const char *what, const char *name_space, unsigned asked, 
 {
     if (asked <= highest)
         return 0;
-    return sl_err_set(err, -EPERM,
-                      "%s asks for priority %s, and namespace %s may have %s at most: ask for that, or "
-                      SL_ALLOW_ASK_WHOM,
-                      what, priority_names[asked], name_space, priority_names[highest]);
+    return sl_err_set(err, -EPERM, SL_E_ALLOW_PRIORITY, what, priority_names[asked], name_space,
+                      priority_names[highest], SL_ALLOW_ASK_WHOM);
 }
 
 int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_permille,
@@ -26,10 +25,8 @@ int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_perm
 {
     if (asked_permille <= highest_permille)
         return 0;
-    return sl_err_set(err, -EPERM,
-                      "%s asks for up to %u %% of a GPU's time, and namespace %s may have %u %% at most beyond "
-                      "its share: lower the limit, or " SL_ALLOW_ASK_WHOM,
-                      what, asked_permille / 10, name_space, highest_permille / 10);
+    return sl_err_set(err, -EPERM, SL_E_ALLOW_BURST, what, asked_permille / 10, name_space,
+                      highest_permille / 10, SL_ALLOW_ASK_WHOM);
 }
 
 int sl_allow_lease(const struct sl_config *config, const char *name_space, unsigned priority,

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "agent/tenant/errors.h"
 #include "base/clock.h"
 #include "shm/packet.h"
 
@@ -204,10 +205,7 @@ static void timer_fired(struct sl_timer *t)
         hang_up(l); /* what it still says belongs to a question that is over */
     while (l->first && l->first->deadline_ns <= now) {
         struct sl_err err = SL_ERR_INIT;
-        int rc = sl_err_set(&err, -ETIMEDOUT,
-                            "the arbiter at %s does not answer: see whether `sluice status` does, and "
-                            "the agent's log",
-                            l->path);
+        int rc = sl_err_set(&err, -ETIMEDOUT, SL_E_ARBITER_NO_ANSWER, l->path);
         finish(l, l->first, rc, "", &err);
     }
     advance(l);
@@ -228,7 +226,7 @@ int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t tim
     if ((size_t)snprintf(l->path, sizeof(l->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(l->path)) {
         free(l);
-        return sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_TENANT_DIR_LONG,
                           arbiter_dir);
     }
     *ret = l;
