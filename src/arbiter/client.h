@@ -13,7 +13,7 @@
 /* What the hidden `arbiter` verb exits with when another arbiter has the directory already. */
 #define SL_ARBITER_EXIT_TAKEN 75
 
-/* The words a freshly started arbiter says on its ready descriptor. */
+/* What a freshly started arbiter writes to its ready descriptor. */
 #define SL_READY_YES 'R'
 #define SL_READY_NO  'E' /* the reason follows */
 
@@ -38,7 +38,7 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
-/* A kept tenant goes, whoever still uses it. -ENOENT: there is none of that name. */
+/* Removes a kept tenant, even if processes still use it. -ENOENT: no kept tenant has that name. */
 int sl_client_remove(int fd, const char *name, struct sl_err *err) SL_MUST_CHECK;
 
 /* One value of a tenant's `about`; false and an empty text when it is not in there. */

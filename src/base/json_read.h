@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of JSON that somebody else wrote. For rooms that use jansson; base itself does not. */
+/* Reads fields of JSON from outside. For rooms that use jansson; base itself does not. */
 #ifndef SLUICE_BASE_JSON_READ_H
 #define SLUICE_BASE_JSON_READ_H
 

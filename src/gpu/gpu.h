@@ -69,7 +69,7 @@ struct sl_gpu_mig_info {
     uint32_t copy_engines, decoders, encoders, jpegs, ofas;
 };
 
-/* How a card is, for whoever watches it. */
+/* The state of a card, for monitoring. */
 #define SL_GPU_UNKNOWN UINT32_MAX /* in any of the figures below */
 
 struct sl_gpu_sample {

@@ -48,7 +48,8 @@ struct sl_claim {
 int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
                    struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
 
-/* Are there shares of more than one request, so that who uses which matters? */
+/* Returns whether the claim has shares of more than one request, so that it matters which
+ * container uses which. */
 bool sl_claim_several(const struct sl_claim *claim);
 /* Joins the requests that one container of the pod uses together: it can be one tenant only. */
 void sl_claim_join(struct sl_claim *claim, const json_t *pod);

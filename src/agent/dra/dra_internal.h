@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver's files share. Everything in the loop's thread. */
+/* Shared by the files of the DRA driver. Everything runs in the thread of the loop. */
 #ifndef SLUICE_AGENT_DRA_DRA_INTERNAL_H
 #define SLUICE_AGENT_DRA_DRA_INTERNAL_H
 
