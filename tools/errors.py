@@ -12,7 +12,8 @@ reason of the system after it (sl_err_errno)."""
 import pathlib
 import re
 import sys
-import textwrap
+
+import mdwrap
 
 root = pathlib.Path(__file__).resolve().parents[1]
 frame = root / "docs/errors.md.in"
@@ -21,6 +22,11 @@ LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|\b(PRI\w+)')
 ENTRY = re.compile(r'^SL_ERROR(_ALSO|_PART)?\(\s*(\w+)?,?((?:\s|"(?:[^"\\\n]|\\.)*"|PRI\w+|,)*)\);', re.M)
 CALL = re.compile(r"\b(sl_err_set|sl_err_errno|sl_cli_complain|sl_config_fail|sl_plan_warn|csv_error|FAIL)"
                   r'\s*\(((?:[^;"]|"(?:[^"\\]|\\.)*")*);')
+
+# Files whose texts are still explained by hand in the frame. Move them into a table, and take the file off this list.
+WAITING = {"src/policy/promise.c",
+           *(f"src/controller/{name}.c" for name in ("cluster", "cluster_decide", "cluster_pods", "dialect",
+                                                     "mutate_template", "quota", "request", "webhook"))}
 
 
 class Table:
@@ -74,9 +80,7 @@ def rows(part):
     lines = []
     for texts, cause, cure in part:
         item = [shown(text) + "<br>" for text in texts] + [f"Cause: {cause}.<br>", f"Do: {cure}."]
-        for i, line in enumerate(item):
-            lines += textwrap.wrap(line, 120, initial_indent="  " if i else "* ", subsequent_indent="  ",
-                                   break_long_words=False, break_on_hyphens=False)
+        lines += ["* " + item[0], *("  " + line for line in item[1:])]
     return lines
 
 
@@ -93,7 +97,7 @@ def render(table):
             table.problems.append(f"docs/errors.md.in: no table has the part {part[1]}")
     for name in table.parts.keys() - used:
         table.problems.append(f"docs/errors.md.in: there is no place for the part {name}")
-    return "\n".join(lines) + "\n"
+    return mdwrap.rewrap("\n".join(lines) + "\n")
 
 
 def check_code(table):
@@ -104,8 +108,8 @@ def check_code(table):
             continue
         source = path.read_text()
         used |= set(re.findall(r"\bSL_E_(\w+)", source))
-        if not (path.parent / "errors.h").exists():
-            continue  # a room without a table yet
+        if str(path.relative_to(root)) in WAITING:
+            continue
         for call in CALL.finditer(source):
             text = text_of(call[2])
             words = re.findall(r"[A-Za-z]{2,}", re.sub(r"%[-0-9.*]*[a-z]+", "", text))

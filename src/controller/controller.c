@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
+#include "controller/errors.h"
 
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
@@ -38,7 +39,7 @@ static void labelled(void *data, int status, json_t *body, const struct sl_err *
     c->labelling = false;
     if (!err->code)
         return;
-    sl_warn("labelling our own pod: %s", err->msg);
+    sl_warn(SL_E_POD_LABEL_LOG, err->msg);
     if (status != 404 && status != 403)
         c->labelled = -1; /* once more */
 }
@@ -71,7 +72,7 @@ static void told(void *data, int status, json_t *body, const struct sl_err *err)
     (void)body;
     c->telling--;
     if (err->code && status != 404)
-        sl_warn("telling the scheduler that a node has room: %s", err->msg);
+        sl_warn("cannot tell the scheduler that a node has room again: %s", err->msg);
 }
 
 /* A changed label of a node is what makes kube-scheduler look again at pods that fitted nowhere. */
@@ -134,13 +135,13 @@ static unsigned fullness(void *data, const char *node)
 
 static void started_leading(void *data)
 {
-    sl_info("this replica leads");
+    sl_info("this replica is the leader now");
     label_ourselves(data);
 }
 
 static void stopped_leading(void *data)
 {
-    sl_warn("this replica does not lead any more");
+    sl_warn(SL_E_NO_LONGER_LEADING);
     label_ourselves(data);
 }
 

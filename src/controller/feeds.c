@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
+#include "controller/errors.h"
 
 static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
@@ -184,7 +185,7 @@ static int feed_start(struct sl_controller *c, unsigned which, struct sl_err *er
     if (!wanted(c, which) || f->watch)
         return 0;
     if (path_of(c, which, path) != 0)
-        return sl_err_set(err, -ENAMETOOLONG, "a name of the Secret or the webhook is too long");
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CONTROLLER_NAME_LONG);
     return sl_kube_watch_start(c->kube, path, &ops, f, &f->watch, err);
 }
 

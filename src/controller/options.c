@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "controller/errors.h"
 
 #define SPACE_FILE "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -86,7 +87,7 @@ static int take_value(int argc, char **argv, int *i, const char *name, const cha
         return 0;
     }
     if (*i + 1 >= argc)
-        return sl_err_set(err, -EINVAL, "--%s needs a value; see --help", name);
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, name);
     *ret = argv[++*i];
     return 0;
 }
@@ -103,7 +104,7 @@ static int one_of(const char *name, const char *value, const char *const *list, 
         }
         (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", list[i]);
     }
-    return sl_err_set(err, -EINVAL, "--%s %.40s is not one of: %s", name, value, all);
+    return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_WORD, name, value, all);
 }
 
 static int modes(struct sl_controller_options *o, const char *admission, const char *extender,
@@ -133,33 +134,19 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
     bool places = o->extender == SL_EXTENDER_CHOOSE || o->extender == SL_EXTENDER_ALL;
     const char *slot = o->mutate.slot_resource;
     if (o->admission && o->mutate.mode == SL_MUTATE_EXTENDER && !places)
-        return sl_err_set(
-            err, -EINVAL,
-            "--admission extender needs somebody to place the pods: add --extender choose");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NO_EXTENDER);
     if (!o->admission && o->extender == SL_EXTENDER_OFF)
-        return sl_err_set(err, -EINVAL,
-                          "--admission off without --extender leaves nothing to do: give one of "
-                          "them");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_IDLE);
     if (o->admission && !o->listen)
-        return sl_err_set(err, -EINVAL,
-                          "--listen off leaves the webhook without an address: give one, or "
-                          "--admission off");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NO_LISTEN);
     if (o->extender != SL_EXTENDER_OFF && !o->listen && !o->extender_http)
-        return sl_err_set(err, -EINVAL,
-                          "--extender without --listen and --extender-http cannot be reached: give "
-                          "one of them");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_UNREACHABLE);
     if (o->client_name && !o->client_ca)
-        return sl_err_set(err, -EINVAL,
-                          "--extender-client needs an authority to vouch for the name: give "
-                          "--extender-client-ca");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_CA);
     if (o->client_ca && (o->extender == SL_EXTENDER_OFF || !o->listen))
-        return sl_err_set(err, -EINVAL,
-                          "--extender-client-ca is for an extender on --listen: there is none");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_LISTEN);
     if (slot && (!strchr(slot, '/') || slot[0] == '/' || slot[strlen(slot) - 1] == '/'))
-        return sl_err_set(err, -EINVAL,
-                          "--slot-resource \"%.100s\" is not a resource: write for example "
-                          "nvidia.com/gpu",
-                          slot);
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SLOT, slot);
     return 0;
 }
 
@@ -177,8 +164,7 @@ static int keep_time(struct sl_controller_options *o, const char *text, struct s
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (*end || end == text || n < 6 || n > 31536000)
-        return sl_err_set(err, -EINVAL,
-                          "--keep-templates is a number of seconds from 6 to 31536000");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_KEEP);
     o->template_keep_s = n;
     return 0;
 }
@@ -188,7 +174,7 @@ static int lease_time(struct sl_controller_options *o, const char *text, struct 
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (*end || n < 3 || n > 3600)
-        return sl_err_set(err, -EINVAL, "--lease-seconds is a number from 3 to 3600");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_LEASE);
     o->lease_ns = n * SL_NS_PER_S;
     o->renew_ns = o->lease_ns * 2 / 3;
     o->retry_ns = o->lease_ns * 2 / 15;
@@ -213,9 +199,9 @@ static int ourselves(struct sl_ctl_args *a, struct sl_err *err)
     }
     bool need = o->elect || (o->listen && !o->cert_file);
     if (need && (!o->name_space || !o->name_space[0]))
-        return sl_err_set(err, -EINVAL, "our own namespace is not known: give --namespace");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NAMESPACE);
     if (!o->cert_file != !o->key_file)
-        return sl_err_set(err, -EINVAL, "--cert-file and --key-file go together");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CERT_KEY);
     return 0;
 }
 
@@ -244,7 +230,7 @@ static int read_all(int argc, char **argv, const struct row *rows, size_t count,
         while (r < count && !is_option(argv[i], rows[r].name))
             r++;
         if (r == count)
-            return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option; see --help", argv[i]);
+            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_OPTION, argv[i]);
         int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
         if (rc)
             return rc;

@@ -9,6 +9,7 @@
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
+#include "controller/errors.h"
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30
@@ -45,7 +46,7 @@ static void leaderz(struct sl_controller *c, struct sl_http_call *call,
     if (controller_leads(c))
         plain(call, 200, "ok\n");
     else
-        plain(call, 503, "another replica leads\n");
+        plain(call, 503, "another replica is the leader\n");
 }
 
 static void metrics(struct sl_controller *c, struct sl_http_call *call,
@@ -66,12 +67,9 @@ static void filter(struct sl_controller *c, struct sl_http_call *call,
     c->count.filters++;
     bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
     if (!places)
-        controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
-                                                         "start it with --extender choose"));
+        controller_answer(call, sl_extender_filter_error(SL_E_NOT_PLACING));
     else if (!controller_leads(c) || !feeds_synced(c))
-        controller_answer(call,
-                          sl_extender_filter_error("this replica does not lead, or does not know "
-                                                   "the cluster yet"));
+        controller_answer(call, sl_extender_filter_error(SL_E_NOT_LEADING));
     else
         controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
                                                    sl_loop_now(c->loop)));
@@ -136,13 +134,15 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
             continue;
         if ((routes[i].guarded & where) && !welcome(c, call))
             plain(call, 403,
-                  "only for the scheduler: a client certificate of --extender-client-ca, and of "
-                  "--extender-client's name, is needed (tlsConfig.certFile and keyFile)\n");
+                  "only the scheduler may do this: use a client certificate of "
+                  "--extender-client-ca with the name of --extender-client (tlsConfig.certFile and "
+                  "keyFile)\n");
         else
             routes[i].handle(c, call, request);
         return;
     }
-    plain(call, path ? 405 : 404, path ? "not that way\n" : "there is nothing here\n");
+    plain(call, path ? 405 : 404,
+          path ? "this path takes another method\n" : "there is no such path\n");
 }
 
 static size_t room_tls(void *data, struct sl_http_call *call, const char *method, const char *path)
@@ -186,7 +186,7 @@ static void gone(void *data, struct sl_http_call *call)
 static void trouble(void *data, const struct sl_err *err)
 {
     (void)data;
-    sl_warn("the certificate stays as it was: %s", err->msg);
+    sl_warn("the old certificate stays in use: %s", err->msg);
 }
 
 /* By server: together they stay below 1,024 descriptors, and far below the memory that deploy/ gives. */

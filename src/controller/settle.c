@@ -116,7 +116,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     /* Not there, or another pod by that name: nobody to tell. Anything else is tried again. */
     bool done = !err->code || status == 404 || status == 409 || s->over;
     if (!done) {
-        sl_warn("telling HAMi's tools of %s: %s", s->path, err->msg);
+        sl_warn("cannot write the annotations of HAMi for %s: %s", s->path, err->msg);
         return; /* with the next tick */
     }
     drop(s);

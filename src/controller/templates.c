@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
+#include "controller/errors.h"
 
 #define KEEP_S 3600
 
@@ -144,7 +145,7 @@ static void swept(void *data, int status, json_t *body, const struct sl_err *err
     (void)body;
     c->count.templates_dropped += err->code == 0;
     if (err->code && status != 404 && status != 409)
-        sl_warn("deleting an unused ResourceClaimTemplate: %s", err->msg);
+        sl_warn(SL_E_TEMPLATE_DELETE_LOG, err->msg);
 }
 
 static void drop(struct sl_controller *c, const struct template *t, const char *name_space,

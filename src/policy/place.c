@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "policy/errors.h"
 #include "policy/place_int.h"
 
 /* Prices drift slowly: a fiftieth of the decisions pays for the steps. */
@@ -43,7 +44,7 @@ int sl_place_policy_parse(const char *name, enum sl_place_policy *ret, struct sl
         size_t used = strlen(all);
         (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", policy_names[i]);
     }
-    return sl_err_set(err, -EINVAL, "policy \"%s\" is not known; one of: %s", name, all);
+    return sl_err_set(err, -EINVAL, SL_E_POLICY_UNKNOWN, name, all);
 }
 
 void sl_place_tuning_init(struct sl_place_tuning *t)
@@ -79,11 +80,9 @@ uint64_t place_random(uint64_t *state)
 static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *err)
 {
     if (n->gpu_count > SL_PLACE_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "node %zu has %u GPUs; at most %d are supported", at,
-                          n->gpu_count, SL_PLACE_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_GPUS, at, n->gpu_count, SL_PLACE_MAX_GPUS);
     if (n->model >= SL_PLACE_MAX_MODELS)
-        return sl_err_set(err, -EINVAL, "node %zu: model number %u is not below %d", at, n->model,
-                          SL_PLACE_MAX_MODELS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_MODEL, at, n->model, SL_PLACE_MAX_MODELS);
     return 0;
 }
 
@@ -311,9 +310,9 @@ int sl_place_create(const struct sl_place_config *config, const struct sl_place_
                     size_t count, struct sl_placer **ret, struct sl_err *err)
 {
     if (config->policy >= SL_PLACE_POLICIES)
-        return sl_err_set(err, -EINVAL, "policy number %d is not known", (int)config->policy);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_POLICY, (int)config->policy);
     if (count > UINT32_MAX / 2)
-        return sl_err_set(err, -EINVAL, "%zu nodes are more than supported", count);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_NODES, count);
     struct sl_placer *p = calloc(1, sizeof(*p));
     if (!p)
         return sl_err_set(err, -ENOMEM, "out of memory for the placement engine");
@@ -383,18 +382,17 @@ uint32_t sl_place_cpu_free(const struct sl_placer *p, uint32_t node)
 int sl_place_validate(const struct sl_place_request *r, struct sl_err *err)
 {
     if (r->gpu_count > SL_PLACE_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "%u GPUs asked for; a node has at most %d", r->gpu_count,
-                          SL_PLACE_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_GPUS, r->gpu_count, SL_PLACE_MAX_GPUS);
     if (r->cores_permille > SL_PLACE_WHOLE || r->gpu_memory_permille > 1000)
-        return sl_err_set(err, -EINVAL, "a share of one GPU is at most 1000 permille");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_SHARE);
     if (r->mig >= SL_PLACE_MIG_PROFILES)
-        return sl_err_set(err, -EINVAL, "MIG profile number %u is not known", r->mig);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_PROFILE, r->mig);
     if (r->mig &&
         (r->gpu_count != 1 || r->cores_permille || r->gpu_memory_mib || r->gpu_memory_permille))
-        return sl_err_set(err, -EINVAL, "a MIG request names one instance and no other share");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_MIG);
     if (r->gpu_count && !r->mig && !r->cores_permille && !r->gpu_memory_mib &&
         !r->gpu_memory_permille)
-        return sl_err_set(err, -EINVAL, "a GPU is asked for, but no share of it");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_EMPTY);
     return 0;
 }
 
@@ -403,7 +401,7 @@ static int commit_check(const struct sl_placer *p, const struct sl_place_request
 {
     if (d->node >= p->count || __builtin_popcount(d->gpus) != r->gpu_count ||
         d->gpus >> p->nodes[d->node].gpu_count)
-        return sl_err_set(err, -EINVAL, "the decision does not belong to the request");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_DECISION);
     return sl_place_validate(r, err);
 }
 
@@ -449,12 +447,11 @@ int sl_place_commit(struct sl_placer *p, const struct sl_place_request *r,
         return rc;
     const struct place_node *n = &p->nodes[d->node];
     if (!place_node_fits(n, r))
-        return sl_err_set(err, -ENOSPC, "node %u has no room for it (any more)", d->node);
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, d->node);
     for (unsigned i = 0; i < n->gpu_count; i++)
         if ((d->gpus >> i & 1) && (!place_gpu_fits(&n->gpus[i], r) ||
                                    (r->mig && !place_mig_free(&n->gpus[i], r->mig, d->mig_start))))
-            return sl_err_set(err, -ENOSPC, "GPU %u of node %u has no room for it (any more)", i,
-                              d->node);
+            return sl_err_set(err, -ENOSPC, SL_E_PLACE_GPU_FULL, i, d->node);
     account(p, d->node, r, d, true);
     return 0;
 }
@@ -481,7 +478,7 @@ int sl_place_release(struct sl_placer *p, const struct sl_place_request *r,
     if (rc)
         return rc;
     if (!release_possible(&p->nodes[d->node], r, d))
-        return sl_err_set(err, -EINVAL, "node %u does not hold such a request", d->node);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_NOT_HELD, d->node);
     account(p, d->node, r, d, false);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "policy/errors.h"
 #include "policy/place_int.h"
 
 /* A kind is everything a score depends on: host memory only filters, so it is left out. */
@@ -286,7 +287,7 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const
     refresh(p, k);
     uint32_t at = choose(p, final_scores(p, k), r->memory_mib, allow);
     if (at == p->count)
-        return sl_err_set(err, -ENOSPC, "no node has room for it");
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NO_NODE);
     uint32_t node = p->order[at];
     const struct place_node *n = &p->nodes[node];
     struct sl_place_decision d = {.node = node};
@@ -342,13 +343,13 @@ int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *r, u
 {
     int rc = sl_place_validate(r, err);
     if (rc || node >= p->count)
-        return rc ? rc : sl_err_set(err, -EINVAL, "there is no node %u", node);
+        return rc ? rc : sl_err_set(err, -EINVAL, SL_E_PLACE_NO_SUCH_NODE, node);
     struct place_node copy = p->nodes[node];
     struct sl_place_decision d = {.node = node};
     for (unsigned i = 0; i < copy.gpu_count; i++)
         copy.gpus[i].blocked |= !(among >> i & 1);
     if (place_score_node(p, &copy, r, &d.gpus) == PLACE_NO_FIT)
-        return sl_err_set(err, -ENOSPC, "node %u has no room for it (any more)", node);
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, node);
     if (r->mig)
         d.mig_start = (uint8_t)place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
     *ret = d;
@@ -362,18 +363,17 @@ static int audit_node(const struct sl_placer *p, uint32_t i, struct sl_err *err)
     if (n->cpu_free > n->cpu_total || n->mem_free > n->mem_total ||
         (n->max_pods && n->pods > n->max_pods) || p->mem_free[p->position[i]] != n->mem_free ||
         p->order[p->position[i]] != i)
-        return sl_err_set(err, -EIO, "node %u: CPU, memory, pods or order are wrong", i);
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_NODE, i);
     for (unsigned g = 0; g < n->gpu_count; g++) {
         const struct place_gpu *x = &n->gpus[g];
         free += x->free;
         if (x->cores_free > 1000 || x->mem_free_mib > x->mem_total_mib ||
             x->mem_free_permille > 1000 || x->free > 1000 ||
             (!x->tenants && (x->free != 1000 || x->mig_used)))
-            return sl_err_set(err, -EIO, "node %u GPU %u: the books are wrong", i, g);
+            return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_GPU, i, g);
     }
     if (free != n->view.free)
-        return sl_err_set(err, -EIO, "node %u: free GPU is %u, the sum says %u", i, free,
-                          n->view.free);
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_FREE, i, free, n->view.free);
     return 0;
 }
 
@@ -390,7 +390,7 @@ int sl_place_audit(struct sl_placer *p, struct sl_err *err)
     }
     if (gpu_free != p->totals.gpu_free_milli || cpu_free != p->totals.cpu_free_milli ||
         pods != p->totals.pods)
-        return sl_err_set(err, -EIO, "the totals do not equal the sum over nodes");
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_TOTAL);
     for (uint32_t i = 0; i < p->kinds_used; i++) {
         struct place_kind *k = &p->kinds[i];
         refresh(p, k);
@@ -400,8 +400,8 @@ int sl_place_audit(struct sl_placer *p, struct sl_err *err)
             place_view_fill(p->demand, &copy);
             int32_t fresh = place_score_node(p, &copy, &k->key, &gpus);
             if (fresh != k->scores[at])
-                return sl_err_set(err, -EIO, "node %u: cached score %d, computed afresh %d",
-                                  p->order[at], k->scores[at], fresh);
+                return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_SCORE, p->order[at], k->scores[at],
+                                  fresh);
         }
     }
     return 0;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "policy/errors.h"
 #include "policy/place_int.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
@@ -165,7 +166,7 @@ int place_demand_build(const struct sl_placer *p, const struct place_class *item
     }
     int rc = 0;
     if (d->total_weight <= 0)
-        rc = sl_err_set(err, -EINVAL, "the expected demand is empty");
+        rc = sl_err_set(err, -EINVAL, SL_E_PLACE_NO_DEMAND);
     else if (p->config.policy == SL_PLACE_SLUICE && place_price_init(p, items, count, d))
         rc = sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
     if (rc)

@@ -216,7 +216,7 @@ static void test_refused(void **state)
         "[{\\\"container\\\":\\\"other\\\",\\\"gpus\\\":1,\\\"memoryMiB\\\":5}]}'}",
         "");
     assert_int_equal(sl_mutate_pod(pod, "u", &slots, &m, &err), -EINVAL);
-    assert_non_null(strstr(err.msg, "does not have there"));
+    assert_non_null(strstr(err.msg, "has no such container there"));
     json_decref(pod);
 }
 
