@@ -271,7 +271,8 @@ def caps2(bench):
 
     def long():
         text, ok = [], True
-        for asked, seconds in ((50, 9),) if not bench.world.sim else ((50, 5), (25, 9)):
+        lengths = ((10, 27), (25, 10), (50, 9), (75, 7)) if not bench.world.sim else ((50, 5), (25, 9))
+        for asked, seconds in lengths:
             r = bench.once([("kernel2s", {"mode": "sluice", "cores": asked})], seconds=seconds,
                            warm=0.0)[0]
             percent = 100 * 2000 / r["latency_ms"]["p50"]
