@@ -32,8 +32,8 @@ int sl_client_connect(const struct sl_place *place, struct sl_err *err) SL_MUST_
 int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
                     struct sl_err *err) SL_MUST_CHECK; /* fd */
 
-/* The arbiter's refusals come back as its own text. -ECONNRESET: it went away before answering;
- * nothing was done, try a new connection. */
+/* The arbiter's refusals are returned with the text of the arbiter. -ECONNRESET: the arbiter
+ * ended before it answered; nothing was done, try a new connection. */
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,

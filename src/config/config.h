@@ -18,7 +18,7 @@ enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
 /* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
 enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS, SL_SHARING_FRACTIONAL };
 enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
-/* How the GPU time of fractions is shared: as the driver allows, or as somebody chose. */
+/* How the GPU time of fractions is shared: as the driver allows, or as the configuration says. */
 enum sl_config_compute { SL_CONFIG_COMPUTE_AUTO, SL_CONFIG_COMPUTE_SLICES, SL_CONFIG_COMPUTE_TURNS };
 enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
 /* How a container is given its GPU; several at once are allowed. */
@@ -66,7 +66,7 @@ struct sl_config_allow_space { /* more, in some namespaces */
     char *name;                /* with * and ? */
     struct sl_config_allow allow;
 };
-/* Where nobody says anything. Only what libsluice enforces, and nothing that takes from others. */
+/* The default: only what libsluice enforces, and nothing that takes from other tenants. */
 #define SL_CONFIG_ALLOW_DEFAULT                                                                    \
     {                                                                                              \
         .strategies = SL_ALLOW_LIBSLUICE, .priority = SL_ALLOW_NORMAL, .burst = 100,               \
@@ -171,7 +171,8 @@ void sl_config_json(const struct sl_config *config, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);
-/* The flag, or the one of `more` (ends with NULL), that was probably meant; false: none is like it. */
+/* The flag, or the name in `more` (ends with NULL), that was probably meant; false: no name is
+ * similar. */
 bool sl_config_closest_flag(const char *name, const char *const *more, char *buf, size_t size);
 
 #endif

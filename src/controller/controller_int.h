@@ -60,7 +60,7 @@ struct sl_controller {
     struct bind_call *binds;
     struct sl_timer tick, sweep;
     struct counters count;
-    int labelled; /* our pod, as leader: 1, as none: 0, nobody knows: -1 */
+    int labelled; /* the label of this pod: 1 leader, 0 not the leader, -1 not known */
     bool labelling;
     bool stopping;
     void (*stopped)(void *data);

@@ -10,7 +10,8 @@
 #include "http/server.h"
 #include "http/server_tls.h"
 
-/* Addresses are counted by a hash with a secret: nobody can choose to be counted with somebody else. */
+/* Addresses are counted by a hash with a secret, so that a client cannot choose to be counted
+ * together with another client. */
 enum { HTTP_ORIGINS = 256 };
 
 /* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. While the next

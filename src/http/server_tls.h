@@ -24,7 +24,8 @@ int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem
                  struct sl_err *err) SL_MUST_CHECK;
 /* 1: the files changed and were read; -errno: they changed and do not do, the old ones stay. */
 int http_tls_refresh(struct http_tls *tls, struct sl_err *err) SL_MUST_CHECK;
-/* For one handshake, freed by GnuTLS: a reload takes nothing from those under way. */
+/* The credentials of one handshake, freed by GnuTLS: a reload does not disturb handshakes in
+ * progress. */
 int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
                       gnutls_privkey_t *ret_key);
 /* Authorities of clients; checked that there is one. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which objects of a collection are known: enough to say which went, nothing of what is in them. */
+/* The objects of a collection that are known: enough to say which were deleted, nothing of their
+ * contents. */
 #ifndef SLUICE_KUBE_KUBE_INDEX_H
 #define SLUICE_KUBE_KUBE_INDEX_H
 
