@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "shm/packet.h"
 
 struct sl_arbiter_query {
@@ -104,20 +105,16 @@ void sl_arbiter_query_give_up(struct sl_arbiter_query *query)
     hang_up(query);
 }
 
-int sl_arbiter_query_create(struct sl_loop *loop, const struct sl_place *place,
-                            sl_arbiter_query_done *done, void *data, struct sl_arbiter_query **ret,
-                            struct sl_err *err)
+struct sl_arbiter_query *sl_arbiter_query_create(struct sl_loop *loop, const struct sl_place *place,
+                                                 sl_arbiter_query_done *done, void *data)
 {
-    struct sl_arbiter_query *q = calloc(1, sizeof(*q));
-    if (!q)
-        return sl_err_set(err, -ENOMEM, "out of memory for metrics");
+    struct sl_arbiter_query *q = sl_xcalloc(1, sizeof(*q));
     q->loop = loop;
     q->place = *place;
     q->done = done;
     q->data = data;
     q->source = (struct sl_source){.fd = -1, .ready = ready};
-    *ret = q;
-    return 0;
+    return q;
 }
 
 void sl_arbiter_query_destroy(struct sl_arbiter_query *query)
