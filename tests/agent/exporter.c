@@ -25,7 +25,7 @@
 static struct sl_loop *loop;
 static struct sl_http_server *http;
 static struct sl_exporter *exporter;
-static struct sl_place place;
+static struct sl_arbiter_dir place;
 static int arbiter = -1, arbiter_peer = -1;
 static unsigned samples;
 static bool sample_now, sample_fails, ready_now;

@@ -15,7 +15,7 @@
 struct sl_arbiter_query {
     struct sl_source source; /* fd -1: not connected */
     struct sl_loop *loop;
-    struct sl_place place;
+    struct sl_arbiter_dir place;
     sl_arbiter_query_done *done;
     void *data;
     bool asking;
@@ -67,7 +67,7 @@ static void ready(struct sl_source *source, uint32_t events)
 /* Unlike sl_client_connect() this never waits, not even for room in a hung arbiter's queue. */
 static int connect_now(struct sl_arbiter_query *q, struct sl_err *err)
 {
-    int rc = sl_place_check(&q->place, err);
+    int rc = sl_arbiter_dir_check(&q->place, err);
     if (rc < 0)
         return rc;
     SL_CLEANUP(close) int fd = sl_packet_connect_now(q->place.socket, err);
@@ -105,7 +105,7 @@ void sl_arbiter_query_give_up(struct sl_arbiter_query *query)
     hang_up(query);
 }
 
-struct sl_arbiter_query *sl_arbiter_query_create(struct sl_loop *loop, const struct sl_place *place,
+struct sl_arbiter_query *sl_arbiter_query_create(struct sl_loop *loop, const struct sl_arbiter_dir *place,
                                                  sl_arbiter_query_done *done, void *data)
 {
     struct sl_arbiter_query *q = sl_xcalloc(1, sizeof(*q));

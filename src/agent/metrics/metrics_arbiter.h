@@ -16,7 +16,7 @@ struct sl_arbiter_query;
 typedef void sl_arbiter_query_done(void *data, struct sl_client_status *status,
                                    const struct sl_err *err);
 
-struct sl_arbiter_query *sl_arbiter_query_create(struct sl_loop *loop, const struct sl_place *place,
+struct sl_arbiter_query *sl_arbiter_query_create(struct sl_loop *loop, const struct sl_arbiter_dir *place,
                                                  sl_arbiter_query_done *done, void *data);
 void sl_arbiter_query_destroy(struct sl_arbiter_query *query); /* NULL is fine */
 /* done comes once, perhaps from inside this call. Not while a question is open. */

@@ -391,7 +391,7 @@ struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exp
     return x;
 }
 
-void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place)
+void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place)
 {
     if (!exporter->arbiter)
         exporter->arbiter = sl_arbiter_query_create(exporter->loop, place, got_status, exporter);
