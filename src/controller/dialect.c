@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/utf8.h"
 
 enum word { COUNT, MEMORY, PERCENT, CORES, PRIORITY, WORDS };
@@ -76,28 +77,11 @@ bool sl_dialect_scheduler(const char *name)
 /* "10", "10k", "2M" and JSON numbers; -EINVAL for what is negative, broken or in bytes. */
 static int count_of(const json_t *value, uint64_t *ret)
 {
-    char *end;
-    uint64_t factor = 1;
-    if (json_is_integer(value)) {
-        if (json_integer_value(value) < 0)
-            return -EINVAL;
-        *ret = (uint64_t)json_integer_value(value);
-        return 0;
-    }
     const char *text = json_string_value(value);
-    if (!text || text[0] < '0' || text[0] > '9')
+    const char *unit = text ? text + strspn(text, "0123456789") : "";
+    if (*unit && strcmp(unit, "k") != 0 && strcmp(unit, "M") != 0)
         return -EINVAL;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (errno)
-        return -EINVAL;
-    if (strcmp(end, "k") == 0)
-        factor = 1000;
-    else if (strcmp(end, "M") == 0)
-        factor = 1000000;
-    else if (*end)
-        return -EINVAL;
-    return __builtin_mul_overflow((uint64_t)n, factor, ret) ? -EINVAL : 0;
+    return sl_jget_quantity(value, 0, ret);
 }
 
 static const json_t *resource(const json_t *container, const char *name)
@@ -251,12 +235,11 @@ static const char *marked(const json_t *pod, const char *key)
 /* "0.5" is 50 of 100; at most two digits after the point count. */
 static int hundredths(const char *text, uint32_t *ret)
 {
-    char *end;
-    errno = 0;
-    double v = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
-    if (v < 0 || errno || *end || v > SL_PROMISE_NODE_GPUS)
+    unsigned __int128 billionths = 0;
+    const char *rest = sl_decimal_read(text, &billionths);
+    if (!rest || *rest || billionths > SL_PROMISE_NODE_GPUS * 1000000000ULL)
         return -EINVAL;
-    *ret = (uint32_t)(v * 100 + 0.5);
+    *ret = (uint32_t)((billionths + 5000000) / 10000000);
     return 0;
 }
 
@@ -279,12 +262,11 @@ static int take_list(const char *key, const char *text, char *buf, struct sl_err
 static int kubeshare_memory(const json_t *pod, struct sl_request_part *p, struct sl_err *err)
 {
     const char *text = marked(pod, "sharedgpu/gpu_mem");
-    char *end;
+    uint64_t bytes = 0;
     if (!text)
         return 0;
-    errno = 0;
-    unsigned long long bytes = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (errno || bytes == 0 || *end || bytes >> 46)
+    if (text[strspn(text, "0123456789")] || sl_quantity_parse(text, 0, &bytes) != 0 || bytes == 0 ||
+        bytes >> 46)
         return sl_err_set(err, -EINVAL,
                           "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write "
                           "\"3221225472\"",
