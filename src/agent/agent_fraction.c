@@ -10,7 +10,7 @@
 #include "agent/cdi.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 static void machine(void *data, const struct sl_inventory **inv, const struct sl_driver **driver)
 {

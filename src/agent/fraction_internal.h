@@ -7,7 +7,7 @@
 #include "agent/leases.h"
 #include "agent/podres.h"
 #include "config/plan.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 #define SL_POD_SPACE_SIZE 64
 #define SL_POD_NAME_SIZE  254

@@ -21,12 +21,10 @@
 
 #include "base/err.h"
 #include "config/config.h"
-#include "sluice/pages.h" /* enum sl_priority */
+#include "share/share.h"
 
 #define SL_SHARE_API_VERSION "gpu.sluice.io/v1alpha1"
 #define SL_SHARE_KIND        "ShareConfig"
-
-enum sl_share_strategy { SL_SHARE_LIBSLUICE, SL_SHARE_MPS, SL_SHARE_TIME_SLICING };
 
 struct sl_share_config {
     enum sl_priority priority;
