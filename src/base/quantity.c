@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,4 +115,24 @@ const char *sl_decimal_read(const char *text, wide *ret_billionths)
         return NULL;
     *ret_billionths = v;
     return rest;
+}
+
+static void format(uint64_t value, uint64_t base, const char *const *names, char *buf, size_t size)
+{
+    size_t i = 0;
+    for (; value && i < 6 && value % base == 0; i++)
+        value /= base;
+    (void)snprintf(buf, size, "%llu%s", (unsigned long long)value, names[i]);
+}
+
+void sl_quantity_binary(uint64_t value, char *buf, size_t size)
+{
+    static const char *const names[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+    format(value, 1024, names, buf, size);
+}
+
+void sl_quantity_decimal(uint64_t value, char *buf, size_t size)
+{
+    static const char *const names[] = {"", "k", "M", "G", "T", "P", "E"};
+    format(value, 1000, names, buf, size);
 }

@@ -6,6 +6,7 @@
 #ifndef SLUICE_BASE_QUANTITY_H
 #define SLUICE_BASE_QUANTITY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -23,5 +24,9 @@ int sl_quantity_read(const char *text, int decimals, uint64_t *ret,
  * NULL: there is no such number, or its whole part does not fit 64 bits.
  */
 const char *sl_decimal_read(const char *text, unsigned __int128 *ret_billionths);
+
+/* As the API server would write it back: with the largest power of 1024 (binary) or of 1000 that divides it. */
+void sl_quantity_binary(uint64_t value, char *buf, size_t size);
+void sl_quantity_decimal(uint64_t value, char *buf, size_t size);
 
 #endif

@@ -16,8 +16,6 @@ static const char *const compute_words[] = {"auto", "slices", "turns", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
 /* tegra and vfio are NVIDIA's too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
-static const char *const share_words[] = {"libsluice", "mps", "timeSlicing", NULL};
-static const char *const priority_words[] = {"low", "normal", "high", NULL};
 static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
                                          NULL};
@@ -79,12 +77,12 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
      .type = SL_TYPE_STRATEGIES,                                                                   \
      .offset = at_(allow.strategies),                                                              \
      .initial = (strategies_),                                                                     \
-     .words = share_words},                                                                        \
+     .words = sl_strategy_words},                                                                        \
         {.path = path_ ".priority",                                                                \
          .type = SL_TYPE_ENUM,                                                                     \
          .offset = at_(allow.priority),                                                            \
          .initial = (priority_),                                                                   \
-         .words = priority_words},                                                                 \
+         .words = sl_priority_words},                                                                 \
         {.path = path_ ".burst",                                                                   \
          .type = SL_TYPE_UNSIGNED,                                                                 \
          .offset = at_(allow.burst),                                                               \

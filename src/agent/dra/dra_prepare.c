@@ -231,29 +231,36 @@ static void leased(void *data, int rc, const char *text, const struct sl_err *er
     struct sl_prepared *p = entry(op);
     struct sl_prepared_device *d = &p->device[op->at];
     op->at++;
-    if (!d->resized_memory_bytes && !d->resized_cores_permille) {
+    if (!d->resized.memory_bytes && !d->resized.cores_permille) {
         lease_next(op);
         return;
     }
     /* The arbiter may have lost what was changed since (a reboot): said again. */
     struct sl_msg_lease set;
-    sl_dra_lease_now(p, op->at - 1, &set);
-    sl_leases_set(op->dra->leases, &set, resized_again, op);
+    struct sl_err why = SL_ERR_INIT;
+    rc = sl_dra_compose_now(p, op->at - 1, &set, &why);
+    if (rc < 0)
+        undo(op, rc, &why);
+    else
+        sl_leases_set(op->dra->leases, &set, resized_again, op);
 }
 
 static void lease_next(struct op *op)
 {
     struct sl_prepared *p = entry(op);
     struct sl_msg_lease ask;
+    struct sl_err err = SL_ERR_INIT;
     while (op->at < p->device_count && !sl_dra_first_of_tenant(p, op->at))
         op->at++;
     if (op->at == p->device_count) {
         write_cdi(op);
         return;
     }
-    (void)sl_dra_lease(p, op->at, &ask);
-    ask.flags |= sl_dra_compute(op->dra);
-    sl_leases_make(op->dra->leases, &ask, leased, op);
+    int rc = sl_dra_compose(op->dra, p, op->at, &ask, &err);
+    if (rc < 0)
+        undo(op, rc, &err);
+    else
+        sl_leases_make(op->dra->leases, &ask, leased, op);
 }
 
 static void begin_leases(struct op *op)
@@ -425,13 +432,13 @@ static void drop(struct op *op)
         return;
     }
     for (size_t i = 0; i < p->device_count && dra->ops.mps_done; i++) {
-        bool used = p->device[i].config.strategy != SL_SHARE_MPS;
+        bool used = p->device[i].share.strategy != SL_SHARE_MPS;
         for (const struct sl_prepared *o = dra->checkpoint.claims; o && !used; o = o->next)
             for (size_t k = 0; o != p && k < o->device_count; k++)
-                used |= o->device[k].config.strategy == SL_SHARE_MPS &&
-                        strcmp(o->device[k].gpu_uuid, p->device[i].gpu_uuid) == 0;
+                used |= o->device[k].share.strategy == SL_SHARE_MPS &&
+                        strcmp(o->device[k].share.gpu, p->device[i].share.gpu) == 0;
         if (!used)
-            dra->ops.mps_done(dra->data, p->device[i].gpu_uuid);
+            dra->ops.mps_done(dra->data, p->device[i].share.gpu);
     }
     sl_checkpoint_drop(&dra->checkpoint, p);
     commit(op, gone);

@@ -47,17 +47,11 @@ struct sl_leases {
 
 static void advance(struct sl_leases *l);
 
-uint32_t sl_leases_compute(enum sl_config_compute compute)
+uint32_t sl_leases_compute(enum sl_compute compute)
 {
-    switch (compute) {
-    case SL_CONFIG_COMPUTE_SLICES:
-        return SL_LEASE_SLICES;
-    case SL_CONFIG_COMPUTE_TURNS:
-        return SL_LEASE_TURNS;
-    case SL_CONFIG_COMPUTE_AUTO:
-        break;
-    }
-    return 0;
+    return compute == SL_COMPUTE_SLICES  ? SL_LEASE_SLICES
+           : compute == SL_COMPUTE_TURNS ? SL_LEASE_TURNS
+                                         : 0;
 }
 
 static void hang_up(struct sl_leases *l)

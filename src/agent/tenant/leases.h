@@ -21,7 +21,7 @@ struct sl_leases;
 typedef void sl_leases_done(void *data, int rc, const char *text, const struct sl_err *err);
 
 /* The flag of a lease (enum sl_lease_flag) that says how the node wants GPU time to be shared. */
-uint32_t sl_leases_compute(enum sl_config_compute compute);
+uint32_t sl_leases_compute(enum sl_compute compute);
 
 int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
                      struct sl_leases **ret, struct sl_err *err) SL_MUST_CHECK;
