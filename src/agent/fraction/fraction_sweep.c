@@ -20,12 +20,11 @@
 
 /* --- removing ------------------------------------------------------------------------------------ */
 
-static void removed(void *data, int rc, const char *text, const struct sl_err *err)
+static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
-    (void)text;
     struct sl_fraction_slot *slot = data;
     struct sl_fraction *f = slot->fraction;
-    SL_FAULT("fraction.removed");
+    (void)step;
     slot->removing = false;
     if (rc < 0) {
         sl_fraction_say(f, "a tenant whose pod is gone stays for now", err);
@@ -42,18 +41,41 @@ static void removed(void *data, int rc, const char *text, const struct sl_err *e
     sl_fraction_wake(f);
 }
 
+static const char *tenant_at(void *data, size_t at)
+{
+    const struct sl_fraction_slot *slot = data;
+    (void)at;
+    return slot->tenant;
+}
+
+/* A spec that stays is found again at the next start. */
+static int remove_spec(void *data, struct sl_err *err)
+{
+    const struct sl_fraction_slot *slot = data;
+    if (sl_cdi_remove_slot(slot->fraction->opt.cdi_dir, slot->token, err) < 0)
+        sl_fraction_say(slot->fraction, "a spec that was left over stays", err);
+    return 0;
+}
+
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_fraction *f = slot->fraction;
     if (slot->removing)
         return;
     slot->removing = true;
-    /* First the spec, so that nothing is left that names a tenant that is gone. */
-    if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
-        sl_fraction_say(f, "a spec that was left over stays", &err);
-    SL_FAULT("fraction.unspecified");
-    sl_leases_remove(f->leases, slot->tenant, removed, slot);
+    sl_tenancy_unmake(&slot->tenancy, unmade);
+}
+
+void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
+{
+    static const struct sl_tenancy_ops ops = {
+        .tenant = tenant_at,
+        .remove_spec = remove_spec,
+        .fault = {.removed = "fraction.unspecified", .unmade = "fraction.removed"}};
+    slot->tenancy =
+        (struct sl_tenancy){.leases = f->leases, .ops = &ops, .data = slot, .count = 1};
+    slot->fraction = f;
+    slot->next = f->slots;
+    f->slots = slot;
 }
 
 /* --- is the pod still there? --------------------------------------------------------------------- */
@@ -148,9 +170,7 @@ static void load_tenant(void *data, const struct sl_msg_tenant *tenant)
     if (!slot)
         return; /* found at the next start, or when its slot is used again */
     *slot = read;
-    slot->fraction = f;
-    slot->next = f->slots;
-    f->slots = slot;
+    sl_fraction_slot_add(f, slot);
 }
 
 /* Specs of tenants that are not there: the arbiter's memory is gone with a reboot, for one. */
