@@ -22,7 +22,6 @@ struct op;
 struct health_stream;
 struct resize_watch;
 struct dra_tell;
-struct sweep;
 
 /* Outlives the driver while a job is under way. */
 struct dra_link {
@@ -66,7 +65,6 @@ struct sl_dra {
     struct sl_timer retell;  /* of what the API server could not be told */
     bool silent;             /* it is away, and that is said */
     bool recovered;
-    struct sweep *sweep; /* looking for what is left over */
 
     const struct sl_inventory *inv;
     const struct sl_config *config;

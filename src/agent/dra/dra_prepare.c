@@ -567,30 +567,6 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
 
 /* --- after a restart --- */
 
-/* Tenants of claims that are not in the checkpoint. */
-struct sweep {
-    struct sl_dra *dra;
-    char (*name)[SL_NAME_MAX];
-    size_t count;
-};
-
-static void sweep_tenant(void *data, const struct sl_msg_tenant *t)
-{
-    struct sweep *s = data;
-    const char *uid = strstr(t->about, " uid=");
-    char claim[SL_UID_SIZE];
-    if (!(t->flags & SL_LEASE_KEEP) || !uid)
-        return;
-    (void)snprintf(claim, sizeof(claim), "%.*s", (int)strcspn(uid + 5, " "), uid + 5);
-    if (sl_checkpoint_find(&s->dra->checkpoint, claim))
-        return;
-    void *grown = realloc(s->name, (s->count + 1) * sizeof(*s->name));
-    if (!grown)
-        return;
-    s->name = grown;
-    memcpy(s->name[s->count++], t->name, SL_NAME_MAX);
-}
-
 static void swept_one(void *data, int rc, const char *text, const struct sl_err *err)
 {
     (void)data;
@@ -599,17 +575,22 @@ static void swept_one(void *data, int rc, const char *text, const struct sl_err 
         sl_warn("a tenant that was left over stays: %s", err->msg);
 }
 
-static void swept(void *data, int rc, const char *text, const struct sl_err *err)
+/* Tenants of claims that are not in the checkpoint. */
+static void swept(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    struct sweep *s = data;
-    (void)text;
-    if (rc < 0)
+    struct sl_dra *dra = data;
+    char claim[SL_UID_SIZE];
+    if (!status) {
         sl_warn("left-over tenants are not looked for: %s", err->msg);
-    for (size_t i = 0; i < s->count; i++)
-        sl_leases_remove(s->dra->leases, s->name[i], swept_one, NULL);
-    s->dra->sweep = NULL;
-    free(s->name);
-    free(s);
+        return;
+    }
+    for (size_t i = 0; i < status->tenant_count; i++) {
+        const struct sl_msg_tenant *t = &status->tenant[i];
+        if ((t->flags & SL_LEASE_KEEP) && sl_client_about(t->about, "uid", claim, sizeof(claim)) &&
+            !sl_checkpoint_find(&dra->checkpoint, claim))
+            sl_leases_remove(dra->leases, t->name, swept_one, NULL);
+    }
+    sl_client_status_free(status);
 }
 
 static void sweep(struct sl_dra *dra)
@@ -627,12 +608,7 @@ static void sweep(struct sl_dra *dra)
             sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
             sl_warn("a CDI spec that was left over stays: %s", err.msg);
     sl_cdi_free_claims(claims, n);
-    struct sweep *s = calloc(1, sizeof(*s));
-    if (!s)
-        return;
-    s->dra = dra;
-    dra->sweep = s;
-    sl_leases_list(dra->leases, sweep_tenant, swept, s);
+    sl_leases_status(dra->leases, swept, dra);
 }
 
 static void recover_entries(struct sl_dra *dra, bool prepared_too)
@@ -679,9 +655,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
     sl_timer_stop(dra->loop, &dra->commit);
     sl_timer_stop(dra->loop, &dra->retry);
     sl_timer_stop(dra->loop, &dra->telling);
-    if (dra->sweep)
-        free(dra->sweep->name);
-    free(dra->sweep);
     while (dra->running) {
         struct op *op = dra->running;
         dra->running = op->next;

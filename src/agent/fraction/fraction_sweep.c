@@ -160,9 +160,8 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
 
 /* --- after a start --------------------------------------------------------------------------------- */
 
-static void load_tenant(void *data, const struct sl_msg_tenant *tenant)
+static void load_tenant(struct sl_fraction *f, const struct sl_msg_tenant *tenant)
 {
-    struct sl_fraction *f = data;
     struct sl_fraction_slot read, *slot;
     if (!sl_fraction_slot_read(tenant, &read) || sl_fraction_find(f, read.tenant))
         return;
@@ -193,15 +192,17 @@ static void drop_specs(struct sl_fraction *f)
     sl_cdi_free_claims(token, n);
 }
 
-static void loaded(void *data, int rc, const char *text, const struct sl_err *err)
+static void loaded(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    (void)text;
     struct sl_fraction *f = data;
-    if (rc < 0) {
+    if (!status) {
         sl_fraction_say(f, "the arbiter's tenants are not known yet", err);
         sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
         return;
     }
+    for (size_t i = 0; i < status->tenant_count; i++)
+        load_tenant(f, &status->tenant[i]);
+    sl_client_status_free(status);
     drop_specs(f);
     f->loaded = true;
     f->said[0] = '\0';
@@ -213,7 +214,7 @@ static void loaded(void *data, int rc, const char *text, const struct sl_err *er
 
 void sl_fraction_load(struct sl_fraction *f)
 {
-    sl_leases_list(f->leases, load_tenant, loaded, f);
+    sl_leases_status(f->leases, loaded, f);
 }
 
 static void timer_fired(struct sl_timer *timer)

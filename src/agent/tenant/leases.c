@@ -19,14 +19,17 @@ struct question {
     struct question *next;
     struct sl_msg_lease ask; /* STATUS uses its header alone */
     uint64_t deadline_ns;
+    bool now; /* not asked again where there is no arbiter */
     sl_leases_done *done;
-    void (*each)(void *data, const struct sl_msg_tenant *tenant);
+    sl_leases_status_done *status_done; /* of STATUS */
+    struct sl_client_status status;     /* what came of it so far */
     void *data;
 };
 
 /* A question there was no memory for: told in the next turn of the loop, from memory that is always there. */
 struct refusal {
     sl_leases_done *done;
+    sl_leases_status_done *status_done;
     void *data;
 };
 
@@ -62,6 +65,8 @@ static void hang_up(struct sl_leases *l)
     (void)close(l->conn.fd);
     l->conn.fd = -1;
     l->unsent = l->first; /* all of them again, on the next connection */
+    if (l->first)
+        sl_client_status_free(&l->first->status);
 }
 
 static void finish(struct sl_leases *l, struct question *q, int rc, const char *text,
@@ -72,7 +77,12 @@ static void finish(struct sl_leases *l, struct question *q, int rc, const char *
         l->last = &l->first;
     if (l->unsent == q)
         l->unsent = q->next;
-    q->done(q->data, rc, text, err);
+    if (q->status_done)
+        q->status_done(q->data, rc < 0 ? NULL : &q->status, err);
+    else if (q->done)
+        q->done(q->data, rc, text, err);
+    if (rc < 0 || !q->status_done)
+        sl_client_status_free(&q->status);
     free(q);
 }
 
@@ -84,6 +94,12 @@ static bool answered(struct sl_leases *l, union sl_packet *p)
     if (!q || q == l->unsent)
         return false;
     uint16_t asked = q->ask.h.type;
+    if (asked == SL_MSG_STATUS) {
+        int rc = sl_client_status_take(&q->status, p, &err);
+        if (rc != 0)
+            finish(l, q, rc < 0 ? rc : 0, "", &err);
+        return rc >= 0 || p->h.type == SL_MSG_ERROR;
+    }
     if (p->h.type == SL_MSG_ERROR) {
         p->text.text[sizeof(p->text.text) - 1] = '\0';
         int rc = p->text.code < 0 ? p->text.code : -EIO;
@@ -92,15 +108,6 @@ static bool answered(struct sl_leases *l, union sl_packet *p)
         else
             (void)sl_err_set(&err, rc, "%s", p->text.text);
         finish(l, q, rc, "", &err);
-        return true;
-    }
-    if (asked == SL_MSG_STATUS) {
-        if (p->h.type == SL_MSG_TENANT) {
-            p->tenant.name[SL_NAME_MAX - 1] = p->tenant.about[SL_ABOUT_MAX - 1] = '\0';
-            q->each(q->data, &p->tenant);
-        } else if (p->h.type == SL_MSG_END) {
-            finish(l, q, 0, "", &err);
-        }
         return true;
     }
     if (p->h.type != (asked == SL_MSG_CREATE ? SL_MSG_CREATED : SL_MSG_OK))
@@ -146,7 +153,11 @@ static void tell_refusal(struct sl_leases *l)
     struct refusal r = l->refusal[l->refused_first];
     l->refused_first = (l->refused_first + 1) % REFUSALS;
     l->refused_count--;
-    r.done(r.data, sl_err_set(&err, -ENOMEM, "out of memory"), "", &err);
+    int rc = sl_err_set(&err, -ENOMEM, "out of memory");
+    if (r.status_done)
+        r.status_done(r.data, NULL, &err);
+    else if (r.done)
+        r.done(r.data, rc, "", &err);
 }
 
 static void refusing_fired(struct sl_timer *t)
@@ -156,19 +167,22 @@ static void refusing_fired(struct sl_timer *t)
         tell_refusal(l);
 }
 
-static void refuse(struct sl_leases *l, sl_leases_done *done, void *data)
+static void refuse(struct sl_leases *l, struct refusal r)
 {
     /* So many in one turn, and no memory: the oldest asker's call is long over, so that one is told now. */
     if (l->refused_count == REFUSALS)
         tell_refusal(l);
-    l->refusal[(l->refused_first + l->refused_count++) % REFUSALS] = (struct refusal){done, data};
+    l->refusal[(l->refused_first + l->refused_count++) % REFUSALS] = r;
     sl_timer_set(l->loop, &l->refusing, sl_loop_now(l->loop));
 }
 
 static void dial(struct sl_leases *l)
 {
     /* A stopped arbiter accepts nobody: then it is tried again, and the loop goes on. */
-    int fd = sl_packet_connect_now(l->path, NULL);
+    struct sl_err err = SL_ERR_INIT;
+    int fd = sl_packet_connect_now(l->path, &err);
+    while (fd < 0 && l->first && l->first->now)
+        finish(l, l->first, fd, "", &err);
     if (fd < 0)
         return;
     l->conn = (struct sl_source){.fd = fd, .ready = conn_ready};
@@ -239,26 +253,22 @@ void sl_leases_destroy(struct sl_leases *l)
     while (l->first) {
         struct question *q = l->first;
         l->first = q->next;
+        sl_client_status_free(&q->status);
         free(q);
     }
     free(l);
 }
 
-static void ask(struct sl_leases *l, const struct sl_msg_lease *lease, enum sl_msg_type type,
-                size_t size, void (*each)(void *, const struct sl_msg_tenant *),
-                sl_leases_done *done, void *data)
+/* Puts a question like this one behind the others. */
+static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type, size_t size)
 {
     struct question *q = calloc(1, sizeof(*q));
     if (!q) {
-        refuse(l, done, data);
+        refuse(l, (struct refusal){model->done, model->status_done, model->data});
         return;
     }
-    if (lease)
-        q->ask = *lease;
+    *q = *model;
     sl_packet_init(&q->ask.h, type, size);
-    q->done = done;
-    q->each = each;
-    q->data = data;
     q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;
     *l->last = q;
     l->last = &q->next;
@@ -270,25 +280,41 @@ static void ask(struct sl_leases *l, const struct sl_msg_lease *lease, enum sl_m
 void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                     void *data)
 {
-    ask(l, lease, SL_MSG_CREATE, sizeof(*lease), NULL, done, data);
+    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_CREATE,
+        sizeof(*lease));
 }
 
 void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                    void *data)
 {
-    ask(l, lease, SL_MSG_SET, sizeof(*lease), NULL, done, data);
+    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_SET,
+        sizeof(*lease));
 }
 
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data)
 {
-    struct sl_msg_lease m = {0};
-    (void)snprintf(m.name, sizeof(m.name), "%s", name);
-    ask(l, &m, SL_MSG_REMOVE, sizeof(m), NULL, done, data);
+    struct question q = {.done = done, .data = data};
+    (void)snprintf(q.ask.name, sizeof(q.ask.name), "%s", name);
+    ask(l, &q, SL_MSG_REMOVE, sizeof(q.ask));
 }
 
-void sl_leases_list(struct sl_leases *l,
-                    void (*each)(void *data, const struct sl_msg_tenant *tenant),
-                    sl_leases_done *done, void *data)
+void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data)
 {
-    ask(l, NULL, SL_MSG_STATUS, sizeof(struct sl_msg), each, done, data);
+    ask(l, &(struct question){.status_done = done, .data = data}, SL_MSG_STATUS,
+        sizeof(struct sl_msg));
+}
+
+void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data)
+{
+    ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS,
+        sizeof(struct sl_msg));
+}
+
+void sl_leases_forget(struct sl_leases *l, const void *data)
+{
+    for (struct question *q = l->first; q; q = q->next)
+        if (q->data == data) {
+            q->done = NULL;
+            q->status_done = NULL;
+        }
 }
