@@ -218,8 +218,11 @@ static const struct sl_tenancy_ops tenancy_ops = {
     .change = change_at,
     .write_spec = write_spec,
     .remove_spec = remove_spec,
-    .fault = {"dra.prepare.lease", "dra.prepare.leased", "dra.prepare.cdi", "dra.unprepare.cdi",
-              "dra.unprepare.lease"}};
+    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
+              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
+              .written = SL_FAULT_NAME("dra.prepare.cdi"),
+              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
+              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
 
 static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {

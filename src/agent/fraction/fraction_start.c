@@ -184,8 +184,11 @@ static const struct sl_tenancy_ops tenancy_ops = {
     .lease = lease_at,
     .write_spec = write_spec,
     .remove_spec = remove_spec,
-    .fault = {"fraction.lease", "fraction.leased", "fraction.ready", "fraction.unspecified",
-              "fraction.removed"}};
+    .fault = {.made = SL_FAULT_NAME("fraction.lease"),
+              .all_made = SL_FAULT_NAME("fraction.leased"),
+              .written = SL_FAULT_NAME("fraction.ready"),
+              .removed = SL_FAULT_NAME("fraction.unspecified"),
+              .unmade = SL_FAULT_NAME("fraction.removed")}};
 
 static void removed_other_lease(void *data, enum sl_tenancy_step step, int rc,
                                 const struct sl_err *err)

@@ -70,7 +70,8 @@ void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
     static const struct sl_tenancy_ops ops = {
         .tenant = tenant_at,
         .remove_spec = remove_spec,
-        .fault = {.removed = "fraction.unspecified", .unmade = "fraction.removed"}};
+        .fault = {.removed = SL_FAULT_NAME("fraction.unspecified"),
+                  .unmade = SL_FAULT_NAME("fraction.removed")}};
     slot->tenancy =
         (struct sl_tenancy){.leases = f->leases, .ops = &ops, .data = slot, .count = 1};
     slot->fraction = f;
