@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/units.h"
-#include "share/share.h"
+#include "share/lease.h"
 #include "sim/profiles.h"
 
 /* An arbiter without tenants and clients stays this long: a loop of short runs reuses it. */
@@ -207,15 +207,13 @@ int sl_world_start(const struct sl_world *world, struct sl_err *err)
     return fd;
 }
 
-static int parse_compute(const char *text, uint32_t *flags, struct sl_err *err)
+static int parse_compute(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
-    if (strcmp(text, "slices") == 0)
-        *flags |= SL_LEASE_SLICES;
-    else if (strcmp(text, "turns") == 0)
-        *flags |= SL_LEASE_TURNS;
-    else if (strcmp(text, "auto") != 0)
+    int i = sl_word_find(sl_compute_words, text);
+    if (i < 0)
         return sl_err_set(err, -EINVAL,
                           "compute \"%.40s\" is not known: write auto, slices or turns", text);
+    sl_lease_compute(lease, (enum sl_compute)i);
     return 0;
 }
 
@@ -312,7 +310,7 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
         lease.fields |= SL_FIELD_PRIORITY;
     }
     if (rc == 0 && compute)
-        rc = parse_compute(compute, &lease.flags, err);
+        rc = parse_compute(compute, &lease, err);
     if (rc == 0 && name)
         rc = parse_name(name, &lease, err);
     if (rc == 0 && gpus)

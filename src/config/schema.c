@@ -12,7 +12,6 @@
 
 static const char *const mig_words[] = {"none", "single", "mixed", NULL};
 static const char *const id_words[] = {"uuid", "index", NULL};
-static const char *const compute_words[] = {"auto", "slices", "turns", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
 /* tegra and vfio are NVIDIA's too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
@@ -255,7 +254,7 @@ const struct sl_schema_row sl_schema[] = {
      .type = SL_TYPE_ENUM,
      .offset = IN(c.fractional.compute),
      .initial = "auto",
-     .words = compute_words},
+     .words = sl_compute_words},
     SECTION("sharing.fractional.memory"),
     {.path = "sharing.fractional.memory.min",
      .type = SL_TYPE_BYTES,

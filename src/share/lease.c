@@ -79,3 +79,13 @@ int sl_lease_compose(const char *tenant, const struct sl_owner *owner, const str
     *ret = m;
     return 0;
 }
+
+void sl_lease_compute(struct sl_msg_lease *m, enum sl_compute compute)
+{
+    if (m->flags & (SL_LEASE_SLICES | SL_LEASE_TURNS))
+        return;
+    if (compute == SL_COMPUTE_SLICES)
+        m->flags |= SL_LEASE_SLICES;
+    if (compute == SL_COMPUTE_TURNS)
+        m->flags |= SL_LEASE_TURNS;
+}

@@ -23,5 +23,7 @@ void sl_owner_text(const struct sl_owner *owner, char buf[SL_ABOUT_MAX]);
  */
 int sl_lease_compose(const char *tenant, const struct sl_owner *owner, const struct sl_share *share,
                      size_t count, struct sl_msg_lease *ret, struct sl_err *err) SL_MUST_CHECK;
+/* How its GPU time is shared, where nothing says so yet. */
+void sl_lease_compute(struct sl_msg_lease *lease, enum sl_compute compute);
 
 #endif

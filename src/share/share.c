@@ -10,6 +10,10 @@ const char *const sl_strategy_words[] = {[SL_SHARE_LIBSLUICE] = "libsluice",
                                          [SL_SHARE_MPS] = "mps",
                                          [SL_SHARE_TIME_SLICING] = "timeSlicing",
                                          NULL};
+const char *const sl_compute_words[] = {[SL_COMPUTE_AUTO] = "auto",
+                                        [SL_COMPUTE_SLICES] = "slices",
+                                        [SL_COMPUTE_TURNS] = "turns",
+                                        NULL};
 
 const char *sl_priority_name(unsigned priority)
 {

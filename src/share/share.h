@@ -38,6 +38,7 @@ struct sl_share {
 /* The words of an enum, in the order of its values, NULL at the end. */
 extern const char *const sl_priority_words[];
 extern const char *const sl_strategy_words[];
+extern const char *const sl_compute_words[];
 
 /* "?" for what is no priority. */
 const char *sl_priority_name(unsigned priority);

@@ -135,7 +135,14 @@ int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share
     return rc;
 }
 
-/* --- ShareConfig --- */
+/* --- ShareConfig ---
+ *
+ *   apiVersion: gpu.sluice.io/v1alpha1
+ *   kind: ShareConfig
+ *   priority: high            # low, normal, high
+ *   strategy: libsluice       # libsluice, mps, timeSlicing
+ *   cores: {limit: 100}       # percent; use what is idle beyond the share, up to this
+ */
 
 int sl_share_config_word(const json_t *value, const char *key, const char *const *words,
                          unsigned *ret, struct sl_err *err)
@@ -187,7 +194,15 @@ int sl_share_config_key(const char *key, const json_t *value, struct sl_share *s
             set(share, &fields[i], n);
         return rc;
     }
-    return 1;
+    char known[200] = "";
+    for (size_t i = 0; i < SL_ARRAY_LEN(fields); i++)
+        if (fields[i].forms & CONFIG)
+            (void)snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s, ",
+                           fields[i].key);
+    return sl_err_set(err, -EINVAL,
+                      "ShareConfig: %.40s is not known: it has %sand cores.limit; memory and cores "
+                      "of the share are the request's capacity",
+                      key, known);
 }
 
 int sl_share_config_write(const struct sl_share *share, json_t **ret)

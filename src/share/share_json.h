@@ -26,17 +26,8 @@ int sl_share_write(const struct sl_share *share, enum sl_share_form form,
 int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share *share,
                   struct sl_err *err) SL_MUST_CHECK;
 
-/*
- * A claim says the memory and the cores of a share as capacity, and the rest in a ShareConfig:
- *
- *   apiVersion: gpu.sluice.io/v1alpha1
- *   kind: ShareConfig
- *   priority: high            # low, normal, high
- *   cores: {limit: 100}       # percent; use what is idle beyond the share, up to this
- *   strategy: libsluice       # libsluice, mps, timeSlicing
- */
-
-/* One key of it, laid over *share. 1: a share has no such key. */
+/* A claim says the memory and the cores of a share as capacity, and the rest in a ShareConfig.
+ * One key of it, laid over *share. */
 int sl_share_config_key(const char *key, const json_t *value, struct sl_share *share,
                         struct sl_err *err) SL_MUST_CHECK;
 /* 0, and *ret NULL where a share has nothing to say in one. */

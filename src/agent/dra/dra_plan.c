@@ -295,7 +295,7 @@ int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t
 {
     int rc = lease_of(p, device, false, ret, err);
     if (rc == 0 && dra->config)
-        ret->flags |= sl_leases_compute(dra->config->fractional.compute);
+        sl_lease_compute(ret, dra->config->fractional.compute);
     return rc;
 }
 

@@ -102,12 +102,7 @@ static int read_key(const char *key, const json_t *value, const struct sl_share_
         return 0;
     if (strcmp(key, "allow") == 0)
         return read_allow(value, reader, err);
-    int rc = sl_share_config_key(key, value, share, err);
-    return rc <= 0 ? rc
-                   : sl_err_set(err, -EINVAL,
-                                "ShareConfig: %.40s is not known: it has priority, cores.limit and "
-                                "strategy; memory and cores of the share are the request's capacity",
-                                key);
+    return sl_share_config_key(key, value, share, err);
 }
 
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,

@@ -52,7 +52,7 @@ size_t sl_fraction_count(const struct sl_fraction *f)
 
 void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute)
 {
-    f->compute = sl_leases_compute(compute);
+    f->compute = compute;
 }
 
 /* --- what a container gets ------------------------------------------------------------------------ */

@@ -41,7 +41,7 @@ struct sl_fraction {
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
     uint64_t unsure_ns;      /* the next look, while some are not listed and not gone */
-    uint32_t compute;        /* flag of leases: how GPU time is shared */
+    enum sl_compute compute; /* how the node wants GPU time to be shared */
     char said[400];          /* the last trouble that was logged */
 };
 

@@ -271,7 +271,7 @@ static int read_promise(struct sl_start *op, const struct candidate *c, struct s
         rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
     if (rc < 0)
         return rc;
-    op->lease.flags |= op->f->compute;
+    sl_lease_compute(&op->lease, op->f->compute);
     const struct sl_fraction_options *opt = &op->f->opt;
     return sl_allow_lease(opt->config ? opt->config(opt->data) : NULL, c->space, op->lease.priority,
                           op->lease.cores_request_permille, op->lease.cores_limit_permille, err);

@@ -50,13 +50,6 @@ struct sl_leases {
 
 static void advance(struct sl_leases *l);
 
-uint32_t sl_leases_compute(enum sl_compute compute)
-{
-    return compute == SL_COMPUTE_SLICES  ? SL_LEASE_SLICES
-           : compute == SL_COMPUTE_TURNS ? SL_LEASE_TURNS
-                                         : 0;
-}
-
 static void hang_up(struct sl_leases *l)
 {
     if (l->conn.fd < 0)

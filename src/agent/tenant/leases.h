@@ -12,7 +12,6 @@
 #include "arbiter/client.h"
 #include "base/err.h"
 #include "base/loop.h"
-#include "config/config.h"
 #include "sluice/attach.h"
 
 struct sl_leases;
@@ -20,9 +19,6 @@ struct sl_leases;
 /* Once a question, never from inside the call that asks. err is set where rc < 0. For `set`, text is the
  * arbiter's remark; it may be empty. */
 typedef void sl_leases_done(void *data, int rc, const char *text, const struct sl_err *err);
-
-/* The flag of a lease (enum sl_lease_flag) that says how the node wants GPU time to be shared. */
-uint32_t sl_leases_compute(enum sl_compute compute);
 
 int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
                      struct sl_leases **ret, struct sl_err *err) SL_MUST_CHECK;
