@@ -46,6 +46,7 @@ static int add(struct sl_msg_lease *m, const struct sl_share *s, uint32_t cores[
         m->cores_limit_permille = s->limit_permille;
     if (s->priority > m->priority)
         m->priority = s->priority;
+    sl_lease_compute(m, s->compute);
     return 0;
 }
 

@@ -48,7 +48,7 @@ bool sl_share_same(const struct sl_share *a, const struct sl_share *b)
     return strcmp(a->gpu, b->gpu) == 0 && a->memory_bytes == b->memory_bytes &&
            a->memory_percent == b->memory_percent && a->cores_permille == b->cores_permille &&
            a->limit_permille == b->limit_permille && a->priority == b->priority &&
-           a->strategy == b->strategy;
+           a->strategy == b->strategy && a->compute == b->compute;
 }
 
 uint64_t sl_share_memory(const struct sl_share *s, uint64_t card_bytes)

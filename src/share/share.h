@@ -27,6 +27,7 @@ struct sl_share {
     uint32_t limit_permille; /* of the GPU's time, when others leave it idle; 0: as cores_permille */
     enum sl_priority priority;
     enum sl_share_strategy strategy;
+    enum sl_compute compute; /* how its GPU time is shared; auto: as the node has it */
 };
 
 /* Where nobody says anything. Not all zero: a priority of 0 is low. */

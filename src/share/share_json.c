@@ -38,6 +38,7 @@ static const struct field {
     {"priority", REQUEST | CONTAINER | CONFIG | KEPT, KEPT, F(priority), 1, SL_PRIORITY_HIGH,
      sl_priority_words},
     {"strategy", CONFIG | KEPT, KEPT, F(strategy), 1, SL_SHARE_TIME_SLICING, sl_strategy_words},
+    {"compute", CONFIG | KEPT, 0, F(compute), 1, SL_COMPUTE_TURNS, sl_compute_words},
 #undef F
 };
 
@@ -141,6 +142,7 @@ int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share
  *   kind: ShareConfig
  *   priority: high            # low, normal, high
  *   strategy: libsluice       # libsluice, mps, timeSlicing
+ *   compute: turns            # auto, slices, turns; only a DeviceClass may say it
  *   cores: {limit: 100}       # percent; use what is idle beyond the share, up to this
  */
 

@@ -41,6 +41,10 @@ static void forms(void **state)
     expect_text(&some, SL_SHARE_KEPT,
                 "{\"gpu\":\"GPU-a\",\"memoryBytes\":3221225472,\"coresPermille\":300,"
                 "\"limitPermille\":900,\"priority\":2,\"strategy\":1}");
+    struct sl_share by_turns = some;
+    by_turns.compute = SL_COMPUTE_TURNS;
+    expect_text(&by_turns, SL_SHARE_CONFIG,
+                "{\"priority\":\"high\",\"strategy\":\"mps\",\"compute\":\"turns\"}");
     /* What is as usual is not said, where a form need not say it. */
     expect_text(&plain, SL_SHARE_CONTAINER, "{}");
     plain.memory_percent = 25;
@@ -99,7 +103,7 @@ static void refuses(void **state)
 static void compares(void **state)
 {
     (void)state;
-    struct sl_share other[7];
+    struct sl_share other[8];
     for (size_t i = 0; i < SL_ARRAY_LEN(other); i++)
         other[i] = some;
     assert_true(sl_share_same(&some, &other[0]));
@@ -110,6 +114,7 @@ static void compares(void **state)
     other[4].limit_permille++;
     other[5].priority = SL_PRIORITY_LOW;
     other[6].strategy = SL_SHARE_LIBSLUICE;
+    other[7].compute = SL_COMPUTE_TURNS;
     for (size_t i = 0; i < SL_ARRAY_LEN(other); i++)
         assert_false(sl_share_same(&some, &other[i]));
 }
@@ -135,6 +140,13 @@ static void composes(void **state)
     assert_int_equal(m.priority, SL_PRIORITY_HIGH);
     assert_int_equal(m.fields, SL_FIELD_MEMORY | SL_FIELD_CORES | SL_FIELD_PRIORITY);
     assert_int_equal(m.flags, SL_LEASE_KEEP);
+    /* How GPU time is shared: as a share says, else as the node has it. */
+    sl_lease_compute(&m, SL_COMPUTE_SLICES);
+    assert_int_equal(m.flags, SL_LEASE_KEEP | SL_LEASE_SLICES);
+    share[1].compute = SL_COMPUTE_TURNS;
+    assert_int_equal(sl_lease_compose("t", &(struct sl_owner){.pod = "p"}, share, 3, &m, NULL), 0);
+    sl_lease_compute(&m, SL_COMPUTE_SLICES);
+    assert_int_equal(m.flags, SL_LEASE_KEEP | SL_LEASE_TURNS);
 }
 
 static void composes_no_more_than_a_tenant_can_have(void **state)

@@ -23,6 +23,11 @@ static int check_result(const struct sl_config_allow *allow, const char *name_sp
                           "request %s asks for strategy %s, by which nothing holds it to its share, and namespace "
                           "%s may not: remove the strategy, or " SL_ALLOW_ASK_WHOM,
                           r->request, sl_strategy_words[s->strategy], name_space);
+    if (s->compute != class->compute) /* one tenant by turns, and all tenants of the GPU are */
+        return sl_err_set(err, -EPERM,
+                          "request %s says how GPU time is shared (compute: %s), which all tenants of a GPU have to "
+                          "follow: remove it from the claim; the administrator can say it in the DeviceClass",
+                          r->request, sl_compute_words[s->compute]);
     unsigned highest = larger(allow->priority, class->priority);
     int rc = sl_allow_priority(what, name_space, s->priority, highest, err);
     uint32_t furthest = larger(larger(allow->burst * 10, class->limit_permille), s->cores_permille);
