@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 static void machine(void *data, const struct sl_inventory **inv, const struct sl_driver **driver)
 {

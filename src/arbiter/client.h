@@ -55,13 +55,10 @@ struct sl_client_status {
 };
 
 int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err) SL_MUST_CHECK;
-/*
- * The same in steps, for a caller with an event loop and a non-blocking socket: ask, then take what comes.
- * 1: *status is complete. 0: more is coming. -EAGAIN: not now. *status begins zeroed and is the caller's to
- * free, also after an error.
- */
-int sl_client_status_ask(int fd, struct sl_err *err) SL_MUST_CHECK;
-int sl_client_status_next(int fd, struct sl_client_status *status,
+/* One packet of the answer, for a caller with an event loop. 1: *status is complete. 0: more is coming. *status begins
+ * zeroed and is the caller's to free, also after an error. */
+union sl_packet;
+int sl_client_status_take(struct sl_client_status *status, union sl_packet *got,
                           struct sl_err *err) SL_MUST_CHECK;
 void sl_client_status_free(struct sl_client_status *status);
 

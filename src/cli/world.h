@@ -47,6 +47,4 @@ int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHE
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
                    struct sl_err *err) SL_MUST_CHECK;
 
-const char *sl_world_priority_name(uint32_t priority);
-
 #endif

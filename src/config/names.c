@@ -40,11 +40,11 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "the resource name is empty: write for example nvidia.com/gpu");
     size_t len = strlen(SL_DOMAIN) + strlen(name);
-    if (len > SL_NAME_MAX)
+    if (len > SL_RESOURCE_NAME_MAX)
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "resource name \"" SL_DOMAIN "%.90s\" has %zu characters, at most %d "
                               "are allowed",
-                              name, len, SL_NAME_MAX);
+                              name, len, SL_RESOURCE_NAME_MAX);
     if (!is_subdomain(name))
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "resource name \"%.80s\" does not do: lower-case letters, digits, "

@@ -87,7 +87,7 @@ static int keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *r
                             "to advertise it)",
                             gpu, mig, profile);
     mixed_name(profile, name, sizeof(name));
-    if (strlen(name) > SL_NAME_MAX)
+    if (strlen(name) > SL_RESOURCE_NAME_MAX)
         return sl_plan_warn(p,
                             "GPU %zu: the MIG profile %s is too long for a resource name: "
                             "MIG device %zu is left out",

@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
-#include "controller/quantity.h"
 
 #define RESULTS 32
 #define MIB     (1u << 20)
@@ -106,7 +105,7 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
         if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
-            sl_ctl_quantity(json_object_get(memory, "value"), &bytes) != 0 || bytes / MIB == 0 ||
+            sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 || bytes / MIB == 0 ||
             bytes / MIB > 64u << 20)
             continue;
         s->total_mib += bytes / MIB;
@@ -154,7 +153,7 @@ static uint64_t result_mib(const struct sl_claims *c, const json_t *result)
 {
     uint64_t bytes;
     const json_t *consumed = json_object_get(result, "consumedCapacity");
-    if (sl_ctl_quantity(json_object_get(consumed, "memory"), &bytes) == 0)
+    if (sl_jget_quantity(json_object_get(consumed, "memory"), 0, &bytes) == 0)
         return bytes / MIB;
     return c->size_count ? c->size_mib[c->size_count - 1] : 0;
 }

@@ -181,16 +181,8 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
 /* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
 static uint32_t cpu_of(const json_t *value)
 {
-    if (json_is_integer(value) && json_integer_value(value) >= 0)
-        return (uint32_t)(json_integer_value(value) > 1000000 ? 0
-                                                              : json_integer_value(value) * 1000);
-    const char *text = json_string_value(value);
-    char *end;
-    double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
-    if (!(v > 0) || v > 1e9)
-        return 0;
-    v *= *end == 'm' ? 1 : 1000;
-    return v > 1e9 ? 0 : (uint32_t)v;
+    uint64_t milli;
+    return sl_jget_quantity(value, 3, &milli) == 0 && milli <= 1000000000 ? (uint32_t)milli : 0;
 }
 
 static uint32_t container_cpu(const json_t *container)

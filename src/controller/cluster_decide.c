@@ -11,13 +11,17 @@
 
 /* --- a request in the engine's words --- */
 
+struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count)
+{
+    return (struct sl_place_request){.gpu_count = (uint8_t)count,
+                                     .gpu_memory_mib = (uint32_t)(share->memory_bytes >> 20),
+                                     .gpu_memory_permille = (uint16_t)(share->memory_percent * 10),
+                                     .cores_permille = (uint16_t)share->cores_permille};
+}
+
 static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
 {
-    const struct sl_request_part *p = &r->part[part];
-    struct sl_place_request e = {.gpu_count = p->count,
-                                 .gpu_memory_mib = p->memory_mib,
-                                 .gpu_memory_permille = (uint16_t)(p->memory_percent * 10),
-                                 .cores_permille = (uint16_t)(p->cores * 10)};
+    struct sl_place_request e = cluster_capacity(&r->part[part].share, r->part[part].count);
     if (r->numa)
         e.prefer = SL_PLACE_PREFER_NUMA;
     return e;
@@ -220,8 +224,9 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     size_t largest = 0, n = 0;
     sl_place_totals(c->placer, &totals);
     for (size_t i = 1; i < r->part_count; i++)
-        if (r->part[i].same_as < 0 && r->part[i].memory_mib * r->part[i].count >
-                                          r->part[largest].memory_mib * r->part[largest].count)
+        if (r->part[i].same_as < 0 &&
+            r->part[i].share.memory_bytes * r->part[i].count >
+                r->part[largest].share.memory_bytes * r->part[largest].count)
             largest = i;
     struct sl_place_request e = engine_request(r, largest);
     int rc = sl_place_scores(c->placer, &e, c->scores, err);
@@ -405,7 +410,8 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
     for (size_t i = 0; i < r->part_count; i++) {
         unsigned big = 0;
         for (unsigned g = 0; g < n->gpu_count; g++)
-            big += (cards >> g & 1) && n->gpu[g].info.memory_mib >= r->part[i].memory_mib;
+            big += (cards >> g & 1) &&
+                   n->gpu[g].info.memory_mib >= r->part[i].share.memory_bytes >> 20;
         if (big < r->part[i].count)
             return "its GPUs are too small or too few";
     }
@@ -415,16 +421,14 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-static void device_of(const struct cluster_node *n, const struct cluster_grant *g, unsigned gpu,
-                      struct sl_promise_device *d)
+/* What a part asked for, of this card. */
+static struct sl_share share_on(const struct sl_request_part *part, const struct sl_promise_gpu *gpu)
 {
-    uint32_t total = n->gpu[gpu].info.memory_mib;
-    memset(d, 0, sizeof(*d));
-    (void)snprintf(d->uuid, sizeof(d->uuid), "%s", n->gpu[gpu].info.uuid);
-    d->cores = (uint8_t)(g->request.cores_permille / 10);
-    d->memory_mib = g->request.gpu_memory_mib
-                        ? g->request.gpu_memory_mib
-                        : (uint32_t)((uint64_t)total * g->request.gpu_memory_permille / 1000);
+    struct sl_share share = part->share;
+    memcpy(share.gpu, gpu->uuid, sizeof(share.gpu));
+    share.memory_bytes = sl_share_memory(&share, (uint64_t)gpu->memory_mib << 20);
+    share.memory_percent = 0;
+    return share;
 }
 
 /* Grants are by part, the promise is by container in the pod's order. */
@@ -441,17 +445,15 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
         size_t owner = p->same_as >= 0 ? (size_t)p->same_as : i;
         struct sl_promise_container *k = &ret->container[p->index];
         (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
-        k->first = (uint8_t)ret->device_count;
-        k->cores_limit = p->cores_limit;
-        k->priority = p->priority;
+        k->first = (uint8_t)ret->share_count;
         for (unsigned g = 0; g < pod->grant_count; g++)
             for (unsigned x = 0; pod->grant[g].part == owner && x < pod->node->gpu_count; x++) {
                 if (!(pod->grant[g].gpus >> x & 1))
                     continue;
-                if (ret->device_count == SL_PROMISE_DEVICES)
+                if (ret->share_count == SL_PROMISE_SHARES)
                     return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod",
-                                      SL_PROMISE_DEVICES);
-                device_of(pod->node, &pod->grant[g], x, &ret->device[ret->device_count++]);
+                                      SL_PROMISE_SHARES);
+                ret->share[ret->share_count++] = share_on(p, &pod->node->gpu[x].info);
                 k->count++;
             }
     }

@@ -104,6 +104,9 @@ struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name);
 void cluster_scratch(struct sl_cluster *c);
 void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
 
+/* cluster_decide.c: what a share takes of a GPU, in the engine's words. */
+struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count);
+
 /* cluster_pods.c */
 struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid);
 struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);

@@ -182,18 +182,15 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 {
     size_t count = 0;
     for (unsigned d = k->first; d < k->first + k->count; d++) {
-        const struct sl_promise_device *x = &p->device[d];
-        int gpu = gpu_number(n, x->uuid);
+        struct sl_place_request want = cluster_capacity(&p->share[d], 0);
+        int gpu = gpu_number(n, p->share[d].gpu);
         size_t g = 0;
-        while (g < count && (out[g].request.gpu_memory_mib != x->memory_mib ||
-                             out[g].request.cores_permille != x->cores * 10u ||
+        while (g < count && (out[g].request.gpu_memory_mib != want.gpu_memory_mib ||
+                             out[g].request.cores_permille != want.cores_permille ||
                              (gpu >= 0 && (out[g].gpus >> gpu & 1))))
             g++;
         if (g == count)
-            out[count++] =
-                (struct cluster_grant){.request = {.gpu_memory_mib = x->memory_mib,
-                                                   .cores_permille = (uint16_t)(x->cores * 10)},
-                                       .part = CLUSTER_BY_LEASE};
+            out[count++] = (struct cluster_grant){.request = want, .part = CLUSTER_BY_LEASE};
         if (gpu < 0)
             continue; /* a card the node does not have (any more): nothing to account */
         out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
@@ -215,7 +212,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     size_t count = 0;
     int rc = pod->lease[0] == '{' ? sl_promise_lease_parse(pod->lease, &p, NULL)
                                   : sl_promise_hami_parse(pod->lease, &p, NULL);
-    struct cluster_grant *out = rc ? NULL : sl_xcalloc(p.device_count + 1, sizeof(*out));
+    struct cluster_grant *out = rc ? NULL : sl_xcalloc(p.share_count + 1, sizeof(*out));
     *ret_count = 0;
     *ret_memory = *ret_cores = 0;
     if (!out || (p.node[0] && strcmp(p.node, n->name) != 0)) {
@@ -228,8 +225,8 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
         count += container_grants(&p, &p.container[i], n, out + count);
         for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count;
              d++) {
-            *ret_memory += p.device[d].memory_mib;
-            *ret_cores += p.device[d].cores;
+            *ret_memory += p.share[d].memory_bytes >> 20;
+            *ret_cores += p.share[d].cores_permille / 10;
         }
     }
     if (count)
@@ -357,7 +354,7 @@ static bool same_devices(const struct sl_promise *p, const struct sl_promise_con
     if (a->count != b->count)
         return false;
     for (unsigned i = 0; i < a->count; i++)
-        if (memcmp(&p->device[a->first + i], &p->device[b->first + i], sizeof(p->device[0])) != 0)
+        if (!sl_share_same(&p->share[a->first + i], &p->share[b->first + i]))
             return false;
     return true;
 }

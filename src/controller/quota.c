@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/xalloc.h"
-#include "controller/quantity.h"
 
 #define NO_LIMIT UINT64_MAX
 
@@ -54,7 +54,7 @@ static int read_hard(const json_t *hard, struct quota_limit *l, struct sl_err *e
             uint64_t n, *at = words[i].cores ? &l->cores : &l->memory_mib;
             if (strcmp(name, words[i].name) != 0)
                 continue;
-            if (sl_ctl_quantity(value, &n) != 0)
+            if (sl_jget_quantity(value, 0, &n) != 0)
                 return sl_err_set(err, -EINVAL, "%.100s is no quantity", key);
             n = n > NO_LIMIT / 1024 ? NO_LIMIT - 1 : n * words[i].unit_mib;
             *at = n < *at ? n : *at; /* the smaller of two counts */

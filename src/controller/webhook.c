@@ -85,7 +85,7 @@ static int check_priority(struct review_call *r, struct sl_err *err)
 {
     const struct sl_request *request = &r->mutation.request;
     for (size_t i = 0; i < request->part_count; i++)
-        if (request->part[i].priority == SL_PROMISE_PRIORITY_HIGH &&
+        if (request->part[i].share.priority == SL_PRIORITY_HIGH &&
             !listed(r->c->opt.high_priority, r->review.name_space))
             return sl_err_set(err, -EPERM,
                               "container %s asks for priority high, and namespace %s may have normal at most: "

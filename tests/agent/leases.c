@@ -23,26 +23,18 @@ static unsigned answers;
 static int last_rc;
 static bool inside; /* a call that asks is under way */
 
-static void done(void *data, int rc, const char *text, const struct sl_err *err)
+static void done(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    (void)data;
-    (void)text;
-    assert_false(inside);
-    assert_true(rc == 0 || err->msg[0]);
+    assert_true(!inside || data);
+    assert_true(status || err->msg[0]);
     answers++;
-    last_rc = rc;
-}
-
-static void each(void *data, const struct sl_msg_tenant *tenant)
-{
-    (void)data;
-    (void)tenant;
+    last_rc = status ? 0 : err->code;
 }
 
 static void ask(void)
 {
     inside = true;
-    sl_leases_list(leases, each, done, NULL);
+    sl_leases_status(leases, done, NULL);
     inside = false;
 }
 
@@ -95,10 +87,28 @@ static void an_arbiter_that_accepts_nobody(void **state)
     (void)unlink(path);
 }
 
+/* Whoever cannot wait is told at once, and is not told what it gave up on. */
+static void no_arbiter_at_all(void **state)
+{
+    (void)state;
+    static int impatient;
+    inside = true;
+    sl_leases_status_now(leases, done, &impatient);
+    inside = false;
+    assert_int_equal(answers, 1);
+    assert_int_equal(last_rc, -ENOENT);
+    sl_leases_status(leases, done, &impatient);
+    ask();
+    sl_leases_forget(leases, &impatient);
+    step_until(2);
+    assert_int_equal(last_rc, -ETIMEDOUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_arbiter_at_all, setup, teardown),
     };
     if (!mkdtemp(dir))
         return 1;

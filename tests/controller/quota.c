@@ -5,9 +5,9 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "controller/claims.h"
 #include "controller/extender.h"
-#include "controller/quantity.h"
 #include "controller/quota.h"
 
 static void quota_set(struct sl_quota *q, const char *name, const char *hard)
@@ -193,13 +193,13 @@ static void test_quantities(void **state)
     uint64_t v;
     for (size_t i = 0; i < SL_ARRAY_LEN(good); i++) {
         json_t *j = json_string(good[i].text);
-        assert_int_equal(sl_ctl_quantity(j, &v), 0);
+        assert_int_equal(sl_jget_quantity(j, 0, &v), 0);
         assert_int_equal(v, good[i].value);
         json_decref(j);
     }
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
         json_t *j = json_string(bad[i]);
-        assert_int_equal(sl_ctl_quantity(j, &v), -EINVAL);
+        assert_int_equal(sl_jget_quantity(j, 0, &v), -EINVAL);
         json_decref(j);
     }
 }

@@ -51,11 +51,6 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
         sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
 }
 
-uint32_t sl_dra_compute(const struct sl_dra *dra)
-{
-    return dra->config ? sl_leases_compute(dra->config->fractional.compute) : 0;
-}
-
 /* --- slices --- */
 
 struct owner {
@@ -69,7 +64,7 @@ static bool ours(void *data, uint32_t gpu_instance)
     for (const struct sl_prepared *p = o->dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
             if (p->device[i].mig == SL_MIG_MADE && p->device[i].mig_gpu_instance == gpu_instance &&
-                strcmp(p->device[i].gpu_uuid, o->uuid) == 0)
+                strcmp(p->device[i].share.gpu, o->uuid) == 0)
                 return true;
     return false;
 }
@@ -183,7 +178,7 @@ static void tell_health(struct sl_dra *dra, const struct card *c)
     sl_dra_health_send(dra);
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
-            if (strcmp(p->device[i].gpu_uuid, c->uuid) == 0) {
+            if (strcmp(p->device[i].share.gpu, c->uuid) == 0) {
                 sl_dra_status_write(dra, p, "Ready", !sl_dra_card_trouble(c), "", "");
                 break;
             }
@@ -403,6 +398,7 @@ void sl_dra_each_lease(const struct sl_dra *dra,
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count && p->state == SL_PREPARED; i++) {
             const struct sl_prepared_device *d = &p->device[i];
+            const struct sl_share now = sl_prepared_share(d);
             struct sl_dra_lease l = {.tenant = d->tenant,
                                      .name_space = p->name_space,
                                      .claim = p->name,
@@ -411,9 +407,9 @@ void sl_dra_each_lease(const struct sl_dra *dra,
                                      .request = d->request,
                                      .device = d->device,
                                      .share_id = d->share_id,
-                                     .gpu_uuid = d->gpu_uuid,
-                                     .memory_bytes = sl_prepared_memory(d),
-                                     .cores_permille = sl_prepared_cores(d)};
+                                     .gpu_uuid = d->share.gpu,
+                                     .memory_bytes = now.memory_bytes,
+                                     .cores_permille = now.cores_permille};
             each(data, &l);
         }
 }

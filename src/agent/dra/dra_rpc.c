@@ -308,7 +308,7 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
                 again = strcmp(id[k].device_name, d->device) == 0;
             if (again)
                 continue;
-            struct card *c = sl_dra_card(dra, d->gpu_uuid);
+            struct card *c = sl_dra_card(dra, d->share.gpu);
             drahealth__device_health__init(&health[at]);
             drahealth__device_identifier__init(&id[at]);
             id[at].pool_name = dra->node_name;

@@ -51,9 +51,9 @@ size_t sl_fraction_count(const struct sl_fraction *f)
     return n;
 }
 
-void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute)
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute)
 {
-    f->compute = sl_leases_compute(compute);
+    f->compute = compute;
 }
 
 /* --- what a container gets ------------------------------------------------------------------------ */

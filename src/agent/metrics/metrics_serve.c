@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/metrics/metrics_arbiter.h"
+#include "agent/tenant/leases.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
@@ -27,7 +27,7 @@ enum part { PART_SAMPLE = 1, PART_PODS = 2, PART_ARBITER = 4 };
 struct sl_exporter {
     struct sl_loop *loop;
     struct sl_exporter_options opt;
-    struct sl_arbiter_query *arbiter;
+    struct sl_leases *arbiter;
     struct sl_http_call *call[SCRAPES];
     size_t calls;
     unsigned missing; /* enum part: what this gathering still waits for */
@@ -296,7 +296,7 @@ static void timeout_fire(struct sl_timer *timer)
         x->podres_up = false;
     }
     if (x->missing & PART_ARBITER) {
-        sl_arbiter_query_give_up(x->arbiter);
+        sl_leases_forget(x->arbiter, x);
         sl_client_status_free(&x->status);
         x->arbiter_up = false;
     }
@@ -320,7 +320,7 @@ static void gather(struct sl_exporter *x)
     if (x->opt.podres)
         sl_podres_get(x->opt.podres, got_pods, x);
     if (x->arbiter)
-        sl_arbiter_query_ask(x->arbiter);
+        sl_leases_status_now(x->arbiter, got_status, x);
     x->starting = false;
     if (!x->missing)
         finish(x);
@@ -391,10 +391,12 @@ struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exp
     return x;
 }
 
-void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place)
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
+                        struct sl_err *err)
 {
-    if (!exporter->arbiter)
-        exporter->arbiter = sl_arbiter_query_create(exporter->loop, place, got_status, exporter);
+    return exporter->arbiter ? 0
+                             : sl_leases_create(exporter->loop, place->dir, exporter->opt.timeout_ns,
+                                                &exporter->arbiter, err);
 }
 
 void sl_exporter_destroy(struct sl_exporter *exporter)
@@ -405,7 +407,7 @@ void sl_exporter_destroy(struct sl_exporter *exporter)
     sl_timer_stop(exporter->loop, &exporter->lag);
     if (exporter->opt.podres)
         sl_podres_forget(exporter->opt.podres, exporter);
-    sl_arbiter_query_destroy(exporter->arbiter);
+    sl_leases_destroy(exporter->arbiter);
     sl_client_status_free(&exporter->status);
     for (size_t i = 0; i < exporter->calls; i++)
         say(exporter->call[i], 503, "the agent is stopping\n");
