@@ -17,9 +17,11 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/tenant/tenancy.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define RETRY_NS (5 * SL_NS_PER_S)
 #define TELL_NS  (20 * SL_NS_PER_MS)
@@ -38,7 +40,7 @@ struct op {
     struct sl_kube_call *get;
     struct sl_claim *claim; /* while its pod is being read */
     void (*after_commit)(struct op *op);
-    size_t at;          /* the device whose tenant is next */
+    struct sl_tenancy tenancy;
     struct sl_timer again; /* an MPS daemon is being waited for */
     unsigned waits;
     bool undoing;       /* a prepare that failed */
@@ -178,89 +180,79 @@ static void prepared(struct op *op)
     end(op);
 }
 
-static void write_cdi(struct op *op)
+/* --- its tenants and its spec --- */
+
+static const char *tenant_at(void *data, size_t at)
 {
-    struct sl_err err = SL_ERR_INIT;
+    const struct sl_prepared *p = entry(data);
+    return sl_dra_first_of_tenant(p, at) ? p->device[at].tenant : NULL;
+}
+
+static int lease_at(void *data, size_t at, struct sl_msg_lease *ret, struct sl_err *err)
+{
+    struct op *op = data;
+    return sl_dra_compose(op->dra, entry(op), at, ret, err);
+}
+
+static bool change_at(void *data, size_t at, struct sl_msg_lease *ret)
+{
+    const struct sl_prepared *p = entry(data);
+    const struct sl_claim_resize *r = &p->device[at].resized;
+    return (r->memory_bytes || r->cores_permille) && sl_dra_compose_now(p, at, ret, NULL) == 0;
+}
+
+static int write_spec(void *data, struct sl_err *err)
+{
+    struct op *op = data;
+    return sl_dra_write_cdi(op->dra, entry(op), err);
+}
+
+static int remove_spec(void *data, struct sl_err *err)
+{
+    const struct op *op = data;
+    return sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, err);
+}
+
+static const struct sl_tenancy_ops tenancy_ops = {
+    .tenant = tenant_at,
+    .lease = lease_at,
+    .change = change_at,
+    .write_spec = write_spec,
+    .remove_spec = remove_spec,
+    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
+              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
+              .written = SL_FAULT_NAME("dra.prepare.cdi"),
+              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
+              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
+
+static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+{
+    struct op *op = data;
     struct sl_prepared *p = entry(op);
-    SL_FAULT("dra.prepare.leased");
-    int rc = sl_dra_write_cdi(op->dra, p, &err);
     /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
-    if (rc == -EAGAIN && op->waits++ < MPS_MAX) {
+    if (step == SL_TENANCY_SPEC && rc == -EAGAIN && op->waits++ < MPS_MAX) {
         sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
-        return;
-    }
-    if (rc < 0) {
-        undo(op, rc, &err);
-        return;
-    }
-    SL_FAULT("dra.prepare.cdi");
-    if (p->state == SL_PREPARED) { /* it was, all is there again */
+    } else if (rc < 0) {
+        undo(op, rc, err);
+    } else if (p->state == SL_PREPARED) { /* it was, all is there again */
         prepared(op);
-        return;
+    } else {
+        p->state = SL_PREPARED;
+        commit(op, prepared);
     }
-    p->state = SL_PREPARED;
-    commit(op, prepared);
+}
+
+static void make_tenants(struct op *op)
+{
+    SL_FAULT("dra.prepare.mig");
+    op->tenancy.count = entry(op)->device_count;
+    sl_tenancy_make(&op->tenancy, made);
 }
 
 static void again_fired(struct sl_timer *t)
 {
-    write_cdi((struct op *)(void *)((char *)t - offsetof(struct op, again)));
-}
-
-static void lease_next(struct op *op);
-
-static void resized_again(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct op *op = data;
-    (void)text;
-    if (rc < 0)
-        undo(op, rc, err);
-    else
-        lease_next(op);
-}
-
-static void leased(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct op *op = data;
-    (void)text;
-    if (rc < 0) {
-        undo(op, rc, err);
-        return;
-    }
-    SL_FAULT("dra.prepare.lease");
-    struct sl_prepared *p = entry(op);
-    struct sl_prepared_device *d = &p->device[op->at];
-    op->at++;
-    if (!d->resized_memory_bytes && !d->resized_cores_permille) {
-        lease_next(op);
-        return;
-    }
-    /* The arbiter may have lost what was changed since (a reboot): said again. */
-    struct sl_msg_lease set;
-    sl_dra_lease_now(p, op->at - 1, &set);
-    sl_leases_set(op->dra->leases, &set, resized_again, op);
-}
-
-static void lease_next(struct op *op)
-{
-    struct sl_prepared *p = entry(op);
-    struct sl_msg_lease ask;
-    while (op->at < p->device_count && !sl_dra_first_of_tenant(p, op->at))
-        op->at++;
-    if (op->at == p->device_count) {
-        write_cdi(op);
-        return;
-    }
-    (void)sl_dra_lease(p, op->at, &ask);
-    ask.flags |= sl_dra_compute(op->dra);
-    sl_leases_make(op->dra->leases, &ask, leased, op);
-}
-
-static void begin_leases(struct op *op)
-{
-    SL_FAULT("dra.prepare.mig");
-    op->at = 0;
-    lease_next(op);
+    struct op *op = (struct op *)(void *)((char *)t - offsetof(struct op, again));
+    sl_tenancy_make(&op->tenancy, made);
 }
 
 static void mig_made(struct op *op, int rc, const struct sl_err *err)
@@ -268,7 +260,7 @@ static void mig_made(struct op *op, int rc, const struct sl_err *err)
     if (rc < 0)
         undo(op, rc, err);
     else
-        commit(op, begin_leases);
+        commit(op, make_tenants);
 }
 
 static void make_mig(struct op *op)
@@ -277,7 +269,7 @@ static void make_mig(struct op *op)
     struct sl_prepared *p = entry(op);
     SL_FAULT("dra.prepare.planned");
     if (!sl_dra_mig_needed(op->dra, p, MIG_MAKE)) {
-        begin_leases(op);
+        make_tenants(op);
         return;
     }
     int rc = sl_dra_mig(op->dra, op, p, MIG_MAKE, mig_made, &err);
@@ -358,11 +350,10 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         give_up(op, code, &why);
         return;
     }
-    struct sl_claim *claim = calloc(1, sizeof(*claim));
-    int rc = claim ? sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why)
-                   : sl_err_set(&why, -ENOMEM, "out of memory");
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
     if (rc < 0) {
-        refuse(op, claim ? claim : &(struct sl_claim){0}, rc, &why);
+        refuse(op, claim, rc, &why);
         free(claim);
         return;
     }
@@ -398,7 +389,7 @@ static void prepare(struct op *op)
         return;
     }
     if (p) {
-        begin_leases(op);
+        make_tenants(op);
         return;
     }
     (void)snprintf(path, sizeof(path), SL_CLAIMS_PATH, op->name_space, op->name);
@@ -425,13 +416,13 @@ static void drop(struct op *op)
         return;
     }
     for (size_t i = 0; i < p->device_count && dra->ops.mps_done; i++) {
-        bool used = p->device[i].config.strategy != SL_SHARE_MPS;
+        bool used = p->device[i].share.strategy != SL_SHARE_MPS;
         for (const struct sl_prepared *o = dra->checkpoint.claims; o && !used; o = o->next)
             for (size_t k = 0; o != p && k < o->device_count; k++)
-                used |= o->device[k].config.strategy == SL_SHARE_MPS &&
-                        strcmp(o->device[k].gpu_uuid, p->device[i].gpu_uuid) == 0;
+                used |= o->device[k].share.strategy == SL_SHARE_MPS &&
+                        strcmp(o->device[k].share.gpu, p->device[i].share.gpu) == 0;
         if (!used)
-            dra->ops.mps_done(dra->data, p->device[i].gpu_uuid);
+            dra->ops.mps_done(dra->data, p->device[i].share.gpu);
     }
     sl_checkpoint_drop(&dra->checkpoint, p);
     commit(op, gone);
@@ -461,52 +452,24 @@ static void mig_unmade(struct op *op, int rc, const struct sl_err *err)
         drop(op);
 }
 
-static void unlease_next(struct op *op);
-
-static void unleased(void *data, int rc, const char *text, const struct sl_err *err)
+static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
     struct op *op = data;
-    (void)text;
-    if (rc < 0) {
-        stuck(op, rc, err);
-        return;
-    }
-    SL_FAULT("dra.unprepare.lease");
-    op->at++;
-    unlease_next(op);
-}
-
-static void unlease_next(struct op *op)
-{
-    struct sl_prepared *p = entry(op);
-    struct sl_err err = SL_ERR_INIT;
-    while (op->at < p->device_count && !sl_dra_first_of_tenant(p, op->at))
-        op->at++;
-    if (op->at < p->device_count) {
-        sl_leases_remove(op->dra->leases, p->device[op->at].tenant, unleased, op);
-        return;
-    }
-    if (!sl_dra_mig_needed(op->dra, p, MIG_UNMAKE)) {
-        drop(op);
-        return;
-    }
-    int rc = sl_dra_mig(op->dra, op, p, MIG_UNMAKE, mig_unmade, &err);
+    struct sl_err why = SL_ERR_INIT;
+    (void)step;
     if (rc < 0)
-        stuck(op, rc, &err);
+        stuck(op, rc, err);
+    else if (!sl_dra_mig_needed(op->dra, entry(op), MIG_UNMAKE))
+        drop(op);
+    else if ((rc = sl_dra_mig(op->dra, op, entry(op), MIG_UNMAKE, mig_unmade, &why)) < 0)
+        stuck(op, rc, &why);
 }
 
-static void take_down(struct op *op)
+static void unmake_tenants(struct op *op)
 {
-    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.unprepare.begun");
-    int rc = sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, &err);
-    if (rc < 0) {
-        stuck(op, rc, &err);
-        return;
-    }
-    SL_FAULT("dra.unprepare.cdi");
-    op->at = 0;
-    unlease_next(op);
+    op->tenancy.count = entry(op)->device_count;
+    sl_tenancy_unmake(&op->tenancy, unmade);
 }
 
 static void unprepare(struct op *op)
@@ -526,9 +489,9 @@ static void unprepare(struct op *op)
     bool written = p->state != SL_PREPARED;
     p->state = SL_UNPREPARING;
     if (written)
-        take_down(op);
+        unmake_tenants(op);
     else
-        commit(op, take_down);
+        commit(op, unmake_tenants);
 }
 
 /* --- beginning --- */
@@ -576,23 +539,16 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     for (; *end_of; end_of = &(*end_of)->next)
         if (strcmp((*end_of)->uid, uid) == 0)
             last = *end_of;
-    struct waiter *w = calloc(1, sizeof(*w));
-    struct op *op = last && last->kind == kind && !last->undoing ? last : calloc(1, sizeof(*op));
-    if (!w || !op) {
-        struct sl_err err = SL_ERR_INIT;
-        int rc = sl_err_set(&err, -ENOMEM, "out of memory");
-        if (op != last)
-            free(op);
-        free(w);
-        if (done)
-            done(data, uid, rc, &err, NULL);
-        return;
-    }
+    struct waiter *w = sl_xcalloc(1, sizeof(*w));
+    struct op *op =
+        last && last->kind == kind && !last->undoing ? last : sl_xcalloc(1, sizeof(*op));
     *w = (struct waiter){.done = done, .data = data, .next = op->waiters};
     op->waiters = w;
     if (op == last)
         return;
     op->dra = dra;
+    op->tenancy =
+        (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = again_fired;
     op->kind = kind;
     (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
@@ -605,30 +561,6 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
 
 /* --- after a restart --- */
 
-/* Tenants of claims that are not in the checkpoint. */
-struct sweep {
-    struct sl_dra *dra;
-    char (*name)[SL_NAME_MAX];
-    size_t count;
-};
-
-static void sweep_tenant(void *data, const struct sl_msg_tenant *t)
-{
-    struct sweep *s = data;
-    const char *uid = strstr(t->about, " uid=");
-    char claim[SL_UID_SIZE];
-    if (!(t->flags & SL_LEASE_KEEP) || !uid)
-        return;
-    (void)snprintf(claim, sizeof(claim), "%.*s", (int)strcspn(uid + 5, " "), uid + 5);
-    if (sl_checkpoint_find(&s->dra->checkpoint, claim))
-        return;
-    void *grown = realloc(s->name, (s->count + 1) * sizeof(*s->name));
-    if (!grown)
-        return;
-    s->name = grown;
-    memcpy(s->name[s->count++], t->name, SL_NAME_MAX);
-}
-
 static void swept_one(void *data, int rc, const char *text, const struct sl_err *err)
 {
     (void)data;
@@ -637,17 +569,22 @@ static void swept_one(void *data, int rc, const char *text, const struct sl_err 
         sl_warn("a tenant that was left over stays: %s", err->msg);
 }
 
-static void swept(void *data, int rc, const char *text, const struct sl_err *err)
+/* Tenants of claims that are not in the checkpoint. */
+static void swept(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    struct sweep *s = data;
-    (void)text;
-    if (rc < 0)
+    struct sl_dra *dra = data;
+    char claim[SL_UID_SIZE];
+    if (!status) {
         sl_warn("left-over tenants are not looked for: %s", err->msg);
-    for (size_t i = 0; i < s->count; i++)
-        sl_leases_remove(s->dra->leases, s->name[i], swept_one, NULL);
-    s->dra->sweep = NULL;
-    free(s->name);
-    free(s);
+        return;
+    }
+    for (size_t i = 0; i < status->tenant_count; i++) {
+        const struct sl_msg_tenant *t = &status->tenant[i];
+        if ((t->flags & SL_LEASE_KEEP) && sl_client_about(t->about, "uid", claim, sizeof(claim)) &&
+            !sl_checkpoint_find(&dra->checkpoint, claim))
+            sl_leases_remove(dra->leases, t->name, swept_one, NULL);
+    }
+    sl_client_status_free(status);
 }
 
 static void sweep(struct sl_dra *dra)
@@ -665,12 +602,7 @@ static void sweep(struct sl_dra *dra)
             sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
             sl_warn("a CDI spec that was left over stays: %s", err.msg);
     sl_cdi_free_claims(claims, n);
-    struct sweep *s = calloc(1, sizeof(*s));
-    if (!s)
-        return;
-    s->dra = dra;
-    dra->sweep = s;
-    sl_leases_list(dra->leases, sweep_tenant, swept, s);
+    sl_leases_status(dra->leases, swept, dra);
 }
 
 static void recover_entries(struct sl_dra *dra, bool prepared_too)
@@ -679,11 +611,11 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
     size_t n = 0;
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         n++;
-    char(*uid)[SL_UID_SIZE] = calloc(n ? n : 1, sizeof(*uid));
+    char(*uid)[SL_UID_SIZE] = sl_xcalloc(n, sizeof(*uid));
     size_t i = 0;
-    for (const struct sl_prepared *p = dra->checkpoint.claims; uid && p; p = p->next)
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         memcpy(uid[i++], p->uid, SL_UID_SIZE);
-    for (i = 0; uid && i < n; i++) {
+    for (i = 0; i < n; i++) {
         struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, uid[i]);
         if (!p || (p->state == SL_PREPARED && !prepared_too))
             continue;
@@ -717,9 +649,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
     sl_timer_stop(dra->loop, &dra->commit);
     sl_timer_stop(dra->loop, &dra->retry);
     sl_timer_stop(dra->loop, &dra->telling);
-    if (dra->sweep)
-        free(dra->sweep->name);
-    free(dra->sweep);
     while (dra->running) {
         struct op *op = dra->running;
         dra->running = op->next;
