@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
 #include "cli/world.h"
@@ -70,12 +71,9 @@ static int watch(const struct sl_world *world, bool json, struct sl_err *err)
         /* Drawn whole, then shown at once: no flicker. */
         SL_CLEANUP(free) char *text = NULL;
         size_t size = 0;
-        FILE *page = open_memstream(&text, &size);
-        if (!page)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        FILE *page = sl_xmemstream(&text, &size);
         int rc = look(world, json, sl_table_colour(stdout), page, err);
-        if (fclose(page) != 0)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        sl_xmemstream_close(page);
         if (rc < 0)
             return rc;
         if (terminal)

@@ -151,7 +151,7 @@ static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour
                 tenant_cells(&t, m);
             if (g == 0 && pods)
                 sl_table_cell(&t, "%s", pod_label(m->about, pod, sizeof(pod)));
-            while (t.cell_count % t.column_count != 0 && !t.failed)
+            while (t.cell_count % t.column_count != 0)
                 sl_table_cell(&t, "%s", "");
         }
     }

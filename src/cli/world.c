@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 #include "share/lease.h"
 #include "sim/profiles.h"
 
@@ -95,9 +96,8 @@ int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct s
     if (rc == 0)
         rc = sl_place_find(args->dir, sim, &w.place, err);
     if (rc == 0 && sim) {
-        struct sl_sim_spec *spec = malloc(sizeof(*spec));
-        rc = spec ? sl_sim_spec_parse(w.place.sim, spec, err)
-                  : sl_err_set(err, -ENOMEM, "out of memory");
+        struct sl_sim_spec *spec = sl_xmalloc(sizeof(*spec));
+        rc = sl_sim_spec_parse(w.place.sim, spec, err);
         free(spec);
         if (rc == 0)
             rc = find_sim_lib(&w, err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "config/schema.h"
 
 /* Lower-case letters, digits, '-' and '.', each part between dots beginning and ending with a letter
@@ -49,9 +50,7 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
                               "resource name \"%.80s\" does not do: lower-case letters, digits, "
                               "\"-\" and \".\" between them",
                               s->text);
-    char *full = malloc(len + 1);
-    if (!full)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    char *full = sl_xmalloc(len + 1);
     (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
     *ret = full;
     return 0;

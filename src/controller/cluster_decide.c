@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "controller/cluster_int.h"
 
 /* --- a request in the engine's words --- */
@@ -79,14 +80,12 @@ static void remember(struct sl_cluster *c, const struct sl_place_request *e)
 
 /* --- candidates --- */
 
-static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
+static void candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask)
 {
-    int rc = cluster_scratch(c, err);
-    if (rc)
-        return rc;
+    cluster_scratch(c);
     if (!ask->nodes) {
         memset(c->allow, 0xff, c->scratch_room / 8);
-        return 0;
+        return;
     }
     memset(c->allow, 0, c->scratch_room / 8);
     for (size_t i = 0; i < ask->node_count; i++) {
@@ -94,7 +93,6 @@ static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, st
         if (n && n->place != CLUSTER_NO_PLACE)
             c->allow[n->place / 64] |= 1ULL << (n->place % 64);
     }
-    return 0;
 }
 
 /* The GPUs a pod wants filled first, or last: the fullest that fit, or the emptiest. */
@@ -234,9 +232,7 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     int rc = sl_place_scores(c->placer, &e, c->scores, err);
     if (rc)
         return rc;
-    struct ranked *list = malloc((totals.nodes + 1) * sizeof(*list));
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct ranked *list = sl_xmalloc((totals.nodes + 1) * sizeof(*list));
     for (uint32_t i = 0; i < totals.nodes; i++)
         if ((c->allow[i / 64] >> (i % 64) & 1) && c->scores[i] != INT32_MIN && c->by_place[i])
             list[n++] = (struct ranked){
@@ -292,19 +288,17 @@ static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, stru
                     const struct cluster_grant *grant, size_t count, struct sl_err *err)
 {
     struct cluster_pod *pod = cluster_pod_get(c, ask->uid, ask->name_space);
-    struct cluster_grant *copy = calloc(count, sizeof(*copy));
-    if (!pod || !copy) {
+    if (!pod) {
         for (size_t i = 0; i < count; i++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
             (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
         }
-        free(copy);
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", ask->name_space);
     }
+    struct cluster_grant *copy = sl_xcalloc(count, sizeof(*copy));
     if (!pod->request)
-        pod->request = malloc(sizeof(*pod->request));
-    if (pod->request)
-        *pod->request = *ask->request;
+        pod->request = sl_xmalloc(sizeof(*pod->request));
+    *pod->request = *ask->request;
     memcpy(copy, grant, count * sizeof(*copy));
     cluster_pod_hold(c, pod, n, NULL, 0);
     pod->grant = copy;
@@ -336,10 +330,9 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         cluster_pod_release(c, pod); /* decided anew */
-    if (!rc)
-        rc = candidates(c, ask, err);
     if (rc)
         return rc;
+    candidates(c, ask);
     bool easy = simple(c, ask->request);
     rc = easy && !(models_of(c, ask->request) == 0 && ask->request->use_type[0])
              ? take_best(c, ask, &n, grant, &count, err)
@@ -369,8 +362,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         cluster_pod_release(c, pod);
-    if (!rc)
-        rc = cluster_scratch(c, err);
+    cluster_scratch(c);
     struct sl_place_request e = engine_request(ask->request, 0);
     e.models = models_of(c, ask->request);
     if (!rc)
@@ -535,7 +527,7 @@ void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_
     }
     if (!pod->lease || strcmp(pod->lease, lease) != 0) {
         free(pod->lease);
-        pod->lease = strdup(lease);
+        pod->lease = sl_xstrdup(lease);
     }
     cluster_reserve(c, pod, POD_BOUND, 0);
 }

@@ -99,9 +99,9 @@ struct sl_cluster {
 
 /* cluster.c */
 struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name);
-/* The node, known by its name only if need be. NULL: out of memory. */
+/* The node, known by its name only if need be. */
 struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name);
-int cluster_scratch(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
+void cluster_scratch(struct sl_cluster *c);
 void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
 
 /* cluster_decide.c: what a share takes of a GPU, in the engine's words. */

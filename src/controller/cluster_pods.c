@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/xalloc.h"
 #include "controller/cluster_int.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
@@ -211,7 +212,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     size_t count = 0;
     int rc = pod->lease[0] == '{' ? sl_promise_lease_parse(pod->lease, &p, NULL)
                                   : sl_promise_hami_parse(pod->lease, &p, NULL);
-    struct cluster_grant *out = rc ? NULL : calloc(p.share_count + 1, sizeof(*out));
+    struct cluster_grant *out = rc ? NULL : sl_xcalloc(p.share_count + 1, sizeof(*out));
     *ret_count = 0;
     *ret_memory = *ret_cores = 0;
     if (!out || (p.node[0] && strcmp(p.node, n->name) != 0)) {
@@ -272,15 +273,10 @@ static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
     struct cluster_space *s = sl_table_find(&c->spaces, name, strlen(name));
     if (s || strlen(name) >= sizeof(s->name))
         return s;
-    s = calloc(1, sizeof(*s));
-    if (!s)
-        return NULL;
+    s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
-    if (sl_table_add(&c->spaces, &s->item) != 0) {
-        free(s);
-        return NULL;
-    }
+    sl_table_add(&c->spaces, &s->item);
     return s;
 }
 
@@ -289,16 +285,14 @@ struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const
     struct cluster_pod *pod = cluster_pod_find(c, uid);
     if (pod)
         return pod;
-    pod = calloc(1, sizeof(*pod) + strlen(uid) + 1);
-    if (!pod)
+    struct cluster_space *space = space_get(c, name_space);
+    if (!space)
         return NULL;
+    pod = sl_xcalloc(1, sizeof(*pod) + strlen(uid) + 1);
     memcpy(pod->uid, uid, strlen(uid) + 1);
     pod->item.key = pod->uid;
-    pod->space = space_get(c, name_space);
-    if (!pod->space || sl_table_add(&c->pods, &pod->item) != 0) {
-        free(pod);
-        return NULL;
-    }
+    pod->space = space;
+    sl_table_add(&c->pods, &pod->item);
     pod->space->pods++;
     return pod;
 }
@@ -394,7 +388,7 @@ static bool keep_text(char **at, const char *value)
     if (*at == value || (*at && value && strcmp(*at, value) == 0))
         return false;
     free(*at);
-    *at = value ? strdup(value) : NULL;
+    *at = sl_xstrdup(value);
     return true;
 }
 
@@ -423,9 +417,7 @@ static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const cha
     if (pod->state == POD_BOUND)
         return 0;
     if (!pod->request)
-        pod->request = malloc(sizeof(r));
-    if (!pod->request)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        pod->request = sl_xmalloc(sizeof(r));
     *pod->request = r;
     return 0;
 }
@@ -485,7 +477,7 @@ static void hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct clust
     n->present = true;
     cluster_pod_release(c, pod);
     n->present = present;
-    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? calloc(1, sizeof(*g)) : NULL;
+    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? sl_xcalloc(1, sizeof(*g)) : NULL;
     if (g)
         g->request.cpu_milli = pod->cpu_milli;
     cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
@@ -551,7 +543,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         return 0;
     pod = pod ? pod : cluster_pod_get(c, uid, space);
     if (!pod)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", space);
     bool first = !pod->seen;
     pod->seen = true;
     if (first && was_refused(c, uid))

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/xalloc.h"
 
 #define NO_LIMIT UINT64_MAX
 
@@ -87,15 +88,10 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
         return sl_err_wrap(err, "ResourceQuota %s", l.key);
     if (l.memory_mib == NO_LIMIT && l.cores == NO_LIMIT)
         return 0;
-    struct quota_limit *kept = malloc(sizeof(*kept));
-    if (kept) {
-        *kept = l;
-        kept->item.key = kept->key;
-    }
-    if (!kept || sl_table_add(&q->limits, &kept->item) != 0) {
-        free(kept);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
+    *kept = l;
+    kept->item.key = kept->key;
+    sl_table_add(&q->limits, &kept->item);
     return 0;
 }
 
@@ -165,12 +161,10 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
     return rc;
 }
 
-int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
-                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns, struct sl_err *err)
+void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns)
 {
-    struct quota_pending *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct quota_pending *p = sl_xcalloc(1, sizeof(*p));
     (void)snprintf(p->admission, sizeof(p->admission), "%s", admission);
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", name_space);
     p->memory_mib = memory_mib;
@@ -178,7 +172,6 @@ int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_s
     p->until_ns = until_ns;
     p->next = q->pending;
     q->pending = p;
-    return 0;
 }
 
 void sl_quota_seen(struct sl_quota *q, const char *admission)

@@ -103,8 +103,8 @@ static int setup(void **state)
                                       .ready = ready,
                                       .timeout_ns = 200 * SL_NS_PER_MS,
                                       .sample_age_ns = 3600 * SL_NS_PER_S};
-    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
-    assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
+    exporter = sl_exporter_create(loop, &opt);
+    sl_exporter_arbiter(exporter, &place);
     struct sl_http_server_options serve = {
         .address = "127.0.0.1:0", .handle = handle, .gone = gone};
     struct sl_err err = SL_ERR_INIT;
@@ -252,14 +252,14 @@ static void an_arbiter_that_comes_later(void **state)
     (void)state;
     sl_exporter_destroy(exporter);
     struct sl_exporter_options opt = {.fill = fill};
-    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    exporter = sl_exporter_create(loop, &opt);
     get("/metrics");
     has("sluice_source_up{source=\"nvml\"} 0\n");
     assert_null(strstr(answer, "source=\"arbiter\"")); /* none is wanted: it is not down */
     arbiter = sl_packet_listen(place.socket, 4, NULL);
     assert_true(arbiter >= 0);
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
+        sl_exporter_arbiter(exporter, &place);
     get("/metrics");
     has("sluice_source_up{source=\"arbiter\"} 1\n");
     has("sluice_tenant_processes{tenant=\"t1\"");

@@ -22,14 +22,6 @@ static char dir[] = "/tmp/sluice-leases-XXXXXX";
 static unsigned answers;
 static int last_rc;
 static bool inside; /* a call that asks is under way */
-static bool no_memory;
-
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return no_memory ? NULL : __real_calloc(n, size);
-}
 
 static void done(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
@@ -60,7 +52,6 @@ static int setup(void **state)
     (void)state;
     (void)alarm(60); /* a loop that waits for the arbiter waits for ever */
     answers = 0;
-    no_memory = false;
     return sl_loop_create(NULL, &loop, &err) | sl_leases_create(loop, dir, 300 * SL_NS_PER_MS, &leases, &err);
 }
 
@@ -113,29 +104,11 @@ static void no_arbiter_at_all(void **state)
     assert_int_equal(last_rc, -ETIMEDOUT);
 }
 
-static void without_memory(void **state)
-{
-    (void)state;
-    no_memory = true;
-    ask();
-    ask();
-    assert_int_equal(answers, 0);
-    step_until(2);
-    assert_int_equal(last_rc, -ENOMEM);
-    for (int i = 0; i < 256; i++)
-        ask();
-    assert_int_equal(answers, 2);
-    step_until(258);
-    ask();
-    no_memory = false; /* and one that is never told, because it ends before */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(no_arbiter_at_all, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
     };
     if (!mkdtemp(dir))
         return 1;

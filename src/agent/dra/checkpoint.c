@@ -14,6 +14,7 @@
 #include "base/fsutil.h"
 #include "base/json_dump.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define VERSION  1
 #define OLD_FILE SL_CHECKPOINT_FILE ".old"
@@ -37,13 +38,8 @@ static void prepared_free(struct sl_prepared *p)
 
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices)
 {
-    struct sl_prepared *p = calloc(1, sizeof(*p));
-    if (p)
-        p->device = calloc(devices ? devices : 1, sizeof(*p->device));
-    if (!p || !p->device) {
-        free(p);
-        return NULL;
-    }
+    struct sl_prepared *p = sl_xcalloc(1, sizeof(*p));
+    p->device = sl_xcalloc(devices, sizeof(*p->device));
     (void)snprintf(p->uid, sizeof(p->uid), "%s", uid);
     p->device_count = devices;
     p->next = c->claims;
@@ -235,8 +231,6 @@ static int read_data(const json_t *data, struct sl_checkpoint *c)
         const json_t *o = json_array_get(claims, i);
         const json_t *devices = json_object_get(o, "devices");
         struct sl_prepared *p = sl_checkpoint_add(c, "", json_array_size(devices));
-        if (!p)
-            return -ENOMEM;
         bool good = read_fields(claim_fields, SL_ARRAY_LEN(claim_fields), o, p);
         for (size_t k = 0; good && k < p->device_count; k++) {
             const json_t *d = json_array_get(devices, k);
@@ -295,7 +289,7 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
     if (rc == 0)
         return 0;
     /* A newer version's state must not be overwritten by us. */
-    if (rc == -EPROTONOSUPPORT || rc == -ENOMEM)
+    if (rc == -EPROTONOSUPPORT)
         return sl_err_set(err, rc, "%s/%s", dir, why.msg);
     bool first = rc == -ENOENT;
     if (!first) {
@@ -338,14 +332,12 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
 {
     json_t *data = write_data(c);
     SL_CLEANUP(free) char *body = data ? canonical(data) : NULL;
-    SL_CLEANUP(free) char *text = NULL;
-    char sum[24] = "";
-    if (body)
-        (void)snprintf(sum, sizeof(sum), "%016llx", (unsigned long long)checksum(body));
     json_decref(data);
-    if (!body || asprintf(&text, "{\"version\":%d,\"checksum\":\"%s\",\"data\":%s}\n", VERSION, sum,
-                          body) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory writing the checkpoint");
+    if (!body)
+        return sl_err_set(err, -EILSEQ, "a claim's names are not UTF-8: the checkpoint cannot be written");
+    SL_CLEANUP(free)
+    char *text = sl_xasprintf("{\"version\":%d,\"checksum\":\"%016llx\",\"data\":%s}\n", VERSION,
+                              (unsigned long long)checksum(body), body);
     SL_CLEANUP(close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot open %s", dir);

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 struct mig_job {
     struct dra_link *link;
@@ -233,9 +234,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
 {
     if (!dra->ops.submit)
         return sl_err_set(err, -EOPNOTSUPP, "this agent makes no MIG instances");
-    struct mig_job *j = calloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
-    if (!j)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct mig_job *j = sl_xcalloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
     j->op = op;
     j->done = done;
     j->work = work;
@@ -298,9 +297,7 @@ void sl_dra_ask_profiles(struct sl_dra *dra)
         struct card *c = &dra->card[i];
         if (c->asked_profiles || !dra->inv->gpu[i].info.mig_capable || dra->inv->gpu[i].lost)
             continue;
-        struct profiles_job *j = calloc(1, sizeof(*j));
-        if (!j)
-            return;
+        struct profiles_job *j = sl_xcalloc(1, sizeof(*j));
         memcpy(j->uuid, c->uuid, sizeof(j->uuid));
         c->asked_profiles = dra->ops.submit(dra->data, read_profiles, got_profiles, j, NULL) == 0;
         if (!c->asked_profiles) {

@@ -238,10 +238,6 @@ struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim
     if (sl_allow_claim(dra->config, claim, err) < 0 || check_mps(claim, err) < 0)
         return NULL;
     struct sl_prepared *p = sl_checkpoint_add(&dra->checkpoint, claim->uid, claim->result_count);
-    if (!p) {
-        (void)sl_err_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", claim->name_space);
     (void)snprintf(p->name, sizeof(p->name), "%s", claim->name);
     (void)snprintf(p->pod, sizeof(p->pod), "%s", claim->pod);

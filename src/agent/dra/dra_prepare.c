@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define RETRY_NS (5 * SL_NS_PER_S)
 #define TELL_NS  (20 * SL_NS_PER_MS)
@@ -349,11 +350,10 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         give_up(op, code, &why);
         return;
     }
-    struct sl_claim *claim = calloc(1, sizeof(*claim));
-    int rc = claim ? sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why)
-                   : sl_err_set(&why, -ENOMEM, "out of memory");
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
     if (rc < 0) {
-        refuse(op, claim ? claim : &(struct sl_claim){0}, rc, &why);
+        refuse(op, claim, rc, &why);
         free(claim);
         return;
     }
@@ -539,18 +539,9 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     for (; *end_of; end_of = &(*end_of)->next)
         if (strcmp((*end_of)->uid, uid) == 0)
             last = *end_of;
-    struct waiter *w = calloc(1, sizeof(*w));
-    struct op *op = last && last->kind == kind && !last->undoing ? last : calloc(1, sizeof(*op));
-    if (!w || !op) {
-        struct sl_err err = SL_ERR_INIT;
-        int rc = sl_err_set(&err, -ENOMEM, "out of memory");
-        if (op != last)
-            free(op);
-        free(w);
-        if (done)
-            done(data, uid, rc, &err, NULL);
-        return;
-    }
+    struct waiter *w = sl_xcalloc(1, sizeof(*w));
+    struct op *op =
+        last && last->kind == kind && !last->undoing ? last : sl_xcalloc(1, sizeof(*op));
     *w = (struct waiter){.done = done, .data = data, .next = op->waiters};
     op->waiters = w;
     if (op == last)
@@ -620,11 +611,11 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
     size_t n = 0;
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         n++;
-    char(*uid)[SL_UID_SIZE] = calloc(n ? n : 1, sizeof(*uid));
+    char(*uid)[SL_UID_SIZE] = sl_xcalloc(n, sizeof(*uid));
     size_t i = 0;
-    for (const struct sl_prepared *p = dra->checkpoint.claims; uid && p; p = p->next)
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         memcpy(uid[i++], p->uid, SL_UID_SIZE);
-    for (i = 0; uid && i < n; i++) {
+    for (i = 0; i < n; i++) {
         struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, uid[i]);
         if (!p || (p->state == SL_PREPARED && !prepared_too))
             continue;

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 
 #define FIELD_MANAGER "?fieldManager=" SL_DRA_DRIVER
 #define UPDATES_MAX   3
@@ -207,7 +208,7 @@ static void apply(struct dra_tell *t)
     (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER "&force=true", t->path);
     if (!t->body || sl_kube_request(t->dra->kube, "PATCH", path, SL_KUBE_PATCH_APPLY, t->body,
                                     status_written, t, &t->call, &err) < 0)
-        not_told(t, t->body ? err.msg : "out of memory");
+        not_told(t, t->body ? err.msg : "it is not UTF-8");
 }
 
 /* One at a time for a claim, and of those that wait only the last. */
@@ -236,9 +237,9 @@ static void queue(struct dra_tell *t)
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message)
 {
-    struct dra_tell *t = dra->kube ? calloc(1, sizeof(*t)) : NULL;
-    if (!t)
+    if (!dra->kube)
         return;
+    struct dra_tell *t = sl_xcalloc(1, sizeof(*t));
     json_t *devices = json_array();
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *d = &p->device[i];
@@ -438,12 +439,12 @@ static void resize_begin(struct resize_watch *w, const char *text)
 /* The class's word is in the claim's allocation, where the scheduler copied it. */
 static void learn_allowed(struct resize_watch *w, const json_t *object)
 {
-    struct sl_claim *claim = calloc(1, sizeof(*claim));
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     const struct sl_config *config = w->dra->config;
     const char *space =
         json_string_value(json_object_get(json_object_get(object, "metadata"), "namespace"));
     w->allow = sl_config_allowed(config, space ? space : "");
-    if (claim && sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
+    if (sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
         w->allow = sl_allow_resizes(config, claim);
     free(claim);
 }
@@ -522,9 +523,7 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
             return;
     if (!tenant || !dra->kube)
         return;
-    struct resize_watch *w = calloc(1, sizeof(*w));
-    if (!w)
-        return;
+    struct resize_watch *w = sl_xcalloc(1, sizeof(*w));
     w->dra = dra;
     memcpy(w->uid, p->uid, sizeof(w->uid));
     (void)snprintf(path, sizeof(path),

@@ -18,6 +18,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 #define PATIENCE_NS (20 * SL_NS_PER_S) /* kubelet waits 30 s */
 #define MARGIN_NS   SL_NS_PER_S        /* of its own deadline, to be heard */
@@ -157,9 +158,7 @@ static int remember(struct sl_start *op, struct sl_err *err)
         return sl_err_set(err, -EAGAIN, "pod %s/%s is gone", slot->space, slot->pod);
     if (slot)
         return 0;
-    slot = malloc(sizeof(*slot));
-    if (!slot)
-        return sl_err_set(err, -ENOMEM, "out of memory for a container");
+    slot = sl_xmalloc(sizeof(*slot));
     sl_fraction_slot_of(&op->lease, slot);
     sl_fraction_slot_add(op->f, slot);
     sl_fraction_sweep_timer(op->f);
@@ -358,24 +357,21 @@ static bool name_ok(const char *text, size_t size)
     return n > 0 && n < size && text[n] == '\0';
 }
 
-static int add_candidate(struct sl_start *op, const struct sl_podres_device *d)
+static void add_candidate(struct sl_start *op, const struct sl_podres_device *d)
 {
     struct candidate *c = op->candidate;
     for (size_t i = 0; i < op->candidate_count; i++)
         if (strcmp(c[i].space, d->pod_namespace) == 0 && strcmp(c[i].pod, d->pod) == 0)
-            return 0;
+            return;
     if (!name_ok(d->pod_namespace, sizeof(c->space)) || !name_ok(d->pod, sizeof(c->pod)))
-        return 0; /* nothing the API server could have */
-    c = reallocarray(c, op->candidate_count + 1, sizeof(*c));
-    if (!c)
-        return -ENOMEM;
+        return; /* nothing the API server could have */
+    c = sl_xreallocarray(c, op->candidate_count + 1, sizeof(*c));
     op->candidate = c;
     c += op->candidate_count++;
     *c = (struct candidate){.object = NULL};
     (void)snprintf(c->space, sizeof(c->space), "%s", d->pod_namespace);
     (void)snprintf(c->pod, sizeof(c->pod), "%s", d->pod);
     (void)snprintf(c->container, sizeof(c->container), "%.63s", d->container);
-    return 0;
 }
 
 static void kubelet_listed(void *data, const struct sl_podres_map *map, const struct sl_err *err)
@@ -392,10 +388,7 @@ static void kubelet_listed(void *data, const struct sl_podres_map *map, const st
         const struct sl_podres_device *d;
         size_t n = sl_podres_find(map, op->resource, op->id[i], &d);
         for (size_t k = 0; k < n; k++)
-            if (add_candidate(op, &d[k]) < 0) {
-                fail(op, -ENOMEM, "out of memory for a container");
-                return;
-            }
+            add_candidate(op, &d[k]);
     }
     if (op->candidate_count == 0)
         fail(op, -ENODATA,
@@ -449,14 +442,8 @@ static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
                                   const char *const *ids, size_t n, struct sl_prestart *call,
                                   struct sl_err *err)
 {
-    struct sl_start *op = calloc(1, sizeof(*op));
-    if (op)
-        op->id = calloc(n, sizeof(*op->id));
-    if (!op || !op->id) {
-        free(op);
-        (void)sl_err_set(err, -ENOMEM, "out of memory for a container");
-        return NULL;
-    }
+    struct sl_start *op = sl_xcalloc(1, sizeof(*op));
+    op->id = sl_xcalloc(n, sizeof(*op->id));
     if (sl_fraction_token(ids, n, op->token, err) < 0) {
         free_start(op);
         return NULL;

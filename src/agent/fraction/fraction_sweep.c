@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define SWEEP_NS  (10 * SL_NS_PER_S)
 #define UNSURE_NS SL_NS_PER_S /* some are not listed, and their pods are not gone yet */
@@ -166,9 +167,7 @@ static void load_tenant(struct sl_fraction *f, const struct sl_msg_tenant *tenan
     struct sl_fraction_slot read, *slot;
     if (!sl_fraction_slot_read(tenant, &read) || sl_fraction_find(f, read.tenant))
         return;
-    slot = malloc(sizeof(*slot));
-    if (!slot)
-        return; /* found at the next start, or when its slot is used again */
+    slot = sl_xmalloc(sizeof(*slot));
     *slot = read;
     sl_fraction_slot_add(f, slot);
 }

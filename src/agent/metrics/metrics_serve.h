@@ -47,14 +47,12 @@ struct sl_exporter_options {
     uint64_t sample_age_ns;   /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
 };
 
-int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,
-                       struct sl_exporter **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt);
 /* Before the HTTP server it answers for. NULL is fine. */
 void sl_exporter_destroy(struct sl_exporter *exporter);
 
 /* There is to be an arbiter from now on: tenants are asked of it. Again is fine. */
-int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place,
-                        struct sl_err *err) SL_MUST_CHECK;
+void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place);
 
 /* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */
 bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "shm/packet.h"
 
 #define RECONNECT_NS (50 * SL_NS_PER_MS)
-#define REFUSALS     256
 
 struct question {
     struct question *next;
@@ -26,18 +26,8 @@ struct question {
     void *data;
 };
 
-/* A question there was no memory for: told in the next turn of the loop, from memory that is always there. */
-struct refusal {
-    sl_leases_done *done;
-    sl_leases_status_done *status_done;
-    void *data;
-};
-
 struct sl_leases {
     struct sl_loop *loop;
-    struct refusal refusal[REFUSALS];
-    size_t refused_first, refused_count; /* a ring */
-    struct sl_timer refusing;
     struct sl_source conn; /* fd -1: not connected */
     struct sl_timer timer;
     uint64_t timeout_ns;
@@ -140,35 +130,6 @@ static void conn_ready(struct sl_source *s, uint32_t events)
     advance(l);
 }
 
-static void tell_refusal(struct sl_leases *l)
-{
-    struct sl_err err = SL_ERR_INIT;
-    struct refusal r = l->refusal[l->refused_first];
-    l->refused_first = (l->refused_first + 1) % REFUSALS;
-    l->refused_count--;
-    int rc = sl_err_set(&err, -ENOMEM, "out of memory");
-    if (r.status_done)
-        r.status_done(r.data, NULL, &err);
-    else if (r.done)
-        r.done(r.data, rc, "", &err);
-}
-
-static void refusing_fired(struct sl_timer *t)
-{
-    struct sl_leases *l = of(t, refusing);
-    for (size_t n = l->refused_count; n > 0; n--) /* those that are refused meanwhile: next time */
-        tell_refusal(l);
-}
-
-static void refuse(struct sl_leases *l, struct refusal r)
-{
-    /* So many in one turn, and no memory: the oldest asker's call is long over, so that one is told now. */
-    if (l->refused_count == REFUSALS)
-        tell_refusal(l);
-    l->refusal[(l->refused_first + l->refused_count++) % REFUSALS] = r;
-    sl_timer_set(l->loop, &l->refusing, sl_loop_now(l->loop));
-}
-
 static void dial(struct sl_leases *l)
 {
     /* A stopped arbiter accepts nobody: then it is tried again, and the loop goes on. */
@@ -217,15 +178,12 @@ static void timer_fired(struct sl_timer *t)
 int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
                      struct sl_leases **ret, struct sl_err *err)
 {
-    struct sl_leases *l = calloc(1, sizeof(*l));
-    if (!l)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_leases *l = sl_xcalloc(1, sizeof(*l));
     l->loop = loop;
     l->conn.fd = -1;
     l->last = &l->first;
     l->timeout_ns = timeout_ns;
     l->timer.fire = timer_fired;
-    l->refusing.fire = refusing_fired;
     if ((size_t)snprintf(l->path, sizeof(l->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(l->path)) {
         free(l);
@@ -242,7 +200,6 @@ void sl_leases_destroy(struct sl_leases *l)
         return;
     hang_up(l);
     sl_timer_stop(l->loop, &l->timer);
-    sl_timer_stop(l->loop, &l->refusing);
     while (l->first) {
         struct question *q = l->first;
         l->first = q->next;
@@ -255,11 +212,7 @@ void sl_leases_destroy(struct sl_leases *l)
 /* Puts a question like this one behind the others. */
 static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type, size_t size)
 {
-    struct question *q = calloc(1, sizeof(*q));
-    if (!q) {
-        refuse(l, (struct refusal){model->done, model->status_done, model->data});
-        return;
-    }
+    struct question *q = sl_xcalloc(1, sizeof(*q));
     *q = *model;
     sl_packet_init(&q->ask.h, type, size);
     q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;

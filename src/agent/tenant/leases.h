@@ -25,7 +25,7 @@ int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t tim
 /* Questions under way are forgotten: their done does not come. NULL is fine. */
 void sl_leases_destroy(struct sl_leases *l);
 
-/* Copied. Without memory done still comes, with -ENOMEM, in the next turn of the loop. Nothing here ever waits for the
+/* Copied. Nothing here ever waits for the
  * arbiter, not for its accepting us either. */
 void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                     void *data);
