@@ -324,13 +324,11 @@ static void gone(void *data, struct sl_http_call *call)
 
 int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err)
 {
-    struct sl_place place;
+    struct sl_arbiter_dir place;
     if (!a->exporter || !a->arbiter)
         return 0;
-    int rc = sl_place_find(a->opt.arbiter_dir, NULL, &place, err);
-    if (rc == 0)
-        sl_exporter_arbiter(a->exporter, &place);
-    return rc;
+    int rc = sl_arbiter_dir_find(a->opt.arbiter_dir, NULL, &place, err);
+    return rc < 0 ? rc : sl_exporter_arbiter(a->exporter, &place, err);
 }
 
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)

@@ -14,9 +14,9 @@
 #define ANSWER_TIMEOUT_MS 10000
 #define STATUS_MAX        65536 /* of each kind: more is a broken peer, not a busy machine */
 
-int sl_client_connect(const struct sl_place *place, struct sl_err *err)
+int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
-    int rc = sl_place_check(place, err);
+    int rc = sl_arbiter_dir_check(place, err);
     if (rc == -ENOENT)
         return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
     if (rc < 0)

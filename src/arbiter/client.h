@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 #include "base/err.h"
 #include "sluice/attach.h"
 
@@ -23,13 +23,13 @@ struct sl_client_start {
 };
 
 /* Connects. -ENOENT: no arbiter runs there (never started, left, or died without its socket). */
-int sl_client_connect(const struct sl_place *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
+int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /*
  * Connects, starting an arbiter first where none runs. Any number of callers may do this at once:
  * one arbiter results and all of them are connected to it. The arbiter outlives the caller.
  */
-int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
+int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
                     struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /* The arbiter's refusals come back as its own text. -ECONNRESET: it went away before answering;

@@ -15,16 +15,16 @@
 #include "cli/world.h"
 
 /* Without --sim, says which simulated worlds are alive: someone who forgot --sim looks in vain. */
-static void mention_simulated(const struct sl_place *place, FILE *out)
+static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
 {
     SL_CLEANUP(closedir) DIR *d = place->sim[0] ? NULL : opendir(place->dir);
     const struct dirent *e;
     while (d && (e = readdir(d))) {
-        struct sl_place other;
+        struct sl_arbiter_dir other;
         char dir[sizeof(other.dir)];
         if (strncmp(e->d_name, "sim-", 4) != 0 ||
             (size_t)snprintf(dir, sizeof(dir), "%s/%s", place->dir, e->d_name) >= sizeof(dir) ||
-            sl_place_find(dir, NULL, &other, NULL) < 0)
+            sl_arbiter_dir_find(dir, NULL, &other, NULL) < 0)
             continue;
         SL_CLEANUP(close) int fd = sl_client_connect(&other, NULL);
         if (fd >= 0)

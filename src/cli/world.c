@@ -94,7 +94,7 @@ int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct s
         sim = NULL;
     int rc = find_program(w.program, sizeof(w.program), err);
     if (rc == 0)
-        rc = sl_place_find(args->dir, sim, &w.place, err);
+        rc = sl_arbiter_dir_find(args->dir, sim, &w.place, err);
     if (rc == 0 && sim) {
         struct sl_sim_spec *spec = sl_xmalloc(sizeof(*spec));
         rc = sl_sim_spec_parse(w.place.sim, spec, err);

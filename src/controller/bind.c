@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "controller/dialect.h"
 
 struct bind_call {

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/base64.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "http/cert.h"
 
 #define DAYS    365

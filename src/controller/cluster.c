@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
-#include "controller/cluster_int.h"
+#include "controller/cluster_internal.h"
 
 #define RESERVE_NS (30 * SL_NS_PER_S)
 

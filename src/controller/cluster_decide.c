@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "controller/cluster_int.h"
+#include "controller/cluster_internal.h"
 
 /* --- a request in the engine's words --- */
 

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
-#include "controller/cluster_int.h"
+#include "controller/cluster_internal.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
 

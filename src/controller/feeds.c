@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {

@@ -14,7 +14,7 @@
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 #define AT_ONCE 8 /* of the API client's 32: binds go first */
 

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 #define KEEP_S 3600
 

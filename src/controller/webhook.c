@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "controller/review.h"
 
 #define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */

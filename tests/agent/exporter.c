@@ -25,7 +25,7 @@
 static struct sl_loop *loop;
 static struct sl_http_server *http;
 static struct sl_exporter *exporter;
-static struct sl_place place;
+static struct sl_arbiter_dir place;
 static int arbiter = -1, arbiter_peer = -1;
 static unsigned samples;
 static bool sample_now, sample_fails, ready_now;
@@ -104,7 +104,7 @@ static int setup(void **state)
                                       .timeout_ns = 200 * SL_NS_PER_MS,
                                       .sample_age_ns = 3600 * SL_NS_PER_S};
     exporter = sl_exporter_create(loop, &opt);
-    sl_exporter_arbiter(exporter, &place);
+    assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
     struct sl_http_server_options serve = {
         .address = "127.0.0.1:0", .handle = handle, .gone = gone};
     struct sl_err err = SL_ERR_INIT;
@@ -259,7 +259,7 @@ static void an_arbiter_that_comes_later(void **state)
     arbiter = sl_packet_listen(place.socket, 4, NULL);
     assert_true(arbiter >= 0);
     for (unsigned i = 0; i < 2; i++)
-        sl_exporter_arbiter(exporter, &place);
+        assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
     get("/metrics");
     has("sluice_source_up{source=\"arbiter\"} 1\n");
     has("sluice_tenant_processes{tenant=\"t1\"");

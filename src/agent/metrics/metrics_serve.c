@@ -391,12 +391,12 @@ struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exp
     return x;
 }
 
-void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place)
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
+                        struct sl_err *err)
 {
-    /* It fails for a directory whose name is too long for a socket, and such a place is not found. */
-    if (!exporter->arbiter)
-        (void)!sl_leases_create(exporter->loop, place->dir, exporter->opt.timeout_ns,
-                                &exporter->arbiter, NULL);
+    return exporter->arbiter ? 0
+                             : sl_leases_create(exporter->loop, place->dir, exporter->opt.timeout_ns,
+                                                &exporter->arbiter, err);
 }
 
 void sl_exporter_destroy(struct sl_exporter *exporter)

@@ -9,7 +9,7 @@
 
 #include "agent/kubelet/podres.h"
 #include "agent/metrics/metrics.h"
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 #include "base/loop.h"
 #include "gpu/gpu.h"
 #include "http/server.h"
@@ -52,7 +52,8 @@ struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exp
 void sl_exporter_destroy(struct sl_exporter *exporter);
 
 /* There is to be an arbiter from now on: tenants are asked of it. Again is fine. */
-void sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place);
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
+                        struct sl_err *err) SL_MUST_CHECK;
 
 /* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */
 bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,

@@ -212,7 +212,7 @@ void sl_leases_destroy(struct sl_leases *l)
 /* Puts a question like this one behind the others. */
 static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type, size_t size)
 {
-    struct question *q = sl_xcalloc(1, sizeof(*q));
+    struct question *q = sl_xmalloc(sizeof(*q));
     *q = *model;
     sl_packet_init(&q->ask.h, type, size);
     q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the cluster share. */
-#ifndef SLUICE_CONTROLLER_CLUSTER_INT_H
-#define SLUICE_CONTROLLER_CLUSTER_INT_H
+#ifndef SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
+#define SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
 
 #include "controller/cluster.h"
 #include "controller/table.h"
