@@ -210,7 +210,7 @@ static json_t *write_data(const struct sl_checkpoint *c)
         int bad = 0;
         for (size_t i = 0; i < p->device_count; i++) {
             json_t *d = write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i]);
-            bad |= sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
+            sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
             bad |= json_array_append_new(devices, d);
         }
         bad |= json_object_set_new(o, "devices", devices);

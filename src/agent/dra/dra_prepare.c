@@ -35,12 +35,15 @@ struct op {
     struct op *next_commit; /* in dra->committing */
     struct sl_dra *dra;
     enum op_kind kind;
+    void (*run)(struct op *op); /* its first step */
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
     struct sl_kube_call *get;
-    struct sl_claim *claim; /* while its pod is being read */
+    struct sl_claim *claim; /* as the API server has it; NULL: not read */
     void (*after_commit)(struct op *op);
     struct sl_tenancy tenancy;
+    struct sl_tenancy_tenant *tenant; /* its list */
+    struct sl_msg_lease *lease;       /* what they are asked for */
     struct sl_timer again; /* an MPS daemon is being waited for */
     unsigned waits;
     bool undoing;       /* a prepare that failed */
@@ -48,7 +51,6 @@ struct op {
     struct sl_err err;
 };
 
-static void start(struct op *op);
 static void unprepare(struct op *op);
 
 static struct sl_prepared *entry(struct op *op)
@@ -68,6 +70,14 @@ static void count(struct op *op)
     s->claims = 0;
     for (const struct sl_prepared *p = op->dra->checkpoint.claims; p; p = p->next)
         s->claims += p->state == SL_PREPARED;
+}
+
+static void free_op(struct op *op)
+{
+    free(op->claim);
+    free(op->tenant);
+    free(op->lease);
+    free(op);
 }
 
 static void end(struct op *op)
@@ -93,9 +103,9 @@ static void end(struct op *op)
             after = o;
     if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
         sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + RETRY_NS);
-    free(op);
+    free_op(op);
     if (after)
-        start(after);
+        after->run(after);
 }
 
 static void give_up(struct op *op, int rc, const struct sl_err *err)
@@ -182,23 +192,31 @@ static void prepared(struct op *op)
 
 /* --- its tenants and its spec --- */
 
-static const char *tenant_at(void *data, size_t at)
+/* The tenants of the claim; to be made: with what each is asked for. */
+static int list_tenants(struct op *op, bool ask, struct sl_err *err)
 {
-    const struct sl_prepared *p = entry(data);
-    return sl_dra_first_of_tenant(p, at) ? p->device[at].tenant : NULL;
-}
-
-static int lease_at(void *data, size_t at, struct sl_msg_lease *ret, struct sl_err *err)
-{
-    struct op *op = data;
-    return sl_dra_compose(op->dra, entry(op), at, ret, err);
-}
-
-static bool change_at(void *data, size_t at, struct sl_msg_lease *ret)
-{
-    const struct sl_prepared *p = entry(data);
-    const struct sl_claim_resize *r = &p->device[at].resized;
-    return (r->memory_bytes || r->cores_permille) && sl_dra_compose_now(p, at, ret, NULL) == 0;
+    const struct sl_prepared *p = entry(op);
+    size_t n = 0;
+    free(op->tenant);
+    free(op->lease);
+    op->tenant = sl_xcalloc(p->device_count, sizeof(*op->tenant));
+    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_claim_resize *r = &p->device[i].resized;
+        bool resized = r->memory_bytes || r->cores_permille;
+        struct sl_msg_lease *make = &op->lease[2 * n], *set = make + 1;
+        if (!sl_dra_first_of_tenant(p, i))
+            continue;
+        int rc = ask ? sl_dra_compose(op->dra, p, i, false, make, err) : 0;
+        if (rc == 0 && ask && resized)
+            rc = sl_dra_compose(op->dra, p, i, true, set, err);
+        if (rc < 0)
+            return rc;
+        op->tenant[n++] = (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
+    }
+    op->tenancy.tenant = op->tenant;
+    op->tenancy.count = n;
+    return 0;
 }
 
 static int write_spec(void *data, struct sl_err *err)
@@ -214,9 +232,6 @@ static int remove_spec(void *data, struct sl_err *err)
 }
 
 static const struct sl_tenancy_ops tenancy_ops = {
-    .tenant = tenant_at,
-    .lease = lease_at,
-    .change = change_at,
     .write_spec = write_spec,
     .remove_spec = remove_spec,
     .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
@@ -244,9 +259,13 @@ static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_
 
 static void make_tenants(struct op *op)
 {
+    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.prepare.mig");
-    op->tenancy.count = entry(op)->device_count;
-    sl_tenancy_make(&op->tenancy, made);
+    int rc = list_tenants(op, true, &err);
+    if (rc < 0)
+        undo(op, rc, &err);
+    else
+        sl_tenancy_make(&op->tenancy, made);
 }
 
 static void again_fired(struct sl_timer *t)
@@ -286,14 +305,14 @@ static void looked(struct op *op, int rc, const struct sl_err *err)
 }
 
 /* For people who wait for their pod: said on it, once per text by whoever counts events. */
-static void refuse(struct op *op, const struct sl_claim *c, int rc, const struct sl_err *err)
+static void refuse(struct op *op, int rc, const struct sl_err *err)
 {
     struct sl_prepared p = {0};
     (void)snprintf(p.name_space, sizeof(p.name_space), "%s", op->name_space);
     (void)snprintf(p.name, sizeof(p.name), "%s", op->name);
     (void)snprintf(p.uid, sizeof(p.uid), "%s", op->uid);
-    (void)snprintf(p.pod, sizeof(p.pod), "%s", c->pod);
-    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", c->pod_uid);
+    (void)snprintf(p.pod, sizeof(p.pod), "%s", op->claim->pod);
+    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", op->claim->pod_uid);
     sl_dra_tell(op->dra, &p, true,
                 rc == -EINVAL  ? "SluiceConfigInvalid"
                 : rc == -EPERM ? "SluiceNotAllowed"
@@ -307,17 +326,14 @@ static void plan(struct op *op)
 {
     struct sl_dra *dra = op->dra;
     struct sl_err why = SL_ERR_INIT;
-    struct sl_claim *claim = op->claim;
-    op->claim = NULL;
     int rc = 0;
-    struct sl_prepared *p = sl_dra_plan(dra, claim, &why);
+    struct sl_prepared *p = sl_dra_plan(dra, op->claim, &why);
     if (!p)
-        refuse(op, claim, why.code, &why);
+        refuse(op, why.code, &why);
     else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
         commit(op, make_mig);
     else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, looked, &why)) < 0)
         undo(op, rc, &why);
-    free(claim);
 }
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
@@ -332,8 +348,6 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_err why = SL_ERR_INIT;
     int rc = sl_err_set(&why, -EIO, "pod %s/%.100s cannot be read, to see which container uses what: %s",
                         op->name_space, op->claim->pod, err->msg);
-    free(op->claim);
-    op->claim = NULL;
     give_up(op, rc, &why);
 }
 
@@ -351,13 +365,12 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         return;
     }
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    op->claim = claim;
     int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
     if (rc < 0) {
-        refuse(op, claim, rc, &why);
-        free(claim);
+        refuse(op, rc, &why);
         return;
     }
-    op->claim = claim;
     if (!sl_claim_several(claim) || !claim->pod[0]) {
         plan(op);
         return;
@@ -365,10 +378,8 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     char path[400];
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space, claim->pod);
     rc = sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_pod, op, &op->get, &why);
-    if (rc < 0) {
-        refuse(op, claim, rc, &why);
-        free(claim);
-    }
+    if (rc < 0)
+        refuse(op, rc, &why);
 }
 
 static void prepare(struct op *op)
@@ -468,7 +479,7 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
 static void unmake_tenants(struct op *op)
 {
     SL_FAULT("dra.unprepare.begun");
-    op->tenancy.count = entry(op)->device_count;
+    (void)!list_tenants(op, false, NULL);
     sl_tenancy_unmake(&op->tenancy, unmade);
 }
 
@@ -495,14 +506,6 @@ static void unprepare(struct op *op)
 }
 
 /* --- beginning --- */
-
-static void start(struct op *op)
-{
-    if (op->kind == OP_PREPARE)
-        prepare(op);
-    else
-        unprepare(op);
-}
 
 static void retry_fired(struct sl_timer *t);
 
@@ -551,12 +554,13 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
         (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = again_fired;
     op->kind = kind;
+    op->run = kind == OP_PREPARE ? prepare : unprepare;
     (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
     (void)snprintf(op->name, sizeof(op->name), "%s", name);
     (void)snprintf(op->uid, sizeof(op->uid), "%s", uid);
     *end_of = op;
     if (!last)
-        start(op);
+        op->run(op);
 }
 
 /* --- after a restart --- */
@@ -655,7 +659,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
         if (op->get)
             sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
-        free(op->claim);
         while (op->waiters) {
             struct waiter *w = op->waiters;
             op->waiters = w->next;
@@ -665,6 +668,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
                 w->done(w->data, op->uid, rc, &err, NULL);
             free(w);
         }
-        free(op);
+        free_op(op);
     }
 }

@@ -390,7 +390,7 @@ static void resize_next(struct resize_watch *w)
             resize_told(w, false, "NoRoom", err.msg);
             return;
         }
-    int rc = sl_dra_compose_now(p, w->at, &set, &err);
+    int rc = sl_dra_compose(w->dra, p, w->at, true, &set, &err);
     record(p, p->device[w->at].tenant, &before);
     if (rc < 0)
         resize_told(w, false, "Refused", err.msg);
@@ -493,7 +493,7 @@ static void got_containers(void *data, int status, json_t *pod, const struct sl_
         struct sl_prepared_device *d = &p->device[i];
         sl_claim_containers(pod, p->name, d->request, d->containers, sizeof(d->containers));
         if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] ||
-            sl_dra_compose(w->dra, p, i, &ask, NULL) < 0)
+            sl_dra_compose(w->dra, p, i, false, &ask, NULL) < 0)
             continue;
         sl_leases_make(w->dra->leases, &ask, described, NULL);
     }
