@@ -7,12 +7,12 @@
  * Its lease page has that as its limit, so it sees a smaller card and cannot take what belongs to others.
  * What it already uses stays its own: a promise that would need it is not made.
  */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "arbiter/errors.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "shm/account.h"

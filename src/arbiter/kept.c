@@ -5,8 +5,7 @@
  * mounted by itself would be the old arbiter's for ever. Who sees the directory is the tenant; the
  * directories above are closed, and a mount does not pass through them.
  */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 
 struct asked sl_arb_asked(const struct sl_msg_lease *ask)

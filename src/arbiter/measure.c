@@ -3,8 +3,7 @@
  * What the driver says tenants use, against what their ledgers say. The difference is overhead
  * (contexts, modules) and counts against the limit; a process outside every ledger is a finding.
  */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/measure.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

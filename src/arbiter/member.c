@@ -3,8 +3,7 @@
  * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
  * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
  */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

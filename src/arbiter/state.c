@@ -3,8 +3,7 @@
  * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
  * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
  */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsutil.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants: what is granted to whom, checked against what the card has left. */
-#include "arbiter/errors.h"
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/log.h"

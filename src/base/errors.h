@@ -59,4 +59,9 @@ SL_ERROR(JSON_NUMBER,
     "a field of a JSON text has another type or size",
     "correct the field");
 
+SL_ERROR_PART("dra");
+
+SL_ERROR(QUANTITY_BAD, "\"%.40s\" is not a Kubernetes quantity such as 10Gi or 30",
+    "an amount that cannot be read", "write an amount as Kubernetes does; if Kubernetes wrote it, please report it");
+
 #endif

@@ -153,10 +153,6 @@ SL_ERROR(NAME_LONG,
 
 SL_ERROR_PART("amounts");
 
-SL_ERROR(PRIORITY_UNKNOWN,
-    "priority \"%.40s\" is not known: write high, normal or low",
-    "not one of the three words",
-    "`high`, `normal` or `low`");
 SL_ERROR(COMPUTE_UNKNOWN,
     "compute \"%.40s\" is not known: write auto, slices or turns",
     "not one of the three words",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "config/errors.h"
 #include "config/schema.h"
 
@@ -36,14 +37,12 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
     if (!*name)
         return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_EMPTY);
     size_t len = strlen(SL_DOMAIN) + strlen(name);
-    if (len > SL_NAME_MAX)
+    if (len > SL_RESOURCE_NAME_MAX)
         return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_LONG, SL_DOMAIN, name, len,
-                              SL_NAME_MAX);
+                              SL_RESOURCE_NAME_MAX);
     if (!is_subdomain(name))
         return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_BAD, s->text);
-    char *full = malloc(len + 1);
-    if (!full)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    char *full = sl_xmalloc(len + 1);
     (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
     *ret = full;
     return 0;

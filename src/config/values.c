@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 #include "config/errors.h"
 #include "config/schema.h"
 
@@ -32,11 +33,6 @@ static int SL_PRINTF(2, 3) fail(const struct set *w, const char *fmt, ...)
     bool in_file = w->s->at.line > 0;
     return sl_config_fail(w->d, w->s->at, w->err, -EINVAL, "%s%s%s", in_file ? w->row->path : "",
                           in_file ? ": " : "", text);
-}
-
-static int no_memory(const struct set *w)
-{
-    return sl_err_set(w->err, -ENOMEM, "out of memory");
 }
 
 bool sl_scalar_is_null(const struct sl_scalar *s)
@@ -112,9 +108,7 @@ static int set_enum(const struct set *w)
 
 static int set_string(const struct set *w)
 {
-    char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
+    char *copy = sl_xstrdup(w->s->text);
     free(*(char **)w->field);
     *(char **)w->field = copy;
     return 0;
@@ -270,11 +264,8 @@ static int add_xid(const struct set *w)
     }
     if (!number(w->s->text, &xid))
         return FAIL(w, SL_E_XID_BAD, w->s->text);
-    uint64_t *more = reallocarray(list->xid, list->count + 1, sizeof(*more));
-    if (!more)
-        return no_memory(w);
-    more[list->count++] = xid;
-    list->xid = more;
+    list->xid = sl_xreallocarray(list->xid, list->count + 1, sizeof(*list->xid));
+    list->xid[list->count++] = xid;
     return 0;
 }
 
@@ -299,14 +290,9 @@ static int add_device(const struct set *w)
     for (size_t i = 0; i < shared->devices_count; i++)
         if (strcmp(shared->devices[i], w->s->text) == 0)
             return FAIL(w, SL_E_DEVICE_TWICE, w->s->text);
-    char **more = reallocarray(shared->devices, shared->devices_count + 1, sizeof(*more));
-    if (!more)
-        return no_memory(w);
-    shared->devices = more;
-    char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
-    shared->devices[shared->devices_count++] = copy;
+    shared->devices =
+        sl_xreallocarray(shared->devices, shared->devices_count + 1, sizeof(*shared->devices));
+    shared->devices[shared->devices_count++] = sl_xstrdup(w->s->text);
     return 0;
 }
 
@@ -354,9 +340,7 @@ static int check_text(const struct set *w)
 /* Outside the file a list has commas; nothing at all is the empty list. */
 static int set_list(const struct set *w)
 {
-    SL_CLEANUP(free) char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
+    SL_CLEANUP(free) char *copy = sl_xstrdup(w->s->text);
     char *save = NULL;
     for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
         struct sl_scalar s = *w->s;

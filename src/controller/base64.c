@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
+
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 char *sl_base64_encode(const char *text)
 {
     size_t size = strlen(text), n = 0;
-    char *out = malloc((size + 2) / 3 * 4 + 1);
-    for (size_t i = 0; out && i < size; i += 3) {
+    char *out = sl_xmalloc((size + 2) / 3 * 4 + 1);
+    for (size_t i = 0; i < size; i += 3) {
         uint32_t v = (uint32_t)(unsigned char)text[i] << 16;
         if (i + 1 < size)
             v |= (uint32_t)(unsigned char)text[i + 1] << 8;
@@ -22,8 +24,7 @@ char *sl_base64_encode(const char *text)
         out[n++] = (char)(i + 1 < size ? digits[v >> 6 & 63] : '=');
         out[n++] = (char)(i + 2 < size ? digits[v & 63] : '=');
     }
-    if (out)
-        out[n] = '\0';
+    out[n] = '\0';
     return out;
 }
 
@@ -31,7 +32,7 @@ char *sl_base64_decode(const char *coded)
 {
     size_t size = strlen(coded), n = 0;
     uint32_t v = 0;
-    char *out = size % 4 ? NULL : malloc(size / 4 * 3 + 1);
+    char *out = size % 4 ? NULL : sl_xmalloc(size / 4 * 3 + 1);
     for (size_t i = 0; out && i < size; i++) {
         const char *at = coded[i] == '=' && i + 2 >= size ? digits : strchr(digits, coded[i]);
         if (!at) {

@@ -6,17 +6,23 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
+#include "controller/errors.h"
 
 /* --- a request in the engine's words --- */
 
+struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count)
+{
+    return (struct sl_place_request){.gpu_count = (uint8_t)count,
+                                     .gpu_memory_mib = (uint32_t)(share->memory_bytes >> 20),
+                                     .gpu_memory_permille = (uint16_t)(share->memory_percent * 10),
+                                     .cores_permille = (uint16_t)share->cores_permille};
+}
+
 static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
 {
-    const struct sl_request_part *p = &r->part[part];
-    struct sl_place_request e = {.gpu_count = p->count,
-                                 .gpu_memory_mib = p->memory_mib,
-                                 .gpu_memory_permille = (uint16_t)(p->memory_percent * 10),
-                                 .cores_permille = (uint16_t)(p->cores * 10)};
+    struct sl_place_request e = cluster_capacity(&r->part[part].share, r->part[part].count);
     if (r->numa)
         e.prefer = SL_PLACE_PREFER_NUMA;
     return e;
@@ -75,14 +81,12 @@ static void remember(struct sl_cluster *c, const struct sl_place_request *e)
 
 /* --- candidates --- */
 
-static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
+static void candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask)
 {
-    int rc = cluster_scratch(c, err);
-    if (rc)
-        return rc;
+    cluster_scratch(c);
     if (!ask->nodes) {
         memset(c->allow, 0xff, c->scratch_room / 8);
-        return 0;
+        return;
     }
     memset(c->allow, 0, c->scratch_room / 8);
     for (size_t i = 0; i < ask->node_count; i++) {
@@ -90,7 +94,6 @@ static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, st
         if (n && n->place != CLUSTER_NO_PLACE)
             c->allow[n->place / 64] |= 1ULL << (n->place % 64);
     }
-    return 0;
 }
 
 /* The GPUs a pod wants filled first, or last: the fullest that fit, or the emptiest. */
@@ -120,7 +123,7 @@ static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node 
             }
         }
         if (best < 0)
-            return sl_err_set(err, -ENOSPC, "no room on the node for %u GPUs", e->gpu_count);
+            return sl_err_set(err, -ENOSPC, SL_E_NODE_FULL, e->gpu_count);
         d.gpus = (uint16_t)(d.gpus | 1u << best);
         left--;
     }
@@ -222,16 +225,15 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     size_t largest = 0, n = 0;
     sl_place_totals(c->placer, &totals);
     for (size_t i = 1; i < r->part_count; i++)
-        if (r->part[i].same_as < 0 && r->part[i].memory_mib * r->part[i].count >
-                                          r->part[largest].memory_mib * r->part[largest].count)
+        if (r->part[i].same_as < 0 &&
+            r->part[i].share.memory_bytes * r->part[i].count >
+                r->part[largest].share.memory_bytes * r->part[largest].count)
             largest = i;
     struct sl_place_request e = engine_request(r, largest);
     int rc = sl_place_scores(c->placer, &e, c->scores, err);
     if (rc)
         return rc;
-    struct ranked *list = malloc((totals.nodes + 1) * sizeof(*list));
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct ranked *list = sl_xmalloc((totals.nodes + 1) * sizeof(*list));
     for (uint32_t i = 0; i < totals.nodes; i++)
         if ((c->allow[i / 64] >> (i % 64) & 1) && c->scores[i] != INT32_MIN && c->by_place[i])
             list[n++] = (struct ranked){
@@ -265,7 +267,7 @@ static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
             return 0;
         }
     }
-    return sl_err_set(err, -ENOSPC, "no node has room for it");
+    return sl_err_set(err, -ENOSPC, SL_E_NO_NODE);
 }
 
 /* Does the engine know all there is to know about it? */
@@ -287,19 +289,17 @@ static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, stru
                     const struct cluster_grant *grant, size_t count, struct sl_err *err)
 {
     struct cluster_pod *pod = cluster_pod_get(c, ask->uid, ask->name_space);
-    struct cluster_grant *copy = calloc(count, sizeof(*copy));
-    if (!pod || !copy) {
+    if (!pod) {
         for (size_t i = 0; i < count; i++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
             (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
         }
-        free(copy);
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
     }
+    struct cluster_grant *copy = sl_xcalloc(count, sizeof(*copy));
     if (!pod->request)
-        pod->request = malloc(sizeof(*pod->request));
-    if (pod->request)
-        *pod->request = *ask->request;
+        pod->request = sl_xmalloc(sizeof(*pod->request));
+    *pod->request = *ask->request;
     memcpy(copy, grant, count * sizeof(*copy));
     cluster_pod_hold(c, pod, n, NULL, 0);
     pod->grant = copy;
@@ -313,11 +313,11 @@ static int check_ask(const struct sl_cluster *c, const struct sl_cluster_ask *as
     struct cluster_pod *pod = cluster_pod_find(c, ask->uid);
     *ret = pod;
     if (!ask->uid[0] || own_parts(ask->request) == 0)
-        return sl_err_set(err, -EINVAL, "the pod has no uid or asks for no GPU");
+        return sl_err_set(err, -EINVAL, SL_E_EXT_POD);
     if (pod && pod->state == POD_BOUND)
-        return sl_err_set(err, -EEXIST, "the pod is on node %s already", pod->node->name);
+        return sl_err_set(err, -EEXIST, SL_E_POD_PLACED, pod->node->name);
     if (pod && pod->state == POD_BINDING)
-        return sl_err_set(err, -EBUSY, "the pod is being bound to node %s", pod->node->name);
+        return sl_err_set(err, -EBUSY, SL_E_POD_BINDING, pod->node->name);
     return 0;
 }
 
@@ -331,10 +331,9 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         cluster_pod_release(c, pod); /* decided anew */
-    if (!rc)
-        rc = candidates(c, ask, err);
     if (rc)
         return rc;
+    candidates(c, ask);
     bool easy = simple(c, ask->request);
     rc = easy && !(models_of(c, ask->request) == 0 && ask->request->use_type[0])
              ? take_best(c, ask, &n, grant, &count, err)
@@ -364,8 +363,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         cluster_pod_release(c, pod);
-    if (!rc)
-        rc = cluster_scratch(c, err);
+    cluster_scratch(c);
     struct sl_place_request e = engine_request(ask->request, 0);
     e.models = models_of(c, ask->request);
     if (!rc)
@@ -413,7 +411,8 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
     for (size_t i = 0; i < r->part_count; i++) {
         unsigned big = 0;
         for (unsigned g = 0; g < n->gpu_count; g++)
-            big += (cards >> g & 1) && n->gpu[g].info.memory_mib >= r->part[i].memory_mib;
+            big += (cards >> g & 1) &&
+                   n->gpu[g].info.memory_mib >= r->part[i].share.memory_bytes >> 20;
         if (big < r->part[i].count)
             return "its GPUs are too small or too few";
     }
@@ -423,16 +422,15 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-static void device_of(const struct cluster_node *n, const struct cluster_grant *g, unsigned gpu,
-                      struct sl_promise_device *d)
+/* What a part asked for, of this card. */
+static struct sl_share share_on(const struct sl_request_part *part,
+                                const struct sl_promise_gpu *gpu)
 {
-    uint32_t total = n->gpu[gpu].info.memory_mib;
-    memset(d, 0, sizeof(*d));
-    (void)snprintf(d->uuid, sizeof(d->uuid), "%s", n->gpu[gpu].info.uuid);
-    d->cores = (uint8_t)(g->request.cores_permille / 10);
-    d->memory_mib = g->request.gpu_memory_mib
-                        ? g->request.gpu_memory_mib
-                        : (uint32_t)((uint64_t)total * g->request.gpu_memory_permille / 1000);
+    struct sl_share share = part->share;
+    memcpy(share.gpu, gpu->uuid, sizeof(share.gpu));
+    share.memory_bytes = sl_share_memory(&share, (uint64_t)gpu->memory_mib << 20);
+    share.memory_percent = 0;
+    return share;
 }
 
 /* Grants are by part, the promise is by container in the pod's order. */
@@ -441,7 +439,7 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
     const struct sl_request *r = pod->request;
     memset(ret, 0, sizeof(*ret));
     if (!r || r->containers > SL_PROMISE_CONTAINERS)
-        return sl_err_set(err, -EINVAL, "a pod of more than %d containers", SL_PROMISE_CONTAINERS);
+        return sl_err_set(err, -EINVAL, SL_E_POD_CONTAINERS, SL_PROMISE_CONTAINERS);
     (void)snprintf(ret->node, sizeof(ret->node), "%s", pod->node->name);
     ret->container_count = r->containers;
     for (size_t i = 0; i < r->part_count; i++) {
@@ -449,17 +447,14 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
         size_t owner = p->same_as >= 0 ? (size_t)p->same_as : i;
         struct sl_promise_container *k = &ret->container[p->index];
         (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
-        k->first = (uint8_t)ret->device_count;
-        k->cores_limit = p->cores_limit;
-        k->priority = p->priority;
+        k->first = (uint8_t)ret->share_count;
         for (unsigned g = 0; g < pod->grant_count; g++)
             for (unsigned x = 0; pod->grant[g].part == owner && x < pod->node->gpu_count; x++) {
                 if (!(pod->grant[g].gpus >> x & 1))
                     continue;
-                if (ret->device_count == SL_PROMISE_DEVICES)
-                    return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod",
-                                      SL_PROMISE_DEVICES);
-                device_of(pod->node, &pod->grant[g], x, &ret->device[ret->device_count++]);
+                if (ret->share_count == SL_PROMISE_SHARES)
+                    return sl_err_set(err, -EINVAL, SL_E_POD_GPUS, SL_PROMISE_SHARES);
+                ret->share[ret->share_count++] = share_on(p, &pod->node->gpu[x].info);
                 k->count++;
             }
     }
@@ -473,7 +468,7 @@ static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     struct cluster_grant grant[SL_REQUEST_PARTS];
     size_t count = 0;
     if (!pod->request)
-        return sl_err_set(err, -ENOENT, "the pod asks for no GPU in %s", SL_PROMISE_REQUEST_KEY);
+        return sl_err_set(err, -ENOENT, SL_E_POD_NO_REQUEST, SL_PROMISE_REQUEST_KEY);
     struct sl_cluster_ask ask = {.uid = pod->uid,
                                  .name_space = pod->space->name,
                                  .request = pod->request,
@@ -484,9 +479,9 @@ static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     cluster_pod_release(c, pod);
     int rc = present && n->open && n->place != CLUSTER_NO_PLACE
                  ? take_on(c, n, &ask, grant, &count, err)
-                 : sl_err_set(err, -ENOSPC, "it has no GPUs");
+                 : sl_err_set(err, -ENOSPC, SL_E_NODE_NO_GPUS);
     if (rc)
-        return sl_err_wrap(err, "no room on the node");
+        return sl_err_wrap(err, "the node has no room");
     return pod_take(c, &ask, n, grant, count, err);
 }
 
@@ -496,11 +491,11 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
     struct cluster_pod *pod = cluster_pod_find(c, uid);
     struct cluster_node *n = cluster_node_find(c, node);
     if (!pod)
-        return sl_err_set(err, -ENOENT, "the pod is not known here (yet)");
+        return sl_err_set(err, -ENOENT, SL_E_POD_UNKNOWN);
     if (!n || !n->present)
-        return sl_err_set(err, -ENOENT, "node %.100s is not known here", node);
+        return sl_err_set(err, -ENOENT, SL_E_NODE_UNKNOWN, node);
     if (pod->state == POD_BOUND || pod->state == POD_BINDING)
-        return sl_err_set(err, -EBUSY, "the pod is %s node %s",
+        return sl_err_set(err, -EBUSY, SL_E_POD_ELSEWHERE,
                           pod->state == POD_BOUND ? "on" : "being bound to", pod->node->name);
     int rc = pod->state == POD_RESERVED && pod->node == n && pod->request &&
                      own_parts(pod->request) == pod->grant_count &&
@@ -533,7 +528,7 @@ void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_
     }
     if (!pod->lease || strcmp(pod->lease, lease) != 0) {
         free(pod->lease);
-        pod->lease = strdup(lease);
+        pod->lease = sl_xstrdup(lease);
     }
     cluster_reserve(c, pod, POD_BOUND, 0);
 }

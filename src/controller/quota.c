@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/quantity.h"
+#include "base/json_read.h"
+#include "base/xalloc.h"
+#include "controller/errors.h"
 
 #define NO_LIMIT UINT64_MAX
 
@@ -53,8 +55,8 @@ static int read_hard(const json_t *hard, struct quota_limit *l, struct sl_err *e
             uint64_t n, *at = words[i].cores ? &l->cores : &l->memory_mib;
             if (strcmp(name, words[i].name) != 0)
                 continue;
-            if (sl_ctl_quantity(value, &n) != 0)
-                return sl_err_set(err, -EINVAL, "%.100s is no quantity", key);
+            if (sl_jget_quantity(value, 0, &n) != 0)
+                return sl_err_set(err, -EINVAL, SL_E_QUOTA_BAD, key);
             n = n > NO_LIMIT / 1024 ? NO_LIMIT - 1 : n * words[i].unit_mib;
             *at = n < *at ? n : *at; /* the smaller of two counts */
         }
@@ -80,22 +82,17 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
     const char *space = json_string_value(json_object_get(meta, "namespace"));
     struct quota_limit l = {.key = ""};
     if (!name || !space || key_of(space, name, l.key) != 0)
-        return sl_err_set(err, -EINVAL, "a ResourceQuota without a name");
+        return sl_err_set(err, -EINVAL, SL_E_QUOTA_NAME);
     sl_quota_gone(q, space, name);
     int rc = read_hard(json_object_get(json_object_get(object, "spec"), "hard"), &l, err);
     if (rc)
         return sl_err_wrap(err, "ResourceQuota %s", l.key);
     if (l.memory_mib == NO_LIMIT && l.cores == NO_LIMIT)
         return 0;
-    struct quota_limit *kept = malloc(sizeof(*kept));
-    if (kept) {
-        *kept = l;
-        kept->item.key = kept->key;
-    }
-    if (!kept || sl_table_add(&q->limits, &kept->item) != 0) {
-        free(kept);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
+    *kept = l;
+    kept->item.key = kept->key;
+    sl_table_add(&q->limits, &kept->item);
     return 0;
 }
 
@@ -118,12 +115,8 @@ static int over(const char *what, const char *unit, const struct quota_limit *l,
 {
     if (more == 0 || limit == NO_LIMIT || (used <= limit && more <= limit - used))
         return 0;
-    return sl_err_set(
-        err, -EDQUOT,
-        "ResourceQuota %.200s allows %llu %s of GPU %s, %llu are promised already and "
-        "the pod asks for %llu more: ask for less, or have the quota raised",
-        l->key, (unsigned long long)limit, unit, what, (unsigned long long)used,
-        (unsigned long long)more);
+    return sl_err_set(err, -EDQUOT, SL_E_QUOTA_REACHED, l->key, (unsigned long long)limit, unit,
+                      what, (unsigned long long)used, (unsigned long long)more);
 }
 
 static bool is_of(const struct quota_limit *l, const char *name_space)
@@ -165,12 +158,10 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
     return rc;
 }
 
-int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
-                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns, struct sl_err *err)
+void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns)
 {
-    struct quota_pending *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct quota_pending *p = sl_xcalloc(1, sizeof(*p));
     (void)snprintf(p->admission, sizeof(p->admission), "%s", admission);
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", name_space);
     p->memory_mib = memory_mib;
@@ -178,7 +169,6 @@ int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_s
     p->until_ns = until_ns;
     p->next = q->pending;
     q->pending = p;
-    return 0;
 }
 
 void sl_quota_seen(struct sl_quota *q, const char *admission)

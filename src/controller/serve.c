@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "controller/errors.h"
 
 #define BODY_MAX (8u << 20)
@@ -135,8 +135,8 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
         if ((routes[i].guarded & where) && !welcome(c, call))
             plain(call, 403,
                   "only the scheduler may do this: use a client certificate of "
-                  "--extender-client-ca with the name of --extender-client (tlsConfig.certFile and "
-                  "keyFile)\n");
+                  "--extender-client-ca with the name of --extender-client (tlsConfig.certFile "
+                  "and keyFile)\n");
         else
             routes[i].handle(c, call, request);
         return;

@@ -22,8 +22,8 @@ struct sl_table {
 };
 
 void *sl_table_find(const struct sl_table *table, const char *key, size_t size);
-/* The key must not be there. -ENOMEM only for the first; later the chains just get longer. */
-int sl_table_add(struct sl_table *table, struct sl_table_item *item) SL_MUST_CHECK;
+/* The key must not be there. */
+void sl_table_add(struct sl_table *table, struct sl_table_item *item);
 void sl_table_drop(struct sl_table *table, struct sl_table_item *item);
 void sl_table_free(struct sl_table *table); /* the items are their owner's */
 

@@ -86,5 +86,7 @@ SL_ERROR(LEADER_NAMES,
 SL_ERROR_ALSO(LEADER_TIMES,
     "leader election: the lease must last longer than the time to renew it, and that time must be longer than the "
     "pause between attempts");
+SL_ERROR(KUBE_UTF8, "a request to the API server is not UTF-8", "a mistake in Sluice itself", "please report it");
+SL_ERROR(LEADER_UTF8, "leader election: the name of this replica is not UTF-8", "`--identity`", "another name");
 
 #endif

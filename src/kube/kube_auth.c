@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 /* curl's GnuTLS flavour takes files only: a text becomes one that nobody else can open by name. */
 static int open_text(const char *name, const char *pem, int *ret, struct sl_err *err)
@@ -90,9 +91,7 @@ int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
         for (const char *p = c->token; *p; p++)
             if (*p <= ' ' || *p > '~')
                 return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_TOKEN);
-        kube->token = strdup(c->token);
-        if (!kube->token)
-            return sl_err_set(err, -ENOMEM, "out of memory for a token");
+        kube->token = sl_xstrdup(c->token);
     }
     return 0;
 }
@@ -135,15 +134,13 @@ int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err
     if (code == CURLE_OK && c->insecure)
         code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
     kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;
-    char *value;
-    if (asprintf(&value, "Bearer %s", kube->token) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a token");
-    int rc = kube_transfer_header(t, "Authorization", value, err);
+    char *value = sl_xasprintf("Bearer %s", kube->token);
+    kube_transfer_header(t, "Authorization", value);
     explicit_bzero(value, strlen(value));
     free(value);
-    return rc;
+    return 0;
 }

@@ -76,8 +76,7 @@ struct sl_kube {
 /* kube.c */
 int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                        struct sl_err *err) SL_MUST_CHECK;
-int kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
-                         struct sl_err *err) SL_MUST_CHECK;
+void kube_transfer_header(struct kube_transfer *t, const char *name, const char *value);
 int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t,
                         struct sl_err *err) SL_MUST_CHECK;
 void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t);

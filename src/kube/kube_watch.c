@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
 
@@ -236,7 +237,7 @@ static void tell_page(struct sl_kube_watch *w, json_t *body)
     }
     const char *more = sl_kube_meta(body, "continue");
     free(w->page);
-    w->page = more[0] ? strdup(more) : NULL;
+    w->page = more[0] ? sl_xstrdup(more) : NULL;
     if (!more[0])
         list_complete(w, body);
 }
@@ -260,14 +261,10 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     }
     hold(w);
     tell_page(w, body);
-    if (!w->stopped && sl_kube_meta(body, "continue")[0]) {
-        if (w->page)
-            list(w);
-        else
-            list_again(w, &(struct sl_err){-ENOMEM, "out of memory for a list"});
-    } else if (!w->stopped) {
+    if (!w->stopped && w->page)
+        list(w);
+    else if (!w->stopped)
         open_stream(w);
-    }
     (void)let_go(w);
 }
 
@@ -375,9 +372,9 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
         code =
             curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, SL_E_KUBE_SETUP, curl_easy_strerror(code));
-    rc = kube_transfer_header(t, "Accept", "application/json", err);
-    return rc < 0 ? rc : kube_transfer_start(w->kube, t, err);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+    kube_transfer_header(t, "Accept", "application/json");
+    return kube_transfer_start(w->kube, t, err);
 }
 
 static void open_stream(struct sl_kube_watch *w)
@@ -488,11 +485,8 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
 {
     if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
         return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
-    struct sl_kube_watch *w = calloc(1, sizeof(*w));
-    if (!w || !(w->path = strdup(path))) {
-        free(w);
-        return sl_err_set(err, -ENOMEM, "out of memory for a watch");
-    }
+    struct sl_kube_watch *w = sl_xcalloc(1, sizeof(*w));
+    w->path = sl_xstrdup(path);
     w->kube = kube;
     w->ops = *ops;
     w->data = data;

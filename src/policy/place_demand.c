@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "policy/errors.h"
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
 #define FGD_COVER_PERCENT 95

@@ -658,7 +658,7 @@ class Kill(Case):
         there = set()
         for path in glob.glob(agent + "/**/*.c", recursive=True):
             with open(path, encoding="utf-8") as f:
-                there |= set(re.findall(r'SL_FAULT\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
+                there |= set(re.findall(r'SL_FAULT(?:_NAME)?\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
         tried = {p.split(":")[0] for p in POINTS + MIG_POINTS + UN_POINTS + UN_MIG_POINTS}
         self.assertGreater(len(there), 15)
         self.assertEqual(there, tried)

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/dra/claim_quantity.h"
 #include "agent/dra/device_name.h"
 #include "agent/dra/slices.h"
+#include "base/quantity.h"
 
 #define GIB (1ULL << 30)
 #define MIB (1ULL << 20)
@@ -92,7 +92,7 @@ static uint64_t quantity(const json_t *object, const char *key)
     struct sl_err err = SL_ERR_INIT;
     const char *text = json_string_value(json_object_get(object, key));
     assert_non_null(text);
-    assert_int_equal(sl_quantity_whole(text, &v, &err), 0);
+    assert_int_equal(sl_quantity_read(text, 0, &v, &err), 0);
     return v;
 }
 

@@ -278,7 +278,7 @@ class Refused(Case):
             self.assertIn(words, answer)
         pod = n.pod("a", {"main": [(0, 1000, 10)]})
         pod["metadata"]["annotations"]["sluice.io/lease"] = "{"
-        self.assertIn("no JSON", n.prestart(n.slot(1))[0])
+        self.assertIn("is not JSON", n.prestart(n.slot(1))[0])
         n.gpus.append("GPU-00000000-dead-0000-0000-000000000000")
         n.pod("a", {"main": [(2, 1000, 10)]})
         self.assertIn(n.gpus.pop(), n.prestart(n.slot(1))[0])

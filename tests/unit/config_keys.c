@@ -470,8 +470,8 @@ static void who_may_ask_for_what(void **state)
     struct sl_config *c = config_of("{}");
     struct sl_config_allow a = sl_config_allowed(c, "any"), none = sl_config_allowed(NULL, "any");
     assert_memory_equal(&a, &none, sizeof(a));
-    assert_int_equal(a.strategies, SL_ALLOW_LIBSLUICE);
-    assert_int_equal(a.priority, SL_ALLOW_NORMAL);
+    assert_int_equal(a.strategies, 1u << SL_SHARE_LIBSLUICE);
+    assert_int_equal(a.priority, SL_PRIORITY_NORMAL);
     assert_int_equal(a.resize, SL_ALLOW_ALLOCATED);
     sl_config_free(c);
     c = config_of("sharing: {fractional: {allow: {priority: low, burst: 30, namespaces: ["
@@ -479,9 +479,9 @@ static void who_may_ask_for_what(void **state)
                   "{name: ml-a, burst: 60, resize: free, resizeTo: 25}, {name: 'ml-?', resize: free, resizeTo: 40}]}}}");
     check_round_trip(c);
     a = sl_config_allowed(c, "other");
-    assert_true(a.priority == SL_ALLOW_LOW && a.strategies == SL_ALLOW_LIBSLUICE && a.burst == 30);
+    assert_true(a.priority == SL_PRIORITY_LOW && a.strategies == 1u << SL_SHARE_LIBSLUICE && a.burst == 30);
     a = sl_config_allowed(c, "ml-long");
-    assert_true(a.priority == SL_ALLOW_HIGH && a.strategies == (SL_ALLOW_LIBSLUICE | SL_ALLOW_MPS));
+    assert_true(a.priority == SL_PRIORITY_HIGH && a.strategies == (1u << SL_SHARE_LIBSLUICE | 1u << SL_SHARE_MPS));
     assert_true(a.resize == SL_ALLOW_ALLOCATED && a.burst == 30);
     a = sl_config_allowed(c, "ml-a");
     assert_true(a.burst == 60 && a.resize == SL_ALLOW_FREE && a.resize_to == 40);

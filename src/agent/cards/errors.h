@@ -9,7 +9,7 @@
 SL_ERROR_PART("cards");
 
 SL_ERROR(CARDS_SILENT,
-    "%d GPUs do not answer and never did: they are not offered until they answer; nvidia-smi and the log of the "
+    "%zu GPUs do not answer and never did: they are not offered until they answer; nvidia-smi and the log of the "
     "kernel say why",
     "a card is broken, or its driver hangs",
     "`nvidia-smi`, `dmesg`");

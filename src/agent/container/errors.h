@@ -58,9 +58,7 @@ SL_ERROR(CDI_GPU_GONE,
     "the GPU no longer exists: the GPUs of the machine have changed",
     "a card or a MIG device was removed meanwhile",
     "nothing: it is tried again");
-SL_ERROR(EDIT_PERMISSIONS,
-    "device permissions \"%s\" are not valid: use r, w and m",
-    "a mistake in Sluice itself",
-    "please report it");
+SL_ERROR(CDI_UTF8, "a name or path for a container is not UTF-8: rename the file", "the runtime would refuse the whole spec",
+    "rename the file of the driver");
 
 #endif

@@ -8,20 +8,9 @@
 
 SL_ERROR_PART("dra");
 
-SL_ERROR(SHARE_WORD,
-    "ShareConfig: %s \"%.40s\" is not known: write %s, %s or %s",
+SL_ERROR(SHARE_KIND, "the opaque parameters are %.60s %.40s: write apiVersion: %s and kind: %s",
     "the configuration in the claim or the class has a mistake",
     "write what the message says; a claim cannot be changed: delete the pod and its claim");
-SL_ERROR_ALSO(SHARE_CORES,
-    "ShareConfig: cores must be a mapping: write `cores: {limit: 100}`; the share itself is the capacity of the "
-    "request");
-SL_ERROR_ALSO(SHARE_CORES_KEY, "ShareConfig: cores.%.40s is not known: cores has the key limit only");
-SL_ERROR_ALSO(SHARE_CORES_LIMIT,
-    "ShareConfig: cores.limit must be a whole percentage of one GPU from 1 to 100: write for example `limit: 100`");
-SL_ERROR_ALSO(SHARE_KEY,
-    "ShareConfig: %.40s is not known: the keys are priority, cores.limit and strategy; memory and cores of the "
-    "share are the capacity of the request");
-SL_ERROR_ALSO(SHARE_KIND, "the opaque parameters are %.60s %.40s: write apiVersion: %s and kind: %s");
 SL_ERROR(ALLOW_IN_CLAIM,
     "ShareConfig: allow says what claims may ask for, so it belongs in a DeviceClass: remove it from the claim",
     "a claim cannot allow anything to itself",
@@ -54,10 +43,6 @@ SL_ERROR(CLAIM_NO_SHARE,
     "Kubernetes 1.36.3 or later");
 SL_ERROR_ALSO(CLAIM_SHARE_BAD,
     "request %s was given memory %s and cores %s: both must be more than 0, and cores at most 100");
-SL_ERROR(CLAIM_QUANTITY,
-    "\"%.40s\" is not a Kubernetes quantity such as 10Gi or 30",
-    "an allocation that this driver cannot read",
-    "please report it");
 SL_ERROR(CLAIM_NAMES_LONG,
     "the names of the claim are too long: at most 63 characters for the namespace and 253 for the name",
     "the claim changed while the pod waited",
@@ -167,5 +152,11 @@ SL_ERROR(DRA_NODE_NAME,
     "options of the agent",
     "do what the message says");
 SL_ERROR_ALSO(DRA_SOCKET_LONG, "%s or %s is too long for the path of a socket: name shorter directories");
+SL_ERROR(ALLOW_COMPUTE,
+    "request %s asks how GPU time is shared (compute: %s), which all tenants of a GPU have to follow: remove it from "
+    "the claim; the administrator can set it in the DeviceClass",
+    "a claim cannot decide for the other tenants of the GPU", "remove `compute` from the claim");
+SL_ERROR(CHECKPOINT_UTF8, "the names of a claim are not UTF-8: the checkpoint cannot be written",
+    "another program than the API server named the claim", "please report it");
 
 #endif

@@ -63,10 +63,6 @@ SL_ERROR(FRACTION_NO_FILES,
     "the files of the driver are not found yet: see the log of the agent",
     "the driver root has no libraries yet",
     "install the driver; `--driver-root`");
-SL_ERROR(FRACTION_GPUS,
-    "a container cannot have more than %d GPUs",
-    "a promise of more GPUs than a tenant can have",
-    "fewer GPUs");
 SL_ERROR(FRACTION_NO_DEVICE,
     "\"%.80s\" is not the id of a device",
     "an id that kubelet should not have",

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 enum {
     INTEREST = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF
@@ -176,10 +177,8 @@ static int split_path(struct sl_kubelet_watch *w, const char *path, struct sl_er
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path || !slash[1])
         return sl_err_set(err, -EINVAL, SL_E_KUBELET_SOCKET, path);
-    w->socket_path = strdup(path);
-    w->dir_path = strndup(path, (size_t)(slash - path));
-    if (!w->socket_path || !w->dir_path)
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's directory");
+    w->socket_path = sl_xstrdup(path);
+    w->dir_path = sl_xstrndup(path, (size_t)(slash - path));
     w->socket_name = strrchr(w->socket_path, '/') + 1;
     return 0;
 }
@@ -188,9 +187,7 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
                             const struct sl_kubelet_watch_ops *ops, void *data,
                             struct sl_kubelet_watch **ret, struct sl_err *err)
 {
-    struct sl_kubelet_watch *w = calloc(1, sizeof(*w));
-    if (!w)
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's directory");
+    struct sl_kubelet_watch *w = sl_xcalloc(1, sizeof(*w));
     w->loop = loop;
     w->ops = ops;
     w->data = data;
@@ -209,10 +206,9 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
         w->source.fd = -1;
     }
     if (w->source.fd < 0)
-        sl_warn(
-            "inotify is not available (fs.inotify.max_user_instances?): the agent looks at %s four "
-            "times a second instead",
-            w->dir_path);
+        sl_warn("inotify is not available (fs.inotify.max_user_instances?): the agent looks at %s "
+                "four times a second instead",
+                w->dir_path);
     watch_dir(w);
     if (!w->dir.there)
         sl_warn("%s does not exist yet: is kubelet running on this node? The agent waits for it",

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "rpc/pb.h"
 
 static const uint64_t RETIRE_NS = SL_NS_PER_S;
@@ -32,7 +33,7 @@ static void send_list(struct plugin_stream *s)
     if (rc == 0) {
         s->stale = false;
         p->owner->stats.lists_sent++;
-    } else if (rc == -ENOMEM || rc == -EMSGSIZE) {
+    } else if (rc == -EMSGSIZE) {
         sl_error("%s: cannot send the list of devices: %s", p->devices.res.name, err.msg);
         sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop) + PACK_AGAIN_NS);
     }
@@ -75,11 +76,7 @@ static void list_and_watch(struct sl_rpc_call *call, const uint8_t *msg, size_t 
     static const struct sl_rpc_call_events events = {
         .writable = stream_writable, .draining = stream_draining, .ended = stream_ended};
     struct plugin *p = data;
-    struct plugin_stream *s = calloc(1, sizeof(*s));
-    if (!s) {
-        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory for a stream");
-        return;
-    }
+    struct plugin_stream *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct plugin_stream){.plugin = p, .call = call, .next = p->streams};
     p->streams = s;
     sl_rpc_call_watch(call, &events, s);

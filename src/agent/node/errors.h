@@ -26,5 +26,6 @@ SL_ERROR(LABEL_FOREIGN_LOG,
     "node %s: another program sets label %s, too; Sluice does not change it for an hour",
     "GPU Feature Discovery, or another program, writes the same label (log)",
     "stop one of the two");
+SL_ERROR(EVENT_UTF8, "the text of an event is not UTF-8", "a mistake in Sluice itself", "please report it");
 
 #endif

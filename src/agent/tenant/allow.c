@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/tenant/allow.h"
-#include "agent/tenant/errors.h"
 
 #include <errno.h>
 
-#include "sluice/pages.h" /* enum sl_priority */
-
-_Static_assert((int)SL_ALLOW_LOW == SL_PRIORITY_LOW && (int)SL_ALLOW_HIGH == SL_PRIORITY_HIGH,
-               "one order of priorities");
-
-static const char *const priority_names[] = {"low", "normal", "high"};
+#include "agent/tenant/errors.h"
+#include "share/share.h"
 
 int sl_allow_priority(const char *what, const char *name_space, unsigned asked, unsigned highest,
                       struct sl_err *err)
 {
     if (asked <= highest)
         return 0;
-    return sl_err_set(err, -EPERM, SL_E_ALLOW_PRIORITY, what, priority_names[asked], name_space,
-                      priority_names[highest], SL_ALLOW_ASK_WHOM);
+    return sl_err_set(err, -EPERM, SL_E_ALLOW_PRIORITY, what, sl_priority_name(asked), name_space,
+                      sl_priority_name(highest), SL_ALLOW_ASK_WHOM);
 }
 
 int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_permille,
