@@ -16,8 +16,9 @@ HELD_MIB = 40 * 1024
 PIECE_MIB = 5 * 1024
 # It rests a millisecond after each round: more than the second in which a new arbiter waits for its tenants' processes.
 ROUNDS = 1200
-# A second process of the tenant holds a little, and comes back to each arbiter too.
-COMMAND = ("sh", "-c", f"gpus hold & exec gpus churn {HELD_MIB} {PIECE_MIB}")
+# Its parent is a process of the tenant too, and comes back to each arbiter by itself: whoever is back first has a child, or a
+# parent, that is not back yet.
+COMMAND = ("sh", "-c", f"gpus churn {HELD_MIB} {PIECE_MIB} & exec gpus hold")
 
 
 def status():
