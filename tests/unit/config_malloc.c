@@ -92,7 +92,7 @@ static const char text[] =
     "sharing:\n"
     "  timeSlicing:\n"
     "    resources:\n"
-    "    - {name: big, replicas: 3, devices: [0, GPU-12], rename: z}\n"
+    "    - {name: big, replicas: 3, devices: [0, GPU-0123abcd-0123-89ab-cdef-0123456789ab], rename: z}\n"
     "    - {name: other, replicas: 2}\n"
     "health: {ignoreXIDs: [1, 2], watchXIDs: [3]}\n";
 
