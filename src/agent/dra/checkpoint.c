@@ -121,6 +121,10 @@ static const struct field device_fields[] = {
     D(TEXT, "migUUID", mig_uuid),
     D(U32, "migGPUInstance", mig_gpu_instance),
     D(U32, "migComputeInstance", mig_compute_instance),
+    D(U64, "readySince", ready.yes_s),
+    D(U64, "notReadySince", ready.no_s),
+    D(U64, "resizedSince", resized.yes_s),
+    D(U64, "notResizedSince", resized.no_s),
 };
 static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "uid", uid),

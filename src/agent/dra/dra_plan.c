@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/dra/claim_allow.h"
 #include "base/units.h"
@@ -199,6 +200,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     d->memory_bytes = r->memory_bytes;
     d->cores_permille = r->cores_permille;
     d->config = r->config;
+    d->ready.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
