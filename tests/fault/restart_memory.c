@@ -227,9 +227,37 @@ static void test_newcomers(void **state)
     tenant_end(&t);
 }
 
+/* A limit that is raised just after a restart holds for a process that is not back yet: before it is
+ * refused anything it comes back. The longer the arbiter was away, the rarer are its regular tries. */
+static void test_raised(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p, young;
+    uint64_t limit = 10 * GIB;
+    tenant_begin(&world, "raised", limit, &t);
+    start(&t, &p);
+    ask(&p, "hold", 9 * GIB, "held 0\n");
+    for (int i = 0; i < RESTARTS; i++) {
+        (i % 2 ? world_kill : world_stop)(&world);
+        ask(&p, "hold", GIB, "held 2\n"); /* nobody listens: the old limit, and at once */
+        (void)usleep((useconds_t)(i % 4) * 200000);
+        world_start(&world);
+        limit += GIB;
+        tenant_set_limit(&t, limit);
+        ask(&p, "hold", GIB, "held 0\n");
+        ask(&p, "hold", GIB, "held 2\n");
+    }
+    start(&t, &young);
+    assert_int_equal(program_end(&young), 0);
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_raised, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late, setup, teardown),
