@@ -6,6 +6,7 @@ gets none, or waits for a disk, is the machine's; so is time in which this proce
 tells: a thread's state, and in `schedstat` how long it ran and how long it stood in a queue. What remains is time in which
 everybody concerned slept, or worked, and still no answer came: more than LIMIT of that is a hang.
 """
+import bisect
 import os
 import time
 
@@ -47,6 +48,24 @@ def starved(before, now, seconds):
         wants = state == "D" or (state == "R" and ran == ran_before)
         most = max(most, seconds if wants else min(seconds, (stood - stood_before) / 1e9))
     return most
+
+
+class Queued:
+    """How long daemons stood in a queue for a processor, by moment."""
+
+    def __init__(self):
+        self.before, self.total, self.moments = {}, 0.0, []
+
+    def look(self, pids):
+        now = look(pids)
+        more = [stood - self.before[key][2] for key, (_, _, stood) in now.items() if key in self.before]
+        self.before = now
+        self.total += max(more, default=0) / 1e9
+        self.moments.append((time.monotonic(), self.total))
+
+    def since(self, moment):
+        at = bisect.bisect_left(self.moments, (moment,))
+        return self.total - self.moments[at - 1][1] if at > 0 else self.total
 
 
 class Patience:

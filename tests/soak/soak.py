@@ -36,7 +36,7 @@ for folder in ("", "../support", "../agent"):
     sys.path.insert(0, os.path.join(HERE, folder))
 from model import (CONTEXT, CONTEXT_SLACK, FAULTS, INJECTED, OUT_OF_MEMORY, Piece, Violation,  # noqa: E402
                    Worker)
-from patience import LIMIT, Hang, Patience  # noqa: E402
+from patience import LIMIT, Hang, Patience, Queued  # noqa: E402
 from worlds import Cluster, Machine  # noqa: E402
 
 GIB = 1024  # everything is in MiB
@@ -58,6 +58,7 @@ class Soak:
         self.count, self.operations, self.slowest, self.restarts = 0, 0, 0.0, 0
         self.events, self.violations, self.excused = {}, [], 0
         self.ended = []  # (name, when) of tenants that are over
+        self.queued = Queued()
         self.flat = {}  # process → KiB it had when it was warm
         self.looked_flat = 0.0  # s
         self.tight = False  # a disk or descriptors are short: what fails now may fail
@@ -92,9 +93,11 @@ class Soak:
         wait.until(ended, f"the end of {what}")
         self.waited(wait, f"the end of {what}")
 
-    def calm_since(self, moment):
-        """The arbiter has had time to see what happened at that moment."""
-        return self.world.arbiter is not None and time.monotonic() - max(moment, self.world.started) > SETTLE
+    def calm_since(self, moment, seconds=SETTLE):
+        """The arbiter, and the agent, have had time to see what happened at that moment: processors, that is."""
+        since = max(moment, self.world.ready_since())
+        return self.world.arbiter is not None and \
+            time.monotonic() - since - self.queued.since(since) > seconds
 
     def measured(self, worker):
         """The arbiter knows the worker's context: it was there when that was made, or has had its time."""
@@ -168,6 +171,7 @@ class Soak:
 
     def check_daemons(self):
         self.world.check_alive()
+        self.queued.look([pid for pid, _ in self.world.daemons().values()])
         for name, (pid, up) in self.world.daemons().items():
             with open(f"/proc/{pid}/status", encoding="utf-8") as f:
                 own = int(next(line for line in f if line.startswith("RssAnon")).split()[1])
@@ -202,7 +206,7 @@ class Soak:
 
     def lingering(self):
         """Tenants that are over, and that the arbiter may not have noticed yet."""
-        self.ended = [(n, at) for n, at in self.ended if not self.calm_since(at)]
+        self.ended = [(n, at) for n, at in self.ended if not self.calm_since(at, self.world.END + SETTLE)]
         return [n for n, _ in self.ended]
 
     def who_is_there(self):

@@ -20,6 +20,7 @@ READY = b"R"
 
 class World:
     """An arbiter, seen from outside."""
+    END = 0.0  # s that a tenant which is over may stay
 
     def __init__(self, soak, sluice_dir):
         self.soak, self.dir = soak, sluice_dir
@@ -37,6 +38,10 @@ class World:
 
     def gone(self, seconds):
         return bool(select.select([self.pidfd], [], [], seconds)[0])
+
+    def ready_since(self):
+        """Since when everybody is there who sees to things."""
+        return self.started
 
     def up_for(self):
         return time.monotonic() - self.started if self.arbiter else 0.0
@@ -177,6 +182,7 @@ class Machine(World):
 class Cluster(World):
     """sluiced with fractions, a kubelet that is none, and as much of an API server as it asks for."""
     name = "cluster"
+    END = 10.0  # so often the agent asks kubelet who is there
 
     def __init__(self, soak):
         from fraction_world import Node  # pylint: disable=import-outside-toplevel
@@ -212,6 +218,9 @@ class Cluster(World):
                 self.lost()
             self.found(pid)
 
+    def ready_since(self):
+        return max(self.started, self.agent_since)
+
     def check_alive(self):
         super().check_alive()
         if self.node.agent.poll() is not None:
@@ -222,7 +231,7 @@ class Cluster(World):
 
     def restart(self, draw, life):
         """The arbiter alone, which the agent starts again; or the agent: killed, it leaves the arbiter behind, told
-        to end, it takes it along."""
+        to end, it takes along the one it started."""
         self.check_alive()
         if draw.random() < 0.4:
             signal.pidfd_send_signal(self.pidfd, draw.choice([signal.SIGKILL, signal.SIGTERM]))
@@ -231,15 +240,20 @@ class Cluster(World):
             life(draw.choice([0, 0.3]))
             self.look()
             return
-        how = draw.choice([signal.SIGKILL, signal.SIGTERM])
+        how, own = draw.choice([signal.SIGKILL, signal.SIGTERM]), self.is_own()
         self.node.agent.send_signal(how)
         self.soak.ended_within(self.node.agent, f"the agent after {how.name}")
         self.node.again()
-        if how == signal.SIGTERM:
+        if how == signal.SIGTERM and own:
             Patience(lambda: [self.arbiter]).until(self.gone, "the arbiter's end beside its agent's")
             self.lost()
         life(draw.choice([0, 0.3, 1.0]))
         self.start()
+
+    def is_own(self):
+        """Did this agent start the arbiter, or was it there before?"""
+        with open(f"/proc/{self.arbiter}/stat", encoding="utf-8") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1]) == self.node.agent.pid
 
     def free_slot(self):
         return next(i for i in range(10) if i not in self.slots.values())
