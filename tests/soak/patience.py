@@ -45,8 +45,13 @@ def starved(before, now, seconds):
     most = 0.0
     for key, (state, ran, stood) in now.items():
         _, ran_before, stood_before = before.get(key, (state, ran, stood))
-        wants = state == "D" or (state == "R" and ran == ran_before)
-        most = max(most, seconds if wants else min(seconds, (stood - stood_before) / 1e9))
+        if state == "D":
+            lost = seconds
+        elif state == "R":  # it still wants one: what it did not get it stood for
+            lost = seconds - (ran - ran_before) / 1e9
+        else:
+            lost = (stood - stood_before) / 1e9
+        most = max(most, min(seconds, lost))
     return most
 
 

@@ -413,8 +413,16 @@ class Soak:
             self.tight = False
         self.check_leases()
 
+    def all_back(self, seconds):
+        there = self.check_leases()
+        back = all(there[t.sluice_name]["processes"] == len(t.workers) for t in self.tenants)
+        if not back:
+            time.sleep(min(seconds, 0.02))
+        return back
+
     def few_descriptors(self):
         """The arbiter has no descriptor left for newcomers; those who are there notice nothing."""
+        Patience(self.processes).until(self.all_back, "all processes are back with the arbiter")
         pid = self.world.arbiter
         now = len(os.listdir(f"/proc/{pid}/fd"))
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
