@@ -5,10 +5,7 @@
  * without a sanitizer too.
  */
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,46 +15,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "integration/arbiter_world.h"
+#include "support/world_case.h"
 
 #define TRIES  10
 #define PARKED 4
 #define BATCH  16 /* connections that the arbiter takes before it looks at anything else */
 #define CALLS  (BATCH + 1)
 
-static struct world world;
-
-static int setup(void **state)
+static void count_tenant(const union sl_packet *p, void *arg)
 {
-    (void)state;
-    world_begin(&world);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    world_end(&world); /* asserts that it ended in good order */
-    return 0;
+    *(uint32_t *)arg += p->h.type == SL_MSG_TENANT;
 }
 
 static uint32_t tenants(void)
 {
-    struct sl_msg ask;
-    union sl_packet p;
     uint32_t found = 0;
-    int fd = world_connect(&world);
-    sl_packet_init(&ask, SL_MSG_STATUS, sizeof(ask));
-    for (enum sl_msg_type t = world_call(fd, &ask, &p); t != SL_MSG_END;) {
-        found += t == SL_MSG_TENANT;
-        struct sl_err err = SL_ERR_INIT;
-        if (sl_packet_recv(fd, &p, NULL, &err) < 0)
-            fail_msg("%s", err.msg);
-        t = (enum sl_msg_type)p.h.type;
-    }
-    (void)close(fd);
+    world_status(count_tenant, &found);
     return found;
 }
 
@@ -311,13 +284,13 @@ static void test_ghost_with_heir(void **state)
     (void)close(hold[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_deaf_last_process, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deaf_in_recovery, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_ghost, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_ghost_with_heir, setup, teardown),
+        WORLD_CASE(test_deaf_last_process),
+        WORLD_CASE(test_deaf_in_recovery),
+        WORLD_CASE(test_ghost),
+        WORLD_CASE(test_ghost_with_heir),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return WORLD_MAIN(tests, argc, argv);
 }
