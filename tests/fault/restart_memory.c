@@ -234,10 +234,35 @@ static void test_raised(void **state)
     tenant_end(&t);
 }
 
+/* The new arbiter takes the connection and never answers: who is refused hears that all the same, and memory
+ * below the last limit is granted. */
+static void test_unanswered(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program p;
+    tenant_begin(&world, "unanswered", 10 * GIB, &t);
+    start(&t, &p);
+    assert_int_equal(kill(p.pid, SIGSTOP), 0);
+    world_kill(&world);
+    world_start(&world);
+    assert_int_equal(kill(world.arbiter, SIGSTOP), 0);
+    assert_int_equal(kill(p.pid, SIGCONT), 0);
+    for (int i = 0; i < 3; i++) {
+        ask(&p, "hold", 10 * GIB, "held 2\n");
+        ask(&p, "hold", GIB, "held 0\n");
+    }
+    assert_int_equal(kill(world.arbiter, SIGCONT), 0);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&t);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         WORLD_CASE(test_raised),
+        WORLD_CASE(test_unanswered),
         WORLD_CASE(test_killed),
         WORLD_CASE(test_stopped),
         WORLD_CASE(test_late),
