@@ -105,6 +105,7 @@ struct CUstream_st {
     uint32_t magic;
     uint16_t slot;
     uint8_t op_flags; /* SL_SIM_OPF_* */
+    bool copied;      /* its last work was a copy between host and card */
     unsigned int flags;
     int priority;
     CUcontext ctx;

@@ -195,7 +195,7 @@ static void repair(struct sl_sim_state *st)
             q->first = q->head;
         uint32_t slots = 0;
         memset(q->pending, 0, sizeof(q->pending));
-        q->spinning = q->ready = 0;
+        q->spinning = q->ready = q->marks = 0;
         q->run_count = q->run_room = 0;
         q->ahead = 0;
         for (uint64_t s = q->head + 1; s <= q->tail; s++) {

@@ -408,6 +408,71 @@ static void off_and_on(void)
     case_join(pid[1]);
 }
 
+/* Samples as libsluice takes them, beside a busy neighbour: nothing of the neighbour's time is in them, on
+ * whatever moment of its slice they fall. */
+static void samples_beside_others(void)
+{
+    struct sl_tenant t;
+    CUevent begin, end;
+    CUstream s;
+    void *words;
+    CUdeviceptr at;
+    sh = case_shared(sizeof(*sh));
+    pid_t other = case_child(busy_child, (void *)2048);
+    wait_for(&sh->ready, 1);
+    sl_tenant_open(&t, 0);
+    sh->go = 1;
+    wait_for(&sh->ready, 2);
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuEventCreate(&begin, 0));
+    CU_OK(cuEventCreate(&end, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    for (uint32_t i = 1; i <= 20; i++) {
+        float ms = 0;
+        CU_OK(cuStreamWaitValue32(s, at, i, CU_STREAM_WAIT_VALUE_EQ));
+        CU_OK(cuEventRecord(begin, s));
+        sl_tenant_fma(&t, s, 100000);
+        CU_OK(cuEventRecord(end, s));
+        *(volatile uint32_t *)words = i;
+        CU_OK(cuStreamSynchronize(s));
+        CU_OK(cuEventElapsedTime(&ms, begin, end));
+        CHECK(ms > 0.0999F && ms < 0.1001F);
+    }
+    sh->stop = 1;
+    case_join(other);
+}
+
+/* What the compute channels would do stands still with them: records, and words that are written. */
+static void marks_stand_still(void)
+{
+    struct sl_tenant t;
+    CUevent event;
+    void *words;
+    CUdeviceptr at;
+    sl_tenant_open(&t, 0);
+    struct groups g = last_groups();
+    CU_OK(cuEventCreate(&event, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    volatile uint32_t *word = words;
+    *word = 0;
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuStreamWriteValue32(NULL, at, 7, 0));
+    CU_OK(cuEventRecord(event, NULL));
+    (void)usleep(20000);
+    CHECK(cuEventQuery(event) == CUDA_ERROR_NOT_READY && *word == 0);
+    CHECK(disable(&g, false) == SIM_RM_OK);
+    CU_OK(cuEventSynchronize(event));
+    CHECK(*word == 7);
+    /* Behind a copy between host and card they are the copy engine's. */
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuMemcpyHtoDAsync_v2(at + 64, words, 16, NULL));
+    CU_OK(cuEventRecord(event, NULL));
+    CU_OK(cuEventSynchronize(event));
+    CHECK(disable(&g, false) == SIM_RM_OK);
+}
+
 static void off_and_killed_child(void *arg)
 {
     (void)arg;
@@ -572,6 +637,8 @@ int main(int argc, char **argv)
         {"slices_divide_the_card", slices_divide_the_card, NULL, NULL},
         {"slices_without_effect", slices_without_effect, NULL, "groups=inert"},
         {"off_and_on", off_and_on, NULL, NULL},
+        {"samples_beside_others", samples_beside_others, NULL, NULL},
+        {"marks_stand_still", marks_stand_still, NULL, NULL},
         {"off_and_killed", off_and_killed, NULL, NULL},
         {"refused_all", refused_all, NULL, "groups=refused"},
         {"refused_from_the_third", refused_from_the_third, NULL, "groups=refused@3"},
