@@ -181,6 +181,10 @@ static bool make_ready(struct sl_sim_state *st, uint32_t queue, uint64_t seq, ui
         return false;
     case SL_SIM_OP_HOST:
     case SL_SIM_OP_POLL:
+        if (op->flags & SL_SIM_OPF_MET) {
+            complete(st, queue, seq, t);
+            return true;
+        }
         op->start_ns = t;
         op->state = SL_SIM_OP_RUNNING;
         return false;

@@ -147,6 +147,7 @@ enum {
     SL_SIM_OPF_LEGACY = 1,   /* in the legacy default stream: waits for, and holds up, blocking ones */
     SL_SIM_OPF_BLOCKING = 2, /* in a stream that synchronises with the legacy one */
     SL_SIM_OPF_LANE = 4,     /* a MARK of the compute channels: done while their group has its turn */
+    SL_SIM_OPF_MET = 8,      /* a POLL whose value is there before its turn comes */
 };
 
 struct sl_sim_op {

@@ -443,6 +443,44 @@ static void samples_beside_others(void)
     case_join(other);
 }
 
+/* A value that is there before the stream comes to wait for it costs nothing: what is behind it goes on in the
+ * same turn. */
+static void a_value_that_is_there(void)
+{
+    struct sl_tenant t;
+    CUevent begin, end;
+    CUstream s;
+    void *words;
+    CUdeviceptr at;
+    float ms = 0;
+    sl_tenant_open(&t, 0);
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuEventCreate(&begin, 0));
+    CU_OK(cuEventCreate(&end, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    volatile uint32_t *word = words;
+    *word = 0;
+    sl_tenant_fma(&t, s, 300000000); /* all of it is queued before this is over */
+    CU_OK(cuEventRecord(begin, s));
+    CU_OK(cuStreamWaitValue32(s, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+    sl_tenant_fma(&t, s, 1000000);
+    CU_OK(cuEventRecord(end, s));
+    *word = 1;
+    CHECK(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
+    CU_OK(cuStreamSynchronize(s));
+    CU_OK(cuEventElapsedTime(&ms, begin, end));
+    CHECK(ms > 0.999F && ms < 1.001F);
+    /* What comes before it in the stream may take the value away again: not looked at too early. */
+    CU_OK(cuStreamWriteValue32(s, at, 0, 0));
+    CU_OK(cuStreamWaitValue32(s, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+    CU_OK(cuEventRecord(end, s));
+    (void)usleep(20000);
+    CHECK(cuEventQuery(end) == CUDA_ERROR_NOT_READY && *word == 0);
+    *word = 1;
+    CU_OK(cuEventSynchronize(end));
+}
+
 /* What the compute channels would do stands still with them: records, and words that are written. */
 static void marks_stand_still(void)
 {
@@ -638,6 +676,7 @@ int main(int argc, char **argv)
         {"slices_without_effect", slices_without_effect, NULL, "groups=inert"},
         {"off_and_on", off_and_on, NULL, NULL},
         {"samples_beside_others", samples_beside_others, NULL, NULL},
+        {"a_value_that_is_there", a_value_that_is_there, NULL, NULL},
         {"marks_stand_still", marks_stand_still, NULL, NULL},
         {"off_and_killed", off_and_killed, NULL, NULL},
         {"refused_all", refused_all, NULL, "groups=refused"},
