@@ -33,8 +33,7 @@ static void launch_eager(struct tenant *t, CUstream s)
     for (int i = 0; i < EAGER_KERNELS; i++) {
         launch_fma(t, t->opt.iters, s);
         next += EAGER_HOST_NS;
-        while (tenant_now_ns() < next)
-            ;
+        tenant_busy_until(next);
     }
 }
 
@@ -332,8 +331,8 @@ static void run_requests(struct tenant_lane *lane)
         bool late = now > due;
         if (!late) {
             tenant_sleep_until(due - 150000);
-            while ((now = tenant_now_ns()) < due)
-                ;
+            tenant_busy_until(due);
+            now = tenant_now_ns();
         }
         uint64_t start = late ? due : now;
         launch_unit(lane, lane->stream[0]);
