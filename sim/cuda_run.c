@@ -377,12 +377,14 @@ static bool make_room(CUcontext ctx)
 
 /*
  * What a stream does between kernels is done by the channels of its context's compute group, in their turn.
- * Measured on an H200 beside a busy neighbour: event records and words that are written wait for the slice.
- * Behind a copy between host and card they are the copy engine's, and do not.
+ * Measured on an H200 beside a busy neighbour: records of events that tell time, and words that are written,
+ * wait for the slice. Events that tell no time do not, nor does what stands behind a copy between host and card:
+ * that is the copy engine's.
  */
 static void choose_channel(CUstream s, const struct sim_work *w, struct sl_sim_op *op)
 {
-    if ((w->type == SIM_WORK_RECORD || w->type == SIM_WORK_WRITE_VALUE) && !s->copied)
+    bool stamp = w->type == SIM_WORK_RECORD && !(w->record.event->flags & CU_EVENT_DISABLE_TIMING);
+    if ((stamp || w->type == SIM_WORK_WRITE_VALUE) && !s->copied)
         op->flags |= SL_SIM_OPF_LANE;
     if (op->kind == SL_SIM_OP_COPY)
         s->copied = true;

@@ -294,10 +294,12 @@ static CUresult record_context(CUcontext ctx, CUevent e)
     e->queue = ctx->queue;
     e->queue_generation = ctx->queue_generation;
     e->seq = sim_ctx_tail(ctx);
-    sl_sim_lock(sim_p.st);
-    sl_sim_advance(sim_p.st, sl_sim_now_ns());
-    sl_sim_queue_marked(sim_p.st, ctx->queue);
-    sl_sim_unlock(sim_p.st);
+    if (!(e->flags & CU_EVENT_DISABLE_TIMING)) {
+        sl_sim_lock(sim_p.st);
+        sl_sim_advance(sim_p.st, sl_sim_now_ns());
+        sl_sim_queue_marked(sim_p.st, ctx->queue);
+        sl_sim_unlock(sim_p.st);
+    }
     return CUDA_SUCCESS;
 }
 

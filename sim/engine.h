@@ -47,7 +47,7 @@ void sl_sim_queue_slice(struct sl_sim_state *st, uint32_t queue, uint64_t slice_
 /* Ends the turn of the queue, if it has the card and somebody else wants it. */
 void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue);
 
-/* Somebody marks the whole context: if it has nothing to do, whoever has the card is interrupted. */
+/* The time is taken of the whole context: if it has nothing to do, whoever has the card is interrupted. */
 void sl_sim_queue_marked(struct sl_sim_state *st, uint32_t queue);
 
 /* After a death inside the lock: counts what is ready or running again. */

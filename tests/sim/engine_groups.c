@@ -345,8 +345,8 @@ static void a_mark_of_the_copy_engine_is_apart(void **unused)
     assert_int_equal(ended(st, a, big), 20 * MS);
 }
 
-/* Marking a whole context that has nothing to do: measured on an H200, done in 15 us, and whoever has the
- * card loses 160 us. One that is busy costs nobody anything. */
+/* An event that tells time, recorded of a whole context that has nothing to do: measured on an H200, done in
+ * 15 us, and whoever has the card loses 160 us. Of one that is busy it costs nobody anything. */
 static void an_idle_context_that_is_marked_disturbs(void **unused)
 {
     (void)unused;

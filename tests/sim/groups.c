@@ -503,6 +503,13 @@ static void marks_stand_still(void)
     CHECK(disable(&g, false) == SIM_RM_OK);
     CU_OK(cuEventSynchronize(event));
     CHECK(*word == 7);
+    /* An event that tells no time needs nothing of the card where nothing is before it. */
+    CUevent plain;
+    CU_OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuEventRecord(plain, NULL));
+    CU_OK(cuEventSynchronize(plain));
+    CHECK(disable(&g, false) == SIM_RM_OK);
     /* Behind a copy between host and card they are the copy engine's. */
     CHECK(disable(&g, true) == SIM_RM_OK);
     CU_OK(cuMemcpyHtoDAsync_v2(at + 64, words, 16, NULL));
