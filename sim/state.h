@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      10
+#define SL_SIM_VERSION      11
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -222,6 +222,9 @@ struct sl_sim_state {
     char root[512]; /* the driver root made for it (sim/tree.h), or "" */
     struct sl_sim_spec spec_parsed;
     pthread_mutex_t lock;
+    _Atomic int32_t lock_pid; /* who has it, as seen in that PID namespace */
+    uint32_t pad;
+    _Atomic uint64_t lock_namespace;
     uint64_t created_ns;
     uint64_t now_ns;    /* time played so far */
     uint64_t reaped_ns; /* when the dead were last looked for */
@@ -252,7 +255,8 @@ int sl_sim_open(struct sl_sim_state **ret, struct sl_err *err) SL_MUST_CHECK;
 /* The path sl_sim_open() used; "" before. */
 const char *sl_sim_path(void);
 
-/* Never fails: an owner that died inside is noted and what it left is repaired. */
+/* Never fails: an owner that died inside is noted and what it left is repaired. One that was stopped inside
+ * goes on until it has left, and is stopped again. */
 void sl_sim_lock(struct sl_sim_state *st);
 void sl_sim_unlock(struct sl_sim_state *st);
 

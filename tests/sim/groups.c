@@ -518,6 +518,30 @@ static void marks_stand_still(void)
     CHECK(disable(&g, false) == SIM_RM_OK);
 }
 
+static void stopped_child(void *arg)
+{
+    struct sl_sim_state *st = arg;
+    sl_sim_lock(st);
+    CHECK(raise(SIGSTOP) == 0);
+    sl_sim_unlock(st);
+    for (;;)
+        (void)pause();
+}
+
+/* Whoever is stopped inside the driver leaves it first, as with a real one: the others go on. */
+static void stopped_inside(void)
+{
+    struct sl_sim_state *st;
+    int status;
+    CHECK(sl_sim_open(&st, NULL) == 0);
+    pid_t pid = case_child(stopped_child, st);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    sl_sim_lock(st);
+    sl_sim_unlock(st);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status)); /* as it was told to */
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
 static void off_and_killed_child(void *arg)
 {
     (void)arg;
@@ -685,6 +709,7 @@ int main(int argc, char **argv)
         {"samples_beside_others", samples_beside_others, NULL, NULL},
         {"a_value_that_is_there", a_value_that_is_there, NULL, NULL},
         {"marks_stand_still", marks_stand_still, NULL, NULL},
+        {"stopped_inside", stopped_inside, NULL, NULL},
         {"off_and_killed", off_and_killed, NULL, NULL},
         {"refused_all", refused_all, NULL, "groups=refused"},
         {"refused_from_the_third", refused_from_the_third, NULL, "groups=refused@3"},
