@@ -248,7 +248,8 @@ static void size_chunks(struct tenant_lane *lane)
     const struct tenant_options *o = &lane->t->opt;
     double per = 1000.0 / o->unit_us;
     lane->per_chunk = per < 1 ? 1 : per > 256 ? 256 : (unsigned)per;
-    double chunks = o->queue_ms * 1e3 / (lane->per_chunk * o->unit_us);
+    /* Streams run side by side: what is queued in all of them is over in the time of one. */
+    double chunks = o->streams * o->queue_ms * 1e3 / (lane->per_chunk * o->unit_us);
     lane->chunks = chunks < 2 ? 2 : chunks > LANE_EVENTS ? LANE_EVENTS : (unsigned)chunks;
 }
 
