@@ -51,7 +51,8 @@ def gpu_percent(bench, work, result):
     GPU time used, in % of all there is: what completed x the GPU's time of one unit in this very run where the
     program knows that (a limited one runs at a higher clock), else alone.
     """
-    known = result.get("time_share")
+    # What stands for PyTorch's programs where it is not there knows how long a step took, waits included.
+    known = result.get("time_share") if bench.world.torch or work not in TORCH else None
     return known if known is not None else 100 * result["rate"] * gpu_us(bench, work) / 1e6
 
 
