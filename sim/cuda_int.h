@@ -219,6 +219,7 @@ struct sim_process {
     struct sl_sim_state *st;
     uint32_t slot;
     bool forked;
+    bool copies_empty; /* copies within the card move nothing */
     int version;
     int count;
     uint32_t card[SL_SIM_MAX_DEVICES]; /* of each ordinal: CUDA_VISIBLE_DEVICES */

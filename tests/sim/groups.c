@@ -542,6 +542,27 @@ static void stopped_inside(void)
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
 }
 
+static void copies_that_move_nothing(void)
+{
+    struct sl_tenant t;
+    CUdeviceptr from, to;
+    uint32_t word = 7, seen = 0;
+    sl_tenant_open(&t, 0);
+    CU_OK(cuMemAlloc_v2(&from, 1 << 20));
+    CU_OK(cuMemAlloc_v2(&to, 1 << 20));
+    CU_OK(cuMemcpyHtoD_v2(from, &word, sizeof(word)));
+    CU_OK(cuMemsetD32_v2(to, 9, 1));
+    CU_OK(cuCtxSynchronize());
+    uint64_t before = queue_of(getpid(), NULL).running_ns;
+    CU_OK(cuMemcpyDtoD_v2(to, from, 1 << 20));
+    CU_OK(cuCtxSynchronize());
+    CHECK(queue_of(getpid(), NULL).running_ns > before);
+    CU_OK(cuMemcpyDtoH_v2(&seen, to, sizeof(seen)));
+    CHECK(seen == 9);
+    CU_OK(cuMemcpyDtoH_v2(&seen, from, sizeof(seen)));
+    CHECK(seen == 7);
+}
+
 static void off_and_killed_child(void *arg)
 {
     (void)arg;
@@ -710,6 +731,7 @@ int main(int argc, char **argv)
         {"a_value_that_is_there", a_value_that_is_there, NULL, NULL},
         {"marks_stand_still", marks_stand_still, NULL, NULL},
         {"stopped_inside", stopped_inside, NULL, NULL},
+        {"copies_that_move_nothing", copies_that_move_nothing, NULL, "copies=empty"},
         {"off_and_killed", off_and_killed, NULL, NULL},
         {"refused_all", refused_all, NULL, "groups=refused"},
         {"refused_from_the_third", refused_from_the_third, NULL, "groups=refused@3"},

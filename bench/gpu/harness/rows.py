@@ -256,8 +256,7 @@ def streams(bench):
 
 def caps2(bench):
     """What was not limited well by turns."""
-    # The simulated GPU moves the bytes of a copy on the host, at the host's speed.
-    for work in ("streams8", "coop", "mixed") if bench.world.sim else ("streams8", "copy", "coop", "mixed"):
+    for work in ("streams8", "copy", "coop", "mixed"):
         if not bench.wanted("caps2", work):
             continue
 
