@@ -17,63 +17,9 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "driver_world.h"
+#include "support/nth_malloc.h"
 
-void *__libc_malloc(size_t size);           /* NOLINT(bugprone-reserved-identifier): glibc's own */
-void *__libc_calloc(size_t n, size_t size); /* NOLINT(bugprone-reserved-identifier) */
-void *__libc_realloc(void *p, size_t size); /* NOLINT(bugprone-reserved-identifier) */
-void __libc_free(void *p);                  /* NOLINT(bugprone-reserved-identifier) */
-
-/* volatile: to the compiler, malloc() and free() change no variable of ours. */
-static volatile unsigned long allocations, fail_at;
-static volatile long live;
-static volatile bool counting;
-
-#define OURS __attribute__((visibility("default"))) /* libc's and jansson's calls come here too */
-
-static bool fails(void)
-{
-    if (!counting || ++allocations != fail_at)
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-OURS void *malloc(size_t size)
-{
-    void *p = fails() ? NULL : __libc_malloc(size);
-    live += p != NULL;
-    return p;
-}
-
-OURS void *calloc(size_t n, size_t size)
-{
-    void *p = fails() ? NULL : __libc_calloc(n, size);
-    live += p != NULL;
-    return p;
-}
-
-OURS void *realloc(void *old, size_t size)
-{
-    void *p = fails() ? NULL : __libc_realloc(old, size);
-    live += p && !old;
-    return p;
-}
-
-OURS void free(void *p)
-{
-    live -= p != NULL;
-    __libc_free(p);
-}
-
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            counting = false;                                                                      \
-            (void)fprintf(stderr, "allocation %lu: line %d: %s\n", fail_at, __LINE__, #cond);      \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
+#define CHECK NTH_CHECK
 #define CLAIM "2d5d1c52-claim"
 
 static const char *const files[] = {"k8s.device-plugin.nvidia.com-gpu.json",
@@ -136,6 +82,7 @@ int main(void)
 {
     void *state = NULL;
     size_t edits, want_edits;
+    nth_malloc.idle = true; /* but in the days below */
     if (driver_world_make(&state) != 0)
         return 1;
     struct driver_world *w = state;
@@ -146,16 +93,15 @@ int main(void)
     for (size_t i = 0; i < SL_ARRAY_LEN(files); i++)
         CHECK((want[i] = spec(w, files[i])));
     int rc;
-    unsigned long failed = 0;
+    unsigned long n = 0, failed = 0;
     do {
         forget(w);
-        allocations = 0;
-        fail_at++;
-        long before = live;
-        counting = true;
+        (void)nth_malloc_set(++n);
+        long before = nth_malloc.live;
+        nth_malloc.idle = false;
         rc = day(w, inv, &edits);
-        counting = false;
-        CHECK(live == before);
+        nth_malloc.idle = true;
+        CHECK(nth_malloc.live == before);
         CHECK(rc == 0 || rc == -ENOMEM);
         CHECK(rc < 0 || edits == want_edits);
         failed += rc < 0;
@@ -164,9 +110,9 @@ int main(void)
             CHECK(got ? strcmp(got, want[i]) == 0 : rc < 0);
             free(got);
         }
-    } while (allocations >= fail_at);
+    } while (nth_malloc.asked >= n);
     CHECK(rc == 0 && failed > 100);
-    (void)printf("%lu allocations, %lu of them fatal to the day\n", fail_at - 1, failed);
+    (void)printf("%lu allocations, %lu of them fatal to the day\n", n - 1, failed);
     for (size_t i = 0; i < SL_ARRAY_LEN(files); i++)
         free(want[i]);
     world_free_inventory(inv);

@@ -10,65 +10,18 @@
 #include <poll.h>
 
 #include "base/clock.h"
+#include "support/nth_malloc.h"
 
 #define GPU "nvidia.com/gpu"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *ptr, size_t size);
-void *__real_reallocarray(void *ptr, size_t count, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *ptr, size_t size);
-void *__wrap_reallocarray(void *ptr, size_t count, size_t size);
-char *__wrap_strdup(const char *text);
-
-static bool armed; /* the agent is running */
-static unsigned long allocations, fail_at, failures;
-
-static bool fails(void)
-{
-    if (!armed)
-        return false;
-    bool now = ++allocations == fail_at;
-    failures += now;
-    return now;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *ptr, size_t size)
-{
-    return fails() ? NULL : __real_realloc(ptr, size);
-}
-
-void *__wrap_reallocarray(void *ptr, size_t count, size_t size)
-{
-    return fails() ? NULL : __real_reallocarray(ptr, count, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : __real_strdup(text);
-}
 
 static void settle_one(struct sl_loop *loop, bool agent)
 {
     struct pollfd p = {.fd = sl_loop_fd(loop), .events = POLLIN};
     struct sl_err err = SL_ERR_INIT;
     do {
-        armed = agent;
+        nth_malloc.idle = !agent;
         int rc = sl_loop_step(loop, 0, &err);
-        armed = false;
+        nth_malloc.idle = true;
         assert_int_equal(rc, 0);
     } while (poll(&p, 1, 0) == 1);
 }
@@ -85,7 +38,7 @@ static void until(struct world *w, struct sl_loop *kubelet, size_t devices, size
         settle_one(kubelet, false);
         world_tick(10);
     }
-    fail_msg("allocation %lu: kubelet never got %zu devices", fail_at, devices);
+    fail_msg("allocation %lu: kubelet never got %zu devices", nth_malloc.fail_at, devices);
 }
 
 static void apply(struct world *w, size_t gpus, unsigned replicas)
@@ -96,9 +49,9 @@ static void apply(struct world *w, size_t gpus, unsigned replicas)
     size_t before = sl_plugins_count(w->plugins);
     int rc;
     do {
-        armed = true;
+        nth_malloc.idle = false;
         rc = sl_plugins_apply(w->plugins, plan, &w->inv, &err);
-        armed = false;
+        nth_malloc.idle = true;
         if (rc < 0) {
             assert_int_equal(rc, -ENOMEM);
             assert_int_equal(sl_plugins_count(w->plugins), before);
@@ -112,9 +65,9 @@ static void set_health(struct world *w, bool healthy)
     struct sl_err err = SL_ERR_INIT;
     int rc;
     do {
-        armed = true;
+        nth_malloc.idle = false;
         rc = sl_plugins_set_health(w->plugins, w->inv.gpu[0].info.uuid, healthy, &err);
-        armed = false;
+        nth_malloc.idle = true;
     } while (rc == -ENOMEM);
     assert_int_equal(rc, 0);
 }
@@ -146,9 +99,9 @@ static void one_day(void)
     assert_int_equal(sl_loop_create(world_clock, &kubelet, &err), 0);
     sl_plugins_destroy(w.plugins);
     do {
-        armed = true;
+        nth_malloc.idle = false;
         w.plugins = world_plugins_or_null(&w);
-        armed = false;
+        nth_malloc.idle = true;
     } while (!w.plugins);
     fake_start(&w.kubelet, kubelet, w.dir);
     apply(&w, 2, 1);
@@ -172,13 +125,14 @@ static void one_day(void)
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
+    unsigned long n = 0;
+    nth_malloc.idle = true; /* but while the agent runs */
     do {
-        allocations = failures = 0;
-        fail_at++;
+        (void)nth_malloc_set(++n);
         one_day();
-    } while (failures);
-    print_message("%lu allocations failed, one a day\n", fail_at - 1);
-    assert_true(fail_at > 100);
+    } while (nth_malloc.failures);
+    print_message("%lu allocations failed, one a day\n", n - 1);
+    assert_true(n > 100);
 }
 
 int main(void)

@@ -10,81 +10,9 @@
 #include <string.h>
 
 #include "config/plan.h"
+#include "support/nth_malloc.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_reallocarray(void *ptr, size_t count, size_t size);
-char *__real_strdup(const char *text);
-void __real_free(void *ptr);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_reallocarray(void *ptr, size_t count, size_t size);
-char *__wrap_strdup(const char *text);
-int __wrap_vasprintf(char **ret, const char *fmt, va_list ap);
-int __real_vasprintf(char **ret, const char *fmt, va_list ap);
-void __wrap_free(void *ptr);
-
-static unsigned long allocations, fail_at, failures;
-static long live;
-static bool persistent;
-
-static bool fails(void)
-{
-    allocations++;
-    bool now = fail_at && (persistent ? allocations >= fail_at : allocations == fail_at);
-    failures += now;
-    return now;
-}
-
-static void *count(void *p)
-{
-    live += p != NULL;
-    return p;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : count(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : count(__real_calloc(n, size));
-}
-
-void *__wrap_reallocarray(void *ptr, size_t n, size_t size)
-{
-    void *p = fails() ? NULL : __real_reallocarray(ptr, n, size);
-    live += p && !ptr;
-    return p;
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : count(__real_strdup(text));
-}
-
-int __wrap_vasprintf(char **ret, const char *fmt, va_list ap)
-{
-    int n = fails() ? -1 : __real_vasprintf(ret, fmt, ap);
-    live += n >= 0;
-    return n;
-}
-
-void __wrap_free(void *ptr)
-{
-    live -= ptr != NULL;
-    __real_free(ptr);
-}
-
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__,         \
-                    fail_at, persistent ? " and all after" : "", #cond);                           \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define CHECK NTH_CHECK
 
 static const char text[] =
     "flags: {migStrategy: single, mpsRoot: /a, plugin: {deviceListStrategy: [envvar, cdi-cri]}}\n"
@@ -123,20 +51,21 @@ int main(void)
 {
     unsigned long days = 0;
     CHECK(day()); /* in good health */
-    CHECK(live == 0);
+    CHECK(nth_malloc.live == 0);
     for (int mode = 0; mode < 2; mode++) {
-        persistent = mode == 1;
-        for (fail_at = 1;; fail_at++, days++) {
-            allocations = failures = 0;
+        unsigned long n = 1;
+        nth_malloc.persistent = mode == 1;
+        for (;; n++, days++) {
+            (void)nth_malloc_set(n);
             bool good = day();
-            CHECK(live == 0);
-            CHECK(good == (failures == 0));
+            CHECK(nth_malloc.live == 0);
+            CHECK(good == (nth_malloc.failures == 0));
             if (good)
                 break;
         }
-        CHECK(fail_at > 20);
+        CHECK(n > 20);
     }
-    fail_at = 0;
+    nth_malloc.fail_at = 0;
     printf("%lu days without memory, nothing lost\n", days);
     return 0;
 }
