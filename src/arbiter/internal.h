@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "arbiter/arbiter.h"
+#include "base/container.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
 
@@ -33,7 +34,6 @@ struct source {
     void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* A whole card, or one MIG instance of a card that is cut up. */
 struct gpu {

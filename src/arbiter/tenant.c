@@ -13,6 +13,7 @@
 
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "shm/account.h"
@@ -223,7 +224,7 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
 static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, creator);
+    struct tenant *t = sl_container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
     sl_arb_tenant_left(t);
 }

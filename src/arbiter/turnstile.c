@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "policy/turns.h"
 
@@ -306,7 +307,7 @@ uint64_t sl_arb_turnstile_tick(struct arbiter *a)
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, doorbell);
+    struct tenant *t = sl_container_of(s, struct tenant, doorbell);
     uint64_t count;
     ssize_t ignored = read(s->fd, &count, sizeof(count));
     (void)ignored;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "controller/controller_int.h"
 
@@ -98,7 +99,7 @@ static void tell_room(struct sl_controller *c)
 static void tick(struct sl_timer *timer)
 {
     struct sl_controller *c =
-        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, tick));
+        sl_container_of(timer, struct sl_controller, tick);
     uint64_t now = sl_loop_now(c->loop);
     (void)sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
@@ -112,7 +113,7 @@ static void tick(struct sl_timer *timer)
 static void sweep(struct sl_timer *timer)
 {
     struct sl_controller *c =
-        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, sweep));
+        sl_container_of(timer, struct sl_controller, sweep);
     sl_cluster_learn(c->cluster);
     templates_sweep(c);
     uint64_t keep_ns = c->opt.template_keep_s * SL_NS_PER_S;
