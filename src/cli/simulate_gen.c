@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
@@ -104,14 +105,14 @@ int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *e
 
 static double normal(uint64_t *rng)
 {
-    double u = ((double)(sim_random(rng) >> 11) + 0.5) / 9007199254740992.0;
-    double v = (double)(sim_random(rng) >> 11) / 9007199254740992.0;
+    double u = ((double)(sl_random(rng) >> 11) + 0.5) / 9007199254740992.0;
+    double v = (double)(sl_random(rng) >> 11) / 9007199254740992.0;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
 static uint16_t draw_share(uint64_t *rng)
 {
-    unsigned at = (unsigned)(sim_random(rng) % 1000);
+    unsigned at = (unsigned)(sl_random(rng) % 1000);
     for (size_t i = 0; i < SL_ARRAY_LEN(share_sizes); i++) {
         if (at < share_sizes[i].per_1000)
             return share_sizes[i].milli;
@@ -126,7 +127,7 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     size_t k = 0;
     while (k + 1 < SL_ARRAY_LEN(pod_kinds) && at >= pod_kinds[k].per_10000)
         at -= pod_kinds[k++].per_10000;
-    unsigned cpu = 500u * pod_kinds[k].half_cores[sim_random(rng) % 10];
+    unsigned cpu = 500u * pod_kinds[k].half_cores[sl_random(rng) % 10];
     struct sl_place_request *r = &pod->request;
     r->cpu_milli = cpu;
     r->memory_mib = cpu / 1000 * 3584 + 1024;

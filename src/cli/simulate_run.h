@@ -56,6 +56,5 @@ int sim_transform(const struct sim_options *options, const struct sim_cluster *c
                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
                   struct sim_pods *ret_pods, struct sl_err *err) SL_MUST_CHECK;
 
-uint64_t sim_random(uint64_t *state);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "cli/simulate_run.h"
 
 /* The smallest instance with that much compute, by sevenths of a card. */
@@ -59,7 +60,7 @@ static int apply_memory(const struct sim_options *o, struct sim_pods *pods, stru
             continue;
         r->gpu_memory_mib = 0;
         r->gpu_memory_permille =
-            o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sim_random(&rng) % count];
+            o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sl_random(&rng) % count];
     }
     free(shares);
     return 0;

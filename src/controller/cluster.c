@@ -46,19 +46,19 @@ void sl_cluster_destroy(struct sl_cluster *c)
 {
     if (!c)
         return;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->pods, &walk)))
+    while ((item = sl_map_next(&c->pods, &walk)))
         cluster_pod_free(c, item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->nodes, &walk)))
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->nodes, &walk)))
         node_free(item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->spaces, &walk)))
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->spaces, &walk)))
         free(item);
-    sl_table_free(&c->pods);
-    sl_table_free(&c->nodes);
-    sl_table_free(&c->spaces);
+    sl_map_free(&c->pods);
+    sl_map_free(&c->nodes);
+    sl_map_free(&c->spaces);
     sl_place_destroy(c->placer);
     free(c->by_place);
     free(c->allow);
@@ -68,7 +68,7 @@ void sl_cluster_destroy(struct sl_cluster *c)
 
 struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name)
 {
-    return sl_table_find(&c->nodes, name, strlen(name));
+    return sl_map_find(&c->nodes, name, strlen(name));
 }
 
 struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
@@ -82,7 +82,7 @@ struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
     n->name = strdup(name);
     n->place = CLUSTER_NO_PLACE;
     n->item.key = n->name;
-    if (!n->name || sl_table_add(&c->nodes, &n->item) != 0) {
+    if (!n->name || sl_map_add(&c->nodes, &n->item) != 0) {
         node_free(n);
         return NULL;
     }
@@ -287,7 +287,7 @@ void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
         return;
     if (n->place != CLUSTER_NO_PLACE)
         c->by_place[n->place] = NULL;
-    sl_table_drop(&c->nodes, &n->item);
+    sl_map_drop(&c->nodes, &n->item);
     node_free(n);
 }
 
@@ -309,12 +309,12 @@ void sl_cluster_learn(struct sl_cluster *c)
 void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 {
     struct sl_place_totals totals;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     *ret = c->stats;
     sl_place_totals(c->placer, &totals);
     ret->nodes = 0;
-    while ((n = sl_table_next(&c->nodes, &walk))) {
+    while ((n = sl_map_next(&c->nodes, &walk))) {
         if (!n->present)
             continue;
         ret->nodes++;
@@ -334,9 +334,9 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 
 const char *sl_cluster_next_room(struct sl_cluster *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct cluster_node *n;
-    while (c->room && (n = sl_table_next(&c->nodes, &walk)))
+    while (c->room && (n = sl_map_next(&c->nodes, &walk)))
         if (n->room) {
             n->room = false;
             if (n->present)
@@ -386,10 +386,10 @@ static int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigne
 
 int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     int rc = sl_place_audit(c->placer, err);
-    while (!rc && (n = sl_table_next(&c->nodes, &walk)))
+    while (!rc && (n = sl_map_next(&c->nodes, &walk)))
         for (unsigned i = 0; !rc && n->place != CLUSTER_NO_PLACE && i < n->gpu_count; i++)
             rc = audit_gpu(c, n, i, err);
     return rc;

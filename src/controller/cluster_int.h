@@ -4,7 +4,8 @@
 #define SLUICE_CONTROLLER_CLUSTER_INT_H
 
 #include "controller/cluster.h"
-#include "controller/table.h"
+
+#include "base/map.h"
 
 #define CLUSTER_NO_PLACE UINT32_MAX
 #define CLUSTER_KINDS    256
@@ -17,7 +18,7 @@ struct cluster_gpu {
 };
 
 struct cluster_node {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     char *name;
     uint32_t place; /* the engine's number; CLUSTER_NO_PLACE: no GPUs */
     uint32_t cpu_milli;
@@ -41,7 +42,7 @@ struct cluster_grant {
 enum cluster_state { POD_PENDING, POD_RESERVED, POD_BINDING, POD_BOUND };
 
 struct cluster_pod {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     struct cluster_space *space;
     struct cluster_node *node;
     struct cluster_pod *prev, *next;     /* on the node */
@@ -62,7 +63,7 @@ struct cluster_pod {
 };
 
 struct cluster_space {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     uint64_t memory_mib, cores;
     size_t pods;
     char name[64];
@@ -77,7 +78,7 @@ struct cluster_kind {
 struct sl_cluster {
     struct sl_cluster_options opt;
     struct sl_placer *placer;
-    struct sl_table nodes, pods, spaces;
+    struct sl_map nodes, pods, spaces;
     struct cluster_node **by_place;
     size_t by_place_room;
     struct cluster_pod *reserved;

@@ -267,12 +267,12 @@ void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
 
 struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid)
 {
-    return sl_table_find(&c->pods, uid, strlen(uid));
+    return sl_map_find(&c->pods, uid, strlen(uid));
 }
 
 static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_space *s = sl_table_find(&c->spaces, name, strlen(name));
+    struct cluster_space *s = sl_map_find(&c->spaces, name, strlen(name));
     if (s || strlen(name) >= sizeof(s->name))
         return s;
     s = calloc(1, sizeof(*s));
@@ -280,7 +280,7 @@ static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
         return NULL;
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
-    if (sl_table_add(&c->spaces, &s->item) != 0) {
+    if (sl_map_add(&c->spaces, &s->item) != 0) {
         free(s);
         return NULL;
     }
@@ -298,7 +298,7 @@ struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const
     memcpy(pod->uid, uid, strlen(uid) + 1);
     pod->item.key = pod->uid;
     pod->space = space_get(c, name_space);
-    if (!pod->space || sl_table_add(&c->pods, &pod->item) != 0) {
+    if (!pod->space || sl_map_add(&c->pods, &pod->item) != 0) {
         free(pod);
         return NULL;
     }
@@ -330,10 +330,10 @@ static void pod_drop(struct sl_cluster *c, struct cluster_pod *pod)
     cluster_pod_release(c, pod);
     count_for_quota(pod, 0, 0);
     if (--pod->space->pods == 0) {
-        sl_table_drop(&c->spaces, &pod->space->item);
+        sl_map_drop(&c->spaces, &pod->space->item);
         free(pod->space);
     }
-    sl_table_drop(&c->pods, &pod->item);
+    sl_map_drop(&c->pods, &pod->item);
     cluster_pod_free(c, pod);
 }
 
@@ -591,7 +591,7 @@ uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
                      uint64_t *ret_cores)
 {
-    const struct cluster_space *s = sl_table_find(&c->spaces, name_space, strlen(name_space));
+    const struct cluster_space *s = sl_map_find(&c->spaces, name_space, strlen(name_space));
     *ret_memory_mib = s ? s->memory_mib : 0;
     *ret_cores = s ? s->cores : 0;
 }
@@ -599,9 +599,9 @@ void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_pod *p;
-    while ((p = sl_table_next(&c->pods, &walk)))
+    while ((p = sl_map_next(&c->pods, &walk)))
         if (p->template_name && strcmp(p->template_name, template_name) == 0 &&
             strcmp(p->space->name, name_space) == 0)
             return true;

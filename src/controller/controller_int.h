@@ -4,11 +4,11 @@
 #define SLUICE_CONTROLLER_CONTROLLER_INT_H
 
 #include "controller/claims.h"
+#include "base/map.h"
 #include "controller/cluster.h"
 #include "controller/controller.h"
 #include "controller/extender.h"
 #include "controller/quota.h"
-#include "controller/table.h"
 #include "controller/text.h"
 #include "http/leader.h"
 #include "http/server.h"
@@ -47,8 +47,8 @@ struct sl_controller {
     struct sl_extender extender;
     struct sl_quota quota;
     struct sl_claims claims;
-    struct sl_table templates; /* by namespace/name */
-    struct sl_table settling;  /* pods whose HAMi annotations are behind, by uid */
+    struct sl_map templates; /* by namespace/name */
+    struct sl_map settling;  /* pods whose HAMi annotations are behind, by uid */
     unsigned settling_sent;
     unsigned telling; /* nodes that have room */
     struct sl_leader *leader;

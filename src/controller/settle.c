@@ -18,7 +18,7 @@
 #define AT_ONCE 8 /* of the API client's 32: binds go first */
 
 struct settling {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     struct sl_controller *c;
     char uid[64], path[400];
     json_t *patch;
@@ -102,7 +102,7 @@ static void drop(struct settling *s)
     s->over = true;
     if (s->sending)
         return;
-    sl_table_drop(&s->c->settling, &s->item);
+    sl_map_drop(&s->c->settling, &s->item);
     settling_free(s);
 }
 
@@ -141,7 +141,7 @@ static void send(struct settling *s)
 void settle_pod(struct sl_controller *c, const json_t *pod)
 {
     const char *uid = sl_kube_meta(pod, "uid");
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     json_t *patch = sl_settle_patch(pod);
     if (s && !patch)
         drop(s);
@@ -162,7 +162,7 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
     s->patch = patch;
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
     s->item.key = s->uid;
-    if (sl_table_add(&c->settling, &s->item) != 0)
+    if (sl_map_add(&c->settling, &s->item) != 0)
         settling_free(s); /* HAMi's tools will not know; nothing else depends on it */
     else
         send(s);
@@ -170,24 +170,24 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
 
 void settle_gone(struct sl_controller *c, const char *uid)
 {
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     if (s)
         drop(s);
 }
 
 void settle_tick(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while (c->settling_sent < AT_ONCE && (s = sl_table_next(&c->settling, &walk)))
+    while (c->settling_sent < AT_ONCE && (s = sl_map_next(&c->settling, &walk)))
         send(s);
 }
 
 void settle_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while ((s = sl_table_next(&c->settling, &walk)))
+    while ((s = sl_map_next(&c->settling, &walk)))
         settling_free(s);
-    sl_table_free(&c->settling);
+    sl_map_free(&c->settling);
 }

@@ -19,7 +19,7 @@
 
 struct template
 {
-    struct sl_table_item item; /* by namespace/name */
+    struct sl_map_item item; /* by namespace/name */
     char key[320], uid[64], version[32];
     long long used_s;
 };
@@ -38,10 +38,10 @@ void templates_gone(struct sl_controller *c, const char *name_space, const char 
 {
     char key[320];
     struct template *t =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&c->templates, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&c->templates, key, strlen(key));
     if (!t)
         return;
-    sl_table_drop(&c->templates, &t->item);
+    sl_map_drop(&c->templates, &t->item);
     free(t);
 }
 
@@ -57,14 +57,14 @@ void templates_set(struct sl_controller *c, const json_t *object)
     char key[320];
     if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
         return;
-    struct template *t = sl_table_find(&c->templates, key, strlen(key));
+    struct template *t = sl_map_find(&c->templates, key, strlen(key));
     if (!t) {
         t = calloc(1, sizeof(*t));
         if (!t)
             return;
         memcpy(t->key, key, sizeof(key));
         t->item.key = t->key;
-        if (sl_table_add(&c->templates, &t->item) != 0) {
+        if (sl_map_add(&c->templates, &t->item) != 0) {
             free(t);
             return;
         }
@@ -77,11 +77,11 @@ void templates_set(struct sl_controller *c, const json_t *object)
 
 void templates_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->templates, &walk)))
+    while ((item = sl_map_next(&c->templates, &walk)))
         free(item);
-    sl_table_free(&c->templates);
+    sl_map_free(&c->templates);
 }
 
 static void ensured(void *data, int status, json_t *body, const struct sl_err *err)
@@ -131,7 +131,7 @@ void templates_ensure(struct templates_call *e, const char *name_space, const ch
     char key[320] = "";
     struct sl_err err = SL_ERR_INIT;
     (void)key_of(name_space, name, key);
-    const struct template *t = sl_table_find(&e->c->templates, key, strlen(key));
+    const struct template *t = sl_map_find(&e->c->templates, key, strlen(key));
     long long age = t ? time(NULL) - t->used_s : 0;
     bool fresh = t && age >= 0 && age < keep_s(e->c) / 6;
     if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
@@ -164,11 +164,11 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
 
 void templates_sweep(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct template *t;
     if (!controller_leads(c) || !feeds_synced(c))
         return;
-    while ((t = sl_table_next(&c->templates, &walk))) {
+    while ((t = sl_map_next(&c->templates, &walk))) {
         char space[320];
         const char *name = strchr(t->key, '/') + 1;
         if (time(NULL) - t->used_s < keep_s(c))

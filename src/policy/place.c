@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "policy/place_int.h"
 
 /* Prices drift slowly: a fiftieth of the decisions pays for the steps. */
@@ -65,15 +66,6 @@ void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy p
 {
     *config = (struct sl_place_config){.policy = policy, .seed = 1};
     sl_place_tuning_init(&config->tuning);
-}
-
-/* splitmix64: small, seedable, the same everywhere. */
-uint64_t place_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
 }
 
 static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *err)
@@ -293,7 +285,7 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
 static void shuffle_order(struct sl_placer *p)
 {
     for (uint32_t i = p->count; i > 1; i--) {
-        uint32_t j = (uint32_t)(place_random(&p->rng) % i);
+        uint32_t j = (uint32_t)(sl_random(&p->rng) % i);
         uint32_t t = p->order[i - 1];
         p->order[i - 1] = p->order[j];
         p->order[j] = t;

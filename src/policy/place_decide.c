@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "policy/place_int.h"
 
 /* A kind is everything a score depends on: host memory only filters, so it is left out. */
@@ -26,10 +27,7 @@ static struct sl_place_request kind_key(const struct sl_place_request *r)
 
 static uint32_t key_hash(const struct sl_place_request *key)
 {
-    uint64_t h = 0xcbf29ce484222325ULL;
-    const unsigned char *b = (const unsigned char *)key;
-    for (size_t i = 0; i < sizeof(*key); i++)
-        h = (h ^ b[i]) * 0x100000001b3ULL;
+    uint64_t h = sl_hash_bytes(SL_HASH_START, key, sizeof(*key));
     return (uint32_t)(h ^ (h >> 32)) % SL_ARRAY_LEN(((struct sl_placer *)0)->hash);
 }
 
@@ -214,7 +212,7 @@ static uint32_t choose_random(struct sl_placer *p, const int32_t *scores, uint32
     if (!fits)
         return p->count;
     return first_at_least(p, scores, memory, allow, PLACE_NO_FIT + 1,
-                          (uint32_t)(place_random(&p->rng) % fits));
+                          (uint32_t)(sl_random(&p->rng) % fits));
 }
 
 static uint32_t choose(struct sl_placer *p, const int32_t *scores, uint32_t memory,
@@ -243,7 +241,7 @@ static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
     for (unsigned i = 0; i < n->gpu_count && left; i++) {
         if (!place_gpu_fits(&n->gpus[i], r))
             continue;
-        if (place_random(&p->rng) % fits < left) {
+        if (sl_random(&p->rng) % fits < left) {
             gpus = (uint16_t)(gpus | 1u << i);
             left--;
         }

@@ -196,6 +196,5 @@ void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_tabl
 void place_price_step(struct sl_placer *p, unsigned rounds);
 
 /* place.c */
-uint64_t place_random(uint64_t *state);
 
 #endif
