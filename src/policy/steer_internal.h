@@ -18,14 +18,17 @@
 /* … and no slice is shorter than this. */
 #define LEAST_SLICE_US 1000U
 #define SWITCH_US 160U
+/* Beside light work, of a tenant that has a limit anyway: a little shorter than the driver's own, so that the light
+ * one waits less than without Sluice. What it costs the tenant in switches it gets back in time. */
+#define LIMITED_SLICE_US 1800U
 /* Of a tenant of the highest priority among several: its requests run in one piece. */
 #define TOP_SLICE_US 5000U
 /* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
  * for milliseconds now and then. */
 #define TINY_SLICE_US 50U
-/* Several lower ones take turns of this length; the next comes this much later, when the one before it
- * is off for sure. */
-#define LOW_TURN_NS (25 * MS)
+/* Several go one at a time for this long; of the lower ones the next comes this much later, when the one before
+ * it is off for sure. */
+#define TURN_NS (25 * MS)
 #define LOW_GAP_NS MS
 /* Where their priorities differ as well: the turns of those below others are short, and those above count
  * for so many of them. Nobody starves while the GPU has time. */
@@ -52,6 +55,13 @@
 #define WAITING_FROM 200U
 #define WAITING_MEMORY_NS (200 * MS)
 
+/* Who goes one at a time with others of the same kind. */
+enum turns {
+    TURNS_NONE,
+    TURNS_LOWER, /* those below a higher priority: between tiny slices the GPU would do nothing but switch */
+    TURNS_BUSY,  /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
+};
+
 struct tenant {
     bool used;
     struct sl_steer_spec spec;
@@ -60,7 +70,7 @@ struct tenant {
     uint64_t active_at_ns;             /* 0: never */
     uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
     bool heavy;
-    uint64_t unspent_ns; /* submitted and not yet charged */
+    int64_t uncharged_ns; /* done and not yet charged; below 0: charged and not yet seen done */
     /* its limit */
     int64_t tokens_ns;
     int64_t saved_ns; /* what it had when it came back last */
@@ -78,14 +88,17 @@ struct tenant {
     } inside, outside; /* of those windows, and of the time between them */
     uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
-    /* its turn among the lower ones */
+    /* its turn among those who go one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
     bool races;
     int64_t virtual_ns;     /* time it had its turn, by its weight */
     uint64_t turn_from_ns;  /* … counted up to here */
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
-    bool lower, picked;
+    bool lower; /* somebody of a higher priority is there */
+    bool light; /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    enum turns turns;
+    bool picked;
     uint64_t off_until_ns;
     /* told */
     bool told, dirty;

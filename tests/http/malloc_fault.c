@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/kube_config.h"
-#include "http/kube_index.h"
-#include "http/lines.h"
+#include "kube/kube_config.h"
+#include "kube/kube_index.h"
+#include "kube/lines.h"
 #include "support/nth_malloc.h"
 
 #define CHECK NTH_CHECK
