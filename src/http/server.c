@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 
 /* SPARE: MHD accepts some and then closes some; between the two there are more than connections_max. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16, SPARE = 32 };
@@ -46,12 +47,12 @@ static void run(struct sl_http_server *server)
 static void ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    run((struct sl_http_server *)((char *)source - offsetof(struct sl_http_server, source)));
+    run(sl_container_of(source, struct sl_http_server, source));
 }
 
 static void timer_fired(struct sl_timer *timer)
 {
-    run((struct sl_http_server *)((char *)timer - offsetof(struct sl_http_server, timer)));
+    run(sl_container_of(timer, struct sl_http_server, timer));
 }
 
 /* --- MHD's callbacks ------------------------------------------------------------------------ */
@@ -59,7 +60,7 @@ static void timer_fired(struct sl_timer *timer)
 static void too_slow(struct sl_timer *timer)
 {
     struct http_conn *conn =
-        (struct http_conn *)((char *)timer - offsetof(struct http_conn, timer));
+        sl_container_of(timer, struct http_conn, timer);
     (void)shutdown(conn->fd, SHUT_RDWR); /* MHD sees the end and closes it */
 }
 

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 
 enum {
     DISCARD_FACTOR = 4,      /* so much of a body too large is read, so that the client sees the 413 */
@@ -158,7 +159,7 @@ static void hangup_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct sl_http_call *call =
-        (struct sl_http_call *)((char *)source - offsetof(struct sl_http_call, hangup));
+        sl_container_of(source, struct sl_http_call, hangup);
     tell_gone(call);
     resume(call); /* without an answer: MHD closes it */
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 
 static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -45,7 +46,7 @@ static void after_curl(struct sl_kube *kube)
 static void socket_ready(struct sl_source *source, uint32_t events)
 {
     struct kube_socket *s =
-        (struct kube_socket *)((char *)source - offsetof(struct kube_socket, source));
+        sl_container_of(source, struct kube_socket, source);
     struct sl_kube *kube = s->kube;
     int mask = 0, running;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
@@ -108,7 +109,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *data)
 
 static void timer_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, timer));
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, timer);
     int running;
     (void)curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     after_curl(kube);
@@ -116,7 +117,7 @@ static void timer_fired(struct sl_timer *timer)
 
 static void kick_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, kick));
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, kick);
     kube_enter(kube);
     kube_calls_start(kube);
     (void)kube_leave(kube);

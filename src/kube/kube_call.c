@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/json_dump.h"
 
 int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
@@ -121,7 +122,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err);
 static void call_done(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_call *call =
-        (struct sl_kube_call *)((char *)t - offsetof(struct sl_kube_call, transfer));
+        sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
     json_error_t why;
     json_t *body = NULL;

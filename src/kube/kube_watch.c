@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
 
@@ -135,7 +136,7 @@ static void close_stream(struct sl_kube_watch *w)
 static void retry_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     kube_enter(kube);
     if (w->version[0])
@@ -323,7 +324,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
 static void stream_ended(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)t - offsetof(struct sl_kube_watch, transfer));
+        sl_container_of(t, struct sl_kube_watch, transfer);
     struct sl_err err = w->broken;
     long status = 0;
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -349,7 +350,7 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
 static void silent_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     struct sl_err err = SL_ERR_INIT;
     (void)sl_err_set(&err, -ETIMEDOUT, "no answer from the API server in time");

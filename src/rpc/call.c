@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/container.h"
+
 static void deadline_fires(struct sl_timer *timer)
 {
-    struct sl_rpc_call *call = RPC_CONTAINER(timer, struct sl_rpc_call, deadline);
+    struct sl_rpc_call *call = sl_container_of(timer, struct sl_rpc_call, deadline);
     struct rpc_conn *conn = call->conn;
     rpc_conn_enter(conn);
     conn->role->expired(call);

@@ -7,6 +7,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/container.h"
+
 enum {
     READ_BYTES = 64 * 1024,
     WRITE_BUDGET = 256 * 1024,  /* a turn: other connections want theirs */
@@ -441,7 +443,7 @@ static bool settle(struct rpc_conn *conn)
 
 static void conn_ready(struct sl_source *source, uint32_t events)
 {
-    struct rpc_conn *conn = RPC_CONTAINER(source, struct rpc_conn, source);
+    struct rpc_conn *conn = sl_container_of(source, struct rpc_conn, source);
     rpc_conn_enter(conn);
     if (!conn->dead && (events & ~(uint32_t)EPOLLOUT))
         read_some(conn);

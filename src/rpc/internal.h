@@ -14,10 +14,10 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 #include "rpc/frame.h"
+#include "base/container.h"
 #include "base/loop.h"
 #include "rpc/server.h"
 
-#define RPC_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 enum {
     RPC_OUT_BYTES = 64 * 1024,

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "rpc/unix.h"
 
 struct listener {
@@ -83,7 +84,7 @@ static void drop_conns(struct sl_rpc_server *server, const char *why)
 
 static void stop_fires(struct sl_timer *timer)
 {
-    struct sl_rpc_server *server = RPC_CONTAINER(timer, struct sl_rpc_server, stop_timer);
+    struct sl_rpc_server *server = sl_container_of(timer, struct sl_rpc_server, stop_timer);
     server->busy++;
     drop_conns(server, "the server has stopped");
     server->busy--;
@@ -181,7 +182,7 @@ void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
 
 static void retry_fires(struct sl_timer *timer)
 {
-    struct listener *l = RPC_CONTAINER(timer, struct listener, retry);
+    struct listener *l = sl_container_of(timer, struct listener, retry);
     if (sl_loop_watch(l->server->loop, &l->source, EPOLLIN, NULL) < 0)
         sl_timer_set(l->server->loop, timer, sl_loop_now(l->server->loop) + SL_NS_PER_S);
 }
@@ -189,7 +190,7 @@ static void retry_fires(struct sl_timer *timer)
 static void listener_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct listener *l = RPC_CONTAINER(source, struct listener, source);
+    struct listener *l = sl_container_of(source, struct listener, source);
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         int refused = sl_rpc_server_adopt(l->server, fd, NULL);

@@ -18,6 +18,7 @@
 
 #include "agent/container/cdi.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -108,7 +109,7 @@ static void give_up(struct op *op, int rc, const struct sl_err *err)
 static void commit_fired(struct sl_timer *t)
 {
     struct sl_dra *dra =
-        (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, commit));
+        sl_container_of(t, struct sl_dra, commit);
     struct sl_err err = SL_ERR_INIT;
     struct op *list = dra->committing;
     dra->committing = NULL;
@@ -204,7 +205,7 @@ static void write_cdi(struct op *op)
 
 static void again_fired(struct sl_timer *t)
 {
-    write_cdi((struct op *)(void *)((char *)t - offsetof(struct op, again)));
+    write_cdi(sl_container_of(t, struct op, again));
 }
 
 static void lease_next(struct op *op);
@@ -546,7 +547,7 @@ static void retry_fired(struct sl_timer *t);
 /* The API server hears of it when kubelet has its answers: containers do not wait for that. */
 static void tell_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, telling));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, telling);
     int told = 0;
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
         if (!p->untold || p->state != SL_PREPARED)
@@ -699,7 +700,7 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
 
 static void retry_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, retry));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, retry);
     recover_entries(dra, false);
 }
 

@@ -7,12 +7,12 @@
 #include <sys/un.h>
 
 #include "agent/kubelet/kubelet_watch.h"
+#include "base/container.h"
 #include "agent/kubelet/plugin.h"
 #include "policy/prefer.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
 
-#define PLUGIN_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 enum { PLUGIN_MAX_MESSAGE = 16 << 20 }; /* what kubelet takes from a plugin */
 

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
@@ -143,7 +144,7 @@ static void make_again(struct plugin *p)
 
 static void gap_fires(struct sl_timer *timer)
 {
-    plugin_check_file(PLUGIN_CONTAINER(timer, struct plugin, gap));
+    plugin_check_file(sl_container_of(timer, struct plugin, gap));
 }
 
 void plugin_check_file(struct plugin *p)
@@ -281,7 +282,7 @@ void plugin_register(struct plugin *p)
 
 static void timer_fires(struct sl_timer *timer)
 {
-    struct plugin *p = PLUGIN_CONTAINER(timer, struct plugin, timer);
+    struct plugin *p = sl_container_of(timer, struct plugin, timer);
     if (p->vacate_ns && plugin_vacate_ends(p))
         return;
     if (p->state == PLUGIN_REGISTERED) /* and no stream came */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "rpc/pb.h"
 
@@ -89,7 +90,7 @@ static void list_and_watch(struct sl_rpc_call *call, const uint8_t *msg, size_t 
 
 static void push_fires(struct sl_timer *timer)
 {
-    struct plugin *p = PLUGIN_CONTAINER(timer, struct plugin, push);
+    struct plugin *p = sl_container_of(timer, struct plugin, push);
     for (struct plugin_stream *s = p->streams, *next; s; s = next) {
         next = s->next;
         send_list(s);

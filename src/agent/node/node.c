@@ -14,6 +14,7 @@
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 
 #define BACKOFF_MIN_NS  SL_NS_PER_S
@@ -384,7 +385,7 @@ static void sync_labels(struct sl_node *node)
 
 static void retry(struct sl_timer *timer)
 {
-    sync_labels((struct sl_node *)(void *)((char *)timer - offsetof(struct sl_node, retry)));
+    sync_labels(sl_container_of(timer, struct sl_node, retry));
 }
 
 /* ---- life ---- */

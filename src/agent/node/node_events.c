@@ -15,6 +15,7 @@
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/utf8.h"
 
 #define COMPONENT   "sluiced"
@@ -338,7 +339,7 @@ static void pump(struct sl_node *node)
 
 static void fire(struct sl_timer *timer)
 {
-    pump((struct sl_node *)(void *)((char *)timer - offsetof(struct sl_node, events.timer)));
+    pump(sl_container_of(timer, struct sl_node, events.timer));
 }
 
 void node_events_start(struct sl_node *node)
