@@ -75,8 +75,7 @@ void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state)
         (void)syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A process that runs behind a free gate does not watch it. */
-static void tell_members(const struct tenant *t)
+void sl_arb_tell_gate(const struct tenant *t)
 {
     struct sl_msg m;
     sl_packet_init(&m, SL_MSG_GATE, sizeof(m));
@@ -167,13 +166,13 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         atomic_store(&p->turn_end_ns, act->until_ns);
         sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_OPEN);
         if (was_free)
-            tell_members(t);
+            sl_arb_tell_gate(t);
         break;
     case SL_TURNS_CLOSE:
         t->turn.waiting_release = true;
         sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_CLOSED);
         if (was_free)
-            tell_members(t);
+            sl_arb_tell_gate(t);
         look(a, t); /* nobody was on the GPU: released at once */
         /* On few processors the spinning would take the one that the end is seen with. */
         if (a->turnstile->may_stay_awake && atomic_load(&p->window_ns) < SHORT_WINDOW_NS &&

@@ -69,17 +69,7 @@ static int tenant_environment(const struct sl_world *world, const struct sl_msg_
         n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
                               tenant->gpu[i]);
 
-    int rc = sl_env_copy(env, err);
-    if (rc == 0)
-        rc = sl_env_set(env, SL_ATTACH_ENV, tenant->attach_path, err);
-    if (rc == 0)
-        rc = sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible, err);
-    if (rc == 0)
-        rc = sl_env_prepend(env, "LD_PRELOAD", libsluice, ':', err);
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    if (rc == 0)
-        rc = sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':', err);
-#endif
+    int rc = sl_env_tenant(env, tenant->attach_path, visible, libsluice, err);
     if (rc == 0 && world->place.sim[0]) {
         rc = sl_env_set(env, SL_SIM_ENV, world->place.sim, err);
         if (rc == 0)

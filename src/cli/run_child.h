@@ -24,6 +24,9 @@ int sl_env_set(struct sl_env *env, const char *name, const char *value,
  * moved, not doubled. */
 int sl_env_prepend(struct sl_env *env, const char *name, const char *value, char separator,
                    struct sl_err *err) SL_MUST_CHECK;
+/* Ours, changed for a tenant: where it attaches, which GPUs it has, libsluice before all else. */
+int sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
+                  const char *libsluice, struct sl_err *err) SL_MUST_CHECK;
 const char *sl_env_get(const struct sl_env *env, const char *name);
 void sl_env_free(struct sl_env *env);
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "cli/run_child.h"
+#include "sluice/attach.h"
 
 static int out_of_memory(struct sl_err *err)
 {
@@ -96,4 +97,21 @@ int sl_env_prepend(struct sl_env *env, const char *name, const char *value, char
     }
     joined[n] = '\0';
     return sl_env_set(env, name, joined, err);
+}
+
+int sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
+                  const char *libsluice, struct sl_err *err)
+{
+    int rc = sl_env_copy(env, err);
+    if (rc == 0)
+        rc = sl_env_set(env, SL_ATTACH_ENV, attach, err);
+    if (rc == 0)
+        rc = sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible, err);
+    if (rc == 0)
+        rc = sl_env_prepend(env, "LD_PRELOAD", libsluice, ':', err);
+#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
+    if (rc == 0)
+        rc = sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':', err);
+#endif
+    return rc;
 }

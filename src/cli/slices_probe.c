@@ -145,17 +145,7 @@ static int fill_lease(struct spinner *s, const char *uuid, uint32_t slice_us, st
 static int make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
                     const struct spinner *s, struct sl_env *env, struct sl_err *err)
 {
-    int rc = sl_env_copy(env, err);
-    if (rc == 0)
-        rc = sl_env_set(env, SL_ATTACH_ENV, s->socket, err);
-    if (rc == 0)
-        rc = sl_env_set(env, "CUDA_VISIBLE_DEVICES", uuid, err);
-    if (rc == 0)
-        rc = sl_env_prepend(env, "LD_PRELOAD", libsluice, ':', err);
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    if (rc == 0)
-        rc = sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':', err);
-#endif
+    int rc = sl_env_tenant(env, s->socket, uuid, libsluice, err);
     if (rc == 0 && w->sim_lib[0])
         rc = sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':', err);
     return rc;

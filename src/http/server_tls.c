@@ -18,13 +18,6 @@ static gnutls_datum_t datum(const char *text)
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)text, (unsigned)strlen(text)};
 }
 
-static void forget(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
 int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
                  struct sl_err *err)
 {
@@ -41,11 +34,11 @@ int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem
     char *new_cert = strdup(cert_pem), *new_key = strdup(key_pem);
     if (!new_cert || !new_key) {
         free(new_cert);
-        forget(new_key);
+        sl_free_secret(new_key);
         return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
     }
     free(tls->cert_pem);
-    forget(tls->key_pem);
+    sl_free_secret(tls->key_pem);
     tls->cert_pem = new_cert;
     tls->key_pem = new_key;
     return 0;
@@ -77,7 +70,7 @@ int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
         rc = sl_fs_read(AT_FDCWD, tls->key_file, PEM_MAX, &key, &size, err);
     if (rc == 0)
         rc = http_tls_set(tls, cert, key, err);
-    forget(key);
+    sl_free_secret(key);
     tls->cert_stat = c;
     tls->key_stat = k;
     return rc < 0 ? rc : 1;
@@ -168,6 +161,6 @@ void http_tls_close(struct http_tls *tls)
     free(tls->key_file);
     free(tls->cert_pem);
     free(tls->client_ca_pem);
-    forget(tls->key_pem);
+    sl_free_secret(tls->key_pem);
     *tls = (struct http_tls){0};
 }

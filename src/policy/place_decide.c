@@ -265,15 +265,23 @@ static void learn(struct sl_placer *p)
     free(items);
 }
 
-int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
-                    struct sl_place_decision *ret, struct sl_err *err)
+static int kind_asked(struct sl_placer *p, const struct sl_place_request *r, struct place_kind **ret,
+                      struct sl_err *err)
 {
     int rc = sl_place_validate(r, err);
     if (rc)
         return rc;
-    struct place_kind *k = kind_get(p, r, err);
-    if (!k)
-        return -ENOMEM;
+    *ret = kind_get(p, r, err);
+    return *ret ? 0 : -ENOMEM;
+}
+
+int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
+                    struct sl_place_decision *ret, struct sl_err *err)
+{
+    struct place_kind *k = NULL;
+    int rc = kind_asked(p, r, &k, err);
+    if (rc)
+        return rc;
     k->seen++;
     k->stamp = ++p->decisions;
     uint32_t every = p->config.learn_every;
@@ -321,12 +329,10 @@ bool sl_place_score(struct sl_placer *p, const struct sl_place_request *r, uint3
 int sl_place_scores(struct sl_placer *p, const struct sl_place_request *r, int32_t *ret,
                     struct sl_err *err)
 {
-    int rc = sl_place_validate(r, err);
+    struct place_kind *k = NULL;
+    int rc = kind_asked(p, r, &k, err);
     if (rc)
         return rc;
-    struct place_kind *k = kind_get(p, r, err);
-    if (!k)
-        return -ENOMEM;
     k->stamp = ++p->decisions;
     refresh(p, k);
     const int32_t *scores = final_scores(p, k);

@@ -230,6 +230,21 @@ static int ask(struct sl_podres *p, struct sl_err *err)
     return rc;
 }
 
+/* Puts the question into a line; false: there is no memory, and it was answered with that. */
+static bool wait_in(struct sl_podres *podres, struct waiter **line, sl_podres_done *done, void *data)
+{
+    struct waiter *w = malloc(sizeof(*w));
+    if (!w) {
+        struct sl_err err = SL_ERR_INIT;
+        sl_err_set(&err, -ENOMEM, "out of memory for kubelet's list of pods");
+        done(data, sl_podres_last(podres), &err);
+        return false;
+    }
+    *w = (struct waiter){*line, done, data};
+    *line = w;
+    return true;
+}
+
 void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
     uint64_t now = sl_loop_now(podres->loop);
@@ -246,29 +261,16 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
             return;
         }
     }
-    struct waiter *w = malloc(sizeof(*w));
-    if (!w) {
-        sl_err_set(&err, -ENOMEM, "out of memory for kubelet's list of pods");
-        done(data, sl_podres_last(podres), &err);
+    if (!wait_in(podres, &podres->waiters, done, data))
         return;
-    }
-    *w = (struct waiter){podres->waiters, done, data};
-    podres->waiters = w;
     if (!podres->asking && ask(podres, &err) < 0)
         finish(podres, &err);
 }
 
 void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct waiter *w = malloc(sizeof(*w));
-    if (!w) {
-        sl_err_set(&err, -ENOMEM, "out of memory for kubelet's list of pods");
-        done(data, sl_podres_last(podres), &err);
+    if (!wait_in(podres, &podres->later, done, data))
         return;
-    }
-    *w = (struct waiter){podres->later, done, data};
-    podres->later = w;
     if (!podres->asking)
         ask_later(podres);
 }
