@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told. */
+/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told; steer_tune.c: slices beside light work. */
 #ifndef SLUICE_POLICY_STEER_INTERNAL_H
 #define SLUICE_POLICY_STEER_INTERNAL_H
 
@@ -18,9 +18,6 @@
 /* … and no slice is shorter than this. */
 #define LEAST_SLICE_US 1000U
 #define SWITCH_US 160U
-/* Beside light work, of a tenant that has a limit anyway: a little shorter than the driver's own, so that the light
- * one waits less than without Sluice. What it costs the tenant in switches it gets back in time. */
-#define LIMITED_SLICE_US 1800U
 /* Of a tenant of the highest priority among several: its requests run in one piece. */
 #define TOP_SLICE_US 5000U
 /* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
@@ -39,8 +36,8 @@
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS (2000 * MS)
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
-#define TRIAL_NS (10 * MS)
-#define TRIALS 3U
+#define TRIAL_NS (8 * MS)
+#define TRIALS 2U
 #define TRIAL_FIRST_NS (200 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)
 #define TRIAL_RARELY_NS (8000 * MS)
@@ -62,6 +59,16 @@ enum turns {
     TURNS_BUSY,  /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
 };
 
+/* Which slice of a tenant suits the light ones beside it; steer_tune.c. */
+#define TUNE_MOST 4U
+struct tune {
+    const uint32_t *slices_us; /* to choose from; NULL: not begun */
+    uint32_t at, periods, light;
+    uint64_t since_ns, used_ns; /* of the running period: its start, and what the light ones had used then */
+    uint32_t tried[TUNE_MOST];
+    int64_t score[TUNE_MOST]; /* GPU time that they used with it, in 1/100000 */
+};
+
 struct tenant {
     bool used;
     struct sl_steer_spec spec;
@@ -70,6 +77,7 @@ struct tenant {
     uint64_t active_at_ns;             /* 0: never */
     uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
     bool heavy;
+    struct tune tune;
     int64_t uncharged_ns; /* done and not yet charged; below 0: charged and not yet seen done */
     /* its limit */
     int64_t tokens_ns;
@@ -138,5 +146,8 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 /* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
+
+/* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. */
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us, uint32_t n);
 
 #endif

@@ -9,6 +9,12 @@
 #define WINDOWED_SLICE_US 10000U
 /* A report is up to a millisecond old. */
 #define REPORT_NS MS
+/* Asked for little: no more than this part of what all ask for. */
+#define MODEST_PERMILLE 550U
+/* Who leaves the race for turns and comes back is not ahead or behind by more than so many. */
+#define TURNS_KEPT 4U
+/* Is light up to its part; having been so, up to a quarter more. */
+#define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
 
 static void earlier(uint64_t *next, uint64_t at)
 {
@@ -64,7 +70,8 @@ static void find_light(struct sl_steer *s)
     struct tenant *t;
     FOR_EACH_TENANT (s, t)
         t->light = !t->heavy && !t->lower && !t->window_permille && active(s, t) &&
-                   sl_ring_permille(&t->ring, false, s->now_ns) <= share_of(s, t);
+                   sl_ring_permille(&t->ring, false, s->now_ns) <=
+                       (t->light ? LIGHT_KEPT(share_of(s, t)) : share_of(s, t));
 }
 
 static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
@@ -105,24 +112,37 @@ static uint32_t contested(const struct sl_steer *s, enum turns turns)
     return twice;
 }
 
-/* Who comes new or back has saved up nothing: it begins where the one is that had least. */
+/* Where the race stands: the least that anybody in it had; of those who are about to enter if nobody is. */
+static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus)
+{
+    struct tenant *t;
+    int64_t least = INT64_MAX, entering = INT64_MAX;
+    FOR_EACH_TENANT (s, t) {
+        if (t->turns != turns || !(t->spec.gpu_mask & gpus))
+            continue;
+        if (t->races && t->virtual_ns < least)
+            least = t->virtual_ns;
+        if (!t->races && wants(s, t) && t->virtual_ns < entering)
+            entering = t->virtual_ns;
+    }
+    return least != INT64_MAX ? least : entering;
+}
+
+/* Who comes new or back has saved up nothing, and what it had more than others is soon forgotten. */
 static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
-    int64_t least = INT64_MAX;
-    FOR_EACH_TENANT (s, t) {
-        if (t->turns != turns)
-            continue;
-        t->races = t->races && active(s, t) && (t->spec.gpu_mask & gpus);
-        if (t->races && t->virtual_ns < least)
-            least = t->virtual_ns;
-    }
+    FOR_EACH_TENANT (s, t)
+        if (t->turns == turns)
+            t->races = t->races && active(s, t) && (t->spec.gpu_mask & gpus);
+    int64_t least = least_virtual(s, turns, gpus);
     FOR_EACH_TENANT (s, t) {
         if (t->turns != turns || t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
             continue;
+        int64_t most = least + (int64_t)(TURNS_KEPT * TURN_NS * 1000 / t->weight);
         t->races = true;
         t->turn_until_ns = 0;
-        t->virtual_ns = least == INT64_MAX ? 0 : least;
+        t->virtual_ns = t->virtual_ns < least ? least : t->virtual_ns > most ? most : t->virtual_ns;
     }
 }
 
@@ -309,8 +329,7 @@ static void judge(struct sl_steer *s, struct tenant *t)
     }
     t->window_permille = 0;
     t->trial_at_ns = s->now_ns + t->trial_gap_ns;
-    if (t->trial_gap_ns < TRIAL_RARELY_NS)
-        t->trial_gap_ns *= 2;
+    t->trial_gap_ns = t->trial_gap_ns * 4 < TRIAL_RARELY_NS ? t->trial_gap_ns * 4 : TRIAL_RARELY_NS;
 }
 
 void sl_steer_forget_windows(struct tenant *t)
@@ -435,7 +454,8 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
 
 struct company {
     uint32_t heavy, light; /* active ones on its GPUs, itself included */
-    uint64_t weights;      /* of the heavy ones */
+    uint64_t weights;      /* of the heavy ones … */
+    uint64_t all_weights;  /* … and of all */
     bool below;            /* somebody of a lower priority is there */
     bool bound;            /* somebody's limit is below what its slices give it */
     bool elsewhere;        /* other GPUs are kept busy, too */
@@ -454,6 +474,7 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         if (o->lower)
             continue;
         c.light += o->light;
+        c.all_weights += o->weight;
         c.windows += o->window_permille;
         if (!o->heavy)
             continue;
@@ -488,7 +509,18 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
     return us / 10 * tenths[step % 7];
 }
 
-static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
+/* Of those that go one at a time and asked for little together, what they have beyond that the light one needs
+ * more. Who has a limit gets back in time what shorter slices cost it. Who has none gives up no more than
+ * without Sluice. */
+static uint32_t beside_light(const struct sl_steer *s, struct tenant *t, const struct company *c)
+{
+    static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {1800, 1500}, free[] = {2048, 2250};
+    if (c->heavy > 1 && 1000 * c->weights <= MODEST_PERMILLE * c->all_weights)
+        return sl_steer_tune(s, t, modest, 3);
+    return sl_steer_tune(s, t, limited(t) ? bound : free, 2);
+}
+
+static uint32_t slice_of(const struct sl_steer *s, struct tenant *t)
 {
     uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
     if (t->lower)
@@ -499,7 +531,7 @@ static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
     if (!t->heavy)
         return SL_STEER_DEFAULT_US;
     if (c.light)
-        return limited(t) ? LIMITED_SLICE_US : SL_STEER_DEFAULT_US;
+        return beside_light(s, t, &c);
     if (c.heavy > 1)
         us = round_us(s, t, &c) * t->weight / c.weights;
     else if (c.windows)
