@@ -18,7 +18,7 @@ static gnutls_datum_t datum(const char *text)
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)text, (unsigned)strlen(text)};
 }
 
-int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
+int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
                  struct sl_err *err)
 {
     gnutls_certificate_credentials_t both;
@@ -51,7 +51,7 @@ static bool same(const struct stat *a, const struct stat *b)
 }
 
 /* What was looked at counts as read even if it does not do: the next look waits for a change. */
-int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
+int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
 {
     SL_CLEANUP(free) char *cert = NULL;
     char *key = NULL;
@@ -69,25 +69,25 @@ int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
     if (rc == 0)
         rc = sl_fs_read(AT_FDCWD, tls->key_file, PEM_MAX, &key, &size, err);
     if (rc == 0)
-        rc = http_tls_set(tls, cert, key, err);
+        rc = sl_http_tls_set(tls, cert, key, err);
     sl_free_secret(key);
     tls->cert_stat = c;
     tls->key_stat = k;
     return rc < 0 ? rc : 1;
 }
 
-int http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
+int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
                   struct sl_err *err)
 {
     tls->cert_file = strdup(cert_file);
     tls->key_file = strdup(key_file);
     if (!tls->cert_file || !tls->key_file)
         return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
-    int rc = http_tls_refresh(tls, err);
+    int rc = sl_http_tls_refresh(tls, err);
     return rc < 0 ? rc : 0;
 }
 
-int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
+int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
                       gnutls_privkey_t *ret_key)
 {
     gnutls_datum_t cert = datum(tls->cert_pem), key = datum(tls->key_pem);
@@ -118,7 +118,7 @@ int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, u
     return 0;
 }
 
-int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err)
+int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err)
 {
     gnutls_certificate_credentials_t trial;
     gnutls_datum_t ca = datum(ca_pem);
@@ -134,7 +134,7 @@ int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err
     return tls->client_ca_pem ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
 }
 
-bool http_tls_client(gnutls_session_t session, char name[128])
+bool sl_http_tls_client(gnutls_session_t session, char name[128])
 {
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                      .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT};
@@ -155,7 +155,7 @@ bool http_tls_client(gnutls_session_t session, char name[128])
     return good;
 }
 
-void http_tls_close(struct http_tls *tls)
+void sl_http_tls_close(struct http_tls *tls)
 {
     free(tls->cert_file);
     free(tls->key_file);
