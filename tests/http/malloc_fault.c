@@ -47,16 +47,16 @@ static int keep_index(void)
     struct kube_index index = {.max = 1000};
     int rc = 0;
     for (int i = 0; i < 200 && rc == 0; i++) {
-        if (!kube_index_add(&index, objects[i]))
+        if (!sl_kube_index_add(&index, objects[i]))
             rc = -ENOMEM;
-        CHECK(rc < 0 || kube_index_find(&index, objects[i]));
+        CHECK(rc < 0 || sl_kube_index_find(&index, objects[i]));
     }
     for (int i = 0; i < 200; i++) {
-        struct kube_known *known = kube_index_find(&index, objects[i]);
+        struct kube_known *known = sl_kube_index_find(&index, objects[i]);
         if (known && i % 2)
-            kube_index_drop(&index, known);
+            sl_kube_index_drop(&index, known);
     }
-    kube_index_free(&index);
+    sl_kube_index_free(&index);
     return rc;
 }
 
