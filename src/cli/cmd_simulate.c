@@ -291,11 +291,11 @@ static int load_cluster(const struct sl_cli_args *args, struct job *job, struct 
     const char *file = sl_cli_value(args, "nodes"), *mix = sl_cli_value(args, "mix");
     unsigned count = DEFAULT_NODES;
     if (file)
-        return sim_cluster_load(file, &job->cluster, err);
+        return sl_sim_cluster_load(file, &job->cluster, err);
     if (mix)
-        return sim_cluster_parse_mix(mix, &job->cluster, err);
+        return sl_sim_cluster_parse_mix(mix, &job->cluster, err);
     int rc = number(args, "generate", 1, 1000000, &count, err);
-    return rc ? rc : sim_cluster_generate(count, &job->cluster, err);
+    return rc ? rc : sl_sim_cluster_generate(count, &job->cluster, err);
 }
 
 /* A bar on a terminal, nothing elsewhere. */
@@ -322,24 +322,24 @@ static int run_trace(struct job *job, size_t trace, uint64_t start_ns, struct sl
     struct sim_pods raw = {0}, pods = {0};
     struct sim_cluster cluster = {0};
     const char *path = job->paths[trace];
-    int rc = *path ? sim_pods_load(path, &job->cluster.models, &raw, err)
-                   : sim_pods_generate(1, &raw, err);
+    int rc = *path ? sl_sim_pods_load(path, &job->cluster.models, &raw, err)
+                   : sl_sim_pods_generate(1, &raw, err);
     if (!rc)
-        rc = sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods, err);
+        rc = sl_sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods, err);
     for (size_t p = 0; !rc && p < r->policy_count; p++) {
         struct sim_options o = job->options;
         o.place.policy = r->policies[p];
         for (size_t s = 0; !rc && s < r->seed_count; s++) {
             size_t done = (trace * r->policy_count + p) * r->seed_count + s;
             progress(job, done, r->traces[trace], start_ns);
-            rc = sim_run(&cluster, &pods, &o, r->seeds[s], sim_report_at(r, trace, p, s), err);
+            rc = sl_sim_run(&cluster, &pods, &o, r->seeds[s], sl_sim_report_at(r, trace, p, s), err);
             if (!rc && job->json)
-                rc = sim_report_json(r, trace, p, s, stdout, err);
+                rc = sl_sim_report_json(r, trace, p, s, stdout, err);
         }
     }
-    sim_pods_fini(&raw);
-    sim_pods_fini(&pods);
-    sim_cluster_fini(&cluster);
+    sl_sim_pods_fini(&raw);
+    sl_sim_pods_fini(&pods);
+    sl_sim_cluster_fini(&cluster);
     return rc;
 }
 
@@ -350,7 +350,7 @@ static int write_svg(const struct job *job, struct sl_err *err)
     FILE *memory = open_memstream(&text, &size);
     if (!memory)
         return sl_err_errno(err, errno, "cannot draw the curves");
-    sim_report_svg(&job->report, memory);
+    sl_sim_report_svg(&job->report, memory);
     if (fclose(memory) != 0)
         return sl_err_errno(err, errno, "cannot draw the curves");
     /* Written, not replaced: it may be /dev/stdout, or a link. */
@@ -380,7 +380,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_FAILED;
     job->report.options = &job->options;
     job->report.cluster = &job->cluster;
-    rc = sim_report_init(&job->report, err);
+    rc = sl_sim_report_init(&job->report, err);
     uint64_t start_ns = sl_now_ns();
     for (size_t t = 0; !rc && t < job->report.trace_count; t++)
         rc = run_trace(job, t, start_ns, err);
@@ -389,7 +389,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     progress(job, job->report.trace_count * job->report.policy_count * job->report.seed_count, "",
              start_ns);
     if (!job->json)
-        sim_report_tables(&job->report, stdout);
+        sl_sim_report_tables(&job->report, stdout);
     return job->svg ? write_svg(job, err) : 0;
 }
 
@@ -406,8 +406,8 @@ int sl_cmd_simulate(const struct sl_cli_args *args)
         sl_cli_complain("simulate: %s", err.msg);
     else
         code = SL_EXIT_OK;
-    sim_report_fini(&job->report);
-    sim_cluster_fini(&job->cluster);
+    sl_sim_report_fini(&job->report);
+    sl_sim_cluster_fini(&job->cluster);
     free(job->path_text);
     free(job);
     return sl_cli_finish(code);

@@ -80,7 +80,7 @@ static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cp
     return n;
 }
 
-int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err)
 {
     *ret = (struct sim_cluster){0};
     size_t made = 0, parts = 0;
@@ -89,13 +89,13 @@ int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *e
         parts += node_kinds[k].per_10000;
         size_t until = (nodes * parts + 5000) / 10000;
         const char *name = node_kinds[k].model;
-        int model = sim_model_number(&ret->models, name, strlen(name));
+        int model = sl_sim_model_number(&ret->models, name, strlen(name));
         struct sl_place_node n =
             make_node((unsigned)model, node_kinds[k].gpus, node_kinds[k].cpu_milli,
                       node_kinds[k].memory_mib, node_kinds[k].gpu_memory_mib);
         int rc = add_nodes(ret, &n, until - made, err);
         if (rc) {
-            sim_cluster_fini(ret);
+            sl_sim_cluster_fini(ret);
             return rc;
         }
         made = until;
@@ -139,7 +139,7 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     pod->runtime_s = seconds < 1 ? 1 : seconds > 1e7 ? 10000000 : (uint32_t)seconds;
 }
 
-int sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err)
+int sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err)
 {
     *ret = (struct sim_pods){.count = GENERATED_PODS};
     ret->pods = calloc(ret->count, sizeof(*ret->pods));
@@ -177,7 +177,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
         return NULL;
     s++;
     size_t n = strcspn(s, ":,");
-    int model = sim_model_number(models, s, n);
+    int model = sl_sim_model_number(models, s, n);
     for (s += n; *s == ':' && fields < 4; fields++) {
         s = mix_number(s + 1, fields ? UINT32_MAX : SL_PLACE_MAX_GPUS, &v[fields]);
         if (!s)
@@ -189,7 +189,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
     return s;
 }
 
-int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
 {
     *ret = (struct sim_cluster){0};
     int rc = 0;
@@ -210,6 +210,6 @@ int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_e
     if (!rc && ret->count == 0)
         rc = sl_err_set(err, -EINVAL, "--mix has no node in it");
     if (rc)
-        sim_cluster_fini(ret);
+        sl_sim_cluster_fini(ret);
     return rc;
 }

@@ -282,7 +282,7 @@ static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
     return 0;
 }
 
-int sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
+int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
             const struct sim_options *options, uint64_t seed, struct sim_result *ret,
             struct sl_err *err)
 {

@@ -66,7 +66,7 @@ static int apply_memory(const struct sim_options *o, struct sim_pods *pods, stru
     return 0;
 }
 
-int sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
+int sl_sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
                   struct sim_pods *ret_pods, struct sl_err *err)
 {
