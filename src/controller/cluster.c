@@ -49,7 +49,7 @@ void sl_cluster_destroy(struct sl_cluster *c)
     struct sl_map_walk walk = {.bucket = 0};
     void *item;
     while ((item = sl_map_next(&c->pods, &walk)))
-        cluster_pod_free(c, item);
+        sl_cluster_pod_free(c, item);
     walk = (struct sl_map_walk){.bucket = 0};
     while ((item = sl_map_next(&c->nodes, &walk)))
         node_free(item);
@@ -66,14 +66,14 @@ void sl_cluster_destroy(struct sl_cluster *c)
     free(c);
 }
 
-struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name)
 {
     return sl_map_find(&c->nodes, name, strlen(name));
 }
 
-struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (n)
         return n;
     n = calloc(1, sizeof(*n));
@@ -89,7 +89,7 @@ struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
     return n;
 }
 
-int cluster_scratch(struct sl_cluster *c, struct sl_err *err)
+int sl_cluster_scratch(struct sl_cluster *c, struct sl_err *err)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
@@ -109,7 +109,7 @@ int cluster_scratch(struct sl_cluster *c, struct sl_err *err)
 }
 
 /* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
-void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
 {
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_block_gpu(c->placer, n->place, gpu,
@@ -179,7 +179,7 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     struct cluster_gpu *gpu = calloc(told->count ? told->count : 1, sizeof(*gpu));
     if (!gpu)
         return sl_err_set(err, -ENOMEM, "out of memory");
-    cluster_node_lift(c, n);
+    sl_cluster_node_lift(c, n);
     if (n->place != CLUSTER_NO_PLACE) {
         sl_place_open_node(c->placer, n->place, false);
         c->by_place[n->place] = NULL;
@@ -194,7 +194,7 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     n->gpu = gpu;
     n->gpu_count = (uint8_t)told->count;
     int rc = told->count ? engine_add(c, n, err) : 0;
-    cluster_node_settle(c, n);
+    sl_cluster_node_settle(c, n);
     return rc;
 }
 
@@ -242,7 +242,7 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     const char *ours = sl_jget_note(object, SL_PROMISE_GPUS_KEY);
     const char *hami = sl_jget_note(object, SL_PROMISE_REGISTER_KEY);
     struct sl_promise_node told = {.count = 0};
-    struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
+    struct cluster_node *n = name ? sl_cluster_node_get(c, name) : NULL;
     if (!n)
         return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
     int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
@@ -262,7 +262,7 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
         rc = replace_cards(c, n, &told, err);
     for (unsigned i = 0; !rc && i < n->gpu_count; i++) {
         n->gpu[i].info = told.gpu[i];
-        cluster_block(c, n, i);
+        sl_cluster_block(c, n, i);
     }
     if (!rc && n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, true);
@@ -272,16 +272,16 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
 /* Pods may still be told to be there: the books stay until they go. */
 void sl_cluster_node_gone(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (!n)
         return;
     n->present = n->open = false;
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, false);
-    cluster_node_forget(c, n);
+    sl_cluster_node_forget(c, n);
 }
 
-void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
 {
     if (n->present || n->pods)
         return;

@@ -99,30 +99,30 @@ struct sl_cluster {
 };
 
 /* cluster.c */
-struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name);
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name);
 /* The node, known by its name only if need be. NULL: out of memory. */
-struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name);
-int cluster_scratch(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
-void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name);
+int sl_cluster_scratch(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
 
 /* cluster_pods.c */
-struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid);
-struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
-void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
+struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
+void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
 /* Gives back what it holds and takes it off its node. */
-void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
+void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
 /* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
-void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct cluster_grant *grant, size_t count);
 /* It fits nowhere, and waits for room; or not any more. */
-void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
-void cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
-void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
+void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                      uint64_t until_ns);
 /* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */
-void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
-void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
 /* A node that is gone and holds nothing is forgotten. */
-void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
 
 #endif

@@ -120,14 +120,14 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
         return; /* with the next tick */
     }
     drop(s);
-    settle_tick(c);
+    sl_settle_tick(c);
 }
 
 static void send(struct settling *s)
 {
     struct sl_controller *c = s->c;
     struct sl_err err = SL_ERR_INIT;
-    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !controller_leads(c))
+    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !sl_controller_leads(c))
         return;
     json_t *body = json_pack("{s:{s:s,s:O}}", "metadata", "uid", s->uid, "annotations", s->patch);
     if (body && sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s,
@@ -138,7 +138,7 @@ static void send(struct settling *s)
     json_decref(body);
 }
 
-void settle_pod(struct sl_controller *c, const json_t *pod)
+void sl_settle_pod(struct sl_controller *c, const json_t *pod)
 {
     const char *uid = sl_kube_meta(pod, "uid");
     struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
@@ -168,14 +168,14 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
         send(s);
 }
 
-void settle_gone(struct sl_controller *c, const char *uid)
+void sl_settle_gone(struct sl_controller *c, const char *uid)
 {
     struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     if (s)
         drop(s);
 }
 
-void settle_tick(struct sl_controller *c)
+void sl_settle_tick(struct sl_controller *c)
 {
     struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
@@ -183,7 +183,7 @@ void settle_tick(struct sl_controller *c)
         send(s);
 }
 
-void settle_free(struct sl_controller *c)
+void sl_settle_free(struct sl_controller *c)
 {
     struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;

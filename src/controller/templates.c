@@ -34,7 +34,7 @@ static int key_of(const char *name_space, const char *name, char key[320])
     return snprintf(key, 320, "%s/%s", name_space, name) < 320 ? 0 : -ENAMETOOLONG;
 }
 
-void templates_gone(struct sl_controller *c, const char *name_space, const char *name)
+void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name)
 {
     char key[320];
     struct template *t =
@@ -52,7 +52,7 @@ static long long mark_of(const json_t *object)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-void templates_set(struct sl_controller *c, const json_t *object)
+void sl_templates_set(struct sl_controller *c, const json_t *object)
 {
     char key[320];
     if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
@@ -75,7 +75,7 @@ void templates_set(struct sl_controller *c, const json_t *object)
     t->used_s = mark_of(object);
 }
 
-void templates_free(struct sl_controller *c)
+void sl_templates_free(struct sl_controller *c)
 {
     struct sl_map_walk walk = {.bucket = 0};
     void *item;
@@ -93,7 +93,7 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
     if (err->code == 0 && status == 201)
         e->c->count.templates_made++;
     if (err->code == 0 && json_is_object(body))
-        templates_set(e->c, body);
+        sl_templates_set(e->c, body);
     e->done(e->data, good ? &none : err);
 }
 
@@ -125,7 +125,7 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
     return rc;
 }
 
-void templates_ensure(struct templates_call *e, const char *name_space, const char *name,
+void sl_templates_ensure(struct templates_call *e, const char *name_space, const char *name,
                       json_t *object)
 {
     char key[320] = "";
@@ -162,11 +162,11 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
     json_decref(body);
 }
 
-void templates_sweep(struct sl_controller *c)
+void sl_templates_sweep(struct sl_controller *c)
 {
     struct sl_map_walk walk = {.bucket = 0};
     struct template *t;
-    if (!controller_leads(c) || !feeds_synced(c))
+    if (!sl_controller_leads(c) || !sl_feeds_synced(c))
         return;
     while ((t = sl_map_next(&c->templates, &walk))) {
         char space[320];
