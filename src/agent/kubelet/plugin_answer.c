@@ -93,7 +93,7 @@ static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
     }
 }
 
-int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
+int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
                          struct sl_err *err)
 {
     int rc = check_edits(edits, err);
@@ -108,7 +108,7 @@ int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **re
         !ITEMS(a, mount, mounts, edits->mount_count) ||
         !ITEMS(a, node, devices, edits->node_count) ||
         !ITEMS(a, cdi, cdi_devices, edits->cdi_count)) {
-        plugin_answer_free(a);
+        sl_plugin_answer_free(a);
         return sl_err_set(err, -ENOMEM, "out of memory for an answer to kubelet");
     }
     fill_pairs(a, edits);
@@ -117,12 +117,12 @@ int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **re
     return 0;
 }
 
-struct Dp__ContainerAllocateResponse *plugin_answer_message(struct plugin_answer *answer)
+struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer)
 {
     return &answer->message;
 }
 
-void plugin_answer_free(struct plugin_answer *answer)
+void sl_plugin_answer_free(struct plugin_answer *answer)
 {
     if (!answer)
         return;

@@ -238,10 +238,10 @@ int sl_labels_make(const struct sl_config *config, const struct sl_inventory *in
         bool apt = rows[i].need == ALWAYS || (rows[i].need == DRIVER && inv->gpu_count > 0) ||
                    (rows[i].need == CARD && v.card);
         if (apt && rows[i].row(&v, value))
-            rc = labels_put(&out, "", rows[i].key, value, NULL, err);
+            rc = sl_labels_put(&out, "", rows[i].key, value, NULL, err);
     }
     if (rc == 0 && v.card)
-        rc = labels_resources(&v, &out, err);
+        rc = sl_labels_resources(&v, &out, err);
     if (rc < 0)
         sl_labels_clear(&out);
     else

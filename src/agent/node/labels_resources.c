@@ -37,7 +37,7 @@ static void advert_merge(struct advert *into, struct advert other)
         *into = other;
 }
 
-int labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
+int sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
                const char *suffix, struct sl_err *err)
 {
     char name[192], clean[SL_LABEL_VALUE_MAX + 1];
@@ -51,7 +51,7 @@ static int set_number(struct sl_labels *out, const char *resource, const char *k
 {
     char text[24];
     (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-    return labels_put(out, resource, key, text, NULL, err);
+    return sl_labels_put(out, resource, key, text, NULL, err);
 }
 
 static int set_advert(struct sl_labels *out, const char *resource, struct advert a,
@@ -59,7 +59,7 @@ static int set_advert(struct sl_labels *out, const char *resource, struct advert
 {
     int rc = set_number(out, resource, "replicas", a.replicas, err);
     return rc < 0 ? rc
-                  : labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing),
+                  : sl_labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing),
                                NULL, err);
 }
 
@@ -71,7 +71,7 @@ static int set_product(struct sl_labels *out, const char *resource, const char *
     if (profile || shared)
         (void)snprintf(suffix, sizeof(suffix), "%s%s%s", profile ? "-MIG-" : "",
                        profile ? profile : "", shared ? "-SHARED" : "");
-    return labels_put(out, resource, "product", name, suffix, err);
+    return sl_labels_put(out, resource, "product", name, suffix, err);
 }
 
 /* As resource names have them: a label's key knows no '+'. */
@@ -166,7 +166,7 @@ static bool offered_as_gpu(const struct sl_plan *plan, size_t gpu, size_t mig)
 
 static int single_invalid(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
 {
-    int rc = labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID", err);
+    int rc = sl_labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID", err);
     if (rc == 0)
         rc = set_number(out, "gpu", "count", 0, err);
     if (rc == 0)
@@ -221,7 +221,7 @@ static int mixed(const struct labels_view *v, struct sl_labels *out, struct sl_e
     return rc;
 }
 
-int labels_resources(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+int sl_labels_resources(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
 {
     switch (v->config->mig_strategy) {
     case SL_MIG_SINGLE:
