@@ -19,6 +19,7 @@
 #include "agent/container/cdi.h"
 #include "agent/tenant/tenancy.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -110,7 +111,7 @@ static void give_up(struct op *op, int rc, const struct sl_err *err)
 static void commit_fired(struct sl_timer *t)
 {
     struct sl_dra *dra =
-        (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, commit));
+        sl_container_of(t, struct sl_dra, commit);
     struct sl_err err = SL_ERR_INIT;
     struct op *list = dra->committing;
     dra->committing = NULL;
@@ -509,7 +510,7 @@ static void retry_fired(struct sl_timer *t);
 /* The API server hears of it when kubelet has its answers: containers do not wait for that. */
 static void tell_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, telling));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, telling);
     int told = 0;
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
         if (!p->untold || p->state != SL_PREPARED)
@@ -631,7 +632,7 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
 
 static void retry_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, retry));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, retry);
     recover_entries(dra, false);
 }
 
