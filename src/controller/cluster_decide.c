@@ -11,7 +11,7 @@
 
 /* --- a request in the engine's words --- */
 
-struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count)
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count)
 {
     return (struct sl_place_request){.gpu_count = (uint8_t)count,
                                      .gpu_memory_mib = (uint32_t)(share->memory_bytes >> 20),
@@ -21,7 +21,7 @@ struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned 
 
 static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
 {
-    struct sl_place_request e = cluster_capacity(&r->part[part].share, r->part[part].count);
+    struct sl_place_request e = sl_cluster_capacity(&r->part[part].share, r->part[part].count);
     if (r->numa)
         e.prefer = SL_PLACE_PREFER_NUMA;
     return e;

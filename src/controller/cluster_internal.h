@@ -106,7 +106,7 @@ void sl_cluster_scratch(struct sl_cluster *c);
 void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
 
 /* cluster_decide.c: what a share takes of a GPU, in the engine's words. */
-struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count);
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count);
 
 /* cluster_pods.c */
 struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);

@@ -182,7 +182,7 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 {
     size_t count = 0;
     for (unsigned d = k->first; d < k->first + k->count; d++) {
-        struct sl_place_request want = cluster_capacity(&p->share[d], 0);
+        struct sl_place_request want = sl_cluster_capacity(&p->share[d], 0);
         int gpu = gpu_number(n, p->share[d].gpu);
         size_t g = 0;
         while (g < count && (out[g].request.gpu_memory_mib != want.gpu_memory_mib ||

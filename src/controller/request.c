@@ -41,38 +41,33 @@ static json_t *part_write(const struct sl_request_part *p)
 {
     json_t *j = json_pack("{s:s,s:i,s:i}", "container", p->container, "index", (int)p->index, "gpus",
                           (int)p->count);
-    int bad = sl_share_write(&p->share, SL_SHARE_REQUEST, j);
+    sl_share_write(&p->share, SL_SHARE_REQUEST, j);
     if (p->init)
-        bad |= json_object_set_new(j, "init", json_true());
+        (void)json_object_set_new(j, "init", json_true());
     if (p->same_as >= 0)
-        bad |= json_object_set_new(j, "sameAs", json_integer(p->same_as));
-    if (bad) {
-        json_decref(j);
-        return NULL;
-    }
+        (void)json_object_set_new(j, "sameAs", json_integer(p->same_as));
     return j;
 }
 
 char *sl_request_text(const struct sl_request *r)
 {
     json_t *parts = json_array();
-    int bad = !parts;
     for (size_t i = 0; i < r->part_count; i++)
-        bad |= json_array_append_new(parts, part_write(&r->part[i]));
+        (void)json_array_append_new(parts, part_write(&r->part[i]));
     json_t *j =
         json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts", parts);
     for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
         if (list_of(r, i)[0])
-            bad |= json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
+            (void)json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
     if (r->numa)
-        bad |= json_object_set_new(j, "numa", json_true());
+        (void)json_object_set_new(j, "numa", json_true());
     if (r->node_policy)
-        bad |= json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
+        (void)json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
     if (r->gpu_policy)
-        bad |= json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
+        (void)json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
     if (r->admission[0])
-        bad |= json_object_set_new(j, "admission", json_string(r->admission));
-    char *text = bad ? NULL : sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
+        (void)json_object_set_new(j, "admission", json_string(r->admission));
+    char *text = sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(j);
     return text;
 }

@@ -71,22 +71,22 @@ static void set(struct sl_share *share, const struct field *f, uint64_t value)
         memcpy(at, &narrow, sizeof(narrow));
 }
 
-int sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object)
+void sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object)
 {
     static const struct sl_share unsaid = SL_SHARE_INIT;
     const char *key = uuid_key(form);
-    int bad = key ? json_object_set_new(object, key, json_string(share->gpu)) : 0;
+    if (key)
+        (void)json_object_set_new(object, key, json_string(share->gpu));
     for (size_t i = 0; i < SL_ARRAY_LEN(fields); i++) {
         const struct field *f = &fields[i];
         uint64_t value = get(share, f);
         if (!(f->forms & form) || (!(f->always & form) && value == get(&unsaid, f)))
             continue;
-        bad |= json_object_set_new(object, f->key,
-                                   f->words && form != KEPT
-                                       ? json_string(f->words[value])
-                                       : json_integer((json_int_t)(value / f->unit)));
+        (void)json_object_set_new(object, f->key,
+                                  f->words && form != KEPT
+                                      ? json_string(f->words[value])
+                                      : json_integer((json_int_t)(value / f->unit)));
     }
-    return bad ? -ENOMEM : 0;
 }
 
 static int read_gpu(const json_t *object, enum sl_share_form form, struct sl_share *share,
@@ -207,24 +207,18 @@ int sl_share_config_key(const char *key, const json_t *value, struct sl_share *s
                       key, known);
 }
 
-int sl_share_config_write(const struct sl_share *share, json_t **ret)
+json_t *sl_share_config_write(const struct sl_share *share)
 {
     json_t *said = json_object();
-    int bad = sl_share_write(share, CONFIG, said);
+    sl_share_write(share, CONFIG, said);
     if (share->limit_permille)
-        bad |= json_object_set_new(
+        (void)json_object_set_new(
             said, "cores", json_pack("{s:I}", "limit", (json_int_t)(share->limit_permille / PERCENT)));
-    if (!bad && json_object_size(said) == 0) {
+    if (json_object_size(said) == 0) {
         json_decref(said);
-        said = NULL;
-    } else {
-        bad |= json_object_set_new(said, "apiVersion", json_string(SL_SHARE_API_VERSION));
-        bad |= json_object_set_new(said, "kind", json_string(SL_SHARE_KIND));
+        return NULL;
     }
-    if (bad) {
-        json_decref(said);
-        return -ENOMEM;
-    }
-    *ret = said;
-    return 0;
+    (void)json_object_set_new(said, "apiVersion", json_string(SL_SHARE_API_VERSION));
+    (void)json_object_set_new(said, "kind", json_string(SL_SHARE_KIND));
+    return said;
 }

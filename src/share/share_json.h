@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A share in JSON. One table says what each form calls a field and in which unit it is written. */
+/* A share in JSON. One table says what each form calls a field and in which unit it is written. Texts are UTF-8, and
+ * daemons have jansson abort when there is no memory: writing does not fail. */
 #ifndef SLUICE_SHARE_SHARE_JSON_H
 #define SLUICE_SHARE_SHARE_JSON_H
 
@@ -19,9 +20,8 @@ enum sl_share_form {
     SL_SHARE_KEPT = 16,     /* a device in the agent's checkpoint */
 };
 
-/* The fields of this form into the object. -ENOMEM: not all of them. */
-int sl_share_write(const struct sl_share *share, enum sl_share_form form,
-                   json_t *object) SL_MUST_CHECK;
+/* The fields of this form into the object. */
+void sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object);
 /* The other way round: what the object does not say stays as it is in *share. */
 int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share *share,
                   struct sl_err *err) SL_MUST_CHECK;
@@ -30,8 +30,8 @@ int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share
  * One key of it, laid over *share. */
 int sl_share_config_key(const char *key, const json_t *value, struct sl_share *share,
                         struct sl_err *err) SL_MUST_CHECK;
-/* 0, and *ret NULL where a share has nothing to say in one. */
-int sl_share_config_write(const struct sl_share *share, json_t **ret) SL_MUST_CHECK;
+/* NULL: a share has nothing to say in one. */
+json_t *sl_share_config_write(const struct sl_share *share);
 /* One of the words, by its place among them. */
 int sl_share_config_word(const json_t *value, const char *key, const char *const *words,
                          unsigned *ret, struct sl_err *err) SL_MUST_CHECK;

@@ -22,7 +22,7 @@ static const struct sl_share some = {.gpu = "GPU-a",
 static void expect_text(const struct sl_share *share, enum sl_share_form form, const char *text)
 {
     json_t *j = json_object();
-    assert_int_equal(sl_share_write(share, form, j), 0);
+    sl_share_write(share, form, j);
     char *got = json_dumps(j, JSON_COMPACT);
     assert_string_equal(got, text);
     free(got);
@@ -60,7 +60,7 @@ static void reads_what_it_wrote(void **state)
         struct sl_share back = SL_SHARE_INIT;
         json_t *j = json_object();
         for (size_t k = 0; k < 2; k++)
-            assert_int_equal(sl_share_write(&some, parts[i][k], j), 0);
+            sl_share_write(&some, parts[i][k], j);
         for (size_t k = 0; k < 2; k++)
             assert_int_equal(sl_share_read(j, parts[i][k], &back, NULL), 0);
         if (parts[i][0] == SL_SHARE_GPU)

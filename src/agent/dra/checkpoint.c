@@ -107,6 +107,10 @@ static const struct field device_fields[] = {
     D(TEXT, "migUUID", mig_uuid),
     D(U32, "migGPUInstance", mig_gpu_instance),
     D(U32, "migComputeInstance", mig_compute_instance),
+    D(U64, "readySince", ready_since.yes_s),
+    D(U64, "notReadySince", ready_since.no_s),
+    D(U64, "resizedSince", resized_since.yes_s),
+    D(U64, "notResizedSince", resized_since.no_s),
 };
 static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "uid", uid),
@@ -210,7 +214,7 @@ static json_t *write_data(const struct sl_checkpoint *c)
         int bad = 0;
         for (size_t i = 0; i < p->device_count; i++) {
             json_t *d = write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i]);
-            bad |= sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
+            sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
             bad |= json_array_append_new(devices, d);
         }
         bad |= json_object_set_new(o, "devices", devices);

@@ -96,12 +96,9 @@ struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim
 /* Would the share fit as it is to be now? */
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d,
                 struct sl_err *err) SL_MUST_CHECK;
-/* The lease of this device's tenant. */
-int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device,
+/* All shares of this device's tenant as one lease: as it was allocated, for CREATE, or as it is to be now, for SET. */
+int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device, bool now,
                    struct sl_msg_lease *ret, struct sl_err *err) SL_MUST_CHECK;
-/* The same as it is to be now, resized: for SET. */
-int sl_dra_compose_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret,
-                       struct sl_err *err) SL_MUST_CHECK;
 /* Is this device the first of its tenant? The others are part of the same lease. */
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 

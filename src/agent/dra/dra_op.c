@@ -37,7 +37,13 @@ static void count(struct op *op)
         s->claims += p->state == SL_PREPARED;
 }
 
-static void start(struct op *op);
+static void free_op(struct op *op)
+{
+    free(op->claim);
+    free(op->tenant);
+    free(op->lease);
+    free(op);
+}
 
 void sl_dra_op_end(struct op *op)
 {
@@ -62,9 +68,9 @@ void sl_dra_op_end(struct op *op)
             after = o;
     if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
         sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
-    free(op);
+    free_op(op);
     if (after)
-        start(after);
+        after->run(after);
 }
 
 void sl_dra_op_give_up(struct op *op, int rc, const struct sl_err *err)
@@ -114,14 +120,6 @@ void sl_dra_op_commit(struct op *op, void (*then)(struct op *op))
     sl_dra_mark_dirty(op->dra);
 }
 
-static void start(struct op *op)
-{
-    if (op->kind == OP_PREPARE)
-        sl_dra_op_prepare(op);
-    else
-        sl_dra_op_unprepare(op);
-}
-
 void sl_dra_prepare_init(struct sl_dra *dra)
 {
     dra->telling.fire = sl_dra_tell_fired;
@@ -148,12 +146,13 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
         (struct sl_tenancy){.leases = dra->leases, .ops = &sl_dra_tenancy_ops, .data = op};
     op->again.fire = sl_dra_op_wait_fired;
     op->kind = kind;
+    op->run = kind == OP_PREPARE ? sl_dra_op_prepare : sl_dra_op_unprepare;
     (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
     (void)snprintf(op->name, sizeof(op->name), "%s", name);
     (void)snprintf(op->uid, sizeof(op->uid), "%s", uid);
     *end_of = op;
     if (!last)
-        start(op);
+        op->run(op);
 }
 
 void sl_dra_forget_ops(struct sl_dra *dra)
@@ -167,7 +166,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
         if (op->get)
             sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
-        free(op->claim);
         while (op->waiters) {
             struct waiter *w = op->waiters;
             op->waiters = w->next;
@@ -177,6 +175,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
                 w->done(w->data, op->uid, rc, &err, NULL);
             free(w);
         }
-        free(op);
+        free_op(op);
     }
 }

@@ -14,12 +14,15 @@ struct op {
     struct op *next_commit; /* in dra->committing */
     struct sl_dra *dra;
     enum op_kind kind;
+    void (*run)(struct op *op); /* its first step */
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
     struct sl_kube_call *get;
-    struct sl_claim *claim; /* while its pod is being read */
+    struct sl_claim *claim; /* as the API server has it; NULL: not read */
     void (*after_commit)(struct op *op);
     struct sl_tenancy tenancy;
+    struct sl_tenancy_tenant *tenant; /* its list */
+    struct sl_msg_lease *lease;       /* what they are asked for */
     struct sl_timer again; /* an MPS daemon is being waited for */
     unsigned waits;
     bool undoing;       /* a prepare that failed */
@@ -45,6 +48,8 @@ void sl_dra_op_unprepare(struct op *op);
 
 /* dra_tenancy.c: the claim's tenants and its spec, made and undone by tenancy.h */
 extern const struct sl_tenancy_ops sl_dra_tenancy_ops;
+/* Puts the tenants of the claim into op->tenancy; to be made: with what each is asked for. */
+int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_recover.c */
 void sl_dra_retry_fired(struct sl_timer *t);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/dra/claim_allow.h"
 #include "base/units.h"
@@ -195,6 +196,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     d->admin = r->admin;
     d->share = r->share;
     (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
+    d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
@@ -267,9 +269,8 @@ bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device)
     return true;
 }
 
-/* All shares of the tenant as one lease; resized: as they are to be now. */
-static int lease_of(const struct sl_prepared *p, size_t device, bool resized, struct sl_msg_lease *ret,
-                    struct sl_err *err)
+int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device, bool now,
+                   struct sl_msg_lease *ret, struct sl_err *err)
 {
     const struct sl_prepared_device *first = &p->device[device];
     const struct sl_owner owner = {.name_space = p->name_space,
@@ -282,24 +283,13 @@ static int lease_of(const struct sl_prepared *p, size_t device, bool resized, st
     size_t n = 0;
     for (size_t i = 0; i < p->device_count && n < SL_CLAIM_RESULTS; i++)
         if (strcmp(p->device[i].tenant, first->tenant) == 0)
-            share[n++] = resized ? sl_prepared_share(&p->device[i]) : p->device[i].share;
-    return sl_lease_compose(first->tenant, &owner, share, n, ret, err);
-}
-
-int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device,
-                   struct sl_msg_lease *ret, struct sl_err *err)
-{
-    int rc = lease_of(p, device, false, ret, err);
-    if (rc == 0 && dra->config)
-        sl_lease_compute(ret, dra->config->fractional.compute);
-    return rc;
-}
-
-int sl_dra_compose_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret,
-                       struct sl_err *err)
-{
-    int rc = lease_of(p, device, true, ret, err);
-    if (rc == 0)
+            share[n++] = now ? sl_prepared_share(&p->device[i]) : p->device[i].share;
+    int rc = sl_lease_compose(first->tenant, &owner, share, n, ret, err);
+    if (rc < 0)
+        return rc;
+    if (now)
         ret->fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
-    return rc;
+    else if (dra->config)
+        sl_lease_compute(ret, dra->config->fractional.compute);
+    return 0;
 }

@@ -66,9 +66,13 @@ static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_
 
 static void make_tenants(struct op *op)
 {
+    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.prepare.mig");
-    op->tenancy.count = sl_dra_op_entry(op)->device_count;
-    sl_tenancy_make(&op->tenancy, made);
+    int rc = sl_dra_op_list_tenants(op, true, &err);
+    if (rc < 0)
+        undo(op, rc, &err);
+    else
+        sl_tenancy_make(&op->tenancy, made);
 }
 
 void sl_dra_op_wait_fired(struct sl_timer *t)
@@ -108,14 +112,14 @@ static void mig_looked_at(struct op *op, int rc, const struct sl_err *err)
 }
 
 /* For people who wait for their pod: said on it, once per text by whoever counts events. */
-static void refuse(struct op *op, const struct sl_claim *c, int rc, const struct sl_err *err)
+static void refuse(struct op *op, int rc, const struct sl_err *err)
 {
     struct sl_prepared p = {0};
     (void)snprintf(p.name_space, sizeof(p.name_space), "%s", op->name_space);
     (void)snprintf(p.name, sizeof(p.name), "%s", op->name);
     (void)snprintf(p.uid, sizeof(p.uid), "%s", op->uid);
-    (void)snprintf(p.pod, sizeof(p.pod), "%s", c->pod);
-    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", c->pod_uid);
+    (void)snprintf(p.pod, sizeof(p.pod), "%s", op->claim->pod);
+    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", op->claim->pod_uid);
     sl_dra_tell(op->dra, &p, true,
                 rc == -EINVAL  ? "SluiceConfigInvalid"
                 : rc == -EPERM ? "SluiceNotAllowed"
@@ -129,17 +133,14 @@ static void plan(struct op *op)
 {
     struct sl_dra *dra = op->dra;
     struct sl_err why = SL_ERR_INIT;
-    struct sl_claim *claim = op->claim;
-    op->claim = NULL;
     int rc = 0;
-    struct sl_prepared *p = sl_dra_plan(dra, claim, &why);
+    struct sl_prepared *p = sl_dra_plan(dra, op->claim, &why);
     if (!p)
-        refuse(op, claim, why.code, &why);
+        refuse(op, why.code, &why);
     else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
         sl_dra_op_commit(op, make_mig);
     else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, mig_looked_at, &why)) < 0)
         undo(op, rc, &why);
-    free(claim);
 }
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
@@ -154,8 +155,6 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_err why = SL_ERR_INIT;
     int rc = sl_err_set(&why, -EIO, "pod %s/%.100s cannot be read, to see which container uses what: %s",
                         op->name_space, op->claim->pod, err->msg);
-    free(op->claim);
-    op->claim = NULL;
     sl_dra_op_give_up(op, rc, &why);
 }
 
@@ -173,13 +172,12 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         return;
     }
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    op->claim = claim;
     int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
     if (rc < 0) {
-        refuse(op, claim, rc, &why);
-        free(claim);
+        refuse(op, rc, &why);
         return;
     }
-    op->claim = claim;
     if (!sl_claim_several(claim) || !claim->pod[0]) {
         plan(op);
         return;
@@ -187,10 +185,8 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     char path[400];
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space, claim->pod);
     rc = sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_pod, op, &op->get, &why);
-    if (rc < 0) {
-        refuse(op, claim, rc, &why);
-        free(claim);
-    }
+    if (rc < 0)
+        refuse(op, rc, &why);
 }
 
 void sl_dra_op_prepare(struct op *op)

@@ -218,26 +218,6 @@ static void call_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *da
 
 static const struct sl_rpc_call_events batch_events = {.ended = call_ended};
 
-static void begin_all(struct sl_dra *dra, struct sl_rpc_call *call, enum op_kind kind,
-                      Dra__Claim **claims, size_t count)
-{
-    struct batch *b = sl_xcalloc(1, sizeof(*b) + count * sizeof(b->part[0]));
-    b->call = call;
-    b->kind = kind;
-    b->count = b->left = count;
-    b->beginning = true;
-    sl_rpc_call_watch(call, &batch_events, b);
-    for (size_t i = 0; i < count; i++) {
-        struct claim_part *c = sl_xcalloc(1, sizeof(*c));
-        *c = (struct claim_part){.dra = dra, .batch = b, .index = i};
-        (void)snprintf(b->part[i].uid, sizeof(b->part[i].uid), "%s", claims[i]->uid);
-        sl_dra_begin(dra, kind, claims[i]->namespace_, claims[i]->name, b->part[i].uid, claim_done,
-                     c);
-    }
-    b->beginning = false;
-    batch_done(b);
-}
-
 /* Either call is a list of claims and nothing else, in either version of the API. */
 static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size, struct sl_dra *dra,
                         enum op_kind kind)
@@ -247,7 +227,21 @@ static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
         return;
     const Dra__NodePrepareResourcesRequest *r =
         (const Dra__NodePrepareResourcesRequest *)(const void *)m;
-    begin_all(dra, call, kind, r->claims, r->n_claims);
+    struct batch *b = sl_xcalloc(1, sizeof(*b) + r->n_claims * sizeof(b->part[0]));
+    b->call = call;
+    b->kind = kind;
+    b->count = b->left = r->n_claims;
+    b->beginning = true;
+    sl_rpc_call_watch(call, &batch_events, b);
+    for (size_t i = 0; i < r->n_claims; i++) {
+        const Dra__Claim *claim = r->claims[i];
+        struct claim_part *c = sl_xcalloc(1, sizeof(*c));
+        *c = (struct claim_part){.dra = dra, .batch = b, .index = i};
+        (void)snprintf(b->part[i].uid, sizeof(b->part[i].uid), "%s", claim->uid);
+        sl_dra_begin(dra, kind, claim->namespace_, claim->name, b->part[i].uid, claim_done, c);
+    }
+    b->beginning = false;
+    batch_done(b);
     sl_rpc_pb_free(m);
 }
 

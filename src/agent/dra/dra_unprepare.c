@@ -76,7 +76,7 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
 static void unmake_tenants(struct op *op)
 {
     SL_FAULT("dra.unprepare.begun");
-    op->tenancy.count = sl_dra_op_entry(op)->device_count;
+    (void)!sl_dra_op_list_tenants(op, false, NULL);
     sl_tenancy_unmake(&op->tenancy, unmade);
 }
 

@@ -95,16 +95,6 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
     return 0;
 }
 
-static int read_key(const char *key, const json_t *value, const struct sl_share_reader *reader,
-                    struct sl_share *share, struct sl_err *err)
-{
-    if (strcmp(key, "apiVersion") == 0 || strcmp(key, "kind") == 0)
-        return 0;
-    if (strcmp(key, "allow") == 0)
-        return read_allow(value, reader, err);
-    return sl_share_config_key(key, value, share, err);
-}
-
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
                           struct sl_share *share, struct sl_err *err)
 {
@@ -121,7 +111,10 @@ int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
     {
-        int rc = read_key(key, value, reader, &s, err);
+        if (strcmp(key, "apiVersion") == 0 || strcmp(key, "kind") == 0)
+            continue;
+        int rc = strcmp(key, "allow") == 0 ? read_allow(value, reader, err)
+                                           : sl_share_config_key(key, value, &s, err);
         if (rc < 0)
             return rc;
     }

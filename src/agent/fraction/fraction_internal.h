@@ -20,6 +20,7 @@ struct sl_fraction_slot {
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
+    struct sl_tenancy_tenant only;
     struct sl_tenancy tenancy; /* to unmake it */
     bool unlisted; /* not in kubelet's last list */
     bool removing; /* the arbiter is asked to */

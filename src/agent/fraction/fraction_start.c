@@ -52,6 +52,7 @@ struct sl_start {
     struct sl_timer timer;
     void (*again)(struct sl_start *op);
     struct sl_msg_lease lease;
+    struct sl_tenancy_tenant tenant;
     struct sl_tenancy tenancy;
 };
 
@@ -136,22 +137,6 @@ static void never_begun(struct sl_start *op)
 
 /* --- the tenant and its spec ---------------------------------------------------------------------- */
 
-static const char *tenant_at(void *data, size_t at)
-{
-    const struct sl_start *op = data;
-    (void)at;
-    return op->lease.name;
-}
-
-static int lease_at(void *data, size_t at, struct sl_msg_lease *ret, struct sl_err *err)
-{
-    const struct sl_start *op = data;
-    (void)at;
-    (void)err;
-    *ret = op->lease;
-    return 0;
-}
-
 static int remember(struct sl_start *op, struct sl_err *err)
 {
     struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
@@ -180,8 +165,6 @@ static int remove_spec(void *data, struct sl_err *err)
 }
 
 static const struct sl_tenancy_ops tenancy_ops = {
-    .tenant = tenant_at,
-    .lease = lease_at,
     .write_spec = write_spec,
     .remove_spec = remove_spec,
     .fault = {.made = SL_FAULT_NAME("fraction.lease"),
@@ -454,8 +437,9 @@ static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
     (void)snprintf(op->resource, sizeof(op->resource), "%s", resource);
     uint64_t deadline = sl_prestart_deadline(call);
     op->f = f;
+    op->tenant = (struct sl_tenancy_tenant){.name = op->lease.name, .make = &op->lease};
     op->tenancy = (struct sl_tenancy){
-        .leases = f->leases, .ops = &tenancy_ops, .data = op, .count = 1};
+        .leases = f->leases, .ops = &tenancy_ops, .data = op, .tenant = &op->tenant, .count = 1};
     op->call = call;
     op->begun_ns = sl_loop_now(f->loop);
     op->give_up_ns = op->begun_ns + PATIENCE_NS;

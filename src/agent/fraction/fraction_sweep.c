@@ -43,13 +43,6 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
     sl_fraction_wake(f);
 }
 
-static const char *tenant_at(void *data, size_t at)
-{
-    const struct sl_fraction_slot *slot = data;
-    (void)at;
-    return slot->tenant;
-}
-
 /* A spec that stays is found again at the next start. */
 static int remove_spec(void *data, struct sl_err *err)
 {
@@ -70,12 +63,12 @@ void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
 {
     static const struct sl_tenancy_ops ops = {
-        .tenant = tenant_at,
         .remove_spec = remove_spec,
         .fault = {.removed = SL_FAULT_NAME("fraction.unspecified"),
                   .unmade = SL_FAULT_NAME("fraction.removed")}};
-    slot->tenancy =
-        (struct sl_tenancy){.leases = f->leases, .ops = &ops, .data = slot, .count = 1};
+    slot->only = (struct sl_tenancy_tenant){.name = slot->tenant};
+    slot->tenancy = (struct sl_tenancy){
+        .leases = f->leases, .ops = &ops, .data = slot, .tenant = &slot->only, .count = 1};
     slot->fraction = f;
     slot->next = f->slots;
     f->slots = slot;

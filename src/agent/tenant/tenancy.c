@@ -3,17 +3,6 @@
 
 #include "base/fault.h"
 
-/* Moves on to the next place with a tenant; NULL: there is none left. */
-static const char *next_tenant(struct sl_tenancy *t)
-{
-    for (; t->at < t->count; t->at++) {
-        const char *name = t->ops->tenant(t->data, t->at);
-        if (name && name[0])
-            return name;
-    }
-    return NULL;
-}
-
 /* --- make --- */
 
 static void make_next(struct sl_tenancy *t);
@@ -43,28 +32,20 @@ static void changed(void *data, int rc, const char *text, const struct sl_err *e
 static void made(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_tenancy *t = data;
-    struct sl_msg_lease set;
     if (rc == 0)
         SL_FAULT(t->ops->fault.made);
-    if (rc == 0 && t->ops->change && t->ops->change(t->data, t->at, &set))
-        sl_leases_set(t->leases, &set, changed, t);
+    if (rc == 0 && t->tenant[t->at].set)
+        sl_leases_set(t->leases, t->tenant[t->at].set, changed, t);
     else
         changed(t, rc, text, err);
 }
 
 static void make_next(struct sl_tenancy *t)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_msg_lease ask;
-    if (!next_tenant(t)) {
-        write_spec(t);
-        return;
-    }
-    int rc = t->ops->lease(t->data, t->at, &ask, &err);
-    if (rc < 0)
-        t->done(t->data, SL_TENANCY_TENANT, rc, &err);
+    if (t->at < t->count)
+        sl_leases_make(t->leases, t->tenant[t->at].make, made, t);
     else
-        sl_leases_make(t->leases, &ask, made, t);
+        write_spec(t);
 }
 
 void sl_tenancy_make(struct sl_tenancy *t, sl_tenancy_done *done)
@@ -94,9 +75,8 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
 static void unmake_next(struct sl_tenancy *t)
 {
     static const struct sl_err none = SL_ERR_INIT;
-    const char *name = next_tenant(t);
-    if (name)
-        sl_leases_remove(t->leases, name, unmade, t);
+    if (t->at < t->count)
+        sl_leases_remove(t->leases, t->tenant[t->at].name, unmade, t);
     else
         t->done(t->data, SL_TENANCY_TENANT, 0, &none);
 }

@@ -15,13 +15,14 @@
 #include "agent/tenant/leases.h"
 #include "share/lease.h"
 
+/* One of its tenants. Good until the next make or unmake. */
+struct sl_tenancy_tenant {
+    const char *name;
+    const struct sl_msg_lease *make; /* not needed to unmake it */
+    const struct sl_msg_lease *set;  /* what was changed since, for the arbiter may have lost it; NULL: nothing */
+};
+
 struct sl_tenancy_ops {
-    /* The name of the tenant at this place; NULL or "": none is there. */
-    const char *(*tenant)(void *data, size_t at);
-    /* What it is asked for. */
-    int (*lease)(void *data, size_t at, struct sl_msg_lease *ret, struct sl_err *err);
-    /* May be NULL. True: what was changed since has to be said again, for the arbiter may have lost it. */
-    bool (*change)(void *data, size_t at, struct sl_msg_lease *ret);
     int (*write_spec)(void *data, struct sl_err *err);
     int (*remove_spec)(void *data, struct sl_err *err);
     /* Names of the fault points: a tenant is made, all are, the spec is written; it is removed, a tenant is. */
@@ -42,7 +43,8 @@ struct sl_tenancy {
     struct sl_leases *leases;
     const struct sl_tenancy_ops *ops;
     void *data;
-    size_t count; /* places of tenants */
+    const struct sl_tenancy_tenant *tenant;
+    size_t count;
     /* its own */
     size_t at;
     sl_tenancy_done *done;
