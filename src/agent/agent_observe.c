@@ -263,6 +263,11 @@ static bool ready(void *data, char *why, size_t size)
         (void)snprintf(why, size, "kubelet has not registered every resource yet");
         return false;
     }
+    const char *trouble = !a->opt.dra && a->mps ? sl_mps_trouble(a->mps) : NULL;
+    if (trouble) {
+        (void)snprintf(why, size, "%s", trouble);
+        return false;
+    }
     return true;
 }
 

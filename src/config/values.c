@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "base/xalloc.h"
 #include "config/errors.h"
 #include "config/schema.h"
@@ -84,7 +85,7 @@ static int wrong_word(const struct set *w)
                       : w->row->words[i + 1] ? ", "
                                              : " or ",
                       w->row->words[i]);
-    const char *close = sl_schema_closest(w->s->text, w->row->words);
+    const char *close = sl_word_closest(w->s->text, w->row->words);
     if (close)
         return FAIL(w, SL_E_WORD_UNKNOWN_NEAR, w->s->text, close, list);
     return FAIL(w, SL_E_WORD_UNKNOWN, w->s->text, list);
@@ -269,6 +270,35 @@ static int add_xid(const struct set *w)
     return 0;
 }
 
+/* What is behind a UUID at the beginning of text, or NULL where there is none. */
+static const char *after_uuid(const char *text)
+{
+    static const size_t groups[] = {8, 4, 4, 4, 12};
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        if (i > 0 && *text++ != '-')
+            return NULL;
+        if (strspn(text, "0123456789abcdefABCDEF") != groups[i])
+            return NULL;
+        text += groups[i];
+    }
+    return text;
+}
+
+/* "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
+static bool is_uuid(const char *text)
+{
+    const char *old = strncmp(text, "MIG-GPU-", 8) == 0 ? after_uuid(text + 8) : NULL;
+    if (old) {
+        size_t a = *old == '/' ? strspn(old + 1, "0123456789") : 0;
+        size_t b = a && old[1 + a] == '/' ? strspn(old + 2 + a, "0123456789") : 0;
+        return b > 0 && old[2 + a + b] == '\0' && strlen(text) < SL_GPU_UUID_TEXT;
+    }
+    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+        return false;
+    const char *end = after_uuid(text + 4);
+    return end && *end == '\0';
+}
+
 /* "0", "0:1" or a UUID. */
 static bool is_device(const char *text)
 {
@@ -277,9 +307,7 @@ static bool is_device(const char *text)
         size_t b = text[a] == ':' ? strspn(text + a + 1, "0123456789") : 0;
         return text[a] == '\0' || (b > 0 && b <= 4 && text[a + 1 + b] == '\0');
     }
-    return (strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0) && text[4] &&
-           strlen(text) < SL_GPU_UUID_TEXT &&
-           text[strspn(text, "0123456789abcdefABCDEFGPUMI-/")] == '\0';
+    return is_uuid(text);
 }
 
 static int add_device(const struct set *w)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/json_dump.h"
 #include "controller/errors.h"
 #include "controller/mutate.h"
@@ -174,7 +175,8 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
     (void)json_array_append_new(requests, request);
     if (!p->share.memory_bytes && p->share.memory_percent != 100)
         return percent_request(p, class, &cel, opt, request, err);
-    (void)json_object_set_new(request, "exactly", device_request(p, class, cel.buf, memory_mib(p)));
+    (void)json_object_set_new(request, "exactly",
+                              device_request(p, class, cel.buf, memory_mib(p)));
     return 0;
 }
 
@@ -186,16 +188,9 @@ static void add_config(const struct sl_request *r, size_t i, const char *driver,
     if (!parameters)
         return;
     sl_mutate_request_name(r, i, name);
-    (void)json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
-                                                  "driver", driver, "parameters", parameters));
-}
-
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ULL;
-    return h;
+    (void)json_array_append_new(config,
+                                json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
+                                          "driver", driver, "parameters", parameters));
 }
 
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
@@ -208,7 +203,8 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
     else
         (void)snprintf(memory, sizeof(memory), "%up", p->share.memory_percent);
     (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory,
-                   p->share.cores_permille / 10, (unsigned long long)hash_text(content));
+                   p->share.cores_permille / 10,
+                   (unsigned long long)sl_hash_text(content));
 }
 
 int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_options *opt,

@@ -189,6 +189,25 @@ static void node_spec(void **state)
     sl_driver_free(d);
 }
 
+/* Beside a card that never answered, and so has no place in the inventory: the driver's numbers. */
+static void numbers_are_the_drivers(void **state)
+{
+    struct driver_world *w = *state;
+    world_debian(w);
+    struct sl_driver *d = world_find(w);
+    struct sl_inventory *inv = world_inventory();
+    inv->gpu[0].index = 1;
+    inv->gpu[1].index = 2;
+    json_t *spec = write_node(w, d, inv, true);
+    assert_null(device_edits(spec, "0"));
+    assert_null(device_edits(spec, "1:0"));
+    assert_true(has(device_edits(spec, "1"), "deviceNodes", "path", "/dev/nvidia0"));
+    assert_true(has(device_edits(spec, "2:0"), "deviceNodes", "path", "/dev/nvidia1"));
+    json_decref(spec);
+    world_free_inventory(inv);
+    sl_driver_free(d);
+}
+
 static void devices_come_and_go(void **state)
 {
     struct driver_world *w = *state;
@@ -390,7 +409,7 @@ static void libsluice_for_a_tenant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(node_spec),
+        CASE(node_spec), CASE(numbers_are_the_drivers),
         CASE(devices_come_and_go),
         CASE(imex_channel),
         CASE(disk_full),

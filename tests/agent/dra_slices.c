@@ -325,6 +325,22 @@ static void test_unhealthy_is_tainted(void **state)
     json_decref(slices);
 }
 
+/* The attribute says the driver's number, not the place among those that answered. */
+static void test_index_is_the_drivers(void **state)
+{
+    (void)state;
+    struct node n;
+    node_init(&n, 2, false);
+    n.gpu[0].index = 1;
+    n.gpu[1].index = 5;
+    json_t *slices = make(&n);
+    for (int i = 0; i < 2; i++) {
+        const json_t *a = json_object_get(device(slices, i ? "gpu-1-share" : "gpu-0-share"), "attributes");
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(a, "index"), "int")), i ? 5 : 1);
+    }
+    json_decref(slices);
+}
+
 static bool ours_is_five(void *data, uint32_t gpu_instance)
 {
     (void)data;
@@ -432,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_ranges_of_odd_configs), cmocka_unit_test(test_unhealthy_is_tainted),
         cmocka_unit_test(test_foreign_instances_stay), cmocka_unit_test(test_static_mig),
         cmocka_unit_test(test_same), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_index_is_the_drivers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

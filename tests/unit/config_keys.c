@@ -347,8 +347,8 @@ static void shared_entries_in_every_form(void **state)
                                     "    - {name: a, replicas: 60, devices: 3}\n"
                                     "    - name: nvidia.com/b\n"
                                     "      replicas: 7\n"
-                                    "      devices: [0, '1', \"0:1\", GPU-12ab-ff, "
-                                    "MIG-GPU-12ab/1/0]\n");
+                                    "      devices: [0, '1', \"0:1\", GPU-0123abcd-0123-89ab-CDEF-0123456789ab, "
+                                    "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0]\n");
     assert_int_equal(c->sharing, SL_SHARING_MPS);
     assert_true(c->rename_by_default && !c->fail_requests_greater_than_one);
     assert_int_equal(c->shared_count, 3);
@@ -359,7 +359,7 @@ static void shared_entries_in_every_form(void **state)
     assert_true(!s[1].all_devices && s[1].device_count == 3 && !s[1].rename);
     assert_true(!s[2].all_devices && s[2].devices_count == 5);
     assert_string_equal(s[2].devices[1], "1");
-    assert_string_equal(s[2].devices[4], "MIG-GPU-12ab/1/0");
+    assert_string_equal(s[2].devices[4], "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0");
     assert_true(s[2].line == 8 && s[2].column == 7);
     check_round_trip(c);
     sl_config_free(c);
@@ -415,7 +415,7 @@ static void documented_examples_are_accepted(void **state)
 /* A block of random entries, each of a resource of its own. */
 static void random_block(FILE *f, struct rng *r)
 {
-    static const char *const devices[] = {"all", "2", "[0, 1]", "[GPU-0a, '3:1']"};
+    static const char *const devices[] = {"all", "2", "[0, 1]", "[GPU-0123abcd-0123-89ab-cdef-0123456789ab, '3:1']"};
     (void)fprintf(f, "  %s:\n    renameByDefault: %s\n    resources:\n",
                   rng_below(r, 2) ? "mps" : "timeSlicing", rng_below(r, 2) ? "true" : "false");
     for (uint64_t n = 1 + rng_below(r, 4), i = 0; i < n; i++) {

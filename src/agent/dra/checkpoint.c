@@ -108,6 +108,10 @@ static const struct field device_fields[] = {
     D(TEXT, "migUUID", mig_uuid),
     D(U32, "migGPUInstance", mig_gpu_instance),
     D(U32, "migComputeInstance", mig_compute_instance),
+    D(U64, "readySince", ready_since.yes_s),
+    D(U64, "notReadySince", ready_since.no_s),
+    D(U64, "resizedSince", resized_since.yes_s),
+    D(U64, "notResizedSince", resized_since.no_s),
 };
 static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "uid", uid),

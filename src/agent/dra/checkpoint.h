@@ -29,6 +29,11 @@ enum sl_prepared_mig {
 #define SL_CONTAINERS_SIZE 128
 
 /* One device of a prepared claim. */
+/* Since when a condition of the claim's status is so, in seconds of the calendar. One of them is 0. */
+struct sl_prepared_since {
+    uint64_t yes_s, no_s;
+};
+
 struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
@@ -39,6 +44,7 @@ struct sl_prepared_device {
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
     uint32_t mig_gpu_instance, mig_compute_instance;
+    struct sl_prepared_since ready_since, resized_since;
     char containers[SL_CONTAINERS_SIZE]; /* not kept: whose it is, "a,b"; "": not known yet */
 };
 

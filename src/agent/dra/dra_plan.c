@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/dra/claim_allow.h"
 #include "agent/dra/errors.h"
@@ -187,6 +188,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     d->admin = r->admin;
     d->share = r->share;
     (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
+    d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 

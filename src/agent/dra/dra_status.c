@@ -16,6 +16,7 @@
 #include "agent/dra/claim_pb.h"
 #include "agent/dra/errors.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/units.h"
@@ -27,15 +28,22 @@
 
 /* --- status.devices --- */
 
-static json_t *condition(const char *type, bool good, const char *reason, const char *message)
+/* Its time is when the status changed, however often it is written. */
+static json_t *condition(struct sl_prepared_since *since, const char *type, bool good, const char *reason,
+                         const char *message)
 {
-    char now[32];
-    time_t t = time(NULL);
+    char text[32];
+    uint64_t *now = good ? &since->yes_s : &since->no_s;
     struct tm tm;
+    if (*now == 0) {
+        *since = (struct sl_prepared_since){0};
+        *now = (uint64_t)time(NULL);
+    }
+    time_t t = (time_t)*now;
     (void)gmtime_r(&t, &tm);
-    (void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
     return json_pack("{s:s,s:s,s:s,s:s,s:s}", "type", type, "status", good ? "True" : "False",
-                     "reason", reason, "message", message, "lastTransitionTime", now);
+                     "reason", reason, "message", message, "lastTransitionTime", text);
 }
 
 static json_t *lease_data(const struct sl_prepared_device *d)
@@ -110,7 +118,7 @@ static void not_told(struct dra_tell *t, const char *why)
 
 static void retell_fired(struct sl_timer *timer)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)timer - offsetof(struct sl_dra, retell));
+    struct sl_dra *dra = sl_container_of(timer, struct sl_dra, retell);
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
         p->untold |= p->retell;
         p->retell = false;
@@ -243,20 +251,21 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
     struct dra_tell *t = sl_xcalloc(1, sizeof(*t));
     json_t *devices = json_array();
     for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_prepared_device *d = &p->device[i];
+        struct sl_prepared_device *d = &p->device[i];
         const struct card *c = sl_dra_card(dra, d->share.gpu);
         const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
         bool ok = !trouble;
         json_t *conditions = json_array();
         (void)json_array_append_new(conditions,
-                                    condition("Ready", ok, ok ? "Prepared" : "Unhealthy",
+                                    condition(&d->ready_since, "Ready", ok, ok ? "Prepared" : "Unhealthy",
                                               ok ? "" : trouble));
         if (strcmp(type, "Ready") != 0)
-            (void)json_array_append_new(conditions, condition(type, good, reason, message));
-        else if (d->resized.memory_bytes ||
-                 d->resized.cores_permille) /* as the write before said */
             (void)json_array_append_new(conditions,
-                                        condition("Resized", true, "Resized", "the share was resized"));
+                                        condition(&d->resized_since, type, good, reason, message));
+        else if (d->resized.memory_bytes || d->resized.cores_permille) /* as the write before said */
+            (void)json_array_append_new(conditions,
+                                        condition(&d->resized_since, "Resized", true, "Resized",
+                                                  "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
     *t = (struct dra_tell){.dra = dra, .devices = devices};

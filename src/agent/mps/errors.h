@@ -56,5 +56,8 @@ SL_ERROR(MPS_FAULT_LOG,
 SL_ERROR_ALSO(MPS_STUCK_LOG,
     "the MPS server of GPU %u did not recover from the fault of a client in time: its daemon is restarted");
 SL_ERROR_ALSO(MPS_CLIENT_LOG, "a client of GPU %u failed under MPS: %.160s");
+SL_ERROR(MPS_NOT_MOUNTED,
+    "%s: MPS needs a folder of the node at %s: install the agent with deploy/components/mps, which mounts that folder",
+    "the folder of MPS is not mounted from the node", "`deploy/components/mps`");
 
 #endif

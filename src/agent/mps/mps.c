@@ -258,6 +258,19 @@ int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_stat
     return 0;
 }
 
+const char *sl_mps_trouble(const struct sl_mps *mps)
+{
+    const char *reason = NULL;
+    for (const struct daemon *d = mps->daemons; d; d = d->next) {
+        if (d->removed)
+            continue;
+        if (d->state != SL_MPS_FAILED)
+            return NULL;
+        reason = d->reason;
+    }
+    return reason;
+}
+
 int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *edits,
                  struct sl_err *err)
 {

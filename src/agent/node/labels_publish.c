@@ -13,6 +13,7 @@
 #include "agent/node/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -151,7 +152,7 @@ static void set_timer(struct sl_labeler *l)
 static void fire(struct sl_timer *timer)
 {
     struct sl_labeler *l =
-        (struct sl_labeler *)(void *)((char *)timer - offsetof(struct sl_labeler, timer));
+        sl_container_of(timer, struct sl_labeler, timer);
     refresh(l);
     set_timer(l);
 }

@@ -79,7 +79,7 @@ static void failed(struct sl_node_feature *f, int status, const struct sl_err *e
     f->failures++;
     f->current = false;
     if (node_try_again(status)) {
-        wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+        wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
         return;
     }
     wait_for(f, REFUSED_NS);
@@ -123,7 +123,7 @@ static void removed(void *data, int status, json_t *body, const struct sl_err *e
         return;
     }
     f->failures++;
-    wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+    wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
 }
 
 static void send(struct sl_node_feature *f)
@@ -166,9 +166,9 @@ static void fire(struct sl_timer *timer)
 int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_options *opt,
                            struct sl_node_feature **ret, struct sl_err *err)
 {
-    if (!node_is_name(opt->node))
+    if (!sl_node_is_name(opt->node))
         return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_BAD, opt->node);
-    if (!node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
+    if (!sl_node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
         return sl_err_set(err, -EINVAL, SL_E_NAMESPACE_BAD, opt->name_space);
     struct sl_node_feature *f = sl_xcalloc(1, sizeof(*f));
     f->loop = loop;
