@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/agent_internal.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -191,7 +192,7 @@ static void signalled(struct sl_source *s, uint32_t events)
 {
     (void)events;
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)s - offsetof(struct sl_agent, signals));
+        sl_container_of(s, struct sl_agent, signals);
     struct signalfd_siginfo info;
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGHUP) {

@@ -10,6 +10,7 @@
 #include "agent/kubelet/allocate.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -268,7 +269,7 @@ static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
 void sl_agent_retry_files(struct sl_timer *timer)
 {
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, files_retry));
+        sl_container_of(timer, struct sl_agent, files_retry);
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     if (!inv)
         return;

@@ -21,6 +21,7 @@
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -53,7 +54,6 @@ struct sl_arbiter_child {
     void *data;
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
@@ -103,7 +103,7 @@ static void try_later(struct sl_arbiter_child *c)
 static void said(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, ready);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, ready);
     char text[512];
     ssize_t n = read(s->fd, text, sizeof(text) - 1);
     close_source(c, s);
@@ -118,7 +118,7 @@ static void said(struct sl_source *s, uint32_t events)
 static void ended(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, pidfd);
     int status = 0;
     char words[500];
     (void)waitpid(c->pid, &status, 0);
@@ -216,7 +216,7 @@ static int start(struct sl_arbiter_child *c, struct sl_err *err)
 
 static void again(struct sl_timer *timer)
 {
-    struct sl_arbiter_child *c = container_of(timer, struct sl_arbiter_child, retry);
+    struct sl_arbiter_child *c = sl_container_of(timer, struct sl_arbiter_child, retry);
     struct sl_err err = SL_ERR_INIT;
     if (start(c, &err) < 0) {
         sl_error("%s", err.msg);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "arbiter/arbiter.h"
+#include "base/container.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
 
@@ -33,7 +34,6 @@ struct source {
     void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* A whole card, or one MIG instance of a card that is cut up. */
 struct gpu {
@@ -303,6 +303,7 @@ void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone *
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
                       struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
+uint64_t sl_arb_process_stat(pid_t pid, int number); /* field of /proc/PID/stat; 0: no such process */
 uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
 
 /* overheads.c: of each process, over a restart */
@@ -349,6 +350,8 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
 
 /* turnstile.c: only for tenants whose GPUs are shared by turns */
 void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state);
+/* Tells the processes that the gate changed: one that runs behind a free gate does not watch it. */
+void sl_arb_tell_gate(const struct tenant *t);
 int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_turnstile_close(struct arbiter *a);
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t);

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/hash.h"
 #include "sluice/attach.h"
 
 static int too_long(struct sl_err *err, const char *what)
@@ -45,13 +46,11 @@ static void default_base(char *buf, size_t size)
  * kept of them and a hash. */
 static void sim_name(const char *sim, char *buf, size_t size)
 {
-    uint64_t hash = 0xcbf29ce484222325ULL;
+    uint64_t hash = sl_hash_text(sim);
     char safe[33];
     size_t n = 0;
     bool exact = true;
     const char *tail = strrchr(sim, '/');
-    for (const char *p = sim; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 0x100000001b3ULL;
     for (const char *p = tail ? tail + 1 : sim; *p; p++) {
         bool plain = isalnum((unsigned char)*p) || (n > 0 && strchr(".@,_-", *p));
         if (plain && n + 1 < sizeof(safe))

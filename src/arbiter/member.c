@@ -18,6 +18,7 @@
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "shm/account.h"
 #include "shm/shared.h"
@@ -196,7 +197,7 @@ static void member_gone(struct arbiter *a, struct member *m)
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    member_gone(a, container_of(s, struct member, pidfd));
+    member_gone(a, sl_container_of(s, struct member, pidfd));
 }
 
 /*
@@ -249,7 +250,7 @@ static void member_hangup(struct arbiter *a, struct member *m)
 static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct member *m = container_of(s, struct member, conn);
+    struct member *m = sl_container_of(s, struct member, conn);
     union sl_packet p;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
@@ -496,7 +497,7 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    visitor_read(a, container_of(s, struct visitor, conn));
+    visitor_read(a, sl_container_of(s, struct visitor, conn));
 }
 
 static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
@@ -529,7 +530,7 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, listener);
+    struct tenant *t = sl_container_of(s, struct tenant, listener);
     int64_t room = sl_arb_room(a, t);
     for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {
         int fd = sl_arb_accept(a, s, &t->listen_again_ns);

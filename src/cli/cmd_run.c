@@ -69,13 +69,7 @@ static void tenant_environment(const struct sl_world *world, const struct sl_msg
         n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
                               tenant->gpu[i]);
 
-    sl_env_copy(env);
-    sl_env_set(env, SL_ATTACH_ENV, tenant->attach_path);
-    sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible);
-    sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
-#endif
+    sl_env_tenant(env, tenant->attach_path, visible, libsluice);
     if (world->place.sim[0]) {
         sl_env_set(env, SL_SIM_ENV, world->place.sim);
         sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state);

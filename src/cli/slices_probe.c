@@ -145,13 +145,7 @@ static int fill_lease(struct spinner *s, const char *uuid, uint32_t slice_us, st
 static void make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
                      const struct spinner *s, struct sl_env *env)
 {
-    sl_env_copy(env);
-    sl_env_set(env, SL_ATTACH_ENV, s->socket);
-    sl_env_set(env, "CUDA_VISIBLE_DEVICES", uuid);
-    sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
-#endif
+    sl_env_tenant(env, s->socket, uuid, libsluice);
     if (w->sim_lib[0])
         sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':');
 }

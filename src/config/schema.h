@@ -96,8 +96,6 @@ bool sl_schema_env(const struct sl_schema_row *row, size_t n, char *buf, size_t 
 
 /* What to tell someone who wrote an unknown key: "did you mean …?", where it belongs, or what is there. */
 void sl_schema_suggest(const char *parent, const char *key, char *buf, size_t size);
-/* The closest of `words`, or NULL. */
-const char *sl_schema_closest(const char *text, const char *const *words);
 
 /* Sets "FILE:LINE:COLUMN: text" or "--flag: text" and returns code. */
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,

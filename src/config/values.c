@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "base/xalloc.h"
 #include "config/schema.h"
 
@@ -83,7 +84,7 @@ static int wrong_word(const struct set *w)
                       : w->row->words[i + 1] ? ", "
                                              : " or ",
                       w->row->words[i]);
-    const char *close = sl_schema_closest(w->s->text, w->row->words);
+    const char *close = sl_word_closest(w->s->text, w->row->words);
     if (close)
         return FAIL(w, "\"%.40s\" is not known: did you mean \"%s\"? It is %s", w->s->text, close,
                     list);

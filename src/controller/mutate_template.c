@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/json_dump.h"
 #include "controller/mutate.h"
 #include "share/share_json.h"
@@ -195,14 +196,6 @@ static void add_config(const struct sl_request *r, size_t i, const char *driver,
                                           "driver", driver, "parameters", parameters));
 }
 
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ULL;
-    return h;
-}
-
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
 static void name_of(const struct sl_request *r, const char *content, char name[64])
 {
@@ -214,7 +207,7 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
         (void)snprintf(memory, sizeof(memory), "%up", p->share.memory_percent);
     (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory,
                    p->share.cores_permille / 10,
-                   (unsigned long long)hash_text(content));
+                   (unsigned long long)sl_hash_text(content));
 }
 
 int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_options *opt,

@@ -13,7 +13,7 @@
 #define NO_LIMIT UINT64_MAX
 
 struct quota_limit {
-    struct sl_table_item item;
+    struct sl_map_item item;
     char key[320]; /* namespace/name */
     uint64_t memory_mib, cores;
 };
@@ -67,10 +67,10 @@ void sl_quota_gone(struct sl_quota *q, const char *name_space, const char *name)
 {
     char key[320];
     struct quota_limit *l =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&q->limits, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&q->limits, key, strlen(key));
     if (!l)
         return;
-    sl_table_drop(&q->limits, &l->item);
+    sl_map_drop(&q->limits, &l->item);
     free(l);
 }
 
@@ -91,17 +91,17 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
     struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
     *kept = l;
     kept->item.key = kept->key;
-    sl_table_add(&q->limits, &kept->item);
+    sl_map_add(&q->limits, &kept->item);
     return 0;
 }
 
 void sl_quota_free(struct sl_quota *q)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&q->limits, &walk)))
+    while ((item = sl_map_next(&q->limits, &walk)))
         free(item);
-    sl_table_free(&q->limits);
+    sl_map_free(&q->limits);
     while (q->pending) {
         struct quota_pending *p = q->pending;
         q->pending = p->next;
@@ -130,9 +130,9 @@ static bool is_of(const struct quota_limit *l, const char *name_space)
 
 bool sl_quota_covers(const struct sl_quota *q, const char *name_space)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
-    while ((l = sl_table_next(&q->limits, &walk)))
+    while ((l = sl_map_next(&q->limits, &walk)))
         if (is_of(l, name_space))
             return true;
     return false;
@@ -142,7 +142,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err)
 {
     uint64_t used_memory, used_cores;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
     int rc = 0;
     sl_cluster_used(c, name_space, &used_memory, &used_cores);
@@ -151,7 +151,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
             used_memory += p->memory_mib;
             used_cores += p->cores;
         }
-    while (!rc && (l = sl_table_next(&q->limits, &walk))) {
+    while (!rc && (l = sl_map_next(&q->limits, &walk))) {
         if (!is_of(l, name_space))
             continue;
         rc = over("memory", "MiB", l, l->memory_mib, used_memory, memory_mib, err);

@@ -47,7 +47,7 @@ static void finish(struct review_call *r, const struct sl_err *denied, unsigned 
         c->count.reviews_untouched++;
     }
     if (r->call)
-        controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
+        sl_controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
                                           : sl_review_allow(r->review.uid, r->mutation.patch));
     review_free(r);
 }
@@ -133,11 +133,11 @@ static void decide(struct review_call *r)
     json_decref(r->review.root); /* many may wait for the API server */
     r->review.root = NULL;
     r->review.pod = NULL;
-    templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+    sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
                      r->mutation.template_object);
 }
 
-void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -158,14 +158,14 @@ void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
     decide(r);
 }
 
-void webhook_gone(struct sl_controller *c, struct sl_http_call *call)
+void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call)
 {
     for (struct review_call *r = c->reviews; r; r = r->next)
         if (r->call == call)
             r->call = NULL;
 }
 
-void webhook_free(struct sl_controller *c)
+void sl_webhook_free(struct sl_controller *c)
 {
     while (c->reviews)
         review_free(c->reviews);

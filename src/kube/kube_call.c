@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/json_dump.h"
 #include "base/xalloc.h"
 
-int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
+int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
 {
     if (size > b->max - b->size)
         return -EMSGSIZE;
@@ -29,7 +30,7 @@ int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
     return 0;
 }
 
-void kube_buffer_free(struct kube_buffer *b)
+void sl_kube_buffer_free(struct kube_buffer *b)
 {
     free(b->data);
     *b = (struct kube_buffer){.max = b->max};
@@ -50,7 +51,7 @@ static int status_code(long status)
     return status >= 500 ? -EREMOTEIO : -EINVAL;
 }
 
-void kube_status_error(const char *method, const char *path, long status, const json_t *body,
+void sl_kube_status_error(const char *method, const char *path, long status, const json_t *body,
                        struct sl_err *err)
 {
     const char *message = json_string_value(json_object_get(body, "message"));
@@ -77,14 +78,14 @@ static json_t *parse_answer(CURL *easy, const struct kube_buffer *answer, json_e
 
 /* --- one call ------------------------------------------------------------------------------- */
 
-void kube_call_free(struct sl_kube_call *call)
+void sl_kube_call_free(struct sl_kube_call *call)
 {
     struct sl_kube *kube = call->kube;
-    kube_transfer_close(kube, &call->transfer);
+    sl_kube_transfer_close(kube, &call->transfer);
     *(call->prev ? &call->prev->next : &kube->first_call) = call->next;
     *(call->next ? &call->next->prev : &kube->last_call) = call->prev;
     *(call->running ? &kube->active : &kube->waiting) -= 1;
-    kube_buffer_free(&call->answer);
+    sl_kube_buffer_free(&call->answer);
     free(call->method);
     free(call->path);
     free(call->content_type);
@@ -100,19 +101,19 @@ static void finish(struct sl_kube_call *call, long status, json_t *body, const s
     void *data = call->data;
     struct kube_buffer answer = call->answer;
     call->answer = (struct kube_buffer){0};
-    kube_call_free(call);
+    sl_kube_call_free(call);
     if (bytes_done)
         bytes_done(data, (int)status, (const uint8_t *)answer.data, answer.size, err);
     else
         done(data, (int)status, body, err);
-    kube_buffer_free(&answer);
+    sl_kube_buffer_free(&answer);
     json_decref(body);
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *user)
 {
     struct sl_kube_call *call = user;
-    int rc = kube_buffer_add(&call->answer, data, size * count);
+    int rc = sl_kube_buffer_add(&call->answer, data, size * count);
     call->too_big = rc == -EMSGSIZE;
     return rc == 0 ? size * count : 0;
 }
@@ -122,7 +123,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err);
 static void call_done(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_call *call =
-        (struct sl_kube_call *)((char *)t - offsetof(struct sl_kube_call, transfer));
+        sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
     json_error_t why;
     json_t *body = NULL;
@@ -132,7 +133,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
             (void)sl_err_set(&err, -EMSGSIZE, "the API server's answer is larger than %zu bytes",
                              call->answer.max);
         else
-            kube_transfer_error(t, code, &err);
+            sl_kube_transfer_error(t, code, &err);
         (void)sl_err_wrap(&err, "%s %.*s", call->method, (int)strcspn(call->path, "?"), call->path);
         finish(call, 0, NULL, &err);
         return;
@@ -140,7 +141,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status == 401 && !call->retried && call->kube->config.token_file) {
         call->retried = true; /* the token was replaced since it was read */
-        kube_token_refresh(call->kube, true);
+        sl_kube_token_refresh(call->kube, true);
         if (start(call, &err) < 0)
             finish(call, 0, NULL, &err);
         return;
@@ -149,7 +150,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     if (call->answer.size > 0 && (json || status >= 400))
         body = parse_answer(t->easy, &call->answer, &why);
     if (status >= 400)
-        kube_status_error(call->method, call->path, status, body, &err);
+        sl_kube_status_error(call->method, call->path, status, body, &err);
     else if (status >= 300)
         (void)sl_err_set(&err, -EPROTO,
                          "the API server answers %s with a redirection (%ld), which "
@@ -165,9 +166,9 @@ static void call_done(struct kube_transfer *t, CURLcode code)
 static int start(struct sl_kube_call *call, struct sl_err *err)
 {
     struct kube_transfer *t = &call->transfer;
-    kube_transfer_close(call->kube, t);
+    sl_kube_transfer_close(call->kube, t);
     call->answer.size = 0;
-    int rc = kube_transfer_open(call->kube, t, call->path, err);
+    int rc = sl_kube_transfer_open(call->kube, t, call->path, err);
     if (rc < 0)
         return rc;
     CURLcode code = CURLE_OK;
@@ -191,13 +192,13 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
         return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
     if (call->body)
-        kube_transfer_header(t, "Content-Type", call->content_type);
-    kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
-    kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
-    return kube_transfer_start(call->kube, t, err);
+        sl_kube_transfer_header(t, "Content-Type", call->content_type);
+    sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
+    sl_kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
+    return sl_kube_transfer_start(call->kube, t, err);
 }
 
-void kube_calls_start(struct sl_kube *kube)
+void sl_kube_calls_start(struct sl_kube *kube)
 {
     while (!kube->dead && kube->waiting > 0 && kube->active < KUBE_ACTIVE_MAX) {
         struct sl_kube_call *call = kube->first_call;
@@ -246,7 +247,7 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
     *(call->running ? &kube->active : &kube->waiting) += 1;
     int rc = call->running ? start(call, err) : 0;
     if (rc < 0) {
-        kube_call_free(call);
+        sl_kube_call_free(call);
         return rc;
     }
     if (ret)
@@ -309,7 +310,7 @@ void sl_kube_cancel(struct sl_kube_call *call)
     if (!call)
         return;
     struct sl_kube *kube = call->kube;
-    kube_call_free(call);
+    sl_kube_call_free(call);
     if (kube->waiting > 0 &&
         !kube->dead) /* not from here: a start that fails calls its owner back */
         sl_timer_set(kube->loop, &kube->kick, sl_loop_now(kube->loop));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
 
@@ -213,7 +214,7 @@ static void looked(void *data, int status, json_t *body, const struct sl_err *er
 
 static void attempt_fired(struct sl_timer *timer)
 {
-    struct sl_leader *l = (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, timer));
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
     hold(l);
     if (l->call) {
         sl_kube_cancel(l->call);
@@ -232,7 +233,7 @@ static void attempt_fired(struct sl_timer *timer)
 static void deadline_fired(struct sl_timer *timer)
 {
     struct sl_leader *l =
-        (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, deadline));
+        sl_container_of(timer, struct sl_leader, deadline);
     hold(l);
     forget_lease(l);
     lose(l);
@@ -327,7 +328,7 @@ static void release_done(void *data, int status, json_t *body, const struct sl_e
 
 static void release_fired(struct sl_timer *timer)
 {
-    struct sl_leader *l = (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, timer));
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
     hold(l);
     sl_kube_cancel(l->call);
     l->call = NULL;

@@ -129,7 +129,7 @@ uint64_t sl_burst_correct(uint64_t estimate_ns)
 static bool is_odd(uint64_t ns, uint64_t usual_ns)
 {
     if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
-        burst.odd -= burst.odd > 0;
+        burst.odd = burst.odd ? burst.odd - 1 : 0;
         return false;
     }
     burst.odd = burst.odd < ODD_MOST ? burst.odd + ODD_WEIGHT : burst.odd;

@@ -10,7 +10,8 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from dra_api import by_class, config, share  # noqa: E402
-from dra_rig import CLAIMS, GIB, Case, eventually, uid  # noqa: E402
+from dra_rig import CLAIMS, GIB, Case, uid  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 class Allow(Case):
@@ -18,7 +19,7 @@ class Allow(Case):
         got = self.node.prepare(number)["error"]
         for word in words:
             self.assertIn(word, got)
-        eventually(lambda: "SluiceNotAllowed default/pod-1" in self.node.events(), "an event")
+        until("an event", lambda: "SluiceNotAllowed default/pod-1" in self.node.events())
 
     def test_claims_do_not_choose_their_enforcement(self):
         """By default: what libsluice enforces, priority normal at most, idle time up to all of it."""
@@ -104,7 +105,7 @@ class Allow(Case):
             before = len(told())
             obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text} if text else {}
             n.api.put(CLAIMS + f"claim-{number}", obj)
-            return eventually(lambda: len(told()) > before and told()[-1], "a condition")
+            return until("a condition", lambda: len(told()) > before and told()[-1])
         return annotate
 
     def test_resizes_stay_within_what_was_allocated(self):

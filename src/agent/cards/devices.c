@@ -10,6 +10,7 @@
 
 #include "agent/cards/devices_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 #define RETRY_MAX_NS (60 * SL_NS_PER_S)
@@ -40,8 +41,6 @@ struct sl_devices {
     bool stalled;
 };
 
-#define OF(ptr, member)                                                                            \
-    ((struct sl_devices *)(void *)((char *)(ptr)-offsetof(struct sl_devices, member)))
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
 {
@@ -81,7 +80,7 @@ static void refuse_queued(struct sl_devices *d, int code, const char *why)
 
 static void stall_fire(struct sl_timer *timer)
 {
-    struct sl_devices *d = OF(timer, stall);
+    struct sl_devices *d = sl_container_of(timer, struct sl_devices, stall);
     uint64_t now = sl_loop_now(d->loop);
     (void)pthread_mutex_lock(&d->core->lock);
     bool busy = d->core->busy;
@@ -151,7 +150,7 @@ static void ask(struct sl_devices *d)
 
 static void poll_fire(struct sl_timer *timer)
 {
-    ask(OF(timer, poll));
+    ask(sl_container_of(timer, struct sl_devices, poll));
 }
 
 static uint64_t back_off(struct sl_devices *d)
@@ -313,7 +312,7 @@ static void take_events(struct sl_devices *d)
 static void doorbell_ready(struct sl_source *source, uint32_t epoll_events)
 {
     (void)epoll_events;
-    struct sl_devices *d = OF(source, doorbell);
+    struct sl_devices *d = sl_container_of(source, struct sl_devices, doorbell);
     uint64_t count;
     ssize_t ignored = read(source->fd, &count, sizeof(count));
     (void)ignored;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/units.h"
 #include "base/xalloc.h"
 
@@ -169,7 +170,7 @@ static void review(struct sl_health *h)
 
 static void timer_fire(struct sl_timer *timer)
 {
-    review((struct sl_health *)(void *)((char *)timer - offsetof(struct sl_health, timer)));
+    review(sl_container_of(timer, struct sl_health, timer));
 }
 
 /* ---- XIDs ---- */

@@ -13,6 +13,7 @@
 #include "agent/container/cdi.h"
 #include "agent/dra/dra_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -295,7 +296,7 @@ static int take_over(struct sl_dra *dra, struct sl_err *err)
 
 static void standby_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, standby));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, standby);
     struct sl_err err = SL_ERR_INIT;
     if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + STANDBY_NS);

@@ -10,6 +10,7 @@
 
 #include "agent/container/cdi.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -338,7 +339,7 @@ void sl_dra_health_send(struct sl_dra *dra)
 static void health_fired(struct sl_timer *t)
 {
     struct sl_dra *dra =
-        (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, health_timer));
+        sl_container_of(t, struct sl_dra, health_timer);
     sl_dra_health_send(dra);
     if (dra->streams)
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + HEALTH_EVERY_NS);

@@ -15,6 +15,7 @@
 #include "agent/dra/claim_allow.h"
 #include "agent/dra/claim_pb.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/units.h"
@@ -116,7 +117,7 @@ static void not_told(struct dra_tell *t, const char *why)
 
 static void retell_fired(struct sl_timer *timer)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)timer - offsetof(struct sl_dra, retell));
+    struct sl_dra *dra = sl_container_of(timer, struct sl_dra, retell);
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
         p->untold |= p->retell;
         p->retell = false;

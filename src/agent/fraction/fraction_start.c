@@ -15,6 +15,7 @@
 #include "agent/tenant/allow.h"
 #include "agent/tenant/tenancy.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -105,7 +106,7 @@ static void fail(struct sl_start *op, int code, const char *fmt, ...)
 static void timer_fired(struct sl_timer *timer)
 {
     struct sl_start *op =
-        (struct sl_start *)(void *)((char *)timer - offsetof(struct sl_start, timer));
+        sl_container_of(timer, struct sl_start, timer);
     op->again(op);
 }
 

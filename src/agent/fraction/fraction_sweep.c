@@ -12,6 +12,7 @@
 #include "agent/container/cdi.h"
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -213,7 +214,7 @@ void sl_fraction_load(struct sl_fraction *f)
 static void timer_fired(struct sl_timer *timer)
 {
     struct sl_fraction *f =
-        (struct sl_fraction *)(void *)((char *)timer - offsetof(struct sl_fraction, timer));
+        sl_container_of(timer, struct sl_fraction, timer);
     if (!f->loaded) {
         sl_fraction_load(f);
     } else if (f->slots && !f->listing) {

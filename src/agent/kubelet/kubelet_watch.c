@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -120,7 +121,7 @@ static void set_timer(struct sl_kubelet_watch *w)
 static void timer_fires(struct sl_timer *timer)
 {
     struct sl_kubelet_watch *w =
-        (struct sl_kubelet_watch *)((char *)timer - offsetof(struct sl_kubelet_watch, timer));
+        sl_container_of(timer, struct sl_kubelet_watch, timer);
     look(w);
     set_timer(w);
 }
@@ -156,7 +157,7 @@ static void inotify_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct sl_kubelet_watch *w =
-        (struct sl_kubelet_watch *)((char *)source - offsetof(struct sl_kubelet_watch, source));
+        sl_container_of(source, struct sl_kubelet_watch, source);
     _Alignas(struct inotify_event) char buffer[4096];
     ssize_t n = read(source->fd, buffer, sizeof(buffer));
     bool all = false;

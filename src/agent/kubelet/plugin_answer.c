@@ -96,7 +96,7 @@ static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
     }
 }
 
-int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
+int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
                          struct sl_err *err)
 {
     int rc = check_edits(edits, err);
@@ -115,12 +115,12 @@ int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **re
     return 0;
 }
 
-struct Dp__ContainerAllocateResponse *plugin_answer_message(struct plugin_answer *answer)
+struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer)
 {
     return &answer->message;
 }
 
-void plugin_answer_free(struct plugin_answer *answer)
+void sl_plugin_answer_free(struct plugin_answer *answer)
 {
     if (!answer)
         return;

@@ -13,18 +13,18 @@
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
-void plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
+void sl_plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
 {
     dp__device_plugin_options__init(ret);
     ret->get_preferred_allocation_available = true;
-    ret->pre_start_required = plugin_wants_prestart(p);
+    ret->pre_start_required = sl_plugin_wants_prestart(p);
 }
 
-void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     (void)msg, (void)size;
     Dp__DevicePluginOptions answer;
-    plugin_options(data, &answer);
+    sl_plugin_options(data, &answer);
     sl_rpc_pb_reply(call, &answer.base);
 }
 
@@ -49,14 +49,14 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
                           p->devices.res.device_count);
     size_t size = (size_t)request->allocation_size;
     answer->deviceids = sl_xcalloc(size + 1, sizeof(*answer->deviceids));
-    int rc = plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
+    int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
                            request->must_include_deviceids, request->n_must_include_deviceids, size,
                            answer->deviceids, err);
     answer->n_deviceids = rc == 0 ? size : 0;
     return rc;
 }
 
-void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     struct sl_err err = SL_ERR_INIT;
@@ -103,7 +103,7 @@ static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n,
             n);
     SL_CLEANUP(free) bool *seen = sl_xcalloc(d->res.device_count + 1, sizeof(*seen));
     for (size_t i = 0; i < n; i++) {
-        size_t at = plugin_devices_find(d, ids[i]);
+        size_t at = sl_plugin_devices_find(d, ids[i]);
         if (at == SIZE_MAX)
             return sl_err_set(
                 err, -ENOENT,
@@ -132,7 +132,7 @@ static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *re
     if (rc == 0)
         rc = o->allocate(o->data, &p->devices.res, (const char *const *)request->devices_ids,
                          request->n_devices_ids, edits, err);
-    return rc == 0 ? plugin_answer_create(edits, ret, err) : rc;
+    return rc == 0 ? sl_plugin_answer_create(edits, ret, err) : rc;
 }
 
 static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
@@ -155,7 +155,7 @@ struct container {
     struct plugin_answer *answer;
 };
 
-void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     uint64_t start = sl_now_ns();
@@ -176,14 +176,14 @@ void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t s
         rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
         if (rc == 0)
             answer.container_responses[answer.n_container_responses++] =
-                plugin_answer_message(c->answer);
+                sl_plugin_answer_message(c->answer);
     }
     if (rc == 0)
         sl_rpc_pb_reply(call, &answer.base);
     else
         refuse(call, p, "Allocate", &err);
     for (size_t i = 0; i < n; i++) {
-        plugin_answer_free(containers[i].answer);
+        sl_plugin_answer_free(containers[i].answer);
         sl_edits_clear(&containers[i].edits);
     }
     free(containers);

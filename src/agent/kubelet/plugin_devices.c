@@ -11,7 +11,7 @@
 #include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 
-void plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
 {
     struct plugin_cards c = {.count = inv->gpu_count};
     size_t n = c.count;
@@ -29,7 +29,7 @@ void plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
     *ret = c;
 }
 
-void plugin_cards_free(struct plugin_cards *cards)
+void sl_plugin_cards_free(struct plugin_cards *cards)
 {
     free(cards->uuid);
     free(cards->lost);
@@ -44,7 +44,7 @@ static int compare_ids(const void *a, const void *b, void *data)
     return strcmp(device[*(const uint32_t *)a].id, device[*(const uint32_t *)b].id);
 }
 
-size_t plugin_devices_find(const struct plugin_devices *devices, const char *id)
+size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *id)
 {
     size_t low = 0, high = devices->res.device_count;
     while (low < high) {
@@ -121,7 +121,7 @@ static int index_devices(struct plugin_devices *d, struct sl_err *err)
     return 0;
 }
 
-int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                         struct plugin_devices *ret, struct sl_err *err)
 {
     int rc = check_devices(res, cards, err);
@@ -138,14 +138,14 @@ int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_
         memcpy(d.res.device, res->device, n * sizeof(*res->device));
     rc = index_devices(&d, err);
     if (rc < 0) {
-        plugin_devices_free(&d);
+        sl_plugin_devices_free(&d);
         return rc;
     }
     *ret = d;
     return 0;
 }
 
-void plugin_devices_free(struct plugin_devices *devices)
+void sl_plugin_devices_free(struct plugin_devices *devices)
 {
     free(devices->res.device);
     free(devices->healthy);
@@ -156,7 +156,7 @@ void plugin_devices_free(struct plugin_devices *devices)
 }
 
 /* As kubelet sees them. */
-bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
+bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
 {
     if (a->res.device_count != b->res.device_count)
         return false;
@@ -179,7 +179,7 @@ static bool concerns(const char *what, const struct sl_plan_device *device, cons
             (device->id[n] == '\0' || strncmp(device->id + n, "::", 2) == 0));
 }
 
-bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
                           struct plugin_devices *devices)
 {
     bool changed = false;
@@ -221,7 +221,7 @@ static void fill_item(struct item *item, struct sl_plan_device *device, bool hea
     item->device.topology = &item->topology;
 }
 
-int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                         size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;

@@ -16,12 +16,12 @@ static int mark_ids(const struct plugin_devices *d, char *const *available, size
                     char *const *must, size_t must_count, uint8_t *marks, struct sl_err *err)
 {
     for (size_t i = 0; i < available_count; i++) {
-        size_t at = plugin_devices_find(d, available[i]);
+        size_t at = sl_plugin_devices_find(d, available[i]);
         if (at != SIZE_MAX)
             marks[at] = MARK_AVAILABLE;
     }
     for (size_t i = 0; i < must_count; i++) {
-        size_t at = plugin_devices_find(d, must[i]);
+        size_t at = sl_plugin_devices_find(d, must[i]);
         if (at == SIZE_MAX)
             return sl_err_set(
                 err, -ENOENT,
@@ -105,7 +105,7 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
     return 0;
 }
 
-int plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
+int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
                   char *const *must, size_t must_count, size_t size, char **ret, struct sl_err *err)
 {
     SL_CLEANUP(free) uint8_t *marks = sl_xcalloc(p->devices.res.device_count + 1, sizeof(*marks));

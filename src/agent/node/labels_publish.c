@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -150,7 +151,7 @@ static void set_timer(struct sl_labeler *l)
 static void fire(struct sl_timer *timer)
 {
     struct sl_labeler *l =
-        (struct sl_labeler *)(void *)((char *)timer - offsetof(struct sl_labeler, timer));
+        sl_container_of(timer, struct sl_labeler, timer);
     refresh(l);
     set_timer(l);
 }

@@ -78,7 +78,7 @@ static void failed(struct sl_node_feature *f, int status, const struct sl_err *e
     f->failures++;
     f->current = false;
     if (node_try_again(status)) {
-        wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+        wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
         return;
     }
     wait_for(f, REFUSED_NS);
@@ -122,7 +122,7 @@ static void removed(void *data, int status, json_t *body, const struct sl_err *e
         return;
     }
     f->failures++;
-    wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+    wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
 }
 
 static void send(struct sl_node_feature *f)
@@ -165,9 +165,9 @@ static void fire(struct sl_timer *timer)
 int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_options *opt,
                            struct sl_node_feature **ret, struct sl_err *err)
 {
-    if (!node_is_name(opt->node))
+    if (!sl_node_is_name(opt->node))
         return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME", opt->node);
-    if (!node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
+    if (!sl_node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
         return sl_err_set(err, -EINVAL,
                           "\"%s\" is no namespace for NodeFeature objects: set "
                           "POD_NAMESPACE",

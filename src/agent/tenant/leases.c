@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 #include "shm/packet.h"
 
@@ -36,7 +37,6 @@ struct sl_leases {
     char path[256];
 };
 
-#define of(ptr, field) ((struct sl_leases *)(void *)((char *)(ptr)-offsetof(struct sl_leases, field)))
 
 static void advance(struct sl_leases *l);
 
@@ -115,7 +115,7 @@ static int send_all(struct sl_leases *l)
 
 static void conn_ready(struct sl_source *s, uint32_t events)
 {
-    struct sl_leases *l = of(s, conn);
+    struct sl_leases *l = sl_container_of(s, struct sl_leases, conn);
     (void)events;
     for (;;) {
         union sl_packet p;
@@ -160,7 +160,7 @@ static void advance(struct sl_leases *l)
 
 static void timer_fired(struct sl_timer *t)
 {
-    struct sl_leases *l = of(t, timer);
+    struct sl_leases *l = sl_container_of(t, struct sl_leases, timer);
     uint64_t now = sl_loop_now(l->loop);
     if (l->first && l->first->deadline_ns <= now)
         hang_up(l); /* what it still says belongs to a question that is over */
