@@ -115,7 +115,9 @@ void sl_burst_end(const struct sl_launch *l, bool ok)
         return; /* given up meanwhile */
     ok = ok && burst.launches > 1 && record(burst.end, l->stream);
     /* Had the GPU begun with it before all of it was there, it may have waited for the host. */
+    CUstreamCaptureMode mode = sl_capture_relax();
     ok = ok && query && query(burst.begin) == CUDA_ERROR_NOT_READY;
+    sl_capture_restore(mode);
     atomic_store(&burst.state, ok ? CLOSED : NONE);
 }
 
