@@ -200,6 +200,37 @@ void sl_shared_leave(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
     (void)close_if_unused(ledger, entry, slot, kept);
 }
 
+static bool has_other_holders(struct sl_shared *s, uint32_t slot)
+{
+    for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
+        uint16_t who = atomic_load(&s->holder[i]);
+        if (who != 0 && who != slot + 1)
+            return true;
+    }
+    return false;
+}
+
+bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot)
+{
+    if (!is_entry(entry) || slot >= SL_PROCESS_SLOTS)
+        return false;
+    struct sl_shared *s = &ledger->slot[entry].shared;
+    uint32_t state = atomic_load(&s->state), gpu = gpu_of(state);
+    /* MAKING again: units that are on their way count twice for a moment, in this direction too. */
+    if (kind_of(state) != OPEN || (state & BY_DESCRIPTOR) ||
+        !atomic_compare_exchange_strong(&s->state, &state, state_of(MAKING, gpu, false, slot)))
+        return false;
+    SL_FAULT("shared.back.begun");
+    if (has_other_holders(s, slot) ||
+        sl_account_reserve(ledger, slot, gpu, sl_account_slot(ledger, entry, gpu), UINT64_MAX) < 0) {
+        atomic_store(&s->state, state);
+        return false;
+    }
+    SL_FAULT("shared.back.reserved");
+    (void)give_up(ledger, entry);
+    return true;
+}
+
 bool sl_shared_sweep(struct sl_ledger_page *ledger, uint32_t slot, sl_shared_kept *kept)
 {
     bool any = false;
