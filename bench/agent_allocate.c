@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/allocate.h"
-#include "agent/plugin.h"
+#include "agent/kubelet/allocate.h"
+#include "agent/kubelet/plugin.h"
 #include "base/clock.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"

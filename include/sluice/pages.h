@@ -144,7 +144,7 @@ struct sl_slot {
             _Atomic uint64_t inflight_ns; /* estimated work in flight */
             _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
             _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
-            _Atomic uint64_t submitted_ns; /* GPU time of all it submitted, estimated: no more was used */
+            _Atomic uint64_t done_ns;      /* GPU time of its kernels that are done, estimated */
             _Atomic uint64_t watched_ns;   /* time in which the two were counted: watched, channels on */
             _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: they are counted up to here */
             _Atomic uint32_t control;      /* enum sl_control */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent_internal.h"
-#include "agent/cdi.h"
+#include "agent/container/cdi.h"
 #include "base/log.h"
 
 static int submit(void *data, sl_devices_job_fn *fn, sl_devices_done_fn *done, void *arg,

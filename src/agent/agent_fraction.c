@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/agent_internal.h"
-#include "agent/cdi.h"
+#include "agent/container/cdi.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "policy/promise.h"

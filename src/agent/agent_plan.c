@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "agent/agent_internal.h"
-#include "agent/allocate.h"
-#include "agent/cdi.h"
+#include "agent/container/cdi.h"
+#include "agent/kubelet/allocate.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -182,7 +182,7 @@ static void read_member(struct arbiter *a, struct tenant *t, struct member *m, u
     *watched = on > *watched ? on : *watched;
     t->seen.work_ns += grown(atomic_load(&s->work_ns), &m->work_ns);
     t->seen.launches += grown(atomic_load(&s->launches), &m->launches);
-    t->seen.submitted_ns += grown(atomic_load(&s->submitted_ns), &m->submitted_ns);
+    t->seen.done_ns += grown(atomic_load(&s->done_ns), &m->done_ns);
     if (busy)
         m->busy_until_ns = a->now_ns + BUSY_LASTS_NS;
     bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SILENT_NS;
@@ -204,7 +204,7 @@ static void report(struct arbiter *a, struct tenant *t)
     struct sl_steer_seen seen = {.saturated_ns = t->seen.saturated_ns,
                                  .work_ns = t->seen.work_ns,
                                  .launches = t->seen.launches,
-                                 .submitted_ns = t->seen.submitted_ns,
+                                 .done_ns = t->seen.done_ns,
                                  .groups = t->seen.groups,
                                  .active = t->seen.active && !t->by_turns,
                                  .pending = t->seen.pending && !t->by_turns};
@@ -290,7 +290,7 @@ void sl_arb_compute_member_came(struct tenant *t, struct member *m)
     m->work_ns = atomic_load(&s->work_ns);
     m->watched_ns = atomic_load(&s->watched_ns);
     m->launches = atomic_load(&s->launches);
-    m->submitted_ns = atomic_load(&s->submitted_ns);
+    m->done_ns = atomic_load(&s->done_ns);
 }
 
 void sl_arb_compute_member_gone(struct arbiter *a, struct tenant *t)

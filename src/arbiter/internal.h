@@ -80,7 +80,7 @@ struct member {
     uint64_t least_bytes[SL_MAX_GPUS];    /* the least overhead those unsteady snapshots showed */
     uint64_t seen_bytes[SL_MAX_GPUS];     /* what the last snapshot showed, as far as it is believed */
     uint8_t unsteady[SL_MAX_GPUS];        /* snapshots in a row that found it moving */
-    uint64_t saturated_ns, watched_ns, work_ns, submitted_ns, launches; /* in its slot when last read */
+    uint64_t saturated_ns, watched_ns, work_ns, done_ns, launches; /* in its slot when last read */
     uint64_t busy_until_ns;                   /* it counts among those that keep the GPU busy */
 };
 
@@ -133,7 +133,7 @@ struct tenant {
     uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
     bool by_turns;
     struct {
-        uint64_t saturated_ns, work_ns, submitted_ns, launches; /* of its processes, also of those gone */
+        uint64_t saturated_ns, work_ns, done_ns, launches; /* of its processes, also of those gone */
         uint32_t groups;
         bool active, pending;
     } seen;

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "controller/mutate.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 #include "policy/place.h"
 
 struct sl_controller;

@@ -10,8 +10,8 @@
 #include "controller/quota.h"
 #include "controller/table.h"
 #include "controller/text.h"
-#include "http/leader.h"
 #include "http/server.h"
+#include "kube/leader.h"
 
 enum { SERVE_TLS, SERVE_EXTENDER, SERVE_METRICS, SERVE_COUNT };
 enum {

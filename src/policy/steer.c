@@ -9,8 +9,6 @@
 #define DAY_NS 86400000000000ULL
 /* What a tenant counts as that asked for no cores. */
 #define BEST_EFFORT_PERMILLE 10U
-/* Queued work is remembered up to this. */
-#define UNSPENT_NS (2000 * MS)
 
 int sl_steer_create(struct sl_steer **ret, struct sl_err *err)
 {
@@ -215,27 +213,36 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
                                      WAITING_MEMORY_NS);
 }
 
-/*
- * Slices say what a tenant could use, what it submitted says what it did use: beside others it loses time
- * to switches that the slices do not show. But estimates may be wrong (kernels whose length depends on
- * their data), so they count beside others only, and lower the charge by a quarter at most.
- */
-static uint64_t spend(const struct sl_steer *s, struct tenant *t, uint64_t used_ns)
+static bool has_company(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    bool company = false;
     FOR_EACH_TENANT (s, o)
-        company |= meet(t, o) && (o->seen.active || o->seen.pending);
-    if (t->seen.submitted_ns == 0)
-        return used_ns;
-    if (t->seen.submitted_ns > t->before.submitted_ns)
-        t->unspent_ns += t->seen.submitted_ns - t->before.submitted_ns;
-    t->before.submitted_ns = t->seen.submitted_ns;
-    t->unspent_ns = t->unspent_ns < UNSPENT_NS ? t->unspent_ns : UNSPENT_NS;
-    uint64_t spent = used_ns < t->unspent_ns ? used_ns : t->unspent_ns;
-    t->unspent_ns -= spent;
-    uint64_t least = used_ns - used_ns / 4;
-    return !company ? used_ns : spent > least ? spent : least;
+        if (meet(t, o) && (o->seen.active || o->seen.pending))
+            return true;
+    return false;
+}
+
+/*
+ * Slices say what a tenant could use at most: beside others it loses time to switches that they do not show.
+ * Kernels that are done say what it did use, as well as their length is known. That comes late and in lumps, so
+ * the difference is kept. Alone, no estimate is needed. A wrong one (kernels whose length depends on their data)
+ * halves a charge at most.
+ */
+static uint64_t charge_by_progress(const struct sl_steer *s, struct tenant *t, uint64_t most_ns)
+{
+    bool told = t->seen.done_ns != 0;
+    uint64_t fresh = t->seen.done_ns > t->before.done_ns ? t->seen.done_ns - t->before.done_ns : 0;
+    t->before.done_ns = t->seen.done_ns;
+    if (!told || !has_company(s, t)) {
+        t->uncharged_ns = 0;
+        return most_ns;
+    }
+    int64_t least = (int64_t)(most_ns / 2), most = (int64_t)most_ns, keep = (int64_t)SL_STEER_PERIOD_NS;
+    t->uncharged_ns += fresh < SL_STEER_PERIOD_NS ? (int64_t)fresh : keep;
+    int64_t charged = t->uncharged_ns < least ? least : t->uncharged_ns < most ? t->uncharged_ns : most;
+    t->uncharged_ns -= charged;
+    t->uncharged_ns = t->uncharged_ns > keep ? keep : t->uncharged_ns < -keep ? -keep : t->uncharged_ns;
+    return (uint64_t)charged;
 }
 
 /* Processes report in steps of a millisecond, which may be more than the time since the last settling:
@@ -258,7 +265,7 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);
         uint64_t work = part(t->seen.work_ns, t->before.work_ns, span);
         uint64_t sum = work + (sat ? sat * fraction(s, t, sat, span) / 1000 : 0);
-        used[t_i] = spend(s, t, sum < span ? sum : span);
+        used[t_i] = charge_by_progress(s, t, sum < span ? sum : span);
     }
     FOR_EACH_TENANT (s, t) {
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);

@@ -47,7 +47,7 @@ struct sl_steer_spec {
 struct sl_steer_seen {
     uint64_t saturated_ns; /* time in which it had queued work without a pause, channels on */
     uint64_t work_ns;      /* GPU time of its kernels outside that */
-    uint64_t submitted_ns; /* GPU time of all it submitted, estimated: it used no more than that. Not told: 0 */
+    uint64_t done_ns;      /* GPU time of all its kernels that are done, estimated. Not told: 0 */
     uint64_t launches;
     uint32_t groups;       /* channel groups that keep the GPU busy, at least 1 counts */
     bool active;           /* launched something within the last second, or has work queued */

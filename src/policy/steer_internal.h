@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told. */
+/* Inside steering. steer.c: tenants, and what they used; steer_plan.c: what they are told; steer_tune.c: slices beside light work. */
 #ifndef SLUICE_POLICY_STEER_INTERNAL_H
 #define SLUICE_POLICY_STEER_INTERNAL_H
 
@@ -23,9 +23,9 @@
 /* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
  * for milliseconds now and then. */
 #define TINY_SLICE_US 50U
-/* Several lower ones take turns of this length; the next comes this much later, when the one before it
- * is off for sure. */
-#define LOW_TURN_NS (25 * MS)
+/* Several go one at a time for this long; of the lower ones the next comes this much later, when the one before
+ * it is off for sure. */
+#define TURN_NS (25 * MS)
 #define LOW_GAP_NS MS
 /* Where their priorities differ as well: the turns of those below others are short, and those above count
  * for so many of them. Nobody starves while the GPU has time. */
@@ -36,8 +36,8 @@
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS (2000 * MS)
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
-#define TRIAL_NS (10 * MS)
-#define TRIALS 3U
+#define TRIAL_NS (8 * MS)
+#define TRIALS 2U
 #define TRIAL_FIRST_NS (200 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)
 #define TRIAL_RARELY_NS (8000 * MS)
@@ -52,6 +52,23 @@
 #define WAITING_FROM 200U
 #define WAITING_MEMORY_NS (200 * MS)
 
+/* Who goes one at a time with others of the same kind. */
+enum turns {
+    TURNS_NONE,
+    TURNS_LOWER, /* those below a higher priority: between tiny slices the GPU would do nothing but switch */
+    TURNS_BUSY,  /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
+};
+
+/* Which slice of a tenant suits the light ones beside it; steer_tune.c. */
+#define TUNE_MOST 4U
+struct tune {
+    const uint32_t *slices_us; /* to choose from; NULL: not begun */
+    uint32_t at, periods, light;
+    uint64_t since_ns, used_ns; /* of the running period: its start, and what the light ones had used then */
+    uint32_t tried[TUNE_MOST];
+    int64_t score[TUNE_MOST]; /* GPU time that they used with it, in 1/100000 */
+};
+
 struct tenant {
     bool used;
     struct sl_steer_spec spec;
@@ -60,7 +77,8 @@ struct tenant {
     uint64_t active_at_ns;             /* 0: never */
     uint32_t busy_permille;            /* of the time lately it kept the GPU busy; smoothed */
     bool heavy;
-    uint64_t unspent_ns; /* submitted and not yet charged */
+    struct tune tune;
+    int64_t uncharged_ns; /* done and not yet charged; below 0: charged and not yet seen done */
     /* its limit */
     int64_t tokens_ns;
     int64_t saved_ns; /* what it had when it came back last */
@@ -78,14 +96,17 @@ struct tenant {
     } inside, outside; /* of those windows, and of the time between them */
     uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
-    /* its turn among the lower ones */
+    /* its turn among those who go one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
     bool races;
     int64_t virtual_ns;     /* time it had its turn, by its weight */
     uint64_t turn_from_ns;  /* … counted up to here */
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
-    bool lower, picked;
+    bool lower; /* somebody of a higher priority is there */
+    bool light; /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    enum turns turns;
+    bool picked;
     uint64_t off_until_ns;
     /* told */
     bool told, dirty;
@@ -125,5 +146,8 @@ static inline uint64_t end_of_period(const struct sl_steer *s)
 /* steer_plan.c: who is off until when, and everybody's slice. Returns when to look again. */
 uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
+
+/* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. */
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us, uint32_t n);
 
 #endif

@@ -9,6 +9,12 @@
 #define WINDOWED_SLICE_US 10000U
 /* A report is up to a millisecond old. */
 #define REPORT_NS MS
+/* Asked for little: no more than this part of what all ask for. */
+#define MODEST_PERMILLE 550U
+/* Who leaves the race for turns and comes back is not ahead or behind by more than so many. */
+#define TURNS_KEPT 4U
+/* Is light up to its part; having been so, up to a quarter more. */
+#define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
 
 static void earlier(uint64_t *next, uint64_t at)
 {
@@ -32,7 +38,7 @@ static bool active(const struct sl_steer *s, const struct tenant *t)
     return t->seen.active || t->seen.pending || lately(s, t, TICK_NS);
 }
 
-/* --- priorities -------------------------------------------------------------------------------- */
+/* --- one at a time ----------------------------------------------------------------------------- */
 
 static void find_lower(struct sl_steer *s)
 {
@@ -47,20 +53,58 @@ static void find_lower(struct sl_steer *s)
     }
 }
 
+/* Its part of what those who are active on its GPUs ask for together. */
+static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
+{
+    uint64_t sum = t->weight;
+    const struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (meet(t, o) && active(s, o))
+            sum += o->weight;
+    uint64_t share = 1000ULL * t->weight / sum;
+    return (uint32_t)(share < t->spec.limit_permille ? share : t->spec.limit_permille);
+}
+
+static void find_light(struct sl_steer *s)
+{
+    struct tenant *t;
+    FOR_EACH_TENANT (s, t)
+        t->light = !t->heavy && !t->lower && !t->window_permille && active(s, t) &&
+                   sl_ring_permille(&t->ring, false, s->now_ns) <=
+                       (t->light ? LIGHT_KEPT(share_of(s, t)) : share_of(s, t));
+}
+
+static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
+{
+    const struct tenant *o;
+    bool light = false, busy = false;
+    if (t->lower)
+        return TURNS_LOWER;
+    if (!t->heavy || !active(s, t))
+        return TURNS_NONE;
+    FOR_EACH_TENANT (s, o) {
+        if (!meet(t, o) || !active(s, o) || o->lower)
+            continue;
+        light |= o->light;
+        busy |= o->heavy;
+    }
+    return light && busy ? TURNS_BUSY : TURNS_NONE;
+}
+
 /* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
 static bool wants(const struct sl_steer *s, const struct tenant *t)
 {
-    return t->lower && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
+    return t->turns && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
            s->now_ns - t->wanted_at_ns <= TICK_NS;
 }
 
-/* GPUs that more than one of the lower tenants wants. */
-static uint32_t contested(const struct sl_steer *s)
+/* GPUs that more than one of these tenants wants. */
+static uint32_t contested(const struct sl_steer *s, enum turns turns)
 {
     uint32_t once = 0, twice = 0;
     const struct tenant *t;
     FOR_EACH_TENANT (s, t) {
-        if (!wants(s, t))
+        if (t->turns != turns || !wants(s, t))
             continue;
         twice |= once & t->spec.gpu_mask;
         once |= t->spec.gpu_mask;
@@ -68,22 +112,37 @@ static uint32_t contested(const struct sl_steer *s)
     return twice;
 }
 
-/* Who comes new or back has saved up nothing: it begins where the one is that had least. */
-static void enter_race(struct sl_steer *s, uint32_t gpus)
+/* Where the race stands: the least that anybody in it had; of those who are about to enter if nobody is. */
+static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
-    int64_t least = INT64_MAX;
+    int64_t least = INT64_MAX, entering = INT64_MAX;
     FOR_EACH_TENANT (s, t) {
-        t->races = t->races && t->lower && active(s, t) && (t->spec.gpu_mask & gpus);
+        if (t->turns != turns || !(t->spec.gpu_mask & gpus))
+            continue;
         if (t->races && t->virtual_ns < least)
             least = t->virtual_ns;
+        if (!t->races && wants(s, t) && t->virtual_ns < entering)
+            entering = t->virtual_ns;
     }
+    return least != INT64_MAX ? least : entering;
+}
+
+/* Who comes new or back has saved up nothing, and what it had more than others is soon forgotten. */
+static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
+{
+    struct tenant *t;
+    FOR_EACH_TENANT (s, t)
+        if (t->turns == turns)
+            t->races = t->races && active(s, t) && (t->spec.gpu_mask & gpus);
+    int64_t least = least_virtual(s, turns, gpus);
     FOR_EACH_TENANT (s, t) {
-        if (t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
+        if (t->turns != turns || t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
             continue;
+        int64_t most = least + (int64_t)(TURNS_KEPT * TURN_NS * 1000 / t->weight);
         t->races = true;
         t->turn_until_ns = 0;
-        t->virtual_ns = least == INT64_MAX ? 0 : least;
+        t->virtual_ns = t->virtual_ns < least ? least : t->virtual_ns > most ? most : t->virtual_ns;
     }
 }
 
@@ -112,18 +171,18 @@ static void charge_turn(struct sl_steer *s, struct tenant *t)
     /* Who had its turn while nobody decided for long does not pay for all of that. */
     if (t->turn_until_ns && s->now_ns > t->turn_from_ns) {
         uint64_t span = s->now_ns - t->turn_from_ns;
-        t->virtual_ns += (int64_t)((span < LOW_TURN_NS ? span : LOW_TURN_NS) * 1000 / weight);
+        t->virtual_ns += (int64_t)((span < TURN_NS ? span : TURN_NS) * 1000 / weight);
     }
     t->turn_from_ns = s->now_ns;
 }
 
 /* Whose turn it is next on GPUs that nobody has yet: whose turn is not over, then who had least for its
  * weight. */
-static struct tenant *next_in_race(struct sl_steer *s, uint32_t taken)
+static struct tenant *next_in_race(struct sl_steer *s, enum turns turns, uint32_t taken)
 {
     struct tenant *t, *best = NULL;
     FOR_EACH_TENANT (s, t) {
-        if (!t->races || (t->spec.gpu_mask & taken) || !wants(s, t))
+        if (t->turns != turns || !t->races || (t->spec.gpu_mask & taken) || !wants(s, t))
             continue;
         bool holds = t->turn_until_ns > s->now_ns, held = best && best->turn_until_ns > s->now_ns;
         if (!best || (holds != held ? holds : t->virtual_ns < best->virtual_ns))
@@ -141,25 +200,21 @@ static void take_turn(struct sl_steer *s, struct tenant *t)
         return;
     }
     /* All turns end at the same moments, so that a tenant on several GPUs finds them free together. */
-    uint64_t length = below_another(s, t) ? LOWEST_TURN_NS : LOW_TURN_NS;
+    uint64_t length = below_another(s, t) ? LOWEST_TURN_NS : TURN_NS;
     t->turn_until_ns = s->now_ns - s->now_ns % length + length;
     if (t->turn_until_ns < s->now_ns + length / 5)
         t->turn_until_ns += length;
     t->turn_from_ns = s->now_ns;
-    if (off > s->now_ns)
+    if (off > s->now_ns && t->turns == TURNS_LOWER)
         keep_off(t, s->now_ns + LOW_GAP_NS);
 }
 
-/* Between tiny slices the GPU would do nothing but switch: the lower ones of a GPU go one at a time. */
-static void rotate_lower(struct sl_steer *s, uint64_t *next)
+static void rotate(struct sl_steer *s, enum turns turns, uint64_t *next)
 {
-    uint32_t gpus = contested(s), taken = 0;
+    uint32_t gpus = contested(s, turns), taken = 0;
     struct tenant *t;
-    /* The others wait while it has its turn: it pays for the time, not for what it made of it. */
-    FOR_EACH_TENANT (s, t)
-        charge_turn(s, t);
-    enter_race(s, gpus);
-    while (gpus && (t = next_in_race(s, taken)) != NULL) {
+    enter_race(s, turns, gpus);
+    while (gpus && (t = next_in_race(s, turns, taken)) != NULL) {
         taken |= t->spec.gpu_mask;
         take_turn(s, t);
         t->picked = true;
@@ -167,13 +222,30 @@ static void rotate_lower(struct sl_steer *s, uint64_t *next)
     }
     FOR_EACH_TENANT (s, t) {
         bool picked = t->picked;
+        if (t->turns != turns)
+            continue;
         t->picked = false;
         if (picked)
             continue;
         t->turn_until_ns = 0;
-        if (t->lower && (t->spec.gpu_mask & gpus) && active(s, t))
+        if ((t->spec.gpu_mask & gpus) && active(s, t))
             keep_off(t, s->now_ns + RENEW_NS);
     }
+}
+
+static void take_turns(struct sl_steer *s, uint64_t *next)
+{
+    struct tenant *t;
+    FOR_EACH_TENANT (s, t) {
+        enum turns turns = turns_of(s, t);
+        t->races &= t->turns == turns && turns != TURNS_NONE;
+        t->turns = turns;
+        /* The others wait while it has its turn: it pays for the time, not for what it made of it. */
+        charge_turn(s, t);
+        t->turn_until_ns = turns ? t->turn_until_ns : 0;
+    }
+    rotate(s, TURNS_LOWER, next);
+    rotate(s, TURNS_BUSY, next);
 }
 
 /* --- limits ------------------------------------------------------------------------------------ */
@@ -236,18 +308,6 @@ static bool beside_heavy(const struct sl_steer *s, const struct tenant *t)
     return false;
 }
 
-/* Its part of what those who are active on its GPUs ask for together. */
-static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
-{
-    uint64_t sum = t->weight;
-    const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && active(s, o))
-            sum += o->weight;
-    uint64_t share = 1000ULL * t->weight / sum;
-    return (uint32_t)(share < t->spec.limit_permille ? share : t->spec.limit_permille);
-}
-
 static uint64_t per_second(uint64_t launches, uint64_t ns)
 {
     return ns ? launches * 1000 * MS / ns : 0;
@@ -269,8 +329,7 @@ static void judge(struct sl_steer *s, struct tenant *t)
     }
     t->window_permille = 0;
     t->trial_at_ns = s->now_ns + t->trial_gap_ns;
-    if (t->trial_gap_ns < TRIAL_RARELY_NS)
-        t->trial_gap_ns *= 2;
+    t->trial_gap_ns = t->trial_gap_ns * 4 < TRIAL_RARELY_NS ? t->trial_gap_ns * 4 : TRIAL_RARELY_NS;
 }
 
 void sl_steer_forget_windows(struct tenant *t)
@@ -394,31 +453,33 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
 /* --- slices ------------------------------------------------------------------------------------ */
 
 struct company {
-    uint32_t heavy, light; /* active ones on its GPUs, itself included; light ones in windows left out */
-    uint64_t weights;      /* of the heavy ones */
-    uint32_t least_weight;
+    uint32_t heavy, light; /* active ones on its GPUs, itself included */
+    uint64_t weights;      /* of the heavy ones … */
+    uint64_t all_weights;  /* … and of all */
     bool below;            /* somebody of a lower priority is there */
     bool bound;            /* somebody's limit is below what its slices give it */
+    bool elsewhere;        /* other GPUs are kept busy, too */
     uint64_t windows;      /* permille of the time for those who have windows of their own */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)
 {
-    struct company c = {.least_weight = t->weight};
+    struct company c = {0};
     const struct tenant *o;
     FOR_EACH_TENANT (s, o) {
+        c.elsewhere |= o != t && !meet(t, o) && o->heavy && active(s, o);
         if (o != t && (!meet(t, o) || !active(s, o)))
             continue;
         c.below |= o->spec.priority < t->spec.priority;
         if (o->lower)
             continue;
-        c.light += !o->heavy && !o->window_permille;
+        c.light += o->light;
+        c.all_weights += o->weight;
         c.windows += o->window_permille;
         if (!o->heavy)
             continue;
         c.heavy++;
         c.weights += o->weight;
-        c.least_weight = o->weight < c.least_weight ? o->weight : c.least_weight;
     }
     if (c.heavy < 2)
         return c;
@@ -432,29 +493,34 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
  * One round of slices. What a tenant got before it reached its limit is known by its slices only, so where
  * limits matter a round is short beside the period. Between windows all of them have to have their slices,
  * so two rounds fit. Each period has another round: those that keep step with the periods would let the same
- * tenant begin each time.
+ * tenant begin each time. Each GPU has its own sequence of them: tenants on two GPUs that wait for each other
+ * must not be on by turns for ever.
  */
-static uint64_t round_us(const struct sl_steer *s, const struct company *c)
+static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const struct company *c)
 {
     static const uint32_t tenths[] = {10, 7, 12, 8, 11, 9, 13};
     uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS, us = ROUND_US;
+    uint64_t step = period + (c->elsewhere ? 3U * (uint32_t)__builtin_ctz(t->spec.gpu_mask) : 0);
     uint64_t between = SL_STEER_PERIOD_NS / 1000 * (1000 - (c->windows < 1000 ? c->windows : 1000)) / 2000;
-    if (!c->bound && !c->windows)
+    if (!c->bound && !c->windows && !c->elsewhere)
         return us;
     us = c->bound ? BOUND_ROUND_US : us;
     us = c->windows && between < us ? between : us;
-    return us / 10 * tenths[period % 7];
+    return us / 10 * tenths[step % 7];
 }
 
-/* A slice that still lets it reach its limit: switching costs only what it may not use anyway. */
-static uint32_t limited_slice(const struct tenant *t)
+/* Of those that go one at a time and asked for little together, what they have beyond that the light one needs
+ * more. Who has a limit gets back in time what shorter slices cost it. Who has none gives up no more than
+ * without Sluice. */
+static uint32_t beside_light(const struct sl_steer *s, struct tenant *t, const struct company *c)
 {
-    if (t->spec.limit_permille <= 300)
-        return LEAST_SLICE_US;
-    return t->spec.limit_permille <= 600 ? LEAST_SLICE_US + LEAST_SLICE_US / 2 : SL_STEER_DEFAULT_US;
+    static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {1800, 1500}, free[] = {2048, 2250};
+    if (c->heavy > 1 && 1000 * c->weights <= MODEST_PERMILLE * c->all_weights)
+        return sl_steer_tune(s, t, modest, 3);
+    return sl_steer_tune(s, t, limited(t) ? bound : free, 2);
 }
 
-static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
+static uint32_t slice_of(const struct sl_steer *s, struct tenant *t)
 {
     uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
     if (t->lower)
@@ -464,12 +530,10 @@ static uint32_t slice_of(const struct sl_steer *s, const struct tenant *t)
         return TOP_SLICE_US;
     if (!t->heavy)
         return SL_STEER_DEFAULT_US;
-    if (c.heavy > 1 && c.light) /* the light ones wait for all of these, one after the other */
-        us = (uint64_t)LEAST_SLICE_US * t->weight / c.least_weight;
-    else if (c.heavy > 1)
-        us = round_us(s, &c) * t->weight / c.weights;
-    else if (c.light)
-        return limited(t) ? limited_slice(t) : SL_STEER_DEFAULT_US;
+    if (c.light)
+        return beside_light(s, t, &c);
+    if (c.heavy > 1)
+        us = round_us(s, t, &c) * t->weight / c.weights;
     else if (c.windows)
         us = WINDOWED_SLICE_US;
     us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
@@ -517,6 +581,7 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     uint64_t next = SL_STEER_NEVER;
     struct tenant *t;
     find_lower(s);
+    find_light(s);
     FOR_EACH_TENANT (s, t) {
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
@@ -525,7 +590,7 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     FOR_EACH_TENANT (s, t)
         if (t->window_open)
             clear_the_gpu(s, t);
-    rotate_lower(s, &next);
+    take_turns(s, &next);
     bool any = false;
     FOR_EACH_TENANT (s, t) {
         tell(s, t, new_period);

@@ -18,6 +18,8 @@
 #include "preload/hooks.h"
 #include "preload/lock.h"
 #include "preload/meter.h"
+#include "preload/orders.h"
+#include "preload/sample.h"
 
 /* A pause shorter than this is part of the work, not its end. A tenant of high priority comes back
  * at once when it wants to, so it may leave sooner. */
@@ -284,7 +286,7 @@ static uint64_t watch_slices(struct sl_process *p, uint32_t word)
 {
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t control = atomic_load(&slot->control);
-    uint64_t obey_ns = sl_meter_obey(p), meter_ns = LOOK_AGAIN_NS;
+    uint64_t obey_ns = sl_orders_obey(p), meter_ns = LOOK_AGAIN_NS;
     /* Whoever ends a context takes it from us first, and then waits for us. */
     atomic_store(&gate.marking, true);
     if (atomic_load(&gate.ending) == 0)
@@ -310,7 +312,7 @@ static uint64_t watch(struct sl_process *p)
     enum sl_gate state = SL_GATE_STATE(word);
     if (state == SL_GATE_FREE || state == SL_GATE_METER)
         return watch_slices(p, word);
-    uint64_t obey_ns = sl_meter_obey(p); /* channels that were off come back */
+    uint64_t obey_ns = sl_orders_obey(p); /* channels that were off come back */
     return sooner(obey_ns ? obey_ns : 1, watch_turns(p, state));
 }
 
@@ -545,7 +547,7 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
             bool asked = atomic_exchange(&gate.wants_sample, false);
             sl_meter_launched(l->context, guess.ns, guess.known);
             if (asked || (guess.sample && SL_GATE_STATE(seen) == SL_GATE_METER))
-                sl_meter_sample_begin(l, guess.known);
+                sl_sample_begin(l, guess.known);
             return CUDA_SUCCESS;
         }
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
@@ -568,7 +570,7 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
 CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
     if (l->sample)
-        sl_meter_sample_end(l, rc == CUDA_SUCCESS);
+        sl_sample_end(l, rc == CUDA_SUCCESS);
     if (!l->metered)
         return rc;
     struct sl_process *p = sl_process_get();

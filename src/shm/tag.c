@@ -67,7 +67,7 @@ static enum end scan(const char *path, see_function *see, void *arg)
                 end = FOUND;
         }
         have = strlen(line);
-        if (have == sizeof(buf) - 1)
+        if (have >= sizeof(buf) - 1)
             have = 0; /* no line of theirs is so long */
         memmove(buf, line, have);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/allocate.h"
+#include "agent/kubelet/allocate.h"
 
 #include <errno.h>
 #include <regex.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/cdi.h"
+#include "agent/container/cdi.h"
 #include "driver_world.h"
 
 #define WHOLE   "GPU-00000000-0000-0000-0000-000000000000"

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/allocate.h"
-#include "agent/cdi.h"
+#include "agent/container/cdi.h"
+#include "agent/kubelet/allocate.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "driver_world.h"

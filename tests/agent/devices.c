@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "agent/devices.h"
+#include "agent/cards/devices.h"
 #include "base/clock.h"
 
 #include "cards.h"

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "agent/devices.h"
-#include "agent/health.h"
-#include "agent/mps.h"
+#include "agent/cards/devices.h"
+#include "agent/cards/health.h"
+#include "agent/mps/mps.h"
 #include "base/clock.h"
 
 static const char *ctl;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "agent/dra_internal.h"
+#include "agent/dra/dra_internal.h"
 
 static struct sl_inv_gpu card(const char *uuid, bool lost)
 {

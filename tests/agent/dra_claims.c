@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#include "agent/checkpoint.h"
-#include "agent/claim.h"
-#include "agent/claim_pb.h"
-#include "agent/claim_quantity.h"
+#include "agent/dra/checkpoint.h"
+#include "agent/dra/claim.h"
+#include "agent/dra/claim_pb.h"
+#include "agent/dra/claim_quantity.h"
 
 #define GIB (1ULL << 30)
 #define UID "0c6a9f4e-0000-4000-8000-000000000001"

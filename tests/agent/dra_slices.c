@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/claim_quantity.h"
-#include "agent/slices.h"
+#include "agent/dra/claim_quantity.h"
+#include "agent/dra/device_name.h"
+#include "agent/dra/slices.h"
 
 #define GIB (1ULL << 30)
 #define MIB (1ULL << 20)

@@ -19,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/devices.h"
-#include "agent/dra.h"
-#include "agent/driver.h"
+#include "agent/cards/devices.h"
+#include "agent/container/driver.h"
+#include "agent/dra/dra.h"
 #include "arbiter/arbiter.h"
 #include "base/clock.h"
 #include "base/log.h"

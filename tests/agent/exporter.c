@@ -17,10 +17,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "agent/metrics_serve.h"
+#include "../unit/gpu_fake.h"
+#include "agent/metrics/metrics_serve.h"
 #include "base/clock.h"
 #include "shm/packet.h"
-#include "../unit/gpu_fake.h"
 
 static struct sl_loop *loop;
 static struct sl_http_server *http;

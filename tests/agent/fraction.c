@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/fraction_internal.h"
+#include "agent/fraction/fraction_internal.h"
 
 static json_t *pod(const char *lease)
 {

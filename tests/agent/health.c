@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "agent/health.h"
+#include "agent/cards/health.h"
 #include "base/clock.h"
 
 #define S SL_NS_PER_S

@@ -7,7 +7,7 @@
 
 #include "labels_world.h"
 
-#include "agent/labels_publish.h"
+#include "agent/node/labels_publish.h"
 #include "base/clock.h"
 #include "base/log.h"
 

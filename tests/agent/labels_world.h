@@ -12,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/labels.h"
+#include "agent/node/labels.h"
 
 enum { WORLD_GPUS = 4, WORLD_MIGS = 8, WORLD_DEVICES = 64, WORLD_RESOURCES = 4 };
 

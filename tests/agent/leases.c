@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/leases.h"
+#include "agent/tenant/leases.h"
 #include "base/clock.h"
 #include "shm/packet.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/metrics.h"
+#include "agent/metrics/metrics.h"
 
 static const struct sl_metrics_gpu gpus[] = {
     {"GPU-a", "NVIDIA H200", "00000000:1B:00.0", 0, true, 150754820096.0, 4294967296.0, 0.25, 312.5,
@@ -260,7 +260,7 @@ static void as_documented(void **state)
         const char *name, *type;
     } families[] = {
 #define FAMILY(name, type, help, fn) {name, type},
-#include "agent/metrics_families.def"
+#include "agent/metrics/metrics_families.def"
 #undef FAMILY
     };
     FILE *f = fopen(METRICS_DOC, "re");

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "agent/mps.h"
+#include "agent/mps/mps.h"
 #include "base/clock.h"
 
 #define MS  SL_NS_PER_MS

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/node.h"
+#include "agent/node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/node_feature.h"
+#include "agent/node/node_feature.h"
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/node.h"
+#include "agent/node/node.h"
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agent/plugin.h"
+#include "agent/kubelet/plugin.h"
 #include "fake_kubelet.h"
 
 struct world {

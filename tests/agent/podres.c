@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "agent/podres.h"
+#include "agent/kubelet/podres.h"
 #include "base/clock.h"
 #include "podresources.pb-c.h"
 #include "rpc/pb.h"

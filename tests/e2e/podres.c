@@ -2,7 +2,7 @@
 /* What kubelet's PodResources API says of claims, one line each: namespace pod container claim device share. */
 #include <stdio.h>
 
-#include "agent/podres.h"
+#include "agent/kubelet/podres.h"
 
 static void print(void *data, const struct sl_podres_map *map, const struct sl_err *err)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/claim.h"
+#include "agent/dra/claim.h"
 #include "fuzz.h"
 
 static void check_claim(const json_t *object)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "http/lines.h"
+#include "kube/lines.h"
 
 /* The next line that is not empty in data from *at on; NULL: none is complete. */
 static const char *model(const char *data, size_t size, size_t *at, size_t *ret_size)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "http/kube_config.h"
+#include "kube/kube_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

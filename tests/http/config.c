@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/fsutil.h"
-#include "http/kube_config.h"
-#include "http/lines.h"
+#include "kube/kube_config.h"
+#include "kube/lines.h"
 
 #define CLUSTER                                                                                    \
     "clusters: [{name: k, cluster: {server: 'https://h:1', certificate-authority: ca/x.crt}}]\n"

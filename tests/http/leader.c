@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "http/leader.h"
+#include "kube/leader.h"
 
 static struct fake fake;
 static json_t *lease;

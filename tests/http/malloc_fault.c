@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/kube_config.h"
-#include "http/kube_index.h"
-#include "http/lines.h"
+#include "kube/kube_config.h"
+#include "kube/kube_index.h"
+#include "kube/lines.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);

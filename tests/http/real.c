@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "http/kube.h"
-#include "http/leader.h"
+#include "kube/kube.h"
+#include "kube/leader.h"
 
 #define CHECK(cond)                                                                                \
     do {                                                                                           \

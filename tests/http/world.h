@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "http/kube.h"
+#include "kube/kube.h"
 
 struct fake;
 struct fake_conn {

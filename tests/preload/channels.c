@@ -8,6 +8,8 @@
 #include "common/kernels_ptx.h"
 #include "preload/channels.h"
 #include "preload/meter.h"
+#include "preload/orders.h"
+#include "preload/sample.h"
 
 #define ROUNDS 20
 
@@ -78,7 +80,7 @@ static void test_orders_after_another_ends(void **state)
     assert_int_equal(cuCtxCreate_v2(&ends, 0, 0), CUDA_SUCCESS);
     sl_meter_launched(works, 1000, true);
     assert_int_equal(cuCtxDestroy_v2(ends), CUDA_SUCCESS);
-    (void)sl_meter_obey(&world_process);
+    (void)sl_orders_obey(&world_process);
     assert_int_equal(atomic_load(&slot->control), SL_CONTROL_WORKS);
     assert_int_equal(cuCtxDestroy_v2(works), CUDA_SUCCESS);
 }

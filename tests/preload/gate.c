@@ -11,6 +11,8 @@
 #include "preload/flight.h"
 #include "preload/gate.h"
 #include "preload/meter.h"
+#include "preload/orders.h"
+#include "preload/sample.h"
 
 #define STREAMS 80
 
@@ -420,7 +422,7 @@ static void test_held_while_recording(void **state)
     (void)state;
     struct sl_launch l = {.key = 1, .stream = stream, .context = context};
     atomic_store(&world_lease.meter, 1);
-    sl_meter_sample_begin(&l, true);
+    sl_sample_begin(&l, true);
     assert_non_null(l.sample);
     assert_int_equal(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     for (int i = 0; i < 100 && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY; i++) {
@@ -428,7 +430,7 @@ static void test_held_while_recording(void **state)
         (void)sl_meter_tick(&world_process, 0, false);
     }
     CUresult went_on = cuStreamQuery(stream);
-    sl_meter_sample_end(&l, true);
+    sl_sample_end(&l, true);
     assert_int_equal(went_on, CUDA_SUCCESS);
     atomic_store(&world_lease.meter, 0);
 }

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/mps.h"
+#include "agent/mps/mps.h"
 #include "base/clock.h"
 #include "common/tenant.h"
 

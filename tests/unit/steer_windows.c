@@ -91,6 +91,52 @@ static void inference_beside_saturating_work(void **state)
     assert_int_equal(stats_of(0).window_permille, 0);
 }
 
+/* A hard limit beside light work: what it loses to switches is not charged, so it comes out where it should, and the
+ * light one has the rest of the time to itself. */
+static void limits_beside_inference(void **state)
+{
+    (void)state;
+    static const uint32_t limits[] = {200, 300, 500};
+    uint32_t whole = alone(launch_bound());
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t limit = limits[i % 3];
+        struct world_load busy = i < 3 ? saturating(170 * US) : training();
+        start_afresh();
+        world->deaf = true;
+        add_one(0, spec_of(500, 1000), launch_bound());
+        add_one(1, spec_of(limit, 1000), busy);
+        struct world_shares sliced = world_shares(world, 5 * S);
+        start_afresh();
+        add_one(0, spec_of(500, 500), launch_bound());
+        add_one(1, spec_of(limit, limit), busy);
+        world_run(world, 2 * S);
+        struct world_shares s = world_shares(world, 10 * S);
+        assert_no_fault();
+        assert_share(s, 1, limit, 15);
+        uint32_t got = s.permille[0] * 1000 / whole, had = sliced.permille[0] * 1000 / whole;
+        assert_in_range(got, had + 50 < 970 ? had + 50 : 970, 1010);
+    }
+}
+
+/* Light work waits for one busy neighbour at a time, however many there are. */
+static void inference_beside_several(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(launch_bound());
+    for (uint32_t n = 2; n <= 4; n++) {
+        start_afresh();
+        add_one(0, spec_of(500, 1000), launch_bound());
+        for (uint32_t i = 1; i <= n; i++)
+            add_one(i, spec_of(i == 1 ? 200 : 300 / (n - 1), 1000), saturating(100 * US));
+        world_run(world, 2 * S);
+        struct world_shares s = world_shares(world, 10 * S);
+        assert_no_fault();
+        assert_in_range(s.permille[0] * 1000 / whole, 800, 1010);
+        for (uint32_t i = 1; i <= n; i++)
+            assert_in_range(s.permille[i], i == 1 ? 200 : 300 / (n - 1), 1000);
+    }
+}
+
 static void training_beside_saturating_work(void **state)
 {
     (void)state;
@@ -169,6 +215,8 @@ int main(void)
         T(windows_end_when_the_neighbour_stops),
         T(a_request_is_not_behind),
         T(inference_beside_saturating_work),
+        T(limits_beside_inference),
+        T(inference_beside_several),
         T(training_beside_saturating_work),
         T(two_that_synchronise),
         T(windows_keep_to_the_limit),

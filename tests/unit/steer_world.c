@@ -224,6 +224,7 @@ static void look(struct world *w, struct world_proc *p)
     p->looked_ns = p->metered_ns = w->now_ns;
     p->pending = busy;
     p->seen_launches = p->launches;
+    p->told_done_ns = p->executed_ns;
     p->look_at_ns = w->now_ns + LOOK_NS;
 }
 
@@ -394,6 +395,7 @@ static void report(struct world *w, uint32_t id)
         watched = on > watched ? on : watched;
         t->seen.work_ns += grown(p->work_ns, &p->before_work_ns);
         t->seen.launches += grown(p->seen_launches, &p->before_launches);
+        t->seen.done_ns += grown(p->told_done_ns, &p->before_done_ns);
         if (busy)
             p->busy_until_ns = w->now_ns + 500 * MS;
         t->seen.pending |= w->now_ns < p->metered_ns + 100 * MS && p->pending;

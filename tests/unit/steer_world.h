@@ -47,8 +47,8 @@ struct world_proc {
     uint64_t obey_at_ns, off_since_ns;
     bool pending, coming;
     uint64_t owed_ns;
-    uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns; /* its ledger */
-    uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches, busy_until_ns;
+    uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns, told_done_ns; /* its ledger */
+    uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches, before_done_ns, busy_until_ns;
 };
 
 struct world_tenant {

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A CDI spec as JSON: what is in it, and how it gets on disk. */
+#include "agent/container/cdi.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/container/cdi_internal.h"
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+#include "base/json_dump.h"
+
+#define CDI_VERSION                                                                                \
+    "0.6.0" /* what containerd 1.7 and CRI-O 1.28 know; nothing here needs a later one */
+
+static int no_memory(struct sl_err *err)
+{
+    return sl_err_set(err, -ENOMEM, "out of memory");
+}
+
+bool sl_cdi_name_valid(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || !isalnum((unsigned char)name[0]) || !isalnum((unsigned char)name[n - 1]))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isalnum((unsigned char)name[i]) && !strchr("_-.:", name[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Appends item (whose reference it takes) to object[key], making the array. */
+static int append(json_t *object, const char *key, json_t *item, struct sl_err *err)
+{
+    json_t *list = json_object_get(object, key);
+    if (!list && json_object_set_new(object, key, list = json_array()) != 0)
+        list = NULL;
+    if (!list) {
+        json_decref(item);
+        return no_memory(err);
+    }
+    return json_array_append_new(list, item) == 0 ? 0 : no_memory(err);
+}
+
+static json_t *node_json(const struct sl_edit_node *n)
+{
+    if (n->numbered)
+        return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s}", "path", n->container, "hostPath",
+                         n->host, "type", "c", "major", (json_int_t)n->major, "minor",
+                         (json_int_t)n->minor, "permissions", n->permissions);
+    return json_pack("{s:s, s:s, s:s}", "path", n->container, "hostPath", n->host, "permissions",
+                     n->permissions);
+}
+
+/* rprivate: what the host mounts later below a directory stays the host's. */
+static json_t *mount_json(const struct sl_edit_mount *m)
+{
+    return json_pack("{s:s, s:s, s:[s,s,s,s,s]}", "hostPath", m->host, "containerPath",
+                     m->container, "options", m->read_only ? "ro" : "rw", "nosuid", "nodev",
+                     "rbind", "rprivate");
+}
+
+static int edits_json(const struct sl_edits *e, json_t **ret, struct sl_err *err)
+{
+    SL_CLEANUP(json) json_t *edits = json_object();
+    int rc = edits ? 0 : no_memory(err);
+    for (size_t i = 0; rc == 0 && i < e->env_count; i++)
+        rc = append(edits, "env", json_sprintf("%s=%s", e->env[i].name, e->env[i].value), err);
+    for (size_t i = 0; rc == 0 && i < e->node_count; i++)
+        rc = append(edits, "deviceNodes", node_json(&e->node[i]), err);
+    for (size_t i = 0; rc == 0 && i < e->mount_count; i++)
+        rc = append(edits, "mounts", mount_json(&e->mount[i]), err);
+    if (rc == 0)
+        *ret = sl_take_ptr(edits);
+    return rc;
+}
+
+json_t *sl_cdi_spec_new(const char *kind)
+{
+    return json_pack("{s:s, s:s, s:[]}", "cdiVersion", CDI_VERSION, "kind", kind, "devices");
+}
+
+int sl_cdi_spec_device(json_t *spec, const char *name, const struct sl_edits *edits,
+                       struct sl_err *err)
+{
+    json_t *devices = json_object_get(spec, "devices"), *device;
+    size_t i;
+    if (!sl_cdi_name_valid(name))
+        return sl_err_set(
+            err, -EINVAL,
+            "CDI device \"%.80s\": a name is letters, digits and _ - . : between them", name);
+    json_array_foreach(devices, i, device)
+    {
+        if (strcmp(json_string_value(json_object_get(device, "name")), name) == 0)
+            return sl_err_set(err, -EEXIST, "CDI device \"%.80s\" is named twice", name);
+    }
+    if (edits->env_count + edits->node_count + edits->mount_count == 0)
+        return sl_err_set(err, -EINVAL, "CDI device \"%.80s\" would give a container nothing",
+                          name);
+    json_t *json = NULL;
+    int rc = edits_json(edits, &json, err);
+    if (rc < 0)
+        return rc;
+    device = json_pack("{s:s, s:o}", "name", name, "containerEdits", json);
+    return json_array_append_new(devices, device) == 0 ? 0 : no_memory(err);
+}
+
+int sl_cdi_spec_common(json_t *spec, const struct sl_edits *edits, struct sl_err *err)
+{
+    json_t *json = NULL;
+    int rc = edits_json(edits, &json, err);
+    if (rc == 0 && json_object_set_new(spec, "containerEdits", json) != 0)
+        rc = no_memory(err);
+    return rc;
+}
+
+int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t size, mode_t mode,
+                    bool *ret_changed, struct sl_err *err)
+{
+    int rc = sl_fs_mkdirs(dir, 0755, err);
+    if (rc < 0)
+        return rc;
+    SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd < 0)
+        return sl_err_errno(err, errno, "cannot open directory %s", dir);
+    /* Runtimes read every spec again when one is touched: the same text is not written twice. */
+    SL_CLEANUP(free) char *old = NULL;
+    size_t old_size = 0;
+    bool same = sl_fs_read(dirfd, file, size, &old, &old_size, NULL) == 0 && old_size == size &&
+                memcmp(old, data, size) == 0;
+    if (!same)
+        rc = sl_fs_replace(dirfd, file, data, size, mode, err);
+    if (rc < 0)
+        return sl_err_wrap(err, "in %s", dir);
+    if (ret_changed)
+        *ret_changed = !same;
+    return 0;
+}
+
+int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, bool *ret_changed,
+                      struct sl_err *err)
+{
+    SL_CLEANUP(free) char *text = sl_json_dump(spec, JSON_INDENT(2));
+    if (!text)
+        return no_memory(err);
+    return sl_cdi_put_file(dir, file, text, strlen(text), 0644, ret_changed, err);
+}

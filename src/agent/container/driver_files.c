@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Libraries go into the loader's own directories under the names programs ask for, so no hook has to run
+ * ldconfig in the container: docs/agent.md, "Containers get GPUs", has the reasons.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/container/driver_internal.h"
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+
+#if defined(__x86_64__)
+#define MULTIARCH "x86_64-linux-gnu"
+#else
+#define MULTIARCH "aarch64-linux-gnu"
+#endif
+
+/* Where drivers put their libraries, by who installs them. The first that has a name wins. */
+static const char *const library_dirs[] = {
+    "usr/lib/" MULTIARCH, /* Debian, Ubuntu; the driver container of NVIDIA's operator */
+    "usr/lib64",          /* Red Hat, SUSE, Amazon; NVIDIA's installer there */
+    "usr/lib/" MULTIARCH "/nvidia/current", /* Debian's packages, behind alternatives */
+    "usr/lib/" MULTIARCH "/nvidia",
+    "usr/lib64/nvidia",
+    "usr/lib/nvidia",
+    "usr/local/nvidia/lib64", /* COS, and others that keep the driver apart */
+    "lib/" MULTIARCH,         /* systems where /lib is not /usr/lib */
+    "lib64",
+    "usr/lib",
+    "lib",
+};
+
+/* What every glibc of a family searches by itself, after its cache: Debian's and Ubuntu's look in the
+ * first, Red Hat's, SUSE's and Amazon's in the second, and neither minds the other. */
+static const char *const container_dirs[] = {"/usr/lib/" MULTIARCH, "/usr/lib64"};
+
+/* Left out, by the beginning of the name: graphics needs vendor files and a display besides. */
+static const char *const graphics[] = {
+    "libGL",          "libEGL",        "libOpenGL",        "libglx",
+    "libnvidia-gl",   "libnvidia-egl", "libnvidia-tls",    "libnvidia-rtcore",
+    "libnvoptix",     "libnvidia-fbc", "libnvidia-gtk",    "libnvidia-wayland",
+    "libnvidia-ngx",  "libvdpau",      "libnvidia-vulkan", "libnvidia-present",
+    "libnvidia-vksc",
+};
+
+/* Everything else of the driver's version is taken: the next driver's libcuda may need a library that
+ * no list of today has. These are missed when they are not there. */
+static const struct {
+    const char *stem, *without;
+} expected[] = {
+    {"libnvidia-ml", "nvidia-smi and whatever asks NVML fail in containers"},
+    {"libnvidia-ptxjitcompiler", "programs that bring PTX for the driver to compile do not start"},
+};
+
+static const struct {
+    const char *name, *why;
+} programs[] = {
+    {"nvidia-smi", "what people type first"},
+    {"nvidia-debugdump", "what support asks for"},
+    {"nvidia-persistenced", "for images that manage the node"},
+    {"nvidia-cuda-mps-control", "a tenant with a whole card may run MPS of its own"},
+    {"nvidia-cuda-mps-server", "which the control daemon starts"},
+    {"nvidia-imex", "multi-node NVLink"},
+    {"nvidia-imex-ctl", "the same"},
+};
+static const char *const program_dirs[] = {
+    "usr/bin", "usr/sbin", "usr/local/nvidia/bin",   "usr/local/bin", "opt/bin",
+    "bin",     "sbin",     "usr/lib/nvidia/current",
+};
+
+/* Single files and directories, in the container where they are in the root. %s is the version. */
+static const struct {
+    const char *path, *why;
+} others[] = {
+    {"run/nvidia-persistenced/socket", "NVML asks the daemon to keep a card awake"},
+    {"run/nvidia-fabricmanager/socket", "NVSwitch partitions"},
+    {"lib/firmware/nvidia/%s", "GSP images that debuggers and resets read"},
+    {"etc/OpenCL/vendors/nvidia.icd", "the OpenCL loader finds the driver by it"},
+};
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* The version in "libcuda.so.580.65.06", or NULL. */
+static const char *version_of(const char *name)
+{
+    const char *so = begins(name, "lib") ? strstr(name, ".so.") : NULL;
+    return so && so[4] ? so + 4 : NULL;
+}
+
+static bool wanted(const struct sl_driver *d, const char *name)
+{
+    if (d->simulated)
+        return strcmp(name, "libcuda.so.1") == 0 || strcmp(name, "libnvidia-ml.so.1") == 0;
+    const char *version = version_of(name);
+    if (!version || strcmp(version, d->version) != 0)
+        return false;
+    for (size_t i = 0; i < SL_ARRAY_LEN(graphics); i++) {
+        if (begins(name, graphics[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool have_mount(const struct sl_edits *e, const char *container)
+{
+    for (size_t i = 0; i < e->mount_count; i++) {
+        if (strcmp(e->mount[i].container, container) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int mount_as(struct sl_driver *d, const char *host, const char *name, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(container_dirs); i++) {
+        char path[PATH_MAX];
+        rc = sl_driver_join(path, container_dirs[i], name, err);
+        if (rc == 0 && !have_mount(&d->files, path))
+            rc = sl_edits_mount(&d->files, host, path, true, err);
+    }
+    return rc;
+}
+
+static int add_library(struct sl_driver *d, const char *dir, const char *name, struct sl_err *err)
+{
+    char path[PATH_MAX], real[PATH_MAX], link[64];
+    struct driver_elf elf;
+    if (sl_driver_join(path, container_dirs[0], name, NULL) < 0 || have_mount(&d->files, path) ||
+        sl_driver_join(path, dir, name, NULL) < 0)
+        return 0;
+    SL_CLEANUP(close) int found = sl_driver_open_in_root(d->root, path, real);
+    if (found < 0)
+        return 0;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+    SL_CLEANUP(close) int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || sl_driver_elf_read(fd, &elf) < 0)
+        return sl_driver_warn(d, err, "%s is not a library that can be read: it is left out", path);
+    if (!elf.native)
+        return 0;
+    int rc = sl_driver_join(path, d->root_host, real, err);
+    if (rc == 0)
+        rc = mount_as(d, path, name, err);
+    if (rc == 0 && elf.soname[0])
+        rc = mount_as(d, path, elf.soname, err);
+    if (rc == 0 && begins(name, "libcuda.so."))
+        rc = mount_as(d, path, "libcuda.so", err); /* what Python's ctypes and numba open */
+    if (rc == 0)
+        d->library_count++;
+    return rc;
+}
+
+/* Every name in root/dir, sorted, so that the same driver always gives the same spec. A directory
+ * that is not there or cannot be read has none. */
+static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret, int *ret_count,
+                struct sl_err *err)
+{
+    char real[PATH_MAX];
+    SL_CLEANUP(close) int fd = sl_driver_open_in_root(d->root, dir, real);
+    int count = fd < 0 ? 0 : scandirat(fd, ".", ret, NULL, alphasort);
+    if (count < 0 && errno == ENOMEM)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    *ret_count = count < 0 ? 0 : count;
+    return 0;
+}
+
+static void unlist(struct dirent **names, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* Without NVML's word: the version of the libcuda that is there. */
+static int guess_version(struct sl_driver *d, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
+        struct dirent **names = NULL;
+        int count = 0;
+        rc = list(d, library_dirs[i], &names, &count, err);
+        for (int k = 0; k < count; k++) {
+            const char *v = version_of(names[k]->d_name);
+            if (v && begins(names[k]->d_name, "libcuda.so.") && strchr(v, '.'))
+                (void)snprintf(d->version, sizeof(d->version), "%.79s", v);
+        }
+        unlist(names, count);
+    }
+    return rc;
+}
+
+static int find_libraries(struct sl_driver *d, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs); i++) {
+        struct dirent **names = NULL;
+        int count = 0;
+        rc = list(d, library_dirs[i], &names, &count, err);
+        for (int k = 0; k < count && rc == 0; k++) {
+            if (wanted(d, names[k]->d_name))
+                rc = add_library(d, library_dirs[i], names[k]->d_name, err);
+        }
+        unlist(names, count);
+    }
+    if (rc < 0)
+        return rc;
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s/libcuda.so", container_dirs[0]);
+    if (!have_mount(&d->files, path))
+        return sl_err_set(err, -ENOENT,
+                          "there is no libcuda%s%s under %s: is that the driver's root?",
+                          d->version[0] ? ".so." : "", d->version, d->root);
+    for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(expected); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s.so.%s", container_dirs[0], expected[i].stem,
+                       d->version);
+        if (!have_mount(&d->files, path))
+            rc = sl_driver_warn(d, err, "there is no %s.so.%s under %s: %s", expected[i].stem,
+                                d->version, d->root, expected[i].without);
+    }
+    return rc;
+}
+
+/* Mounts what is at root/rel, if anything is, as `container`. */
+static int add_file(struct sl_driver *d, const char *rel, const char *container, struct sl_err *err)
+{
+    char real[PATH_MAX], host[PATH_MAX];
+    int fd = sl_driver_open_in_root(d->root, rel, real);
+    if (fd < 0)
+        return 0;
+    (void)close(fd);
+    int rc = sl_driver_join(host, d->root_host, real, err);
+    return rc < 0 ? rc : sl_edits_mount(&d->files, host, container, true, err);
+}
+
+static int find_programs(struct sl_driver *d, struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < SL_ARRAY_LEN(programs); i++) {
+        char container[PATH_MAX], rel[PATH_MAX];
+        (void)snprintf(container, sizeof(container), "/usr/bin/%s", programs[i].name);
+        for (size_t k = 0; rc == 0 && k < SL_ARRAY_LEN(program_dirs); k++) {
+            (void)snprintf(rel, sizeof(rel), "%s/%s", program_dirs[k], programs[i].name);
+            if (!have_mount(&d->files, container))
+                rc = add_file(d, rel, container, err);
+        }
+    }
+    return rc;
+}
+
+int sl_driver_find_files(struct sl_driver *d, struct sl_err *err)
+{
+    int rc = 0;
+    if (!d->version[0] && !d->simulated)
+        rc = guess_version(d, err);
+    if (rc == 0)
+        rc = find_libraries(d, err);
+    if (rc == 0)
+        rc = find_programs(d, err);
+    for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(others); i++) {
+        char container[PATH_MAX];
+        const char *version = strstr(others[i].path, "%s");
+        int stem = version ? (int)(version - others[i].path) : (int)strlen(others[i].path);
+        (void)snprintf(container, sizeof(container), "/%.*s%s", stem, others[i].path,
+                       version ? d->version : "");
+        rc = add_file(d, container + 1, container, err);
+    }
+    return rc;
+}
+
+int sl_driver_locate(const char *root, const char *name, char *path, size_t size,
+                     struct sl_err *err)
+{
+    bool library = strstr(name, ".so") != NULL;
+    const char *const *dirs = library ? library_dirs : program_dirs;
+    size_t count = library ? SL_ARRAY_LEN(library_dirs) : SL_ARRAY_LEN(program_dirs);
+    for (size_t i = 0; i < count; i++) {
+        char rel[PATH_MAX], real[PATH_MAX], whole[PATH_MAX];
+        if ((size_t)snprintf(rel, sizeof(rel), "%s/%s", dirs[i], name) >= sizeof(rel))
+            break;
+        int fd = sl_driver_open_in_root(root, rel, real);
+        if (fd < 0)
+            continue;
+        (void)close(fd);
+        int rc = sl_driver_join(whole, root, real, err);
+        if (rc == 0 && (size_t)snprintf(path, size, "%s", whole) >= size)
+            rc = sl_err_set(err, -ENAMETOOLONG, "the path %.80s… is too long", whole);
+        return rc;
+    }
+    return sl_err_set(err, -ENOENT, "there is no %s under %s: is that the driver's root?", name,
+                      root);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the driver part share. */
+#ifndef SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
+#define SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "agent/container/driver.h"
+
+/* What a shared library says of itself. */
+struct driver_elf {
+    char soname[128]; /* empty: it names none */
+    bool native;      /* of this machine's kind: a 64-bit tenant cannot use a 32-bit library */
+};
+
+/* -ENOEXEC when the file is no ELF shared library, or a damaged one. */
+int sl_driver_elf_read(int fd, struct driver_elf *ret) SL_MUST_CHECK;
+
+/* Opens root/rel (O_PATH: nothing is opened for reading) with every link, absolute ones too, followed
+ * inside the root, and gives the path it really has, without the root, beginning with '/'.
+ * Returns the descriptor or a negative errno. */
+int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX]) SL_MUST_CHECK;
+
+/* Joins with one '/' between: root "/" and name "/dev" is "/dev". -ENAMETOOLONG */
+int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+int sl_driver_warn(struct sl_driver *d, struct sl_err *err, const char *fmt, ...)
+    SL_PRINTF(3, 4) SL_MUST_CHECK;
+
+/* The parts of sl_driver_find(): each fills its edits of d. */
+int sl_driver_find_files(struct sl_driver *d, struct sl_err *err) SL_MUST_CHECK;
+int sl_driver_find_simulation(struct sl_driver *d, struct sl_err *err) SL_MUST_CHECK;
+int sl_driver_find_nodes(struct sl_driver *d, const struct sl_driver_options *options,
+                         struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a container needs to find simulated GPUs besides the two libraries: the machine's state and where
+ * its nodes are. The root's file `sluice-sim` says which simulation it is. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/container/driver_internal.h"
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+
+#define MARK_MAX_BYTES  65536
+#define STATE_CONTAINER "/run/sluice-sim/state"
+
+/* The state's path is the host's; a relative one is inside the root. */
+static int add_state(struct sl_driver *d, const char *value, struct sl_err *err)
+{
+    char host[PATH_MAX];
+    int rc = value[0] == '/' ? sl_driver_join(host, "/", value, err)
+                             : sl_driver_join(host, d->root_host, value, err);
+    if (rc == 0)
+        rc = sl_edits_mount(&d->files, host, STATE_CONTAINER, false, err);
+    return rc < 0 ? rc : sl_edits_env(&d->files, "SLUICE_SIM_STATE", STATE_CONTAINER, err);
+}
+
+static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
+{
+    char *value = strchr(line, '=');
+    if (line[0] == '#' || line[0] == '\0')
+        return 0;
+    if (!value || strncmp(line, "SLUICE_SIM", strlen("SLUICE_SIM")) != 0)
+        return sl_err_set(err, -EINVAL, "%s/sluice-sim: \"%.60s\" is not a line SLUICE_SIM…=value",
+                          d->root, line);
+    *value++ = '\0';
+    if (strcmp(line, "SLUICE_SIM_STATE") == 0)
+        return add_state(d, value, err);
+    /* A file of cards is the node's own; the state has the cards in it already. */
+    if (strcmp(line, "SLUICE_SIM") == 0 && strchr(value, '/'))
+        return 0;
+    return sl_edits_env(&d->files, line, value, err);
+}
+
+int sl_driver_find_simulation(struct sl_driver *d, struct sl_err *err)
+{
+    char path[PATH_MAX];
+    SL_CLEANUP(free) char *text = NULL;
+    int rc = sl_driver_join(path, d->root, "sluice-sim", err);
+    if (rc == 0)
+        rc = sl_fs_read(AT_FDCWD, path, MARK_MAX_BYTES, &text, NULL, err);
+    if (rc < 0)
+        return rc;
+    char *rest = text;
+    for (char *line; rc == 0 && (line = strsep(&rest, "\n"));)
+        rc = add_line(d, line, err);
+    return rc < 0 ? rc : sl_edits_env(&d->files, "SLUICE_SIM_DEV", "/dev", err);
+}

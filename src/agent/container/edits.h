@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a container is given: environment, mounts, device nodes, annotations, CDI names. Filled by
+ * strategies, written out as an Allocate answer or as a CDI spec.
+ */
+#ifndef SLUICE_AGENT_CONTAINER_EDITS_H
+#define SLUICE_AGENT_CONTAINER_EDITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct sl_edit_pair {
+    char *name, *value;
+};
+struct sl_edit_mount {
+    char *host, *container;
+    bool read_only;
+};
+struct sl_edit_node {
+    char *host, *container;
+    char permissions[4]; /* "rw", "rwm" */
+    /* The host has no such node (yet); its number is known, and a CDI runtime makes it from that. */
+    bool numbered;
+    uint32_t major, minor;
+};
+
+/* Zero-initialised is empty. */
+struct sl_edits {
+    struct sl_edit_pair *env, *annotation;
+    size_t env_count, annotation_count;
+    struct sl_edit_mount *mount;
+    size_t mount_count;
+    struct sl_edit_node *node;
+    size_t node_count;
+    char **cdi;
+    size_t cdi_count;
+};
+
+/* Each copies its strings. The same env name or the same container path twice: the last one counts. */
+int sl_edits_env(struct sl_edits *e, const char *name, const char *value,
+                 struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_annotation(struct sl_edits *e, const char *name, const char *value,
+                        struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only,
+                   struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
+                  const char *permissions, struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
+                           const char *permissions, uint32_t major, uint32_t minor,
+                           struct sl_err *err) SL_MUST_CHECK;
+int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err) SL_MUST_CHECK;
+/* Everything of `from`, by the same rule: what it says counts over what is there. */
+int sl_edits_add(struct sl_edits *e, const struct sl_edits *from, struct sl_err *err) SL_MUST_CHECK;
+void sl_edits_clear(struct sl_edits *e);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is prepared, on disk: one versioned JSON file with a checksum, replaced whole, the one before kept
+ * beside it. Unprepare gets a claim's uid and nothing else, maybe after the claim is gone, so everything
+ * that has to be undone is in here before it is done.
+ */
+#ifndef SLUICE_AGENT_DRA_CHECKPOINT_H
+#define SLUICE_AGENT_DRA_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/dra/claim.h"
+#include "base/err.h"
+#include "gpu/gpu.h"
+#include "sluice/pages.h"
+
+#define SL_CHECKPOINT_FILE "checkpoint.json"
+
+enum sl_prepared_state { SL_PREPARING, SL_PREPARED, SL_UNPREPARING };
+enum sl_prepared_mig {
+    SL_MIG_NO,
+    SL_MIG_PLANNED, /* ours to make: nobody's was there when this was written */
+    SL_MIG_MADE,    /* ours */
+    SL_MIG_FOUND,   /* somebody else's, used as it is */
+};
+
+#define SL_CONTAINERS_SIZE 128
+
+/* One device of a prepared claim. */
+struct sl_prepared_device {
+    char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
+    bool admin;
+    char gpu_uuid[SL_GPU_UUID_SIZE]; /* the card's */
+    char tenant[SL_NAME_MAX];        /* in the arbiter; "": none */
+    uint64_t memory_bytes;           /* of a share, as allocated */
+    uint32_t cores_permille;
+    struct sl_share_config config;
+    uint64_t resized_memory_bytes; /* 0: as allocated */
+    uint32_t resized_cores_permille, resized_limit_permille;
+    enum sl_prepared_mig mig;
+    uint32_t mig_profile_id, mig_start, mig_size;
+    char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
+    uint32_t mig_gpu_instance, mig_compute_instance;
+    char containers[SL_CONTAINERS_SIZE]; /* not kept: whose it is, "a,b"; "": not known yet */
+};
+
+struct sl_prepared {
+    char uid[SL_UID_SIZE], name_space[64], name[SL_K8S_NAME], pod[SL_K8S_NAME],
+        pod_uid[SL_UID_SIZE];
+    enum sl_prepared_state state;
+    struct sl_prepared_device *device;
+    size_t device_count;
+    bool untold; /* not kept: its status is not written yet */
+    bool retell; /* … could not be, and is tried again later */
+    struct sl_prepared *next;
+};
+
+struct sl_checkpoint {
+    struct sl_prepared *claims;
+    bool doubtful; /* the newest file could not be read: something may be missing */
+};
+
+/* -ENOENT is no error: an empty checkpoint. A file that is cut short or does not sum up is set aside,
+ * said in *ret_remark (size bytes, "" if all is well), and the one before it is taken. */
+int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_remark, size_t size,
+                       struct sl_err *err) SL_MUST_CHECK;
+int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c,
+                       struct sl_err *err) SL_MUST_CHECK;
+void sl_checkpoint_clear(struct sl_checkpoint *c);
+
+struct sl_prepared *sl_checkpoint_find(const struct sl_checkpoint *c, const char *uid);
+/* An empty entry with room for so many devices, in the list. NULL: no memory. */
+struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices);
+void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry); /* frees it */
+
+/* What the share holds now, resized or not. */
+uint64_t sl_prepared_memory(const struct sl_prepared_device *d);
+uint32_t sl_prepared_cores(const struct sl_prepared_device *d);
+uint32_t sl_prepared_limit(const struct sl_prepared_device *d);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/claim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/dra/claim_quantity.h"
+#include "base/units.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+static bool copy(char *to, size_t size, const char *from)
+{
+    return (size_t)snprintf(to, size, "%s", from) < size;
+}
+
+/* Is a config for this request? Without names it is for all; a name may have its subrequest's. */
+static bool concerns(const json_t *config, const char *full, const char *request)
+{
+    const json_t *names = json_object_get(config, "requests");
+    size_t n = json_array_size(names);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (name && (strcmp(name, full) == 0 || strcmp(name, request) == 0))
+            return true;
+    }
+    return n == 0;
+}
+
+/* The class's words first, then the claim's over them. */
+static int read_config(const json_t *configs, const char *driver, const char *name_space,
+                       const char *full, struct sl_claim_result *r, struct sl_err *err)
+{
+    static const char *const sources[] = {"FromClass", "FromClaim"};
+    r->config = (struct sl_share_config)SL_SHARE_CONFIG_DEFAULT;
+    bool said = false;
+    for (size_t s = 0; s < 2; s++) {
+        const struct sl_share_reader reader = {name_space, s == 0 ? &r->allow : NULL};
+        for (size_t i = 0; i < json_array_size(configs); i++) {
+            const json_t *c = json_array_get(configs, i);
+            const json_t *opaque = json_object_get(c, "opaque");
+            if (strcmp(text_of(c, "source"), sources[s]) != 0 ||
+                strcmp(text_of(opaque, "driver"), driver) != 0 || !concerns(c, full, r->request))
+                continue;
+            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader, &r->config,
+                                           err);
+            if (rc < 0)
+                return sl_err_wrap(err, "request %s", r->request);
+            said |= s == 1;
+        }
+        if (s == 0)
+            r->by_class = r->config;
+    }
+    if (said && r->name.kind != SL_DEVICE_SHARE)
+        return sl_err_set(err, -EINVAL,
+                          "request %s has a ShareConfig but got %s, which is not shared: remove the "
+                          "config from the claim, or ask for a share (class gpu.sluice.io)",
+                          r->request, r->device);
+    if (r->config.cores_limit_permille && r->config.cores_limit_permille < r->cores_permille)
+        return sl_err_set(err, -EINVAL,
+                          "request %s: ShareConfig cores.limit is %u %%, below its share of %u %%: raise "
+                          "the limit, or ask for fewer cores",
+                          r->request, r->config.cores_limit_permille / 10, r->cores_permille / 10);
+    return 0;
+}
+
+static int read_share(const json_t *result, struct sl_claim_result *r, struct sl_err *err)
+{
+    const json_t *capacity = json_object_get(result, "consumedCapacity");
+    const char *memory = text_of(capacity, "memory"), *cores = text_of(capacity, "cores");
+    uint64_t permille = 0;
+    if (!copy(r->share_id, sizeof(r->share_id), text_of(result, "shareID")) || !r->share_id[0] ||
+        !memory[0] || !cores[0])
+        return sl_err_set(err, -EINVAL,
+                          "the allocation of %s says no share: kube-scheduler needs the feature "
+                          "DRAConsumableCapacity (on since Kubernetes 1.36)",
+                          r->device);
+    int rc = sl_quantity_whole(memory, &r->memory_bytes, err);
+    if (rc == 0)
+        rc = sl_quantity_milli(cores, &permille, err);
+    if (rc < 0)
+        return sl_err_wrap(err, "request %s", r->request);
+    permille /= 100; /* thousandths of a percent to tenths of a percent */
+    if (permille == 0 || permille > 1000 || r->memory_bytes == 0)
+        return sl_err_set(err, -EINVAL,
+                          "request %s was given memory %s and cores %s: both must be more than "
+                          "nothing, and cores at most 100",
+                          r->request, memory, cores);
+    r->cores_permille = (uint32_t)permille;
+    return 0;
+}
+
+static int read_result(const json_t *result, const json_t *configs, const char *driver,
+                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
+{
+    const char *full = text_of(result, "request");
+    size_t n = strcspn(full, "/");
+    if (n == 0 || n >= sizeof(r->request) ||
+        !copy(r->device, sizeof(r->device), text_of(result, "device")))
+        return sl_err_set(err, -EINVAL, "the claim's allocation has a result without a request's name");
+    memcpy(r->request, full, n);
+    r->admin = json_is_true(json_object_get(result, "adminAccess"));
+    int rc = sl_device_name_parse(r->device, &r->name, err);
+    if (rc == 0 && r->name.kind == SL_DEVICE_SHARE && !r->admin)
+        rc = read_share(result, r, err);
+    return rc < 0 ? rc : read_config(configs, driver, name_space, full, r, err);
+}
+
+static int read_header(const json_t *object, const char *uid, struct sl_claim *c,
+                       struct sl_err *err)
+{
+    const json_t *meta = json_object_get(object, "metadata");
+    const json_t *pod = json_array_get(
+        json_object_get(json_object_get(object, "status"), "reservedFor"), 0);
+    if (strcmp(text_of(meta, "uid"), uid) != 0)
+        return sl_err_set(err, -ESTALE,
+                          "claim %.63s/%.120s is another one by now (uid %.63s): the pod's own is gone, "
+                          "delete the pod",
+                          text_of(meta, "namespace"), text_of(meta, "name"), text_of(meta, "uid"));
+    bool good = copy(c->name_space, sizeof(c->name_space), text_of(meta, "namespace")) &&
+                copy(c->name, sizeof(c->name), text_of(meta, "name")) &&
+                copy(c->uid, sizeof(c->uid), uid);
+    if (!good)
+        return sl_err_set(err, -EINVAL, "the claim's names are longer than names are");
+    if (strcmp(text_of(pod, "resource"), "pods") == 0) {
+        (void)copy(c->pod, sizeof(c->pod), text_of(pod, "name"));
+        (void)copy(c->pod_uid, sizeof(c->pod_uid), text_of(pod, "uid"));
+    }
+    (void)copy(c->resize, sizeof(c->resize),
+               text_of(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
+    return 0;
+}
+
+int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
+                   struct sl_claim *ret, struct sl_err *err)
+{
+    *ret = (struct sl_claim){0};
+    int rc = read_header(object, uid, ret, err);
+    if (rc < 0)
+        return rc;
+    const json_t *devices = json_object_get(
+        json_object_get(json_object_get(object, "status"), "allocation"), "devices");
+    const json_t *results = json_object_get(devices, "results");
+    if (!json_array_size(results))
+        return sl_err_set(err, -EAGAIN, "claim %s/%s is not allocated (any more)", ret->name_space,
+                          ret->name);
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        const json_t *r = json_array_get(results, i);
+        if (strcmp(text_of(r, "driver"), driver) != 0)
+            continue;
+        if (strcmp(text_of(r, "pool"), pool) != 0)
+            return sl_err_set(err, -EINVAL, "claim %s/%s is allocated on node %.120s, this is %.120s",
+                              ret->name_space, ret->name, text_of(r, "pool"), pool);
+        if (ret->result_count == SL_CLAIM_RESULTS)
+            return sl_err_set(err, -E2BIG, "claim %s/%s has more than %d devices", ret->name_space,
+                              ret->name, SL_CLAIM_RESULTS);
+        rc = read_result(r, json_object_get(devices, "config"), driver, ret->name_space,
+                         &ret->result[ret->result_count], err);
+        if (rc < 0)
+            return rc;
+        struct sl_claim_result *x = &ret->result[ret->result_count];
+        x->group = (unsigned)ret->result_count;
+        for (size_t k = 0; k < ret->result_count && x->group == ret->result_count; k++)
+            if (strcmp(ret->result[k].request, x->request) == 0)
+                x->group = ret->result[k].group;
+        ret->result_count++;
+    }
+    if (ret->result_count == 0)
+        return sl_err_set(err, -EINVAL, "claim %s/%s has no device of %s", ret->name_space, ret->name,
+                          driver);
+    return 0;
+}
+
+bool sl_claim_several(const struct sl_claim *claim)
+{
+    const struct sl_claim_result *first = NULL;
+    for (size_t i = 0; i < claim->result_count; i++) {
+        const struct sl_claim_result *r = &claim->result[i];
+        if (r->name.kind != SL_DEVICE_SHARE || r->admin)
+            continue;
+        if (first && first->group != r->group)
+            return true;
+        first = r;
+    }
+    return false;
+}
+
+/* Is the pod's claim of this name the one? Templates' claims have names of their own in the status. */
+static bool is_claim(const json_t *pod, const char *name, const char *claim)
+{
+    const json_t *lists[] = {
+        json_object_get(json_object_get(pod, "spec"), "resourceClaims"),
+        json_object_get(json_object_get(pod, "status"), "resourceClaimStatuses")};
+    for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < json_array_size(lists[l]); i++) {
+            const json_t *c = json_array_get(lists[l], i);
+            if (strcmp(text_of(c, "name"), name) == 0 &&
+                strcmp(text_of(c, "resourceClaimName"), claim) == 0)
+                return true;
+        }
+    return false;
+}
+
+static const char *const kinds[] = {"containers", "initContainers"};
+
+/* Does the container name the claim, or this request of it? */
+static bool uses_request(const json_t *pod, const json_t *container, const char *claim,
+                         const char *request)
+{
+    const json_t *uses = json_object_get(json_object_get(container, "resources"), "claims");
+    for (size_t k = 0; k < json_array_size(uses); k++) {
+        const json_t *u = json_array_get(uses, k);
+        const char *only = text_of(u, "request");
+        if (is_claim(pod, text_of(u, "name"), claim) && (!only[0] || strcmp(only, request) == 0))
+            return true;
+    }
+    return false;
+}
+
+static void join_container(struct sl_claim *claim, const json_t *pod, const json_t *container)
+{
+    struct sl_claim_result *first = NULL;
+    for (size_t i = 0; i < claim->result_count; i++) {
+        struct sl_claim_result *r = &claim->result[i];
+        if (!uses_request(pod, container, claim->name, r->request) || r->name.kind != SL_DEVICE_SHARE || r->admin)
+            continue;
+        if (!first)
+            first = r;
+        unsigned from = r->group, to = first->group;
+        for (size_t k = 0; k < claim->result_count; k++)
+            if (claim->result[k].group == from)
+                claim->result[k].group = to;
+    }
+}
+
+void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
+                         size_t size)
+{
+    buf[0] = '\0';
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            const json_t *c = json_array_get(list, i);
+            size_t n = strlen(buf);
+            const char *name = text_of(c, "name");
+            if (uses_request(pod, c, claim, request) && n + strlen(name) + 2 <= size)
+                (void)snprintf(buf + n, size - n, "%s%s", n ? "," : "", name);
+        }
+    }
+}
+
+void sl_claim_join(struct sl_claim *claim, const json_t *pod)
+{
+    for (size_t l = 0; l < 2; l++) {
+        const json_t *list = json_object_get(json_object_get(pod, "spec"), kinds[l]);
+        for (size_t i = 0; i < json_array_size(list); i++)
+            join_container(claim, pod, json_array_get(list, i));
+    }
+}
+
+int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret, struct sl_err *err)
+{
+    struct sl_claim_resize r = {0};
+    const char *p = text;
+    do {
+        char item[64];
+        size_t n = strcspn(p, ",");
+        (void)snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), p);
+        struct sl_memory_amount m = {0};
+        int rc = -EINVAL;
+        if (strncmp(item, "memory=", 7) == 0) {
+            rc = sl_parse_memory(item + 7, &m, err);
+            r.memory_bytes = m.bytes;
+            if (rc == 0 && m.percent)
+                rc = -EINVAL;
+        } else if (strncmp(item, "cores=", 6) == 0) {
+            rc = sl_parse_cores(item + 6, &r.cores_permille, &r.limit_permille, err);
+        }
+        if (rc < 0)
+            return sl_err_set(err, -EINVAL,
+                              SL_RESIZE_ANNOTATION ": \"%.60s\" is not understood: write for example "
+                              "memory=12Gi,cores=40 or cores=30:100",
+                              item);
+        p += n;
+    } while (*p++ == ',');
+    *ret = r;
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A ResourceClaim as this driver needs it: what the scheduler allocated to us, checked. Pure. */
+#ifndef SLUICE_AGENT_DRA_CLAIM_H
+#define SLUICE_AGENT_DRA_CLAIM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/dra/device_name.h"
+#include "agent/dra/share_config.h"
+#include "base/err.h"
+
+#define SL_CLAIM_RESULTS 32 /* of one claim, by the API */
+#define SL_UID_SIZE      64
+#define SL_K8S_NAME      254
+
+#define SL_RESIZE_ANNOTATION "gpu.sluice.io/resize"
+
+struct sl_claim_result {
+    char request[64]; /* without a subrequest's name, as kubelet wants it */
+    char device[SL_DEVICE_NAME_SIZE];
+    char share_id[SL_UID_SIZE]; /* "" for devices given whole */
+    bool admin;                 /* admin access: looks on, takes nothing */
+    struct sl_device_name name;
+    uint64_t memory_bytes; /* of a share */
+    uint32_t cores_permille;
+    struct sl_share_config config, by_class; /* by_class: before the claim's own words */
+    struct sl_config_allow allow;            /* what its class adds to what may be asked for */
+    /* Results with the same number go to the same containers, and are one tenant. From sl_claim_parse:
+     * each request by itself. */
+    unsigned group;
+};
+
+struct sl_claim {
+    char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
+    char pod[SL_K8S_NAME], pod_uid[SL_UID_SIZE]; /* the first it is reserved for; "" */
+    char resize[128];                            /* the annotation; "" */
+    struct sl_claim_result result[SL_CLAIM_RESULTS];
+    size_t result_count;
+};
+
+/*
+ * Reads what kubelet named (namespace, name, uid) out of the API's object. Errors are for the pod's owner:
+ * -ESTALE another claim of that name, -EAGAIN not allocated (any more), -EINVAL something to change.
+ */
+int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
+                   struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
+
+/* Are there shares of more than one request, so that who uses which matters? */
+bool sl_claim_several(const struct sl_claim *claim);
+/* Joins the requests that one container of the pod uses together: it can be one tenant only. */
+void sl_claim_join(struct sl_claim *claim, const json_t *pod);
+/* The pod's containers that use a request of the claim, "a,b"; those that do not fit are left out. */
+void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
+                         size_t size);
+
+/* "memory=12Gi,cores=40" or "cores=30:100": what is not named stays. permille 0: not named. */
+struct sl_claim_resize {
+    uint64_t memory_bytes;
+    uint32_t cores_permille, limit_permille;
+};
+int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret,
+                          struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/claim_allow.h"
+
+#include <errno.h>
+
+#include "agent/tenant/allow.h"
+#include "base/units.h"
+
+_Static_assert(SL_ALLOW_LIBSLUICE == 1 << SL_SHARE_LIBSLUICE && SL_ALLOW_MPS == 1 << SL_SHARE_MPS &&
+                   SL_ALLOW_TIME_SLICING == 1 << SL_SHARE_TIME_SLICING,
+               "one order of strategies");
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What the class itself says is the administrator's word; what the claim adds to it is looked at. */
+static int check_result(const struct sl_config_allow *allow, const char *name_space,
+                        const struct sl_claim_result *r, struct sl_err *err)
+{
+    const struct sl_share_config *c = &r->config, *class = &r->by_class;
+    char what[80];
+    (void)snprintf(what, sizeof(what), "request %s", r->request);
+    if (c->strategy != class->strategy && !(allow->strategies & 1u << c->strategy))
+        return sl_err_set(err, -EPERM,
+                          "request %s asks for strategy %s, by which nothing holds it to its share, and namespace "
+                          "%s may not: remove the strategy, or " SL_ALLOW_ASK_WHOM,
+                          r->request, sl_share_strategy_name(c->strategy), name_space);
+    unsigned highest = larger(allow->priority, class->priority);
+    int rc = sl_allow_priority(what, name_space, c->priority, highest, err);
+    uint32_t furthest = larger(larger(allow->burst * 10, class->cores_limit_permille), r->cores_permille);
+    if (rc == 0)
+        rc = sl_allow_burst(what, name_space, c->cores_limit_permille, furthest, err);
+    return rc;
+}
+
+int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim, struct sl_err *err)
+{
+    for (size_t i = 0; i < claim->result_count; i++) {
+        const struct sl_claim_result *r = &claim->result[i];
+        struct sl_config_allow allow = sl_config_allowed(config, claim->name_space);
+        if (r->name.kind != SL_DEVICE_SHARE || r->admin)
+            continue;
+        sl_config_allow_add(&allow, &r->allow);
+        int rc = check_result(&allow, claim->name_space, r, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+struct sl_config_allow sl_allow_resizes(const struct sl_config *config, const struct sl_claim *claim)
+{
+    struct sl_config_allow least = sl_config_allowed(config, claim->name_space);
+    bool first = true;
+    for (size_t i = 0; i < claim->result_count; i++) {
+        struct sl_config_allow one = sl_config_allowed(config, claim->name_space);
+        if (claim->result[i].name.kind != SL_DEVICE_SHARE || claim->result[i].admin)
+            continue;
+        sl_config_allow_add(&one, &claim->result[i].allow);
+        if (first || one.resize < least.resize)
+            least.resize = one.resize;
+        if (first || one.resize_to < least.resize_to)
+            least.resize_to = one.resize_to;
+        if (first || one.burst < least.burst)
+            least.burst = one.burst;
+        first = false;
+    }
+    return least;
+}
+
+int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *share,
+                    const struct sl_claim_resize *wanted, uint64_t card_bytes, struct sl_err *err)
+{
+    bool asks = wanted->memory_bytes || wanted->cores_permille;
+    bool beyond = allow->resize == SL_ALLOW_FREE;
+    uint64_t memory = beyond ? card_bytes / 100 * allow->resize_to : 0;
+    uint32_t cores = beyond ? allow->resize_to * 10 : 0;
+    char most[32];
+    if (asks && allow->resize == SL_ALLOW_NEVER)
+        return sl_err_set(err, -EPERM, "shares may not be resized here: " SL_ALLOW_ASK_WHOM);
+    if (memory < share->memory_bytes)
+        memory = share->memory_bytes;
+    if (wanted->memory_bytes > memory)
+        return sl_err_set(err, -EPERM, "the share may have %s of memory at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
+                          sl_format_bytes(memory, most, sizeof(most)),
+                          beyond ? "as far as resizes may go" : "which is what it was allocated");
+    cores = larger(cores, share->cores_permille);
+    if (wanted->cores_permille > cores)
+        return sl_err_set(err, -EPERM, "the share may have %u %% of the GPU's time at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
+                          cores / 10, beyond ? "as far as resizes may go" : "which is what it was allocated");
+    uint32_t limit = larger(larger(cores, allow->burst * 10), share->config.cores_limit_permille);
+    if (wanted->limit_permille > limit)
+        return sl_err_set(err, -EPERM, "the share may use %u %% of an idle GPU at most: ask for less, or " SL_ALLOW_ASK_WHOM,
+                          limit / 10);
+    return 0;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/claim_pb.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json_dump.h"
+#include "resourceclaim.pb-c.h"
+#include "rpc/pb.h"
+
+static const uint8_t magic[4] = {'k', '8', 's', 0};
+
+/* For protobuf-c, which does not write to it. */
+static char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+static int64_t seconds_of(const char *text)
+{
+    struct tm tm = {0};
+    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return end ? (int64_t)timegm(&tm) : 0;
+}
+
+/* Into memory of its own. */
+static int pack(const ProtobufCMessage *m, size_t before, uint8_t **ret, size_t *ret_size,
+                struct sl_err *err)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = malloc(before + size + 1);
+    if (!bytes)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    (void)protobuf_c_message_pack(m, bytes + before);
+    *ret = bytes;
+    *ret_size = before + size;
+    return 0;
+}
+
+#define CONDITIONS_MAX 8 /* the API's own limit */
+
+static int pack_device(const json_t *from, ProtobufCBinaryData *ret, struct sl_err *err)
+{
+    Claimpb__Device d = CLAIMPB__DEVICE__INIT;
+    Claimpb__RawExtension data = CLAIMPB__RAW_EXTENSION__INIT;
+    Claimpb__Condition condition[CONDITIONS_MAX], *list[CONDITIONS_MAX];
+    Claimpb__Time when[CONDITIONS_MAX];
+    const json_t *conditions = json_object_get(from, "conditions"), *raw = json_object_get(from, "data");
+    d.driver = text_of(from, "driver");
+    d.pool = text_of(from, "pool");
+    d.device = text_of(from, "device");
+    d.share_id = text_of(from, "shareID");
+    d.conditions = list;
+    for (; d.n_conditions < json_array_size(conditions) && d.n_conditions < CONDITIONS_MAX;
+         d.n_conditions++) {
+        const json_t *c = json_array_get(conditions, d.n_conditions);
+        Claimpb__Condition *to = list[d.n_conditions] = &condition[d.n_conditions];
+        claimpb__condition__init(to);
+        claimpb__time__init(&when[d.n_conditions]);
+        when[d.n_conditions].seconds = seconds_of(text_of(c, "lastTransitionTime"));
+        to->type = text_of(c, "type");
+        to->status = text_of(c, "status");
+        to->last_transition_time = &when[d.n_conditions];
+        to->reason = text_of(c, "reason");
+        to->message = text_of(c, "message");
+    }
+    char *text = raw ? sl_json_dump(raw, JSON_COMPACT) : NULL;
+    if (raw && !text)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    if (text) {
+        data.raw = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = strlen(text)};
+        d.data = &data;
+    }
+    int rc = pack(&d.base, 0, &ret->data, &ret->len, err);
+    free(text);
+    return rc;
+}
+
+/* -EBADMSG: not a device. */
+static int is_of(const ProtobufCBinaryData *device, const char *driver, bool *ret, struct sl_err *err)
+{
+    ProtobufCMessage *m;
+    int rc = sl_rpc_pb_unpack(&claimpb__device__descriptor, device->data, device->len, &m, err);
+    if (rc < 0)
+        return rc;
+    *ret = strcmp(((const Claimpb__Device *)(const void *)m)->driver, driver) == 0;
+    sl_rpc_pb_free(m);
+    return 0;
+}
+
+/* The list as it is to be: others' (borrowed) first, then ours (to be freed). */
+struct list {
+    ProtobufCBinaryData *item;
+    size_t count, others;
+};
+
+static void list_free(struct list *l)
+{
+    for (size_t i = l->others; i < l->count; i++)
+        free(l->item[i].data);
+    free(l->item);
+}
+
+static int list_make(const Claimpb__Status *status, const char *driver, const json_t *devices,
+                     struct list *l, struct sl_err *err)
+{
+    size_t old = status->n_devices, ours = json_array_size(devices);
+    l->item = calloc(old + ours + 1, sizeof(*l->item));
+    if (!l->item)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = 0;
+    for (size_t i = 0; i < old && rc == 0; i++) {
+        bool replaced = false;
+        rc = is_of(&status->devices[i], driver, &replaced, err);
+        if (rc == 0 && !replaced)
+            l->item[l->others++] = status->devices[i];
+    }
+    l->count = l->others;
+    for (size_t i = 0; i < ours && rc == 0; i++) {
+        rc = pack_device(json_array_get(devices, i), &l->item[l->count], err);
+        if (rc == 0)
+            l->count++;
+    }
+    return rc;
+}
+
+/* The claim with this list, in an envelope like the one it came in. */
+static int wrap(Claimpb__Envelope *envelope, Claimpb__Claim *claim, const struct list *l,
+                uint8_t **ret, size_t *ret_size, struct sl_err *err)
+{
+    Claimpb__Status fresh = CLAIMPB__STATUS__INIT, *status = claim->status ? claim->status : &fresh;
+    Claimpb__Status *old = claim->status;
+    ProtobufCBinaryData *old_list = status->devices, old_raw = envelope->raw;
+    size_t old_count = status->n_devices;
+    /* Lent for the packing; what was unpacked is freed as it was. */
+    status->devices = l->item;
+    status->n_devices = l->count;
+    claim->status = status;
+    ProtobufCBinaryData raw = {0};
+    int rc = pack(&claim->base, 0, &raw.data, &raw.len, err);
+    claim->status = old;
+    status->devices = old_list;
+    status->n_devices = old_count;
+    if (rc < 0)
+        return rc;
+    envelope->raw = raw;
+    rc = pack(&envelope->base, sizeof(magic), ret, ret_size, err);
+    envelope->raw = old_raw;
+    free(raw.data);
+    if (rc == 0)
+        memcpy(*ret, magic, sizeof(magic));
+    return rc;
+}
+
+static int replace(Claimpb__Envelope *envelope, const char *uid, const char *driver,
+                   const json_t *devices, uint8_t **ret, size_t *ret_size, struct sl_err *err)
+{
+    ProtobufCMessage *m;
+    int rc = sl_rpc_pb_unpack(&claimpb__claim__descriptor, envelope->raw.data, envelope->raw.len, &m, err);
+    if (rc < 0)
+        return rc;
+    Claimpb__Claim *claim = (Claimpb__Claim *)(void *)m;
+    const Claimpb__Status none = CLAIMPB__STATUS__INIT;
+    struct list l = {0};
+    if (!claim->metadata || strcmp(claim->metadata->uid, uid) != 0)
+        rc = sl_err_set(err, -ESTALE, "it is another claim by now");
+    else
+        rc = list_make(claim->status ? claim->status : &none, driver, devices, &l, err);
+    if (rc == 0)
+        rc = wrap(envelope, claim, &l, ret, ret_size, err);
+    list_free(&l);
+    sl_rpc_pb_free(m);
+    return rc;
+}
+
+int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, const char *driver,
+                        const json_t *devices, uint8_t **ret, size_t *ret_size, struct sl_err *err)
+{
+    ProtobufCMessage *m;
+    if (size < sizeof(magic) || memcmp(object, magic, sizeof(magic)) != 0)
+        return sl_err_set(err, -EBADMSG, "the API server's answer is not the protobuf that was asked for");
+    int rc = sl_rpc_pb_unpack(&claimpb__envelope__descriptor, object + sizeof(magic),
+                              size - sizeof(magic), &m, err);
+    if (rc < 0)
+        return rc;
+    rc = replace((Claimpb__Envelope *)(void *)m, uid, driver, devices, ret, ret_size, err);
+    sl_rpc_pb_free(m);
+    return rc;
+}

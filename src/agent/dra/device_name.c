@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/device_name.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sl_device_profile_word(const char *profile, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (; *profile && n + 1 < size; profile++) {
+        char c = (char)tolower((unsigned char)*profile);
+        if (isalnum((unsigned char)c))
+            buf[n++] = c;
+        else if (c == '+' || c == '-')
+            buf[n++] = '-';
+    }
+    buf[n] = '\0';
+}
+
+void sl_device_name_format(const struct sl_device_name *name, char buf[SL_DEVICE_NAME_SIZE])
+{
+    switch (name->kind) {
+    case SL_DEVICE_WHOLE:
+        (void)snprintf(buf, SL_DEVICE_NAME_SIZE, "gpu-%u", name->gpu);
+        break;
+    case SL_DEVICE_SHARE:
+        (void)snprintf(buf, SL_DEVICE_NAME_SIZE, "gpu-%u-share", name->gpu);
+        break;
+    case SL_DEVICE_MIG:
+        (void)snprintf(buf, SL_DEVICE_NAME_SIZE, "gpu-%u-mig-%s-%u", name->gpu, name->profile,
+                       name->start);
+        break;
+    }
+}
+
+/* Digits without a sign or superfluous zeros: every device has one name. */
+static const char *number(const char *s, uint32_t *ret)
+{
+    char *end;
+    if (!isdigit((unsigned char)*s) || (*s == '0' && isdigit((unsigned char)s[1])))
+        return NULL;
+    errno = 0;
+    unsigned long v = strtoul(s, &end, 10);
+    if (errno || v > UINT16_MAX)
+        return NULL;
+    *ret = (uint32_t)v;
+    return end;
+}
+
+int sl_device_name_parse(const char *name, struct sl_device_name *ret, struct sl_err *err)
+{
+    struct sl_device_name d = {.kind = SL_DEVICE_WHOLE};
+    const char *rest = strncmp(name, "gpu-", 4) == 0 ? number(name + 4, &d.gpu) : NULL;
+    bool good = rest && !*rest;
+    if (rest && strcmp(rest, "-share") == 0) {
+        d.kind = SL_DEVICE_SHARE;
+        good = true;
+    } else if (rest && strncmp(rest, "-mig-", 5) == 0) {
+        const char *word = rest + 5, *dash = strrchr(word, '-');
+        const char *end = dash ? number(dash + 1, &d.start) : NULL;
+        d.kind = SL_DEVICE_MIG;
+        good = end && !*end && dash > word && (size_t)(dash - word) < sizeof(d.profile);
+        if (good)
+            memcpy(d.profile, word, (size_t)(dash - word));
+    }
+    if (!good)
+        return sl_err_set(err, -EINVAL,
+                          "device \"%.63s\" is none of this driver's: delete the claim, and the "
+                          "ResourceSlices of this node if they name it",
+                          name);
+    *ret = d;
+    return 0;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/dra.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "agent/container/cdi.h"
+#include "agent/dra/dra_internal.h"
+#include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/log.h"
+
+#define STANDBY_NS (100 * SL_NS_PER_MS)
+
+struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
+{
+    for (size_t i = 0; i < dra->card_count; i++)
+        if (strcmp(dra->card[i].uuid, uuid) == 0)
+            return &dra->card[i];
+    return NULL;
+}
+
+const char *sl_dra_card_trouble(const struct card *c)
+{
+    if (c->lost)
+        return "the card fell off the bus";
+    return c->unhealthy ? c->reason : NULL;
+}
+
+void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
+                 const char *message)
+{
+    struct sl_dra_event e = {.warning = warning,
+                             .name_space = p->name_space,
+                             .pod = p->pod,
+                             .pod_uid = p->pod_uid,
+                             .claim = p->name,
+                             .claim_uid = p->uid,
+                             .reason = reason,
+                             .message = message};
+    if (dra->ops.event) /* which logs it, too */
+        dra->ops.event(dra->data, &e);
+    else if (warning)
+        sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
+}
+
+uint32_t sl_dra_compute(const struct sl_dra *dra)
+{
+    return dra->config ? sl_leases_compute(dra->config->fractional.compute) : 0;
+}
+
+/* --- slices --- */
+
+struct owner {
+    struct sl_dra *dra;
+    const char *uuid;
+};
+
+static bool ours(void *data, uint32_t gpu_instance)
+{
+    const struct owner *o = data;
+    for (const struct sl_prepared *p = o->dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count; i++)
+            if (p->device[i].mig == SL_MIG_MADE && p->device[i].mig_gpu_instance == gpu_instance &&
+                strcmp(p->device[i].gpu_uuid, o->uuid) == 0)
+                return true;
+    return false;
+}
+
+void sl_dra_republish(struct sl_dra *dra)
+{
+    struct sl_err err = SL_ERR_INIT;
+    json_t *slices = NULL;
+    if (!dra->inv || !dra->publisher || dra->owed)
+        return;
+    size_t n = dra->card_count;
+    struct sl_slice_gpu *gpu = calloc(n ? n : 1, sizeof(*gpu));
+    struct owner *owner = calloc(n ? n : 1, sizeof(*owner));
+    for (size_t i = 0; gpu && owner && i < n; i++) {
+        struct card *c = &dra->card[i];
+        owner[i] = (struct owner){.dra = dra, .uuid = c->uuid};
+        gpu[i] = (struct sl_slice_gpu){.profile = c->profile,
+                                       .profile_count = c->profile_count,
+                                       .pcie_root = c->pcie_root,
+                                       .unhealthy = c->unhealthy ? c->reason : NULL,
+                                       .ours = ours,
+                                       .data = &owner[i]};
+    }
+    struct sl_slices_options opt = {.node_name = dra->node_name,
+                                    .node_uid = dra->node_uid,
+                                    .inv = dra->inv,
+                                    .gpu = gpu,
+                                    .fractional = dra->config ? &dra->config->fractional : NULL,
+                                    .generation = 1};
+    if (!gpu || !owner || sl_slices_make(&opt, &slices, &err) < 0)
+        sl_error("ResourceSlices are not made: %s", err.msg);
+    else
+        sl_slices_publish_want(dra->publisher, slices);
+    free(gpu);
+    free(owner);
+}
+
+/* The Node owns its slices: they go with it. Without the right to read it they stay behind, no more. */
+static void got_node(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_dra *dra = data;
+    const char *uid = json_string_value(json_object_get(json_object_get(body, "metadata"), "uid"));
+    dra->node_call = NULL;
+    dra->owed--;
+    if (status == 200 && uid)
+        (void)snprintf(dra->node_uid, sizeof(dra->node_uid), "%s", uid);
+    else
+        sl_warn("ResourceSlices are made without an owner: %s", err->msg);
+    sl_dra_republish(dra);
+}
+
+static void ask_node(struct sl_dra *dra)
+{
+    char path[300];
+    struct sl_err err = SL_ERR_INIT;
+    (void)snprintf(path, sizeof(path), "/api/v1/nodes/%.253s", dra->node_name);
+    if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) == 0)
+        dra->owed++;
+    else
+        sl_warn("ResourceSlices are made without an owner: %s", err.msg);
+}
+
+/* --- what is there --- */
+
+/* "…/devices/pci0000:15/0000:15:01.0/…": the first directory below devices is the root. */
+static void read_pcie_root(const char *sysfs, const char *nvml_bus_id, char *buf, size_t size)
+{
+    char path[512], real[PATH_MAX], id[32];
+    size_t n = 0;
+    const char *colon = strchr(nvml_bus_id, ':');
+    size_t domain = colon ? (size_t)(colon - nvml_bus_id) : 0;
+    for (const char *p = domain > 4 ? nvml_bus_id + domain - 4 : nvml_bus_id;
+         *p && n + 1 < sizeof(id); p++)
+        id[n++] = (char)(*p >= 'A' && *p <= 'F' ? *p + ('a' - 'A') : *p);
+    id[n] = '\0';
+    buf[0] = '\0';
+    (void)snprintf(path, sizeof(path), "%s/bus/pci/devices/%s", sysfs, id);
+    const char *at = n && realpath(path, real) ? strstr(real, "/devices/pci") : NULL;
+    if (at)
+        (void)snprintf(buf, size, "%.*s", (int)strcspn(at + 9, "/"), at + 9);
+}
+
+/* Cards keep what is known of them; those that are new are looked at. */
+static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct sl_err *err)
+{
+    struct card *fresh = calloc(inv->gpu_count ? inv->gpu_count : 1, sizeof(*fresh));
+    if (!fresh)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < inv->gpu_count; i++) {
+        const struct sl_gpu_info *info = &inv->gpu[i].info;
+        struct card *old = sl_dra_card(dra, info->uuid);
+        if (old && info->uuid[0]) {
+            fresh[i] = *old;
+            old->profile = NULL;
+            fresh[i].lost = inv->gpu[i].lost;
+            fresh[i].lost_untold = fresh[i].lost != old->lost;
+            continue;
+        }
+        fresh[i].lost = fresh[i].lost_untold = inv->gpu[i].lost;
+        (void)snprintf(fresh[i].uuid, sizeof(fresh[i].uuid), "%s", info->uuid);
+        read_pcie_root(dra->sysfs, info->pci_bus_id, fresh[i].pcie_root,
+                       sizeof(fresh[i].pcie_root));
+    }
+    for (size_t i = 0; i < dra->card_count; i++)
+        free(dra->card[i].profile);
+    free(dra->card);
+    dra->card = fresh;
+    dra->card_count = inv->gpu_count;
+    return 0;
+}
+
+static void tell_health(struct sl_dra *dra, const struct card *c)
+{
+    sl_dra_health_send(dra);
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count; i++)
+            if (strcmp(p->device[i].gpu_uuid, c->uuid) == 0) {
+                sl_dra_status_write(dra, p, "Ready", !sl_dra_card_trouble(c), "", "");
+                break;
+            }
+}
+
+/* What there is to do now that the cards are known. */
+static void work(struct sl_dra *dra)
+{
+    sl_dra_ask_profiles(dra);
+    sl_dra_republish(dra);
+    if (dra->driver)
+        sl_dra_recover(dra);
+}
+
+int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
+                  const struct sl_config *config, const struct sl_driver *driver,
+                  struct sl_err *err)
+{
+    int rc = take_cards(dra, inv, err);
+    if (rc < 0)
+        return rc;
+    dra->inv = inv;
+    dra->config = config;
+    dra->driver = driver;
+    for (size_t i = 0; i < dra->card_count; i++)
+        if (dra->card[i].lost_untold)
+            tell_health(dra, &dra->card[i]);
+    if (!dra->standby.set)
+        work(dra);
+    return 0;
+}
+
+void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason)
+{
+    struct card *c = sl_dra_card(dra, uuid);
+    /* A MIG device's health is its card's as far as slices go. */
+    for (size_t i = 0; !c && dra->inv && i < dra->inv->gpu_count; i++)
+        for (size_t k = 0; k < dra->inv->gpu[i].mig_count; k++)
+            if (strcmp(dra->inv->gpu[i].mig[k].info.uuid, uuid) == 0)
+                c = &dra->card[i];
+    if (!c || (c->unhealthy == !healthy && strcmp(c->reason, reason ? reason : "") == 0))
+        return;
+    c->unhealthy = !healthy;
+    (void)snprintf(c->reason, sizeof(c->reason), "%s", reason ? reason : "");
+    sl_dra_republish(dra);
+    tell_health(dra, c);
+}
+
+/* --- life --- */
+
+static bool copy(char **to, const char *from, const char *fallback)
+{
+    *to = strdup(from ? from : fallback);
+    return *to;
+}
+
+static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, struct sl_err *err)
+{
+    if (!o->node_name || !o->node_name[0] || !o->arbiter_dir)
+        return sl_err_set(err, -EINVAL, "the DRA driver needs the node's name: set NODE_NAME");
+    bool good = copy(&dra->node_name, o->node_name, "") &&
+                copy(&dra->plugin_dir, o->plugin_dir, "/var/lib/kubelet/plugins/" SL_DRA_DRIVER) &&
+                copy(&dra->registry_dir, o->registry_dir, "/var/lib/kubelet/plugins_registry") &&
+                copy(&dra->cdi_dir, o->cdi_dir, SL_CDI_DIR) &&
+                copy(&dra->state_dir, o->state_dir, dra->plugin_dir) &&
+                copy(&dra->arbiter_dir, o->arbiter_dir, "") &&
+                copy(&dra->arbiter_dir_host, o->arbiter_dir_host, o->arbiter_dir) &&
+                copy(&dra->sluice_dir_host, o->sluice_dir_host, "/var/lib/sluice") &&
+                copy(&dra->sysfs, o->sysfs, "/sys");
+    if (!good)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    dra->no_dynamic_mig = o->no_dynamic_mig;
+    const char *dash = o->instance && o->instance[0] ? "-" : "";
+    const char *instance = dash[0] ? o->instance : "";
+    int a = snprintf(dra->dra_socket, sizeof(dra->dra_socket), "%s/dra%s%s.sock", dra->plugin_dir,
+                     dash, instance);
+    int b = snprintf(dra->reg_socket, sizeof(dra->reg_socket), "%s/" SL_DRA_DRIVER "%s%s-reg.sock",
+                     dra->registry_dir, dash, instance);
+    if (a >= (int)sizeof(dra->dra_socket) || b >= (int)sizeof(dra->reg_socket))
+        return sl_err_set(err, -ENAMETOOLONG,
+                          "%s or %s is too long for a socket's path: name shorter directories",
+                          dra->plugin_dir, dra->registry_dir);
+    return 0;
+}
+
+static int open_lock(struct sl_dra *dra, struct sl_err *err)
+{
+    char path[PATH_MAX];
+    int rc = sl_fs_mkdirs(dra->plugin_dir, 0750, err);
+    if (rc == 0)
+        rc = sl_fs_mkdirs(dra->state_dir, 0750, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(path, sizeof(path), "%s/dra.lock", dra->state_dir);
+    dra->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (dra->lock_fd < 0)
+        return sl_err_errno(err, errno, "cannot open %s", path);
+    return 0;
+}
+
+static int load(struct sl_dra *dra, struct sl_err *err)
+{
+    char remark[256];
+    int rc = sl_checkpoint_load(dra->state_dir, &dra->checkpoint, remark, sizeof(remark), err);
+    if (rc == 0 && remark[0])
+        sl_error("the checkpoint in %s: %s", dra->state_dir, remark);
+    return rc;
+}
+
+/* The lock is ours: from here on this is the node's driver. */
+static int take_over(struct sl_dra *dra, struct sl_err *err)
+{
+    int rc = load(dra, err);
+    if (rc == 0 && dra->kube)
+        rc = sl_slices_publish_create(dra->loop, dra->kube, SL_DRA_DRIVER, dra->node_name,
+                                      &dra->publisher, err);
+    if (rc == 0 && dra->kube)
+        ask_node(dra);
+    return rc < 0 ? rc : sl_dra_serve(dra, err);
+}
+
+static void standby_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, standby));
+    struct sl_err err = SL_ERR_INIT;
+    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + STANDBY_NS);
+        return;
+    }
+    sl_info("the agent before this one has ended: taking over");
+    if (take_over(dra, &err) < 0) {
+        sl_error("the DRA driver does not start: %s", err.msg);
+        return;
+    }
+    if (dra->inv)
+        work(dra);
+    if (dra->ops.took_over)
+        dra->ops.took_over(dra->data);
+}
+
+/* 0 with the timer set: another agent is still there. */
+static int begin(struct sl_dra *dra, struct sl_err *err)
+{
+    int rc = open_lock(dra, err);
+    if (rc < 0)
+        return rc;
+    if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return take_over(dra, err);
+    if (errno != EWOULDBLOCK)
+        return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->state_dir);
+    sl_info("another agent serves this node: waiting for its end");
+    sl_timer_set(dra->loop, &dra->standby, sl_loop_now(dra->loop) + STANDBY_NS);
+    return 0;
+}
+
+int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
+                  const struct sl_dra_ops *ops, void *data, struct sl_dra **ret, struct sl_err *err)
+{
+    struct sl_dra *dra = calloc(1, sizeof(*dra));
+    if (!dra)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    dra->loop = loop;
+    dra->kube = kube;
+    dra->ops = *ops;
+    dra->link = calloc(1, sizeof(*dra->link));
+    if (!dra->link) {
+        free(dra);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    *dra->link = (struct dra_link){.dra = dra, .refs = 1};
+    dra->data = data;
+    dra->lock_fd = -1;
+    dra->standby.fire = standby_fired;
+    sl_dra_prepare_init(dra);
+    int rc = take_options(dra, options, err);
+    if (rc == 0)
+        rc = sl_leases_create(loop, dra->arbiter_dir, SL_DRA_ARBITER_NS, &dra->leases, err);
+    if (rc == 0)
+        rc = begin(dra, err);
+    if (rc < 0) {
+        sl_dra_destroy(dra);
+        return rc;
+    }
+    *ret = dra;
+    return 0;
+}
+
+void sl_dra_destroy(struct sl_dra *dra)
+{
+    if (!dra)
+        return;
+    dra->link->dra = NULL;
+    sl_dra_link_put(dra->link);
+    if (dra->node_call)
+        sl_kube_cancel(dra->node_call);
+    sl_timer_stop(dra->loop, &dra->standby);
+    sl_dra_serve_end(dra);
+    sl_leases_destroy(dra->leases);
+    sl_dra_resize_end(dra);
+    sl_dra_forget_ops(dra);
+    sl_slices_publish_destroy(dra->publisher);
+    sl_checkpoint_clear(&dra->checkpoint);
+    if (dra->lock_fd >= 0)
+        (void)close(dra->lock_fd);
+    for (size_t i = 0; i < dra->card_count; i++)
+        free(dra->card[i].profile);
+    free(dra->card);
+    char *strings[] = {dra->node_name,        dra->plugin_dir,  dra->registry_dir,
+                       dra->cdi_dir,          dra->state_dir,   dra->arbiter_dir,
+                       dra->arbiter_dir_host, dra->sluice_dir_host, dra->sysfs};
+    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+        free(strings[i]);
+    free(dra);
+}
+
+struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra)
+{
+    struct sl_dra_stats s = dra->stats;
+    s.standby = dra->standby.set;
+    if (dra->publisher) {
+        s.slices_current = sl_slices_publish_current(dra->publisher);
+        s.slices_written = sl_slices_publish_writes(dra->publisher);
+    }
+    return s;
+}
+
+void sl_dra_each_lease(const struct sl_dra *dra,
+                       void (*each)(void *data, const struct sl_dra_lease *lease), void *data)
+{
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count && p->state == SL_PREPARED; i++) {
+            const struct sl_prepared_device *d = &p->device[i];
+            struct sl_dra_lease l = {.tenant = d->tenant,
+                                     .name_space = p->name_space,
+                                     .claim = p->name,
+                                     .claim_uid = p->uid,
+                                     .pod = p->pod,
+                                     .request = d->request,
+                                     .device = d->device,
+                                     .share_id = d->share_id,
+                                     .gpu_uuid = d->gpu_uuid,
+                                     .memory_bytes = sl_prepared_memory(d),
+                                     .cores_permille = sl_prepared_cores(d)};
+            each(data, &l);
+        }
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the containers of a prepared claim are given. */
+#include "agent/dra/dra_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/container/cdi.h"
+
+static void device_word(const struct sl_prepared_device *d, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%s-%s", d->request, d->device);
+}
+
+void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
+                     size_t size)
+{
+    char word[140];
+    device_word(d, word, sizeof(word));
+    if (sl_cdi_claim_name(p->uid, word, buf, size, NULL) < 0)
+        buf[0] = '\0';
+}
+
+static int find_card(const struct sl_inventory *inv, const char *uuid, size_t *ret,
+                     struct sl_err *err)
+{
+    for (size_t i = 0; i < inv->gpu_count; i++)
+        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0) {
+            *ret = i;
+            return 0;
+        }
+    return sl_err_set(err, -ENOENT, "GPU %s is not in this machine any more", uuid);
+}
+
+/* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
+static int mig_edits(struct sl_dra *dra, size_t gpu, const struct sl_prepared_device *d,
+                     struct sl_edits *e, struct sl_err *err)
+{
+    struct sl_inv_mig mig = {.info = {.gpu_instance = d->mig_gpu_instance,
+                                      .compute_instance = d->mig_compute_instance},
+                             .placement_start = d->mig_start,
+                             .placement_size = d->mig_size};
+    memcpy(mig.info.uuid, d->mig_uuid, sizeof(mig.info.uuid));
+    (void)snprintf(mig.info.profile, sizeof(mig.info.profile), "%s", d->mig_profile);
+    struct sl_inv_gpu card = dra->inv->gpu[gpu];
+    card.mig = &mig;
+    card.mig_count = 1;
+    card.info.mig_enabled = true;
+    struct sl_inventory one = *dra->inv;
+    one.gpu = &card;
+    one.gpu_count = 1;
+    one.nvlinks = NULL;
+    return sl_cdi_device_edits(dra->driver, &one, 0, 0, e, err);
+}
+
+static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_edits *e,
+                     struct sl_err *err)
+{
+    char text[64];
+    if (!dra->ops.mps)
+        return sl_err_set(err, -EOPNOTSUPP,
+                          "request %s has strategy mps, which this node does not offer: use libsluice",
+                          d->request);
+    int rc = dra->ops.mps(dra->data, d->gpu_uuid, e, err);
+    (void)snprintf(text, sizeof(text), "%u", (sl_prepared_cores(d) + 9) / 10);
+    if (rc == 0)
+        rc = sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text, err);
+    (void)snprintf(text, sizeof(text), "0=%lluM",
+                   (unsigned long long)(sl_prepared_memory(d) >> 20));
+    return rc < 0 ? rc : sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text, err);
+}
+
+static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t i,
+                        struct sl_edits *e, struct sl_err *err)
+{
+    const struct sl_prepared_device *d = &p->device[i];
+    size_t gpu = 0;
+    char attach[512];
+    int rc = find_card(dra->inv, d->gpu_uuid, &gpu, err);
+    if (rc < 0)
+        return rc;
+    if (d->mig != SL_MIG_NO)
+        return mig_edits(dra, gpu, d, e, err);
+    rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
+    if (rc == 0 && d->share_id[0] && d->config.strategy == SL_SHARE_MPS)
+        rc = mps_edits(dra, d, e, err);
+    /* The request's other devices come with this one; its tenant is mounted once. */
+    if (rc == 0 && sl_dra_first_of_tenant(p, i)) {
+        (void)snprintf(attach, sizeof(attach), "%s/k/%s", dra->arbiter_dir_host, d->tenant);
+        rc = sl_cdi_sluice_edits(dra->sluice_dir_host, attach, e, err);
+    }
+    return rc;
+}
+
+int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p, struct sl_err *err)
+{
+    size_t n = p->device_count;
+    struct sl_edits *edits = calloc(n, sizeof(*edits)), common = {0};
+    struct sl_cdi_device *devices = calloc(n, sizeof(*devices));
+    char(*words)[140] = calloc(n, sizeof(*words));
+    int rc = edits && devices && words ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    if (rc == 0)
+        rc = sl_cdi_common_edits(dra->driver, &common, err);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = device_edits(dra, p, i, &edits[i], err);
+        device_word(&p->device[i], words[i], sizeof(words[i]));
+        devices[i] = (struct sl_cdi_device){.name = words[i], .edits = &edits[i]};
+    }
+    if (rc == 0)
+        rc = sl_cdi_write_claim(dra->cdi_dir, p->uid, devices, n, &common, err);
+    for (size_t i = 0; edits && i < n; i++)
+        sl_edits_clear(&edits[i]);
+    sl_edits_clear(&common);
+    free(edits);
+    free(devices);
+    free(words);
+    return rc;
+}

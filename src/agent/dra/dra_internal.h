@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the driver's files share. Everything in the loop's thread. */
+#ifndef SLUICE_AGENT_DRA_DRA_INTERNAL_H
+#define SLUICE_AGENT_DRA_DRA_INTERNAL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/dra/checkpoint.h"
+#include "agent/dra/claim.h"
+#include "agent/dra/dra.h"
+#include "agent/dra/slices.h"
+#include "agent/dra/slices_publish.h"
+#include "agent/tenant/leases.h"
+#include "rpc/server.h"
+
+#define SL_DRA_ARBITER_NS (5 * 1000000000ULL) /* a hung arbiter; kubelet waits 45 s */
+#define SL_CLAIMS_PATH    "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
+
+struct op;
+struct health_stream;
+struct resize_watch;
+struct dra_tell;
+struct sweep;
+
+/* Outlives the driver while a job is under way. */
+struct dra_link {
+    struct sl_dra *dra; /* NULL: it is gone */
+    unsigned refs;
+};
+
+/* What is known of a card beyond the inventory. */
+struct card {
+    char uuid[SL_GPU_UUID_SIZE];
+    struct sl_gpu_mig_profile *profile;
+    size_t profile_count;
+    bool asked_profiles;
+    char pcie_root[64];
+    bool unhealthy, lost;
+    bool lost_untold; /* lost, or back, since the reading before; by its UUID, for places change between readings */
+    char reason[200];
+};
+
+struct sl_dra {
+    struct sl_loop *loop;
+    struct sl_kube *kube;
+    struct sl_dra_ops ops;
+    void *data;
+    struct dra_link *link; /* for jobs, which may come back when this is gone */
+    char *node_name, *plugin_dir, *registry_dir, *cdi_dir, *state_dir, *arbiter_dir,
+        *arbiter_dir_host, *sluice_dir_host, *sysfs;
+    char dra_socket[108], reg_socket[108];
+    bool no_dynamic_mig;
+
+    int lock_fd;             /* held for life: one driver has the checkpoint */
+    struct sl_timer standby; /* set: another one has it, we wait for its end */
+    struct sl_rpc_server *registration, *plugin;
+    struct sl_leases *leases;
+    struct sl_checkpoint checkpoint;
+    struct op *running; /* claims being prepared or unprepared, oldest first */
+    struct op *committing;
+    struct sl_timer commit;
+    struct sl_timer retry; /* of what a restart left to be undone */
+    struct sl_timer telling; /* status and watches of what was prepared */
+    struct sl_timer retell;  /* of what the API server could not be told */
+    bool silent;             /* it is away, and that is said */
+    bool recovered;
+    struct sweep *sweep; /* looking for what is left over */
+
+    const struct sl_inventory *inv;
+    const struct sl_config *config;
+    const struct sl_driver *driver;
+    struct card *card; /* as many as the inventory has */
+    size_t card_count;
+    unsigned owed; /* answers to wait for: nothing is published that would change at once */
+    char node_uid[SL_UID_SIZE];
+    struct sl_kube_call *node_call;
+    struct sl_slices_publisher *publisher;
+
+    struct health_stream *streams;
+    struct sl_timer health_timer;
+    struct resize_watch *watches;
+    struct dra_tell *tells;
+    struct sl_dra_stats stats;
+};
+
+/* dra.c */
+struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
+void sl_dra_republish(struct sl_dra *dra);
+const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
+void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
+                 const char *message);
+
+/* The flag of leases that says how the node wants GPU time to be shared. */
+uint32_t sl_dra_compute(const struct sl_dra *dra);
+
+/* dra_plan.c: what a claim means on this node, and whether there is room. Pure. */
+struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
+                                struct sl_err *err);
+/* Would the share still fit with so much? 0: as it is. */
+int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
+                uint64_t memory_bytes, uint32_t cores_permille, struct sl_err *err) SL_MUST_CHECK;
+/* The lease of one tenant of the claim; false: it has no such tenant. */
+bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
+/* The same as it is to be now, resized: for SET. */
+void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
+/* Is this device the first of its tenant? The others are part of the same lease. */
+bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
+
+/* dra_cdi.c */
+int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p,
+                     struct sl_err *err) SL_MUST_CHECK;
+void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
+                     size_t size);
+
+/* dra_mig.c: one job on the worker for all MIG devices of a claim; done comes on the loop. */
+enum mig_work {
+    MIG_LOOK,   /* is it there already? fills mig, uuid and instances; plans what is not */
+    MIG_MAKE,   /* makes what is planned; turns MIG on for it, or off for who wants the card */
+    MIG_UNMAKE, /* destroys what is ours */
+};
+typedef void sl_dra_mig_done(struct op *op, int rc, const struct sl_err *err);
+int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mig_work work,
+               sl_dra_mig_done *done, struct sl_err *err) SL_MUST_CHECK;
+bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig_work work);
+void sl_dra_ask_profiles(struct sl_dra *dra);
+void sl_dra_link_put(struct dra_link *link);
+
+/* dra_prepare.c */
+void sl_dra_prepare_init(struct sl_dra *dra);
+enum op_kind { OP_PREPARE, OP_UNPREPARE };
+typedef void sl_dra_op_done(void *data, const char *uid, int rc, const struct sl_err *err,
+                            const struct sl_prepared *p);
+struct waiter {
+    struct waiter *next;
+    sl_dra_op_done *done;
+    void *data;
+};
+/* Prepares or unprepares a claim, after what is under way with it. done (may be NULL) comes once, from
+ * inside this call too. */
+void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
+                  const char *uid, sl_dra_op_done *done, void *data);
+void sl_dra_recover(struct sl_dra *dra); /* what the checkpoint has from before */
+void sl_dra_forget_ops(struct sl_dra *dra);
+void sl_dra_mark_dirty(struct sl_dra *dra); /* the checkpoint is written soon */
+
+/* dra_rpc.c */
+int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;
+void sl_dra_serve_end(struct sl_dra *dra);
+void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
+
+/* dra_status.c: the claim's status.devices, and the resize annotation */
+void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
+                         bool good, const char *reason, const char *message);
+void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p);
+void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid);
+void sl_dra_resize_end(struct sl_dra *dra);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From what the scheduler allocated to what is to be done here, and a last look at whether it can be: the
+ * scheduler works on what it knows, and what it does not know (a resize, a claim that is still being
+ * unprepared, a bug) must not become two tenants on one piece of a card.
+ */
+#include "agent/dra/dra_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/dra/claim_allow.h"
+#include "base/units.h"
+#include "shm/packet.h"
+
+static enum sl_device_kind kind_of(const struct sl_prepared_device *d, struct sl_device_name *ret)
+{
+    struct sl_device_name name = {.kind = SL_DEVICE_WHOLE};
+    if (sl_device_name_parse(d->device, &name, NULL) < 0)
+        name.kind = SL_DEVICE_WHOLE; /* the most it could be */
+    if (ret)
+        *ret = name;
+    return name.kind;
+}
+
+/* Everything else prepared on the same card, one after another. */
+struct others {
+    const struct sl_prepared *p;
+    size_t at;
+};
+
+static const struct sl_prepared_device *next_other(struct sl_dra *dra, struct others *o,
+                                                   const struct sl_prepared_device *self,
+                                                   const struct sl_prepared **ret_owner)
+{
+    if (!o->p) {
+        o->p = dra->checkpoint.claims;
+        o->at = 0;
+    }
+    for (; o->p; o->p = o->p->next, o->at = 0)
+        while (o->at < o->p->device_count) {
+            const struct sl_prepared_device *d = &o->p->device[o->at++];
+            if (d == self || d->admin || strcmp(d->gpu_uuid, self->gpu_uuid) != 0)
+                continue;
+            *ret_owner = o->p;
+            return d;
+        }
+    return NULL;
+}
+
+static int taken(const struct sl_prepared_device *d, const struct sl_prepared *by,
+                 const struct sl_prepared_device *other, struct sl_err *err)
+{
+    return sl_err_set(err, -EBUSY,
+                      "%s is not free: claim %s/%.100s holds %s of the same GPU; the pod is tried again "
+                      "until it is gone",
+                      d->device, by->name_space, by->name, other->device);
+}
+
+/* May two devices of one card be prepared at the same time? */
+static bool compatible(const struct sl_prepared_device *a, const struct sl_prepared_device *b)
+{
+    struct sl_device_name x, y;
+    enum sl_device_kind ka = kind_of(a, &x), kb = kind_of(b, &y);
+    if (ka == SL_DEVICE_WHOLE || kb == SL_DEVICE_WHOLE || ka != kb)
+        return false;
+    if (ka == SL_DEVICE_SHARE)
+        return true;
+    return a->mig_start >= b->mig_start + b->mig_size || b->mig_start >= a->mig_start + a->mig_size;
+}
+
+static int check_strategy(const struct sl_prepared_device *d, const struct sl_prepared *by,
+                          const struct sl_prepared_device *other, struct sl_err *err)
+{
+    /* Whoever is held to nothing would take from those who are held to their shares. */
+    if (d->config.strategy == other->config.strategy)
+        return 0;
+    return sl_err_set(err, -EBUSY,
+                      "request %s has strategy %s, but claim %s/%.100s shares the same GPU by %s: use one "
+                      "strategy for a GPU, or another GPU (a selector on the DeviceClass's devices)",
+                      d->request, sl_share_strategy_name(d->config.strategy), by->name_space, by->name,
+                      sl_share_strategy_name(other->config.strategy));
+}
+
+static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, uint64_t memory,
+                      uint32_t cores, const char *advice, struct sl_err *err)
+{
+    uint64_t bytes = memory;
+    uint32_t permille = cores;
+    struct others o = {0};
+    const struct sl_prepared *by = NULL;
+    uint64_t total = 0;
+    for (size_t i = 0; i < dra->inv->gpu_count; i++)
+        if (strcmp(dra->inv->gpu[i].info.uuid, d->gpu_uuid) == 0)
+            total = dra->inv->gpu[i].info.memory_total_bytes;
+    for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
+        bytes += sl_prepared_memory(x);
+        permille += sl_prepared_cores(x);
+    }
+    char left[32], want[32];
+    if (bytes > total)
+        return sl_err_set(err, -ENOSPC,
+                          "%s has %s of memory left, %s are asked for: %s", d->device,
+                          sl_format_bytes(total + memory > bytes ? total + memory - bytes : 0, left,
+                                          sizeof(left)),
+                          sl_format_bytes(memory, want, sizeof(want)), advice);
+    if (permille > 1000)
+        return sl_err_set(err, -ENOSPC,
+                          "%s has %u %% of its time left, %u %% are asked for: %s", d->device,
+                          permille - cores < 1000 ? (1000 + cores - permille) / 10 : 0, cores / 10,
+                          advice);
+    return 0;
+}
+
+static int check_room(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_err *err)
+{
+    if (d->admin)
+        return 0;
+    struct others o = {0};
+    const struct sl_prepared *by = NULL;
+    bool share = kind_of(d, NULL) == SL_DEVICE_SHARE;
+    for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
+        if (!compatible(d, x))
+            return taken(d, by, x, err);
+        int rc = share ? check_strategy(d, by, x, err) : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return share ? check_sums(dra, d, sl_prepared_memory(d), sl_prepared_cores(d),
+                              "shares were made larger since they were scheduled; make one smaller, or "
+                              "delete the pod to have it placed anew",
+                              err)
+                 : 0;
+}
+
+int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
+                uint64_t memory_bytes, uint32_t cores_permille, struct sl_err *err)
+{
+    const struct sl_prepared_device *d = &p->device[device];
+    return check_sums(dra, d, memory_bytes ? memory_bytes : sl_prepared_memory(d),
+                      cores_permille ? cores_permille : sl_prepared_cores(d),
+                      "it stays as it is; ask for less, or make another share smaller", err);
+}
+
+/* --- planning --- */
+
+/* The place of a MIG device: from the card's profiles, or an instance that is there. */
+static int plan_mig(struct sl_dra *dra, const struct sl_device_name *name,
+                    struct sl_prepared_device *d, struct sl_err *err)
+{
+    const struct card *c = &dra->card[name->gpu];
+    const struct sl_inv_gpu *g = &dra->inv->gpu[name->gpu];
+    char word[32];
+    d->mig_start = name->start;
+    d->mig_gpu_instance = d->mig_compute_instance = SL_GPU_NO_INSTANCE;
+    for (size_t i = 0; i < c->profile_count; i++) {
+        const struct sl_gpu_mig_profile *p = &c->profile[i];
+        sl_device_profile_word(p->name, word, sizeof(word));
+        for (uint32_t k = 0; strcmp(word, name->profile) == 0 && k < p->placement_count; k++)
+            if (p->placements[k].start == name->start) {
+                (void)snprintf(d->mig_profile, sizeof(d->mig_profile), "%s", p->name);
+                d->mig_profile_id = p->id;
+                d->mig_size = p->placements[k].size;
+                return 0;
+            }
+    }
+    for (size_t i = 0; i < g->mig_count; i++) {
+        sl_device_profile_word(g->mig[i].info.profile, word, sizeof(word));
+        if (strcmp(word, name->profile) == 0 && g->mig[i].placement_start == name->start) {
+            (void)snprintf(d->mig_profile, sizeof(d->mig_profile), "%s", g->mig[i].info.profile);
+            d->mig_profile_id = UINT32_MAX; /* it cannot be made, only found */
+            d->mig_size = g->mig[i].placement_size;
+            return 0;
+        }
+    }
+    return sl_err_set(err, -ENOENT,
+                      "GPU %u has no place for %s (any more): delete the pod to have it placed anew",
+                      name->gpu, d->device);
+}
+
+static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
+                       struct sl_prepared_device *d, struct sl_err *err)
+{
+    if (r->name.gpu >= dra->inv->gpu_count)
+        return sl_err_set(err, -ENOENT,
+                          "this node has %zu GPUs, the claim was given %s: delete the pod to have it "
+                          "placed anew",
+                          dra->inv->gpu_count, r->device);
+    const struct sl_inv_gpu *g = &dra->inv->gpu[r->name.gpu];
+    if (g->lost)
+        return sl_err_set(err, -EIO, "GPU %u fell off the bus: %s cannot be used until it is back",
+                          r->name.gpu, r->device);
+    (void)snprintf(d->request, sizeof(d->request), "%s", r->request);
+    (void)snprintf(d->device, sizeof(d->device), "%s", r->device);
+    (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
+    (void)snprintf(d->gpu_uuid, sizeof(d->gpu_uuid), "%s", g->info.uuid);
+    d->admin = r->admin;
+    d->memory_bytes = r->memory_bytes;
+    d->cores_permille = r->cores_permille;
+    d->config = r->config;
+    return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
+}
+
+/* Shares that go to a container together are one tenant, on several GPUs if there are several. */
+static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
+{
+    unsigned next = 0;
+    for (size_t i = 0; i < p->device_count; i++) {
+        struct sl_prepared_device *d = &p->device[i];
+        if (d->admin || kind_of(d, NULL) != SL_DEVICE_SHARE ||
+            d->config.strategy != SL_SHARE_LIBSLUICE)
+            continue;
+        for (size_t k = 0; k < i && !d->tenant[0]; k++)
+            if (claim->result[k].group == claim->result[i].group)
+                memcpy(d->tenant, p->device[k].tenant, sizeof(d->tenant));
+        if (!d->tenant[0])
+            (void)snprintf(d->tenant, sizeof(d->tenant), "%.36s-%u", p->uid, next++);
+    }
+}
+
+/* One daemon a GPU, and one daemon's directory and limits in a container's environment. */
+static int check_mps(const struct sl_claim *claim, struct sl_err *err)
+{
+    for (size_t i = 0; i < claim->result_count; i++)
+        for (size_t k = 0; k < i; k++) {
+            const struct sl_claim_result *a = &claim->result[k], *b = &claim->result[i];
+            if (a->group == b->group && a->name.kind == SL_DEVICE_SHARE && !a->admin && !b->admin &&
+                a->config.strategy == SL_SHARE_MPS && b->config.strategy == SL_SHARE_MPS)
+                return sl_err_set(err, -EINVAL,
+                                  "request %s has strategy mps and several shares for one container (%s, "
+                                  "%s), but an MPS client has one daemon and one limit: ask for one "
+                                  "share, or use strategy libsluice",
+                                  b->request, a->device, b->device);
+        }
+    return 0;
+}
+
+struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
+                                struct sl_err *err)
+{
+    if (sl_allow_claim(dra->config, claim, err) < 0 || check_mps(claim, err) < 0)
+        return NULL;
+    struct sl_prepared *p = sl_checkpoint_add(&dra->checkpoint, claim->uid, claim->result_count);
+    if (!p) {
+        (void)sl_err_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    (void)snprintf(p->name_space, sizeof(p->name_space), "%s", claim->name_space);
+    (void)snprintf(p->name, sizeof(p->name), "%s", claim->name);
+    (void)snprintf(p->pod, sizeof(p->pod), "%s", claim->pod);
+    (void)snprintf(p->pod_uid, sizeof(p->pod_uid), "%s", claim->pod_uid);
+    p->state = SL_PREPARING;
+    int rc = 0;
+    for (size_t i = 0; i < claim->result_count && rc == 0; i++) {
+        rc = plan_device(dra, &claim->result[i], &p->device[i], err);
+        if (rc == 0)
+            rc = check_room(dra, &p->device[i], err);
+    }
+    if (rc < 0) {
+        sl_checkpoint_drop(&dra->checkpoint, p);
+        return NULL;
+    }
+    name_tenants(claim, p);
+    return p;
+}
+
+bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device)
+{
+    if (!p->device[device].tenant[0])
+        return false;
+    for (size_t k = 0; k < device; k++)
+        if (strcmp(p->device[k].tenant, p->device[device].tenant) == 0)
+            return false;
+    return true;
+}
+
+/* A share's part in its tenant's lease: shares of one GPU add up. Cores are the tenant's on every GPU alike,
+ * so where GPUs differ the least of them counts: never more than was allocated anywhere. */
+static void add_share(struct sl_msg_lease *m, const struct sl_prepared_device *d, uint64_t memory,
+                      uint32_t cores, uint32_t per_gpu[SL_MAX_GPUS])
+{
+    uint32_t at = 0;
+    while (at < m->gpu_count && strncmp(m->gpu[at], d->gpu_uuid, SL_UUID_MAX - 1) != 0)
+        at++;
+    if (at == SL_MAX_GPUS)
+        return;
+    if (at == m->gpu_count)
+        (void)snprintf(m->gpu[m->gpu_count++], SL_UUID_MAX, "%.63s", d->gpu_uuid);
+    m->gpu_memory_bytes[at] += memory;
+    per_gpu[at] += cores;
+}
+
+static void fill_lease(const struct sl_prepared *p, const char *tenant, bool resized,
+                       struct sl_msg_lease *m)
+{
+    uint32_t cores[SL_MAX_GPUS] = {0}, limit = 0, most = 0;
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        if (strcmp(d->tenant, tenant) != 0)
+            continue;
+        add_share(m, d, resized ? sl_prepared_memory(d) : d->memory_bytes,
+                  resized ? sl_prepared_cores(d) : d->cores_permille, cores);
+        uint32_t own = resized ? sl_prepared_limit(d) : d->config.cores_limit_permille;
+        if (own > limit)
+            limit = own;
+        if (d->config.priority > most)
+            most = d->config.priority;
+    }
+    m->cores_request_permille = cores[0];
+    for (uint32_t i = 0; i < m->gpu_count; i++)
+        if (cores[i] < m->cores_request_permille)
+            m->cores_request_permille = cores[i];
+    m->cores_limit_permille = limit > m->cores_request_permille ? limit : m->cores_request_permille;
+    m->priority = most;
+}
+
+static bool lease_of(const struct sl_prepared *p, size_t device, bool resized,
+                     struct sl_msg_lease *ret)
+{
+    const struct sl_prepared_device *first = &p->device[device];
+    if (!first->tenant[0])
+        return false;
+    *ret = (struct sl_msg_lease){.fields = SL_FIELD_MEMORY | SL_FIELD_CORES | SL_FIELD_PRIORITY,
+                                 .flags = SL_LEASE_KEEP};
+    sl_packet_init(&ret->h, SL_MSG_CREATE, sizeof(*ret));
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", first->tenant);
+    fill_lease(p, first->tenant, resized, ret);
+    (void)snprintf(ret->about, sizeof(ret->about),
+                   "namespace=%s%s%.253s claim=%.150s uid=%.36s request=%s", p->name_space,
+                   p->pod[0] ? " pod=" : "", p->pod, p->name, p->uid, first->request);
+    size_t n = strlen(ret->about);
+    if (first->containers[0] && n + 12 + strlen(first->containers) < sizeof(ret->about))
+        (void)snprintf(ret->about + n, sizeof(ret->about) - n, " container=%s", first->containers);
+    return true;
+}
+
+bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
+{
+    return lease_of(p, device, false, ret);
+}
+
+void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
+{
+    if (lease_of(p, device, true, ret))
+        ret->fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/share_config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static const char *const strategies[] = {
+    [SL_SHARE_LIBSLUICE] = "libsluice", [SL_SHARE_MPS] = "mps", [SL_SHARE_TIME_SLICING] = "timeSlicing"};
+static const char *const priorities[] = {
+    [SL_PRIORITY_LOW] = "low", [SL_PRIORITY_NORMAL] = "normal", [SL_PRIORITY_HIGH] = "high"};
+
+const char *sl_share_strategy_name(enum sl_share_strategy strategy)
+{
+    return strategies[strategy];
+}
+
+/* A word of a list. */
+static int word(const json_t *value, const char *key, const char *const *list, size_t count,
+                unsigned *ret, struct sl_err *err)
+{
+    const char *text = json_string_value(value);
+    for (size_t i = 0; text && i < count; i++)
+        if (strcmp(text, list[i]) == 0) {
+            *ret = (unsigned)i;
+            return 0;
+        }
+    return sl_err_set(err, -EINVAL, "ShareConfig: %s \"%.40s\" is not known: write %s, %s or %s", key,
+                      text ? text : "(not a string)", list[0], list[1], list[2]);
+}
+
+static int read_cores(const json_t *cores, struct sl_share_config *c, struct sl_err *err)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(cores))
+        return sl_err_set(err, -EINVAL,
+                          "ShareConfig: cores is a mapping: write `cores: {limit: 100}`; the share "
+                          "itself is the request's capacity");
+    /* jansson wants it writable for iteration only. */
+    json_object_foreach((json_t *)(uintptr_t)cores, key, value)
+    {
+        if (strcmp(key, "limit") != 0)
+            return sl_err_set(err, -EINVAL,
+                              "ShareConfig: cores.%.40s is not known: cores has only limit", key);
+        json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (n < 1 || n > 100)
+            return sl_err_set(err, -EINVAL,
+                              "ShareConfig: cores.limit is a whole percentage of one GPU from 1 to "
+                              "100: write for example `limit: 100`");
+        c->cores_limit_permille = (uint32_t)n * 10;
+    }
+    return 0;
+}
+
+static const char *const resizes[] = {
+    [SL_ALLOW_NEVER] = "never", [SL_ALLOW_ALLOCATED] = "allocated", [SL_ALLOW_FREE] = "free"};
+
+static int read_percent(const json_t *value, const char *key, unsigned *ret, struct sl_err *err)
+{
+    json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (n < 0 || n > 100)
+        return sl_err_set(err, -EINVAL, "ShareConfig: allow.%s is a whole percentage from 0 to 100", key);
+    *ret = (unsigned)n;
+    return 0;
+}
+
+static int read_strategies(const json_t *list, unsigned *ret, struct sl_err *err)
+{
+    size_t i;
+    const json_t *one;
+    unsigned n = 0;
+    if (!json_is_array(list))
+        return sl_err_set(err, -EINVAL, "ShareConfig: allow.strategies is a list: write [libsluice, mps]");
+    json_array_foreach(list, i, one)
+    {
+        int rc = word(one, "allow.strategies", strategies, SL_ARRAY_LEN(strategies), &n, err);
+        if (rc < 0)
+            return rc;
+        *ret |= 1u << n;
+    }
+    return 0;
+}
+
+/* Is the claim's namespace one of the list? Without a list all are. */
+static int read_spaces(const json_t *list, const char *name_space, bool *ret, struct sl_err *err)
+{
+    size_t i;
+    const json_t *one;
+    *ret = false;
+    if (!json_is_array(list))
+        return sl_err_set(err, -EINVAL, "ShareConfig: allow.namespaces is a list: write [team-a, \"ml-*\"]");
+    json_array_foreach(list, i, one)
+    {
+        if (!json_is_string(one))
+            return sl_err_set(err, -EINVAL, "ShareConfig: a name in allow.namespaces is no text");
+        *ret |= sl_config_match(json_string_value(one), name_space);
+    }
+    return 0;
+}
+
+static int read_allow(const json_t *allow, const struct sl_share_reader *reader, struct sl_err *err)
+{
+    struct sl_config_allow a = {.strategies = 0};
+    bool ours = true;
+    const char *key;
+    json_t *value;
+    unsigned n = 0;
+    if (!reader->allow)
+        return sl_err_set(err, -EINVAL,
+                          "ShareConfig: allow says what claims may ask for, so it belongs into a "
+                          "DeviceClass: remove it from the claim");
+    if (!json_is_object(allow))
+        return sl_err_set(err, -EINVAL, "ShareConfig: allow is a mapping: write `allow: {priority: high}`");
+    json_object_foreach((json_t *)(uintptr_t)allow, key, value)
+    {
+        int rc = 0;
+        if (strcmp(key, "strategies") == 0)
+            rc = read_strategies(value, &a.strategies, err);
+        else if (strcmp(key, "namespaces") == 0)
+            rc = read_spaces(value, reader->name_space, &ours, err);
+        else if (strcmp(key, "burst") == 0)
+            rc = read_percent(value, key, &a.burst, err);
+        else if (strcmp(key, "resizeTo") == 0)
+            rc = read_percent(value, key, &a.resize_to, err);
+        else if (strcmp(key, "priority") == 0 &&
+                 (rc = word(value, "allow.priority", priorities, SL_ARRAY_LEN(priorities), &n, err)) == 0)
+            a.priority = (enum sl_allow_priority)n;
+        else if (strcmp(key, "resize") == 0 &&
+                 (rc = word(value, "allow.resize", resizes, SL_ARRAY_LEN(resizes), &n, err)) == 0)
+            a.resize = (enum sl_allow_resize)n;
+        else if (rc == 0)
+            rc = sl_err_set(err, -EINVAL,
+                            "ShareConfig: allow.%.40s is not known: allow has strategies, priority, burst, "
+                            "resize, resizeTo and namespaces",
+                            key);
+        if (rc < 0)
+            return rc;
+    }
+    if (ours)
+        sl_config_allow_add(reader->allow, &a);
+    return 0;
+}
+
+static int read_key(const char *key, const json_t *value, const struct sl_share_reader *reader,
+                    struct sl_share_config *c, struct sl_err *err)
+{
+    unsigned n = 0;
+    int rc;
+    if (strcmp(key, "apiVersion") == 0 || strcmp(key, "kind") == 0)
+        return 0;
+    if (strcmp(key, "priority") == 0) {
+        rc = word(value, key, priorities, SL_ARRAY_LEN(priorities), &n, err);
+        if (rc == 0)
+            c->priority = (enum sl_priority)n;
+        return rc;
+    }
+    if (strcmp(key, "strategy") == 0) {
+        rc = word(value, key, strategies, SL_ARRAY_LEN(strategies), &n, err);
+        if (rc == 0)
+            c->strategy = (enum sl_share_strategy)n;
+        return rc;
+    }
+    if (strcmp(key, "cores") == 0)
+        return read_cores(value, c, err);
+    if (strcmp(key, "allow") == 0)
+        return read_allow(value, reader, err);
+    return sl_err_set(err, -EINVAL,
+                      "ShareConfig: %.40s is not known: it has priority, cores.limit and strategy; "
+                      "memory and cores of the share are the request's capacity",
+                      key);
+}
+
+int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
+                          struct sl_share_config *config, struct sl_err *err)
+{
+    struct sl_share_config c = *config;
+    const char *version = json_string_value(json_object_get(parameters, "apiVersion"));
+    const char *kind = json_string_value(json_object_get(parameters, "kind"));
+    if (!version || strcmp(version, SL_SHARE_API_VERSION) != 0 || !kind ||
+        strcmp(kind, SL_SHARE_KIND) != 0)
+        return sl_err_set(err, -EINVAL,
+                          "the opaque parameters are %.60s %.40s: write apiVersion: "
+                          SL_SHARE_API_VERSION " and kind: " SL_SHARE_KIND,
+                          version ? version : "without apiVersion", kind ? kind : "without kind");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
+    {
+        int rc = read_key(key, value, reader, &c, err);
+        if (rc < 0)
+            return rc;
+        c.any |= strcmp(key, "apiVersion") != 0 && strcmp(key, "kind") != 0;
+    }
+    *config = c;
+    return 0;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/slices.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/dra/claim_quantity.h"
+#include "agent/dra/device_name.h"
+#include "base/cleanup.h"
+
+#define MIB       (1ULL << 20)
+#define TAINT_KEY SL_DRA_DRIVER "/unhealthy"
+
+/* Everything while one array of slices is made. `failed`: out of memory somewhere. */
+struct making {
+    const struct sl_slices_options *opt;
+    json_t *counters; /* counter sets, one a card */
+    json_t *devices;
+    bool failed;
+};
+
+static void put(struct making *m, json_t *object, const char *key, json_t *value)
+{
+    m->failed |= json_object_set_new(object, key, value) < 0;
+}
+
+/* Quantities in the API server's own writing, so that what it gives back compares equal. */
+static json_t *amount(uint64_t value)
+{
+    char text[40];
+    sl_quantity_decimal(value, text, sizeof(text));
+    return json_pack("{s:s}", "value", text);
+}
+
+static json_t *memory_amount(uint64_t mib)
+{
+    char text[40];
+    sl_quantity_binary(mib * MIB, text, sizeof(text));
+    return json_pack("{s:s}", "value", text);
+}
+
+/* {"default": max, "validRange": {…}}; the step is left out where there is none. */
+static json_t *policy(uint64_t min, uint64_t step, uint64_t max,
+                      void (*format)(uint64_t, char *, size_t))
+{
+    char least[40], one[40], greatest[40];
+    format(min, least, sizeof(least));
+    format(step, one, sizeof(one));
+    format(max, greatest, sizeof(greatest));
+    json_t *range = json_pack("{s:s,s:s}", "min", least, "max", greatest);
+    if (step && json_object_set_new(range, "step", json_string(one)) < 0) {
+        json_decref(range);
+        return NULL;
+    }
+    return json_pack("{s:s,s:o}", "default", greatest, "validRange", range);
+}
+
+static void put_text(struct making *m, json_t *attributes, const char *key, const char *text)
+{
+    char cut[65];
+    (void)snprintf(cut, sizeof(cut), "%.64s", text);
+    if (cut[0])
+        put(m, attributes, key, json_pack("{s:s}", "string", cut));
+}
+
+static void put_version(struct making *m, json_t *attributes, const char *key, const char *version)
+{
+    char semantic[40];
+    sl_slices_version(version, semantic, sizeof(semantic));
+    put(m, attributes, key, json_pack("{s:s}", "version", semantic));
+}
+
+/* NVML's "00000000:1B:00.0" as the kernel and Kubernetes write it. */
+static void bus_id(const char *nvml, char *buf, size_t size)
+{
+    const char *colon = strchr(nvml, ':');
+    size_t domain = colon ? (size_t)(colon - nvml) : 0;
+    const char *from = domain > 4 ? nvml + domain - 4 : nvml;
+    size_t n = 0;
+    for (; *from && n + 1 < size; from++)
+        buf[n++] = (char)tolower((unsigned char)*from);
+    buf[n] = '\0';
+}
+
+static json_t *attributes_of(struct making *m, size_t i, const char *type)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    const struct sl_slice_gpu *s = &m->opt->gpu[i];
+    json_t *a = json_object();
+    char text[64];
+    put_text(m, a, "type", type);
+    put_text(m, a, strcmp(type, "mig") == 0 ? "parentUUID" : "uuid", g->info.uuid);
+    put(m, a, "index", json_pack("{s:I}", "int", (json_int_t)g->index));
+    put_text(m, a, "productName", g->info.name);
+    put_text(m, a, "architecture", sl_slices_architecture(g->info.cc_major, g->info.cc_minor));
+    (void)snprintf(text, sizeof(text), "%d.%d", g->info.cc_major, g->info.cc_minor);
+    if (g->info.cc_major > 0)
+        put_version(m, a, "cudaComputeCapability", text);
+    if (m->opt->inv->driver_version[0])
+        put_version(m, a, "driverVersion", m->opt->inv->driver_version);
+    int cuda = m->opt->inv->cuda_version;
+    (void)snprintf(text, sizeof(text), "%d.%d", cuda / 1000, cuda % 1000 / 10);
+    if (cuda > 0)
+        put_version(m, a, "cudaDriverVersion", text);
+    if (s->pcie_root)
+        put_text(m, a, "resource.kubernetes.io/pcieRoot", s->pcie_root);
+    bus_id(g->info.pci_bus_id, text, sizeof(text));
+    put_text(m, a, "resource.kubernetes.io/pciBusID", text);
+    if (g->info.numa_node >= 0)
+        put(m, a, "numaNode", json_pack("{s:i}", "int", g->info.numa_node));
+    put_text(m, a, "nvlinkClique", g->clique);
+    return a;
+}
+
+/* A taint's value is a label's: the first word says enough, the sentence is in events and health. */
+static void put_taint(struct making *m, json_t *device, size_t i)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    if (!g->lost && !m->opt->gpu[i].unhealthy)
+        return;
+    /* A card that is gone serves nobody: those who have it can only go elsewhere. */
+    put(m, device, "taints",
+        json_pack("[{s:s,s:s,s:s}]", "key", TAINT_KEY, "value", g->lost ? "lost" : "xid", "effect",
+                  g->lost ? "NoExecute" : "NoSchedule"));
+}
+
+/* --- counters --- */
+
+struct engines {
+    uint32_t sm, copy, dec, enc, jpeg, ofa;
+};
+
+static void most(uint32_t *a, uint32_t b)
+{
+    if (b > *a)
+        *a = b;
+}
+
+/* What the whole card has: its largest profile's, and its own count of multiprocessors. */
+static struct engines card_engines(const struct making *m, size_t i)
+{
+    const struct sl_slice_gpu *s = &m->opt->gpu[i];
+    struct engines e = {.sm = m->opt->inv->gpu[i].info.sm_count};
+    for (size_t p = 0; p < s->profile_count; p++) {
+        const struct sl_gpu_mig_profile *q = &s->profile[p];
+        most(&e.sm, q->sm_count);
+        most(&e.copy, q->copy_engines);
+        most(&e.dec, q->decoders);
+        most(&e.enc, q->encoders);
+        most(&e.jpeg, q->jpegs);
+        most(&e.ofa, q->ofas);
+    }
+    for (size_t k = 0; k < m->opt->inv->gpu[i].mig_count; k++)
+        most(&e.sm, m->opt->inv->gpu[i].mig[k].info.sm_count);
+    if (e.sm == 0)
+        e.sm = 1;
+    return e;
+}
+
+/* Memory slices the card is cut into: the furthest end of any place. */
+static uint32_t card_slices(const struct making *m, size_t i)
+{
+    const struct sl_slice_gpu *s = &m->opt->gpu[i];
+    uint32_t n = 0;
+    for (size_t p = 0; p < s->profile_count; p++)
+        for (uint32_t k = 0; k < s->profile[p].placement_count; k++)
+            most(&n, s->profile[p].placements[k].start + s->profile[p].placements[k].size);
+    for (size_t k = 0; k < m->opt->inv->gpu[i].mig_count; k++)
+        most(&n, m->opt->inv->gpu[i].mig[k].placement_start +
+                     m->opt->inv->gpu[i].mig[k].placement_size);
+    return n > 16 ? 16 : n;
+}
+
+/* limit: what the card has at all; an engine it has none of is no counter. */
+static json_t *counters(struct making *m, const struct engines *e, const struct engines *limit,
+                        uint32_t start, uint32_t size)
+{
+    json_t *c = json_object();
+    char key[32];
+    const struct {
+        const char *name;
+        uint32_t have, of;
+    } rows[] = {{"multiprocessors", e->sm, limit->sm}, {"copy-engines", e->copy, limit->copy},
+                {"decoders", e->dec, limit->dec},      {"encoders", e->enc, limit->enc},
+                {"jpeg-engines", e->jpeg, limit->jpeg}, {"ofa-engines", e->ofa, limit->ofa}};
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
+        if (rows[i].of && rows[i].have)
+            put(m, c, rows[i].name, amount(rows[i].have));
+    for (uint32_t k = start; k < start + size; k++) {
+        (void)snprintf(key, sizeof(key), "memory-slice-%u", k);
+        put(m, c, key, amount(1));
+    }
+    return c;
+}
+
+static json_t *consumes(size_t i, json_t *counted)
+{
+    char set[32];
+    (void)snprintf(set, sizeof(set), "gpu-%zu", i);
+    return json_pack("[{s:s,s:o}]", "counterSet", set, "counters", counted);
+}
+
+static void add_counter_set(struct making *m, size_t i)
+{
+    struct engines e = card_engines(m, i);
+    char set[32];
+    (void)snprintf(set, sizeof(set), "gpu-%zu", i);
+    json_t *c = counters(m, &e, &e, 0, card_slices(m, i));
+    m->failed |= json_array_append_new(m->counters,
+                                       json_pack("{s:s,s:o}", "name", set, "counters", c)) < 0;
+}
+
+/* --- devices --- */
+
+static void add_device(struct making *m, size_t i, const struct sl_device_name *name,
+                       json_t *attributes, json_t *capacity, json_t *consumed, bool shared)
+{
+    char text[SL_DEVICE_NAME_SIZE];
+    sl_device_name_format(name, text);
+    json_t *d = json_pack("{s:s,s:o,s:o,s:o}", "name", text, "attributes", attributes, "capacity",
+                          capacity, "consumesCounters", consumes(i, consumed));
+    if (shared)
+        put(m, d, "allowMultipleAllocations", json_true());
+    put_taint(m, d, i);
+    m->failed |= json_array_append_new(m->devices, d) < 0;
+}
+
+/* A foreign instance on the card: it is used as it is, and rules out all that would overlap it. */
+static bool foreign(const struct making *m, size_t i, size_t mig)
+{
+    const struct sl_slice_gpu *s = &m->opt->gpu[i];
+    return !s->ours || !s->ours(s->data, m->opt->inv->gpu[i].mig[mig].info.gpu_instance);
+}
+
+static bool card_usable_whole(const struct making *m, size_t i)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    if (g->info.mig_enabled && m->opt->gpu[i].profile_count == 0)
+        return false; /* nobody here would turn MIG off */
+    for (size_t k = 0; k < g->mig_count; k++)
+        if (foreign(m, i, k))
+            return false;
+    return true;
+}
+
+static void add_share(struct making *m, size_t i)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    struct sl_share_policy_range r =
+        sl_slices_range(m->opt->fractional, g->info.memory_total_bytes);
+    if (!card_usable_whole(m, i) || r.memory_max_mib == 0)
+        return;
+    json_t *memory = memory_amount(g->info.memory_total_bytes / MIB);
+    put(m, memory, "requestPolicy",
+        policy(r.memory_min_mib * MIB, r.memory_step_mib * MIB, r.memory_max_mib * MIB,
+               sl_quantity_binary));
+    json_t *cores = amount(100);
+    put(m, cores, "requestPolicy",
+        policy(r.cores_min, r.cores_step, r.cores_max, sl_quantity_decimal));
+
+    struct engines e = card_engines(m, i);
+    struct sl_device_name name = {.kind = SL_DEVICE_SHARE, .gpu = (uint32_t)i};
+    add_device(m, i, &name, attributes_of(m, i, "share"),
+               json_pack("{s:o,s:o}", "memory", memory, "cores", cores),
+               counters(m, &e, &e, 0, card_slices(m, i)), true);
+}
+
+static void add_whole(struct making *m, size_t i)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    if (!card_usable_whole(m, i) || !g->info.uuid[0])
+        return;
+    struct engines e = card_engines(m, i);
+    struct sl_device_name name = {.kind = SL_DEVICE_WHOLE, .gpu = (uint32_t)i};
+    json_t *capacity = json_pack("{s:o,s:o,s:o}", "memory",
+                                 memory_amount(g->info.memory_total_bytes / MIB), "cores",
+                                 amount(100), "multiprocessors", amount(e.sm));
+    add_device(m, i, &name, attributes_of(m, i, "gpu"), capacity,
+               counters(m, &e, &e, 0, card_slices(m, i)), false);
+}
+
+struct mig_device {
+    const char *profile;
+    uint64_t memory_bytes;
+    struct engines engines;
+    struct sl_gpu_mig_place at;
+};
+
+static void add_mig(struct making *m, size_t i, const struct mig_device *d)
+{
+    struct engines all = card_engines(m, i);
+    struct sl_device_name name = {.kind = SL_DEVICE_MIG, .gpu = (uint32_t)i, .start = d->at.start};
+    sl_device_profile_word(d->profile, name.profile, sizeof(name.profile));
+    json_t *a = attributes_of(m, i, "mig");
+    put_text(m, a, "profile", d->profile);
+    json_t *capacity =
+        json_pack("{s:o,s:o}", "memory", memory_amount(d->memory_bytes / MIB), "multiprocessors",
+                  amount(d->engines.sm));
+    add_device(m, i, &name, a, capacity,
+               counters(m, &d->engines, &all, d->at.start, d->at.size), false);
+}
+
+/* May an instance be here, as far as instances of others go? Those are listed as they are. */
+static bool place_free(const struct making *m, size_t i, const struct sl_gpu_mig_place *at)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    for (size_t k = 0; k < g->mig_count; k++) {
+        uint32_t start = g->mig[k].placement_start, size = g->mig[k].placement_size;
+        if (foreign(m, i, k) && at->start < start + size && start < at->start + at->size)
+            return false;
+    }
+    return true;
+}
+
+static void add_mig_places(struct making *m, size_t i)
+{
+    const struct sl_slice_gpu *s = &m->opt->gpu[i];
+    for (size_t p = 0; p < s->profile_count; p++) {
+        const struct sl_gpu_mig_profile *q = &s->profile[p];
+        uint32_t order[SL_GPU_MIG_PLACEMENTS];
+        sl_slices_mig_order(s->profile, s->profile_count, p, order);
+        for (uint32_t k = 0; k < q->placement_count; k++) {
+            const struct sl_gpu_mig_place *at = &q->placements[order[k]];
+            struct mig_device d = {.profile = q->name, .memory_bytes = q->memory_bytes, .at = *at,
+                                   .engines = {q->sm_count, q->copy_engines, q->decoders,
+                                               q->encoders, q->jpegs, q->ofas}};
+            if (place_free(m, i, at))
+                add_mig(m, i, &d);
+        }
+    }
+}
+
+/* Instances that somebody else made are devices as they are; those cut further are not. */
+static void add_mig_there(struct making *m, size_t i)
+{
+    const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
+    for (size_t k = 0; k < g->mig_count; k++) {
+        const struct sl_inv_mig *x = &g->mig[k];
+        if (!foreign(m, i, k) || x->placement_size == 0 ||
+            x->info.compute_slices != x->info.gpu_slices)
+            continue;
+        struct mig_device d = {.profile = x->info.profile,
+                               .memory_bytes = x->info.memory_total_bytes,
+                               .at = {x->placement_start, x->placement_size},
+                               .engines = {x->info.sm_count, x->copy_engines, x->decoders,
+                                           x->encoders, x->jpegs, x->ofas}};
+        add_mig(m, i, &d);
+    }
+}
+
+/* --- slices --- */
+
+static json_t *slice(struct making *m, size_t index, const char *key, json_t *items)
+{
+    char name[300];
+    (void)snprintf(name, sizeof(name), "%02zu-" SL_DRA_DRIVER "-%.230s", index,
+                   m->opt->node_name);
+    json_t *metadata = json_pack("{s:s}", "name", name);
+    if (m->opt->node_uid && m->opt->node_uid[0])
+        put(m, metadata, "ownerReferences",
+            json_pack("[{s:s,s:s,s:s,s:s,s:b}]", "apiVersion", "v1", "kind", "Node", "name",
+                      m->opt->node_name, "uid", m->opt->node_uid, "controller", 1));
+    json_t *pool = json_pack("{s:s,s:I}", "name", m->opt->node_name, "generation",
+                             (json_int_t)m->opt->generation);
+    json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "nodeName",
+                             m->opt->node_name, "pool", pool, key, items);
+    return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
+                     "ResourceSlice", "metadata", metadata, "spec", spec);
+}
+
+static void cut(struct making *m, json_t *slices, const char *key, json_t *items, size_t most_items)
+{
+    for (size_t at = 0; at < json_array_size(items); at += most_items) {
+        json_t *part = json_array();
+        for (size_t i = at; i < at + most_items && i < json_array_size(items); i++)
+            m->failed |= json_array_append(part, json_array_get(items, i)) < 0;
+        m->failed |=
+            json_array_append_new(slices, slice(m, json_array_size(slices), key, part)) < 0;
+    }
+}
+
+static void count_slices(struct making *m, json_t *slices)
+{
+    size_t i;
+    json_t *s;
+    json_array_foreach(slices, i, s)
+    {
+        json_t *pool = json_object_get(json_object_get(s, "spec"), "pool");
+        put(m, pool, "resourceSliceCount", json_integer((json_int_t)json_array_size(slices)));
+    }
+}
+
+int sl_slices_make(const struct sl_slices_options *opt, json_t **ret, struct sl_err *err)
+{
+    struct making m = {.opt = opt, .counters = json_array(), .devices = json_array()};
+    json_t *slices = json_array();
+    size_t n = opt->inv->gpu_count;
+    for (size_t i = 0; i < n; i++)
+        if (opt->inv->gpu[i].info.uuid[0])
+            add_counter_set(&m, i);
+    for (size_t i = 0; i < n; i++)
+        if (opt->inv->gpu[i].info.uuid[0])
+            add_share(&m, i);
+    for (size_t i = 0; i < n; i++)
+        if (opt->inv->gpu[i].info.uuid[0]) {
+            add_mig_there(&m, i);
+            add_mig_places(&m, i);
+        }
+    for (size_t i = n; i-- > 0;)
+        add_whole(&m, i);
+    cut(&m, slices, "sharedCounters", m.counters, SL_SLICE_COUNTER_SETS);
+    cut(&m, slices, "devices", m.devices, SL_SLICE_DEVICES_MIXED);
+    count_slices(&m, slices);
+    json_decref(m.counters);
+    json_decref(m.devices);
+    if (m.failed || !slices) {
+        json_decref(slices);
+        return sl_err_set(err, -ENOMEM, "out of memory making ResourceSlices");
+    }
+    *ret = slices;
+    return 0;
+}
+
+/* The server fills in a taint's time; everything else is ours. */
+static void strip(json_t *spec)
+{
+    size_t i, k;
+    json_t *d, *t;
+    (void)json_object_del(json_object_get(spec, "pool"), "generation");
+    json_array_foreach(json_object_get(spec, "devices"), i, d)
+        json_array_foreach(json_object_get(d, "taints"), k, t)
+            (void)json_object_del(t, "timeAdded");
+}
+
+bool sl_slices_same(const json_t *have, const json_t *want)
+{
+    json_t *a = json_deep_copy(json_object_get(have, "spec"));
+    json_t *b = json_deep_copy(json_object_get(want, "spec"));
+    strip(a);
+    strip(b);
+    bool same = a && b && json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ResourceSlices of this node, as JSON: what is there in, objects out. Pure.
+ *
+ * A card is up to three kinds of device: `gpu-N` the whole of it, `gpu-N-share` that many claims share
+ * by memory and cores, and `gpu-N-mig-<profile>-<start>` for every place a MIG instance can be. All
+ * consume the card's counters, so that the scheduler never gives out two that overlap. The scheduler
+ * takes the first that fits, so the order is the placement policy: shares and MIG instances fill the
+ * first cards first, whole cards are taken from the other end, and a small instance goes where it is in
+ * the way of the fewest larger ones.
+ */
+#ifndef SLUICE_AGENT_DRA_SLICES_H
+#define SLUICE_AGENT_DRA_SLICES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "config/config.h"
+#include "gpu/inventory.h"
+
+#define SL_SLICE_DEVICES       128 /* in a slice */
+#define SL_SLICE_DEVICES_MIXED 64  /* … of devices with taints or counters */
+#define SL_SLICE_COUNTER_SETS  8
+
+/* What the inventory does not know of a card. */
+struct sl_slice_gpu {
+    const struct sl_gpu_mig_profile *profile; /* none: no MIG devices */
+    size_t profile_count;
+    const char *pcie_root;      /* "pci0000:15"; NULL or "": not known */
+    const char *unhealthy;      /* NULL: healthy; else why, in a sentence */
+    bool (*ours)(void *data, uint32_t gpu_instance); /* a MIG instance made by us; NULL: none is */
+    void *data;
+};
+
+struct sl_slices_options {
+    const char *node_name;
+    const char *node_uid; /* owner of the slices; NULL: none */
+    const struct sl_inventory *inv;
+    const struct sl_slice_gpu *gpu; /* as many as the inventory has */
+    const struct sl_config_fractional *fractional;
+    uint64_t generation;
+};
+
+/* An array of ResourceSlice objects, complete but for what the server adds. */
+int sl_slices_make(const struct sl_slices_options *opt, json_t **ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/* The order in which places of a profile are offered: indices into its placements. */
+void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,
+                         uint32_t order[SL_GPU_MIG_PLACEMENTS]);
+
+/* "580.159.04" as a semantic version: "580.159.4". */
+void sl_slices_version(const char *version, char *buf, size_t size);
+/* "Hopper" from 9.0; "" where not known. */
+const char *sl_slices_architecture(int cc_major, int cc_minor);
+
+/* Memory and cores a share may ask for, by the configuration; also what one consumes by default. */
+struct sl_share_policy_range {
+    uint64_t memory_min_mib, memory_step_mib, memory_max_mib; /* step 0: any */
+    uint32_t cores_min, cores_step, cores_max;                /* percent */
+};
+struct sl_share_policy_range sl_slices_range(const struct sl_config_fractional *fractional,
+                                             uint64_t memory_total_bytes);
+
+/* Do two slices' specs say the same, generation and what the server adds aside? */
+bool sl_slices_same(const json_t *have, const json_t *want);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/dra/slices_publish.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/dra/slices.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define COLLECTION  "/apis/resource.k8s.io/v1/resourceslices"
+#define BACKOFF_NS  (500 * SL_NS_PER_MS)
+#define BACKOFF_MAX (30 * SL_NS_PER_S)
+
+struct write {
+    struct write *next;
+    struct sl_slices_publisher *p;
+    struct sl_kube_call *call;
+    char name[300];
+    bool removal;
+};
+
+struct sl_slices_publisher {
+    struct sl_loop *loop;
+    struct sl_kube *kube;
+    struct sl_kube_watch *watch;
+    json_t *have; /* name → object, as the server told */
+    json_t *gone; /* name → version at which it was removed */
+    json_t *want; /* array; NULL: not told yet */
+    struct sl_timer timer;
+    struct write *writes; /* under way */
+    bool synced, failed, current;
+    uint64_t backoff_ns;
+    unsigned long count;
+};
+
+static const char *name_of(const json_t *object)
+{
+    const char *s = json_string_value(
+        json_object_get(json_object_get(object, "metadata"), "name"));
+    return s ? s : "";
+}
+
+static json_t *pool_of(const json_t *object)
+{
+    return json_object_get(json_object_get(object, "spec"), "pool");
+}
+
+static json_int_t generation_of(const json_t *object)
+{
+    return json_integer_value(json_object_get(pool_of(object), "generation"));
+}
+
+/* Comparable numbers, by the API's conventions. 0: none. */
+static json_int_t version_of(const json_t *object)
+{
+    const char *s = json_string_value(
+        json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
+    return s ? (json_int_t)strtoll(s, NULL, 10) : 0;
+}
+
+/*
+ * What the server said, by a watch or in an answer: they travel apart, and the answer to a write may come
+ * after the news that somebody (kubelet, at its start) has changed or removed what was written.
+ */
+static void take(struct sl_slices_publisher *p, const char *name, json_t *object, bool removed)
+{
+    json_int_t version = version_of(object);
+    const json_t *have = json_object_get(p->have, name);
+    if (version && (version < version_of(have) ||
+                    (!removed && version <= json_integer_value(json_object_get(p->gone, name)))))
+        return;
+    if (removed) {
+        (void)json_object_set_new(p->gone, name, json_integer(version));
+        (void)json_object_del(p->have, name);
+    } else {
+        (void)json_object_set(p->have, name, object);
+    }
+}
+
+static void soon(struct sl_slices_publisher *p, uint64_t after_ns)
+{
+    if (!p->writes)
+        sl_timer_set(p->loop, &p->timer, sl_loop_now(p->loop) + after_ns);
+}
+
+/* Is the server's pool exactly the wanted one, in one generation? */
+static bool matches(const struct sl_slices_publisher *p)
+{
+    size_t i, n = json_array_size(p->want);
+    json_t *w;
+    json_int_t generation = -1;
+    if (json_object_size(p->have) != n)
+        return false;
+    json_array_foreach(p->want, i, w)
+    {
+        const json_t *h = json_object_get(p->have, name_of(w));
+        if (!h || !sl_slices_same(h, w) || (generation >= 0 && generation_of(h) != generation))
+            return false;
+        generation = generation_of(h);
+    }
+    return true;
+}
+
+static void written(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct write *w = data;
+    struct sl_slices_publisher *p = w->p;
+    for (struct write **at = &p->writes; *at; at = &(*at)->next)
+        if (*at == w) {
+            *at = w->next;
+            break;
+        }
+    if (status >= 200 && status < 300) {
+        p->count++;
+        if (w->removal)
+            (void)json_object_del(p->have, w->name);
+        else if (body)
+            take(p, w->name, body, false);
+    } else if (status == 404) { /* somebody removed it; it is made anew, if it is wanted */
+        p->failed |= !w->removal;
+        (void)json_object_del(p->have, w->name);
+    } else {
+        /* 409: somebody was faster; the watch brings what is there now. */
+        if (status != 409)
+            sl_warn("ResourceSlice %s is not written: %s", w->name, err->msg);
+        p->failed = true;
+    }
+    free(w);
+    if (p->writes)
+        return;
+    p->backoff_ns = !p->failed ? 0 : p->backoff_ns ? p->backoff_ns * 2 : BACKOFF_NS;
+    if (p->backoff_ns > BACKOFF_MAX)
+        p->backoff_ns = BACKOFF_MAX;
+    p->failed = false;
+    soon(p, p->backoff_ns);
+}
+
+static void send(struct sl_slices_publisher *p, const char *method, const char *name, json_t *body)
+{
+    char path[400];
+    struct sl_err err = SL_ERR_INIT;
+    struct write *w = calloc(1, sizeof(*w));
+    bool create = strcmp(method, "POST") == 0;
+    if (!w) {
+        p->failed = true;
+        return;
+    }
+    w->p = p;
+    w->removal = strcmp(method, "DELETE") == 0;
+    (void)snprintf(w->name, sizeof(w->name), "%s", name);
+    (void)snprintf(path, sizeof(path), create ? COLLECTION : COLLECTION "/%s", name);
+    if (sl_kube_request(p->kube, method, path, NULL, body, written, w, &w->call, &err) < 0) {
+        sl_warn("ResourceSlice %s is not written: %s", name, err.msg);
+        p->failed = true;
+        free(w);
+        return;
+    }
+    w->next = p->writes;
+    p->writes = w;
+}
+
+static void send_wanted(struct sl_slices_publisher *p, json_t *want, json_int_t generation)
+{
+    const json_t *have = json_object_get(p->have, name_of(want));
+    json_t *body = json_deep_copy(want);
+    (void)json_object_set_new(pool_of(body), "generation", json_integer(generation));
+    if (have) {
+        /* Ours to replace as a whole, if nobody changed it since we saw it. */
+        const json_t *version =
+            json_object_get(json_object_get(have, "metadata"), "resourceVersion");
+        json_t *copy = json_deep_copy(version);
+        (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion", copy);
+    }
+    send(p, have ? "PUT" : "POST", name_of(want), body);
+    json_decref(body);
+}
+
+static void reconcile(struct sl_timer *t)
+{
+    struct sl_slices_publisher *p = (struct sl_slices_publisher *)(void *)((char *)t -
+                                                                           offsetof(struct sl_slices_publisher, timer));
+    if (!p->synced || !p->want || p->writes)
+        return;
+    p->current = matches(p);
+    if (p->current)
+        return;
+    json_int_t generation = 0;
+    const char *name;
+    json_t *object;
+    size_t i;
+    void *next;
+    json_object_foreach(p->have, name, object)
+        if (generation_of(object) > generation)
+            generation = generation_of(object);
+    json_array_foreach(p->want, i, object)
+        send_wanted(p, object, generation + 1);
+    json_object_foreach_safe(p->have, next, name, object)
+    {
+        bool wanted = false;
+        json_t *w;
+        json_array_foreach(p->want, i, w)
+            wanted |= strcmp(name_of(w), name) == 0;
+        if (!wanted)
+            send(p, "DELETE", name, NULL);
+    }
+    if (!p->writes) /* none could even be begun */
+        sl_timer_set(p->loop, &p->timer, sl_loop_now(p->loop) + BACKOFF_NS);
+}
+
+static void told(void *data, enum sl_kube_event event, json_t *object)
+{
+    struct sl_slices_publisher *p = data;
+    take(p, name_of(object), object, event == SL_KUBE_DELETED);
+    if (p->synced)
+        soon(p, 0);
+}
+
+static void synced(void *data)
+{
+    struct sl_slices_publisher *p = data;
+    p->synced = true;
+    soon(p, 0);
+}
+
+static void trouble(void *data, const struct sl_err *err)
+{
+    (void)data;
+    sl_warn("ResourceSlices cannot be watched: %s", err->msg);
+}
+
+int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,
+                             const char *node_name, struct sl_slices_publisher **ret,
+                             struct sl_err *err)
+{
+    static const struct sl_kube_watch_ops ops = {
+        .object = told, .synced = synced, .trouble = trouble};
+    char path[500];
+    struct sl_slices_publisher *p = calloc(1, sizeof(*p));
+    if (!p)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    p->loop = loop;
+    p->kube = kube;
+    p->timer.fire = reconcile;
+    p->have = json_object();
+    p->gone = json_object();
+    (void)snprintf(path, sizeof(path),
+                   COLLECTION "?fieldSelector=spec.driver%%3D%s%%2Cspec.nodeName%%3D%s", driver,
+                   node_name);
+    int rc = p->have && p->gone ? sl_kube_watch_start(kube, path, &ops, p, &p->watch, err)
+                                : sl_err_set(err, -ENOMEM, "out of memory");
+    if (rc < 0) {
+        sl_slices_publish_destroy(p);
+        return rc;
+    }
+    *ret = p;
+    return 0;
+}
+
+void sl_slices_publish_destroy(struct sl_slices_publisher *p)
+{
+    if (!p)
+        return;
+    if (p->watch)
+        sl_kube_watch_stop(p->watch);
+    while (p->writes) {
+        struct write *w = p->writes;
+        p->writes = w->next;
+        sl_kube_cancel(w->call);
+        free(w);
+    }
+    sl_timer_stop(p->loop, &p->timer);
+    json_decref(p->have);
+    json_decref(p->gone);
+    json_decref(p->want);
+    free(p);
+}
+
+void sl_slices_publish_want(struct sl_slices_publisher *p, json_t *slices)
+{
+    json_decref(p->want);
+    p->want = slices;
+    p->current = false;
+    soon(p, 0);
+}
+
+bool sl_slices_publish_current(const struct sl_slices_publisher *p)
+{
+    return p->current;
+}
+
+unsigned long sl_slices_publish_writes(const struct sl_slices_publisher *p)
+{
+    return p->count;
+}

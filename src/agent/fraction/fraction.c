@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/fraction/fraction.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/container/cdi.h"
+#include "agent/fraction/fraction_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LEASE_NS (5 * SL_NS_PER_S) /* how long the arbiter may take */
+
+void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err)
+{
+    char text[sizeof(f->said)];
+    (void)snprintf(text, sizeof(text), "%s: %.300s", what, err->msg);
+    if (strcmp(text, f->said) == 0)
+        return;
+    memcpy(f->said, text, sizeof(text));
+    sl_warn("fractions: %s", text);
+}
+
+struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *tenant)
+{
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (strcmp(s->tenant, tenant) == 0)
+            return s;
+    return NULL;
+}
+
+bool sl_fraction_owner(const struct sl_fraction *f, const char *tenant,
+                       struct sl_fraction_owner *ret)
+{
+    for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (strcmp(s->tenant, tenant) == 0) {
+            *ret = (struct sl_fraction_owner){s->space, s->pod, s->container};
+            return true;
+        }
+    return false;
+}
+
+size_t sl_fraction_count(const struct sl_fraction *f)
+{
+    size_t n = 0;
+    for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        n++;
+    return n;
+}
+
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute)
+{
+    f->compute = sl_leases_compute(compute);
+}
+
+/* --- what a container gets ------------------------------------------------------------------------ */
+
+int sl_fraction_allocate(const struct sl_config *config, const char *const *ids, size_t n,
+                         struct sl_edits *edits, struct sl_err *err)
+{
+    char token[SL_DEVICE_ID_SIZE], name[SL_CDI_NAME_SIZE], key[128];
+    unsigned how = config->list_strategy;
+    int rc = sl_fraction_token(ids, n, token, err);
+    if (rc == 0)
+        rc = sl_cdi_slot_name(token, name, sizeof(name), err);
+    if (rc < 0)
+        return rc;
+    if (!(how & SL_LIST_CDI_ANNOTATIONS) || (how & SL_LIST_CDI_CRI))
+        return sl_edits_cdi(edits, name, err);
+    /* Annotations of a pod's containers are merged: the key is the slot's own. */
+    uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
+    for (const char *c = token; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
+    const char *prefix = config->cdi_annotation_prefix;
+    (void)snprintf(key, sizeof(key), "%.80ssluice-slot_%016llx", prefix ? prefix : "cdi.k8s.io/",
+                   (unsigned long long)hash);
+    return sl_edits_annotation(edits, key, name, err);
+}
+
+static int gpu_edits(const struct sl_driver *driver, const struct sl_inventory *inv,
+                     const char *uuid, struct sl_edits *edits, struct sl_err *err)
+{
+    for (size_t i = 0; i < inv->gpu_count; i++)
+        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0 && !inv->gpu[i].lost)
+            return sl_cdi_device_edits(driver, inv, i, SL_NO_MIG, edits, err);
+    return sl_err_set(err, -ENODEV,
+                      "GPU %s, which the pod was promised, is not in this machine any more: delete "
+                      "the pod, its successor gets another one",
+                      uuid);
+}
+
+int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
+                           const struct sl_msg_lease *lease, struct sl_err *err)
+{
+    const struct sl_inventory *inv = NULL;
+    const struct sl_driver *driver = NULL;
+    struct sl_edits edits = {0};
+    char attach[512];
+    f->opt.machine(f->opt.data, &inv, &driver);
+    if (!inv || !driver)
+        return sl_err_set(err, -EAGAIN, "the driver's files are not found yet; see the agent's log");
+    int rc = sl_cdi_common_edits(driver, &edits, err);
+    for (uint32_t i = 0; rc == 0 && i < lease->gpu_count; i++)
+        rc = gpu_edits(driver, inv, lease->gpu[i], &edits, err);
+    if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", f->opt.arbiter_dir_host, lease->name) >=
+        sizeof(attach))
+        rc = sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
+                        f->opt.arbiter_dir_host);
+    if (rc == 0)
+        rc = sl_cdi_sluice_edits(f->opt.sluice_dir_host, attach, &edits, err);
+    if (rc == 0)
+        rc = sl_cdi_write_slot(f->opt.cdi_dir, token, &edits, err);
+    sl_edits_clear(&edits);
+    return rc;
+}
+
+/* --- life ---------------------------------------------------------------------------------------- */
+
+static int copy_options(struct sl_fraction *f, const struct sl_fraction_options *opt,
+                        struct sl_err *err)
+{
+    const char **to[] = {&f->opt.node_name,        &f->opt.cdi_dir,         &f->opt.arbiter_dir,
+                         &f->opt.arbiter_dir_host, &f->opt.sluice_dir_host, &f->opt.podres_socket};
+    f->opt = *opt;
+    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++) {
+        if (!*to[i])
+            continue;
+        f->text[i] = strdup(*to[i]);
+        if (!f->text[i])
+            return sl_err_set(err, -ENOMEM, "out of memory for fractions");
+        *to[i] = f->text[i];
+    }
+    return 0;
+}
+
+int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *opt,
+                       struct sl_kube *kube, struct sl_fraction **ret, struct sl_err *err)
+{
+    struct sl_fraction *f = calloc(1, sizeof(*f));
+    if (!f)
+        return sl_err_set(err, -ENOMEM, "out of memory for fractions");
+    f->loop = loop;
+    f->kube = kube;
+    int rc = copy_options(f, opt, err);
+    if (rc == 0)
+        rc = sl_leases_create(loop, f->opt.arbiter_dir, LEASE_NS, &f->leases, err);
+    if (rc == 0)
+        rc = sl_podres_create(loop, f->opt.podres_socket, 0, &f->podres, err);
+    if (rc < 0) {
+        sl_fraction_destroy(f);
+        return rc;
+    }
+    sl_fraction_sweep_timer(f);
+    sl_fraction_load(f);
+    *ret = f;
+    return 0;
+}
+
+void sl_fraction_destroy(struct sl_fraction *f)
+{
+    if (!f)
+        return;
+    sl_podres_destroy(f->podres);
+    sl_leases_destroy(f->leases);
+    sl_timer_stop(f->loop, &f->timer);
+    sl_fraction_starts_end(f);
+    while (f->slots) {
+        struct sl_fraction_slot *s = f->slots;
+        f->slots = s->next;
+        if (s->asking)
+            sl_kube_cancel(s->asking);
+        free(s);
+    }
+    for (size_t i = 0; i < sizeof(f->text) / sizeof(f->text[0]); i++)
+        free(f->text[i]);
+    free(f);
+}

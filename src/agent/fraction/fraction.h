@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fractions on the device plugin's path. Kubelet's Allocate does not say whose the devices are, so it is
+ * answered with a name only (a slot); when kubelet is about to start the container it asks once more
+ * (PreStartContainer), and by then its PodResources say who has the slot. The pod's promise, written by the
+ * scheduler extender, becomes a tenant of the arbiter, and the slot's CDI spec that tenant's.
+ *
+ * Nothing is guessed, nothing is locked, and there is no file of our own: tenants (kept by the arbiter, with
+ * their slot in `about`) and specs are all there is to know, and kubelet and the API server say what is left over.
+ */
+#ifndef SLUICE_AGENT_FRACTION_FRACTION_H
+#define SLUICE_AGENT_FRACTION_FRACTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/container/driver.h"
+#include "agent/container/edits.h"
+#include "agent/kubelet/plugin.h"
+#include "base/loop.h"
+#include "config/config.h"
+#include "gpu/inventory.h"
+#include "kube/kube.h"
+
+struct sl_fraction;
+
+struct sl_fraction_options {
+    const char *node_name;
+    const char *cdi_dir;
+    const char *arbiter_dir, *arbiter_dir_host; /* as this process and as the host sees it */
+    const char *sluice_dir_host;                /* of sl_cdi_install_sluice() */
+    const char *podres_socket;                  /* NULL: kubelet's usual one */
+    /* What is in the machine now; either may be NULL. Good until the callback's caller returns. */
+    void (*machine)(void *data, const struct sl_inventory **inv, const struct sl_driver **driver);
+    /* The node's configuration now, for what pods may ask for. NULL, or NULL from it: the defaults. */
+    const struct sl_config *(*config)(void *data);
+    void *data;
+};
+
+/* All options are copied. kube NULL: every container is refused, with the reason. */
+int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *opt,
+                       struct sl_kube *kube, struct sl_fraction **ret,
+                       struct sl_err *err) SL_MUST_CHECK;
+/* Tenants stay, for the containers that run. Containers about to start are refused. NULL is fine. */
+void sl_fraction_destroy(struct sl_fraction *f);
+
+/* How GPU time is to be shared by the tenants that are made from now on. */
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute);
+
+/* What Allocate answers: the slot's name, as a CDI device or, where the configuration has annotations
+ * only, as one. Pure. */
+int sl_fraction_allocate(const struct sl_config *config, const char *const *ids, size_t n,
+                         struct sl_edits *edits, struct sl_err *err) SL_MUST_CHECK;
+
+/* As sl_plugins_prestart, of devices that are fractions. */
+void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const char *const *ids,
+                          size_t n, struct sl_prestart *call);
+
+/* Whose a tenant is; false: none of ours. The texts are good until the loop runs again. */
+struct sl_fraction_owner {
+    const char *pod_namespace, *pod, *container;
+};
+bool sl_fraction_owner(const struct sl_fraction *f, const char *tenant,
+                       struct sl_fraction_owner *ret);
+/* Containers that have a tenant. */
+size_t sl_fraction_count(const struct sl_fraction *f);
+
+#endif

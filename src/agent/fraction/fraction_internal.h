@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The insides of fractions, shared by fraction*.c. */
+#ifndef SLUICE_AGENT_FRACTION_FRACTION_INTERNAL_H
+#define SLUICE_AGENT_FRACTION_FRACTION_INTERNAL_H
+
+#include "agent/fraction/fraction.h"
+#include "agent/kubelet/podres.h"
+#include "agent/tenant/leases.h"
+#include "config/plan.h"
+#include "policy/promise.h"
+
+#define SL_POD_SPACE_SIZE 64
+#define SL_POD_NAME_SIZE  254
+#define SL_POD_UID_SIZE   64
+
+/* A tenant of ours at the arbiter, and the slot it is mounted by. */
+struct sl_fraction_slot {
+    struct sl_fraction_slot *next;
+    char token[SL_DEVICE_ID_SIZE];
+    char tenant[SL_NAME_MAX];
+    char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
+    struct sl_fraction *fraction;
+    bool unlisted; /* not in kubelet's last list */
+    bool removing; /* the arbiter is asked to */
+    struct sl_kube_call *asking; /* the API server, whether the pod is still there */
+};
+
+struct sl_start;
+
+struct sl_fraction {
+    struct sl_loop *loop;
+    struct sl_fraction_options opt; /* texts are ours */
+    char *text[6];
+    struct sl_kube *kube;
+    struct sl_leases *leases;
+    struct sl_podres *podres;
+    struct sl_fraction_slot *slots;
+    struct sl_start *starts; /* in the order they came */
+    bool loaded;             /* what the arbiter has is known */
+    bool listing;            /* the sweep has asked kubelet */
+    struct sl_timer timer;   /* load again, or sweep */
+    uint64_t unsure_ns;      /* the next look, while some are not listed and not gone */
+    uint32_t compute;        /* flag of leases: how GPU time is shared */
+    char said[400];          /* the last trouble that was logged */
+};
+
+/* --- fraction_pod.c: what a pod's object says. Pure. --- */
+
+/* The same whatever order kubelet names the devices in. */
+int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SIZE],
+                      struct sl_err *err) SL_MUST_CHECK;
+
+enum sl_pod_state { SL_POD_OVER, SL_POD_LEAVING, SL_POD_ALIVE };
+enum sl_pod_state sl_fraction_pod_state(const json_t *pod);
+
+int sl_fraction_promise(const json_t *pod, const char *node, struct sl_promise *ret,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/*
+ * Which container is about to start. Kubelet lists the container that has the devices in the end; init
+ * containers that had them before it are not listed, and the pod's status tells their turn. `seen` are the
+ * pod's containers that have a tenant. -EAGAIN: the status is behind what kubelet does, look again; with
+ * `settled` it has been looked at long enough to be believed.
+ */
+int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, const char *listed,
+                          const char *const *seen, size_t seen_count, bool settled, char buf[64],
+                          struct sl_err *err) SL_MUST_CHECK;
+
+/* The lease the container was promised, with the tenant's name and all that is needed after a restart. */
+int sl_fraction_lease(const json_t *pod, const struct sl_promise *promise, const char *container,
+                      const char *token, struct sl_msg_lease *ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+
+/* A slot of what the arbiter tells of a tenant; false: not ours. */
+bool sl_fraction_slot_read(const struct sl_msg_tenant *tenant, struct sl_fraction_slot *ret);
+void sl_fraction_slot_of(const struct sl_msg_lease *lease, struct sl_fraction_slot *ret);
+
+/* --- fraction.c --- */
+struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *tenant);
+int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
+                           const struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
+void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err);
+
+/* --- fraction_start.c --- */
+/* Starts that may go on do. */
+void sl_fraction_wake(struct sl_fraction *f);
+void sl_fraction_starts_end(struct sl_fraction *f);
+
+/* --- fraction_sweep.c --- */
+void sl_fraction_load(struct sl_fraction *f);
+/* Kubelet's list: what is not in it is looked up, and removed when its pod is gone. */
+void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map);
+/* All of them are looked up, listed or not: somebody needs the room. */
+void sl_fraction_sweep_all(struct sl_fraction *f);
+void sl_fraction_slot_remove(struct sl_fraction_slot *slot);
+void sl_fraction_sweep_timer(struct sl_fraction *f);
+
+#endif

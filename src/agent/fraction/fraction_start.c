@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container is about to start. Step by step: who has the slot (kubelet), what was that pod promised (API server),
+ * the slot's tenant of before goes, the tenant is made (arbiter), the slot's spec is written, kubelet may go on.
+ * Every step may be taken twice, and is when kubelet asks again, so that an agent that ends between two
+ * of them leaves nothing to repair.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/container/cdi.h"
+#include "agent/fraction/fraction_internal.h"
+#include "agent/tenant/allow.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+#define PATIENCE_NS (20 * SL_NS_PER_S) /* kubelet waits 30 s */
+#define MARGIN_NS   SL_NS_PER_S        /* of its own deadline, to be heard */
+#define AGAIN_NS    (250 * SL_NS_PER_MS)
+#define ROOM_NS     SL_NS_PER_S
+#define SETTLE_NS   (3 * SL_NS_PER_S)
+
+/* A pod that kubelet lists with one of the devices. */
+struct candidate {
+    char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64];
+    json_t *object; /* NULL: gone, or over */
+    enum sl_pod_state state;
+};
+
+struct sl_start {
+    struct sl_start *next;
+    struct sl_fraction *f;
+    struct sl_prestart *call;
+    char resource[SL_RESOURCE_NAME_SIZE], token[SL_DEVICE_ID_SIZE];
+    char (*id)[SL_DEVICE_ID_SIZE];
+    size_t id_count;
+    uint64_t begun_ns, give_up_ns;
+    bool running;
+    bool waits_for_slot; /* its tenant of before is being removed */
+    bool woken;          /* … was, perhaps */
+    bool made_room;      /* the same tenant with another lease was removed */
+    struct candidate *candidate;
+    size_t candidate_count, at;
+    struct sl_kube_call *asking;
+    struct sl_timer timer;
+    void (*again)(struct sl_start *op);
+    struct sl_msg_lease lease;
+};
+
+static void ask_kubelet(struct sl_start *op);
+static void ask_next(struct sl_start *op);
+static void make(struct sl_start *op);
+
+/* --- the end of one ------------------------------------------------------------------------------ */
+
+static void drop_candidates(struct sl_start *op)
+{
+    for (size_t i = 0; i < op->candidate_count; i++)
+        json_decref(op->candidate[i].object);
+    free(op->candidate);
+    op->candidate = NULL;
+    op->candidate_count = op->at = 0;
+}
+
+static void free_start(struct sl_start *op)
+{
+    drop_candidates(op);
+    free(op->id);
+    free(op);
+}
+
+static void finish(struct sl_start *op, const struct sl_err *err)
+{
+    struct sl_fraction *f = op->f;
+    struct sl_start **link = &f->starts;
+    while (*link != op)
+        link = &(*link)->next;
+    *link = op->next;
+    sl_timer_stop(f->loop, &op->timer);
+    sl_prestart_answer(op->call, err);
+    free_start(op);
+    sl_fraction_wake(f);
+}
+
+static void fail(struct sl_start *op, int code, const char *fmt, ...) SL_PRINTF(3, 4);
+static void fail(struct sl_start *op, int code, const char *fmt, ...)
+{
+    struct sl_err err = {.code = code};
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
+    va_end(ap);
+    sl_utf8_mend(err.msg);
+    finish(op, &err);
+}
+
+static void timer_fired(struct sl_timer *timer)
+{
+    struct sl_start *op =
+        (struct sl_start *)(void *)((char *)timer - offsetof(struct sl_start, timer));
+    op->again(op);
+}
+
+static void later(struct sl_start *op, uint64_t when_ns, void (*step)(struct sl_start *))
+{
+    op->again = step;
+    op->timer.fire = timer_fired;
+    sl_timer_set(op->f->loop, &op->timer, when_ns);
+}
+
+/* Something will be otherwise in a moment; when it never is, this is what kubelet is told. */
+static void try_again(struct sl_start *op, uint64_t in_ns, void (*step)(struct sl_start *),
+                      const struct sl_err *why)
+{
+    uint64_t now = sl_loop_now(op->f->loop);
+    if (now + in_ns >= op->give_up_ns)
+        finish(op, why);
+    else
+        later(op, now + in_ns, step);
+}
+
+static void never_begun(struct sl_start *op)
+{
+    fail(op, -ETIMEDOUT, "%s",
+         op->f->loaded ? "an earlier start of the same container goes on still"
+                       : "the arbiter does not answer yet: see the agent's log");
+}
+
+/* --- spec ---------------------------------------------------------------------------------------- */
+
+static int remember(struct sl_start *op, struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
+    if (slot && slot->removing)
+        return sl_err_set(err, -EAGAIN, "pod %s/%s is gone", slot->space, slot->pod);
+    if (slot)
+        return 0;
+    slot = malloc(sizeof(*slot));
+    if (!slot)
+        return sl_err_set(err, -ENOMEM, "out of memory for a container");
+    sl_fraction_slot_of(&op->lease, slot);
+    slot->fraction = op->f;
+    slot->next = op->f->slots;
+    op->f->slots = slot;
+    sl_fraction_sweep_timer(op->f);
+    return 0;
+}
+
+static void write_spec(struct sl_start *op)
+{
+    struct sl_err err = SL_ERR_INIT;
+    int rc = remember(op, &err);
+    SL_FAULT("fraction.leased");
+    if (rc == 0)
+        rc = sl_fraction_write_spec(op->f, op->token, &op->lease, &err);
+    SL_FAULT("fraction.ready");
+    if (rc == 0)
+        sl_info("%s: %s", op->lease.name, op->lease.about);
+    finish(op, rc < 0 ? &err : NULL);
+}
+
+/* --- tenant -------------------------------------------------------------------------------------- */
+
+static void removed_other_lease(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)text;
+    struct sl_start *op = data;
+    op->made_room = true;
+    if (rc < 0)
+        finish(op, err);
+    else
+        make(op);
+}
+
+static void made(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)text;
+    struct sl_start *op = data;
+    SL_FAULT("fraction.lease");
+    if (rc == -EEXIST && !op->made_room) {
+        /* The promise was changed while the container was down. */
+        sl_leases_remove(op->f->leases, op->lease.name, removed_other_lease, op);
+    } else if (rc == -ENOSPC) {
+        /* Who had it before may be gone without our knowing. */
+        sl_fraction_sweep_all(op->f);
+        try_again(op, ROOM_NS, make, err);
+    } else if (rc < 0) {
+        finish(op, err);
+    } else {
+        write_spec(op);
+    }
+}
+
+static void make(struct sl_start *op)
+{
+    sl_leases_make(op->f->leases, &op->lease, made, op);
+}
+
+/* The slot may have been another's, and its tenant may be on its way out. */
+static void take_slot(struct sl_start *op)
+{
+    bool wait = false;
+    op->waits_for_slot = false;
+    for (struct sl_fraction_slot *s = op->f->slots, *next; s; s = next) {
+        next = s->next;
+        if (strcmp(s->token, op->token) != 0 ||
+            (strcmp(s->tenant, op->lease.name) == 0 && !s->removing))
+            continue;
+        if (sl_loop_now(op->f->loop) >= op->give_up_ns) {
+            fail(op, -ETIMEDOUT,
+                 "slot %s is still held by %s/%s, which had it before: the arbiter does not answer, "
+                 "see the agent's log",
+                 op->token, s->space, s->pod);
+            return;
+        }
+        wait = true;
+        sl_fraction_slot_remove(s);
+    }
+    op->waits_for_slot = wait; /* the removal wakes us, the timer if it could not be asked for */
+    if (wait)
+        later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
+    else
+        make(op);
+}
+
+/* --- promise ------------------------------------------------------------------------------------- */
+
+static int read_promise(struct sl_start *op, const struct candidate *c, struct sl_err *err)
+{
+    struct sl_promise promise;
+    char container[64];
+    const char *seen[SL_PROMISE_CONTAINERS], *uid = sl_kube_meta(c->object, "uid");
+    size_t n = 0;
+    bool settled = sl_loop_now(op->f->loop) - op->begun_ns >= SETTLE_NS;
+    int rc = sl_fraction_promise(c->object, op->f->opt.node_name, &promise, err);
+    if (rc < 0)
+        return rc;
+    for (const struct sl_fraction_slot *s = op->f->slots; s && n < SL_PROMISE_CONTAINERS; s = s->next)
+        if (strcmp(s->uid, uid) == 0 && !s->removing)
+            seen[n++] = s->container;
+    rc = sl_fraction_container(c->object, &promise, c->container, seen, n, settled, container, err);
+    if (rc == 0)
+        rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
+    if (rc < 0)
+        return rc;
+    op->lease.flags |= op->f->compute;
+    const struct sl_fraction_options *opt = &op->f->opt;
+    return sl_allow_lease(opt->config ? opt->config(opt->data) : NULL, c->space, op->lease.priority,
+                          op->lease.cores_request_permille, op->lease.cores_limit_permille, err);
+}
+
+static const struct candidate *choose(const struct sl_start *op, struct sl_err *err)
+{
+    const struct candidate *found = NULL, *leaving = NULL;
+    for (size_t i = 0; i < op->candidate_count; i++) {
+        const struct candidate *c = &op->candidate[i];
+        if (!c->object)
+            continue;
+        if (c->state == SL_POD_LEAVING) {
+            leaving = c;
+            continue;
+        }
+        if (found) {
+            (void)sl_err_set(err, -EAGAIN,
+                             "kubelet lists device %s for two pods, %s/%s and %s/%s, and neither "
+                             "has ended yet",
+                             op->token, found->space, found->pod, c->space, c->pod);
+            return NULL;
+        }
+        found = c;
+    }
+    if (!found && !leaving)
+        (void)sl_err_set(err, -EAGAIN,
+                         "the pod that has device %s is not known to the API server, or has ended",
+                         op->token);
+    return found ? found : leaving;
+}
+
+static void all_asked(struct sl_start *op)
+{
+    struct sl_err err = SL_ERR_INIT;
+    const struct candidate *c = choose(op, &err);
+    int rc = c ? read_promise(op, c, &err) : err.code;
+    SL_FAULT("fraction.promise");
+    if (rc == -EAGAIN)
+        try_again(op, AGAIN_NS, ask_kubelet, &err);
+    else if (rc < 0)
+        finish(op, &err);
+    else
+        take_slot(op);
+}
+
+static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_start *op = data;
+    struct candidate *c = &op->candidate[op->at];
+    op->asking = NULL;
+    if (status != 200 && status != 404) {
+        fail(op, -EAGAIN, "pod %s/%s cannot be read: %.300s", c->space, c->pod, err->msg);
+        return;
+    }
+    if (status == 200 && json_is_object(body)) {
+        c->state = sl_fraction_pod_state(body);
+        if (c->state != SL_POD_OVER)
+            c->object = json_incref(body);
+    }
+    op->at++;
+    ask_next(op);
+}
+
+static void ask_next(struct sl_start *op)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[400];
+    if (op->at == op->candidate_count) {
+        all_asked(op);
+        return;
+    }
+    const struct candidate *c = &op->candidate[op->at];
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
+    if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) < 0)
+        finish(op, &err);
+}
+
+/* --- who has it ---------------------------------------------------------------------------------- */
+
+static bool name_ok(const char *text, size_t size)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.");
+    return n > 0 && n < size && text[n] == '\0';
+}
+
+static int add_candidate(struct sl_start *op, const struct sl_podres_device *d)
+{
+    struct candidate *c = op->candidate;
+    for (size_t i = 0; i < op->candidate_count; i++)
+        if (strcmp(c[i].space, d->pod_namespace) == 0 && strcmp(c[i].pod, d->pod) == 0)
+            return 0;
+    if (!name_ok(d->pod_namespace, sizeof(c->space)) || !name_ok(d->pod, sizeof(c->pod)))
+        return 0; /* nothing the API server could have */
+    c = reallocarray(c, op->candidate_count + 1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    op->candidate = c;
+    c += op->candidate_count++;
+    *c = (struct candidate){.object = NULL};
+    (void)snprintf(c->space, sizeof(c->space), "%s", d->pod_namespace);
+    (void)snprintf(c->pod, sizeof(c->pod), "%s", d->pod);
+    (void)snprintf(c->container, sizeof(c->container), "%.63s", d->container);
+    return 0;
+}
+
+static void kubelet_listed(void *data, const struct sl_podres_map *map, const struct sl_err *err)
+{
+    struct sl_start *op = data;
+    SL_FAULT("fraction.listed");
+    if (err) {
+        fail(op, -EAGAIN, "who has device %s is not known: %.300s", op->token, err->msg);
+        return;
+    }
+    sl_fraction_listed(op->f, map);
+    drop_candidates(op);
+    for (size_t i = 0; i < op->id_count; i++) {
+        const struct sl_podres_device *d;
+        size_t n = sl_podres_find(map, op->resource, op->id[i], &d);
+        for (size_t k = 0; k < n; k++)
+            if (add_candidate(op, &d[k]) < 0) {
+                fail(op, -ENOMEM, "out of memory for a container");
+                return;
+            }
+    }
+    if (op->candidate_count == 0)
+        fail(op, -ENODATA,
+             "kubelet lists no container with device %s: an init container can have a fraction only "
+             "where a container of the same pod has one too",
+             op->token);
+    else
+        ask_next(op);
+}
+
+static void ask_kubelet(struct sl_start *op)
+{
+    sl_podres_fresh(op->f->podres, kubelet_listed, op);
+}
+
+/* --- a call of kubelet's --------------------------------------------------------------------------- */
+
+/* One at a time for a slot: kubelet asks again when it has given up on us. */
+static bool is_first(const struct sl_fraction *f, const struct sl_start *op)
+{
+    const struct sl_start *o = f->starts;
+    while (o != op && strcmp(o->token, op->token) != 0)
+        o = o->next;
+    return o == op;
+}
+
+void sl_fraction_wake(struct sl_fraction *f)
+{
+    struct sl_start *op;
+    for (op = f->starts; op; op = op->next)
+        op->woken = op->waits_for_slot;
+    op = f->starts;
+    while (op) {
+        bool begin = f->loaded && !op->running && is_first(f, op), woken = op->woken;
+        if (!begin && !woken) {
+            op = op->next;
+            continue;
+        }
+        op->running = true;
+        op->woken = false;
+        sl_timer_stop(f->loop, &op->timer);
+        if (begin)
+            ask_kubelet(op);
+        else
+            take_slot(op);
+        op = f->starts; /* anything may have ended */
+    }
+}
+
+static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
+                                  const char *const *ids, size_t n, struct sl_prestart *call,
+                                  struct sl_err *err)
+{
+    struct sl_start *op = calloc(1, sizeof(*op));
+    if (op)
+        op->id = calloc(n, sizeof(*op->id));
+    if (!op || !op->id) {
+        free(op);
+        (void)sl_err_set(err, -ENOMEM, "out of memory for a container");
+        return NULL;
+    }
+    if (sl_fraction_token(ids, n, op->token, err) < 0) {
+        free_start(op);
+        return NULL;
+    }
+    for (; op->id_count < n; op->id_count++)
+        (void)snprintf(op->id[op->id_count], sizeof(op->id[0]), "%s", ids[op->id_count]);
+    (void)snprintf(op->resource, sizeof(op->resource), "%s", resource);
+    uint64_t deadline = sl_prestart_deadline(call);
+    op->f = f;
+    op->call = call;
+    op->begun_ns = sl_loop_now(f->loop);
+    op->give_up_ns = op->begun_ns + PATIENCE_NS;
+    if (deadline - MARGIN_NS < op->give_up_ns)
+        op->give_up_ns = deadline - MARGIN_NS;
+    return op;
+}
+
+void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const char *const *ids,
+                          size_t n, struct sl_prestart *call)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_start *op = NULL;
+    if (!f->kube)
+        (void)sl_err_set(&err, -EOPNOTSUPP,
+                         "fractions need the API server, which knows what a pod was promised: run "
+                         "sluiced without --no-api");
+    else
+        op = new_start(f, resource, ids, n, call, &err);
+    if (!op) {
+        sl_prestart_answer(call, &err);
+        return;
+    }
+    struct sl_start **end = &f->starts;
+    while (*end)
+        end = &(*end)->next;
+    *end = op;
+    later(op, op->give_up_ns, never_begun);
+    sl_fraction_wake(f);
+}
+
+void sl_fraction_starts_end(struct sl_fraction *f)
+{
+    struct sl_err err = SL_ERR_INIT;
+    (void)sl_err_set(&err, -EAGAIN, "the agent is stopping");
+    while (f->starts) {
+        struct sl_start *op = f->starts;
+        f->starts = op->next;
+        sl_timer_stop(f->loop, &op->timer);
+        if (op->asking)
+            sl_kube_cancel(op->asking);
+        sl_prestart_answer(op->call, &err);
+        free_start(op);
+    }
+}

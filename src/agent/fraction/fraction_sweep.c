@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is left over. Kubelet never says that it takes devices back, so its list is asked for; but a kubelet that has
+ * just started lists nothing at all, so a tenant whose slot is not listed goes only when the API server, too,
+ * says that its pod is gone or over.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/container/cdi.h"
+#include "agent/fraction/fraction_internal.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#define SWEEP_NS  (10 * SL_NS_PER_S)
+#define UNSURE_NS SL_NS_PER_S /* some are not listed, and their pods are not gone yet */
+
+/* --- removing ------------------------------------------------------------------------------------ */
+
+static void removed(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)text;
+    struct sl_fraction_slot *slot = data;
+    struct sl_fraction *f = slot->fraction;
+    SL_FAULT("fraction.removed");
+    slot->removing = false;
+    if (rc < 0) {
+        sl_fraction_say(f, "a tenant whose pod is gone stays for now", err);
+    } else {
+        sl_info("%s: gone, with %s/%s", slot->tenant, slot->space, slot->pod);
+        struct sl_fraction_slot **at = &f->slots;
+        while (*at != slot)
+            at = &(*at)->next;
+        *at = slot->next;
+        if (slot->asking)
+            sl_kube_cancel(slot->asking);
+        free(slot);
+    }
+    sl_fraction_wake(f);
+}
+
+void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_fraction *f = slot->fraction;
+    if (slot->removing)
+        return;
+    slot->removing = true;
+    /* First the spec, so that nothing is left that names a tenant that is gone. */
+    if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
+        sl_fraction_say(f, "a spec that was left over stays", &err);
+    SL_FAULT("fraction.unspecified");
+    sl_leases_remove(f->leases, slot->tenant, removed, slot);
+}
+
+/* --- is the pod still there? --------------------------------------------------------------------- */
+
+static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = data;
+    slot->asking = NULL;
+    if (status == 404 || (status == 200 && (strcmp(sl_kube_meta(body, "uid"), slot->uid) != 0 ||
+                                            sl_fraction_pod_state(body) == SL_POD_OVER)))
+        sl_fraction_slot_remove(slot);
+    else if (status != 200)
+        sl_fraction_say(slot->fraction, "whether pods are gone is not known", err);
+}
+
+static void check(struct sl_fraction_slot *slot)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_fraction *f = slot->fraction;
+    char path[400];
+    if (!f->kube || slot->asking || slot->removing)
+        return;
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", slot->space, slot->pod);
+    if (sl_kube_request(f->kube, "GET", path, NULL, NULL, got_pod, slot, &slot->asking, &err) < 0) {
+        slot->asking = NULL;
+        sl_fraction_say(f, "whether pods are gone is not known", &err);
+    }
+}
+
+void sl_fraction_sweep_all(struct sl_fraction *f)
+{
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        check(s);
+}
+
+/* An init container's devices are listed under the container that has them next, or not at all: its pod
+ * has to be there, and its container not to be there with other devices. */
+static bool is_listed(const struct sl_fraction_slot *slot, const struct sl_podres_map *map)
+{
+    bool pod = false, container = false;
+    for (size_t i = 0; i < map->device_count; i++) {
+        const struct sl_podres_device *d = &map->device[i];
+        if (strcmp(d->pod, slot->pod) != 0 || strcmp(d->pod_namespace, slot->space) != 0)
+            continue;
+        if (strcmp(d->id, slot->token) == 0)
+            return true;
+        pod = true;
+        container |= strcmp(d->container, slot->container) == 0;
+    }
+    return pod && !container;
+}
+
+void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map)
+{
+    bool unsure = false;
+    for (struct sl_fraction_slot *s = f->slots; s; s = s->next) {
+        s->unlisted = !is_listed(s, map);
+        unsure |= s->unlisted;
+        if (s->unlisted)
+            check(s);
+    }
+    if (!unsure) {
+        f->unsure_ns = UNSURE_NS;
+        return;
+    }
+    sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + f->unsure_ns);
+    f->unsure_ns = f->unsure_ns * 2 < SWEEP_NS ? f->unsure_ns * 2 : SWEEP_NS;
+}
+
+static void swept(void *data, const struct sl_podres_map *map, const struct sl_err *err)
+{
+    struct sl_fraction *f = data;
+    f->listing = false;
+    sl_fraction_sweep_timer(f);
+    if (err) {
+        sl_fraction_say(f, "which pods are on this node is not known", err);
+    } else {
+        f->said[0] = '\0';
+        sl_fraction_listed(f, map);
+    }
+}
+
+/* --- after a start --------------------------------------------------------------------------------- */
+
+static void load_tenant(void *data, const struct sl_msg_tenant *tenant)
+{
+    struct sl_fraction *f = data;
+    struct sl_fraction_slot read, *slot;
+    if (!sl_fraction_slot_read(tenant, &read) || sl_fraction_find(f, read.tenant))
+        return;
+    slot = malloc(sizeof(*slot));
+    if (!slot)
+        return; /* found at the next start, or when its slot is used again */
+    *slot = read;
+    slot->fraction = f;
+    slot->next = f->slots;
+    f->slots = slot;
+}
+
+/* Specs of tenants that are not there: the arbiter's memory is gone with a reboot, for one. */
+static void drop_specs(struct sl_fraction *f)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char **token = NULL;
+    size_t n = 0;
+    if (sl_cdi_list_slots(f->opt.cdi_dir, &token, &n, &err) < 0) {
+        sl_fraction_say(f, "left-over CDI specs are not looked for", &err);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct sl_fraction_slot *s = f->slots;
+        while (s && strcmp(s->token, token[i]) != 0)
+            s = s->next;
+        if (!s && sl_cdi_remove_slot(f->opt.cdi_dir, token[i], &err) < 0)
+            sl_fraction_say(f, "a spec that was left over stays", &err);
+    }
+    sl_cdi_free_claims(token, n);
+}
+
+static void loaded(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)text;
+    struct sl_fraction *f = data;
+    if (rc < 0) {
+        sl_fraction_say(f, "the arbiter's tenants are not known yet", err);
+        sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
+        return;
+    }
+    drop_specs(f);
+    f->loaded = true;
+    f->said[0] = '\0';
+    if (f->slots)
+        sl_info("%zu containers have fractions", sl_fraction_count(f));
+    sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
+    sl_fraction_wake(f);
+}
+
+void sl_fraction_load(struct sl_fraction *f)
+{
+    sl_leases_list(f->leases, load_tenant, loaded, f);
+}
+
+static void timer_fired(struct sl_timer *timer)
+{
+    struct sl_fraction *f =
+        (struct sl_fraction *)(void *)((char *)timer - offsetof(struct sl_fraction, timer));
+    if (!f->loaded) {
+        sl_fraction_load(f);
+    } else if (f->slots && !f->listing) {
+        f->listing = true;
+        sl_podres_fresh(f->podres, swept, f);
+    }
+}
+
+void sl_fraction_sweep_timer(struct sl_fraction *f)
+{
+    f->timer.fire = timer_fired;
+    if (!f->unsure_ns)
+        f->unsure_ns = UNSURE_NS;
+    if (f->slots && !f->timer.set)
+        sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + SWEEP_NS);
+}

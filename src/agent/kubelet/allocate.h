@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The answer to kubelet's Allocate: device ids in, edits out, by the device-list strategies of the
+ * configuration. Reads nothing but its arguments and the driver's nodes; safe to call twice.
+ */
+#ifndef SLUICE_AGENT_KUBELET_ALLOCATE_H
+#define SLUICE_AGENT_KUBELET_ALLOCATE_H
+
+#include "agent/container/driver.h"
+#include "agent/container/edits.h"
+#include "config/config.h"
+#include "config/plan.h"
+#include "gpu/inventory.h"
+
+/*
+ * Errors: -ENOENT an id this resource does not have, -EINVAL more shares than one where the
+ * configuration forbids it (or no id at all), -ENODEV an IMEX channel that is required and missing.
+ * `extra` (may be NULL) is added last: MPS's or libsluice's part. `edits` is appended to.
+ */
+int sl_allocate_edits(const struct sl_config *config, const struct sl_inventory *inv,
+                      const struct sl_driver *driver, const struct sl_plan_resource *resource,
+                      const char *const *ids, size_t id_count, const struct sl_edits *extra,
+                      struct sl_edits *edits, struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kubelet asks of a plugin, ListAndWatch apart. */
+#include "agent/kubelet/plugin_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "deviceplugin.pb-c.h"
+#include "rpc/pb.h"
+
+void plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
+{
+    dp__device_plugin_options__init(ret);
+    ret->get_preferred_allocation_available = true;
+    ret->pre_start_required = plugin_wants_prestart(p);
+}
+
+void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    (void)msg, (void)size;
+    Dp__DevicePluginOptions answer;
+    plugin_options(data, &answer);
+    sl_rpc_pb_reply(call, &answer.base);
+}
+
+static void refuse(struct sl_rpc_call *call, const struct plugin *p, const char *what,
+                   const struct sl_err *err)
+{
+    char text[sizeof(err->msg) + SL_RESOURCE_NAME_SIZE + 4];
+    (void)snprintf(text, sizeof(text), "%s: %s", p->devices.res.name, err->msg);
+    sl_warn("%s refused: %s", what, text);
+    sl_rpc_call_finish(call, sl_rpc_code_from_errno(err->code), text);
+}
+
+/* --- GetPreferredAllocation ------------------------------------------------------------------ */
+
+static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRequest *request,
+                      Dp__ContainerPreferredAllocationResponse *answer, struct sl_err *err)
+{
+    dp__container_preferred_allocation_response__init(answer);
+    if (request->allocation_size < 0 ||
+        (size_t)request->allocation_size > p->devices.res.device_count)
+        return sl_err_set(err, -ERANGE, "%d devices are asked for of %zu", request->allocation_size,
+                          p->devices.res.device_count);
+    size_t size = (size_t)request->allocation_size;
+    answer->deviceids = calloc(size + 1, sizeof(*answer->deviceids));
+    if (!answer->deviceids)
+        return sl_err_set(err, -ENOMEM, "out of memory for choosing devices");
+    int rc = plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
+                           request->must_include_deviceids, request->n_must_include_deviceids, size,
+                           answer->deviceids, err);
+    answer->n_deviceids = rc == 0 ? size : 0;
+    return rc;
+}
+
+void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    struct plugin *p = data;
+    struct sl_err err = SL_ERR_INIT;
+    ProtobufCMessage *m;
+    if (sl_rpc_pb_request(call, &dp__preferred_allocation_request__descriptor, msg, size, &m) < 0)
+        return;
+    const Dp__PreferredAllocationRequest *request = (const void *)m;
+    size_t n = request->n_container_requests;
+    Dp__PreferredAllocationResponse answer = DP__PREFERRED_ALLOCATION_RESPONSE__INIT;
+    Dp__ContainerPreferredAllocationResponse *one = calloc(n + 1, sizeof(*one));
+    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
+    int rc = one && answer.container_responses ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
+    for (; rc == 0 && answer.n_container_responses < n; answer.n_container_responses++) {
+        size_t i = answer.n_container_responses;
+        answer.container_responses[i] = &one[i];
+        rc = prefer_one(p, request->container_requests[i], &one[i], &err);
+    }
+    if (rc == 0) {
+        p->owner->stats.preferred++;
+        sl_rpc_pb_reply(call, &answer.base);
+    } else {
+        p->owner->stats.preferred_failures++;
+        refuse(call, p, "GetPreferredAllocation", &err);
+    }
+    for (size_t i = 0; one && i < n; i++)
+        free(one[i].deviceids);
+    free(one);
+    free(answer.container_responses);
+    sl_rpc_pb_free(m);
+}
+
+/* --- Allocate ------------------------------------------------------------------------------------ */
+
+static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n, struct sl_err *err)
+{
+    if (n == 0)
+        return sl_err_set(err, -EINVAL, "kubelet asks for no device at all");
+    if (d->res.fail_requests_greater_than_one && d->res.sharing != SL_SHARING_NONE && n > 1)
+        return sl_err_set(
+            err, -EINVAL,
+            "invalid request: maximum request size for shared resources is 1; found %zu. "
+            "Ask for 1, or set failRequestsGreaterThanOne: false: several shares "
+            "do not make a larger one",
+            n);
+    SL_CLEANUP(free) bool *seen = calloc(d->res.device_count + 1, sizeof(*seen));
+    if (!seen)
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = plugin_devices_find(d, ids[i]);
+        if (at == SIZE_MAX)
+            return sl_err_set(
+                err, -ENOENT,
+                "there is no device \"%.80s\" (any more): the node's configuration or its "
+                "GPUs have changed; delete the pod, a new one gets what is there now",
+                ids[i]);
+        if (seen[at])
+            return sl_err_set(err, -EINVAL, "device \"%s\" is asked for twice in one container",
+                              ids[i]);
+        if (!d->healthy[at])
+            return sl_err_set(
+                err, -ENODEV,
+                "device \"%s\" is unhealthy: the node's events say why; delete the pod, a "
+                "new one gets another device",
+                ids[i]);
+        seen[at] = true;
+    }
+    return 0;
+}
+
+static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *request,
+                        struct sl_edits *edits, struct plugin_answer **ret, struct sl_err *err)
+{
+    const struct sl_plugins_options *o = &p->owner->options;
+    int rc = check_ids(&p->devices, request->devices_ids, request->n_devices_ids, err);
+    if (rc == 0)
+        rc = o->allocate(o->data, &p->devices.res, (const char *const *)request->devices_ids,
+                         request->n_devices_ids, edits, err);
+    return rc == 0 ? plugin_answer_create(edits, ret, err) : rc;
+}
+
+static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
+{
+    struct sl_plugins_stats *stats = &p->owner->stats;
+    size_t bucket = 0;
+    while (took_ns > sl_plugins_bucket_ns[bucket])
+        bucket++;
+    stats->allocate_bucket[bucket]++;
+    stats->allocate_ns_sum += took_ns;
+    stats->allocations += !failed;
+    stats->allocation_failures += failed;
+    p->counts.allocations += !failed;
+    p->counts.allocation_failures += failed;
+}
+
+/* Kubelet sends one container a call; the protocol allows more. */
+struct container {
+    struct sl_edits edits;
+    struct plugin_answer *answer;
+};
+
+void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    struct plugin *p = data;
+    uint64_t start = sl_now_ns();
+    struct sl_err err = SL_ERR_INIT;
+    ProtobufCMessage *m;
+    if (sl_rpc_pb_request(call, &dp__allocate_request__descriptor, msg, size, &m) < 0) {
+        count_allocate(p, sl_now_ns() - start, true);
+        return;
+    }
+    const Dp__AllocateRequest *request = (const void *)m;
+    size_t n = request->n_container_requests;
+    Dp__AllocateResponse answer = DP__ALLOCATE_RESPONSE__INIT;
+    struct container *containers = calloc(n + 1, sizeof(*containers));
+    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
+    int rc = containers && answer.container_responses
+                 ? 0
+                 : sl_err_set(&err, -ENOMEM, "out of memory for %zu containers", n);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct container *c = &containers[i];
+        rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
+        if (rc == 0)
+            answer.container_responses[answer.n_container_responses++] =
+                plugin_answer_message(c->answer);
+    }
+    if (rc == 0)
+        sl_rpc_pb_reply(call, &answer.base);
+    else
+        refuse(call, p, "Allocate", &err);
+    for (size_t i = 0; containers && i < n; i++) {
+        plugin_answer_free(containers[i].answer);
+        sl_edits_clear(&containers[i].edits);
+    }
+    free(containers);
+    free(answer.container_responses);
+    sl_rpc_pb_free(m);
+    count_allocate(p, sl_now_ns() - start, rc != 0);
+}

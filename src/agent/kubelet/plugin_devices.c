@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a resource has: copies that outlive the plan, look-up by id, health, and the list on the wire. */
+#include "agent/kubelet/plugin_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/utf8.h"
+#include "deviceplugin.pb-c.h"
+
+int plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret, struct sl_err *err)
+{
+    struct plugin_cards c = {.count = inv->gpu_count};
+    size_t n = c.count;
+    c.uuid = calloc(n + 1, sizeof(*c.uuid));
+    c.lost = calloc(n + 1, sizeof(*c.lost));
+    c.numa = calloc(n + 1, sizeof(*c.numa));
+    c.links = inv->nvlinks ? calloc(n * n + 1, 1) : NULL;
+    if (!c.uuid || !c.lost || !c.numa || (inv->nvlinks && !c.links)) {
+        plugin_cards_free(&c);
+        return sl_err_set(err, -ENOMEM, "out of memory for %zu GPUs", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(c.uuid[i], inv->gpu[i].info.uuid, sizeof(c.uuid[i]));
+        c.lost[i] = inv->gpu[i].lost;
+        c.numa[i] = inv->gpu[i].info.numa_node;
+    }
+    if (c.links)
+        memcpy(c.links, inv->nvlinks, n * n);
+    *ret = c;
+    return 0;
+}
+
+void plugin_cards_free(struct plugin_cards *cards)
+{
+    free(cards->uuid);
+    free(cards->lost);
+    free(cards->numa);
+    free(cards->links);
+    *cards = (struct plugin_cards){0};
+}
+
+static int compare_ids(const void *a, const void *b, void *data)
+{
+    const struct sl_plan_device *device = data;
+    return strcmp(device[*(const uint32_t *)a].id, device[*(const uint32_t *)b].id);
+}
+
+size_t plugin_devices_find(const struct plugin_devices *devices, const char *id)
+{
+    size_t low = 0, high = devices->res.device_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(id, devices->res.device[devices->by_id[middle]].id);
+        if (order == 0)
+            return devices->by_id[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return SIZE_MAX;
+}
+
+static int check_devices(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+                         struct sl_err *err)
+{
+    /* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
+    if (!sl_utf8_valid(res->name))
+        return sl_err_set(err, -EINVAL, "a resource's name is not valid UTF-8");
+    for (size_t i = 0; i < res->device_count; i++) {
+        const struct sl_plan_device *d = &res->device[i];
+        if (d->gpu >= cards->count)
+            return sl_err_set(err, -EINVAL, "%s: device %s is of GPU %zu of %zu", res->name, d->id,
+                              d->gpu, cards->count);
+        if (!d->id[0] || !sl_utf8_valid(d->id))
+            return sl_err_set(err, -EINVAL, "%s: the id of device %zu is empty or not valid UTF-8",
+                              res->name, i);
+    }
+    return 0;
+}
+
+static int compare_units(const void *a, const void *b, void *data)
+{
+    const struct sl_plan_device *x = (struct sl_plan_device *)data + *(const uint32_t *)a;
+    const struct sl_plan_device *y = (struct sl_plan_device *)data + *(const uint32_t *)b;
+    if (x->gpu != y->gpu)
+        return x->gpu < y->gpu ? -1 : 1;
+    return x->mig < y->mig ? -1 : x->mig > y->mig;
+}
+
+/* Units in the order of cards; by_id serves as the list to sort. */
+static void find_units(struct plugin_devices *d)
+{
+    size_t n = d->res.device_count;
+    d->whole = true;
+    qsort_r(d->by_id, n, sizeof(*d->by_id), compare_units, d->res.device);
+    for (size_t i = 0; i < n; i++) {
+        const struct sl_plan_device *device = &d->res.device[d->by_id[i]];
+        struct plugin_unit *last = d->unit_count ? &d->units[d->unit_count - 1] : NULL;
+        if (!last || last->gpu != device->gpu || last->mig != device->mig) {
+            last = &d->units[d->unit_count++];
+            *last = (struct plugin_unit){.gpu = device->gpu, .mig = device->mig};
+        }
+        last->replicas++;
+        d->unit_of[d->by_id[i]] = (uint32_t)(d->unit_count - 1);
+        d->whole &= device->mig == SL_NO_MIG && last->replicas == 1;
+        d->fractions |= device->sharing == SL_SHARING_FRACTIONAL;
+    }
+}
+
+static int index_devices(struct plugin_devices *d, struct sl_err *err)
+{
+    size_t n = d->res.device_count;
+    for (size_t i = 0; i < n; i++)
+        d->by_id[i] = (uint32_t)i;
+    find_units(d);
+    qsort_r(d->by_id, n, sizeof(*d->by_id), compare_ids, d->res.device);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(d->res.device[d->by_id[i - 1]].id, d->res.device[d->by_id[i]].id) == 0)
+            return sl_err_set(err, -EEXIST, "%s: two devices have the id %s", d->res.name,
+                              d->res.device[d->by_id[i]].id);
+    return 0;
+}
+
+int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+                        struct plugin_devices *ret, struct sl_err *err)
+{
+    int rc = check_devices(res, cards, err);
+    if (rc < 0)
+        return rc;
+    size_t n = res->device_count;
+    struct plugin_devices d = {.res = *res};
+    d.res.device = calloc(n + 1, sizeof(*d.res.device));
+    d.healthy = calloc(n + 1, sizeof(*d.healthy));
+    d.by_id = calloc(n + 1, sizeof(*d.by_id));
+    d.unit_of = calloc(n + 1, sizeof(*d.unit_of));
+    d.units = calloc(n + 1, sizeof(*d.units));
+    if (!d.res.device || !d.healthy || !d.by_id || !d.unit_of || !d.units)
+        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
+    if (rc == 0 && n)
+        memcpy(d.res.device, res->device, n * sizeof(*res->device));
+    if (rc == 0)
+        rc = index_devices(&d, err);
+    if (rc < 0) {
+        plugin_devices_free(&d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+void plugin_devices_free(struct plugin_devices *devices)
+{
+    free(devices->res.device);
+    free(devices->healthy);
+    free(devices->by_id);
+    free(devices->unit_of);
+    free(devices->units);
+    *devices = (struct plugin_devices){0};
+}
+
+/* As kubelet sees them. */
+bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
+{
+    if (a->res.device_count != b->res.device_count)
+        return false;
+    for (size_t i = 0; i < a->res.device_count; i++) {
+        const struct sl_plan_device *x = &a->res.device[a->by_id[i]];
+        const struct sl_plan_device *y = &b->res.device[b->by_id[i]];
+        if (strcmp(x->id, y->id) != 0 || x->numa_node != y->numa_node ||
+            a->healthy[a->by_id[i]] != b->healthy[b->by_id[i]])
+            return false;
+    }
+    return true;
+}
+
+/* `what` is the card, the device without its replica's number, or the device. */
+static bool concerns(const char *what, const struct sl_plan_device *device, const char *card)
+{
+    size_t n = strlen(what);
+    return strcmp(what, card) == 0 ||
+           (strncmp(what, device->id, n) == 0 &&
+            (device->id[n] == '\0' || strncmp(device->id + n, "::", 2) == 0));
+}
+
+bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+                          struct plugin_devices *devices)
+{
+    bool changed = false;
+    devices->healthy_count = 0;
+    for (size_t i = 0; i < devices->res.device_count; i++) {
+        const struct sl_plan_device *d = &devices->res.device[i];
+        bool healthy = !cards->lost[d->gpu];
+        for (size_t k = 0; healthy && k < plugins->unhealthy_count; k++)
+            healthy = !concerns(plugins->unhealthy[k], d, cards->uuid[d->gpu]);
+        changed |= healthy != devices->healthy[i];
+        devices->healthy[i] = healthy;
+        devices->healthy_count += healthy;
+    }
+    return changed;
+}
+
+/* One device of the message and what it points to. */
+struct item {
+    Dp__Device device;
+    Dp__TopologyInfo topology;
+    Dp__NUMANode node;
+    Dp__NUMANode *nodes[1];
+};
+
+static void fill_item(struct item *item, struct sl_plan_device *device, bool healthy)
+{
+    static char words[2][10] = {"Unhealthy", "Healthy"};
+    dp__device__init(&item->device);
+    item->device.id = device->id;
+    item->device.health = words[healthy];
+    if (device->numa_node < 0)
+        return;
+    dp__numanode__init(&item->node);
+    item->node.id = device->numa_node;
+    item->nodes[0] = &item->node;
+    dp__topology_info__init(&item->topology);
+    item->topology.nodes = item->nodes;
+    item->topology.n_nodes = 1;
+    item->device.topology = &item->topology;
+}
+
+int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+                        size_t *ret_size, struct sl_err *err)
+{
+    size_t n = none ? 0 : devices->res.device_count;
+    SL_CLEANUP(free) struct item *items = calloc(n + 1, sizeof(*items));
+    SL_CLEANUP(free) Dp__Device **pointers = calloc(n + 1, sizeof(*pointers));
+    if (!items || !pointers)
+        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    for (size_t i = 0; i < n; i++) {
+        fill_item(&items[i], &devices->res.device[i], devices->healthy[i]);
+        pointers[i] = &items[i].device;
+    }
+    Dp__ListAndWatchResponse message = DP__LIST_AND_WATCH_RESPONSE__INIT;
+    message.devices = pointers;
+    message.n_devices = n;
+    size_t size = dp__list_and_watch_response__get_packed_size(&message);
+    if (size > PLUGIN_MAX_MESSAGE)
+        return sl_err_set(
+            err, -EMSGSIZE,
+            "%s has %zu devices, more than kubelet takes in one message: lower replicas",
+            devices->res.name, n);
+    uint8_t *data = malloc(size + 1);
+    if (!data)
+        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    (void)dp__list_and_watch_response__pack(&message, data);
+    *ret = data;
+    *ret_size = size;
+    return 0;
+}

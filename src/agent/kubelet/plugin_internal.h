@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The insides of device plugins, shared by plugin*.c. */
+#ifndef SLUICE_AGENT_KUBELET_PLUGIN_INTERNAL_H
+#define SLUICE_AGENT_KUBELET_PLUGIN_INTERNAL_H
+
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include "agent/kubelet/kubelet_watch.h"
+#include "agent/kubelet/plugin.h"
+#include "policy/prefer.h"
+#include "rpc/client.h"
+#include "rpc/server.h"
+
+#define PLUGIN_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+enum { PLUGIN_MAX_MESSAGE = 16 << 20 }; /* what kubelet takes from a plugin */
+
+/* What apply() keeps of an inventory. */
+struct plugin_cards {
+    size_t count;
+    char (*uuid)[SL_GPU_UUID_SIZE];
+    bool *lost;
+    int *numa;
+    uint8_t *links;
+};
+
+struct plugin_unit {
+    size_t gpu, mig;
+    unsigned replicas;
+};
+
+/* The devices of one resource, replaced as a whole. */
+struct plugin_devices {
+    struct sl_plan_resource res; /* `device` is ours */
+    bool *healthy;
+    size_t healthy_count;
+    uint32_t *by_id; /* positions in res.device, by id */
+    bool whole;      /* each a card of its own: no shares, no MIG */
+    bool fractions;  /* some are: kubelet is to ask before it starts a container */
+    /* What is shared out: a card, or a MIG device, with its replicas. */
+    uint32_t *unit_of; /* by device */
+    struct plugin_unit *units;
+    size_t unit_count;
+};
+
+/* One kubelet listening. Outlives its plugin when the connection is still on the stack. */
+struct plugin_stream {
+    struct plugin *plugin; /* NULL: the plugin has gone, or the stream has been told to end */
+    struct sl_rpc_call *call;
+    struct plugin_stream *next;
+    bool stale; /* the reader was slow: it gets the newest list as soon as there is room */
+};
+
+enum plugin_state {
+    PLUGIN_NEW,        /* nothing has been tried */
+    PLUGIN_WAITING,    /* not registered; the timer tries again */
+    PLUGIN_CALLING,    /* Register is under way */
+    PLUGIN_REGISTERED, /* kubelet took it; with no stream the timer runs */
+    PLUGIN_CONTESTED,  /* another process owns our socket; the timer looks whether it still does */
+};
+
+struct plugin {
+    struct sl_plugins *owner;
+    struct plugin *next;
+    struct plugin_devices devices;
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    const char *endpoint; /* its last component */
+    struct sl_plugins_counts counts;
+
+    /* plugin_serve.c */
+    struct sl_rpc_server *server;
+    bool listening; /* … on this very file: */
+    dev_t dev;
+    ino_t ino;
+    struct plugin_stream *streams;
+    uint8_t *list; /* packed; NULL: to be packed */
+    size_t list_size;
+    struct sl_timer push; /* changes of one round of the loop go out as one list */
+    bool retiring;
+
+    /* plugin_register.c */
+    enum plugin_state state;
+    struct sl_rpc_client *client;
+    struct sl_timer timer;
+    struct sl_timer gap; /* our socket is missing: by then somebody else's may be there */
+    uint64_t missed_ns;  /* since when; 0: it is not */
+    uint64_t delay_ns;    /* the next wait */
+    uint64_t listened_ns; /* when the newest stream began */
+    bool dropped;         /* a stream ended since Register was called */
+    char complaint[600];  /* said last: nothing is said twice */
+
+    /* plugin_vacate.c */
+    uint64_t vacate_ns; /* when to give that up; 0: it is not one of those */
+    bool vacated;       /* kubelet has heard */
+    bool vacate_told;   /* that somebody serves the name all the same */
+};
+
+struct sl_plugins {
+    struct sl_loop *loop;
+    struct sl_plugins_options options;
+    char *kubelet_socket;
+    struct sl_kubelet_watch *watch;
+    struct plugin *plugins;  /* in the plan's order */
+    struct plugin *retiring; /* on their way out */
+    struct plugin *vacating; /* registered to be forgotten */
+    struct plugin_cards cards;
+    char (*unhealthy)[SL_GPU_UUID_SIZE];
+    size_t unhealthy_count;
+    struct sl_prestart *prestarts; /* not answered yet */
+    struct sl_plugins_stats stats;
+};
+
+/* plugin_devices.c */
+int plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret,
+                      struct sl_err *err) SL_MUST_CHECK;
+void plugin_cards_free(struct plugin_cards *cards);
+int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+                        struct plugin_devices *ret, struct sl_err *err) SL_MUST_CHECK;
+void plugin_devices_free(struct plugin_devices *devices);
+bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b);
+/* SIZE_MAX: no such device. */
+size_t plugin_devices_find(const struct plugin_devices *devices, const char *id);
+/* Sets `healthy` from what is known; true when something changed. */
+bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+                          struct plugin_devices *devices);
+/* A ListAndWatch message; `none`: with no devices in it. */
+int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+                        size_t *ret_size, struct sl_err *err) SL_MUST_CHECK;
+
+/* plugin_serve.c */
+void plugin_serve_init(struct plugin *p);
+/* A server that listens on p->path, a fresh one if the old one has connections. */
+int plugin_serve(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
+/* Makes the socket's file anew; connections live on. */
+int plugin_listen(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
+void plugin_unserve(struct plugin *p);
+/* The list has changed: to be sent to whoever listens. */
+void plugin_changed(struct plugin *p);
+/* Says "nothing left" and stops; freed when that is done. The caller has unlinked it. */
+void plugin_retire(struct plugin *p);
+void plugin_free(struct plugin *p);
+
+/* plugin_register.c */
+void plugin_register_init(struct plugin *p);
+/* Whatever was before: serve and register now. */
+void plugin_register(struct plugin *p);
+void plugin_register_stop(struct plugin *p);
+/* A new kubelet: what was tried with the old one does not count. */
+void plugin_kubelet_started(struct plugin *p);
+/* Looks at the socket's file, and does what its state asks for. */
+void plugin_check_file(struct plugin *p);
+void plugin_stream_began(struct plugin *p);
+void plugin_streams_ended(struct plugin *p);
+
+/* plugin_calls.c */
+void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+/* What kubelet is told at registration, and when it asks. */
+struct Dp__DevicePluginOptions;
+void plugin_options(const struct plugin *p, struct Dp__DevicePluginOptions *ret);
+
+/* plugin_prestart.c */
+void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+bool plugin_wants_prestart(const struct plugin *p);
+void plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answered later */
+
+/* plugin_vacate.c: the timer's turn; false: there is more to try. */
+bool plugin_vacate_ends(struct plugin *p);
+/* `who` serves the name still. */
+void plugin_vacate_waits(struct plugin *p, const char *who);
+
+/* plugin_answer.c: one container's edits as the protocol's message. */
+struct plugin_answer;
+int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
+                         struct sl_err *err) SL_MUST_CHECK;
+struct Dp__ContainerAllocateResponse *plugin_answer_message(struct plugin_answer *answer);
+void plugin_answer_free(struct plugin_answer *answer);
+
+/* plugin_prefer.c: which of `available`; ret (size entries) points at ids in p's devices. */
+int plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
+                  char *const *must, size_t must_count, size_t size, char **ret,
+                  struct sl_err *err) SL_MUST_CHECK;
+
+/* plugin.c: one that serves nothing yet, in no list. */
+int plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
+                const struct plugin_cards *cards, struct plugin **ret,
+                struct sl_err *err) SL_MUST_CHECK;
+/* plugin.c: to the log and to whoever makes events of it. */
+void plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...) SL_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PreStartContainer: answered when whoever knows the container has made it ready, or cannot. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/kubelet/plugin_internal.h"
+#include "base/log.h"
+#include "deviceplugin.pb-c.h"
+#include "rpc/pb.h"
+
+/* Held by whoever will answer. Kubelet may hang up first, and plugins may go first. */
+struct sl_prestart {
+    struct sl_rpc_call *call; /* NULL: over */
+    char resource[SL_RESOURCE_NAME_SIZE];
+    struct sl_prestart **back, *next; /* of the plugins' list; back NULL: they have gone */
+    struct sl_plugins *plugins;
+};
+
+bool plugin_wants_prestart(const struct plugin *p)
+{
+    return p->devices.fractions && p->owner->options.prestart;
+}
+
+static void reply(struct sl_rpc_call *call)
+{
+    Dp__PreStartContainerResponse answer = DP__PRE_START_CONTAINER_RESPONSE__INIT;
+    sl_rpc_pb_reply(call, &answer.base);
+}
+
+static void ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *data)
+{
+    (void)call, (void)code;
+    struct sl_prestart *s = data;
+    if (s)
+        s->call = NULL;
+}
+
+static const struct sl_rpc_call_events events = {.ended = ended};
+
+void plugin_prestarts_forget(struct sl_plugins *plugins)
+{
+    for (struct sl_prestart *s = plugins->prestarts; s; s = s->next) {
+        s->back = NULL;
+        s->plugins = NULL;
+    }
+    plugins->prestarts = NULL;
+}
+
+static void unlink_call(struct sl_prestart *s)
+{
+    if (!s->back)
+        return;
+    *s->back = s->next;
+    if (s->next)
+        s->next->back = s->back;
+}
+
+/* By name: the resource may have gone, or come anew, since it was asked. */
+static void count(struct sl_plugins *plugins, const char *resource, bool failed)
+{
+    plugins->stats.prestarts += !failed;
+    plugins->stats.prestart_failures += failed;
+    for (struct plugin *p = plugins->plugins; p; p = p->next)
+        if (strcmp(p->devices.res.name, resource) == 0) {
+            p->counts.prestarts += !failed;
+            p->counts.prestart_failures += failed;
+        }
+}
+
+void sl_prestart_answer(struct sl_prestart *s, const struct sl_err *err)
+{
+    struct sl_rpc_call *call = s->call;
+    char text[sizeof(err->msg) + sizeof(s->resource) + 4];
+    if (s->plugins)
+        count(s->plugins, s->resource, err != NULL);
+    if (err) {
+        (void)snprintf(text, sizeof(text), "%s: %s", s->resource, err->msg);
+        sl_warn("PreStartContainer refused: %s", text);
+    }
+    if (call) {
+        sl_rpc_call_watch(call, &events, NULL); /* its end is nobody's business any more */
+        if (err)
+            sl_rpc_call_finish(call, sl_rpc_code_from_errno(err->code), text);
+        else
+            reply(call);
+    }
+    unlink_call(s);
+    free(s);
+}
+
+uint64_t sl_prestart_deadline(const struct sl_prestart *s)
+{
+    return s->call ? sl_rpc_call_deadline(s->call) : UINT64_MAX;
+}
+
+void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+{
+    struct plugin *p = data;
+    struct sl_plugins *plugins = p->owner;
+    ProtobufCMessage *m;
+    if (sl_rpc_pb_request(call, &dp__pre_start_container_request__descriptor, msg, size, &m) < 0)
+        return;
+    const Dp__PreStartContainerRequest *request = (const void *)m;
+    if (!plugin_wants_prestart(p) || request->n_devices_ids == 0) {
+        reply(call);
+        sl_rpc_pb_free(m);
+        return;
+    }
+    struct sl_prestart *s = calloc(1, sizeof(*s));
+    if (!s) {
+        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory for a container");
+        sl_rpc_pb_free(m);
+        return;
+    }
+    *s = (struct sl_prestart){.call = call, .plugins = plugins, .next = plugins->prestarts};
+    (void)snprintf(s->resource, sizeof(s->resource), "%s", p->devices.res.name);
+    if (s->next)
+        s->next->back = &s->next;
+    s->back = &plugins->prestarts;
+    plugins->prestarts = s;
+    sl_rpc_call_watch(call, &events, s);
+    plugins->options.prestart(plugins->options.data, &p->devices.res,
+                              (const char *const *)request->devices_ids, request->n_devices_ids, s);
+    sl_rpc_pb_free(m);
+}

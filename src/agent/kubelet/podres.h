@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose is which device: kubelet's PodResources API, asked when somebody wants to know and not more
+ * often than every few seconds.
+ */
+#ifndef SLUICE_AGENT_KUBELET_PODRES_H
+#define SLUICE_AGENT_KUBELET_PODRES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct sl_podres;
+
+/* A device of a device plugin in a container. */
+struct sl_podres_device {
+    const char *resource, *id;
+    const char *pod_namespace, *pod, *container;
+};
+
+/*
+ * A device of a claim. Kubelet lists all devices of a claim for every container that names the claim, even
+ * one that uses a single request of it, and says no pod UID: (driver, pool, device, share) is the key.
+ */
+struct sl_podres_claim {
+    const char *driver, *pool, *device, *share_id; /* share_id "": none */
+    const char *claim_namespace, *claim;
+    const char *pod_namespace, *pod, *container;
+};
+
+/* One answer of kubelet's, never changed. Devices are sorted by resource and id, claims by driver,
+ * pool, device and share. */
+struct sl_podres_map {
+    struct sl_podres_device *device;
+    size_t device_count;
+    struct sl_podres_claim *claim;
+    size_t claim_count;
+};
+
+/* socket NULL: kubelet's usual one. max_age_ns 0: 5 s. Connects when first asked. */
+int sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns,
+                     struct sl_podres **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Who still waits is not called. NULL is fine; not from inside a callback. */
+void sl_podres_destroy(struct sl_podres *podres);
+
+/* map: the newest there is, NULL if there never was one; borrowed for the call. err: why it is not fresh, else
+ * NULL. */
+typedef void sl_podres_done(void *data, const struct sl_podres_map *map, const struct sl_err *err);
+
+/* Asks kubelet unless the last answer is young enough; calls back once, perhaps before this returns. */
+void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data);
+/* The same with a question kubelet is asked after this call, whatever is known or under way: an answer that
+ * does not have what happened before this call is not given. Any number of callers share one question. */
+void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data);
+/* Takes back every question asked with this data. */
+void sl_podres_forget(struct sl_podres *podres, void *data);
+
+/* The last answer, of whatever age; NULL: none. Good until the loop runs again. */
+const struct sl_podres_map *sl_podres_last(const struct sl_podres *podres);
+
+/* The first of the entries for this device and how many follow it: a pod that has ended may still be listed
+ * beside its successor (kubelet before 1.34). 0 and NULL: in nobody's hands. */
+size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, const char *id,
+                      const struct sl_podres_device **ret);
+/* How many different devices of a resource are in containers. */
+size_t sl_podres_in_use(const struct sl_podres_map *map, const char *resource);
+
+#endif

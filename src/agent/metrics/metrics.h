@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's metrics in Prometheus' text format. Pure: a snapshot in, text out; docs/metrics.md lists what
+ * it says. Gathering and serving: metrics_serve.h. A NULL string is written as an empty label; an empty
+ * label is as good as none.
+ */
+#ifndef SLUICE_AGENT_METRICS_METRICS_H
+#define SLUICE_AGENT_METRICS_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define SL_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* A number that may not be known: NAN is left out of the text. */
+struct sl_metrics_gpu {
+    const char *uuid, *name, *pci_bus_id;
+    unsigned index;
+    bool healthy;
+    double memory_total_bytes, memory_used_bytes;
+    double utilisation_ratio; /* 0 to 1: part of the last sample in which something ran */
+    double power_watts, temperature_celsius;
+};
+
+struct sl_metrics_mig {
+    const char *gpu, *uuid, *profile;
+    double memory_total_bytes, memory_used_bytes;
+};
+
+struct sl_metrics_compute { /* how the arbiter shares the time of a card or MIG device */
+    const char *gpu;
+    bool turns;
+    const char *why; /* by turns; NULL with slices */
+};
+
+struct sl_metrics_xid { /* one row a GPU and XID seen since the start */
+    const char *gpu;
+    uint64_t xid, count;
+};
+
+struct sl_metrics_resource {
+    const char *name; /* "nvidia.com/gpu" */
+    size_t advertised, healthy;
+    double in_use; /* NAN: kubelet did not say */
+    bool registered, contested;
+    uint64_t registrations, allocations, allocations_failed, prestarts, prestarts_failed;
+};
+
+struct sl_metrics_allocation { /* a device a container holds, as kubelet has it */
+    const char *resource, *device, *gpu, *pod_namespace, *pod, *container;
+};
+
+struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
+    const char *tenant, *pod_namespace, *pod, *container, *claim, *gpu;
+    double memory_limit_bytes;                     /* NAN: no limit but the card */
+    double memory_used_bytes;                      /* contexts and modules included */
+    double share_request_ratio, share_limit_ratio; /* of the GPU's time; NAN: none asked */
+    double share_ratio;                            /* got, last second */
+    /* Of the tenant as a whole: written once a tenant, with the first of its GPUs. */
+    double waited_seconds;
+    uint64_t launches, oom;
+    unsigned processes;
+};
+
+struct sl_metrics_duration {          /* a histogram */
+    const uint64_t *bound_ns, *count; /* by bucket, not cumulative; the last bound is UINT64_MAX */
+    size_t buckets;                   /* 0: none */
+    uint64_t sum_ns;
+};
+
+struct sl_metrics_dra { /* the DRA driver */
+    bool on;
+    unsigned claims; /* prepared now */
+    uint64_t prepared, prepare_failed, unprepared, unprepare_failed;
+    bool slices_current;
+};
+
+struct sl_metrics_agent {
+    const char *version, *node;
+    double start_time_seconds; /* unix */
+    uint64_t reloads_ok, reloads_failed;
+    const char *reload_error;   /* of the last reload; NULL: it went well */
+    double reload_time_seconds; /* unix, of the last that went well; NAN: none yet */
+    struct sl_metrics_duration allocate;
+    struct sl_metrics_dra dra;
+    bool kubelet_connected;
+    bool ready;
+    double labels_current; /* NAN: none are to be written */
+    uint64_t label_writes, label_failures, events_sent, events_dropped;
+    double resident_bytes, cpu_seconds, open_fds;
+    double loop_lag_seconds;   /* worst since the last scrape; NAN: not known */
+    double sample_age_seconds; /* of the GPUs' numbers; NAN: there are none */
+    bool has_arbiter;          /* there is to be one */
+    bool nvml_up, arbiter_up, podres_up;
+};
+
+struct sl_metrics {
+    const struct sl_metrics_gpu *gpu;
+    size_t gpu_count;
+    const struct sl_metrics_mig *mig;
+    size_t mig_count;
+    const struct sl_metrics_compute *compute;
+    size_t compute_count;
+    const struct sl_metrics_xid *xid;
+    size_t xid_count;
+    const struct sl_metrics_resource *resource;
+    size_t resource_count;
+    const struct sl_metrics_allocation *allocation;
+    size_t allocation_count;
+    const struct sl_metrics_tenant *tenant; /* those of one tenant side by side */
+    size_t tenant_count;
+    struct sl_metrics_agent agent;
+};
+
+/* Fresh, NUL-terminated text. */
+int sl_metrics_text(const struct sl_metrics *metrics, char **ret, size_t *ret_size,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cards' numbers for metrics, read where NVML may block. */
+#include "agent/metrics/metrics_serve.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double known(uint32_t value, double scale)
+{
+    return value == SL_GPU_UNKNOWN ? (double)NAN : (double)value * scale;
+}
+
+struct list {
+    struct sl_gpu_numbers *item;
+    size_t count;
+};
+
+/* One more, with nothing known of it but these. NULL: out of memory. */
+static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t memory_bytes)
+{
+    struct sl_gpu_numbers *grown = reallocarray(list->item, list->count + 1, sizeof(*list->item));
+    if (!grown)
+        return NULL;
+    list->item = grown;
+    struct sl_gpu_numbers *x = &grown[list->count++];
+    *x = (struct sl_gpu_numbers){.memory_total_bytes = (double)memory_bytes,
+                                 .memory_used_bytes = (double)NAN,
+                                 .utilisation_ratio = (double)NAN,
+                                 .power_watts = (double)NAN,
+                                 .temperature_celsius = (double)NAN};
+    (void)snprintf(x->uuid, sizeof(x->uuid), "%s", uuid);
+    return x;
+}
+
+static bool read_card(struct sl_gpu *gpu, size_t i, struct list *list)
+{
+    struct sl_gpu_info info;
+    struct sl_gpu_mig_info mig;
+    struct sl_gpu_memory memory;
+    struct sl_gpu_sample sample;
+    if (sl_gpu_info(gpu, i, &info, NULL) < 0)
+        return true; /* it has fallen off the bus: health tells */
+    struct sl_gpu_numbers *x = add(list, info.uuid, info.memory_total_bytes);
+    if (!x)
+        return false;
+    if (sl_gpu_memory(gpu, i, &memory, NULL) == 0) {
+        x->memory_total_bytes = (double)memory.total_bytes;
+        x->memory_used_bytes = (double)memory.used_bytes;
+    }
+    if (sl_gpu_sample(gpu, i, &sample, NULL) == 0) {
+        x->utilisation_ratio = known(sample.gpu_percent, 0.01);
+        x->power_watts = known(sample.power_mw, 0.001);
+        x->temperature_celsius = known(sample.temperature_c, 1);
+    }
+    for (uint32_t slot = 0; slot < info.mig_slots; slot++) {
+        if (sl_gpu_mig_info(gpu, i, slot, &mig, NULL) < 0)
+            continue;
+        x = add(list, mig.uuid, mig.memory_total_bytes);
+        if (!x)
+            return false;
+        x->memory_used_bytes = (double)mig.memory_used_bytes;
+    }
+    return true;
+}
+
+int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
+                        struct sl_err *err)
+{
+    size_t count = 0;
+    struct list list = {0};
+    int rc = sl_gpu_count(gpu, &count, err);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (!read_card(gpu, i, &list))
+            rc = sl_err_set(err, -ENOMEM, "out of memory for metrics");
+    if (rc < 0) {
+        free(list.item);
+        return rc;
+    }
+    *ret = list.item;
+    *ret_count = list.count;
+    return 0;
+}

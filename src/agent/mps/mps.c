@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mps/mps.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/mps/mps_internal.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define MIB (1024ULL * 1024)
+
+static uint64_t or_default(uint64_t value, uint64_t otherwise)
+{
+    return value ? value : otherwise;
+}
+
+/* ---- life ---- */
+
+static int copy_text(char **to, const char *text, struct sl_err *err)
+{
+    *to = text ? strdup(text) : NULL;
+    return text && !*to ? sl_err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* A driver that is not the machine's own brings its libraries and its server along. */
+static char **make_env(const struct sl_mps *mps)
+{
+    char path[2048], libraries[2048];
+    const char *root = mps->driver_root;
+    char *const *base = mps->options.environ_list ? mps->options.environ_list : environ;
+    if (!root[0])
+        return sl_mps_env(base, NULL, 0);
+    (void)snprintf(path, sizeof(path),
+                   "PATH=%s/usr/bin:%s/bin:%s/usr/local/nvidia/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                   root, root, root);
+    (void)snprintf(libraries, sizeof(libraries),
+                   "LD_LIBRARY_PATH=%s/usr/lib/x86_64-linux-gnu:%s/usr/lib/aarch64-linux-gnu:"
+                   "%s/usr/lib64:%s/usr/local/nvidia/lib64:%s/lib",
+                   root, root, root, root, root);
+    const char *set[] = {path, libraries};
+    return sl_mps_env(base, set, SL_ARRAY_LEN(set));
+}
+
+static int copy_options(struct sl_mps *mps, const struct sl_mps_options *o, struct sl_err *err)
+{
+    const char *root = o->driver_root ? o->driver_root : "";
+    if (!o->root || o->root[0] != '/' || strlen(o->root) > MPS_PATH_SIZE - 160)
+        return sl_err_set(err, -EINVAL,
+                          "MPS needs a directory of its own: set flags.mpsRoot (--mps-root) to an "
+                          "absolute path, for example /run/nvidia/mps");
+    int rc = copy_text(&mps->root, o->root, err);
+    if (rc == 0)
+        rc = copy_text(&mps->host_root, o->host_root ? o->host_root : o->root, err);
+    if (rc == 0)
+        rc = copy_text(&mps->control, o->control, err);
+    if (rc == 0)
+        rc = copy_text(&mps->driver_root, strcmp(root, "/") == 0 ? "" : root, err);
+    if (rc < 0)
+        return rc;
+    mps->options = (struct sl_mps_options){
+        .shm = o->shm,
+        .one_user = o->one_user,
+        .environ_list = o->environ_list,
+        .command_ns = or_default(o->command_ns, 5 * SL_NS_PER_S),
+        .start_ns = or_default(o->start_ns, 15 * SL_NS_PER_S),
+        .watch_ns = or_default(o->watch_ns, 60 * SL_NS_PER_S),
+        .backoff_ns = or_default(o->backoff_ns, SL_NS_PER_S),
+        .heal_ns = or_default(o->heal_ns, 20 * SL_NS_PER_S),
+        .quit_ns = or_default(o->quit_ns, 5 * SL_NS_PER_S),
+    };
+    mps->env = make_env(mps);
+    mps->options.environ_list = NULL;
+    return mps->env ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+}
+
+int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options,
+                  const struct sl_mps_ops *ops, void *data, struct sl_mps **ret, struct sl_err *err)
+{
+    struct sl_mps *mps = calloc(1, sizeof(*mps));
+    if (!mps)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    mps->loop = loop;
+    mps->ops = *ops;
+    mps->data = data;
+    int rc = copy_options(mps, options, err);
+    if (rc < 0) {
+        sl_mps_destroy(mps, false);
+        return rc;
+    }
+    *ret = mps;
+    return 0;
+}
+
+/* The daemons' own descriptors say when they have gone; the loop is not run here. */
+static void quit_all(struct sl_mps *mps)
+{
+    for (struct daemon *d = mps->daemons, *next; d; d = next) {
+        next = d->next;
+        sl_mps_daemon_remove(d);
+    }
+    uint64_t until = sl_now_ns() + mps->options.quit_ns;
+    bool killed = false;
+    while (mps->daemons) {
+        uint64_t now = sl_now_ns();
+        if (now >= until) {
+            if (killed)
+                return; /* not even SIGKILL: the driver holds it */
+            killed = true;
+            until = now + SL_NS_PER_S;
+            for (struct daemon *d = mps->daemons; d; d = d->next)
+                d->timer.fire(&d->timer);
+        }
+        struct pollfd wait = {.fd = mps->daemons->exit.fd, .events = POLLIN};
+        (void)poll(&wait, 1, 50);
+        for (struct daemon *d = mps->daemons, *next; d; d = next) {
+            next = d->next;
+            wait = (struct pollfd){.fd = d->exit.fd, .events = POLLIN};
+            if (poll(&wait, 1, 0) > 0)
+                sl_mps_daemon_exited(&d->exit, 0);
+        }
+    }
+}
+
+void sl_mps_destroy(struct sl_mps *mps, bool quit)
+{
+    if (!mps)
+        return;
+    if (quit)
+        quit_all(mps);
+    while (mps->daemons)
+        sl_mps_daemon_free(mps->daemons);
+    sl_mps_commands_end(&mps->commands);
+    sl_mps_env_free(mps->env);
+    free(mps->root);
+    free(mps->host_root);
+    free(mps->control);
+    free(mps->driver_root);
+    free(mps);
+}
+
+/* ---- which cards ---- */
+
+/* One that is on its way out is called back: two daemons of one card never exist. */
+static struct daemon *call_back(const struct sl_mps *mps, const char *uuid)
+{
+    for (struct daemon *d = mps->daemons; d; d = d->next)
+        if (d->removed && strcmp(d->uuid, uuid) == 0) {
+            d->removed = d->told = d->was_bad = false;
+            d->state = SL_MPS_STARTING;
+            (void)snprintf(d->reason, sizeof(d->reason), "the MPS daemon of GPU %u is starting",
+                           d->index);
+            d->backoff_ns = 0;
+            return d;
+        }
+    return NULL;
+}
+
+static struct daemon *find(const struct sl_mps *mps, const char *uuid)
+{
+    for (struct daemon *d = mps->daemons; d; d = d->next)
+        if (!d->removed && strcmp(d->uuid, uuid) == 0)
+            return d;
+    return NULL;
+}
+
+static uint64_t limit_mib(const struct sl_mps_gpu *g)
+{
+    return (g->share_memory_bytes ? g->share_memory_bytes : g->memory_bytes / g->replicas) / MIB;
+}
+
+static unsigned limit_percent(const struct sl_mps_gpu *g)
+{
+    unsigned percent = g->share_percent ? g->share_percent : 100 / g->replicas;
+    return percent ? percent : 1;
+}
+
+static int check(const struct sl_mps_gpu *g, struct sl_err *err)
+{
+    if (!g->uuid[0] || strchr(g->uuid, '/') || strlen(g->uuid) >= SL_GPU_UUID_SIZE)
+        return sl_err_set(err, -EINVAL, "GPU %u has no UUID MPS could name a directory after",
+                          g->index);
+    if (g->replicas == 0)
+        return sl_err_set(err, -EINVAL, "GPU %u: MPS shares it among 0 clients", g->index);
+    if (limit_mib(g) == 0)
+        return sl_err_set(err, -EINVAL,
+                          "GPU %u: each of %u MPS clients would get less than 1 MiB: ask for fewer "
+                          "replicas",
+                          g->index, g->replicas);
+    return limit_percent(g) <= 100
+               ? 0
+               : sl_err_set(err, -EINVAL, "GPU %u: an MPS client cannot have %u %% of it", g->index,
+                            g->share_percent);
+}
+
+static char **daemon_env(const struct daemon *d)
+{
+    char pipe[MPS_PATH_SIZE + 32], log[MPS_PATH_SIZE + 32], visible[SL_GPU_UUID_SIZE + 32];
+    (void)snprintf(pipe, sizeof(pipe), "CUDA_MPS_PIPE_DIRECTORY=%s", d->pipe);
+    (void)snprintf(log, sizeof(log), "CUDA_MPS_LOG_DIRECTORY=%s", d->log_dir);
+    (void)snprintf(visible, sizeof(visible), "CUDA_VISIBLE_DEVICES=%s", d->uuid);
+    const char *set[] = {pipe, log, visible};
+    return sl_mps_env(d->mps->env, set, SL_ARRAY_LEN(set));
+}
+
+static int add(struct sl_mps *mps, const struct sl_mps_gpu *g, struct sl_err *err)
+{
+    struct daemon *d = calloc(1, sizeof(*d));
+    if (!d)
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    d->mps = mps;
+    d->exit.fd = -1;
+    d->index = g->index;
+    d->limit_mib = limit_mib(g);
+    d->percent = limit_percent(g);
+    (void)snprintf(d->uuid, sizeof(d->uuid), "%s", g->uuid);
+    (void)snprintf(d->dir, sizeof(d->dir), "%.300s/%s", mps->root, g->uuid);
+    (void)snprintf(d->pipe, sizeof(d->pipe), "%.400s/pipe", d->dir);
+    (void)snprintf(d->log_dir, sizeof(d->log_dir), "%.400s/log", d->dir);
+    (void)snprintf(d->shm, sizeof(d->shm), "%.400s/shm", d->dir);
+    d->env = daemon_env(d);
+    if (!d->env) {
+        free(d);
+        return sl_err_set(err, -ENOMEM, "out of memory");
+    }
+    d->next = mps->daemons;
+    mps->daemons = d;
+    sl_mps_daemon_init(d);
+    return 0;
+}
+
+static bool named(const struct sl_mps_gpu *gpus, size_t count, const char *uuid)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(gpus[i].uuid, uuid) == 0)
+            return true;
+    return false;
+}
+
+int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count,
+                 struct sl_err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int rc = check(&gpus[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    for (struct daemon *d = mps->daemons, *next; d; d = next) {
+        next = d->next;
+        if (!d->removed && !named(gpus, count, d->uuid))
+            sl_mps_daemon_remove(d);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct daemon *d = find(mps, gpus[i].uuid);
+        if (!d)
+            d = call_back(mps, gpus[i].uuid);
+        if (!d) {
+            int rc = add(mps, &gpus[i], err);
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        bool changed = d->limit_mib != limit_mib(&gpus[i]) || d->percent != limit_percent(&gpus[i]);
+        d->limit_mib = limit_mib(&gpus[i]);
+        d->percent = limit_percent(&gpus[i]);
+        d->index = gpus[i].index;
+        if (changed)
+            sl_mps_daemon_relimit(d);
+    }
+    return 0;
+}
+
+/* ---- for tenants ---- */
+
+int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_state *ret)
+{
+    const struct daemon *d = find(mps, uuid);
+    if (!d)
+        return -ENOENT;
+    *ret = d->state;
+    return 0;
+}
+
+int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *edits,
+                 struct sl_err *err)
+{
+    char host[MPS_PATH_SIZE];
+    const struct daemon *d = find(mps, uuid);
+    if (!d)
+        return sl_err_set(err, -ENOENT, "the GPU %s is not shared by MPS", uuid);
+    if (d->state != SL_MPS_READY)
+        return sl_err_set(err, -EAGAIN, "%s", d->reason);
+    /* The same path inside: it is in the daemon's own messages, and no image has it. */
+    int rc = sl_edits_env(edits, "CUDA_MPS_PIPE_DIRECTORY", d->pipe, err);
+    (void)snprintf(host, sizeof(host), "%.300s/%s/pipe", mps->host_root, uuid);
+    if (rc == 0)
+        rc = sl_edits_mount(edits, host, d->pipe, false, err);
+    (void)snprintf(host, sizeof(host), "%.300s/%s/shm", mps->host_root, uuid);
+    if (rc == 0 && mps->options.shm == SL_MPS_SHM_OWN)
+        rc = sl_edits_mount(edits, host, "/dev/shm", false, err);
+    else if (rc == 0 && mps->options.shm == SL_MPS_SHM_MACHINE)
+        rc = sl_edits_mount(edits, "/dev/shm", "/dev/shm", false, err);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The labels of a GPU node, as GPU Feature Discovery names them (docs/labels.md). Pure: what is
+ * known goes in, a sorted list comes out. Who writes them where: labels_publish.h and node.h.
+ */
+#ifndef SLUICE_AGENT_NODE_LABELS_H
+#define SLUICE_AGENT_NODE_LABELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "config/plan.h"
+#include "gpu/inventory.h"
+
+#define SL_LABEL_VALUE_MAX 63 /* Kubernetes' limit */
+
+struct sl_label {
+    char *key, *value;
+};
+
+/* Sorted by key, each key once. Zero-initialised is empty. */
+struct sl_labels {
+    struct sl_label *label;
+    size_t count;
+};
+
+enum sl_vgpu { SL_VGPU_UNKNOWN, SL_VGPU_NO, SL_VGPU_YES };
+
+/* What is not in the inventory: read from the machine by sl_labels_host_read(). */
+struct sl_labels_host {
+    char machine[128]; /* DMI product name as it stands there; empty: not known */
+    enum sl_vgpu vgpu;
+    char vgpu_driver_version[16], vgpu_driver_branch[16]; /* the hypervisor's; empty: not known */
+    uint64_t start_s;                                     /* unix time the agent started at */
+};
+
+/* plan may be NULL (nothing is advertised). *ret is cleared with sl_labels_clear. */
+int sl_labels_make(const struct sl_config *config, const struct sl_inventory *inv,
+                   const struct sl_plan *plan, const struct sl_labels_host *host,
+                   struct sl_labels *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_labels_clear(struct sl_labels *labels);
+
+/* Adds a label, or gives an existing one a new value. Both are copied. */
+int sl_labels_set(struct sl_labels *labels, const char *key, const char *value,
+                  struct sl_err *err) SL_MUST_CHECK;
+const char *sl_labels_get(const struct sl_labels *labels, const char *key); /* NULL: not there */
+bool sl_labels_equal(const struct sl_labels *a, const struct sl_labels *b);
+int sl_labels_copy(const struct sl_labels *from, struct sl_labels *ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/*
+ * Text as a label's value: runs of spaces become '-', what a value may not have is dropped, at most
+ * 63 characters that begin and end with a letter or digit. `suffix` (may be NULL) is kept whole: the
+ * text gives way. The result may be empty.
+ */
+void sl_label_value(const char *text, const char *suffix, char ret[SL_LABEL_VALUE_MAX + 1]);
+
+#endif

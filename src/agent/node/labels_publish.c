@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/node/labels_publish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/log.h"
+
+struct sl_labeler {
+    struct sl_loop *loop;
+    struct sl_timer timer;
+    struct sl_labeler_options opt;
+    uint64_t start_s;
+    const struct sl_config *config;
+    const struct sl_inventory *inv;
+    const struct sl_plan *plan;
+    struct sl_labels last; /* as published */
+    bool published, oneshot_done;
+    char *file;         /* the one that holds our labels */
+    struct sl_err said; /* the last trouble that was logged */
+};
+
+static uint64_t wall_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec;
+}
+
+/* Opens the folder a path is in; *ret_name is what follows. */
+static int open_folder(const char *path, const char **ret_name, struct sl_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    *ret_name = slash ? slash + 1 : path;
+    if (!**ret_name)
+        return sl_err_set(err, -EISDIR, "%s is no file's name", path);
+    SL_CLEANUP(free)
+    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    if (!folder)
+        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? fd : sl_err_errno(err, errno, "cannot open the folder %s", folder);
+}
+
+static char *file_text(const struct sl_labels *labels, size_t *ret_size)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, ret_size);
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < labels->count; i++)
+        (void)fprintf(out, "%s=%s\n", labels->label[i].key, labels->label[i].value);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+int sl_labels_write_file(const struct sl_labels *labels, const char *path, struct sl_err *err)
+{
+    const char *name;
+    size_t size = 0, old_size = 0;
+    SL_CLEANUP(free) char *text = file_text(labels, &size), *old = NULL;
+    if (!text)
+        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    SL_CLEANUP(close) int folder = open_folder(path, &name, err);
+    if (folder < 0)
+        return folder;
+    if (sl_fs_read(folder, name, size, &old, &old_size, NULL) == 0 && old_size == size &&
+        memcmp(old, text, size) == 0)
+        return 0;
+    /* Node Feature Discovery reads every file there but hidden ones: what is half written is hidden. */
+    char hidden[NAME_MAX + 1];
+    if ((size_t)snprintf(hidden, sizeof(hidden), ".%s", name) >= sizeof(hidden) - 8)
+        return sl_err_set(err, -ENAMETOOLONG, "file name %s is too long", name);
+    int rc = sl_fs_replace(folder, hidden, text, size, 0644, err);
+    if (rc == 0 && renameat(folder, hidden, folder, name) != 0) {
+        rc = sl_err_errno(err, errno, "cannot replace %s", path);
+        (void)unlinkat(folder, hidden, 0);
+    }
+    return rc;
+}
+
+/* Once for each thing to say: a full disk is one line, not one a minute. */
+static void complain(struct sl_labeler *l, const struct sl_err *err)
+{
+    if (strcmp(l->said.msg, err->msg) != 0)
+        sl_warn("labels: %s", err->msg);
+    l->said = *err;
+}
+
+static void remove_file(struct sl_labeler *l)
+{
+    if (l->file)
+        (void)unlink(l->file);
+    free(l->file);
+    l->file = NULL;
+}
+
+static void write_file(struct sl_labeler *l, const struct sl_labels *labels)
+{
+    const char *path = l->config->gfd_output_file;
+    if (!l->opt.write_file || !path || !*path) {
+        remove_file(l);
+        return;
+    }
+    if (l->file && strcmp(l->file, path) != 0)
+        remove_file(l);
+    struct sl_err err = SL_ERR_INIT;
+    if (sl_labels_write_file(labels, path, &err) < 0) {
+        complain(l, &err);
+        return;
+    }
+    l->said = (struct sl_err)SL_ERR_INIT;
+    if (!l->file)
+        l->file = strdup(path);
+}
+
+static void refresh(struct sl_labeler *l)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_labels labels = {0};
+    struct sl_labels_host host;
+    sl_labels_host_read(l->opt.sys_root, l->config->gfd_machine_type_file, l->inv, &host);
+    host.start_s = l->start_s;
+    if (sl_labels_make(l->config, l->inv, l->plan, &host, &labels, &err) < 0) {
+        complain(l, &err);
+        return;
+    }
+    write_file(l, &labels);
+    if (l->published && sl_labels_equal(&labels, &l->last)) {
+        sl_labels_clear(&labels);
+        return;
+    }
+    sl_labels_clear(&l->last);
+    l->last = labels;
+    l->published = true;
+    if (l->opt.publish)
+        l->opt.publish(l->opt.data, &l->last);
+}
+
+static void set_timer(struct sl_labeler *l)
+{
+    sl_timer_stop(l->loop, &l->timer);
+    uint64_t every = l->config->gfd_sleep_ns;
+    if (every < SL_NS_PER_S)
+        every = SL_NS_PER_S;
+    if (every != UINT64_MAX && !l->config->gfd_oneshot)
+        sl_timer_set(l->loop, &l->timer, sl_loop_now(l->loop) + every);
+}
+
+static void fire(struct sl_timer *timer)
+{
+    struct sl_labeler *l =
+        (struct sl_labeler *)(void *)((char *)timer - offsetof(struct sl_labeler, timer));
+    refresh(l);
+    set_timer(l);
+}
+
+int sl_labeler_create(struct sl_loop *loop, const struct sl_labeler_options *opt,
+                      struct sl_labeler **ret, struct sl_err *err)
+{
+    struct sl_labeler *l = calloc(1, sizeof(*l));
+    if (!l)
+        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    l->loop = loop;
+    l->opt = *opt;
+    l->timer.fire = fire;
+    l->start_s = opt->wall_s ? opt->wall_s() : wall_s();
+    *ret = l;
+    return 0;
+}
+
+void sl_labeler_destroy(struct sl_labeler *labeler)
+{
+    if (!labeler)
+        return;
+    sl_timer_stop(labeler->loop, &labeler->timer);
+    if (!labeler->oneshot_done)
+        remove_file(labeler);
+    free(labeler->file);
+    sl_labels_clear(&labeler->last);
+    free(labeler);
+}
+
+void sl_labeler_update(struct sl_labeler *labeler, const struct sl_config *config,
+                       const struct sl_inventory *inv, const struct sl_plan *plan)
+{
+    labeler->config = config;
+    labeler->inv = inv;
+    labeler->plan = plan;
+    if (labeler->oneshot_done && config->gfd_oneshot)
+        return;
+    refresh(labeler);
+    labeler->oneshot_done = config->gfd_oneshot;
+    set_timer(labeler);
+}
+
+const struct sl_labels *sl_labeler_last(const struct sl_labeler *labeler)
+{
+    return labeler->published ? &labeler->last : NULL;
+}

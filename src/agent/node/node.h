@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Our Node object: labels written to it, its config label read from it, events about it and about
+ * pods. Everything is a wish that is carried out when the API server answers: with the server gone nothing
+ * blocks, nothing piles up, and the newest state is written when it is back.
+ *
+ * Rights needed: nodes get, list, watch, patch; events create, patch.
+ */
+#ifndef SLUICE_AGENT_NODE_NODE_H
+#define SLUICE_AGENT_NODE_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/node/labels.h"
+#include "base/loop.h"
+#include "kube/kube.h"
+
+#define SL_NODE_CONFIG_LABEL     "nvidia.com/device-plugin.config"
+#define SL_NODE_OWNED_ANNOTATION "sluice.io/owned-labels" /* keys, comma-separated */
+
+struct sl_node;
+
+/* The API server as seen from here; sl_node_api_kube() is the real one, tests have their own. Contracts
+ * are those of http/kube.h. */
+struct sl_node_api {
+    void *server;
+    int (*request)(void *server, const char *method, const char *path, const char *content_type,
+                   json_t *body, sl_kube_done *done, void *data, void **ret_call,
+                   struct sl_err *err);
+    void (*cancel)(void *server, void *call);
+    int (*watch)(void *server, const char *path, const struct sl_kube_watch_ops *ops, void *data,
+                 void **ret_watch, struct sl_err *err);
+    void (*unwatch)(void *server, void *watch);
+};
+struct sl_node_api sl_node_api_kube(struct sl_kube *kube);
+
+struct sl_node_options {
+    const char *name; /* the node's */
+    struct sl_node_api api;
+    /* The value of SL_NODE_CONFIG_LABEL, once known and when it changes. NULL: no such label. May be NULL. */
+    void (*config_label)(void *data, const char *value);
+    void *data;
+    uint64_t (*wall_ns)(void); /* for events' times; NULL: the clock */
+};
+
+int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, struct sl_node **ret,
+                   struct sl_err *err) SL_MUST_CHECK;
+/* What was not sent yet is lost. NULL is fine. Not from inside config_label. */
+void sl_node_destroy(struct sl_node *node);
+
+/*
+ * The labels the node is to have from us, copied. Ours from before that are not among them are removed,
+ * after a restart too; others' labels are never touched. A key that somebody else keeps changing back is
+ * left to them (and said in an event) after a few times.
+ */
+int sl_node_labels(struct sl_node *node, const struct sl_labels *labels,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/* Labels are somebody else's from now on: none is written, and those that are there stay for them to keep. */
+void sl_node_disown(struct sl_node *node);
+
+/*
+ * Annotations the node is to have from us, copied; a value of "" is one it is not to have. Those not named
+ * are not touched.
+ */
+int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* What the Node has, as seen last; NULL: nothing, or it was not seen yet. Good until the loop runs again. */
+const char *sl_node_annotation(const struct sl_node *node, const char *key);
+
+/* The Node's metadata.uid; NULL until it was seen. */
+const char *sl_node_uid(const struct sl_node *node);
+
+enum sl_event_type { SL_EVENT_NORMAL, SL_EVENT_WARNING };
+
+/*
+ * Events in words. `reason` is CamelCase. The same again is counted, not repeated; there is a limit on how
+ * many are kept and how fast they go, the oldest give way.
+ */
+void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *reason,
+                   const char *fmt, ...) SL_PRINTF(4, 5);
+/* The same about a pod. uid may be NULL. */
+void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
+                  enum sl_event_type type, const char *reason, const char *fmt, ...)
+    SL_PRINTF(7, 8);
+
+struct sl_node_stats {
+    bool seen;           /* the Node was read at least once */
+    bool labels_current; /* the Node has the labels it is to have */
+    uint64_t label_writes, label_failures;
+    uint64_t events_sent, events_dropped;
+    size_t events_waiting;
+};
+struct sl_node_stats sl_node_stats(const struct sl_node *node);
+
+#endif

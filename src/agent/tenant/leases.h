@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arbiter's control socket from inside the loop: questions go out in order, answers come by callback,
+ * and an arbiter that hangs, dies or is not there yet costs its questions a time-out and nothing else.
+ * Every question is safe to ask twice, and is, when the connection breaks before its answer.
+ */
+#ifndef SLUICE_AGENT_TENANT_LEASES_H
+#define SLUICE_AGENT_TENANT_LEASES_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+#include "config/config.h"
+#include "sluice/attach.h"
+
+struct sl_leases;
+
+/* Once a question, never from inside the call that asks. err is set where rc < 0. For `set`, text is the
+ * arbiter's remark; it may be empty. */
+typedef void sl_leases_done(void *data, int rc, const char *text, const struct sl_err *err);
+
+/* The flag of a lease (enum sl_lease_flag) that says how the node wants GPU time to be shared. */
+uint32_t sl_leases_compute(enum sl_config_compute compute);
+
+int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
+                     struct sl_leases **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Questions under way are forgotten: their done does not come. NULL is fine. */
+void sl_leases_destroy(struct sl_leases *l);
+
+/* Copied. Without memory done still comes, with -ENOMEM, in the next turn of the loop. Nothing here ever waits for the
+ * arbiter, not for its accepting us either. */
+void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
+                    void *data);
+void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
+                   void *data);
+/* A tenant that is not there is a success. */
+void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data);
+/* Every tenant the arbiter has, then done. */
+void sl_leases_list(struct sl_leases *l,
+                    void (*each)(void *data, const struct sl_msg_tenant *tenant),
+                    sl_leases_done *done, void *data);
+
+#endif

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* curl's multi interface inside the loop, and the small helpers. */
+#include "kube/kube_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/* --- curl and the loop ---------------------------------------------------------------------- */
+
+/* curl's own callbacks only note things down; this runs when it is back, so that whatever the user's
+ * callbacks do with the client cannot reach curl from inside itself. */
+static void after_curl(struct sl_kube *kube)
+{
+    CURLMsg *msg;
+    int left;
+    kube_enter(kube);
+    kube_watches_pump(kube);
+    while (!kube->dead && (msg = curl_multi_info_read(kube->multi, &left))) {
+        if (msg->msg != CURLMSG_DONE)
+            continue;
+        CURLcode code = msg->data.result;
+        struct kube_transfer *t = NULL;
+        (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+        (void)curl_multi_remove_handle(kube->multi, t->easy);
+        t->added = false;
+        t->done(t, code);
+    }
+    if (!kube->dead)
+        kube_calls_start(kube);
+    (void)kube_leave(kube);
+}
+
+static void socket_ready(struct sl_source *source, uint32_t events)
+{
+    struct kube_socket *s =
+        (struct kube_socket *)((char *)source - offsetof(struct kube_socket, source));
+    struct sl_kube *kube = s->kube;
+    int mask = 0, running;
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
+        mask |= CURL_CSELECT_IN;
+    if (events & EPOLLOUT)
+        mask |= CURL_CSELECT_OUT;
+    if (events & EPOLLERR)
+        mask |= CURL_CSELECT_ERR;
+    (void)curl_multi_socket_action(kube->multi, source->fd, mask, &running);
+    after_curl(kube); /* s may be gone */
+}
+
+static void socket_drop(struct kube_socket *s)
+{
+    sl_loop_unwatch(s->kube->loop, &s->source);
+    *(s->prev ? &s->prev->next : &s->kube->sockets) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    free(s);
+}
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *socket_data)
+{
+    (void)easy;
+    struct sl_kube *kube = data;
+    struct kube_socket *s = socket_data;
+    if (what == CURL_POLL_REMOVE) {
+        if (s)
+            socket_drop(s);
+        return 0;
+    }
+    if (!s) {
+        s = calloc(1, sizeof(*s));
+        if (!s)
+            return -1;
+        s->kube = kube;
+        s->source.fd = fd;
+        s->source.ready = socket_ready;
+        s->next = kube->sockets;
+        if (s->next)
+            s->next->prev = s;
+        kube->sockets = s;
+        (void)curl_multi_assign(kube->multi, fd, s);
+    }
+    uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0U) | (what & CURL_POLL_OUT ? EPOLLOUT : 0U);
+    return sl_loop_watch(kube->loop, &s->source, events, NULL) < 0 ? -1 : 0;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *data)
+{
+    (void)multi;
+    struct sl_kube *kube = data;
+    if (timeout_ms < 0)
+        sl_timer_stop(kube->loop, &kube->timer);
+    else
+        sl_timer_set(kube->loop, &kube->timer,
+                     sl_loop_now(kube->loop) + (uint64_t)timeout_ms * SL_NS_PER_MS);
+    return 0;
+}
+
+static void timer_fired(struct sl_timer *timer)
+{
+    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, timer));
+    int running;
+    (void)curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    after_curl(kube);
+}
+
+static void kick_fired(struct sl_timer *timer)
+{
+    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, kick));
+    kube_enter(kube);
+    kube_calls_start(kube);
+    (void)kube_leave(kube);
+}
+
+/* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
+ * seconds, or it is given up and made anew. */
+static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)data;
+    (void)purpose;
+    unsigned int ms = 10000;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+    return CURL_SOCKOPT_OK;
+}
+
+/* --- transfers ------------------------------------------------------------------------------ */
+
+static int curl_failed(CURLcode code, struct sl_err *err)
+{
+    return sl_err_set(err, code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
+                      "cannot set up a request to the API server: %s", curl_easy_strerror(code));
+}
+
+int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
+                       struct sl_err *err)
+{
+    t->easy = curl_easy_init();
+    char *url = NULL;
+    if (!t->easy || asprintf(&url, "%s%s", kube->config.server, path) < 0)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    CURL *e = t->easy;
+    CURLcode code = curl_easy_setopt(e, CURLOPT_URL, url);
+    free(url);
+#define SET(option, value)                                                                         \
+    do {                                                                                           \
+        if (code == CURLE_OK)                                                                      \
+            code = curl_easy_setopt(e, option, value);                                             \
+    } while (0)
+    SET(CURLOPT_PRIVATE, t);
+    SET(CURLOPT_ERRORBUFFER, t->why);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_USERAGENT,
+        "sluice/" SLUICE_VERSION); /* the API server's audit log names who asked */
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NOPROXY, "*"); /* the API server is reached directly */
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)KUBE_CONNECT_MS);
+    SET(CURLOPT_TCP_KEEPALIVE, 1L); /* a server that vanished is noticed while idle, too */
+    SET(CURLOPT_TCP_KEEPIDLE, 30L);
+    SET(CURLOPT_TCP_KEEPINTVL, 10L);
+    SET(CURLOPT_SOCKOPTFUNCTION, on_connect);
+    SET(CURLOPT_PATH_AS_IS, 1L);
+#undef SET
+    return code == CURLE_OK ? kube_auth_apply(kube, t, err) : curl_failed(code, err);
+}
+
+int kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
+                         struct sl_err *err)
+{
+    char *line;
+    if (asprintf(&line, "%s: %s", name, value) < 0)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    struct curl_slist *headers = curl_slist_append(t->headers, line);
+    explicit_bzero(line, strlen(line));
+    free(line);
+    if (!headers)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    t->headers = headers;
+    return 0;
+}
+
+int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
+{
+    CURLcode code = curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+    if (code != CURLE_OK)
+        return curl_failed(code, err);
+    CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
+    if (mcode != CURLM_OK)
+        return sl_err_set(err, mcode == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
+                          "cannot start a request to the API server: %s",
+                          curl_multi_strerror(mcode));
+    t->added = true;
+    return 0;
+}
+
+void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
+{
+    if (t->added)
+        (void)curl_multi_remove_handle(kube->multi, t->easy);
+    t->added = false;
+    curl_easy_cleanup(t->easy);
+    t->easy = NULL;
+    for (struct curl_slist *h = t->headers; h; h = h->next)
+        explicit_bzero(h->data, strlen(h->data));
+    curl_slist_free_all(t->headers);
+    t->headers = NULL;
+    t->why[0] = 0;
+}
+
+void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err)
+{
+    static const struct {
+        CURLcode curl;
+        int code;
+    } codes[] = {
+        {CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT},    {CURLE_COULDNT_CONNECT, -ECONNREFUSED},
+        {CURLE_COULDNT_RESOLVE_HOST, -ENXIO},      {CURLE_OUT_OF_MEMORY, -ENOMEM},
+        {CURLE_PEER_FAILED_VERIFICATION, -EACCES}, {CURLE_SSL_CACERT_BADFILE, -ENOENT},
+        {CURLE_SSL_CERTPROBLEM, -EACCES},
+    };
+    int rc = -EIO;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].curl == code)
+            rc = codes[i].code;
+    (void)sl_err_set(err, rc, "no answer from the API server: %s",
+                     t->why[0] ? t->why : curl_easy_strerror(code));
+}
+
+/* --- the client ----------------------------------------------------------------------------- */
+
+void kube_enter(struct sl_kube *kube)
+{
+    kube->depth++;
+}
+
+bool kube_leave(struct sl_kube *kube)
+{
+    bool dead = kube->dead;
+    if (--kube->depth == 0 && dead)
+        free(kube);
+    return !dead;
+}
+
+uint64_t kube_random(struct sl_kube *kube)
+{
+    kube->random ^= kube->random << 13; /* xorshift: only spreads retries out */
+    kube->random ^= kube->random >> 7;
+    kube->random ^= kube->random << 17;
+    return kube->random;
+}
+
+static int replace(char **at, const char *value, struct sl_err *err)
+{
+    if (!value)
+        return 0;
+    char *copy = strdup(value);
+    if (!copy)
+        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+    free(*at);
+    *at = copy;
+    return 0;
+}
+
+static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, struct sl_err *err)
+{
+    struct sl_kube_config *c = &kube->config;
+    int rc = 0;
+    if (opt->kubeconfig)
+        rc = sl_kube_config_file(opt->kubeconfig, c, err);
+    else if (!opt->server)
+        rc = sl_kube_config_pod(pod_dir, c, err);
+    if (rc == 0 && opt->ca_file) {
+        free(c->ca_pem);
+        c->ca_pem = NULL;
+    }
+    if (rc == 0)
+        rc = replace(&c->server, opt->server, err);
+    if (rc == 0)
+        rc = replace(&c->ca_file, opt->ca_file, err);
+    if (rc == 0)
+        rc = replace(&c->token_file, opt->token_file, err);
+    if (rc < 0)
+        return rc;
+    for (size_t n = strlen(c->server); n > 0 && c->server[n - 1] == '/'; n--)
+        c->server[n - 1] = 0;
+    bool plain = strncasecmp(c->server, "http://", 7) == 0;
+    if (!plain && strncasecmp(c->server, "https://", 8) != 0)
+        return sl_err_set(err, -EINVAL,
+                          "the API server \"%.100s\" is not a URL: write https://HOST:PORT",
+                          c->server);
+    if (plain && (c->token || c->token_file))
+        return sl_err_set(err, -EINVAL,
+                          "a token is not sent to \"%.100s\", which is not encrypted: "
+                          "write https://",
+                          c->server);
+    return 0;
+}
+
+static int open_multi(struct sl_kube *kube, struct sl_err *err)
+{
+    static bool
+        ready; /* curl's own set-up, once a process; in the loop's thread like all of this */
+    if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return sl_err_set(err, -ENOMEM, "cannot set up libcurl");
+    ready = true;
+    kube->multi = curl_multi_init();
+    if (!kube->multi)
+        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+    CURLMcode code = CURLM_OK;
+#define SET(option, value)                                                                         \
+    do {                                                                                           \
+        if (code == CURLM_OK)                                                                      \
+            code = curl_multi_setopt(kube->multi, option, value);                                  \
+    } while (0)
+    SET(CURLMOPT_SOCKETFUNCTION, on_socket);
+    SET(CURLMOPT_SOCKETDATA, kube);
+    SET(CURLMOPT_TIMERFUNCTION, on_timer);
+    SET(CURLMOPT_TIMERDATA, kube);
+    SET(CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX); /* kept for reuse */
+#undef SET
+    if (code != CURLM_OK)
+        return sl_err_set(err, -EINVAL, "cannot set up libcurl: %s", curl_multi_strerror(code));
+    return 0;
+}
+
+int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, struct sl_kube **ret,
+                   struct sl_err *err)
+{
+    struct sl_kube *kube = calloc(1, sizeof(*kube));
+    if (!kube)
+        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+    kube->loop = loop;
+    kube->ca_fd = kube->cert_fd = kube->key_fd = -1;
+    kube->timer.fire = timer_fired;
+    kube->kick.fire = kick_fired;
+    kube->timeout_ns = opt->timeout_ns ? opt->timeout_ns : 30 * SL_NS_PER_S;
+    if (getrandom(&kube->random, sizeof(kube->random), GRND_NONBLOCK) < 0 || !kube->random)
+        kube->random = sl_now_ns() | 1;
+    int rc = find_config(kube, opt, err);
+    if (rc == 0)
+        rc = open_multi(kube, err);
+    if (rc == 0)
+        rc = kube_auth_open(kube, err);
+    if (rc < 0) {
+        sl_kube_destroy(kube);
+        return rc;
+    }
+    *ret = kube;
+    return 0;
+}
+
+void sl_kube_destroy(struct sl_kube *kube)
+{
+    if (!kube || kube->dead)
+        return;
+    kube_enter(kube);
+    kube->dead = true;
+    while (kube->watches)
+        sl_kube_watch_stop(kube->watches);
+    while (kube->first_call)
+        kube_call_free(kube->first_call);
+    if (kube->multi)
+        (void)curl_multi_cleanup(kube->multi); /* tells on_socket of what it still had */
+    kube->multi = NULL;
+    while (kube->sockets)
+        socket_drop(kube->sockets);
+    sl_timer_stop(kube->loop, &kube->timer);
+    sl_timer_stop(kube->loop, &kube->kick);
+    kube_auth_close(kube);
+    sl_kube_config_free(&kube->config);
+    (void)kube_leave(kube);
+}
+
+/* --- small helpers -------------------------------------------------------------------------- */
+
+const char *sl_kube_meta(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(object, "metadata"), key));
+    return text ? text : "";
+}
+
+int sl_kube_escape(const char *text, char *buf, size_t size)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    size_t at = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                     (*p >= '0' && *p <= '9') || strchr("-._~", *p);
+        if (at + (plain ? 1 : 3) >= size)
+            return -ENAMETOOLONG;
+        if (plain) {
+            buf[at++] = (char)*p;
+        } else {
+            buf[at++] = '%';
+            buf[at++] = hex[*p >> 4];
+            buf[at++] = hex[*p & 15];
+        }
+    }
+    if (at >= size)
+        return -ENAMETOOLONG;
+    buf[at] = 0;
+    return 0;
+}
+
+static void format_time(char buf[SL_KUBE_TIME_TEXT], bool micro)
+{
+    struct timespec now;
+    struct tm tm;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)gmtime_r(&now.tv_sec, &tm);
+    size_t n = strftime(buf, SL_KUBE_TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (micro)
+        (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, ".%06ldZ", now.tv_nsec / 1000);
+    else
+        (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, "Z");
+}
+
+void sl_kube_time(char buf[SL_KUBE_TIME_TEXT])
+{
+    format_time(buf, false);
+}
+
+void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT])
+{
+    format_time(buf, true);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Single requests. */
+#include "kube/kube_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json_dump.h"
+
+int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
+{
+    if (size > b->max - b->size)
+        return -EMSGSIZE;
+    if (size > b->capacity - b->size) {
+        size_t capacity = b->capacity ? b->capacity : 4096;
+        while (capacity - b->size < size)
+            capacity *= 2;
+        char *grown = realloc(b->data, capacity);
+        if (!grown)
+            return -ENOMEM;
+        b->data = grown;
+        b->capacity = capacity;
+    }
+    memcpy(b->data + b->size, data, size);
+    b->size += size;
+    return 0;
+}
+
+void kube_buffer_free(struct kube_buffer *b)
+{
+    free(b->data);
+    *b = (struct kube_buffer){.max = b->max};
+}
+
+/* --- what the server says ------------------------------------------------------------------- */
+
+static int status_code(long status)
+{
+    static const struct {
+        long status;
+        int code;
+    } codes[] = {{401, -EACCES}, {403, -EPERM},  {404, -ENOENT},
+                 {409, -EEXIST}, {410, -ESTALE}, {429, -EAGAIN}};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].status == status)
+            return codes[i].code;
+    return status >= 500 ? -EREMOTEIO : -EINVAL;
+}
+
+void kube_status_error(const char *method, const char *path, long status, const json_t *body,
+                       struct sl_err *err)
+{
+    const char *message = json_string_value(json_object_get(body, "message"));
+    if (!message)
+        message = json_string_value(body);
+    char text[300];
+    size_t n = 0;
+    for (; message && message[n] && n + 1 < sizeof(text); n++)
+        text[n] = (unsigned char)message[n] < ' ' ? ' ' : message[n]; /* it ends up in logs */
+    text[n] = 0;
+    (void)sl_err_set(err, status_code(status), "the API server answers %s %.*s with %ld%s%s",
+                     method, (int)strcspn(path, "?"), path, status, n ? ": " : "", text);
+}
+
+/* JSON, or a plain text as a JSON string. NULL: neither. */
+static json_t *parse_answer(CURL *easy, const struct kube_buffer *answer, json_error_t *ret_why)
+{
+    char *type = NULL;
+    (void)curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
+    if (type && strncasecmp(type, "text/plain", 10) == 0)
+        return json_stringn(answer->data, answer->size);
+    return json_loadb(answer->data, answer->size, 0, ret_why);
+}
+
+/* --- one call ------------------------------------------------------------------------------- */
+
+void kube_call_free(struct sl_kube_call *call)
+{
+    struct sl_kube *kube = call->kube;
+    kube_transfer_close(kube, &call->transfer);
+    *(call->prev ? &call->prev->next : &kube->first_call) = call->next;
+    *(call->next ? &call->next->prev : &kube->last_call) = call->prev;
+    *(call->running ? &kube->active : &kube->waiting) -= 1;
+    kube_buffer_free(&call->answer);
+    free(call->method);
+    free(call->path);
+    free(call->content_type);
+    free(call->accept);
+    free(call->body);
+    free(call);
+}
+
+static void finish(struct sl_kube_call *call, long status, json_t *body, const struct sl_err *err)
+{
+    sl_kube_done *done = call->done;
+    sl_kube_bytes_done *bytes_done = call->bytes_done;
+    void *data = call->data;
+    struct kube_buffer answer = call->answer;
+    call->answer = (struct kube_buffer){0};
+    kube_call_free(call);
+    if (bytes_done)
+        bytes_done(data, (int)status, (const uint8_t *)answer.data, answer.size, err);
+    else
+        done(data, (int)status, body, err);
+    kube_buffer_free(&answer);
+    json_decref(body);
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *user)
+{
+    struct sl_kube_call *call = user;
+    int rc = kube_buffer_add(&call->answer, data, size * count);
+    call->too_big = rc == -EMSGSIZE;
+    return rc == 0 ? size * count : 0;
+}
+
+static int start(struct sl_kube_call *call, struct sl_err *err);
+
+static void call_done(struct kube_transfer *t, CURLcode code)
+{
+    struct sl_kube_call *call =
+        (struct sl_kube_call *)((char *)t - offsetof(struct sl_kube_call, transfer));
+    struct sl_err err = SL_ERR_INIT;
+    json_error_t why;
+    json_t *body = NULL;
+    long status = 0;
+    if (code != CURLE_OK) {
+        if (call->too_big)
+            (void)sl_err_set(&err, -EMSGSIZE, "the API server's answer is larger than %zu bytes",
+                             call->answer.max);
+        else
+            kube_transfer_error(t, code, &err);
+        (void)sl_err_wrap(&err, "%s %.*s", call->method, (int)strcspn(call->path, "?"), call->path);
+        finish(call, 0, NULL, &err);
+        return;
+    }
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status == 401 && !call->retried && call->kube->config.token_file) {
+        call->retried = true; /* the token was replaced since it was read */
+        kube_token_refresh(call->kube, true);
+        if (start(call, &err) < 0)
+            finish(call, 0, NULL, &err);
+        return;
+    }
+    bool json = !call->bytes_done;
+    if (call->answer.size > 0 && (json || status >= 400))
+        body = parse_answer(t->easy, &call->answer, &why);
+    if (status >= 400)
+        kube_status_error(call->method, call->path, status, body, &err);
+    else if (status >= 300)
+        (void)sl_err_set(&err, -EPROTO,
+                         "the API server answers %s with a redirection (%ld), which "
+                         "is not followed",
+                         call->path, status);
+    else if (json && call->answer.size > 0 && !body)
+        (void)sl_err_set(&err, -EPROTO, "the API server's answer to %s is not JSON: line %d: %s",
+                         call->path, why.line, why.text);
+    finish(call, status, body, &err);
+}
+
+/* Also a second time, after a 401. */
+static int start(struct sl_kube_call *call, struct sl_err *err)
+{
+    struct kube_transfer *t = &call->transfer;
+    kube_transfer_close(call->kube, t);
+    call->answer.size = 0;
+    int rc = kube_transfer_open(call->kube, t, call->path, err);
+    if (rc < 0)
+        return rc;
+    CURLcode code = CURLE_OK;
+#define SET(option, value)                                                                         \
+    do {                                                                                           \
+        if (code == CURLE_OK)                                                                      \
+            code = curl_easy_setopt(t->easy, option, value);                                       \
+    } while (0)
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, call);
+    SET(CURLOPT_TIMEOUT_MS, (long)((call->kube->timeout_ns + SL_NS_PER_MS - 1) / SL_NS_PER_MS));
+    if (call->body) {
+        SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_size);
+        SET(CURLOPT_POSTFIELDS, call->body);
+    } else if (strcmp(call->method, "HEAD") == 0) {
+        SET(CURLOPT_NOBODY, 1L);
+    }
+    SET(CURLOPT_CUSTOMREQUEST, call->method);
+#undef SET
+    if (code != CURLE_OK)
+        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+                          curl_easy_strerror(code));
+    if (call->body)
+        rc = kube_transfer_header(t, "Content-Type", call->content_type, err);
+    if (rc == 0)
+        rc = kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json", err);
+    if (rc == 0)
+        rc = kube_transfer_header(t, "Expect", "", err); /* no round trip before a large body */
+    if (rc == 0)
+        rc = kube_transfer_start(call->kube, t, err);
+    return rc;
+}
+
+void kube_calls_start(struct sl_kube *kube)
+{
+    while (!kube->dead && kube->waiting > 0 && kube->active < KUBE_ACTIVE_MAX) {
+        struct sl_kube_call *call = kube->first_call;
+        while (call->running)
+            call = call->next; /* those under way come first: few */
+        call->running = true;
+        kube->active++;
+        kube->waiting--;
+        struct sl_err err = SL_ERR_INIT;
+        if (start(call, &err) < 0)
+            finish(call, 0, NULL, &err);
+    }
+}
+
+/* What is asked for; the body is the call's. */
+struct request {
+    const char *method, *path, *content_type, *accept;
+    char *body;
+    size_t body_size;
+    sl_kube_done *done;
+    sl_kube_bytes_done *bytes_done;
+    void *data;
+};
+
+static int fill(struct sl_kube_call *call, const struct request *r, struct sl_err *err)
+{
+    call->body = r->body;
+    call->body_size = r->body_size;
+    call->method = strdup(r->method);
+    call->path = strdup(r->path);
+    call->content_type = strdup(r->content_type ? r->content_type : "application/json");
+    call->accept = r->accept ? strdup(r->accept) : NULL;
+    if (!call->method || !call->path || !call->content_type || (r->accept && !call->accept))
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    return 0;
+}
+
+static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_call **ret,
+                  struct sl_err *err)
+{
+    struct sl_kube_call *call = calloc(1, sizeof(*call));
+    if (!call) {
+        free(r->body);
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    }
+    call->kube = kube;
+    call->done = r->done;
+    call->bytes_done = r->bytes_done;
+    call->data = r->data;
+    call->answer.max = KUBE_ANSWER_MAX;
+    call->transfer.done = call_done;
+    call->prev = kube->last_call;
+    *(call->prev ? &call->prev->next : &kube->first_call) = call;
+    kube->last_call = call;
+    /* Straight away only if nobody waits: first come, first served. */
+    call->running = kube->waiting == 0 && kube->active < KUBE_ACTIVE_MAX;
+    *(call->running ? &kube->active : &kube->waiting) += 1;
+    int rc = fill(call, r, err);
+    if (rc == 0 && call->running)
+        rc = start(call, err);
+    if (rc < 0) {
+        kube_call_free(call);
+        return rc;
+    }
+    if (ret)
+        *ret = call;
+    return 0;
+}
+
+static int may_ask(const struct sl_kube *kube, const char *path, struct sl_err *err)
+{
+    if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
+        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+    if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
+        return sl_err_set(err, -ENOBUFS, "%d requests to the API server are waiting already",
+                          KUBE_WAITING_MAX);
+    return 0;
+}
+
+int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
+                    const char *content_type, json_t *body, sl_kube_done *done, void *data,
+                    struct sl_kube_call **ret, struct sl_err *err)
+{
+    struct request r = {.method = method, .path = path, .content_type = content_type, .done = done,
+                        .data = data};
+    int rc = may_ask(kube, path, err);
+    if (rc < 0)
+        return rc;
+    r.body = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (body && !r.body)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    r.body_size = body ? strlen(r.body) : 0;
+    return submit(kube, &r, ret, err);
+}
+
+int sl_kube_get_bytes(struct sl_kube *kube, const char *path, const char *accept,
+                      sl_kube_bytes_done *done, void *data, struct sl_kube_call **ret,
+                      struct sl_err *err)
+{
+    struct request r = {.method = "GET", .path = path, .accept = accept, .bytes_done = done,
+                        .data = data};
+    int rc = may_ask(kube, path, err);
+    return rc < 0 ? rc : submit(kube, &r, ret, err);
+}
+
+int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *content_type,
+                      const uint8_t *body, size_t size, sl_kube_done *done, void *data,
+                      struct sl_kube_call **ret, struct sl_err *err)
+{
+    struct request r = {.method = "PUT", .path = path, .content_type = content_type,
+                        .body_size = size, .done = done, .data = data};
+    int rc = may_ask(kube, path, err);
+    if (rc < 0)
+        return rc;
+    r.body = malloc(size ? size : 1);
+    if (!r.body)
+        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    memcpy(r.body, body, size);
+    return submit(kube, &r, ret, err);
+}
+
+void sl_kube_cancel(struct sl_kube_call *call)
+{
+    if (!call)
+        return;
+    struct sl_kube *kube = call->kube;
+    kube_call_free(call);
+    if (kube->waiting > 0 &&
+        !kube->dead) /* not from here: a start that fails calls its owner back */
+        sl_timer_set(kube->loop, &kube->kick, sl_loop_now(kube->loop));
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/kube_config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/gnutls.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/cleanup.h"
+#include "base/fsutil.h"
+
+enum { FILE_MAX = 1 << 20, TEXT_MAX = 256 << 10 };
+
+struct reader {
+    yaml_document_t doc;
+    const char *dir;
+};
+
+static int no_memory(struct sl_err *err)
+{
+    return sl_err_set(err, -ENOMEM, "out of memory for a kubeconfig");
+}
+
+static yaml_node_t *member(struct reader *r, yaml_node_t *map, const char *key)
+{
+    if (!map || map->type != YAML_MAPPING_NODE)
+        return NULL;
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
+         p++) {
+        yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
+        if (k && k->type == YAML_SCALAR_NODE && k->data.scalar.length == strlen(key) &&
+            memcmp(k->data.scalar.value, key, strlen(key)) == 0)
+            return yaml_document_get_node(&r->doc, p->value);
+    }
+    return NULL;
+}
+
+/* A scalar's text, NULL where there is none or it is empty. */
+static const char *text_of(struct reader *r, yaml_node_t *map, const char *key)
+{
+    yaml_node_t *n = member(r, map, key);
+    if (!n || n->type != YAML_SCALAR_NODE || n->data.scalar.length == 0 ||
+        n->data.scalar.length > TEXT_MAX)
+        return NULL;
+    const char *text = (const char *)n->data.scalar.value;
+    return strlen(text) == n->data.scalar.length ? text : NULL;
+}
+
+static bool is_true(struct reader *r, yaml_node_t *map, const char *key)
+{
+    const char *text = text_of(r, map, key);
+    return text && (strcmp(text, "true") == 0 || strcmp(text, "True") == 0);
+}
+
+static int copy_text(struct reader *r, yaml_node_t *map, const char *key, char **ret,
+                     struct sl_err *err)
+{
+    const char *text = text_of(r, map, key);
+    if (!text)
+        return 0;
+    *ret = strdup(text);
+    return *ret ? 0 : no_memory(err);
+}
+
+static int copy_path(struct reader *r, yaml_node_t *map, const char *key, char **ret,
+                     struct sl_err *err)
+{
+    const char *text = text_of(r, map, key);
+    if (!text)
+        return 0;
+    int rc = text[0] == '/' ? asprintf(ret, "%s", text) : asprintf(ret, "%s/%s", r->dir, text);
+    if (rc < 0) {
+        *ret = NULL;
+        return no_memory(err);
+    }
+    return 0;
+}
+
+static int copy_data(struct reader *r, yaml_node_t *map, const char *key, char **ret,
+                     struct sl_err *err)
+{
+    const char *text = text_of(r, map, key);
+    if (!text)
+        return 0;
+    gnutls_datum_t in = {.data = (unsigned char *)(uintptr_t)text, .size = (unsigned)strlen(text)};
+    gnutls_datum_t out = {0};
+    if (gnutls_base64_decode2(&in, &out) < 0)
+        return sl_err_set(err, -EINVAL, "%s is not base64", key);
+    *ret = strndup((const char *)out.data, out.size);
+    gnutls_free(out.data);
+    return *ret ? 0 : no_memory(err);
+}
+
+/* clusters, users and contexts are lists of {name, <inner>}. */
+static int named(struct reader *r, const char *list, const char *inner, const char *name,
+                 yaml_node_t **ret, struct sl_err *err)
+{
+    yaml_node_t *seq = member(r, yaml_document_get_root_node(&r->doc), list);
+    if (seq && seq->type == YAML_SEQUENCE_NODE) {
+        for (yaml_node_item_t *i = seq->data.sequence.items.start; i < seq->data.sequence.items.top;
+             i++) {
+            yaml_node_t *item = yaml_document_get_node(&r->doc, *i);
+            const char *have = text_of(r, item, "name");
+            yaml_node_t *found = member(r, item, inner);
+            if (have && found && strcmp(have, name) == 0) {
+                *ret = found;
+                return 0;
+            }
+        }
+    }
+    return sl_err_set(err, -EINVAL, "the kubeconfig has no %s named \"%.100s\"", inner, name);
+}
+
+static int read_cluster(struct reader *r, yaml_node_t *cluster, struct sl_kube_config *ret,
+                        struct sl_err *err)
+{
+    static const char *const refused[] = {"proxy-url", "tls-server-name"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(refused); i++)
+        if (text_of(r, cluster, refused[i]))
+            return sl_err_set(err, -ENOTSUP, "%s in a kubeconfig is not supported", refused[i]);
+    ret->insecure = is_true(r, cluster, "insecure-skip-tls-verify");
+    int rc = copy_text(r, cluster, "server", &ret->server, err);
+    if (rc == 0 && !ret->server)
+        rc = sl_err_set(err, -EINVAL, "the kubeconfig's cluster has no server");
+    if (rc == 0)
+        rc = copy_path(r, cluster, "certificate-authority", &ret->ca_file, err);
+    if (rc == 0)
+        rc = copy_data(r, cluster, "certificate-authority-data", &ret->ca_pem, err);
+    return rc;
+}
+
+static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config *ret,
+                     struct sl_err *err)
+{
+    if (member(r, user, "exec") || member(r, user, "auth-provider"))
+        return sl_err_set(err, -ENOTSUP,
+                          "the kubeconfig's user logs in by a plugin (exec or "
+                          "auth-provider), which is not supported: use a token, a "
+                          "tokenFile or a client certificate");
+    if (member(r, user, "username") || member(r, user, "password"))
+        return sl_err_set(err, -ENOTSUP,
+                          "the kubeconfig's user has a password, which API servers no "
+                          "longer take: use a token, a tokenFile or a client certificate");
+    int rc = copy_text(r, user, "token", &ret->token, err);
+    if (rc == 0)
+        rc = copy_path(r, user, "tokenFile", &ret->token_file, err);
+    if (rc == 0)
+        rc = copy_path(r, user, "client-certificate", &ret->cert_file, err);
+    if (rc == 0)
+        rc = copy_data(r, user, "client-certificate-data", &ret->cert_pem, err);
+    if (rc == 0)
+        rc = copy_path(r, user, "client-key", &ret->key_file, err);
+    if (rc == 0)
+        rc = copy_data(r, user, "client-key-data", &ret->key_pem, err);
+    if (rc == 0 && (ret->cert_file || ret->cert_pem) != (ret->key_file || ret->key_pem))
+        rc = sl_err_set(err, -EINVAL,
+                        "the kubeconfig's user has a client certificate without its key, "
+                        "or a key without its certificate");
+    return rc;
+}
+
+static int read_document(struct reader *r, struct sl_kube_config *ret, struct sl_err *err)
+{
+    yaml_node_t *context, *cluster, *user;
+    const char *name = text_of(r, yaml_document_get_root_node(&r->doc), "current-context");
+    if (!name)
+        return sl_err_set(err, -EINVAL, "the kubeconfig has no current-context");
+    int rc = named(r, "contexts", "context", name, &context, err);
+    if (rc < 0)
+        return rc;
+    const char *cluster_name = text_of(r, context, "cluster");
+    const char *user_name = text_of(r, context, "user");
+    if (!cluster_name)
+        return sl_err_set(err, -EINVAL, "the kubeconfig's context names no cluster");
+    rc = named(r, "clusters", "cluster", cluster_name, &cluster, err);
+    if (rc == 0)
+        rc = read_cluster(r, cluster, ret, err);
+    if (rc == 0 && user_name) {
+        rc = named(r, "users", "user", user_name, &user, err);
+        if (rc == 0)
+            rc = read_user(r, user, ret, err);
+    }
+    return rc;
+}
+
+int sl_kube_config_parse(const char *text, size_t size, const char *dir, struct sl_kube_config *ret,
+                         struct sl_err *err)
+{
+    struct reader r = {.dir = dir};
+    struct sl_kube_config config = {0};
+    yaml_parser_t parser;
+    if (size > FILE_MAX)
+        return sl_err_set(err, -EMSGSIZE, "the kubeconfig is larger than %d bytes", FILE_MAX);
+    if (!yaml_parser_initialize(&parser))
+        return no_memory(err);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+    if (!yaml_parser_load(&parser, &r.doc)) {
+        int rc = parser.error == YAML_MEMORY_ERROR
+                     ? no_memory(err)
+                     : sl_err_set(err, -EINVAL, "the kubeconfig is not YAML: line %zu: %s",
+                                  parser.problem_mark.line + 1,
+                                  parser.problem ? parser.problem : "it cannot be read");
+        yaml_parser_delete(&parser);
+        return rc;
+    }
+    int rc = read_document(&r, &config, err);
+    yaml_document_delete(&r.doc);
+    yaml_parser_delete(&parser);
+    if (rc < 0)
+        sl_kube_config_free(&config);
+    else
+        *ret = config;
+    return rc;
+}
+
+int sl_kube_config_file(const char *path, struct sl_kube_config *ret, struct sl_err *err)
+{
+    SL_CLEANUP(free) char *text = NULL;
+    SL_CLEANUP(free) char *dir = strdup(path);
+    size_t size;
+    if (!dir)
+        return no_memory(err);
+    int rc = sl_fs_read(AT_FDCWD, path, FILE_MAX, &text, &size, err);
+    if (rc < 0)
+        return rc;
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = 0;
+    rc = sl_kube_config_parse(text, size, slash ? dir : ".", ret, err);
+    explicit_bzero(text, size);
+    return rc < 0 ? sl_err_wrap(err, "%s", path) : 0;
+}
+
+int sl_kube_config_pod(const char *dir, struct sl_kube_config *ret, struct sl_err *err)
+{
+    const char *host = getenv("KUBERNETES_SERVICE_HOST");
+    const char *port = getenv("KUBERNETES_SERVICE_PORT");
+    struct sl_kube_config config = {0};
+    if (!host || !host[0])
+        return sl_err_set(err, -ENOENT,
+                          "there is no kubeconfig and this is not a pod "
+                          "(KUBERNETES_SERVICE_HOST is not set): name a kubeconfig");
+    bool v6 = strchr(host, ':') != NULL;
+    int rc = asprintf(&config.server, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "",
+                      port && port[0] ? port : "443");
+    if (rc < 0)
+        config.server = NULL;
+    if (rc >= 0 && (rc = asprintf(&config.ca_file, "%s/ca.crt", dir)) < 0)
+        config.ca_file = NULL;
+    if (rc >= 0 && (rc = asprintf(&config.token_file, "%s/token", dir)) < 0)
+        config.token_file = NULL;
+    if (rc < 0)
+        rc = no_memory(err);
+    else if (access(config.token_file, R_OK) != 0)
+        rc = sl_err_set(err, -ENOENT,
+                        "the pod has no service account token in %s: set "
+                        "automountServiceAccountToken, or name a kubeconfig",
+                        dir);
+    else
+        rc = 0;
+    if (rc < 0)
+        sl_kube_config_free(&config);
+    else
+        *ret = config;
+    return rc;
+}
+
+static void forget(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+void sl_kube_config_free(struct sl_kube_config *config)
+{
+    free(config->server);
+    free(config->ca_file);
+    free(config->ca_pem);
+    free(config->cert_file);
+    free(config->cert_pem);
+    free(config->key_file);
+    forget(config->key_pem);
+    forget(config->token);
+    free(config->token_file);
+    *config = (struct sl_kube_config){0};
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the API client share. */
+#ifndef SLUICE_KUBE_KUBE_INTERNAL_H
+#define SLUICE_KUBE_KUBE_INTERNAL_H
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "kube/kube.h"
+#include "kube/kube_config.h"
+
+enum {
+    KUBE_ACTIVE_MAX = 32,
+    KUBE_WAITING_MAX = 4096,
+    KUBE_ANSWER_MAX = 64 << 20,
+    KUBE_ERROR_MAX = 64 << 10, /* of an answer that says why not */
+    KUBE_LINE_MAX = 8 << 20,
+    KUBE_TOKEN_MAX = 64 << 10,
+    KUBE_PATH_MAX = 8 << 10,
+    KUBE_CONNECT_MS = 10000,
+};
+
+/* One HTTP exchange of curl's: of a call or of a watch. */
+struct kube_transfer {
+    CURL *easy;
+    struct curl_slist *headers;
+    bool added; /* to the multi handle */
+    void (*done)(struct kube_transfer *transfer, CURLcode code);
+    char why[CURL_ERROR_SIZE];
+};
+
+struct kube_buffer {
+    char *data;
+    size_t size, capacity, max;
+};
+
+struct sl_kube_call {
+    struct sl_kube *kube;
+    struct sl_kube_call *prev, *next; /* in kube->calls, oldest first */
+    struct kube_transfer transfer;
+    char *method, *path, *content_type, *accept, *body; /* accept: NULL for JSON */
+    size_t body_size;
+    struct kube_buffer answer;
+    bool running, retried, too_big;
+    sl_kube_done *done;
+    sl_kube_bytes_done *bytes_done; /* instead */
+    void *data;
+};
+
+struct kube_socket {
+    struct sl_source source;
+    struct sl_kube *kube;
+    struct kube_socket *prev, *next;
+};
+
+struct sl_kube {
+    struct sl_loop *loop;
+    CURLM *multi;
+    struct sl_timer timer; /* curl's */
+    struct sl_timer kick;  /* starts requests that wait */
+    struct kube_socket *sockets;
+    struct sl_kube_config config;
+    int ca_fd, cert_fd, key_fd; /* PEM texts as files for curl; -1: none */
+    char *token;
+    struct stat token_stat;
+    uint64_t timeout_ns;
+    struct sl_kube_call *first_call, *last_call;
+    unsigned active, waiting;
+    struct sl_kube_watch *watches;
+    unsigned depth; /* > 0: in one of our loops, which must find the memory where it was */
+    bool dead;      /* destroyed inside a callback */
+    uint64_t random;
+};
+
+/* kube.c */
+int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
+                       struct sl_err *err) SL_MUST_CHECK;
+int kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
+                         struct sl_err *err) SL_MUST_CHECK;
+int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t,
+                        struct sl_err *err) SL_MUST_CHECK;
+void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t);
+void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err);
+void kube_enter(struct sl_kube *kube);
+bool kube_leave(struct sl_kube *kube); /* false: the client is no more */
+uint64_t kube_random(struct sl_kube *kube);
+
+/* kube_auth.c */
+int kube_auth_open(struct sl_kube *kube, struct sl_err *err) SL_MUST_CHECK;
+void kube_auth_close(struct sl_kube *kube);
+void kube_token_refresh(struct sl_kube *kube, bool force);
+int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t,
+                    struct sl_err *err) SL_MUST_CHECK;
+
+/* kube_call.c */
+int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size) SL_MUST_CHECK;
+void kube_buffer_free(struct kube_buffer *b);
+void kube_call_free(struct sl_kube_call *call);
+void kube_calls_start(struct sl_kube *kube);
+/* Puts the server's own words for a status >= 400 into err. */
+void kube_status_error(const char *method, const char *path, long status, const json_t *body,
+                       struct sl_err *err);
+
+/* kube_watch.c */
+void kube_watches_pump(struct sl_kube *kube);
+void kube_watch_free(struct sl_kube_watch *watch);
+
+#endif

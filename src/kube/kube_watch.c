@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Watches: a list in pages, then a stream of lines, and again from the start when the server forgot. */
+#include "kube/kube_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "kube/kube_index.h"
+#include "kube/lines.h"
+
+enum {
+    PAGE = 500,
+    OBJECTS_MAX = 1 << 20,
+    STREAM_S = 300,      /* the server ends a watch after this and up to a fifth more */
+    STREAM_GRACE_S = 30, /* and we, if it does not */
+    GOOD_STREAM_S = 30,  /* one that lasted as long counts as a success */
+    REFUSALS_MAX = 3,    /* after so many we list again */
+    BACKOFF_MIN_MS =
+        200, /* doubles up to the maximum; between half of it and all of it is waited */
+    BACKOFF_MAX_MS = 30000,
+};
+
+struct sl_kube_watch {
+    struct sl_kube *kube;
+    struct sl_kube_watch *prev, *next;
+    char *path;
+    struct sl_kube_watch_ops ops;
+    void *data;
+    struct sl_timer timer; /* until the next attempt, or until an answer must have come */
+    struct sl_kube_call *call;
+    struct kube_transfer transfer;
+    struct sl_lines lines;
+    struct kube_buffer refusal; /* the body of an answer that is not 200 */
+    struct sl_err broken;       /* set in curl's callback, told later */
+    struct kube_index index;
+    unsigned round;
+    char version[64];                 /* to go on from; "" = list first */
+    char *page;                       /* where the list goes on */
+    char api_version[128], kind[128]; /* of one object */
+    unsigned attempts, refusals;
+    uint64_t opened_ns;
+    bool whole;   /* list without pages: the server forgot the list while we read it */
+    bool pending; /* lines came */
+    bool stopped;
+    unsigned busy; /* in callbacks: the memory must stay */
+};
+
+static void list(struct sl_kube_watch *w);
+static void open_stream(struct sl_kube_watch *w);
+
+/* --- telling -------------------------------------------------------------------------------- */
+
+static void tell(struct sl_kube_watch *w, enum sl_kube_event event, json_t *object)
+{
+    if (!w->stopped)
+        w->ops.object(w->data, event, object);
+}
+
+static void trouble(struct sl_kube_watch *w, const struct sl_err *why)
+{
+    if (w->stopped || !w->ops.trouble)
+        return;
+    struct sl_err err = *why;
+    (void)sl_err_wrap(&err, "watching %.*s", (int)strcspn(w->path, "?"), w->path);
+    w->ops.trouble(w->data, &err);
+}
+
+static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
+{
+    json_t *stub = kube_known_stub(known, w->api_version, w->kind);
+    kube_index_drop(&w->index, known);
+    if (stub)
+        tell(w, SL_KUBE_DELETED, stub);
+    json_decref(stub);
+}
+
+static void tell_object(struct sl_kube_watch *w, json_t *object)
+{
+    struct kube_known *known = kube_index_find(&w->index, object);
+    if (known && strcmp(known->uid, sl_kube_meta(object, "uid")) != 0) {
+        tell_gone(w, known); /* another one of the same name */
+        known = NULL;
+    }
+    enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
+    if (!known && !(known = kube_index_add(&w->index, object))) {
+        struct sl_err err = SL_ERR_INIT;
+        (void)sl_err_set(&err, -ENOMEM,
+                         "an object is left out: out of memory, or more than %d of them",
+                         OBJECTS_MAX);
+        trouble(w, &err);
+        return;
+    }
+    known->round = w->round;
+    if (kube_known_update(known, object) || event == SL_KUBE_ADDED)
+        tell(w, event, object);
+}
+
+static void tell_deleted(struct sl_kube_watch *w, json_t *object)
+{
+    struct kube_known *known = kube_index_find(&w->index, object);
+    if (!known)
+        return;
+    kube_index_drop(&w->index, known);
+    tell(w, SL_KUBE_DELETED, object);
+}
+
+static void hold(struct sl_kube_watch *w)
+{
+    w->busy++;
+}
+
+static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe gone */
+{
+    bool stopped = w->stopped;
+    if (--w->busy == 0 && stopped)
+        kube_watch_free(w);
+    return !stopped;
+}
+
+/* --- trying again --------------------------------------------------------------------------- */
+
+static void close_stream(struct sl_kube_watch *w)
+{
+    sl_timer_stop(w->kube->loop, &w->timer);
+    kube_transfer_close(w->kube, &w->transfer);
+    sl_lines_reset(&w->lines);
+    kube_buffer_free(&w->refusal);
+    w->broken = (struct sl_err)SL_ERR_INIT;
+    w->pending = false;
+}
+
+static void retry_fired(struct sl_timer *timer)
+{
+    struct sl_kube_watch *w =
+        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+    struct sl_kube *kube = w->kube;
+    kube_enter(kube);
+    if (w->version[0])
+        open_stream(w);
+    else
+        list(w);
+    (void)kube_leave(kube);
+}
+
+/* why NULL: nothing went wrong, the stream just ended. The watch may be gone afterwards. */
+static void again(struct sl_kube_watch *w, const struct sl_err *why)
+{
+    hold(w);
+    close_stream(w);
+    if (why)
+        trouble(w, why);
+    if (!w->stopped) {
+        unsigned shift = w->attempts < 8 ? w->attempts : 8;
+        uint64_t most = (uint64_t)BACKOFF_MIN_MS << shift;
+        if (most > BACKOFF_MAX_MS)
+            most = BACKOFF_MAX_MS;
+        uint64_t wait_ns =
+            (most / 2) * SL_NS_PER_MS + kube_random(w->kube) % (most / 2 * SL_NS_PER_MS);
+        w->attempts++;
+        w->timer.fire = retry_fired;
+        sl_timer_set(w->kube->loop, &w->timer, sl_loop_now(w->kube->loop) + wait_ns);
+    }
+    (void)let_go(w);
+}
+
+static void list_again(struct sl_kube_watch *w, const struct sl_err *why)
+{
+    free(w->page);
+    w->page = NULL;
+    w->version[0] = 0;
+    w->refusals = 0;
+    again(w, why);
+}
+
+/* The server answered, and we cannot use it: the same version may never work. */
+static void refused(struct sl_kube_watch *w, const struct sl_err *why)
+{
+    if (why->code == -ESTALE || ++w->refusals >= REFUSALS_MAX)
+        list_again(w, why);
+    else
+        again(w, why);
+}
+
+/* --- the list ------------------------------------------------------------------------------- */
+
+static char separator(const struct sl_kube_watch *w)
+{
+    return strchr(w->path, '?') ? '&' : '?';
+}
+
+static void copy_kind(struct sl_kube_watch *w, json_t *body)
+{
+    const char *kind = json_string_value(json_object_get(body, "kind"));
+    const char *version = json_string_value(json_object_get(body, "apiVersion"));
+    (void)snprintf(w->kind, sizeof(w->kind), "%s", kind ? kind : "");
+    (void)snprintf(w->api_version, sizeof(w->api_version), "%s", version ? version : "");
+    char *end = w->kind + strlen(w->kind);
+    if (end - w->kind > 4 && strcmp(end - 4, "List") == 0)
+        end[-4] = 0;
+}
+
+/* In a list the objects do not say what they are; the list does. */
+static void name_kind(struct sl_kube_watch *w, json_t *object)
+{
+    if (w->kind[0] && !json_object_get(object, "kind"))
+        (void)json_object_set_new(object, "kind", json_string(w->kind));
+    if (w->api_version[0] && !json_object_get(object, "apiVersion"))
+        (void)json_object_set_new(object, "apiVersion", json_string(w->api_version));
+}
+
+static void list_complete(struct sl_kube_watch *w, json_t *body)
+{
+    size_t at = 0;
+    struct kube_known *stale;
+    while (!w->stopped && (stale = kube_index_stale(&w->index, w->round, &at)))
+        tell_gone(w, stale);
+    (void)snprintf(w->version, sizeof(w->version), "%s", sl_kube_meta(body, "resourceVersion"));
+    w->whole = false;
+    w->attempts = w->refusals = 0;
+    if (!w->stopped && w->ops.synced)
+        w->ops.synced(w->data);
+}
+
+static void tell_page(struct sl_kube_watch *w, json_t *body)
+{
+    const json_t *items = json_object_get(body, "items");
+    copy_kind(w, body);
+    for (size_t i = 0; !w->stopped && i < json_array_size(items); i++) {
+        json_t *object = json_array_get(items, i);
+        if (!sl_kube_meta(object, "name")[0])
+            continue;
+        name_kind(w, object);
+        tell_object(w, object);
+    }
+    const char *more = sl_kube_meta(body, "continue");
+    free(w->page);
+    w->page = more[0] ? strdup(more) : NULL;
+    if (!more[0])
+        list_complete(w, body);
+}
+
+static void listed(void *data, int status, json_t *body, const struct sl_err *why)
+{
+    struct sl_kube_watch *w = data;
+    struct sl_err err = *why;
+    w->call = NULL;
+    if (status == 410 && w->page)
+        w->whole = true;
+    const json_t *items = json_object_get(body, "items");
+    /* "items": null is an empty list of the server's */
+    if (err.code == 0 && ((!json_is_array(items) && !json_is_null(items)) ||
+                          !sl_kube_meta(body, "resourceVersion")[0] ||
+                          strlen(sl_kube_meta(body, "resourceVersion")) >= sizeof(w->version)))
+        (void)sl_err_set(&err, -EPROTO, "the API server's answer is not a list");
+    if (err.code != 0) {
+        list_again(w, &err);
+        return;
+    }
+    hold(w);
+    tell_page(w, body);
+    if (!w->stopped && sl_kube_meta(body, "continue")[0]) {
+        if (w->page)
+            list(w);
+        else
+            list_again(w, &(struct sl_err){-ENOMEM, "out of memory for a list"});
+    } else if (!w->stopped) {
+        open_stream(w);
+    }
+    (void)let_go(w);
+}
+
+static void list(struct sl_kube_watch *w)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[KUBE_PATH_MAX], page[KUBE_PATH_MAX / 2] = "";
+    int n = 0;
+    if (!w->page)
+        w->round++;
+    else if (sl_kube_escape(w->page, page, sizeof(page)) < 0)
+        n = -1;
+    if (n == 0 && w->whole)
+        n = snprintf(path, sizeof(path), "%s", w->path);
+    else if (n == 0)
+        n = snprintf(path, sizeof(path), "%s%climit=%d%s%s", w->path, separator(w), PAGE,
+                     page[0] ? "&continue=" : "", page);
+    int rc = 0;
+    if (n < 0 || (size_t)n >= sizeof(path))
+        rc = sl_err_set(&err, -ENAMETOOLONG, "the list's address is too long");
+    else
+        rc = sl_kube_request(w->kube, "GET", path, NULL, NULL, listed, w, &w->call, &err);
+    if (rc < 0)
+        list_again(w, &err);
+}
+
+/* --- the stream ----------------------------------------------------------------------------- */
+
+static size_t on_header(char *data, size_t size, size_t count, void *user)
+{
+    (void)data;
+    struct sl_kube_watch *w = user;
+    sl_timer_stop(w->kube->loop, &w->timer); /* it answers */
+    return size * count;
+}
+
+static size_t on_stream(char *data, size_t size, size_t count, void *user)
+{
+    struct sl_kube_watch *w = user;
+    long status = 0;
+    (void)curl_easy_getinfo(w->transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status == 200) {
+        w->pending = true;
+        if (sl_lines_feed(&w->lines, data, size * count, &w->broken) < 0)
+            return 0;
+    } else if (kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
+        return 0; /* beyond the maximum it is only not kept */
+    }
+    return size * count;
+}
+
+static void stream_ended(struct kube_transfer *t, CURLcode code)
+{
+    struct sl_kube_watch *w =
+        (struct sl_kube_watch *)((char *)t - offsetof(struct sl_kube_watch, transfer));
+    struct sl_err err = w->broken;
+    long status = 0;
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (sl_loop_now(w->kube->loop) - w->opened_ns >= GOOD_STREAM_S * SL_NS_PER_S)
+        w->attempts = 0;
+    if (err.code != 0) {
+        refused(w, &err);
+    } else if (code != CURLE_OK) {
+        kube_transfer_error(t, code, &err);
+        again(w, &err);
+    } else if (status != 200) {
+        if (status == 401)
+            kube_token_refresh(w->kube, true);
+        json_t *body = json_loadb(w->refusal.data ? w->refusal.data : "", w->refusal.size, 0, NULL);
+        kube_status_error("GET", w->path, status, body, &err);
+        json_decref(body);
+        refused(w, &err);
+    } else {
+        again(w, NULL);
+    }
+}
+
+static void silent_fired(struct sl_timer *timer)
+{
+    struct sl_kube_watch *w =
+        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+    struct sl_kube *kube = w->kube;
+    struct sl_err err = SL_ERR_INIT;
+    (void)sl_err_set(&err, -ETIMEDOUT, "no answer from the API server in time");
+    kube_enter(kube);
+    again(w, &err);
+    (void)kube_leave(kube);
+}
+
+static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seconds,
+                        struct sl_err *err)
+{
+    struct kube_transfer *t = &w->transfer;
+    int rc = kube_transfer_open(w->kube, t, path, err);
+    if (rc < 0)
+        return rc;
+    CURLcode code = curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_stream);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, w);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, w);
+    if (code == CURLE_OK)
+        code =
+            curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
+    if (code != CURLE_OK)
+        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+                          curl_easy_strerror(code));
+    rc = kube_transfer_header(t, "Accept", "application/json", err);
+    return rc < 0 ? rc : kube_transfer_start(w->kube, t, err);
+}
+
+static void open_stream(struct sl_kube_watch *w)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[KUBE_PATH_MAX], version[200];
+    unsigned seconds = STREAM_S + (unsigned)(kube_random(w->kube) % (STREAM_S / 5));
+    int rc = sl_kube_escape(w->version, version, sizeof(version));
+    int n = snprintf(path, sizeof(path),
+                     "%s%cwatch=1&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%u",
+                     w->path, separator(w), version, seconds);
+    if (rc < 0 || n < 0 || (size_t)n >= sizeof(path))
+        rc = sl_err_set(&err, -ENAMETOOLONG, "the watch's address is too long");
+    else
+        rc = start_stream(w, path, seconds, &err);
+    if (rc < 0) {
+        again(w, &err);
+        return;
+    }
+    w->opened_ns = sl_loop_now(w->kube->loop);
+    w->timer.fire = silent_fired;
+    sl_timer_set(w->kube->loop, &w->timer, w->opened_ns + w->kube->timeout_ns);
+}
+
+/* --- lines ---------------------------------------------------------------------------------- */
+
+static void error_event(struct sl_kube_watch *w, const json_t *object)
+{
+    struct sl_err err = SL_ERR_INIT;
+    kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
+                      object, &err);
+    refused(w, &err);
+}
+
+/* false: the stream is over. */
+static bool handle_line(struct sl_kube_watch *w, const char *line, size_t size)
+{
+    struct sl_err err = SL_ERR_INIT;
+    json_error_t why;
+    json_t *event = json_loadb(line, size, 0, &why);
+    const char *type = json_string_value(json_object_get(event, "type"));
+    json_t *object = json_object_get(event, "object");
+    bool deleted = type && strcmp(type, "DELETED") == 0;
+    bool changed = type && (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0);
+    bool bookmark = type && strcmp(type, "BOOKMARK") == 0;
+    if (type && strcmp(type, "ERROR") == 0) {
+        error_event(w, object);
+        json_decref(event);
+        return false;
+    }
+    const char *version = sl_kube_meta(object, "resourceVersion");
+    if ((!deleted && !changed && !bookmark) || !version[0] ||
+        strlen(version) >= sizeof(w->version) || (!bookmark && !sl_kube_meta(object, "name")[0])) {
+        (void)sl_err_set(&err, -EPROTO, "the API server sent a line that is not an event: %.100s",
+                         event ? (type ? type : "it has no type") : why.text);
+        json_decref(event);
+        refused(w, &err);
+        return false;
+    }
+    (void)strcpy(w->version, version);
+    w->attempts = w->refusals = 0;
+    if (changed)
+        tell_object(w, object);
+    else if (deleted)
+        tell_deleted(w, object);
+    json_decref(event);
+    return !w->stopped;
+}
+
+static void pump(struct sl_kube_watch *w)
+{
+    const char *line;
+    size_t size;
+    w->pending = false;
+    hold(w);
+    while ((line = sl_lines_next(&w->lines, &size)) && handle_line(w, line, size))
+        ;
+    (void)let_go(w);
+}
+
+void kube_watches_pump(struct sl_kube *kube)
+{
+    struct sl_kube_watch *w = kube->watches;
+    while (w) {
+        if (w->pending) {
+            pump(w);
+            w = kube->watches; /* callbacks may have changed the list */
+        } else {
+            w = w->next;
+        }
+    }
+}
+
+/* --- start and stop ------------------------------------------------------------------------- */
+
+void kube_watch_free(struct sl_kube_watch *w)
+{
+    sl_lines_reset(&w->lines);
+    kube_buffer_free(&w->refusal);
+    kube_index_free(&w->index);
+    free(w->page);
+    free(w->path);
+    free(w);
+}
+
+int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_kube_watch_ops *ops,
+                        void *data, struct sl_kube_watch **ret, struct sl_err *err)
+{
+    if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
+        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+    struct sl_kube_watch *w = calloc(1, sizeof(*w));
+    if (!w || !(w->path = strdup(path))) {
+        free(w);
+        return sl_err_set(err, -ENOMEM, "out of memory for a watch");
+    }
+    w->kube = kube;
+    w->ops = *ops;
+    w->data = data;
+    w->transfer.done = stream_ended;
+    w->lines.max_bytes = KUBE_LINE_MAX;
+    w->refusal.max = KUBE_ERROR_MAX;
+    w->index.max = OBJECTS_MAX;
+    w->next = kube->watches;
+    if (w->next)
+        w->next->prev = w;
+    kube->watches = w;
+    w->timer.fire =
+        retry_fired; /* the list begins in the loop: no callback from inside this call */
+    sl_timer_set(kube->loop, &w->timer, sl_loop_now(kube->loop));
+    *ret = w;
+    return 0;
+}
+
+void sl_kube_watch_stop(struct sl_kube_watch *w)
+{
+    if (!w || w->stopped)
+        return;
+    w->stopped = true;
+    *(w->prev ? &w->prev->next : &w->kube->watches) = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    sl_kube_cancel(w->call);
+    w->call = NULL;
+    sl_timer_stop(w->kube->loop, &w->timer);
+    kube_transfer_close(w->kube, &w->transfer);
+    if (w->busy == 0)
+        kube_watch_free(w);
+}

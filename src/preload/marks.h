@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How far the GPU has come with what this process launched. Once a millisecond an event is recorded behind
+ * everything that was submitted, in every context that launched. The newest event that is done says what
+ * is done for sure.
+ */
+#ifndef SLUICE_PRELOAD_MARKS_H
+#define SLUICE_PRELOAD_MARKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+enum sl_queue { SL_QUEUE_EMPTY, SL_QUEUE_BUSY, SL_QUEUE_UNKNOWN };
+
+/* What was launched up to some moment. */
+struct sl_mark {
+    uint64_t work_ns;  /* estimated GPU time of it */
+    uint64_t launches; /* how many; the last ones may not be submitted yet … */
+    uint64_t surely;   /* … but so many are */
+    uint32_t unknown;  /* how many of them have an unknown cost */
+};
+
+/* This context launches. Cheap if it did so last time. */
+void sl_marks_watch(CUcontext context);
+
+/* Did any context launch that is still there? */
+bool sl_marks_any(void);
+
+/* In the watch thread; contexts cannot end meanwhile. Says whether anything that was marked is not done, and
+ * moves *done on to the newest mark that is. Then marks `now` if something was launched since the last mark.
+ * only_if_empty: not behind other work. SL_QUEUE_UNKNOWN: no context, or a driver that has no such events. */
+enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struct sl_mark *done);
+
+/* From here on nobody but the program uses the context or an event of it. */
+void sl_marks_context_gone(CUcontext context);
+void sl_marks_forget(void); /* in a forked child */
+
+/* Streams that record a graph refuse much to other threads, unless those say that they mean it. */
+CUstreamCaptureMode sl_capture_relax(void);
+void sl_capture_restore(CUstreamCaptureMode mode);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/sample.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "policy/cost.h"
+#include "preload/gate.h"
+#include "preload/hooks.h"
+#include "preload/lock.h"
+#include "preload/marks.h"
+
+#define MAX_SAMPLES  32
+/* Kernels are measured with their stream held until all of the sample is submitted: else the time that the
+ * program takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample
+ * without that (a first launch) says little about a kernel shorter than this. */
+#define HELD_BELOW_NS (20 * SL_NS_PER_MS)
+/* No stream is held for longer, whatever becomes of the thread that holds it. */
+#define MOST_HELD_NS (2 * SL_NS_PER_MS)
+/* What a sample shows beyond the time of what is sampled, until that was measured here. */
+#define ADDED_NS 3000U
+#define OWN_MANY 17U
+#define CALIBRATIONS 8U
+#define ODD_KEYS 64U
+#define ODD_BELIEVED 8U
+#define ODD_LEAST_NS 2000U
+#define MOST_OWN_NS (200 * SL_NS_PER_US)
+#define MOST_ADDED_NS (20 * SL_NS_PER_US)
+
+enum sample_state { SAMPLE_UNUSED, SAMPLE_OPEN, SAMPLE_CLOSED };
+
+struct sample {
+    _Atomic uint32_t state; /* enum sample_state */
+    CUcontext context;
+    CUevent begin, end;
+    uint64_t key;
+    uint32_t own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
+    bool held;
+    _Atomic uint64_t held_since_ns; /* 0: the stream is not held */
+};
+
+static struct {
+    struct sl_lock lock; /* of the list; never held in the driver */
+    struct sample sample[MAX_SAMPLES];
+    /* Streams are held by these words, which lie in the memory of one context. */
+    CUcontext hold_context;
+    _Atomic uint32_t *hold;
+    CUdeviceptr hold_address;
+    bool hold_tried;
+    _Atomic uint64_t added_ns; /* by sampling: seen in samples of one memset and of several */
+    _Atomic uint32_t calibrations;
+    _Atomic uint64_t mean_ns;  /* of sampled launches */
+    /* the watch thread's own */
+    uint64_t own_one_ns, own_many_ns;
+    uint8_t odd[ODD_KEYS]; /* samples in a row that were much longer than usual, by key */
+} samples;
+
+uint64_t sl_sample_mean_ns(void)
+{
+    return atomic_load(&samples.mean_ns);
+}
+
+void sl_sample_context_gone(CUcontext context)
+{
+    sl_lock_take(&samples.lock);
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++)
+        if (samples.sample[i].context == context)
+            samples.sample[i] = (struct sample){0};
+    if (samples.hold_context == context) {
+        samples.hold_context = NULL;
+        samples.hold = NULL;
+        samples.hold_tried = false;
+    }
+    sl_lock_drop(&samples.lock);
+}
+
+void sl_sample_forget(void)
+{
+    memset(&samples, 0, sizeof(samples));
+}
+
+/* An unused sample, with events of this context if there is one that has. */
+static struct sample *take_sample(CUcontext context)
+{
+    struct sample *s = NULL;
+    sl_lock_take(&samples.lock);
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        struct sample *k = &samples.sample[i];
+        if (atomic_load(&k->state) != SAMPLE_UNUSED || (k->context && k->context != context))
+            continue;
+        if (!s || k->context)
+            s = k;
+    }
+    if (s) {
+        s->context = context;
+        s->held = false;
+        s->own = 0;
+        atomic_store(&s->state, SAMPLE_OPEN);
+    }
+    sl_lock_drop(&samples.lock);
+    __typeof__(&cuEventCreate) create = SL_REAL(cuEventCreate);
+    if (s && !s->begin && (!create || create(&s->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+                           create(&s->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)) {
+        s->begin = NULL;
+        atomic_store(&s->state, SAMPLE_UNUSED);
+        return NULL;
+    }
+    return s;
+}
+
+/* The words that streams are held by: once, in the first context that needs them. */
+static void prepare_hold(CUcontext context)
+{
+    __typeof__(&cuMemHostAlloc) alloc = SL_REAL(cuMemHostAlloc);
+    __typeof__(&cuMemHostGetDevicePointer_v2) address = SL_REAL(cuMemHostGetDevicePointer_v2);
+    void *words = NULL;
+    CUdeviceptr at = 0;
+    sl_lock_take(&samples.lock);
+    bool mine = !samples.hold_tried;
+    samples.hold_tried = true;
+    sl_lock_drop(&samples.lock);
+    if (!mine || !alloc || !address ||
+        alloc(&words, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+        address(&at, words, 0) != CUDA_SUCCESS)
+        return;
+    memset(words, 0, 4096);
+    sl_lock_take(&samples.lock);
+    samples.hold = words;
+    samples.hold_address = at;
+    samples.hold_context = context;
+    sl_lock_drop(&samples.lock);
+}
+
+static _Atomic uint32_t *hold_word(const struct sample *s)
+{
+    return samples.hold && s->context == samples.hold_context ? samples.hold + (s - samples.sample) : NULL;
+}
+
+static void hold(struct sample *s, CUstream stream)
+{
+    __typeof__(&cuStreamWaitValue32_v2) wait = SL_REAL(cuStreamWaitValue32_v2);
+    _Atomic uint32_t *word = hold_word(s);
+    if (!word || !wait)
+        return;
+    atomic_store(word, 0);
+    atomic_store(&s->held_since_ns, sl_now_ns());
+    s->held = wait(stream, samples.hold_address + 4U * (CUdeviceptr)(s - samples.sample), 1,
+                   CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS;
+    if (!s->held)
+        atomic_store(&s->held_since_ns, 0);
+}
+
+static void let_go(struct sample *s)
+{
+    _Atomic uint32_t *word = hold_word(s);
+    if (atomic_exchange(&s->held_since_ns, 0) && word)
+        atomic_store(word, 1);
+}
+
+void sl_sample_begin(struct sl_launch *l, bool known)
+{
+    __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
+    struct sample *s = record ? take_sample(l->context) : NULL;
+    if (!s)
+        return;
+    CUstreamCaptureMode mode = sl_capture_relax();
+    if (!samples.hold_tried)
+        prepare_hold(l->context);
+    /* A first launch may load code and wait for the whole GPU: never behind a stream that waits for us. */
+    if (known)
+        hold(s, l->stream);
+    s->key = l->key;
+    bool ok = record(s->begin, l->stream) == CUDA_SUCCESS;
+    sl_capture_restore(mode);
+    if (!ok) {
+        let_go(s);
+        atomic_store(&s->state, SAMPLE_UNUSED);
+        return;
+    }
+    l->sample = s;
+}
+
+/*
+ * What sampling adds to a kernel of a few microseconds is as much as the kernel. So a small memset of our
+ * own is sampled alone and seventeen in a row: the sixteen more show what one takes among others.
+ */
+static void sample_own(const struct sl_launch *l, uint32_t count)
+{
+    __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
+    __typeof__(&cuMemsetD8Async) set = SL_REAL(cuMemsetD8Async);
+    struct sample *s = set ? take_sample(l->context) : NULL;
+    if (!s)
+        return;
+    hold(s, l->stream);
+    s->key = 0;
+    s->own = count;
+    bool ok = s->held && record(s->begin, l->stream) == CUDA_SUCCESS;
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = set(samples.hold_address + 2048, 0, 4, l->stream) == CUDA_SUCCESS;
+    ok = ok && record(s->end, l->stream) == CUDA_SUCCESS;
+    let_go(s);
+    atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
+}
+
+void sl_sample_end(struct sl_launch *l, bool ok)
+{
+    __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
+    struct sample *s = l->sample;
+    CUstreamCaptureMode mode = sl_capture_relax();
+    ok = ok && record(s->end, l->stream) == CUDA_SUCCESS;
+    let_go(s);
+    bool held = s->held;
+    atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);
+    if (ok && held && atomic_load(&samples.calibrations) < CALIBRATIONS) {
+        atomic_fetch_add(&samples.calibrations, 1);
+        sample_own(l, 1);
+        sample_own(l, OWN_MANY);
+    }
+    sl_capture_restore(mode);
+}
+
+/* The least of several: whatever came between makes a sample longer, never shorter. */
+static void learn_added(uint32_t count, uint64_t ns)
+{
+    uint64_t *least_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
+    if (ns > MOST_OWN_NS)
+        return; /* somebody else's slice came between */
+    if (*least_ns == 0 || ns < *least_ns)
+        *least_ns = ns;
+    if (!samples.own_one_ns || samples.own_many_ns <= samples.own_one_ns)
+        return;
+    uint64_t each = (samples.own_many_ns - samples.own_one_ns) / (OWN_MANY - 1);
+    uint64_t added = samples.own_one_ns > each ? samples.own_one_ns - each : 1;
+    if (added <= MOST_ADDED_NS)
+        atomic_store(&samples.added_ns, added);
+}
+
+/*
+ * Longer than usual: most often somebody else's slice came between, which makes a sample longer by a third of a
+ * millisecond and more. Believed only if a kernel shows nothing else any more.
+ */
+static bool is_odd(uint64_t key, uint64_t ns, uint64_t usual_ns)
+{
+    uint8_t *in_a_row = &samples.odd[key % ODD_KEYS];
+    if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
+        *in_a_row = 0;
+        return false;
+    }
+    if (*in_a_row < ODD_BELIEVED)
+        (*in_a_row)++;
+    return *in_a_row < ODD_BELIEVED;
+}
+
+static void learn(const struct sample *s, uint64_t ns)
+{
+    if (s->own) {
+        learn_added(s->own, ns);
+        return;
+    }
+    uint64_t added = atomic_load(&samples.added_ns);
+    added = added ? added : ADDED_NS;
+    /* Something always remains: events tell time in steps of half a microsecond. */
+    ns = ns > added + ns / 8 ? ns - added : ns / 8 + 1;
+    struct sl_cost_guess guess = sl_cost_peek(&sl_gate_costs, s->key);
+    /* A pair that was not held shows no more than an upper bound of a short kernel. */
+    if (!s->held && ns < HELD_BELOW_NS && guess.known)
+        return;
+    if (guess.known && is_odd(s->key, ns, guess.ns))
+        return;
+    sl_cost_learn(&sl_gate_costs, s->key, ns);
+    if (!s->held && ns < HELD_BELOW_NS)
+        return;
+    uint64_t mean = atomic_load(&samples.mean_ns);
+    atomic_store(&samples.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
+}
+
+void sl_sample_let_go_late(void)
+{
+    uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        uint64_t since = atomic_load(&samples.sample[i].held_since_ns);
+        if (since && now > since + MOST_HELD_NS)
+            let_go(&samples.sample[i]);
+    }
+}
+
+void sl_sample_collect(void)
+{
+    __typeof__(&cuEventQuery) query = SL_REAL(cuEventQuery);
+    __typeof__(&cuEventElapsedTime) elapsed = SL_REAL(cuEventElapsedTime);
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        struct sample *s = &samples.sample[i];
+        if (atomic_load(&s->state) != SAMPLE_CLOSED || !query || !elapsed)
+            continue;
+        CUresult rc = query(s->end);
+        float ms = 0;
+        if (rc == CUDA_ERROR_NOT_READY)
+            continue;
+        if (rc == CUDA_SUCCESS && elapsed(&ms, s->begin, s->end) == CUDA_SUCCESS && ms >= 0)
+            learn(s, (uint64_t)((double)ms * 1e6));
+        atomic_store(&s->state, SAMPLE_UNUSED);
+    }
+}

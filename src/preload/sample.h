@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long kernels take, learnt from samples: now and then a launch gets an event before and one behind it.
+ */
+#ifndef SLUICE_PRELOAD_SAMPLE_H
+#define SLUICE_PRELOAD_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+struct sl_launch;
+
+/* Around a launch whose GPU time is to be learnt. known: it was measured before. */
+void sl_sample_begin(struct sl_launch *l, bool known);
+void sl_sample_end(struct sl_launch *l, bool ok);
+
+/* Of all samples lately; 0: there were none. */
+uint64_t sl_sample_mean_ns(void);
+
+/* In the watch thread. let_go_late: no stream stays held because the thread that holds it is stuck; also while
+ * streams record. collect: learns from samples that are done; contexts cannot end meanwhile. */
+void sl_sample_let_go_late(void);
+void sl_sample_collect(void);
+
+/* From here on nobody but the program uses the context or an event of it. */
+void sl_sample_context_gone(CUcontext context);
+void sl_sample_forget(void); /* in a forked child */
+
+#endif
