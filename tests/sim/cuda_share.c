@@ -391,8 +391,8 @@ static void pool_exporter(void *arg)
     int fd;
     CU_OK(cuMemPoolCreate(&pool, &props));
     CU_OK(cuMemAllocFromPoolAsync(&p, 4 * MIB, pool, NULL));
-    CU_OK(cuCtxSynchronize());
     CU_OK(cuMemsetD32_v2(p, 0x5eed, MIB));
+    CU_OK(cuCtxSynchronize());
     CU_OK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     CU_OK(cuMemPoolExportPointer(&sh->piece, p));
     send_fd(sock, fd);
