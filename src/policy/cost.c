@@ -249,7 +249,7 @@ void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
     } else {
         uint64_t weight = samples < 8 ? samples + 1U : 8; /* a mean at first, then it moves */
         /* Others on the GPU make a sample too long, nothing makes it too short. */
-        if (ns < estimate - estimate / 8 && weight > 2)
+        if (ns < estimate - estimate / 4 && weight > 2)
             weight = 2;
         int64_t change = ((int64_t)ns - (int64_t)estimate) / (int64_t)weight;
         store(&set->ways[w].estimate_ns, (uint64_t)((int64_t)estimate + change));

@@ -20,7 +20,7 @@
 /* What a sample shows beyond the time of what is sampled, until that was measured here. */
 #define ADDED_NS 3000U
 #define OWN_MANY 17U
-#define CALIBRATIONS 8U
+#define CALIBRATIONS 16U
 #define ODD_KEYS 64U
 #define ODD_BELIEVED 8U
 #define ODD_LEAST_NS 2000U
@@ -51,7 +51,8 @@ static struct {
     _Atomic uint32_t calibrations;
     _Atomic uint64_t mean_ns;  /* of sampled launches */
     /* the watch thread's own */
-    uint64_t own_one_ns, own_many_ns;
+    uint64_t own_one_ns, own_many_ns; /* means of … */
+    uint32_t own_one_seen, own_many_seen; /* … so many */
     uint8_t odd[ODD_KEYS]; /* samples in a row that were much longer than usual, by key */
 } samples;
 
@@ -219,14 +220,17 @@ void sl_sample_end(struct sl_launch *l, bool ok)
     sl_capture_restore(mode);
 }
 
-/* The least of several: whatever came between makes a sample longer, never shorter. */
+/* Means, as for kernels: whatever came between makes a sample longer, and is left out. */
 static void learn_added(uint32_t count, uint64_t ns)
 {
-    uint64_t *least_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
-    if (ns > MOST_OWN_NS)
+    uint64_t *mean_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
+    uint32_t *seen = count == 1 ? &samples.own_one_seen : &samples.own_many_seen;
+    if (ns > MOST_OWN_NS || (*mean_ns && ns > *mean_ns + *mean_ns / 4))
         return; /* somebody else's slice came between */
-    if (*least_ns == 0 || ns < *least_ns)
-        *least_ns = ns;
+    if (!*mean_ns || ns < *mean_ns - *mean_ns / 4)
+        *seen = 0; /* what was seen before was disturbed */
+    (*seen)++;
+    *mean_ns = *seen == 1 ? ns : (*mean_ns * (*seen - 1) + ns) / *seen;
     if (!samples.own_one_ns || samples.own_many_ns <= samples.own_one_ns)
         return;
     uint64_t each = (samples.own_many_ns - samples.own_one_ns) / (OWN_MANY - 1);
