@@ -227,6 +227,7 @@ bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t
         return false;
     }
     SL_FAULT("shared.back.reserved");
+    leave_place(s, slot);
     (void)give_up(ledger, entry);
     return true;
 }
@@ -247,6 +248,19 @@ bool sl_shared_moving(const struct sl_ledger_page *ledger)
     return false;
 }
 
+/* MAKING or CLOSING, in the stead of one who died inside. If others hold it, he had not seen them yet: then the
+ * entry is theirs. */
+static bool finish(struct sl_ledger_page *ledger, uint32_t entry, sl_shared_kept *kept)
+{
+    struct sl_shared *s = &ledger->slot[entry].shared;
+    uint32_t state = atomic_load(&s->state);
+    if (who_of(state) == SL_SHARED_BY_ARBITER || !has_holders(s))
+        return give_up(ledger, entry);
+    atomic_store(&s->state, state_of(OPEN, gpu_of(state), state & BY_DESCRIPTOR, SL_SHARED_BY_ARBITER));
+    (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
+    return true;
+}
+
 bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, const void *arg),
                     const void *arg, sl_shared_kept *kept)
 {
@@ -263,7 +277,7 @@ bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, c
         }
         bool begun = kind_of(state) == MAKING || kind_of(state) == CLOSING;
         if (begun && (who_of(state) == SL_SHARED_BY_ARBITER || dead(who_of(state), arg)))
-            done = done && give_up(ledger, entry); /* after one that fails: holders only */
+            done = done && finish(ledger, entry, kept); /* after one that fails: holders only */
         else
             (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
     }
