@@ -94,10 +94,10 @@ coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fa
 	@$(call BUILD,build-coverage)
 	@tools/coverage.sh build-coverage $(JOBS)
 
-lint: deps-dev ## clang-tidy, clang-format (check only), shellcheck
+lint: deps-dev ## clang-format (check only), shellcheck, clang-tidy on what changed since main; BASE=COMMIT, or ALL=1
 	@$(call CONFIGURE,build-lint,-DCMAKE_C_COMPILER=clang)
 	@nice cmake --build build-lint --target sl_proto >/dev/null # the headers it generates
-	@tools/lint.sh build-lint
+	@ALL="$(ALL)" BASE="$(BASE)" tools/lint.sh build-lint
 
 format: deps-dev ## clang-format the sources in place
 	@tools/lint.sh --format

@@ -13,6 +13,7 @@
 #include "agent/agent_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 
@@ -139,7 +140,7 @@ bool sl_agent_config_waits(const struct sl_agent *a)
 static void waited(struct sl_timer *timer)
 {
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, label_wait));
+        sl_container_of(timer, struct sl_agent, label_wait);
     if (a->label_known)
         return;
     sl_warn("the Node's label %s is not known yet: going on without it", SL_NODE_CONFIG_LABEL);

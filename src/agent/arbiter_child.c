@@ -21,7 +21,9 @@
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 extern char **environ;
 
@@ -52,7 +54,6 @@ struct sl_arbiter_child {
     void *data;
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
@@ -102,7 +103,7 @@ static void try_later(struct sl_arbiter_child *c)
 static void said(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, ready);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, ready);
     char text[512];
     ssize_t n = read(s->fd, text, sizeof(text) - 1);
     close_source(c, s);
@@ -117,7 +118,7 @@ static void said(struct sl_source *s, uint32_t events)
 static void ended(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, pidfd);
     int status = 0;
     char words[500];
     (void)waitpid(c->pid, &status, 0);
@@ -215,7 +216,7 @@ static int start(struct sl_arbiter_child *c, struct sl_err *err)
 
 static void again(struct sl_timer *timer)
 {
-    struct sl_arbiter_child *c = container_of(timer, struct sl_arbiter_child, retry);
+    struct sl_arbiter_child *c = sl_container_of(timer, struct sl_arbiter_child, retry);
     struct sl_err err = SL_ERR_INIT;
     if (start(c, &err) < 0) {
         sl_error("%s", err.msg);
@@ -226,9 +227,7 @@ static void again(struct sl_timer *timer)
 int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_options *opt,
                             struct sl_arbiter_child **ret, struct sl_err *err)
 {
-    struct sl_arbiter_child *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_arbiter_child *c = sl_xcalloc(1, sizeof(*c));
     c->loop = loop;
     c->pidfd = (struct sl_source){.fd = -1, .ready = ended};
     c->ready = (struct sl_source){.fd = -1, .ready = said};

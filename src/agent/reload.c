@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define SETTLE_NS (100 * SL_NS_PER_MS)
 #define LOOK_NS   (20 * SL_NS_PER_S)
@@ -28,7 +29,6 @@ struct sl_reload {
     char path[PATH_MAX]; /* "": none */
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* The directory, not the file: an editor and kubelet both replace what has the name. */
 static void watch_directory(struct sl_reload *r)
@@ -45,7 +45,7 @@ static void watch_directory(struct sl_reload *r)
 static void inotify_ready(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_reload *r = container_of(s, struct sl_reload, inotify);
+    struct sl_reload *r = sl_container_of(s, struct sl_reload, inotify);
     _Alignas(struct inotify_event) char buf[4096];
     ssize_t n;
     while ((n = read(s->fd, buf, sizeof(buf))) > 0) {
@@ -61,7 +61,7 @@ static void inotify_ready(struct sl_source *s, uint32_t events)
 
 static void settled(struct sl_timer *timer)
 {
-    struct sl_reload *r = container_of(timer, struct sl_reload, settle);
+    struct sl_reload *r = sl_container_of(timer, struct sl_reload, settle);
     watch_directory(r); /* a directory that was replaced */
     if (r->path[0] != '\0')
         r->changed(r->data);
@@ -69,7 +69,7 @@ static void settled(struct sl_timer *timer)
 
 static void looked(struct sl_timer *timer)
 {
-    struct sl_reload *r = container_of(timer, struct sl_reload, look);
+    struct sl_reload *r = sl_container_of(timer, struct sl_reload, look);
     sl_timer_set(r->loop, &r->look, sl_loop_now(r->loop) + LOOK_NS);
     watch_directory(r);
     if (r->path[0] != '\0')
@@ -79,9 +79,7 @@ static void looked(struct sl_timer *timer)
 int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *data,
                      struct sl_reload **ret, struct sl_err *err)
 {
-    struct sl_reload *r = calloc(1, sizeof(*r));
-    if (!r)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_reload *r = sl_xcalloc(1, sizeof(*r));
     *r = (struct sl_reload){.loop = loop, .watch = -1, .changed = changed, .data = data};
     r->settle.fire = settled;
     r->look.fire = looked;
@@ -92,7 +90,7 @@ int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *da
     else if (sl_loop_watch(loop, &r->inotify, EPOLLIN, err) < 0) {
         (void)close(r->inotify.fd);
         free(r);
-        return -ENOMEM;
+        return err->code;
     }
     sl_timer_set(loop, &r->look, sl_loop_now(loop) + LOOK_NS);
     *ret = r;

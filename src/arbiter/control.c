@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control socket: create, change and list tenants. Clients may be slow; the arbiter is not. */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "shm/account.h"
 
@@ -216,7 +217,7 @@ static int on_status(struct arbiter *a, struct client *c)
 
 static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
-    struct client *c = container_of(s, struct client, conn);
+    struct client *c = sl_container_of(s, struct client, conn);
     if ((events & EPOLLOUT) && flush(a, c) < 0) {
         sl_arb_client_remove(a, c);
         return;

@@ -3,7 +3,7 @@
  * What the driver says tenants use, against what their ledgers say. The difference is overhead
  * (contexts, modules) and counts against the limit; a process outside every ledger is a finding.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -253,16 +253,7 @@ static uint64_t unaccounted(const struct member *m, uint32_t i)
 
 static pid_t parent_of(pid_t pid)
 {
-    char path[64], buf[512];
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    size_t n = fread(buf, 1, sizeof(buf) - 1, f);
-    buf[n] = '\0';
-    int ppid = 0;
-    const char *p = strrchr(buf, ')');
-    return p && sscanf(p + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
+    return (pid_t)sl_arb_process_stat(pid, 4);
 }
 
 static struct tenant *family_of(struct arbiter *a, pid_t pid)

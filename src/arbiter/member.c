@@ -3,7 +3,7 @@
  * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
  * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include "arbiter/peer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "shm/account.h"
 #include "shm/shared.h"
@@ -197,7 +198,7 @@ static void member_gone(struct arbiter *a, struct member *m)
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    member_gone(a, container_of(s, struct member, pidfd));
+    member_gone(a, sl_container_of(s, struct member, pidfd));
 }
 
 /*
@@ -250,7 +251,7 @@ static void member_hangup(struct arbiter *a, struct member *m)
 static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct member *m = container_of(s, struct member, conn);
+    struct member *m = sl_container_of(s, struct member, conn);
     union sl_packet p;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
@@ -506,7 +507,7 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    visitor_read(a, container_of(s, struct visitor, conn));
+    visitor_read(a, sl_container_of(s, struct visitor, conn));
 }
 
 static struct visitor *visitor_add(struct tenant *t, int sock, const struct sl_peer *peer)
@@ -539,7 +540,7 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, listener);
+    struct tenant *t = sl_container_of(s, struct tenant, listener);
     int64_t room = sl_arb_room(a, t);
     for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {
         int fd = sl_arb_accept(a, s, &t->listen_again_ns);

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77

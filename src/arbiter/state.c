@@ -3,7 +3,7 @@
  * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
  * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
  * hundred milliseconds at the slowest. */
 #define RECOVER_NS (1000 * SL_NS_PER_MS)
 
-uint64_t sl_arb_process_start(pid_t pid)
+uint64_t sl_arb_process_stat(pid_t pid, int number)
 {
     char path[64], buf[1024];
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
@@ -33,9 +33,14 @@ uint64_t sl_arb_process_start(pid_t pid)
     buf[n] = '\0';
     /* The command may hold spaces and parentheses; fields are counted after the last one. */
     const char *p = strrchr(buf, ')');
-    for (int field = 2; p && field < 22; field++)
+    for (int field = 2; p && field < number; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+uint64_t sl_arb_process_start(pid_t pid)
+{
+    return sl_arb_process_stat(pid, 22);
 }
 
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants: what is granted to whom, checked against what the card has left. */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "shm/account.h"
@@ -223,7 +224,7 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
 static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, creator);
+    struct tenant *t = sl_container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
     sl_arb_tenant_left(t);
 }
@@ -483,14 +484,23 @@ static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *be
     return more ? sl_arb_grant_holds(a, t, err) : 0;
 }
 
-int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
-                      size_t remark_size, struct sl_err *err)
+/* The tenant that is asked about; NULL, and *err says so: there is none. */
+static struct tenant *named(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
     (void)snprintf(name, sizeof(name), "%.63s", ask->name);
     struct tenant *t = sl_arb_tenant_find(a, name);
     if (!t)
-        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+        (void)sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+    return t;
+}
+
+int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
+                      size_t remark_size, struct sl_err *err)
+{
+    struct tenant *t = named(a, ask, err);
+    if (!t)
+        return -ENOENT;
     uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0 && (ask->fields & SL_FIELD_CORES))
@@ -589,15 +599,13 @@ bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
 
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
 {
-    char name[SL_NAME_MAX];
-    (void)snprintf(name, sizeof(name), "%.63s", ask->name);
-    struct tenant *t = sl_arb_tenant_find(a, name);
+    struct tenant *t = named(a, ask, err);
     if (!t)
-        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+        return -ENOENT;
     if (!t->kept)
         return sl_err_set(err, -EBUSY,
                           "tenant %s was made by a command and ends with its last process: end those",
-                          name);
+                          t->name);
     sl_arb_tenant_destroy(a, t);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/words.h"
 
 void sl_cli_complain(const char *fmt, ...)
 {
@@ -37,41 +38,14 @@ const struct sl_cli_verb *sl_cli_verb_find(const char *name)
     return NULL;
 }
 
-/* Edits (insert, delete, replace, swap of neighbours) between two short words, at most 99. */
-static unsigned distance(const char *a, const char *b)
-{
-    enum { MAX = 24 };
-    size_t na = strlen(a), nb = strlen(b);
-    unsigned d[MAX + 1][MAX + 1];
-    if (na > MAX || nb > MAX)
-        return 99;
-    for (size_t i = 0; i <= na; i++)
-        d[i][0] = (unsigned)i;
-    for (size_t j = 0; j <= nb; j++)
-        d[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= na; i++)
-        for (size_t j = 1; j <= nb; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[na][nb];
-}
-
-/* Keeps the closer of two candidates; one edit in three letters is still "meant that". */
+/* Keeps the closer of two candidates. */
 static void consider(const char *word, const char *candidate, const char **best, unsigned *best_d)
 {
-    unsigned d = distance(word, candidate);
+    unsigned d = sl_word_distance(word, candidate);
     size_t n = strlen(word);
     if (n >= 2 && strncmp(word, candidate, n) == 0)
         d = 1; /* an abbreviation */
-    if (d < *best_d && d <= 1 + n / 4) {
+    if (d < *best_d) {
         *best = candidate;
         *best_d = d;
     }
@@ -80,7 +54,7 @@ static void consider(const char *word, const char *candidate, const char **best,
 const char *sl_cli_verb_suggest(const char *word)
 {
     const char *best = NULL;
-    unsigned best_d = 99;
+    unsigned best_d = SL_WORD_FAR;
     for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
         if (!(v->flags & SL_VERB_HIDDEN))
             consider(word, v->name, &best, &best_d);
@@ -90,7 +64,7 @@ const char *sl_cli_verb_suggest(const char *word)
 static const char *option_suggest(const struct sl_cli_verb *verb, const char *word)
 {
     const char *best = NULL;
-    unsigned best_d = 99;
+    unsigned best_d = SL_WORD_FAR;
     for (const struct sl_cli_option *o = verb->options; o && o->name; o++)
         consider(word, o->name, &best, &best_d);
     for (const struct sl_cli_option *o = sl_cli_global_options; o->name; o++)

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
+#include "base/xalloc.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
@@ -53,17 +55,12 @@ static const struct {
 #define RUNTIME_MEDIAN_S 616.0
 #define RUNTIME_SIGMA    2.25
 
-static int add_nodes(struct sim_cluster *c, const struct sl_place_node *like, size_t count,
-                     struct sl_err *err)
+static void add_nodes(struct sim_cluster *c, const struct sl_place_node *like, size_t count)
 {
-    struct sl_place_node *bigger = reallocarray(c->nodes, c->count + count + 1, sizeof(*bigger));
-    if (!bigger)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu nodes", c->count + count);
-    c->nodes = bigger;
+    c->nodes = sl_xreallocarray(c->nodes, c->count + count + 1, sizeof(*c->nodes));
     for (size_t i = 0; i < count; i++)
         c->nodes[c->count++] = *like;
     c->gpu_milli += 1000ULL * like->gpu_count * count;
-    return 0;
 }
 
 static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cpu_milli,
@@ -79,7 +76,7 @@ static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cp
     return n;
 }
 
-int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err)
+void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
 {
     *ret = (struct sim_cluster){0};
     size_t made = 0, parts = 0;
@@ -88,30 +85,25 @@ int sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *e
         parts += node_kinds[k].per_10000;
         size_t until = (nodes * parts + 5000) / 10000;
         const char *name = node_kinds[k].model;
-        int model = sim_model_number(&ret->models, name, strlen(name));
+        int model = sl_sim_model_number(&ret->models, name, strlen(name));
         struct sl_place_node n =
             make_node((unsigned)model, node_kinds[k].gpus, node_kinds[k].cpu_milli,
                       node_kinds[k].memory_mib, node_kinds[k].gpu_memory_mib);
-        int rc = add_nodes(ret, &n, until - made, err);
-        if (rc) {
-            sim_cluster_fini(ret);
-            return rc;
-        }
+        add_nodes(ret, &n, until - made);
         made = until;
     }
-    return 0;
 }
 
 static double normal(uint64_t *rng)
 {
-    double u = ((double)(sim_random(rng) >> 11) + 0.5) / 9007199254740992.0;
-    double v = (double)(sim_random(rng) >> 11) / 9007199254740992.0;
+    double u = ((double)(sl_random(rng) >> 11) + 0.5) / 9007199254740992.0;
+    double v = (double)(sl_random(rng) >> 11) / 9007199254740992.0;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
 static uint16_t draw_share(uint64_t *rng)
 {
-    unsigned at = (unsigned)(sim_random(rng) % 1000);
+    unsigned at = (unsigned)(sl_random(rng) % 1000);
     for (size_t i = 0; i < SL_ARRAY_LEN(share_sizes); i++) {
         if (at < share_sizes[i].per_1000)
             return share_sizes[i].milli;
@@ -126,7 +118,7 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     size_t k = 0;
     while (k + 1 < SL_ARRAY_LEN(pod_kinds) && at >= pod_kinds[k].per_10000)
         at -= pod_kinds[k++].per_10000;
-    unsigned cpu = 500u * pod_kinds[k].half_cores[sim_random(rng) % 10];
+    unsigned cpu = 500u * pod_kinds[k].half_cores[sl_random(rng) % 10];
     struct sl_place_request *r = &pod->request;
     r->cpu_milli = cpu;
     r->memory_mib = cpu / 1000 * 3584 + 1024;
@@ -138,18 +130,15 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     pod->runtime_s = seconds < 1 ? 1 : seconds > 1e7 ? 10000000 : (uint32_t)seconds;
 }
 
-int sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err)
+void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret)
 {
     *ret = (struct sim_pods){.count = GENERATED_PODS};
-    ret->pods = calloc(ret->count, sizeof(*ret->pods));
-    if (!ret->pods)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", ret->count);
+    ret->pods = sl_xcalloc(ret->count, sizeof(*ret->pods));
     uint64_t rng = seed * 0xd1342543de82ef95ULL + 1;
     for (size_t i = 0; i < ret->count; i++) {
         draw_pod(&rng, (unsigned)(i * 10000 / ret->count), &ret->pods[i]);
         ret->gpu_milli += ret->pods[i].worth_milli;
     }
-    return 0;
 }
 
 /* One number of a mix, up to `max`. NULL when there is none. */
@@ -176,7 +165,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
         return NULL;
     s++;
     size_t n = strcspn(s, ":,");
-    int model = sim_model_number(models, s, n);
+    int model = sl_sim_model_number(models, s, n);
     for (s += n; *s == ':' && fields < 4; fields++) {
         s = mix_number(s + 1, fields ? UINT32_MAX : SL_PLACE_MAX_GPUS, &v[fields]);
         if (!s)
@@ -188,7 +177,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
     return s;
 }
 
-int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
 {
     *ret = (struct sim_cluster){0};
     int rc = 0;
@@ -203,12 +192,12 @@ int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_e
                             "100xH200:8:192000:2097152:143771",
                             s);
         else
-            rc = add_nodes(ret, &n, count, err);
+            add_nodes(ret, &n, count);
         s = next ? next + (*next == ',') : s;
     }
     if (!rc && ret->count == 0)
         rc = sl_err_set(err, -EINVAL, "--mix has no node in it");
     if (rc)
-        sim_cluster_fini(ret);
+        sl_sim_cluster_fini(ret);
     return rc;
 }

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 #define MAX_FILE_BYTES (256u << 20)
 #define MAX_COLUMNS    64
@@ -120,7 +121,7 @@ static int csv_number(const struct csv *c, int field, const char *name, uint64_t
     return 0;
 }
 
-int sim_model_number(struct sim_models *models, const char *name, size_t length)
+int sl_sim_model_number(struct sim_models *models, const char *name, size_t length)
 {
     if (length == 0 || length >= SIM_MODEL_NAME)
         return -1;
@@ -134,15 +135,11 @@ int sim_model_number(struct sim_models *models, const char *name, size_t length)
     return (int)models->count++;
 }
 
-/* One more element, room doubling. NULL: out of memory. */
+/* One more element, room doubling. */
 static void *append(void **array, size_t count, size_t size)
 {
-    if ((count & (count - 1)) == 0) {
-        void *bigger = reallocarray(*array, count ? count * 2 : 1, size);
-        if (!bigger)
-            return NULL;
-        *array = bigger;
-    }
+    if ((count & (count - 1)) == 0)
+        *array = sl_xreallocarray(*array, count ? count * 2 : 1, size);
     void *at = (char *)*array + count * size;
     memset(at, 0, size);
     return at;
@@ -170,13 +167,11 @@ static int node_line(const struct csv *c, const int *at, struct sim_cluster *ret
         return 0;
     }
     const char *name = c->fields[at[NODE_MODEL]];
-    int model = sim_model_number(&ret->models, name, strlen(name));
+    int model = sl_sim_model_number(&ret->models, name, strlen(name));
     if (model < 0)
         return csv_error(c, (unsigned)at[NODE_MODEL], err,
                          "column model: empty, too long, or more than 64 models:", name);
     struct sl_place_node *n = append((void **)&ret->nodes, ret->count, sizeof(*n));
-    if (!n)
-        return sl_err_set(err, -ENOMEM, "out of memory reading %s", c->path);
     ret->count++;
     *n = (struct sl_place_node){.cpu_milli = (uint32_t)cpu,
                                 .memory_mib = (uint32_t)memory,
@@ -197,7 +192,7 @@ static int width_check(const struct csv *c, const int *at, unsigned columns, str
     return 0;
 }
 
-int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
     struct csv c;
@@ -219,7 +214,7 @@ int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *e
     if (!rc && ret->count == 0)
         rc = sl_err_set(err, -EINVAL, "%s: no node with a GPU in it", path);
     if (rc)
-        sim_cluster_fini(ret);
+        sl_sim_cluster_fini(ret);
     return rc;
 }
 
@@ -245,7 +240,7 @@ static int pod_models(const struct csv *c, int field, struct sim_models *models,
     *ret = 0;
     while (*s) {
         size_t n = strcspn(s, "|");
-        int model = sim_model_number(models, s, n);
+        int model = sl_sim_model_number(models, s, n);
         if (model < 0)
             return csv_error(
                 c, (unsigned)field, err,
@@ -288,8 +283,6 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
         return csv_error(c, (unsigned)at[POD_MILLI], err,
                          "column gpu_milli: 0, but num_gpu asks for a GPU", NULL);
     struct sim_pod *pod = append((void **)&ret->pods, ret->count, sizeof(*pod));
-    if (!pod)
-        return sl_err_set(err, -ENOMEM, "out of memory reading %s", c->path);
     ret->count++;
     pod->request.cpu_milli = (uint32_t)cpu;
     pod->request.memory_mib = (uint32_t)memory;
@@ -305,7 +298,7 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
     return 0;
 }
 
-int sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
+int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
                   struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
@@ -328,18 +321,18 @@ int sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *
     if (!rc && ret->gpu_milli == 0)
         rc = sl_err_set(err, -EINVAL, "%s: no pod asks for a GPU", path);
     if (rc)
-        sim_pods_fini(ret);
+        sl_sim_pods_fini(ret);
     return rc;
 }
 
-void sim_cluster_fini(struct sim_cluster *c)
+void sl_sim_cluster_fini(struct sim_cluster *c)
 {
     free(c->nodes);
     c->nodes = NULL;
     c->count = 0;
 }
 
-void sim_pods_fini(struct sim_pods *p)
+void sl_sim_pods_fini(struct sim_pods *p)
 {
     free(p->pods);
     p->pods = NULL;

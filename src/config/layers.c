@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "config/schema.h"
 
 static struct sl_scalar outside(const char *text, const char *dashes, const char *from)
@@ -68,7 +69,7 @@ bool sl_config_closest_flag(const char *name, const char *const *more, char *buf
              count < MOST && sl_schema_name(sl_schema[i].flag, n, flag[count], sizeof(flag[0]));
              n++, count++)
             words[count] = flag[count];
-    const char *best = sl_schema_closest(name, words);
+    const char *best = sl_word_closest(name, words);
     if (best)
         (void)snprintf(buf, size, "%s", best);
     return best != NULL;

@@ -96,8 +96,6 @@ bool sl_schema_env(const struct sl_schema_row *row, size_t n, char *buf, size_t 
 
 /* What to tell someone who wrote an unknown key: "did you mean …?", where it belongs, or what is there. */
 void sl_schema_suggest(const char *parent, const char *key, char *buf, size_t size);
-/* The closest of `words`, or NULL. */
-const char *sl_schema_closest(const char *text, const char *const *words);
 
 /* Sets "FILE:LINE:COLUMN: text" or "--flag: text" and returns code. */
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,
@@ -143,7 +141,7 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
                  struct sl_err *err) SL_MUST_CHECK;
 #define SL_GPU_UUID_TEXT   96 /* with its NUL */
 #define SL_DOMAIN          "nvidia.com/"
-#define SL_NAME_MAX        63 /* with the domain, as NVIDIA's plugin counts */
+#define SL_RESOURCE_NAME_MAX        63 /* with the domain, as NVIDIA's plugin counts */
 #define SL_SHARED_SUFFIX   ".shared"
 #define SL_MAX_REPLICAS    1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
 #define SL_MAX_MPS_CLIENTS 60   /* of one card, since CUDA 13.1 */

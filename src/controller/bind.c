@@ -13,7 +13,8 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 #include "controller/dialect.h"
 
 struct bind_call {
@@ -50,10 +51,10 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
                 err->msg);
     }
     if (b->call)
-        controller_answer(b->call,
+        sl_controller_answer(b->call,
                           sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
     bind_drop(b);
-    controller_maybe_stopped(c);
+    sl_controller_maybe_stopped(c);
 }
 
 static void bound(void *data, int status, json_t *body, const struct sl_err *err)
@@ -81,7 +82,7 @@ static void post_binding(struct bind_call *b)
                              "kind", "Node", "name", b->args.node);
     (void)snprintf(path, sizeof(path), "%s/binding", b->path);
     int rc =
-        controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, "this replica does not lead any more");
+        sl_controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, "this replica does not lead any more");
     if (!rc)
         rc = sl_kube_request(c->kube, "POST", path, NULL, body, bound, b, NULL, &err);
     json_decref(body);
@@ -128,9 +129,8 @@ static void write_promise(struct bind_call *b, const struct sl_promise *promise)
     b->lease = sl_promise_lease_text(promise);
     json_t *patch = promise_patch(b, promise);
     SL_FAULT("controller.bind.patch");
-    int rc = patch ? sl_kube_request(b->c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch,
-                                     promised, b, NULL, &err)
-                   : sl_err_set(&err, -ENOMEM, "out of memory");
+    int rc = sl_kube_request(b->c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch, promised, b,
+                             NULL, &err);
     json_decref(patch);
     if (!rc)
         return;
@@ -199,26 +199,25 @@ static void begin(struct bind_call *b)
         finish(b, SL_CLUSTER_FAILED, &err);
 }
 
-void bind_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                  const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct bind_call *b = calloc(1, sizeof(*b));
+    struct bind_call *b = sl_xcalloc(1, sizeof(*b));
     char space[256], name[768];
-    int rc = b ? sl_extender_bind_parse(request->body, request->body_size, &b->args, &err)
-               : sl_err_set(&err, -ENOMEM, "out of memory");
+    int rc = sl_extender_bind_parse(request->body, request->body_size, &b->args, &err);
     if (!rc && (sl_kube_escape(b->args.name_space, space, sizeof(space)) != 0 ||
                 sl_kube_escape(b->args.name, name, sizeof(name)) != 0 ||
                 snprintf(b->path, sizeof(b->path), "/api/v1/namespaces/%s/pods/%s", space, name) >=
                     (int)sizeof(b->path)))
         rc = sl_err_set(&err, -ENAMETOOLONG, "the pod's name is too long");
-    if (!rc && (!controller_leads(c) || c->stopping || !feeds_synced(c)))
+    if (!rc && (!sl_controller_leads(c) || c->stopping || !sl_feeds_synced(c)))
         rc = sl_err_set(&err, -EAGAIN,
                         "this replica does not lead, or does not know the cluster yet");
     if (rc) {
         free(b);
         c->count.binds_failed++;
-        controller_answer(call, sl_extender_bind_answer(err.msg));
+        sl_controller_answer(call, sl_extender_bind_answer(err.msg));
         return;
     }
     b->c = c;
@@ -230,14 +229,14 @@ void bind_handle(struct sl_controller *c, struct sl_http_call *call,
     begin(b);
 }
 
-void bind_gone(struct sl_controller *c, struct sl_http_call *call)
+void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call)
 {
     for (struct bind_call *b = c->binds; b; b = b->next)
         if (b->call == call)
             b->call = NULL; /* it goes on: half of it may be done */
 }
 
-void bind_free(struct sl_controller *c)
+void sl_bind_free(struct sl_controller *c)
 {
     while (c->binds)
         bind_drop(c->binds);

@@ -12,8 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "controller/base64.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "http/cert.h"
 
 #define DAYS    365
@@ -37,11 +38,11 @@ static bool usable(const struct certs *s, const struct sl_cert *cert, time_t lef
            sl_cert_check(cert, s->name, time(NULL) + left_s, err) == 0;
 }
 
-int certs_create(struct sl_controller *c, struct sl_err *err)
+int sl_certs_create(struct sl_controller *c, struct sl_err *err)
 {
-    struct certs *s = calloc(1, sizeof(*s));
-    if (!s || snprintf(s->name, sizeof(s->name), "%s.%s.svc", c->opt.service, c->opt.name_space) >=
-                  (int)sizeof(s->name)) {
+    struct certs *s = sl_xcalloc(1, sizeof(*s));
+    if (snprintf(s->name, sizeof(s->name), "%s.%s.svc", c->opt.service, c->opt.name_space) >=
+        (int)sizeof(s->name)) {
         free(s);
         return sl_err_set(err, -ENAMETOOLONG, "the names of service and namespace are too long");
     }
@@ -50,7 +51,7 @@ int certs_create(struct sl_controller *c, struct sl_err *err)
     return 0;
 }
 
-void certs_free(struct sl_controller *c)
+void sl_certs_free(struct sl_controller *c)
 {
     if (!c->certs)
         return;
@@ -121,7 +122,7 @@ static void tell_webhook(struct certs *s)
     json_decref(patch);
 }
 
-void certs_webhook(struct sl_controller *c, const json_t *config)
+void sl_certs_webhook(struct sl_controller *c, const json_t *config)
 {
     struct certs *s = c->certs;
     json_decref(s->webhook);
@@ -134,7 +135,7 @@ void certs_webhook(struct sl_controller *c, const json_t *config)
 static void use(struct certs *s, struct sl_cert *cert)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (serve_tls(s->c, cert->cert_pem, cert->key_pem, &err) != 0) {
+    if (sl_serve_tls(s->c, cert->cert_pem, cert->key_pem, &err) != 0) {
         sl_error("the certificate of Secret %s cannot be used: %s", s->c->opt.secret, err.msg);
         return;
     }
@@ -150,7 +151,7 @@ static char *item(const json_t *secret, const char *key)
     return coded ? sl_base64_decode(coded) : NULL;
 }
 
-void certs_secret(struct sl_controller *c, const json_t *secret)
+void sl_certs_secret(struct sl_controller *c, const json_t *secret)
 {
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;
@@ -166,7 +167,7 @@ void certs_secret(struct sl_controller *c, const json_t *secret)
                 err.msg[0] ? err.msg : "something is missing in it");
     sl_cert_free(&cert);
     if (!secret)
-        certs_tick(c);
+        sl_certs_tick(c);
 }
 
 static void written(void *data, int status, json_t *body, const struct sl_err *err)
@@ -196,15 +197,14 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
                                   json_string(s->version));
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets%s%s", opt->name_space,
                    there ? "/" : "", there ? opt->secret : "");
-    int rc = body ? sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written,
-                                    s, NULL, err)
-                  : sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written, s, NULL,
+                             err);
     json_decref(body);
     return rc;
 }
 
 /* Makes a new certificate where there is none, or none for long. It is used once the Secret has it. */
-void certs_tick(struct sl_controller *c)
+void sl_certs_tick(struct sl_controller *c)
 {
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;

@@ -8,20 +8,20 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
-#include "controller/quantity.h"
+#include "base/xalloc.h"
 
 #define RESULTS 32
 #define MIB     (1u << 20)
 
 struct claims_pool {
-    struct sl_table_item item; /* by name, which is the node's */
+    struct sl_map_item item; /* by name, which is the node's */
     char name[254];
     uint64_t total_mib, used_mib;
     size_t users; /* slices and claims that point here */
 };
 
 struct claims_slice {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     char name[254];
     struct claims_pool *pool;
     uint64_t total_mib;
@@ -30,7 +30,7 @@ struct claims_slice {
 };
 
 struct claims_claim {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     char uid[64];
     size_t count;
     struct {
@@ -41,17 +41,12 @@ struct claims_claim {
 
 static struct claims_pool *pool_get(struct sl_claims *c, const char *name)
 {
-    struct claims_pool *p = sl_table_find(&c->pools, name, strlen(name));
+    struct claims_pool *p = sl_map_find(&c->pools, name, strlen(name));
     if (!p && strlen(name) < sizeof(p->name)) {
-        p = calloc(1, sizeof(*p));
-        if (p) {
-            (void)snprintf(p->name, sizeof(p->name), "%s", name);
-            p->item.key = p->name;
-            if (sl_table_add(&c->pools, &p->item) != 0) {
-                free(p);
-                p = NULL;
-            }
-        }
+        p = sl_xcalloc(1, sizeof(*p));
+        (void)snprintf(p->name, sizeof(p->name), "%s", name);
+        p->item.key = p->name;
+        sl_map_add(&c->pools, &p->item);
     }
     if (p)
         p->users++;
@@ -62,7 +57,7 @@ static void pool_put(struct sl_claims *c, struct claims_pool *p)
 {
     if (--p->users)
         return;
-    sl_table_drop(&c->pools, &p->item);
+    sl_map_drop(&c->pools, &p->item);
     free(p);
 }
 
@@ -80,22 +75,22 @@ static void add_size(uint32_t *sizes, size_t *count, uint32_t mib)
 
 static void sizes_again(struct sl_claims *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct claims_slice *s;
     c->size_count = 0;
-    while ((s = sl_table_next(&c->slices, &walk)))
+    while ((s = sl_map_next(&c->slices, &walk)))
         for (size_t i = 0; i < s->size_count; i++)
             add_size(c->size_mib, &c->size_count, s->size_mib[i]);
 }
 
 void sl_claims_slice_gone(struct sl_claims *c, const char *name)
 {
-    struct claims_slice *s = sl_table_find(&c->slices, name, strlen(name));
+    struct claims_slice *s = sl_map_find(&c->slices, name, strlen(name));
     if (!s)
         return;
     s->pool->total_mib -= s->total_mib;
     pool_put(c, s->pool);
-    sl_table_drop(&c->slices, &s->item);
+    sl_map_drop(&c->slices, &s->item);
     free(s);
     sizes_again(c);
 }
@@ -110,7 +105,7 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
         if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
-            sl_ctl_quantity(json_object_get(memory, "value"), &bytes) != 0 || bytes / MIB == 0 ||
+            sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 || bytes / MIB == 0 ||
             bytes / MIB > 64u << 20)
             continue;
         s->total_mib += bytes / MIB;
@@ -126,19 +121,15 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
     sl_claims_slice_gone(c, name);
     if (strcmp(sl_jget_text(spec, "driver"), c->driver) != 0 || !pool[0])
         return 0;
-    struct claims_slice *s = calloc(1, sizeof(*s));
-    if (!s || strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
+    struct claims_slice *s = sl_xcalloc(1, sizeof(*s));
+    if (strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
         free(s);
-        return sl_err_set(err, -ENOMEM, "out of memory, or a slice's name is too long");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of a ResourceSlice or of its pool is too long");
     }
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
     read_devices(json_object_get(spec, "devices"), s);
-    if (sl_table_add(&c->slices, &s->item) != 0) {
-        pool_put(c, s->pool);
-        free(s);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    sl_map_add(&c->slices, &s->item);
     s->pool->total_mib += s->total_mib;
     sizes_again(c);
     return 0;
@@ -146,14 +137,14 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
 
 void sl_claims_claim_gone(struct sl_claims *c, const char *uid)
 {
-    struct claims_claim *k = sl_table_find(&c->claims, uid, strlen(uid));
+    struct claims_claim *k = sl_map_find(&c->claims, uid, strlen(uid));
     if (!k)
         return;
     for (size_t i = 0; i < k->count; i++) {
         k->part[i].pool->used_mib -= k->part[i].mib;
         pool_put(c, k->part[i].pool);
     }
-    sl_table_drop(&c->claims, &k->item);
+    sl_map_drop(&c->claims, &k->item);
     free(k);
 }
 
@@ -162,12 +153,12 @@ static uint64_t result_mib(const struct sl_claims *c, const json_t *result)
 {
     uint64_t bytes;
     const json_t *consumed = json_object_get(result, "consumedCapacity");
-    if (sl_ctl_quantity(json_object_get(consumed, "memory"), &bytes) == 0)
+    if (sl_jget_quantity(json_object_get(consumed, "memory"), 0, &bytes) == 0)
         return bytes / MIB;
     return c->size_count ? c->size_mib[c->size_count - 1] : 0;
 }
 
-int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err *err)
+void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
 {
     const char *uid = sl_jget_text(json_object_get(object, "metadata"), "uid");
     const json_t *allocation = json_object_get(json_object_get(object, "status"), "allocation");
@@ -175,10 +166,8 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
     size_t i, count = json_array_size(results);
     sl_claims_claim_gone(c, uid);
     if (count == 0 || count > RESULTS || strlen(uid) >= sizeof(((struct claims_claim *)0)->uid))
-        return 0;
-    struct claims_claim *k = calloc(1, sizeof(*k) + count * sizeof(k->part[0]));
-    if (!k)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return;
+    struct claims_claim *k = sl_xcalloc(1, sizeof(*k) + count * sizeof(k->part[0]));
     (void)snprintf(k->uid, sizeof(k->uid), "%s", uid);
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
@@ -191,31 +180,27 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
         k->part[k->count].mib = result_mib(c, r);
         pool->used_mib += k->part[k->count++].mib;
     }
-    if (k->count && sl_table_add(&c->claims, &k->item) == 0)
-        return 0;
-    for (i = 0; i < k->count; i++) {
-        k->part[i].pool->used_mib -= k->part[i].mib;
-        pool_put(c, k->part[i].pool);
-    }
-    free(k);
-    return 0;
+    if (k->count)
+        sl_map_add(&c->claims, &k->item);
+    else
+        free(k);
 }
 
 void sl_claims_free(struct sl_claims *c)
 {
-    struct sl_table *const tables[] = {&c->slices, &c->claims, &c->pools};
+    struct sl_map *const tables[] = {&c->slices, &c->claims, &c->pools};
     for (size_t t = 0; t < SL_ARRAY_LEN(tables); t++) {
-        struct sl_table_walk walk = {.bucket = 0};
+        struct sl_map_walk walk = {.bucket = 0};
         void *item;
-        while ((item = sl_table_next(tables[t], &walk)))
+        while ((item = sl_map_next(tables[t], &walk)))
             free(item);
-        sl_table_free(tables[t]);
+        sl_map_free(tables[t]);
     }
 }
 
 unsigned sl_claims_fullness(const struct sl_claims *c, const char *node)
 {
-    const struct claims_pool *p = sl_table_find(&c->pools, node, strlen(node));
+    const struct claims_pool *p = sl_map_find(&c->pools, node, strlen(node));
     if (!p || !p->total_mib)
         return 0;
     uint64_t full = p->used_mib * 1000 / p->total_mib;

@@ -11,21 +11,21 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "controller/table.h"
+#include "base/map.h"
 
 #define SL_CLAIMS_SIZES 8
 
 /* Zeroed before first use; driver set. */
 struct sl_claims {
     const char *driver;
-    struct sl_table slices, claims, pools;
+    struct sl_map slices, claims, pools;
     uint32_t size_mib[SL_CLAIMS_SIZES]; /* of cards, smallest first */
     size_t size_count;
 };
 
 int sl_claims_slice_set(struct sl_claims *c, const json_t *slice, struct sl_err *err) SL_MUST_CHECK;
 void sl_claims_slice_gone(struct sl_claims *c, const char *name);
-int sl_claims_claim_set(struct sl_claims *c, const json_t *claim, struct sl_err *err) SL_MUST_CHECK;
+void sl_claims_claim_set(struct sl_claims *c, const json_t *claim);
 void sl_claims_claim_gone(struct sl_claims *c, const char *uid);
 void sl_claims_free(struct sl_claims *c);
 

@@ -10,7 +10,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json_read.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
 
 #define RESERVE_NS (30 * SL_NS_PER_S)
 
@@ -18,9 +19,7 @@ int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **
                       struct sl_err *err)
 {
     struct sl_place_config config;
-    struct sl_cluster *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_cluster *c = sl_xcalloc(1, sizeof(*c));
     c->opt = *opt;
     if (!c->opt.reserve_ns)
         c->opt.reserve_ns = RESERVE_NS;
@@ -46,19 +45,19 @@ void sl_cluster_destroy(struct sl_cluster *c)
 {
     if (!c)
         return;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->pods, &walk)))
-        cluster_pod_free(c, item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->nodes, &walk)))
+    while ((item = sl_map_next(&c->pods, &walk)))
+        sl_cluster_pod_free(c, item);
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->nodes, &walk)))
         node_free(item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->spaces, &walk)))
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->spaces, &walk)))
         free(item);
-    sl_table_free(&c->pods);
-    sl_table_free(&c->nodes);
-    sl_table_free(&c->spaces);
+    sl_map_free(&c->pods);
+    sl_map_free(&c->nodes);
+    sl_map_free(&c->spaces);
     sl_place_destroy(c->placer);
     free(c->by_place);
     free(c->allow);
@@ -66,50 +65,38 @@ void sl_cluster_destroy(struct sl_cluster *c)
     free(c);
 }
 
-struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name)
 {
-    return sl_table_find(&c->nodes, name, strlen(name));
+    return sl_map_find(&c->nodes, name, strlen(name));
 }
 
-struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (n)
         return n;
-    n = calloc(1, sizeof(*n));
-    if (!n)
-        return NULL;
-    n->name = strdup(name);
+    n = sl_xcalloc(1, sizeof(*n));
+    n->name = sl_xstrdup(name);
     n->place = CLUSTER_NO_PLACE;
     n->item.key = n->name;
-    if (!n->name || sl_table_add(&c->nodes, &n->item) != 0) {
-        node_free(n);
-        return NULL;
-    }
+    sl_map_add(&c->nodes, &n->item);
     return n;
 }
 
-int cluster_scratch(struct sl_cluster *c, struct sl_err *err)
+void sl_cluster_scratch(struct sl_cluster *c)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
     size_t need = (totals.nodes + 63) / 64 * 64;
     if (need > c->scratch_room) {
-        uint64_t *allow = realloc(c->allow, need / 8);
-        if (allow)
-            c->allow = allow;
-        int32_t *scores = realloc(c->scores, need * sizeof(*scores));
-        if (scores)
-            c->scores = scores;
-        if (!allow || !scores)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        c->allow = sl_xrealloc(c->allow, need / 8);
+        c->scores = sl_xreallocarray(c->scores, need, sizeof(*c->scores));
         c->scratch_room = need;
     }
-    return 0;
 }
 
 /* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
-void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
 {
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_block_gpu(c->placer, n->place, gpu,
@@ -159,12 +146,7 @@ static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_er
         return rc;
     if (place >= c->by_place_room) {
         size_t room = c->by_place_room ? c->by_place_room * 2 : 64;
-        struct cluster_node **more = realloc(c->by_place, room * sizeof(*more));
-        if (!more) {
-            sl_place_open_node(c->placer, place, false);
-            return sl_err_set(err, -ENOMEM, "out of memory");
-        }
-        c->by_place = more;
+        c->by_place = sl_xreallocarray(c->by_place, room, sizeof(struct cluster_node *));
         c->by_place_room = room;
     }
     c->by_place[place] = n;
@@ -176,10 +158,8 @@ static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_er
 static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
                          const struct sl_promise_node *told, struct sl_err *err)
 {
-    struct cluster_gpu *gpu = calloc(told->count ? told->count : 1, sizeof(*gpu));
-    if (!gpu)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    cluster_node_lift(c, n);
+    struct cluster_gpu *gpu = sl_xcalloc(told->count, sizeof(*gpu));
+    sl_cluster_node_lift(c, n);
     if (n->place != CLUSTER_NO_PLACE) {
         sl_place_open_node(c->placer, n->place, false);
         c->by_place[n->place] = NULL;
@@ -194,23 +174,15 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     n->gpu = gpu;
     n->gpu_count = (uint8_t)told->count;
     int rc = told->count ? engine_add(c, n, err) : 0;
-    cluster_node_settle(c, n);
+    sl_cluster_node_settle(c, n);
     return rc;
 }
 
 /* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
 static uint32_t cpu_of(const json_t *value)
 {
-    if (json_is_integer(value) && json_integer_value(value) >= 0)
-        return (uint32_t)(json_integer_value(value) > 1000000 ? 0
-                                                              : json_integer_value(value) * 1000);
-    const char *text = json_string_value(value);
-    char *end;
-    double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
-    if (!(v > 0) || v > 1e9)
-        return 0;
-    v *= *end == 'm' ? 1 : 1000;
-    return v > 1e9 ? 0 : (uint32_t)v;
+    uint64_t milli;
+    return sl_jget_quantity(value, 3, &milli) == 0 && milli <= 1000000000 ? (uint32_t)milli : 0;
 }
 
 static uint32_t container_cpu(const json_t *container)
@@ -242,9 +214,9 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     const char *ours = sl_jget_note(object, SL_PROMISE_GPUS_KEY);
     const char *hami = sl_jget_note(object, SL_PROMISE_REGISTER_KEY);
     struct sl_promise_node told = {.count = 0};
-    struct cluster_node *n = name ? cluster_node_get(c, name) : NULL;
-    if (!n)
-        return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
+    if (!name)
+        return sl_err_set(err, -EINVAL, "a node without a name");
+    struct cluster_node *n = sl_cluster_node_get(c, name);
     int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
              : !ours && hami && hami[0]
                  ? sl_promise_register_parse(hami, &told, err)
@@ -262,7 +234,7 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
         rc = replace_cards(c, n, &told, err);
     for (unsigned i = 0; !rc && i < n->gpu_count; i++) {
         n->gpu[i].info = told.gpu[i];
-        cluster_block(c, n, i);
+        sl_cluster_block(c, n, i);
     }
     if (!rc && n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, true);
@@ -272,22 +244,22 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
 /* Pods may still be told to be there: the books stay until they go. */
 void sl_cluster_node_gone(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (!n)
         return;
     n->present = n->open = false;
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, false);
-    cluster_node_forget(c, n);
+    sl_cluster_node_forget(c, n);
 }
 
-void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
 {
     if (n->present || n->pods)
         return;
     if (n->place != CLUSTER_NO_PLACE)
         c->by_place[n->place] = NULL;
-    sl_table_drop(&c->nodes, &n->item);
+    sl_map_drop(&c->nodes, &n->item);
     node_free(n);
 }
 
@@ -309,12 +281,12 @@ void sl_cluster_learn(struct sl_cluster *c)
 void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 {
     struct sl_place_totals totals;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     *ret = c->stats;
     sl_place_totals(c->placer, &totals);
     ret->nodes = 0;
-    while ((n = sl_table_next(&c->nodes, &walk))) {
+    while ((n = sl_map_next(&c->nodes, &walk))) {
         if (!n->present)
             continue;
         ret->nodes++;
@@ -334,9 +306,9 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 
 const char *sl_cluster_next_room(struct sl_cluster *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct cluster_node *n;
-    while (c->room && (n = sl_table_next(&c->nodes, &walk)))
+    while (c->room && (n = sl_map_next(&c->nodes, &walk)))
         if (n->room) {
             n->room = false;
             if (n->present)
@@ -386,10 +358,10 @@ static int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigne
 
 int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     int rc = sl_place_audit(c->placer, err);
-    while (!rc && (n = sl_table_next(&c->nodes, &walk)))
+    while (!rc && (n = sl_map_next(&c->nodes, &walk)))
         for (unsigned i = 0; !rc && n->place != CLUSTER_NO_PLACE && i < n->gpu_count; i++)
             rc = audit_gpu(c, n, i, err);
     return rc;

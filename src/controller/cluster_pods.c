@@ -7,13 +7,14 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
 
 /* --- holding --- */
 
-void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits)
+void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits)
 {
     if (pod->refused == waits)
         return;
@@ -22,11 +23,11 @@ void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits
 }
 
 /* kube-scheduler may know a pod before we do. */
-void cluster_refused(struct sl_cluster *c, const char *uid, bool refused)
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
-        cluster_pod_waits(c, pod, refused);
+        sl_cluster_pod_waits(c, pod, refused);
     else if (refused)
         (void)snprintf(c->strangers[c->next_stranger++ % CLUSTER_STRANGERS],
                        sizeof(c->strangers[0]), "%s", uid);
@@ -55,7 +56,7 @@ static void unlink_reserved(struct sl_cluster *c, struct cluster_pod *pod)
 }
 
 /* Changes the state, and keeps the list of the reserved and the counts with it. */
-void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                      uint64_t until_ns)
 {
     unlink_reserved(c, pod);
@@ -78,7 +79,7 @@ static void grant_misfit(struct sl_cluster *c, struct cluster_node *n, struct cl
     for (unsigned i = 0; i < n->gpu_count; i++)
         if (g->misfit_gpus >> i & 1) {
             n->gpu[i].misfits += (uint32_t)sign;
-            cluster_block(c, n, i);
+            sl_cluster_block(c, n, i);
         }
     c->stats.misfits += (size_t)(long)sign;
 }
@@ -98,7 +99,7 @@ static int commit_anyway(struct sl_cluster *c, struct cluster_node *n, struct cl
     sl_place_open_node(c->placer, n->place, n->open);
     for (unsigned i = 0; i < n->gpu_count; i++)
         if (g->gpus >> i & 1)
-            cluster_block(c, n, i);
+            sl_cluster_block(c, n, i);
     return rc;
 }
 
@@ -133,7 +134,7 @@ static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
     pod->grant_count = 0;
 }
 
-void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct cluster_grant *grant, size_t count)
 {
     pod->node = n;
@@ -147,10 +148,10 @@ void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     grants_take(c, pod);
 }
 
-void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
+void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
 {
     struct cluster_node *n = pod->node;
-    cluster_reserve(c, pod, POD_PENDING, 0);
+    sl_cluster_reserve(c, pod, POD_PENDING, 0);
     if (!n)
         return;
     grants_give(c, pod);
@@ -162,7 +163,7 @@ void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
         pod->next->prev = pod->prev;
     pod->prev = pod->next = NULL;
     pod->node = NULL;
-    cluster_node_forget(c, n);
+    sl_cluster_node_forget(c, n);
 }
 
 /* --- what a lease says --- */
@@ -181,18 +182,15 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 {
     size_t count = 0;
     for (unsigned d = k->first; d < k->first + k->count; d++) {
-        const struct sl_promise_device *x = &p->device[d];
-        int gpu = gpu_number(n, x->uuid);
+        struct sl_place_request want = sl_cluster_capacity(&p->share[d], 0);
+        int gpu = gpu_number(n, p->share[d].gpu);
         size_t g = 0;
-        while (g < count && (out[g].request.gpu_memory_mib != x->memory_mib ||
-                             out[g].request.cores_permille != x->cores * 10u ||
+        while (g < count && (out[g].request.gpu_memory_mib != want.gpu_memory_mib ||
+                             out[g].request.cores_permille != want.cores_permille ||
                              (gpu >= 0 && (out[g].gpus >> gpu & 1))))
             g++;
         if (g == count)
-            out[count++] =
-                (struct cluster_grant){.request = {.gpu_memory_mib = x->memory_mib,
-                                                   .cores_permille = (uint16_t)(x->cores * 10)},
-                                       .part = CLUSTER_BY_LEASE};
+            out[count++] = (struct cluster_grant){.request = want, .part = CLUSTER_BY_LEASE};
         if (gpu < 0)
             continue; /* a card the node does not have (any more): nothing to account */
         out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
@@ -214,7 +212,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     size_t count = 0;
     int rc = pod->lease[0] == '{' ? sl_promise_lease_parse(pod->lease, &p, NULL)
                                   : sl_promise_hami_parse(pod->lease, &p, NULL);
-    struct cluster_grant *out = rc ? NULL : calloc(p.device_count + 1, sizeof(*out));
+    struct cluster_grant *out = rc ? NULL : sl_xcalloc(p.share_count + 1, sizeof(*out));
     *ret_count = 0;
     *ret_memory = *ret_cores = 0;
     if (!out || (p.node[0] && strcmp(p.node, n->name) != 0)) {
@@ -227,8 +225,8 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
         count += container_grants(&p, &p.container[i], n, out + count);
         for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count;
              d++) {
-            *ret_memory += p.device[d].memory_mib;
-            *ret_cores += p.device[d].cores;
+            *ret_memory += p.share[d].memory_bytes >> 20;
+            *ret_cores += p.share[d].cores_permille / 10;
         }
     }
     if (count)
@@ -237,7 +235,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     return out;
 }
 
-void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
 {
     struct cluster_pod *next;
     bool present = n->present;
@@ -247,12 +245,12 @@ void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
         if (p->lease && p->state == POD_BOUND)
             grants_give(c, p);
         else
-            cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
+            sl_cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
     }
     n->present = present;
 }
 
-void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
 {
     for (struct cluster_pod *p = n->pods; p; p = p->next) {
         size_t count;
@@ -265,43 +263,36 @@ void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
 
 /* --- pods --- */
 
-struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid)
+struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid)
 {
-    return sl_table_find(&c->pods, uid, strlen(uid));
+    return sl_map_find(&c->pods, uid, strlen(uid));
 }
 
 static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_space *s = sl_table_find(&c->spaces, name, strlen(name));
+    struct cluster_space *s = sl_map_find(&c->spaces, name, strlen(name));
     if (s || strlen(name) >= sizeof(s->name))
         return s;
-    s = calloc(1, sizeof(*s));
-    if (!s)
-        return NULL;
+    s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
-    if (sl_table_add(&c->spaces, &s->item) != 0) {
-        free(s);
-        return NULL;
-    }
+    sl_map_add(&c->spaces, &s->item);
     return s;
 }
 
-struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
         return pod;
-    pod = calloc(1, sizeof(*pod) + strlen(uid) + 1);
-    if (!pod)
+    struct cluster_space *space = space_get(c, name_space);
+    if (!space)
         return NULL;
+    pod = sl_xcalloc(1, sizeof(*pod) + strlen(uid) + 1);
     memcpy(pod->uid, uid, strlen(uid) + 1);
     pod->item.key = pod->uid;
-    pod->space = space_get(c, name_space);
-    if (!pod->space || sl_table_add(&c->pods, &pod->item) != 0) {
-        free(pod);
-        return NULL;
-    }
+    pod->space = space;
+    sl_map_add(&c->pods, &pod->item);
     pod->space->pods++;
     return pod;
 }
@@ -314,7 +305,7 @@ static void count_for_quota(struct cluster_pod *pod, uint64_t memory_mib, uint64
     pod->cores = cores;
 }
 
-void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
+void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
 {
     (void)c;
     free(pod->request);
@@ -326,20 +317,20 @@ void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
 
 static void pod_drop(struct sl_cluster *c, struct cluster_pod *pod)
 {
-    cluster_pod_waits(c, pod, false);
-    cluster_pod_release(c, pod);
+    sl_cluster_pod_waits(c, pod, false);
+    sl_cluster_pod_release(c, pod);
     count_for_quota(pod, 0, 0);
     if (--pod->space->pods == 0) {
-        sl_table_drop(&c->spaces, &pod->space->item);
+        sl_map_drop(&c->spaces, &pod->space->item);
         free(pod->space);
     }
-    sl_table_drop(&c->pods, &pod->item);
-    cluster_pod_free(c, pod);
+    sl_map_drop(&c->pods, &pod->item);
+    sl_cluster_pod_free(c, pod);
 }
 
 void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
         pod_drop(c, pod);
 }
@@ -363,7 +354,7 @@ static bool same_devices(const struct sl_promise *p, const struct sl_promise_con
     if (a->count != b->count)
         return false;
     for (unsigned i = 0; i < a->count; i++)
-        if (memcmp(&p->device[a->first + i], &p->device[b->first + i], sizeof(p->device[0])) != 0)
+        if (!sl_share_same(&p->share[a->first + i], &p->share[b->first + i]))
             return false;
     return true;
 }
@@ -397,7 +388,7 @@ static bool keep_text(char **at, const char *value)
     if (*at == value || (*at && value && strcmp(*at, value) == 0))
         return false;
     free(*at);
-    *at = value ? strdup(value) : NULL;
+    *at = sl_xstrdup(value);
     return true;
 }
 
@@ -426,9 +417,7 @@ static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const cha
     if (pod->state == POD_BOUND)
         return 0;
     if (!pod->request)
-        pod->request = malloc(sizeof(r));
-    if (!pod->request)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        pod->request = sl_xmalloc(sizeof(r));
     *pod->request = r;
     return 0;
 }
@@ -472,11 +461,11 @@ static void hold_by_lease(struct sl_cluster *c, struct cluster_pod *pod, struct 
     } else {
         bool present = n->present;
         n->present = true; /* not to be forgotten between the two */
-        cluster_pod_release(c, pod);
+        sl_cluster_pod_release(c, pod);
         n->present = present;
-        cluster_pod_hold(c, pod, n, g, count);
+        sl_cluster_pod_hold(c, pod, n, g, count);
     }
-    cluster_reserve(c, pod, state, until_ns);
+    sl_cluster_reserve(c, pod, state, until_ns);
 }
 
 /* On a node without a lease: somebody else's pod. Its CPU still counts for where GPUs make sense. */
@@ -486,23 +475,23 @@ static void hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct clust
         return;
     bool present = n->present;
     n->present = true;
-    cluster_pod_release(c, pod);
+    sl_cluster_pod_release(c, pod);
     n->present = present;
-    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? calloc(1, sizeof(*g)) : NULL;
+    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? sl_xcalloc(1, sizeof(*g)) : NULL;
     if (g)
         g->request.cpu_milli = pod->cpu_milli;
-    cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
-    cluster_reserve(c, pod, POD_BOUND, 0);
+    sl_cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
+    sl_cluster_reserve(c, pod, POD_BOUND, 0);
 }
 
 static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char *node_name,
                       bool new_lease, uint64_t now_ns)
 {
     if (node_name[0]) {
-        struct cluster_node *n = cluster_node_get(c, node_name);
+        struct cluster_node *n = sl_cluster_node_get(c, node_name);
         if (!n)
             return;
-        cluster_pod_waits(c, pod, false);
+        sl_cluster_pod_waits(c, pod, false);
         if (pod->lease)
             hold_by_lease(c, pod, n, POD_BOUND, 0);
         else
@@ -516,7 +505,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
     if (!pod->lease || !new_lease || pod->state != POD_PENDING ||
         sl_promise_lease_parse(pod->lease, &p, NULL) != 0)
         return;
-    struct cluster_node *n = cluster_node_find(c, p.node);
+    struct cluster_node *n = sl_cluster_node_find(c, p.node);
     if (n && n->present)
         hold_by_lease(c, pod, n, POD_RESERVED, now_ns + c->opt.reserve_ns);
 }
@@ -525,7 +514,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
 static bool of_interest(const struct sl_cluster *c, const char *request, const char *lease,
                         const char *template, const char *node_name)
 {
-    const struct cluster_node *n = node_name[0] ? cluster_node_find(c, node_name) : NULL;
+    const struct cluster_node *n = node_name[0] ? sl_cluster_node_find(c, node_name) : NULL;
     return request || lease || template || (n && n->place != CLUSTER_NO_PLACE);
 }
 
@@ -549,16 +538,16 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
     }
     struct sl_request unasked;
     bool counts = !request && !lease && sl_dialect_read(object, &unasked, NULL) > 0;
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (!pod && !counts && !of_interest(c, request, lease, template, node))
         return 0;
-    pod = pod ? pod : cluster_pod_get(c, uid, space);
+    pod = pod ? pod : sl_cluster_pod_get(c, uid, space);
     if (!pod)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", space);
     bool first = !pod->seen;
     pod->seen = true;
     if (first && was_refused(c, uid))
-        cluster_pod_waits(c, pod, true);
+        sl_cluster_pod_waits(c, pod, true);
     pod->cpu_milli = sl_cluster_pod_cpu(object);
     (void)keep_text(&pod->template_name, template);
     if (lease)
@@ -581,7 +570,7 @@ uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
             soonest = p->until_ns < soonest ? p->until_ns : soonest;
             continue;
         }
-        cluster_pod_release(c, p);
+        sl_cluster_pod_release(c, p);
         if (!p->seen)
             pod_drop(c, p); /* never came */
     }
@@ -591,7 +580,7 @@ uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
                      uint64_t *ret_cores)
 {
-    const struct cluster_space *s = sl_table_find(&c->spaces, name_space, strlen(name_space));
+    const struct cluster_space *s = sl_map_find(&c->spaces, name_space, strlen(name_space));
     *ret_memory_mib = s ? s->memory_mib : 0;
     *ret_cores = s ? s->cores : 0;
 }
@@ -599,9 +588,9 @@ void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_pod *p;
-    while ((p = sl_table_next(&c->pods, &walk)))
+    while ((p = sl_map_next(&c->pods, &walk)))
         if (p->template_name && strcmp(p->template_name, template_name) == 0 &&
             strcmp(p->space->name, name_space) == 0)
             return true;

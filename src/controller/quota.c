@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/quantity.h"
+#include "base/json_read.h"
+#include "base/xalloc.h"
 
 #define NO_LIMIT UINT64_MAX
 
 struct quota_limit {
-    struct sl_table_item item;
+    struct sl_map_item item;
     char key[320]; /* namespace/name */
     uint64_t memory_mib, cores;
 };
@@ -53,7 +54,7 @@ static int read_hard(const json_t *hard, struct quota_limit *l, struct sl_err *e
             uint64_t n, *at = words[i].cores ? &l->cores : &l->memory_mib;
             if (strcmp(name, words[i].name) != 0)
                 continue;
-            if (sl_ctl_quantity(value, &n) != 0)
+            if (sl_jget_quantity(value, 0, &n) != 0)
                 return sl_err_set(err, -EINVAL, "%.100s is no quantity", key);
             n = n > NO_LIMIT / 1024 ? NO_LIMIT - 1 : n * words[i].unit_mib;
             *at = n < *at ? n : *at; /* the smaller of two counts */
@@ -66,10 +67,10 @@ void sl_quota_gone(struct sl_quota *q, const char *name_space, const char *name)
 {
     char key[320];
     struct quota_limit *l =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&q->limits, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&q->limits, key, strlen(key));
     if (!l)
         return;
-    sl_table_drop(&q->limits, &l->item);
+    sl_map_drop(&q->limits, &l->item);
     free(l);
 }
 
@@ -87,25 +88,20 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
         return sl_err_wrap(err, "ResourceQuota %s", l.key);
     if (l.memory_mib == NO_LIMIT && l.cores == NO_LIMIT)
         return 0;
-    struct quota_limit *kept = malloc(sizeof(*kept));
-    if (kept) {
-        *kept = l;
-        kept->item.key = kept->key;
-    }
-    if (!kept || sl_table_add(&q->limits, &kept->item) != 0) {
-        free(kept);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
+    *kept = l;
+    kept->item.key = kept->key;
+    sl_map_add(&q->limits, &kept->item);
     return 0;
 }
 
 void sl_quota_free(struct sl_quota *q)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&q->limits, &walk)))
+    while ((item = sl_map_next(&q->limits, &walk)))
         free(item);
-    sl_table_free(&q->limits);
+    sl_map_free(&q->limits);
     while (q->pending) {
         struct quota_pending *p = q->pending;
         q->pending = p->next;
@@ -134,9 +130,9 @@ static bool is_of(const struct quota_limit *l, const char *name_space)
 
 bool sl_quota_covers(const struct sl_quota *q, const char *name_space)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
-    while ((l = sl_table_next(&q->limits, &walk)))
+    while ((l = sl_map_next(&q->limits, &walk)))
         if (is_of(l, name_space))
             return true;
     return false;
@@ -146,7 +142,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err)
 {
     uint64_t used_memory, used_cores;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
     int rc = 0;
     sl_cluster_used(c, name_space, &used_memory, &used_cores);
@@ -155,7 +151,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
             used_memory += p->memory_mib;
             used_cores += p->cores;
         }
-    while (!rc && (l = sl_table_next(&q->limits, &walk))) {
+    while (!rc && (l = sl_map_next(&q->limits, &walk))) {
         if (!is_of(l, name_space))
             continue;
         rc = over("memory", "MiB", l, l->memory_mib, used_memory, memory_mib, err);
@@ -165,12 +161,10 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
     return rc;
 }
 
-int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
-                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns, struct sl_err *err)
+void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns)
 {
-    struct quota_pending *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct quota_pending *p = sl_xcalloc(1, sizeof(*p));
     (void)snprintf(p->admission, sizeof(p->admission), "%s", admission);
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", name_space);
     p->memory_mib = memory_mib;
@@ -178,7 +172,6 @@ int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_s
     p->until_ns = until_ns;
     p->next = q->pending;
     q->pending = p;
-    return 0;
 }
 
 void sl_quota_seen(struct sl_quota *q, const char *admission)

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30
@@ -42,7 +42,7 @@ static void leaderz(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     (void)request;
-    if (controller_leads(c))
+    if (sl_controller_leads(c))
         plain(call, 200, "ok\n");
     else
         plain(call, 503, "another replica leads\n");
@@ -51,7 +51,7 @@ static void leaderz(struct sl_controller *c, struct sl_http_call *call,
 static void metrics(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
-    char *text = metrics_text(c);
+    char *text = sl_controller_metrics(c);
     (void)request;
     if (text)
         sl_http_answer(call, 200, "text/plain; version=0.0.4", text, strlen(text));
@@ -66,14 +66,14 @@ static void filter(struct sl_controller *c, struct sl_http_call *call,
     c->count.filters++;
     bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
     if (!places)
-        controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
+        sl_controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
                                                          "start it with --extender choose"));
-    else if (!controller_leads(c) || !feeds_synced(c))
-        controller_answer(call,
+    else if (!sl_controller_leads(c) || !sl_feeds_synced(c))
+        sl_controller_answer(call,
                           sl_extender_filter_error("this replica does not lead, or does not know "
                                                    "the cluster yet"));
     else
-        controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
+        sl_controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
                                                    sl_loop_now(c->loop)));
 }
 
@@ -81,7 +81,7 @@ static void prioritize(struct sl_controller *c, struct sl_http_call *call,
                        const struct sl_http_request *request)
 {
     c->count.prioritizes++;
-    controller_answer(call,
+    sl_controller_answer(call,
                       sl_extender_prioritize(&c->extender, request->body, request->body_size));
 }
 
@@ -94,10 +94,10 @@ static const struct {
     unsigned where;
     unsigned guarded; /* where only the scheduler may come, if there is a way to know it */
 } routes[] = {
-    {"POST", "/mutate", webhook_handle, TLS, 0},
+    {"POST", "/mutate", sl_webhook_handle, TLS, 0},
     {"POST", "/filter", filter, TLS | EXTENDER, TLS},
     {"POST", "/prioritize", prioritize, TLS | EXTENDER, TLS},
-    {"POST", "/bind", bind_handle, TLS | EXTENDER, TLS},
+    {"POST", "/bind", sl_bind_handle, TLS | EXTENDER, TLS},
     {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS, 0},
     {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS, 0},
     {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS, 0},
@@ -179,8 +179,8 @@ static void handle_metrics(void *data, struct sl_http_call *call,
 
 static void gone(void *data, struct sl_http_call *call)
 {
-    webhook_gone(data, call);
-    bind_gone(data, call);
+    sl_webhook_gone(data, call);
+    sl_bind_gone(data, call);
 }
 
 static void trouble(void *data, const struct sl_err *err)
@@ -216,7 +216,7 @@ static struct sl_http_server_options options(struct sl_controller *c, unsigned k
                                            .data = c};
 }
 
-int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
+int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
               struct sl_err *err)
 {
     if (!c->opt.listen)
@@ -229,7 +229,7 @@ int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem
     return sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
 }
 
-int serve_start(struct sl_controller *c, struct sl_err *err)
+int sl_serve_start(struct sl_controller *c, struct sl_err *err)
 {
     struct sl_http_server_options opt;
     size_t size;
@@ -253,7 +253,7 @@ int serve_start(struct sl_controller *c, struct sl_err *err)
     return rc;
 }
 
-void serve_stop(struct sl_controller *c)
+void sl_serve_stop(struct sl_controller *c)
 {
     for (unsigned i = 0; i < SERVE_COUNT; i++) {
         sl_http_server_destroy(c->server[i]);

@@ -13,12 +13,13 @@
 
 #include "base/json_read.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 
 #define AT_ONCE 8 /* of the API client's 32: binds go first */
 
 struct settling {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     struct sl_controller *c;
     char uid[64], path[400];
     json_t *patch;
@@ -102,7 +103,7 @@ static void drop(struct settling *s)
     s->over = true;
     if (s->sending)
         return;
-    sl_table_drop(&s->c->settling, &s->item);
+    sl_map_drop(&s->c->settling, &s->item);
     settling_free(s);
 }
 
@@ -120,14 +121,14 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
         return; /* with the next tick */
     }
     drop(s);
-    settle_tick(c);
+    sl_settle_tick(c);
 }
 
 static void send(struct settling *s)
 {
     struct sl_controller *c = s->c;
     struct sl_err err = SL_ERR_INIT;
-    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !controller_leads(c))
+    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !sl_controller_leads(c))
         return;
     json_t *body = json_pack("{s:{s:s,s:O}}", "metadata", "uid", s->uid, "annotations", s->patch);
     if (body && sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s,
@@ -138,10 +139,10 @@ static void send(struct settling *s)
     json_decref(body);
 }
 
-void settle_pod(struct sl_controller *c, const json_t *pod)
+void sl_settle_pod(struct sl_controller *c, const json_t *pod)
 {
     const char *uid = sl_kube_meta(pod, "uid");
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     json_t *patch = sl_settle_patch(pod);
     if (s && !patch)
         drop(s);
@@ -149,8 +150,8 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
         json_decref(patch);
         return;
     }
-    s = calloc(1, sizeof(*s));
-    if (!s || strlen(uid) >= sizeof(s->uid) ||
+    s = sl_xcalloc(1, sizeof(*s));
+    if (strlen(uid) >= sizeof(s->uid) ||
         snprintf(s->path, sizeof(s->path), "/api/v1/namespaces/%s/pods/%s",
                  sl_kube_meta(pod, "namespace"),
                  sl_kube_meta(pod, "name")) >= (int)sizeof(s->path)) {
@@ -162,32 +163,30 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
     s->patch = patch;
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
     s->item.key = s->uid;
-    if (sl_table_add(&c->settling, &s->item) != 0)
-        settling_free(s); /* HAMi's tools will not know; nothing else depends on it */
-    else
-        send(s);
+    sl_map_add(&c->settling, &s->item);
+    send(s);
 }
 
-void settle_gone(struct sl_controller *c, const char *uid)
+void sl_settle_gone(struct sl_controller *c, const char *uid)
 {
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     if (s)
         drop(s);
 }
 
-void settle_tick(struct sl_controller *c)
+void sl_settle_tick(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while (c->settling_sent < AT_ONCE && (s = sl_table_next(&c->settling, &walk)))
+    while (c->settling_sent < AT_ONCE && (s = sl_map_next(&c->settling, &walk)))
         send(s);
 }
 
-void settle_free(struct sl_controller *c)
+void sl_settle_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while ((s = sl_table_next(&c->settling, &walk)))
+    while ((s = sl_map_next(&c->settling, &walk)))
         settling_free(s);
-    sl_table_free(&c->settling);
+    sl_map_free(&c->settling);
 }

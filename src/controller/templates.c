@@ -13,13 +13,14 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 
 #define KEEP_S 3600
 
 struct template
 {
-    struct sl_table_item item; /* by namespace/name */
+    struct sl_map_item item; /* by namespace/name */
     char key[320], uid[64], version[32];
     long long used_s;
 };
@@ -34,14 +35,14 @@ static int key_of(const char *name_space, const char *name, char key[320])
     return snprintf(key, 320, "%s/%s", name_space, name) < 320 ? 0 : -ENAMETOOLONG;
 }
 
-void templates_gone(struct sl_controller *c, const char *name_space, const char *name)
+void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name)
 {
     char key[320];
     struct template *t =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&c->templates, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&c->templates, key, strlen(key));
     if (!t)
         return;
-    sl_table_drop(&c->templates, &t->item);
+    sl_map_drop(&c->templates, &t->item);
     free(t);
 }
 
@@ -52,22 +53,17 @@ static long long mark_of(const json_t *object)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-void templates_set(struct sl_controller *c, const json_t *object)
+void sl_templates_set(struct sl_controller *c, const json_t *object)
 {
     char key[320];
     if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
         return;
-    struct template *t = sl_table_find(&c->templates, key, strlen(key));
+    struct template *t = sl_map_find(&c->templates, key, strlen(key));
     if (!t) {
-        t = calloc(1, sizeof(*t));
-        if (!t)
-            return;
+        t = sl_xcalloc(1, sizeof(*t));
         memcpy(t->key, key, sizeof(key));
         t->item.key = t->key;
-        if (sl_table_add(&c->templates, &t->item) != 0) {
-            free(t);
-            return;
-        }
+        sl_map_add(&c->templates, &t->item);
     }
     (void)snprintf(t->uid, sizeof(t->uid), "%.63s", sl_kube_meta(object, "uid"));
     (void)snprintf(t->version, sizeof(t->version), "%.31s",
@@ -75,13 +71,13 @@ void templates_set(struct sl_controller *c, const json_t *object)
     t->used_s = mark_of(object);
 }
 
-void templates_free(struct sl_controller *c)
+void sl_templates_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->templates, &walk)))
+    while ((item = sl_map_next(&c->templates, &walk)))
         free(item);
-    sl_table_free(&c->templates);
+    sl_map_free(&c->templates);
 }
 
 static void ensured(void *data, int status, json_t *body, const struct sl_err *err)
@@ -93,16 +89,16 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
     if (err->code == 0 && status == 201)
         e->c->count.templates_made++;
     if (err->code == 0 && json_is_object(body))
-        templates_set(e->c, body);
+        sl_templates_set(e->c, body);
     e->done(e->data, good ? &none : err);
 }
 
-static int put_mark(json_t *object)
+static void put_mark(json_t *object)
 {
     char now[24];
     (void)snprintf(now, sizeof(now), "%lld", (long long)time(NULL));
     json_t *meta = json_object_get(object, "metadata");
-    return json_object_set_new(meta, "annotations", json_pack("{s:s}", SL_MUTATE_USED_KEY, now));
+    json_object_set_new(meta, "annotations", json_pack("{s:s}", SL_MUTATE_USED_KEY, now));
 }
 
 static int send(struct templates_call *e, bool there, const char *name_space, const char *name,
@@ -112,10 +108,7 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
     char path[512];
     int rc;
     json_t *body = there ? json_pack("{s:{}}", "metadata") : json_incref(object);
-    if (!body || put_mark(body) != 0) {
-        json_decref(body);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    put_mark(body);
     (void)snprintf(path, sizeof(path),
                    "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s", name_space,
                    there ? "/" : "", there ? name : "");
@@ -125,13 +118,13 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
     return rc;
 }
 
-void templates_ensure(struct templates_call *e, const char *name_space, const char *name,
+void sl_templates_ensure(struct templates_call *e, const char *name_space, const char *name,
                       json_t *object)
 {
     char key[320] = "";
     struct sl_err err = SL_ERR_INIT;
     (void)key_of(name_space, name, key);
-    const struct template *t = sl_table_find(&e->c->templates, key, strlen(key));
+    const struct template *t = sl_map_find(&e->c->templates, key, strlen(key));
     long long age = t ? time(NULL) - t->used_s : 0;
     bool fresh = t && age >= 0 && age < keep_s(e->c) / 6;
     if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
@@ -162,13 +155,13 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
     json_decref(body);
 }
 
-void templates_sweep(struct sl_controller *c)
+void sl_templates_sweep(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct template *t;
-    if (!controller_leads(c) || !feeds_synced(c))
+    if (!sl_controller_leads(c) || !sl_feeds_synced(c))
         return;
-    while ((t = sl_table_next(&c->templates, &walk))) {
+    while ((t = sl_map_next(&c->templates, &walk))) {
         char space[320];
         const char *name = strchr(t->key, '/') + 1;
         if (time(NULL) - t->used_s < keep_s(c))

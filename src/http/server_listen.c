@@ -52,7 +52,7 @@ static int open_one(const struct addrinfo *a)
     return fd;
 }
 
-int http_listen(const char *address, struct sl_err *err)
+int sl_http_listen(const char *address, struct sl_err *err)
 {
     char host[64], port[8];
     int rc = split(address, host, port, err);
@@ -78,7 +78,7 @@ int http_listen(const char *address, struct sl_err *err)
     return fd < 0 ? sl_err_errno(err, -fd, "cannot listen on %.100s", address) : fd;
 }
 
-unsigned http_listen_port(int fd)
+unsigned sl_http_listen_port(int fd)
 {
     struct sockaddr_storage sa;
     socklen_t size = sizeof(sa);

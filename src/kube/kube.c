@@ -14,6 +14,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/container.h"
+#include "base/xalloc.h"
 
 static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -25,8 +27,8 @@ static void after_curl(struct sl_kube *kube)
 {
     CURLMsg *msg;
     int left;
-    kube_enter(kube);
-    kube_watches_pump(kube);
+    sl_kube_enter(kube);
+    sl_kube_watches_pump(kube);
     while (!kube->dead && (msg = curl_multi_info_read(kube->multi, &left))) {
         if (msg->msg != CURLMSG_DONE)
             continue;
@@ -38,14 +40,14 @@ static void after_curl(struct sl_kube *kube)
         t->done(t, code);
     }
     if (!kube->dead)
-        kube_calls_start(kube);
-    (void)kube_leave(kube);
+        sl_kube_calls_start(kube);
+    (void)sl_kube_leave(kube);
 }
 
 static void socket_ready(struct sl_source *source, uint32_t events)
 {
     struct kube_socket *s =
-        (struct kube_socket *)((char *)source - offsetof(struct kube_socket, source));
+        sl_container_of(source, struct kube_socket, source);
     struct sl_kube *kube = s->kube;
     int mask = 0, running;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
@@ -78,9 +80,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *s
         return 0;
     }
     if (!s) {
-        s = calloc(1, sizeof(*s));
-        if (!s)
-            return -1;
+        s = sl_xcalloc(1, sizeof(*s));
         s->kube = kube;
         s->source.fd = fd;
         s->source.ready = socket_ready;
@@ -108,7 +108,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *data)
 
 static void timer_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, timer));
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, timer);
     int running;
     (void)curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     after_curl(kube);
@@ -116,10 +116,10 @@ static void timer_fired(struct sl_timer *timer)
 
 static void kick_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, kick));
-    kube_enter(kube);
-    kube_calls_start(kube);
-    (void)kube_leave(kube);
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, kick);
+    sl_kube_enter(kube);
+    sl_kube_calls_start(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
@@ -137,17 +137,17 @@ static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 
 static int curl_failed(CURLcode code, struct sl_err *err)
 {
-    return sl_err_set(err, code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                      "cannot set up a request to the API server: %s", curl_easy_strerror(code));
+    return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
+                      curl_easy_strerror(code));
 }
 
-int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
+int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                        struct sl_err *err)
 {
     t->easy = curl_easy_init();
-    char *url = NULL;
-    if (!t->easy || asprintf(&url, "%s%s", kube->config.server, path) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    if (!t->easy)
+        sl_out_of_memory();
+    char *url = sl_xasprintf("%s%s", kube->config.server, path);
     CURL *e = t->easy;
     CURLcode code = curl_easy_setopt(e, CURLOPT_URL, url);
     free(url);
@@ -173,39 +173,34 @@ int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char
     SET(CURLOPT_SOCKOPTFUNCTION, on_connect);
     SET(CURLOPT_PATH_AS_IS, 1L);
 #undef SET
-    return code == CURLE_OK ? kube_auth_apply(kube, t, err) : curl_failed(code, err);
+    return code == CURLE_OK ? sl_kube_auth_apply(kube, t, err) : curl_failed(code, err);
 }
 
-int kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
-                         struct sl_err *err)
+void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value)
 {
-    char *line;
-    if (asprintf(&line, "%s: %s", name, value) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    char *line = sl_xasprintf("%s: %s", name, value);
     struct curl_slist *headers = curl_slist_append(t->headers, line);
     explicit_bzero(line, strlen(line));
     free(line);
     if (!headers)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+        sl_out_of_memory();
     t->headers = headers;
-    return 0;
 }
 
-int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
+int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
 {
     CURLcode code = curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     if (code != CURLE_OK)
         return curl_failed(code, err);
     CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
     if (mcode != CURLM_OK)
-        return sl_err_set(err, mcode == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                          "cannot start a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot start a request to the API server: %s",
                           curl_multi_strerror(mcode));
     t->added = true;
     return 0;
 }
 
-void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
+void sl_kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
 {
     if (t->added)
         (void)curl_multi_remove_handle(kube->multi, t->easy);
@@ -219,7 +214,7 @@ void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
     t->why[0] = 0;
 }
 
-void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err)
+void sl_kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err)
 {
     static const struct {
         CURLcode curl;
@@ -240,12 +235,12 @@ void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl
 
 /* --- the client ----------------------------------------------------------------------------- */
 
-void kube_enter(struct sl_kube *kube)
+void sl_kube_enter(struct sl_kube *kube)
 {
     kube->depth++;
 }
 
-bool kube_leave(struct sl_kube *kube)
+bool sl_kube_leave(struct sl_kube *kube)
 {
     bool dead = kube->dead;
     if (--kube->depth == 0 && dead)
@@ -253,7 +248,7 @@ bool kube_leave(struct sl_kube *kube)
     return !dead;
 }
 
-uint64_t kube_random(struct sl_kube *kube)
+uint64_t sl_kube_random(struct sl_kube *kube)
 {
     kube->random ^= kube->random << 13; /* xorshift: only spreads retries out */
     kube->random ^= kube->random >> 7;
@@ -261,16 +256,12 @@ uint64_t kube_random(struct sl_kube *kube)
     return kube->random;
 }
 
-static int replace(char **at, const char *value, struct sl_err *err)
+static void replace(char **at, const char *value)
 {
     if (!value)
-        return 0;
-    char *copy = strdup(value);
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+        return;
     free(*at);
-    *at = copy;
-    return 0;
+    *at = sl_xstrdup(value);
 }
 
 static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, struct sl_err *err)
@@ -281,18 +272,15 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
         rc = sl_kube_config_file(opt->kubeconfig, c, err);
     else if (!opt->server)
         rc = sl_kube_config_pod(pod_dir, c, err);
-    if (rc == 0 && opt->ca_file) {
+    if (rc < 0)
+        return rc;
+    if (opt->ca_file) {
         free(c->ca_pem);
         c->ca_pem = NULL;
     }
-    if (rc == 0)
-        rc = replace(&c->server, opt->server, err);
-    if (rc == 0)
-        rc = replace(&c->ca_file, opt->ca_file, err);
-    if (rc == 0)
-        rc = replace(&c->token_file, opt->token_file, err);
-    if (rc < 0)
-        return rc;
+    replace(&c->server, opt->server);
+    replace(&c->ca_file, opt->ca_file);
+    replace(&c->token_file, opt->token_file);
     for (size_t n = strlen(c->server); n > 0 && c->server[n - 1] == '/'; n--)
         c->server[n - 1] = 0;
     bool plain = strncasecmp(c->server, "http://", 7) == 0;
@@ -317,7 +305,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     ready = true;
     kube->multi = curl_multi_init();
     if (!kube->multi)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+        sl_out_of_memory();
     CURLMcode code = CURLM_OK;
 #define SET(option, value)                                                                         \
     do {                                                                                           \
@@ -338,9 +326,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
 int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, struct sl_kube **ret,
                    struct sl_err *err)
 {
-    struct sl_kube *kube = calloc(1, sizeof(*kube));
-    if (!kube)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+    struct sl_kube *kube = sl_xcalloc(1, sizeof(*kube));
     kube->loop = loop;
     kube->ca_fd = kube->cert_fd = kube->key_fd = -1;
     kube->timer.fire = timer_fired;
@@ -352,7 +338,7 @@ int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, stru
     if (rc == 0)
         rc = open_multi(kube, err);
     if (rc == 0)
-        rc = kube_auth_open(kube, err);
+        rc = sl_kube_auth_open(kube, err);
     if (rc < 0) {
         sl_kube_destroy(kube);
         return rc;
@@ -365,12 +351,12 @@ void sl_kube_destroy(struct sl_kube *kube)
 {
     if (!kube || kube->dead)
         return;
-    kube_enter(kube);
+    sl_kube_enter(kube);
     kube->dead = true;
     while (kube->watches)
         sl_kube_watch_stop(kube->watches);
     while (kube->first_call)
-        kube_call_free(kube->first_call);
+        sl_kube_call_free(kube->first_call);
     if (kube->multi)
         (void)curl_multi_cleanup(kube->multi); /* tells on_socket of what it still had */
     kube->multi = NULL;
@@ -378,9 +364,9 @@ void sl_kube_destroy(struct sl_kube *kube)
         socket_drop(kube->sockets);
     sl_timer_stop(kube->loop, &kube->timer);
     sl_timer_stop(kube->loop, &kube->kick);
-    kube_auth_close(kube);
+    sl_kube_auth_close(kube);
     sl_kube_config_free(&kube->config);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* --- small helpers -------------------------------------------------------------------------- */

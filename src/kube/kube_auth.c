@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 /* curl's GnuTLS flavour takes files only: a text becomes one that nobody else can open by name. */
 static int open_text(const char *name, const char *pem, int *ret, struct sl_err *err)
@@ -58,7 +59,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
     return 0;
 }
 
-void kube_token_refresh(struct sl_kube *kube, bool force)
+void sl_kube_token_refresh(struct sl_kube *kube, bool force)
 {
     struct stat st;
     const struct stat *old = &kube->token_stat;
@@ -73,7 +74,7 @@ void kube_token_refresh(struct sl_kube *kube, bool force)
     (void)rc;
 }
 
-int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
+int sl_kube_auth_open(struct sl_kube *kube, struct sl_err *err)
 {
     struct sl_kube_config *c = &kube->config;
     int rc = open_text("ca", c->ca_pem, &kube->ca_fd, err);
@@ -89,14 +90,12 @@ int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
         for (const char *p = c->token; *p; p++)
             if (*p <= ' ' || *p > '~')
                 return sl_err_set(err, -EINVAL, "the kubeconfig's token is not a token");
-        kube->token = strdup(c->token);
-        if (!kube->token)
-            return sl_err_set(err, -ENOMEM, "out of memory for a token");
+        kube->token = sl_xstrdup(c->token);
     }
     return 0;
 }
 
-void kube_auth_close(struct sl_kube *kube)
+void sl_kube_auth_close(struct sl_kube *kube)
 {
     int *fds[] = {&kube->ca_fd, &kube->cert_fd, &kube->key_fd};
     for (size_t i = 0; i < SL_ARRAY_LEN(fds); i++) {
@@ -119,7 +118,7 @@ static CURLcode set_file(CURL *easy, CURLoption option, const char *file, int fd
     return curl_easy_setopt(easy, option, path);
 }
 
-int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
+int sl_kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
 {
     const struct sl_kube_config *c = &kube->config;
     CURLcode code = set_file(t->easy, CURLOPT_CAINFO, c->ca_file, kube->ca_fd);
@@ -134,16 +133,14 @@ int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err
     if (code == CURLE_OK && c->insecure)
         code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
-    kube_token_refresh(kube, false);
+    sl_kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;
-    char *value;
-    if (asprintf(&value, "Bearer %s", kube->token) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a token");
-    int rc = kube_transfer_header(t, "Authorization", value, err);
+    char *value = sl_xasprintf("Bearer %s", kube->token);
+    sl_kube_transfer_header(t, "Authorization", value);
     explicit_bzero(value, strlen(value));
     free(value);
-    return rc;
+    return 0;
 }

@@ -269,13 +269,6 @@ int sl_kube_config_pod(const char *dir, struct sl_kube_config *ret, struct sl_er
     return rc;
 }
 
-static void forget(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
 void sl_kube_config_free(struct sl_kube_config *config)
 {
     free(config->server);
@@ -284,8 +277,8 @@ void sl_kube_config_free(struct sl_kube_config *config)
     free(config->cert_file);
     free(config->cert_pem);
     free(config->key_file);
-    forget(config->key_pem);
-    forget(config->token);
+    sl_free_secret(config->key_pem);
+    sl_free_secret(config->token);
     free(config->token_file);
     *config = (struct sl_kube_config){0};
 }

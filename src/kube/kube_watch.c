@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
+#include "base/xalloc.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
 
@@ -70,8 +72,8 @@ static void trouble(struct sl_kube_watch *w, const struct sl_err *why)
 
 static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
 {
-    json_t *stub = kube_known_stub(known, w->api_version, w->kind);
-    kube_index_drop(&w->index, known);
+    json_t *stub = sl_kube_known_stub(known, w->api_version, w->kind);
+    sl_kube_index_drop(&w->index, known);
     if (stub)
         tell(w, SL_KUBE_DELETED, stub);
     json_decref(stub);
@@ -79,13 +81,13 @@ static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
 
 static void tell_object(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = kube_index_find(&w->index, object);
+    struct kube_known *known = sl_kube_index_find(&w->index, object);
     if (known && strcmp(known->uid, sl_kube_meta(object, "uid")) != 0) {
         tell_gone(w, known); /* another one of the same name */
         known = NULL;
     }
     enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
-    if (!known && !(known = kube_index_add(&w->index, object))) {
+    if (!known && !(known = sl_kube_index_add(&w->index, object))) {
         struct sl_err err = SL_ERR_INIT;
         (void)sl_err_set(&err, -ENOMEM,
                          "an object is left out: out of memory, or more than %d of them",
@@ -94,16 +96,16 @@ static void tell_object(struct sl_kube_watch *w, json_t *object)
         return;
     }
     known->round = w->round;
-    if (kube_known_update(known, object) || event == SL_KUBE_ADDED)
+    if (sl_kube_known_update(known, object) || event == SL_KUBE_ADDED)
         tell(w, event, object);
 }
 
 static void tell_deleted(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = kube_index_find(&w->index, object);
+    struct kube_known *known = sl_kube_index_find(&w->index, object);
     if (!known)
         return;
-    kube_index_drop(&w->index, known);
+    sl_kube_index_drop(&w->index, known);
     tell(w, SL_KUBE_DELETED, object);
 }
 
@@ -116,7 +118,7 @@ static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe g
 {
     bool stopped = w->stopped;
     if (--w->busy == 0 && stopped)
-        kube_watch_free(w);
+        sl_kube_watch_free(w);
     return !stopped;
 }
 
@@ -125,9 +127,9 @@ static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe g
 static void close_stream(struct sl_kube_watch *w)
 {
     sl_timer_stop(w->kube->loop, &w->timer);
-    kube_transfer_close(w->kube, &w->transfer);
+    sl_kube_transfer_close(w->kube, &w->transfer);
     sl_lines_reset(&w->lines);
-    kube_buffer_free(&w->refusal);
+    sl_kube_buffer_free(&w->refusal);
     w->broken = (struct sl_err)SL_ERR_INIT;
     w->pending = false;
 }
@@ -135,14 +137,14 @@ static void close_stream(struct sl_kube_watch *w)
 static void retry_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
-    kube_enter(kube);
+    sl_kube_enter(kube);
     if (w->version[0])
         open_stream(w);
     else
         list(w);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* why NULL: nothing went wrong, the stream just ended. The watch may be gone afterwards. */
@@ -158,7 +160,7 @@ static void again(struct sl_kube_watch *w, const struct sl_err *why)
         if (most > BACKOFF_MAX_MS)
             most = BACKOFF_MAX_MS;
         uint64_t wait_ns =
-            (most / 2) * SL_NS_PER_MS + kube_random(w->kube) % (most / 2 * SL_NS_PER_MS);
+            (most / 2) * SL_NS_PER_MS + sl_kube_random(w->kube) % (most / 2 * SL_NS_PER_MS);
         w->attempts++;
         w->timer.fire = retry_fired;
         sl_timer_set(w->kube->loop, &w->timer, sl_loop_now(w->kube->loop) + wait_ns);
@@ -215,7 +217,7 @@ static void list_complete(struct sl_kube_watch *w, json_t *body)
 {
     size_t at = 0;
     struct kube_known *stale;
-    while (!w->stopped && (stale = kube_index_stale(&w->index, w->round, &at)))
+    while (!w->stopped && (stale = sl_kube_index_stale(&w->index, w->round, &at)))
         tell_gone(w, stale);
     (void)snprintf(w->version, sizeof(w->version), "%s", sl_kube_meta(body, "resourceVersion"));
     w->whole = false;
@@ -237,7 +239,7 @@ static void tell_page(struct sl_kube_watch *w, json_t *body)
     }
     const char *more = sl_kube_meta(body, "continue");
     free(w->page);
-    w->page = more[0] ? strdup(more) : NULL;
+    w->page = more[0] ? sl_xstrdup(more) : NULL;
     if (!more[0])
         list_complete(w, body);
 }
@@ -261,14 +263,10 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     }
     hold(w);
     tell_page(w, body);
-    if (!w->stopped && sl_kube_meta(body, "continue")[0]) {
-        if (w->page)
-            list(w);
-        else
-            list_again(w, &(struct sl_err){-ENOMEM, "out of memory for a list"});
-    } else if (!w->stopped) {
+    if (!w->stopped && w->page)
+        list(w);
+    else if (!w->stopped)
         open_stream(w);
-    }
     (void)let_go(w);
 }
 
@@ -314,7 +312,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
         w->pending = true;
         if (sl_lines_feed(&w->lines, data, size * count, &w->broken) < 0)
             return 0;
-    } else if (kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
+    } else if (sl_kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
         return 0; /* beyond the maximum it is only not kept */
     }
     return size * count;
@@ -323,7 +321,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
 static void stream_ended(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)t - offsetof(struct sl_kube_watch, transfer));
+        sl_container_of(t, struct sl_kube_watch, transfer);
     struct sl_err err = w->broken;
     long status = 0;
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -332,13 +330,13 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
     if (err.code != 0) {
         refused(w, &err);
     } else if (code != CURLE_OK) {
-        kube_transfer_error(t, code, &err);
+        sl_kube_transfer_error(t, code, &err);
         again(w, &err);
     } else if (status != 200) {
         if (status == 401)
-            kube_token_refresh(w->kube, true);
+            sl_kube_token_refresh(w->kube, true);
         json_t *body = json_loadb(w->refusal.data ? w->refusal.data : "", w->refusal.size, 0, NULL);
-        kube_status_error("GET", w->path, status, body, &err);
+        sl_kube_status_error("GET", w->path, status, body, &err);
         json_decref(body);
         refused(w, &err);
     } else {
@@ -349,20 +347,20 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
 static void silent_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     struct sl_err err = SL_ERR_INIT;
     (void)sl_err_set(&err, -ETIMEDOUT, "no answer from the API server in time");
-    kube_enter(kube);
+    sl_kube_enter(kube);
     again(w, &err);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seconds,
                         struct sl_err *err)
 {
     struct kube_transfer *t = &w->transfer;
-    int rc = kube_transfer_open(w->kube, t, path, err);
+    int rc = sl_kube_transfer_open(w->kube, t, path, err);
     if (rc < 0)
         return rc;
     CURLcode code = curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_stream);
@@ -376,17 +374,17 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
         code =
             curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
-    rc = kube_transfer_header(t, "Accept", "application/json", err);
-    return rc < 0 ? rc : kube_transfer_start(w->kube, t, err);
+    sl_kube_transfer_header(t, "Accept", "application/json");
+    return sl_kube_transfer_start(w->kube, t, err);
 }
 
 static void open_stream(struct sl_kube_watch *w)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[KUBE_PATH_MAX], version[200];
-    unsigned seconds = STREAM_S + (unsigned)(kube_random(w->kube) % (STREAM_S / 5));
+    unsigned seconds = STREAM_S + (unsigned)(sl_kube_random(w->kube) % (STREAM_S / 5));
     int rc = sl_kube_escape(w->version, version, sizeof(version));
     int n = snprintf(path, sizeof(path),
                      "%s%cwatch=1&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%u",
@@ -409,7 +407,7 @@ static void open_stream(struct sl_kube_watch *w)
 static void error_event(struct sl_kube_watch *w, const json_t *object)
 {
     struct sl_err err = SL_ERR_INIT;
-    kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
+    sl_kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
                       object, &err);
     refused(w, &err);
 }
@@ -460,7 +458,7 @@ static void pump(struct sl_kube_watch *w)
     (void)let_go(w);
 }
 
-void kube_watches_pump(struct sl_kube *kube)
+void sl_kube_watches_pump(struct sl_kube *kube)
 {
     struct sl_kube_watch *w = kube->watches;
     while (w) {
@@ -475,11 +473,11 @@ void kube_watches_pump(struct sl_kube *kube)
 
 /* --- start and stop ------------------------------------------------------------------------- */
 
-void kube_watch_free(struct sl_kube_watch *w)
+void sl_kube_watch_free(struct sl_kube_watch *w)
 {
     sl_lines_reset(&w->lines);
-    kube_buffer_free(&w->refusal);
-    kube_index_free(&w->index);
+    sl_kube_buffer_free(&w->refusal);
+    sl_kube_index_free(&w->index);
     free(w->page);
     free(w->path);
     free(w);
@@ -490,11 +488,8 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
 {
     if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
         return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
-    struct sl_kube_watch *w = calloc(1, sizeof(*w));
-    if (!w || !(w->path = strdup(path))) {
-        free(w);
-        return sl_err_set(err, -ENOMEM, "out of memory for a watch");
-    }
+    struct sl_kube_watch *w = sl_xcalloc(1, sizeof(*w));
+    w->path = sl_xstrdup(path);
     w->kube = kube;
     w->ops = *ops;
     w->data = data;
@@ -524,7 +519,7 @@ void sl_kube_watch_stop(struct sl_kube_watch *w)
     sl_kube_cancel(w->call);
     w->call = NULL;
     sl_timer_stop(w->kube->loop, &w->timer);
-    kube_transfer_close(w->kube, &w->transfer);
+    sl_kube_transfer_close(w->kube, &w->transfer);
     if (w->busy == 0)
-        kube_watch_free(w);
+        sl_kube_watch_free(w);
 }

@@ -545,6 +545,8 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
         us = round_us(s, t, &c) * t->weight / c.weights;
     else if (c.windows)
         us = WINDOWED_SLICE_US;
+    else
+        return SL_STEER_DEFAULT_US; /* nobody to share with: its processes only lose by short slices */
     us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
     us /= groups;
     return us < LEAST_GROUP_US ? LEAST_GROUP_US : (uint32_t)us;

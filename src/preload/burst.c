@@ -19,7 +19,10 @@
 #define ONE 1024U /* corrections are in 1/1024 */
 #define LEAST_CORRECTION (ONE / 2)
 #define MOST_CORRECTION (2 * ONE)
-#define ODD_BELIEVED 8U
+#define ODD_LEAST_NS (250 * SL_NS_PER_US)
+#define ODD_WEIGHT 3U /* more than one in four: each counts three up, the others one down */
+#define ODD_BELIEVED 24U
+#define ODD_MOST 32U
 
 enum state {
     NONE,    /* nothing is measured */
@@ -112,7 +115,9 @@ void sl_burst_end(const struct sl_launch *l, bool ok)
         return; /* given up meanwhile */
     ok = ok && burst.launches > 1 && record(burst.end, l->stream);
     /* Had the GPU begun with it before all of it was there, it may have waited for the host. */
+    CUstreamCaptureMode mode = sl_capture_relax();
     ok = ok && query && query(burst.begin) == CUDA_ERROR_NOT_READY;
+    sl_capture_restore(mode);
     atomic_store(&burst.state, ok ? CLOSED : NONE);
 }
 
@@ -122,19 +127,26 @@ uint64_t sl_burst_correct(uint64_t estimate_ns)
     return correction ? estimate_ns * correction / ONE : estimate_ns;
 }
 
-/* Somebody else's slice makes it longer: believed only if nothing else is seen any more. */
+/* Somebody else's slice makes it longer by two switches at least, rarely. If that is often so, it is the work. */
+static bool is_odd(uint64_t ns, uint64_t usual_ns)
+{
+    if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
+        burst.odd = burst.odd ? burst.odd - 1 : 0;
+        return false;
+    }
+    burst.odd = burst.odd < ODD_MOST ? burst.odd + ODD_WEIGHT : burst.odd;
+    return burst.odd < ODD_BELIEVED;
+}
+
 static void learn(uint64_t ns)
 {
-    uint64_t seen = ns * ONE / (burst.estimate_ns ? burst.estimate_ns : 1);
     uint32_t now = atomic_load(&burst.correction);
-    uint32_t usual = now ? now : ONE + ONE / 8;
-    if (seen > usual + usual / 8 && ++burst.odd < ODD_BELIEVED)
+    uint64_t estimate = burst.estimate_ns ? burst.estimate_ns : 1, seen = ns * ONE / estimate;
+    if (is_odd(ns, estimate * (now ? now : ONE) / ONE))
         return;
-    burst.odd = 0;
     seen = seen < LEAST_CORRECTION ? LEAST_CORRECTION : seen > MOST_CORRECTION ? MOST_CORRECTION : seen;
     burst.learnt++;
-    int64_t weight = burst.learnt < FIRST_BURSTS ? burst.learnt : FIRST_BURSTS;
-    int64_t was = now ? now : ONE;
+    int64_t weight = burst.learnt < FIRST_BURSTS ? burst.learnt : FIRST_BURSTS, was = now ? now : ONE;
     atomic_store(&burst.correction, (uint32_t)(was + ((int64_t)seen - was) / weight));
 }
 

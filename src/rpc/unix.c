@@ -22,6 +22,16 @@ static int fill_address(const char *path, struct sockaddr_un *ret, struct sl_err
     return 0;
 }
 
+/* A socket to bind or connect, or the error; *ret_address is the path's. */
+static int open_socket(const char *path, struct sockaddr_un *ret_address, struct sl_err *err)
+{
+    int rc = fill_address(path, ret_address, err);
+    if (rc < 0)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return fd < 0 ? sl_err_errno(err, errno, "cannot make a socket") : fd;
+}
+
 static int make_way(const char *path, struct sl_err *err)
 {
     struct stat st;
@@ -37,13 +47,10 @@ static int make_way(const char *path, struct sl_err *err)
 int sl_rpc_unix_listen(const char *path, mode_t mode, struct sl_rpc_unix *ret, struct sl_err *err)
 {
     struct sockaddr_un address;
-    int rc = fill_address(path, &address, err);
-    if (rc < 0)
-        return rc;
-    SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SL_CLEANUP(close) int fd = open_socket(path, &address, err);
     if (fd < 0)
-        return sl_err_errno(err, errno, "cannot make a socket");
-    rc = make_way(path, err);
+        return fd;
+    int rc = make_way(path, err);
     if (rc < 0)
         return rc;
     /* The descriptor's mode is the file's from its first moment; chmod adds what umask took. */
@@ -72,12 +79,9 @@ void sl_rpc_unix_close(struct sl_rpc_unix *at)
 int sl_rpc_unix_connect(const char *path, struct sl_err *err)
 {
     struct sockaddr_un address;
-    int rc = fill_address(path, &address, err);
-    if (rc < 0)
-        return rc;
-    SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SL_CLEANUP(close) int fd = open_socket(path, &address, err);
     if (fd < 0)
-        return sl_err_errno(err, errno, "cannot make a socket");
+        return fd;
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
         return sl_err_errno(err, errno, "cannot connect to %s", path);
     return sl_take_fd(fd);

@@ -10,7 +10,8 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from dra_api import by_class, config, share  # noqa: E402
-from dra_rig import CLAIMS, GIB, Case, eventually, uid  # noqa: E402
+from dra_rig import CLAIMS, GIB, Case, uid  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 class Allow(Case):
@@ -18,7 +19,7 @@ class Allow(Case):
         got = self.node.prepare(number)["error"]
         for word in words:
             self.assertIn(word, got)
-        eventually(lambda: "SluiceNotAllowed default/pod-1" in self.node.events(), "an event")
+        until("an event", lambda: "SluiceNotAllowed default/pod-1" in self.node.events())
 
     def test_claims_do_not_choose_their_enforcement(self):
         """By default: what libsluice enforces, priority normal at most, idle time up to all of it."""
@@ -50,6 +51,17 @@ class Allow(Case):
         n.claim(1, [share(memory="1Gi", cores="1")], config=[by_class(priority="high")])
         self.assertEqual(n.prepare(1)["error"], "")
         self.assertEqual(n.tenants()[uid(1) + "-0"]["priority"], "high")
+        # How the time of a GPU is shared is for all its tenants: a class may say it, a claim may not.
+        n.claim(7, [share(memory="1Gi", cores="1")], config=[config(compute="turns")])
+        self.refused(7, "compute: turns", "DeviceClass")
+        n.claim(8, [share(memory="1Gi", cores="1")], config=[by_class(compute="turns")])
+        self.assertEqual(n.prepare(8)["error"], "")
+        self.assertEqual(n.tenants()[uid(8) + "-0"]["compute_asked"], "turns")
+        self.assertEqual(n.tenants()[uid(1) + "-0"]["compute_asked"], "auto")
+        n.stop()
+        n.start()  # from the checkpoint
+        self.assertEqual(n.prepare(8)["error"], "")
+        self.assertEqual(n.tenants()[uid(8) + "-0"]["compute_asked"], "turns")
         n.claim(2, [share(memory="1Gi", cores="1")], config=[by_class(allow={"priority": "high", "namespaces": ["other", "def*"]}), high])
         self.assertEqual(n.prepare(2)["error"], "")
         n.claim(3, [share(memory="1Gi", cores="1")], config=[by_class(allow={"priority": "high", "namespaces": ["other"]}), high])
@@ -59,7 +71,7 @@ class Allow(Case):
         # Allowed, but nobody who is held to nothing gets beside those who are held to their share.
         n.claim(5, [share(memory="1Gi", cores="1")], config=[by_class(allow={"strategies": ["timeSlicing"]}), config(strategy="timeSlicing")])
         self.assertIn("use one strategy for a GPU", n.prepare(5)["error"])
-        for i in (1, 2):
+        for i in (1, 2, 8):
             self.assertEqual(n.unprepare(i)["error"], "")
         self.assertEqual(n.prepare(5)["error"], "")
         n.claim(6, [share(memory="1Gi", cores="1")])
@@ -93,7 +105,7 @@ class Allow(Case):
             before = len(told())
             obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text} if text else {}
             n.api.put(CLAIMS + f"claim-{number}", obj)
-            return eventually(lambda: len(told()) > before and told()[-1], "a condition")
+            return until("a condition", lambda: len(told()) > before and told()[-1])
         return annotate
 
     def test_resizes_stay_within_what_was_allocated(self):

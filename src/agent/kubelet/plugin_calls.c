@@ -9,21 +9,22 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
-void plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
+void sl_plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
 {
     dp__device_plugin_options__init(ret);
     ret->get_preferred_allocation_available = true;
-    ret->pre_start_required = plugin_wants_prestart(p);
+    ret->pre_start_required = sl_plugin_wants_prestart(p);
 }
 
-void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     (void)msg, (void)size;
     Dp__DevicePluginOptions answer;
-    plugin_options(data, &answer);
+    sl_plugin_options(data, &answer);
     sl_rpc_pb_reply(call, &answer.base);
 }
 
@@ -47,17 +48,15 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
         return sl_err_set(err, -ERANGE, "%d devices are asked for of %zu", request->allocation_size,
                           p->devices.res.device_count);
     size_t size = (size_t)request->allocation_size;
-    answer->deviceids = calloc(size + 1, sizeof(*answer->deviceids));
-    if (!answer->deviceids)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing devices");
-    int rc = plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
+    answer->deviceids = sl_xcalloc(size + 1, sizeof(*answer->deviceids));
+    int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
                            request->must_include_deviceids, request->n_must_include_deviceids, size,
                            answer->deviceids, err);
     answer->n_deviceids = rc == 0 ? size : 0;
     return rc;
 }
 
-void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     struct sl_err err = SL_ERR_INIT;
@@ -67,9 +66,9 @@ void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
     const Dp__PreferredAllocationRequest *request = (const void *)m;
     size_t n = request->n_container_requests;
     Dp__PreferredAllocationResponse answer = DP__PREFERRED_ALLOCATION_RESPONSE__INIT;
-    Dp__ContainerPreferredAllocationResponse *one = calloc(n + 1, sizeof(*one));
-    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
-    int rc = one && answer.container_responses ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
+    Dp__ContainerPreferredAllocationResponse *one = sl_xcalloc(n + 1, sizeof(*one));
+    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    int rc = 0;
     for (; rc == 0 && answer.n_container_responses < n; answer.n_container_responses++) {
         size_t i = answer.n_container_responses;
         answer.container_responses[i] = &one[i];
@@ -82,7 +81,7 @@ void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
         p->owner->stats.preferred_failures++;
         refuse(call, p, "GetPreferredAllocation", &err);
     }
-    for (size_t i = 0; one && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         free(one[i].deviceids);
     free(one);
     free(answer.container_responses);
@@ -102,11 +101,9 @@ static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n,
             "Ask for 1, or set failRequestsGreaterThanOne: false: several shares "
             "do not make a larger one",
             n);
-    SL_CLEANUP(free) bool *seen = calloc(d->res.device_count + 1, sizeof(*seen));
-    if (!seen)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
+    SL_CLEANUP(free) bool *seen = sl_xcalloc(d->res.device_count + 1, sizeof(*seen));
     for (size_t i = 0; i < n; i++) {
-        size_t at = plugin_devices_find(d, ids[i]);
+        size_t at = sl_plugin_devices_find(d, ids[i]);
         if (at == SIZE_MAX)
             return sl_err_set(
                 err, -ENOENT,
@@ -135,7 +132,7 @@ static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *re
     if (rc == 0)
         rc = o->allocate(o->data, &p->devices.res, (const char *const *)request->devices_ids,
                          request->n_devices_ids, edits, err);
-    return rc == 0 ? plugin_answer_create(edits, ret, err) : rc;
+    return rc == 0 ? sl_plugin_answer_create(edits, ret, err) : rc;
 }
 
 static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
@@ -158,7 +155,7 @@ struct container {
     struct plugin_answer *answer;
 };
 
-void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     uint64_t start = sl_now_ns();
@@ -171,24 +168,22 @@ void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t s
     const Dp__AllocateRequest *request = (const void *)m;
     size_t n = request->n_container_requests;
     Dp__AllocateResponse answer = DP__ALLOCATE_RESPONSE__INIT;
-    struct container *containers = calloc(n + 1, sizeof(*containers));
-    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
-    int rc = containers && answer.container_responses
-                 ? 0
-                 : sl_err_set(&err, -ENOMEM, "out of memory for %zu containers", n);
+    struct container *containers = sl_xcalloc(n + 1, sizeof(*containers));
+    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct container *c = &containers[i];
         rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
         if (rc == 0)
             answer.container_responses[answer.n_container_responses++] =
-                plugin_answer_message(c->answer);
+                sl_plugin_answer_message(c->answer);
     }
     if (rc == 0)
         sl_rpc_pb_reply(call, &answer.base);
     else
         refuse(call, p, "Allocate", &err);
-    for (size_t i = 0; containers && i < n; i++) {
-        plugin_answer_free(containers[i].answer);
+    for (size_t i = 0; i < n; i++) {
+        sl_plugin_answer_free(containers[i].answer);
         sl_edits_clear(&containers[i].edits);
     }
     free(containers);

@@ -8,20 +8,17 @@
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 
-int plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret, struct sl_err *err)
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
 {
     struct plugin_cards c = {.count = inv->gpu_count};
     size_t n = c.count;
-    c.uuid = calloc(n + 1, sizeof(*c.uuid));
-    c.lost = calloc(n + 1, sizeof(*c.lost));
-    c.numa = calloc(n + 1, sizeof(*c.numa));
-    c.links = inv->nvlinks ? calloc(n * n + 1, 1) : NULL;
-    if (!c.uuid || !c.lost || !c.numa || (inv->nvlinks && !c.links)) {
-        plugin_cards_free(&c);
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu GPUs", n);
-    }
+    c.uuid = sl_xcalloc(n + 1, sizeof(*c.uuid));
+    c.lost = sl_xcalloc(n + 1, sizeof(*c.lost));
+    c.numa = sl_xcalloc(n + 1, sizeof(*c.numa));
+    c.links = inv->nvlinks ? sl_xcalloc(n * n + 1, 1) : NULL;
     for (size_t i = 0; i < n; i++) {
         memcpy(c.uuid[i], inv->gpu[i].info.uuid, sizeof(c.uuid[i]));
         c.lost[i] = inv->gpu[i].lost;
@@ -30,10 +27,9 @@ int plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret, 
     if (c.links)
         memcpy(c.links, inv->nvlinks, n * n);
     *ret = c;
-    return 0;
 }
 
-void plugin_cards_free(struct plugin_cards *cards)
+void sl_plugin_cards_free(struct plugin_cards *cards)
 {
     free(cards->uuid);
     free(cards->lost);
@@ -48,7 +44,7 @@ static int compare_ids(const void *a, const void *b, void *data)
     return strcmp(device[*(const uint32_t *)a].id, device[*(const uint32_t *)b].id);
 }
 
-size_t plugin_devices_find(const struct plugin_devices *devices, const char *id)
+size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *id)
 {
     size_t low = 0, high = devices->res.device_count;
     while (low < high) {
@@ -125,7 +121,7 @@ static int index_devices(struct plugin_devices *d, struct sl_err *err)
     return 0;
 }
 
-int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                         struct plugin_devices *ret, struct sl_err *err)
 {
     int rc = check_devices(res, cards, err);
@@ -133,26 +129,23 @@ int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_
         return rc;
     size_t n = res->device_count;
     struct plugin_devices d = {.res = *res};
-    d.res.device = calloc(n + 1, sizeof(*d.res.device));
-    d.healthy = calloc(n + 1, sizeof(*d.healthy));
-    d.by_id = calloc(n + 1, sizeof(*d.by_id));
-    d.unit_of = calloc(n + 1, sizeof(*d.unit_of));
-    d.units = calloc(n + 1, sizeof(*d.units));
-    if (!d.res.device || !d.healthy || !d.by_id || !d.unit_of || !d.units)
-        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
-    if (rc == 0 && n)
+    d.res.device = sl_xcalloc(n + 1, sizeof(*d.res.device));
+    d.healthy = sl_xcalloc(n + 1, sizeof(*d.healthy));
+    d.by_id = sl_xcalloc(n + 1, sizeof(*d.by_id));
+    d.unit_of = sl_xcalloc(n + 1, sizeof(*d.unit_of));
+    d.units = sl_xcalloc(n + 1, sizeof(*d.units));
+    if (n)
         memcpy(d.res.device, res->device, n * sizeof(*res->device));
-    if (rc == 0)
-        rc = index_devices(&d, err);
+    rc = index_devices(&d, err);
     if (rc < 0) {
-        plugin_devices_free(&d);
+        sl_plugin_devices_free(&d);
         return rc;
     }
     *ret = d;
     return 0;
 }
 
-void plugin_devices_free(struct plugin_devices *devices)
+void sl_plugin_devices_free(struct plugin_devices *devices)
 {
     free(devices->res.device);
     free(devices->healthy);
@@ -163,7 +156,7 @@ void plugin_devices_free(struct plugin_devices *devices)
 }
 
 /* As kubelet sees them. */
-bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
+bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
 {
     if (a->res.device_count != b->res.device_count)
         return false;
@@ -186,7 +179,7 @@ static bool concerns(const char *what, const struct sl_plan_device *device, cons
             (device->id[n] == '\0' || strncmp(device->id + n, "::", 2) == 0));
 }
 
-bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
                           struct plugin_devices *devices)
 {
     bool changed = false;
@@ -228,14 +221,12 @@ static void fill_item(struct item *item, struct sl_plan_device *device, bool hea
     item->device.topology = &item->topology;
 }
 
-int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                         size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;
-    SL_CLEANUP(free) struct item *items = calloc(n + 1, sizeof(*items));
-    SL_CLEANUP(free) Dp__Device **pointers = calloc(n + 1, sizeof(*pointers));
-    if (!items || !pointers)
-        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    SL_CLEANUP(free) struct item *items = sl_xcalloc(n + 1, sizeof(*items));
+    SL_CLEANUP(free) Dp__Device **pointers = sl_xcalloc(n + 1, sizeof(*pointers));
     for (size_t i = 0; i < n; i++) {
         fill_item(&items[i], &devices->res.device[i], devices->healthy[i]);
         pointers[i] = &items[i].device;
@@ -249,9 +240,7 @@ int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t
             err, -EMSGSIZE,
             "%s has %zu devices, more than kubelet takes in one message: lower replicas",
             devices->res.name, n);
-    uint8_t *data = malloc(size + 1);
-    if (!data)
-        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    uint8_t *data = sl_xmalloc(size + 1);
     (void)dp__list_and_watch_response__pack(&message, data);
     *ret = data;
     *ret_size = size;

@@ -6,6 +6,7 @@
 
 #include "agent/kubelet/plugin_internal.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
@@ -17,7 +18,7 @@ struct sl_prestart {
     struct sl_plugins *plugins;
 };
 
-bool plugin_wants_prestart(const struct plugin *p)
+bool sl_plugin_wants_prestart(const struct plugin *p)
 {
     return p->devices.fractions && p->owner->options.prestart;
 }
@@ -38,7 +39,7 @@ static void ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *data)
 
 static const struct sl_rpc_call_events events = {.ended = ended};
 
-void plugin_prestarts_forget(struct sl_plugins *plugins)
+void sl_plugin_prestarts_forget(struct sl_plugins *plugins)
 {
     for (struct sl_prestart *s = plugins->prestarts; s; s = s->next) {
         s->back = NULL;
@@ -94,7 +95,7 @@ uint64_t sl_prestart_deadline(const struct sl_prestart *s)
     return s->call ? sl_rpc_call_deadline(s->call) : UINT64_MAX;
 }
 
-void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     struct sl_plugins *plugins = p->owner;
@@ -102,17 +103,12 @@ void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t s
     if (sl_rpc_pb_request(call, &dp__pre_start_container_request__descriptor, msg, size, &m) < 0)
         return;
     const Dp__PreStartContainerRequest *request = (const void *)m;
-    if (!plugin_wants_prestart(p) || request->n_devices_ids == 0) {
+    if (!sl_plugin_wants_prestart(p) || request->n_devices_ids == 0) {
         reply(call);
         sl_rpc_pb_free(m);
         return;
     }
-    struct sl_prestart *s = calloc(1, sizeof(*s));
-    if (!s) {
-        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory for a container");
-        sl_rpc_pb_free(m);
-        return;
-    }
+    struct sl_prestart *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct sl_prestart){.call = call, .plugins = plugins, .next = plugins->prestarts};
     (void)snprintf(s->resource, sizeof(s->resource), "%s", p->devices.res.name);
     if (s->next)

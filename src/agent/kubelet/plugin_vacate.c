@@ -29,7 +29,7 @@ static void take_out(struct plugin *p)
     p->next = NULL;
 }
 
-bool plugin_vacate_ends(struct plugin *p)
+bool sl_plugin_vacate_ends(struct plugin *p)
 {
     if (!p->vacated && sl_loop_now(p->owner->loop) < p->vacate_ns)
         return false;
@@ -37,21 +37,21 @@ bool plugin_vacate_ends(struct plugin *p)
     if (!p->vacated) {
         sl_warn("%s: kubelet could not be told that claims serve it now; it forgets by itself",
                 p->devices.res.name);
-        plugin_free(p);
+        sl_plugin_free(p);
         return true;
     }
     sl_info("%s: claims serve it now, and kubelet has been told", p->devices.res.name);
     p->vacate_ns = 0;
-    plugin_retire(p);
+    sl_plugin_retire(p);
     return true;
 }
 
-void plugin_vacate_waits(struct plugin *p, const char *who)
+void sl_plugin_vacate_waits(struct plugin *p, const char *who)
 {
     if (p->vacate_told || p->vacate_ns - sl_loop_now(p->owner->loop) > REMEMBERS_NS - LEAVES_NS)
         return;
     p->vacate_told = true;
-    plugin_notice(p->owner,
+    sl_plugin_notice(p->owner,
                   "%s: %s serves it on %s, and claims serve the same GPUs: neither knows what the other "
                   "gives out. Remove that device plugin from this node",
                   p->devices.res.name, who, p->path);
@@ -63,14 +63,14 @@ static void vacate(struct sl_plugins *plugins, const char *name)
     struct sl_plan_resource none = {.sharing = SL_SHARING_NONE};
     struct plugin *p;
     (void)snprintf(none.name, sizeof(none.name), "%s", name);
-    if (plugin_make(plugins, &none, &plugins->cards, &p, &err) < 0) {
+    if (sl_plugin_make(plugins, &none, &plugins->cards, &p, &err) < 0) {
         sl_warn("%s: kubelet cannot be told that claims serve it now: %s", name, err.msg);
         return;
     }
     p->vacate_ns = sl_loop_now(plugins->loop) + REMEMBERS_NS;
     p->next = plugins->vacating;
     plugins->vacating = p;
-    plugin_register(p);
+    sl_plugin_register(p);
 }
 
 /* The checkpoint's list of registered resources; NULL: none, which is no error on a fresh node. */

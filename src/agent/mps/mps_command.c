@@ -13,6 +13,8 @@
 
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
+#include "base/container.h"
+#include "base/xalloc.h"
 
 struct mps_command {
     struct mps_command *next, **link;
@@ -27,8 +29,6 @@ struct mps_command {
 
 enum { OUTPUT_MAX = 2048 };
 
-#define OF(ptr, member)                                                                            \
-    ((struct mps_command *)(void *)((char *)(ptr)-offsetof(struct mps_command, member)))
 
 static void command_free(struct mps_command *c)
 {
@@ -60,7 +60,7 @@ static void read_output(int fd, char *buf, size_t size)
 static void exit_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct mps_command *c = OF(source, exit);
+    struct mps_command *c = sl_container_of(source, struct mps_command, exit);
     char output[OUTPUT_MAX];
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)source->fd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
@@ -76,7 +76,7 @@ static void exit_ready(struct sl_source *source, uint32_t events)
 
 static void timer_fire(struct sl_timer *timer)
 {
-    struct mps_command *c = OF(timer, timer);
+    struct mps_command *c = sl_container_of(timer, struct mps_command, timer);
     mps_command_done *done = c->done;
     void *data = c->data;
     sl_mps_command_cancel(c);
@@ -125,9 +125,7 @@ int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *p
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     char name[] = "nvidia-cuda-mps-control";
     char *argv[] = {name, NULL};
-    struct mps_command *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct mps_command *c = sl_xcalloc(1, sizeof(*c));
     int rc = make_pipes(in, out, err);
     if (rc == 0) { /* a few hundred bytes: they fit, and the end of file follows them */
         struct mps_spawn spawn = {.path = path,

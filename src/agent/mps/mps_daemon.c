@@ -12,6 +12,7 @@
 
 #include "agent/mps/mps_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 
 #define BACKOFF_MAX_NS (60 * SL_NS_PER_S)
 #define PROBE_NS       (100 * SL_NS_PER_MS) /* between two questions to a daemon that starts */
@@ -193,7 +194,7 @@ static void start_ended(struct daemon *d, const siginfo_t *info, const char *how
 void sl_mps_daemon_exited(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct daemon *d = (struct daemon *)(void *)((char *)source - offsetof(struct daemon, exit));
+    struct daemon *d = sl_container_of(source, struct daemon, exit);
     siginfo_t info = {0};
     char how[300];
     if (d->child && d->pid > 1 && d->phase != PHASE_STARTING)
@@ -444,7 +445,7 @@ static void log_speaks(void *data, const char *line)
 
 static void timer_fire(struct sl_timer *timer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)timer - offsetof(struct daemon, timer));
+    struct daemon *d = sl_container_of(timer, struct daemon, timer);
     switch (d->phase) {
     case PHASE_IDLE:
         sl_mps_daemon_start(d);

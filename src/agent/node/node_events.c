@@ -15,7 +15,9 @@
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 #define COMPONENT   "sluiced"
 #define AGAIN_NS    (30 * SL_NS_PER_S)  /* between two requests about one event */
@@ -120,24 +122,17 @@ static void put(struct sl_node *node, const char *event_namespace, const char *k
                 const char *object, const char *uid, enum sl_event_type type, const char *reason,
                 const char *fmt, va_list ap)
 {
-    struct node_event *e = calloc(1, sizeof(*e));
+    struct node_event *e = sl_xcalloc(1, sizeof(*e));
     char message[MESSAGE_MAX];
     (void)vsnprintf(message, sizeof(message), fmt, ap);
     sl_utf8_mend(message); /* JSON and Go both insist on UTF-8 */
-    if (e) {
-        e->type = type;
-        e->event_namespace = strdup(event_namespace);
-        e->kind = strdup(kind);
-        e->object = strdup(object);
-        e->uid = uid ? strdup(uid) : NULL;
-        e->reason = strdup(reason);
-        e->message = strdup(message);
-    }
-    if (!e || !e->event_namespace || !e->kind || !e->object || !e->reason || !e->message) {
-        event_free(e);
-        node->events.dropped++;
-        return;
-    }
+    e->type = type;
+    e->event_namespace = sl_xstrdup(event_namespace);
+    e->kind = sl_xstrdup(kind);
+    e->object = sl_xstrdup(object);
+    e->uid = sl_xstrdup(uid);
+    e->reason = sl_xstrdup(reason);
+    e->message = sl_xstrdup(message);
     happen(node, e);
 }
 
@@ -153,7 +148,7 @@ void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *re
 void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
                   enum sl_event_type type, const char *reason, const char *fmt, ...)
 {
-    if (!node_is_name(pod_namespace) || !node_is_name(pod)) {
+    if (!sl_node_is_name(pod_namespace) || !sl_node_is_name(pod)) {
         node->events.dropped++;
         return;
     }
@@ -220,7 +215,7 @@ static void discard(struct node_events *events, const struct node_event *e)
 static uint64_t later(struct sl_node *node)
 {
     uint64_t now = sl_loop_now(node->loop);
-    return now + node_backoff(node->name, now + node->failures, &node->events.delay_ns);
+    return now + sl_node_backoff(node->name, now + node->failures, &node->events.delay_ns);
 }
 
 static void answered(void *data, int status, json_t *body, const struct sl_err *err)
@@ -240,10 +235,10 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
     } else if (e && status == 404 && !events->sending_new) {
         forget_name(e); /* it has expired there: make another */
     } else if (node_try_again(status)) {
-        node_say(node, "writing an event", status, err);
+        sl_node_say(node, "writing an event", status, err);
         events->not_before_ns = later(node);
     } else {
-        node_say(node, "writing an event", status, err);
+        sl_node_say(node, "writing an event", status, err);
         if (e)
             discard(events, e);
     }
@@ -255,17 +250,14 @@ static int send_event(struct sl_node *node, struct node_event *e, struct sl_err 
     struct node_events *events = &node->events;
     char path[640];
     bool fresh = e->sent == 0;
-    if (fresh && !e->name &&
-        asprintf(&e->name, "%.200s.%" PRIx64 "-%" PRIx64, e->object, wall_now(node),
-                 ++events->serial) < 0) {
-        e->name = NULL;
-        return sl_err_set(err, -ENOMEM, "out of memory for an event");
-    }
+    if (fresh && !e->name)
+        e->name = sl_xasprintf("%.200s.%" PRIx64 "-%" PRIx64, e->object, wall_now(node),
+                               ++events->serial);
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/events%s%s", e->event_namespace,
                    fresh ? "" : "/", fresh ? "" : e->name);
     json_t *body = fresh ? new_body(node, e) : more_body(e);
     if (!body)
-        return sl_err_set(err, -ENOMEM, "out of memory for an event");
+        return sl_err_set(err, -EILSEQ, "an event's text is not UTF-8");
     events->sending = e;
     events->sending_count = e->count;
     events->sending_new = fresh;
@@ -330,7 +322,7 @@ static void pump(struct sl_node *node)
     struct sl_err err = SL_ERR_INIT;
     events->tokens -= 1.0;
     if (send_event(node, next, &err) < 0) {
-        node_say(node, "writing an event", 0, &err);
+        sl_node_say(node, "writing an event", 0, &err);
         events->not_before_ns = later(node);
         sl_timer_set(node->loop, &events->timer, events->not_before_ns);
     }
@@ -338,17 +330,17 @@ static void pump(struct sl_node *node)
 
 static void fire(struct sl_timer *timer)
 {
-    pump((struct sl_node *)(void *)((char *)timer - offsetof(struct sl_node, events.timer)));
+    pump(sl_container_of(timer, struct sl_node, events.timer));
 }
 
-void node_events_start(struct sl_node *node)
+void sl_node_events_start(struct sl_node *node)
 {
     node->events.timer.fire = fire;
     node->events.tokens = BURST;
     node->events.tokens_at_ns = sl_loop_now(node->loop);
 }
 
-void node_events_stop(struct sl_node *node)
+void sl_node_events_stop(struct sl_node *node)
 {
     struct node_events *events = &node->events;
     sl_timer_stop(node->loop, &events->timer);
@@ -359,7 +351,7 @@ void node_events_stop(struct sl_node *node)
     events->count = 0;
 }
 
-void node_events_wake(struct sl_node *node)
+void sl_node_events_wake(struct sl_node *node)
 {
     node->events.delay_ns = node->events.not_before_ns = 0;
     pump(node);

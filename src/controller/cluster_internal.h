@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the cluster share. */
+#ifndef SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
+#define SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
+
+#include "controller/cluster.h"
+
+#include "base/map.h"
+
+#define CLUSTER_NO_PLACE UINT32_MAX
+#define CLUSTER_KINDS    256
+#define CLUSTER_STRANGERS 64
+#define CLUSTER_BY_LEASE 255 /* part of a grant read from a lease: it is not known */
+
+struct cluster_gpu {
+    struct sl_promise_gpu info;
+    uint32_t misfits; /* pods on it that the books could not take */
+};
+
+struct cluster_node {
+    struct sl_map_item item; /* by name */
+    char *name;
+    uint32_t place; /* the engine's number; CLUSTER_NO_PLACE: no GPUs */
+    uint32_t cpu_milli;
+    bool present; /* the Node object is there */
+    bool open;    /* … and its cards could be read */
+    bool mixed;   /* cards of different models */
+    bool room;    /* got some while pods wait */
+    uint8_t gpu_count;
+    struct cluster_gpu *gpu;
+    struct cluster_pod *pods; /* who holds something here */
+};
+
+/* One engine request and the GPUs it has. */
+struct cluster_grant {
+    struct sl_place_request request;
+    uint16_t gpus;
+    uint16_t misfit_gpus; /* not in the books: these GPUs are blocked instead */
+    uint8_t part;         /* of the request, for a reservation */
+};
+
+enum cluster_state { POD_PENDING, POD_RESERVED, POD_BINDING, POD_BOUND };
+
+struct cluster_pod {
+    struct sl_map_item item; /* by uid */
+    struct cluster_space *space;
+    struct cluster_node *node;
+    struct cluster_pod *prev, *next;     /* on the node */
+    struct cluster_pod *r_prev, *r_next; /* among the reserved */
+    struct sl_request *request;          /* until bound */
+    struct cluster_grant *grant;
+    char *template_name; /* it has a claim from; or NULL */
+    char *lease;         /* the annotation that says what it holds, ours or HAMi's; or NULL */
+    uint32_t skip;       /* containers of the lease that use another's GPUs */
+    uint64_t until_ns;   /* of a reservation */
+    uint64_t memory_mib, cores; /* that the quota counts */
+    uint32_t cpu_milli;
+    uint8_t grant_count;
+    uint8_t state;
+    bool seen; /* by the watch, not only by a decision */
+    bool refused;
+    char uid[];
+};
+
+struct cluster_space {
+    struct sl_map_item item; /* by name */
+    uint64_t memory_mib, cores;
+    size_t pods;
+    char name[64];
+};
+
+/* What was asked for lately. */
+struct cluster_kind {
+    struct sl_place_request request;
+    uint32_t weight;
+};
+
+struct sl_cluster {
+    struct sl_cluster_options opt;
+    struct sl_placer *placer;
+    struct sl_map nodes, pods, spaces;
+    struct cluster_node **by_place;
+    size_t by_place_room;
+    struct cluster_pod *reserved;
+    size_t waiting; /* pods that were refused */
+    char strangers[CLUSTER_STRANGERS][64]; /* refused before the watch told of them: their uids */
+    unsigned next_stranger;
+    bool room;      /* some node has room set */
+    char models[SL_PLACE_MAX_MODELS][64];
+    unsigned model_count;
+    struct cluster_kind kinds[CLUSTER_KINDS];
+    size_t kind_count;
+    uint64_t asked_since_learned;
+    uint32_t largest_mib; /* card ever seen */
+    struct sl_cluster_stats stats;
+    uint64_t *allow; /* scratch: bit per engine node */
+    int32_t *scores; /* scratch: by engine node */
+    size_t scratch_room;
+};
+
+/* cluster.c */
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name);
+/* The node, known by its name only if need be. */
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name);
+void sl_cluster_scratch(struct sl_cluster *c);
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
+
+/* cluster_decide.c: what a share takes of a GPU, in the engine's words. */
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count);
+
+/* cluster_pods.c */
+struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
+void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
+/* Gives back what it holds and takes it off its node. */
+void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
+/* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
+void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+                      struct cluster_grant *grant, size_t count);
+/* It fits nowhere, and waits for room; or not any more. */
+void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
+void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+                     uint64_t until_ns);
+/* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */
+void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
+/* A node that is gone and holds nothing is forgotten. */
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the controller share. */
+#ifndef SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
+#define SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
+
+#include "controller/claims.h"
+#include "base/map.h"
+#include "controller/cluster.h"
+#include "controller/controller.h"
+#include "controller/extender.h"
+#include "controller/quota.h"
+#include "controller/text.h"
+#include "http/server.h"
+#include "kube/leader.h"
+
+enum { SERVE_TLS, SERVE_EXTENDER, SERVE_METRICS, SERVE_COUNT };
+enum {
+    FEED_NODES,
+    FEED_PODS,
+    FEED_QUOTAS,
+    FEED_SLICES,
+    FEED_CLAIMS,
+    FEED_TEMPLATES,
+    FEED_SECRET,
+    FEED_WEBHOOK,
+    FEED_COUNT
+};
+
+struct feed {
+    struct sl_controller *c;
+    struct sl_kube_watch *watch;
+    unsigned which;
+    bool synced;
+};
+
+struct counters {
+    uint64_t reviews_untouched, reviews_patched, reviews_denied, reviews_bad;
+    uint64_t filters, prioritizes, binds, binds_failed, watch_troubles, templates_made,
+        templates_dropped;
+};
+
+struct sl_controller {
+    struct sl_loop *loop;
+    struct sl_controller_options opt;
+    struct sl_kube *kube;
+    struct sl_cluster *cluster;
+    struct sl_extender extender;
+    struct sl_quota quota;
+    struct sl_claims claims;
+    struct sl_map templates; /* by namespace/name */
+    struct sl_map settling;  /* pods whose HAMi annotations are behind, by uid */
+    unsigned settling_sent;
+    unsigned telling; /* nodes that have room */
+    struct sl_leader *leader;
+    struct sl_http_server *server[SERVE_COUNT];
+    char *client_ca_pem; /* of opt.client_ca */
+    struct feed feed[FEED_COUNT];
+    struct certs *certs;
+    struct review_call *reviews;
+    struct bind_call *binds;
+    struct sl_timer tick, sweep;
+    struct counters count;
+    int labelled; /* our pod, as leader: 1, as none: 0, nobody knows: -1 */
+    bool labelling;
+    bool stopping;
+    void (*stopped)(void *data);
+    void *stopped_data;
+};
+
+/* controller.c */
+bool sl_controller_leads(const struct sl_controller *c);
+void sl_controller_maybe_stopped(struct sl_controller *c);
+void sl_controller_answer(struct sl_http_call *call, char *json); /* takes json; NULL: 500 */
+
+/* feeds.c */
+int sl_feeds_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_feeds_stop(struct sl_controller *c);
+bool sl_feeds_synced(const struct sl_controller *c);
+
+/* serve.c */
+int sl_serve_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
+              struct sl_err *err) SL_MUST_CHECK;
+void sl_serve_stop(struct sl_controller *c);
+
+/* webhook.c */
+void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
+                    const struct sl_http_request *request);
+void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call);
+void sl_webhook_free(struct sl_controller *c);
+
+/* templates.c: known ones come by the feed */
+void sl_templates_set(struct sl_controller *c, const json_t *object);
+void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name);
+/* Makes sure that it is there and stays for a while; done comes once, maybe at once. The call is the caller's
+ * and stays until then. */
+struct templates_call {
+    struct sl_controller *c;
+    void (*done)(void *data, const struct sl_err *err);
+    void *data;
+};
+void sl_templates_ensure(struct templates_call *call, const char *name_space, const char *name,
+                      json_t *object);
+void sl_templates_sweep(struct sl_controller *c); /* deletes what nobody uses */
+void sl_templates_free(struct sl_controller *c);
+
+/* bind.c */
+void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
+                 const struct sl_http_request *request);
+void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call);
+void sl_bind_free(struct sl_controller *c);
+
+/* settle.c: HAMi's annotations, after the bind */
+void sl_settle_pod(struct sl_controller *c, const json_t *pod);
+void sl_settle_gone(struct sl_controller *c, const char *uid);
+void sl_settle_tick(struct sl_controller *c);
+void sl_settle_free(struct sl_controller *c);
+
+/* certs.c: the Secret and the webhook's caBundle */
+int sl_certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_certs_secret(struct sl_controller *c, const json_t *secret);  /* NULL: it went */
+void sl_certs_webhook(struct sl_controller *c, const json_t *config); /* NULL: it went */
+void sl_certs_tick(struct sl_controller *c);
+void sl_certs_free(struct sl_controller *c);
+
+/* metrics.c */
+char *sl_controller_metrics(struct sl_controller *c);
+
+#endif
