@@ -173,6 +173,7 @@ enum sim_alloc_kind {
     SIM_POOL,
     SIM_MAPPED,  /* VMM */
     SIM_IMPORTED, /* IPC or external */
+    SIM_POOL_IMPORTED, /* of another process's pool; freed like the caller's own */
     SIM_ARRAY,
     SIM_GRAPH,
 };
@@ -357,6 +358,11 @@ int sim_block_add(uint32_t card, uint64_t bytes, int fd); /* index or -1 */
 void sim_block_hold(uint32_t index, bool hold);
 void sim_block_disown(uint32_t index);
 int sim_block_find_fd(int fd);
+/* A handle of 64 bytes for memory with a mapping of its own, of `bytes`; a mapping of such memory of another
+ * process, and its end. */
+CUresult sim_ipc_export(struct sim_alloc *a, size_t bytes, void *handle);
+CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind, CUdeviceptr *ret);
+void sim_ipc_close(struct sim_alloc *a);
 
 /* cuda_module.c */
 struct sim_param {

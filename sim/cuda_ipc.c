@@ -134,6 +134,26 @@ static int share(uint32_t card, uint64_t address, size_t bytes)
     return block;
 }
 
+static void write_handle(const struct sim_alloc *a, uint64_t base, uint32_t block, void *out)
+{
+    const struct sl_sim_block *b = &sim_p.st->blocks[block - 1];
+    struct ipc_handle h = {.magic = IPC_MAGIC, .id = b->id, .cookie = b->cookie,
+                           .offset = a->address - base, .size = a->size, .index = block - 1,
+                           .pid = getpid()};
+    memset(out, 0, sizeof(CUipcMemHandle));
+    memcpy(out, &h, sizeof(h));
+}
+
+CUresult sim_ipc_export(struct sim_alloc *a, size_t bytes, void *handle)
+{
+    if (!a->block)
+        a->block = (uint32_t)(share(a->card, a->address, bytes) + 1);
+    if (!a->block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    write_handle(a, a->address, a->block, handle);
+    return CUDA_SUCCESS;
+}
+
 static CUresult get_handle(CUipcMemHandle *out, CUdeviceptr dptr)
 {
     CUcontext ctx;
@@ -143,24 +163,16 @@ static CUresult get_handle(CUipcMemHandle *out, CUdeviceptr dptr)
     struct sim_alloc *a = sim_alloc_find(dptr);
     if (!out || !a || a->kind != SIM_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    uint64_t base = a->address;
-    uint32_t block = a->block;
-    if (a->chunk) {
-        size_t bytes = sim_chunk_range(a->chunk, &base);
-        block = sim_chunk_block(a->chunk, 0);
-        if (!block)
-            block = sim_chunk_block(a->chunk, (uint32_t)(share(a->card, base, bytes) + 1));
-    } else if (!block) {
-        block = a->block = (uint32_t)(share(a->card, base, a->charged) + 1);
-    }
+    if (!a->chunk)
+        return sim_ipc_export(a, a->charged, out);
+    uint64_t base;
+    size_t bytes = sim_chunk_range(a->chunk, &base);
+    uint32_t block = sim_chunk_block(a->chunk, 0);
+    if (!block)
+        block = sim_chunk_block(a->chunk, (uint32_t)(share(a->card, base, bytes) + 1));
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct sl_sim_block *b = &sim_p.st->blocks[block - 1];
-    struct ipc_handle h = {.magic = IPC_MAGIC, .id = b->id, .cookie = b->cookie,
-                           .offset = a->address - base, .size = a->size, .index = block - 1,
-                           .pid = getpid()};
-    memset(out, 0, sizeof(*out));
-    memcpy(out, &h, sizeof(h));
+    write_handle(a, base, block, out);
     return CUDA_SUCCESS;
 }
 
@@ -216,16 +228,12 @@ static struct opened *open_block(const struct ipc_handle *h, CUresult *ret)
     return o;
 }
 
-static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *in, unsigned int flags)
+CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind, CUdeviceptr *ret)
 {
-    CUcontext ctx;
     struct ipc_handle h;
-    CUresult r = sim_need_ctx(&ctx);
-    if (r != CUDA_SUCCESS)
-        return r;
-    memcpy(&h, in, sizeof(h));
-    if (!pdptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || h.magic != IPC_MAGIC ||
-        h.index >= SL_SIM_MAX_BLOCKS)
+    CUresult r;
+    memcpy(&h, handle, sizeof(h));
+    if (h.magic != IPC_MAGIC || h.index >= SL_SIM_MAX_BLOCKS)
         return CUDA_ERROR_INVALID_VALUE;
     struct opened *o = open_block(&h, &r);
     if (!o)
@@ -237,14 +245,25 @@ static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *in, unsign
     if (have) {
         have->flags++; /* opened again */
     } else {
-        struct sim_alloc a = {.address = address, .size = h.size, .kind = SIM_IMPORTED,
+        struct sim_alloc a = {.address = address, .size = h.size, .kind = kind,
                               .card = ctx->card, .ctx = ctx, .owner = o, .flags = 1};
         if (!sim_alloc_add(&a))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     o->refs++;
-    *pdptr = address;
+    *ret = address;
     return CUDA_SUCCESS;
+}
+
+static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *in, unsigned int flags)
+{
+    CUcontext ctx;
+    CUresult r = sim_need_ctx(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pdptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_ipc_import(in, ctx, SIM_IMPORTED, pdptr);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int flags)
@@ -258,17 +277,13 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned 
     return cuIpcOpenMemHandle_v2(pdptr, handle, flags);
 }
 
-static CUresult close_handle(CUdeviceptr dptr)
+void sim_ipc_close(struct sim_alloc *a)
 {
-    struct sim_alloc *a = sim_alloc_find(dptr);
-    if (!a || a->kind != SIM_IMPORTED || a->address != dptr || !a->owner)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_wait_card(a->card);
     struct opened *o = a->owner;
     if (--a->flags == 0)
         sim_alloc_remove(a);
     if (--o->refs)
-        return CUDA_SUCCESS;
+        return;
     for (struct opened **p = &opened; *p; p = &(*p)->next)
         if (*p == o) {
             *p = o->next;
@@ -277,6 +292,15 @@ static CUresult close_handle(CUdeviceptr dptr)
     (void)munmap((void *)(uintptr_t)o->address, o->bytes);
     sim_block_hold(o->index, false);
     free(o);
+}
+
+static CUresult close_handle(CUdeviceptr dptr)
+{
+    struct sim_alloc *a = sim_alloc_find(dptr);
+    if (!a || a->kind != SIM_IMPORTED || a->address != dptr || !a->owner)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_wait_card(a->card);
+    sim_ipc_close(a);
     return CUDA_SUCCESS;
 }
 

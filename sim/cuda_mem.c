@@ -447,12 +447,17 @@ static CUresult mem_free(CUdeviceptr dptr)
         return r;
     struct sim_alloc *a = sim_alloc_find(dptr);
     if (!a || a->address != dptr ||
-        (a->kind != SIM_DEVICE && a->kind != SIM_MANAGED && a->kind != SIM_POOL))
+        (a->kind != SIM_DEVICE && a->kind != SIM_MANAGED && a->kind != SIM_POOL &&
+         a->kind != SIM_POOL_IMPORTED))
         return CUDA_ERROR_INVALID_VALUE;
     sim_wait_card(a->card); /* freeing waits for the work that may use it */
     a = sim_alloc_find(dptr);
     if (!a || a->address != dptr)
         return CUDA_ERROR_INVALID_VALUE;
+    if (a->kind == SIM_POOL_IMPORTED) {
+        sim_ipc_close(a);
+        return CUDA_SUCCESS;
+    }
     if (a->kind == SIM_POOL)
         return sim_pool_free(a) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     sim_device_free(a);

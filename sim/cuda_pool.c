@@ -3,8 +3,11 @@
  * and the memory of graphs, which is kept the same way, per card. */
 #include "sim/cuda_int.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define POOL_STEP (32 * SIM_MIB)
 #define POOL_MAGIC 0x504f4f4cu
@@ -14,6 +17,7 @@ struct CUmemPoolHandle_st {
     uint32_t card;
     CUdevice ordinal;
     bool is_default, gone; /* gone: destroyed, with allocations still out */
+    bool exportable, imported;
     uint64_t threshold, reserved, reserved_high, used, used_high, max_bytes;
     int reuse[4];
     CUmemAccess_flags access[SL_SIM_MAX_DEVICES];
@@ -160,7 +164,7 @@ CUresult sim_alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool p, bool a
     if (any)
         p = current_pool[s->ctx->ordinal] ? current_pool[s->ctx->ordinal]
                                           : pool_default(s->ctx->ordinal);
-    if (!pool_ok(p))
+    if (!pool_ok(p) || p->imported) /* an imported pool makes nothing new */
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > 1ULL << 46)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -177,7 +181,8 @@ CUresult sim_free_async(CUdeviceptr dptr, CUstream s)
     if (dptr == 0)
         return CUDA_SUCCESS;
     if (!a || a->address != dptr || (a->pending_free && a->kind != SIM_GRAPH) ||
-        (a->kind != SIM_POOL && a->kind != SIM_DEVICE && a->kind != SIM_GRAPH))
+        (a->kind != SIM_POOL && a->kind != SIM_DEVICE && a->kind != SIM_GRAPH &&
+         a->kind != SIM_POOL_IMPORTED))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_work w = {.type = SIM_WORK_FREE};
     w.address = dptr;
@@ -190,7 +195,13 @@ CUresult sim_free_async(CUdeviceptr dptr, CUstream s)
 bool sim_pool_free(struct sim_alloc *a)
 {
     CUmemoryPool p = a->owner;
-    unreserve(p, up(a->size, SIM_UNIT));
+    uint64_t size = up(a->size, SIM_UNIT);
+    if (a->block) { /* others may have it still: it does not come back to the pool */
+        sim_block_disown(a->block - 1);
+        p->reserved -= size;
+        sim_uncharge(p->card, size);
+    }
+    unreserve(p, size);
     sim_unmap_memory((void *)(uintptr_t)a->address, up(a->size, SIM_BLOCK));
     sim_alloc_remove(a);
     return true;
@@ -203,6 +214,8 @@ void sim_pool_work(struct sim_work *w)
         return; /* an allocation was usable since its call: real memory is, too, after its stream */
     if (a->kind == SIM_POOL)
         (void)sim_pool_free(a);
+    else if (a->kind == SIM_POOL_IMPORTED)
+        sim_ipc_close(a);
     else if (a->kind == SIM_DEVICE)
         sim_device_free(a);
     else if (a->kind == SIM_GRAPH && a->charged) {
@@ -222,12 +235,14 @@ static CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *props)
     CUresult r = sim_ordinal(props->location.id, &card);
     if (r != CUDA_SUCCESS)
         return r;
-    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED; /* pools are not shared between processes here */
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+        props->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
     *pool = pool_new(props->location.id, false);
     if (!*pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*pool)->max_bytes = props->maxSize;
+    (*pool)->exportable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
     return CUDA_SUCCESS;
 }
 
@@ -365,7 +380,7 @@ static CUresult device_pool(CUmemoryPool *get, CUmemoryPool set, CUdevice dev, b
         *get = !is_default && current_pool[dev] ? current_pool[dev] : pool_default(dev);
         return *get ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!pool_ok(set) || set->card != card)
+    if (!pool_ok(set) || set->card != card || set->imported)
         return CUDA_ERROR_INVALID_VALUE;
     current_pool[dev] = set;
     return CUDA_SUCCESS;
@@ -387,6 +402,97 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     ENTER();
     return LOCKED(device_pool(NULL, pool, dev, false));
+}
+
+/* ---- pools of other processes ---- */
+
+/* What the descriptor of an exported pool holds. Its memory goes from process to process piece by piece. */
+struct exported {
+    uint64_t magic;
+    uint32_t card;
+};
+#define EXPORT_MAGIC 0x534c504f4f4c4558ULL
+
+static CUresult pool_export(void *out, CUmemoryPool p)
+{
+    if (!out || !pool_ok(p) || !p->exportable)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct exported e = {.magic = EXPORT_MAGIC, .card = p->card};
+    int fd = memfd_create("sluice-sim-pool", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, &e, sizeof(e)) != (ssize_t)sizeof(e)) {
+        if (fd >= 0)
+            (void)close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *(int *)out = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType type, unsigned long long flags)
+{
+    ENTER();
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return flags ? CUDA_ERROR_INVALID_VALUE : LOCKED(pool_export(handle_out, pool));
+}
+
+static CUresult pool_import(CUmemoryPool *out, int fd)
+{
+    struct exported e = {0};
+    CUdevice ordinal = 0;
+    if (!out || pread(fd, &e, sizeof(e), 0) != (ssize_t)sizeof(e) || e.magic != EXPORT_MAGIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    while (ordinal < sim_p.count && sim_p.card[ordinal] != e.card)
+        ordinal++;
+    if (ordinal == sim_p.count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *out = pool_new(ordinal, false);
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*out)->imported = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                            CUmemAllocationHandleType type, unsigned long long flags)
+{
+    ENTER();
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return flags ? CUDA_ERROR_INVALID_VALUE : LOCKED(pool_import(pool_out, (int)(intptr_t)handle));
+}
+
+static CUresult pointer_export(CUmemPoolPtrExportData *data, CUdeviceptr ptr)
+{
+    struct sim_alloc *a = sim_alloc_find(ptr);
+    if (!data || !a || a->kind != SIM_POOL || a->address != ptr ||
+        !((CUmemoryPool)a->owner)->exportable)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_ipc_export(a, up(a->size, SIM_BLOCK), data);
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data_out, CUdeviceptr ptr)
+{
+    ENTER();
+    return LOCKED(pointer_export(data_out, ptr));
+}
+
+static CUresult pointer_import(CUdeviceptr *out, CUmemoryPool p, const CUmemPoolPtrExportData *data)
+{
+    CUcontext ctx;
+    CUresult r = sim_need_ctx(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!out || !data || !pool_ok(p) || !p->imported)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_ipc_import(data, ctx, SIM_POOL_IMPORTED, out);
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+    ENTER();
+    return LOCKED(pointer_import(ptr_out, pool, data));
 }
 
 /* ---- memory of graphs ---- */

@@ -153,7 +153,7 @@ static struct visitor *oldest_silent(const struct tenant *t, pid_t pid, uint32_t
     struct visitor *oldest = NULL;
     *ret_count = 0;
     for (struct visitor *v = t->visitors; v; v = v->next)
-        if (!v->parked && (pid == 0 || v->pid == pid)) {
+        if (!v->parked && (pid == 0 || v->peer.pid == pid)) {
             oldest = v;
             ++*ret_count;
         }
@@ -167,7 +167,7 @@ void sl_arb_silence(struct arbiter *a, struct visitor *v)
     v->silent_until_ns = a->now_ns + HELLO_NS;
     if (t->hello_due_ns == 0)
         t->hello_due_ns = v->silent_until_ns;
-    struct visitor *oldest = oldest_silent(t, v->pid, &count);
+    struct visitor *oldest = oldest_silent(t, v->peer.pid, &count);
     if (count <= SILENT_PEER_MAX) {
         oldest = oldest_silent(t, 0, &count);
         if (count <= SILENT_MAX)

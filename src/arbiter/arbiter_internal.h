@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/peer.h"
 #include "base/container.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
@@ -88,7 +89,7 @@ struct visitor {
     struct source conn;
     struct tenant *tenant;
     struct visitor *next;
-    pid_t pid;
+    struct sl_peer peer;
     bool watched; /* in the epoll set */
     bool parked;
     uint64_t silent_until_ns; /* unless parked: its HELLO must come before */
@@ -238,7 +239,7 @@ void sl_arb_foreign_close(struct arbiter *a);
 void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s);
 void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 /* Takes a connection whose next packet brings descriptors; sl_arb_visitor_received has it back. */
-void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid);
+void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer);
 
 /* admit.c: who may connect now */
 /* Returns 0 if one more event may pass, or the time before which none may: `burst` events at

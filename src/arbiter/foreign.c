@@ -58,10 +58,10 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
     t->listener.fd = -1;
 }
 
-void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid)
+void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer)
 {
     struct sl_lane *lane = lane_of(a, t);
-    if (!lane || sl_lane_receive(lane, sock, t->id, pid) < 0)
+    if (!lane || sl_lane_receive(lane, sock, t->id, peer) < 0)
         sl_error("out of memory: descriptor %d stays open", sock);
 }
 

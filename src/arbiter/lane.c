@@ -17,7 +17,7 @@ struct job {
     int fd;
     bool receive; /* a packet waits in it; otherwise it is only closed */
     uint64_t tenant;
-    pid_t pid;
+    struct sl_peer peer;
 };
 
 struct sl_lanes {
@@ -84,7 +84,7 @@ static void receive(struct sl_lanes *l, const struct job *j)
         (void)close(j->fd);
         return;
     }
-    *r = (struct sl_received){.tenant = j->tenant, .pid = j->pid, .sock = j->fd, .page_fd = -1};
+    *r = (struct sl_received){.tenant = j->tenant, .peer = j->peer, .sock = j->fd, .page_fd = -1};
     r->rc = sl_packet_recv(j->fd, &r->packet, &fds, NULL);
     if (r->rc == 0 && fds.count > 0 && sl_page_fd(fds.fd[0]))
         r->page_fd = sl_take_fd(fds.fd[0]);
@@ -167,9 +167,10 @@ int sl_lane_drop(struct sl_lane *lane, int fd)
     return add_job(lane, &(struct job){.fd = fd});
 }
 
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, pid_t pid)
+int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant,
+                    const struct sl_peer *peer)
 {
-    return add_job(lane, &(struct job){.fd = sock, .receive = true, .tenant = tenant, .pid = pid});
+    return add_job(lane, &(struct job){.fd = sock, .receive = true, .tenant = tenant, .peer = *peer});
 }
 
 struct sl_lane *sl_lane_open(struct sl_lanes *l)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "arbiter/peer.h"
 #include "shm/packet.h"
 
 struct sl_lanes; /* all of them: what they received, and the bell that says so */
@@ -20,7 +21,7 @@ struct sl_lane;
 struct sl_received {
     struct sl_received *next;
     uint64_t tenant; /* as given to sl_lane_receive */
-    pid_t pid;
+    struct sl_peer peer;
     int sock;
     int rc; /* of sl_packet_recv */
     union sl_packet packet;
@@ -39,6 +40,7 @@ uint32_t sl_lane_held(struct sl_lane *lane);      /* descriptors it was given an
 /* Both take the descriptor, and never block. On -ENOMEM the descriptor stays open for good: closing it here
  * could stop everybody. */
 int sl_lane_drop(struct sl_lane *lane, int fd);
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, pid_t pid);
+int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant,
+                    const struct sl_peer *peer);
 
 #endif

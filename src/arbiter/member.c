@@ -17,6 +17,7 @@
 
 #include "arbiter/errors.h"
 #include "arbiter/lane.h"
+#include "arbiter/peer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
@@ -261,29 +262,30 @@ static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
     member_hangup(a, m);
 }
 
-static struct member *member_find(struct tenant *t, pid_t pid)
+/* The member that is this living process. One that ended had the PID before: its end is seen here first. */
+static struct member *member_find(struct arbiter *a, struct tenant *t, pid_t pid)
 {
-    for (struct member *m = t->members; m; m = m->next)
-        if (m->pid == pid)
-            return m;
+    struct member *m = t->members;
+    while (m && m->pid != pid)
+        m = m->next;
+    if (!m || !sl_peer_ended(m->pidfd.fd))
+        return m;
+    member_gone(a, m);
     return NULL;
 }
 
-static int member_add(struct arbiter *a, struct tenant *t, const struct visitor *v,
+/* Takes *pidfd; -1 where the kernel has none. */
+static int member_add(struct arbiter *a, struct tenant *t, const struct visitor *v, int *pidfd,
                       struct member **ret, struct sl_err *err)
 {
     struct member *m = calloc(1, sizeof(*m));
     if (!m)
         return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     m->tenant = t;
-    m->pid = v->pid;
+    m->pid = v->peer.pid;
     m->conn.fd = -1;
-    m->pidfd = (struct source){.fd = (int)syscall(SYS_pidfd_open, v->pid, 0), .ready = pidfd_ready};
-    int rc = 0;
-    if (m->pidfd.fd < 0 && errno == EMFILE)
-        rc = sl_err_set(err, -EMFILE, SL_E_ARBITER_DESCRIPTORS_NOW);
-    if (rc == 0 && m->pidfd.fd >= 0)
-        rc = sl_arb_watch(a, &m->pidfd, EPOLLIN, err);
+    m->pidfd = (struct source){.fd = sl_take_fd(*pidfd), .ready = pidfd_ready};
+    int rc = m->pidfd.fd >= 0 ? sl_arb_watch(a, &m->pidfd, EPOLLIN, err) : 0;
     if (rc == 0)
         rc = slot_take(t, v->hello.slot, &m->slot, err);
     if (rc < 0) {
@@ -297,7 +299,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     t->member_count++;
     a->changes++;
     sl_arb_measure_joined(a, m, v->hello.slot != SL_NO_SLOT &&
-                                    sl_arb_process_start(v->pid) <= a->born);
+                                    sl_arb_process_start(m->pid) <= a->born);
     *ret = m;
     return 0;
 }
@@ -342,14 +344,24 @@ static void welcome(struct arbiter *a, struct visitor *v)
 {
     struct tenant *t = v->tenant;
     struct sl_err err = SL_ERR_INIT;
-    struct member *m = member_find(t, v->pid);
+    SL_CLEANUP(close) int pidfd = sl_peer_watch(v->conn.fd, &v->peer);
+    if (pidfd == -ESRCH) { /* its PID may be anybody's by now */
+        sl_debug("tenant %s: process %d ended before its HELLO was read", t->name, v->peer.pid);
+        sl_arb_visitor_remove(a, v);
+        return;
+    }
+    struct member *m = member_find(a, t, v->peer.pid);
     int rc = 0;
-    if (m)
+    if (pidfd < 0 && pidfd != -ENOSYS)
+        rc = sl_err_set(
+            &err, pidfd,
+            "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+    else if (m)
         member_again(a, m, v);
     else
-        rc = member_add(a, t, v, &m, &err);
+        rc = member_add(a, t, v, &pidfd, &m, &err);
     if (rc < 0 || !m) {
-        sl_warn("tenant %s: process %d is refused: %s", t->name, v->pid, err.msg);
+        sl_warn("tenant %s: process %d is refused: %s", t->name, v->peer.pid, err.msg);
         send_error(v->conn.fd, &err);
         sl_arb_visitor_remove(a, v);
         return;
@@ -445,7 +457,7 @@ static void visitor_park(struct arbiter *a, struct visitor *v)
 {
     for (struct visitor *o = v->tenant->visitors, *after; o; o = after) {
         after = o->next;
-        if (o != v && o->parked && o->pid == v->pid)
+        if (o != v && o->parked && o->peer.pid == v->peer.pid)
             sl_arb_visitor_remove(a, o);
     }
     v->parked = true;
@@ -477,7 +489,7 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
     if (!v->parked && sl_packet_brings_fds(v->conn.fd) == 1) {
         if (v->watched)
             (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, v->conn.fd, NULL);
-        sl_arb_receive(a, v->tenant, sl_take_fd(v->conn.fd), v->pid);
+        sl_arb_receive(a, v->tenant, sl_take_fd(v->conn.fd), &v->peer);
         sl_arb_visitor_remove(a, v);
         return;
     }
@@ -496,12 +508,12 @@ static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
     visitor_read(a, sl_container_of(s, struct visitor, conn));
 }
 
-static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
+static struct visitor *visitor_add(struct tenant *t, int sock, const struct sl_peer *peer)
 {
     struct visitor *v = calloc(1, sizeof(*v));
     if (!v)
         return NULL;
-    v->pid = pid;
+    v->peer = *peer;
     v->tenant = t;
     v->conn = (struct source){.fd = sock};
     v->next = t->visitors;
@@ -513,7 +525,7 @@ static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
 void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r)
 {
     struct visitor *v =
-        r->rc == 0 && r->packet.h.type == SL_MSG_HELLO ? visitor_add(t, r->sock, r->pid) : NULL;
+        r->rc == 0 && r->packet.h.type == SL_MSG_HELLO ? visitor_add(t, r->sock, &r->peer) : NULL;
     if (v) {
         visitor_hello(a, v, &r->packet.hello, r->page_fd);
         return;
@@ -536,11 +548,9 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
             sl_arb_refuse(a, t, fd, -EMFILE, SL_E_TENANT_DESCRIPTORS);
             continue;
         }
-        struct ucred peer;
-        socklen_t size = sizeof(peer);
+        struct sl_peer peer = sl_peer_of(fd);
         struct source conn = {.fd = fd};
-        bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
-        struct visitor *v = known ? visitor_add(t, fd, peer.pid) : NULL;
+        struct visitor *v = peer.pid > 0 ? visitor_add(t, fd, &peer) : NULL;
         if (!v) {
             sl_arb_hang_up(a, t, &conn);
             continue;

@@ -32,6 +32,8 @@ void sl_charge_force(struct sl_process *p, int gpu, uint64_t units);
 
 /* Moves units of this process into an entry that others can join: the entry, or a negative errno. */
 int sl_charge_share(struct sl_process *p, int gpu, uint64_t units, uint64_t id, bool by_descriptor);
+/* … and back, if nobody else holds the entry; else false, and all stays as it is. */
+bool sl_charge_unshare(struct sl_process *p, int gpu, uint64_t units, int entry);
 
 void sl_charge_return(struct sl_process *p, int gpu, uint64_t units);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/child.h"
 
+#include "preload/capture.h"
 #include "preload/channels.h"
 #include "preload/charge.h"
 #include "preload/context.h"
@@ -23,5 +24,6 @@ void sl_child_forget(void)
     sl_share_forget();
     sl_graph_mem_forget();
     sl_channels_forget();
+    sl_capture_forget();
     sl_gate_forget();
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "preload/capture.h"
 #include "preload/charge.h"
 #include "preload/lock.h"
 #include "preload/pool.h"
@@ -188,6 +189,7 @@ void sl_context_ended(struct sl_process *p, const struct sl_site *place)
     struct sl_track t;
     while (sl_track_take_if(dies_with_context, place, &t))
         sl_share_end_of(p, &t);
+    sl_capture_context_ended(place->context_id);
     sl_pool_settle_all(p, place->gpu);
     if (place->gpu >= 0)
         (void)sl_process_measure(p, (uint32_t)place->gpu, false);

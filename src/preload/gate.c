@@ -291,7 +291,7 @@ static uint64_t watch_slices(struct sl_process *p, uint32_t word)
     /* Whoever ends a context takes it from us first, and then waits for us. */
     atomic_store(&gate.marking, true);
     if (atomic_load(&gate.ending) == 0)
-        meter_ns = sl_meter_tick(p, launches_so_far(), atomic_load(&gate.captures) <= 0);
+        meter_ns = sl_meter_tick(p, launches_so_far(), !sl_gate_records());
     atomic_store(&gate.marking, false);
     if (atomic_load(&slot->control) != control)
         ring(p);
@@ -375,6 +375,11 @@ void sl_gate_primary_ends(bool begins)
     atomic_fetch_add(&gate.ending, begins ? 1 : -1);
     while (begins && atomic_load(&gate.marking))
         (void)sched_yield();
+}
+
+bool sl_gate_records(void)
+{
+    return atomic_load(&gate.captures) > 0;
 }
 
 void sl_gate_capture(bool begins)

@@ -95,6 +95,7 @@ void sl_gate_primary_ends(bool begins);
 
 /* A stream begins, or has ended, to record a graph. */
 void sl_gate_capture(bool begins);
+bool sl_gate_records(void); /* some stream does */
 
 /* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
 CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * IPC handles: memory of one process opened in another. It stays on the card until the last of both has
- * let go of it, so it is an entry of the tenant's from the moment a handle is made.
+ * IPC handles, and pieces of pools: memory of one process opened in another. It stays on the card until the
+ * last of both has let go of it, so it is an entry of the tenant's from the moment a handle is made.
  */
+#include "preload/ipc.h"
+
 #include <string.h>
 
 #include "preload/charge.h"
@@ -39,13 +41,12 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 
 /* What the opened memory costs: a part in the tenant's entry, or its size where no process of the
  * tenant has it in its books. */
-static bool pay(struct sl_process *p, const CUipcMemHandle *handle, CUdeviceptr address,
-                struct sl_cost *ret)
+static bool pay(struct sl_process *p, uint64_t id, CUdeviceptr address, struct sl_cost *ret)
 {
     __typeof__(&cuMemGetAddressRange_v2) get_range = SL_REAL(cuMemGetAddressRange_v2);
     struct sl_site site;
     size_t size = 0;
-    if (sl_share_join(p, sl_share_id_of(handle, sizeof(*handle)), ret))
+    if (sl_share_join(p, id, ret))
         return true;
     if (sl_site_current(p, &site) != CUDA_SUCCESS || !get_range ||
         get_range(NULL, &size, address) != CUDA_SUCCESS)
@@ -57,13 +58,13 @@ static bool pay(struct sl_process *p, const CUipcMemHandle *handle, CUdeviceptr 
     return sl_charge_try(p, ret->gpu, ret->units);
 }
 
-static CUresult opened(struct sl_process *p, const CUipcMemHandle *handle, CUdeviceptr address)
+static CUresult opened(struct sl_process *p, enum sl_kind kind, uint64_t id, CUdeviceptr address)
 {
     static struct sl_lock lock; /* two threads that open one handle */
     struct sl_site site;
     struct sl_track t;
     sl_lock_take(&lock);
-    bool again = sl_track_take(SL_KIND_IPC, address, &t);
+    bool again = sl_track_take(kind, address, &t);
     if (again) {
         t.times++;
         sl_track_put(&t);
@@ -72,12 +73,12 @@ static CUresult opened(struct sl_process *p, const CUipcMemHandle *handle, CUdev
     if (again)
         return CUDA_SUCCESS;
     struct sl_cost cost;
-    if (!pay(p, handle, address, &cost)) {
+    if (!pay(p, id, address, &cost)) {
         sl_track_cancel();
         return sl_charge_refused(p);
     }
     CUresult rc = sl_site_current(p, &site);
-    t = (struct sl_track){.kind = SL_KIND_IPC,
+    t = (struct sl_track){.kind = kind,
                           .key = address,
                           .units = cost.units,
                           .owner = rc == CUDA_SUCCESS ? site.context_id : 0,
@@ -99,7 +100,7 @@ static CUresult open_handle(struct sl_process *p, __typeof__(&cuIpcOpenMemHandle
         sl_track_cancel();
         return rc;
     }
-    rc = opened(p, handle, *pdptr);
+    rc = opened(p, SL_KIND_IPC, sl_share_id_of(handle, sizeof(*handle)), *pdptr);
     if (rc != CUDA_SUCCESS && undo)
         (void)undo(*pdptr);
     return rc;
@@ -117,6 +118,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     return open_handle(p, real, pdptr, &handle, flags);
 }
 
+void sl_ipc_let_go(struct sl_process *p, struct sl_track *t)
+{
+    t->times--;
+    if (t->times == 0)
+        sl_share_end_of(p, t);
+    else if (sl_track_room())
+        sl_track_put(t);
+}
+
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     SL_ENTER(cuIpcCloseMemHandle, real, p, (dptr));
@@ -126,10 +136,43 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     if (!known)
         return rc;
     if (rc == CUDA_SUCCESS)
-        t.times--;
-    if (t.times > 0 && sl_track_room())
+        sl_ipc_let_go(p, &t);
+    else if (sl_track_room())
         sl_track_put(&t);
-    else if (t.times == 0)
-        sl_share_end_of(p, &t);
+    return rc;
+}
+
+/* ---- pieces of pools ---- */
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data_out, CUdeviceptr ptr)
+{
+    SL_ENTER(cuMemPoolExportPointer, real, p, (data_out, ptr));
+    struct sl_track t;
+    CUresult rc = real(data_out, ptr);
+    if (rc != CUDA_SUCCESS || !sl_track_room())
+        return rc; /* without room the pool goes on paying, and whoever imports it pays too */
+    if (!sl_track_take(SL_KIND_ASYNC, ptr, &t)) {
+        sl_track_cancel();
+        return rc;
+    }
+    sl_pool_share(p, &t, sl_share_id_of(data_out, sizeof(*data_out)));
+    sl_track_put(&t);
+    return rc;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+    SL_ENTER(cuMemPoolImportPointer, real, p, (ptr_out, pool, data));
+    __typeof__(&cuMemFree_v2) undo = SL_REAL(cuMemFree_v2);
+    if (!sl_track_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult rc = real(ptr_out, pool, data);
+    if (rc != CUDA_SUCCESS) {
+        sl_track_cancel();
+        return rc;
+    }
+    rc = opened(p, SL_KIND_PIECE, sl_share_id_of(data, sizeof(*data)), *ptr_out);
+    if (rc != CUDA_SUCCESS && undo)
+        (void)undo(*ptr_out);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every way to start a kernel, through the gate. */
 #include "policy/cost.h"
+#include "preload/capture.h"
 #include "preload/flight.h"
 #include "preload/gate.h"
 #include "preload/hooks.h"
@@ -108,16 +109,23 @@ CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
 
 /* ---- streams end with work in flight, which is seen to its end all the same ---- */
 
+static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
+{
+    sl_flight_stream_gone(stream);
+    struct sl_recording *r = sl_capture_stream_leaves(stream);
+    CUresult rc = real(stream);
+    sl_capture_stream_left(r, rc == CUDA_SUCCESS);
+    return rc;
+}
+
 CUresult cuStreamDestroy(CUstream stream)
 {
     SL_REAL_OR_RETURN(cuStreamDestroy, real);
-    sl_flight_stream_gone(stream);
-    return real(stream);
+    return destroy(stream, real);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     SL_REAL_OR_RETURN(cuStreamDestroy_v2, real);
-    sl_flight_stream_gone(stream);
-    return real(stream);
+    return destroy(stream, real);
 }

@@ -4,6 +4,7 @@
 
 #include "preload/alloc.h"
 #include "preload/charge.h"
+#include "preload/ipc.h"
 #include "preload/pool.h"
 #include "preload/share.h"
 #include "preload/track.h"
@@ -115,6 +116,7 @@ struct freeing {
     struct sl_track entry;
     bool linear;
     bool from_pool;
+    bool piece; /* of another process's pool */
 };
 
 static void free_begin(CUdeviceptr address, struct freeing *f)
@@ -122,11 +124,12 @@ static void free_begin(CUdeviceptr address, struct freeing *f)
     *f = (struct freeing){0};
     f->linear = sl_track_take(SL_KIND_LINEAR, address, &f->entry);
     f->from_pool = !f->linear && sl_track_take(SL_KIND_ASYNC, address, &f->entry);
+    f->piece = !f->linear && !f->from_pool && sl_track_take(SL_KIND_PIECE, address, &f->entry);
 }
 
-static void free_end(struct sl_process *p, const struct freeing *f, CUresult rc)
+static void free_end(struct sl_process *p, struct freeing *f, CUresult rc)
 {
-    if (!f->linear && !f->from_pool)
+    if (!f->linear && !f->from_pool && !f->piece)
         return;
     if (rc != CUDA_SUCCESS) {
         if (sl_track_room())
@@ -135,6 +138,8 @@ static void free_end(struct sl_process *p, const struct freeing *f, CUresult rc)
     }
     if (f->linear)
         sl_share_end_of(p, &f->entry);
+    else if (f->piece)
+        sl_ipc_let_go(p, &f->entry);
     else
         sl_pool_freed(p, &f->entry);
 }

@@ -125,10 +125,11 @@ static void trim(const struct sl_pool *pool)
 
 /* ---- settling ---- */
 
-/* With the pool's lock held: brings the charge to `want`, from `pending` first. */
-static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t want, uint64_t *pending)
+/* With the pool's lock held: brings the charge to what it holds, from `pending` first. */
+static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t held, uint64_t *pending)
 {
     bool within = true;
+    uint64_t want = held > pool->shared_units ? held - pool->shared_units : 0;
     if (want < pool->charged_units) {
         sl_charge_return(p, pool->gpu, pool->charged_units - want);
     } else {
@@ -229,16 +230,47 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes, u
     return covered;
 }
 
+void sl_pool_share(struct sl_process *p, struct sl_track *piece, uint64_t id)
+{
+    struct sl_pool *pool = sl_pool_by_id(piece->owner);
+    if (!pool || pool->free_of_charge || piece->entry != SL_NOT_SHARED)
+        return;
+    struct sl_cost cost = {pool->gpu, piece->units, SL_NOT_SHARED};
+    sl_lock_take(&pool->lock);
+    if (pool->charged_units >= piece->units && sl_share_begin(p, &cost, id, false)) {
+        piece->entry = cost.entry;
+        pool->charged_units -= piece->units;
+        pool->shared_units += piece->units;
+    }
+    sl_lock_drop(&pool->lock);
+}
+
+/* True: the pool pays for the piece again. False: somebody else has it, and its entry goes on paying. */
+static bool unshare(struct sl_process *p, struct sl_pool *pool, const struct sl_track *piece)
+{
+    struct sl_cost cost = {pool->gpu, piece->units, piece->entry};
+    sl_lock_take(&pool->lock);
+    bool back = sl_share_take_back(p, &cost);
+    pool->shared_units -= piece->units < pool->shared_units ? piece->units : pool->shared_units;
+    if (back)
+        pool->charged_units += piece->units;
+    sl_lock_drop(&pool->lock);
+    return back;
+}
+
 void sl_pool_freed(struct sl_process *p, const struct sl_track *entry)
 {
     struct sl_pool *pool = sl_pool_by_id(entry->owner);
     if (!pool || pool->free_of_charge)
         return;
+    bool pays = entry->entry == SL_NOT_SHARED || unshare(p, pool, entry);
     if (!atomic_load(&pool->dead)) {
         sl_pool_expect_shrink();
         (void)sl_pool_settle(p, pool, 0);
         return;
     }
+    if (!pays)
+        return;
     /* The pool was destroyed with this still allocated: it paid for itself since. */
     sl_lock_take(&pool->lock);
     uint64_t units = entry->units < pool->charged_units ? entry->units : pool->charged_units;
@@ -249,7 +281,8 @@ void sl_pool_freed(struct sl_process *p, const struct sl_track *entry)
 
 static bool is_from_pool(const struct sl_track *t, const void *arg)
 {
-    return t->kind == SL_KIND_ASYNC && t->owner == ((const struct sl_pool *)arg)->id;
+    return t->kind == SL_KIND_ASYNC && t->owner == ((const struct sl_pool *)arg)->id &&
+           t->entry == SL_NOT_SHARED;
 }
 
 void sl_pool_died(struct sl_process *p, struct sl_pool *pool)

@@ -34,6 +34,9 @@ void sl_pool_settle_all(struct sl_process *p, int gpu);
  * descriptor kept that is closed by now. */
 void sl_pool_reclaim(struct sl_process *p, int gpu);
 
+/* A piece of a pool leaves for another process: an entry of that id pays for it from now on. */
+void sl_pool_share(struct sl_process *p, struct sl_track *piece, uint64_t id);
+
 /* An address from a pool was freed. */
 void sl_pool_freed(struct sl_process *p, const struct sl_track *entry);
 

@@ -5,6 +5,7 @@
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/graph_mem.h"
+#include "preload/ipc.h"
 #include "preload/pool_internal.h"
 #include "preload/share.h"
 #include "shm/account.h"
@@ -166,9 +167,13 @@ static CUresult free_async(struct sl_process *p, free_function *real, bool per_t
         return real(dptr, stream);
     enum sl_kind kind = SL_KIND_ASYNC;
     bool known = sl_track_take(kind, dptr, &t);
-    /* cuMemAlloc's memory may be freed in stream order too. */
+    /* cuMemAlloc's memory may be freed in stream order too, and a piece of another process's pool. */
     if (!known) {
         kind = SL_KIND_LINEAR;
+        known = sl_track_take(kind, dptr, &t);
+    }
+    if (!known) {
+        kind = SL_KIND_PIECE;
         known = sl_track_take(kind, dptr, &t);
     }
     CUresult rc = real(dptr, stream);
@@ -181,6 +186,8 @@ static CUresult free_async(struct sl_process *p, free_function *real, bool per_t
             sl_track_put(&t);
     } else if (kind == SL_KIND_ASYNC) {
         sl_pool_freed(p, &t);
+    } else if (kind == SL_KIND_PIECE) {
+        sl_ipc_let_go(p, &t);
     } else {
         sl_share_end_of(p, &t);
     }
@@ -221,7 +228,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
 {
     SL_ENTER(cuMemPoolImportFromShareableHandle, real, p, (pool_out, handle, type, flags));
     CUresult rc = real(pool_out, handle, type, flags);
-    /* Charged to the process that made it. */
+    /* Charged to the process that made it; its pieces are imported one by one (ipc.c). */
     struct sl_pool model = {.gpu = SL_NOT_LEASED, .free_of_charge = true};
     if (rc == CUDA_SUCCESS) {
         model.handle = *pool_out;

@@ -17,8 +17,9 @@ struct sl_pool {
     bool graphs;
     bool free_of_charge; /* imported, or on the host: not this process's device memory */
     _Atomic bool dead;
-    struct sl_lock lock;    /* over the three below */
+    struct sl_lock lock;    /* over the four below */
     uint64_t charged_units; /* in the ledger for this pool */
+    uint64_t shared_units;  /* held by it too, and paid for by entries of their own: see share.h */
     uint64_t settled;       /* counts settlements */
     uint64_t step_units;    /* the least the driver grows it by */
 };

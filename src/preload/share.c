@@ -135,6 +135,20 @@ void sl_share_end(struct sl_process *p, const struct sl_cost *cost)
     sl_lock_drop(&lock);
 }
 
+bool sl_share_take_back(struct sl_process *p, const struct sl_cost *cost)
+{
+    bool mine_again = false;
+    sl_lock_take(&lock);
+    uint32_t i = index_of(cost->entry);
+    if (mine[i].times > 0 && --mine[i].times == 0) {
+        mine_again = mine[i].own || sl_charge_unshare(p, mine[i].gpu, mine[i].units, cost->entry);
+        if (!mine_again)
+            leave(p, cost->entry);
+    }
+    sl_lock_drop(&lock);
+    return mine_again;
+}
+
 bool sl_share_sweep(struct sl_process *p)
 {
     sl_lock_take(&lock);

@@ -27,6 +27,9 @@ bool sl_share_begin(struct sl_process *p, struct sl_cost *cost, uint64_t id, boo
 uint64_t sl_share_id(const struct sl_cost *cost); /* 0: not shared */
 /* Joins the entry of that id. False: the tenant has none. */
 bool sl_share_join(struct sl_process *p, uint64_t id, struct sl_cost *ret);
+/* The piece goes back where it came from, a pool of this process: true if its units are the process's own
+ * again. False: it is held elsewhere too, and this process has left it. */
+bool sl_share_take_back(struct sl_process *p, const struct sl_cost *cost);
 /* The memory is gone: returns what it cost. */
 void sl_share_end(struct sl_process *p, const struct sl_cost *cost);
 

@@ -20,6 +20,7 @@ enum sl_kind {
     SL_KIND_PHYSICAL, /* cuMemCreate's handle; object is a struct physical of vmm.c */
     SL_KIND_MAPPING,  /* cuMemMap: key is the address, units its size, object as above */
     SL_KIND_IPC,      /* cuIpcOpenMemHandle: key is the address */
+    SL_KIND_PIECE,    /* cuMemPoolImportPointer: the same */
     SL_KIND_CONTEXT,  /* owner is the context's id */
     SL_KIND_EXEC,     /* an instantiated graph with memory nodes: units is its need */
 };
@@ -32,7 +33,7 @@ struct sl_track {
     enum sl_kind kind;
     int gpu;
     int entry;      /* of the ledger, where the units are shared: see share.h */
-    uint32_t times; /* how often an IPC handle is open */
+    uint32_t times; /* how often an IPC handle is open, or a piece imported */
 };
 
 /* Makes sure one sl_track_put cannot fail. Every true is followed by a put or a cancel. */

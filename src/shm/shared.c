@@ -200,6 +200,38 @@ void sl_shared_leave(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
     (void)close_if_unused(ledger, entry, slot, kept);
 }
 
+static bool has_other_holders(struct sl_shared *s, uint32_t slot)
+{
+    for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
+        uint16_t who = atomic_load(&s->holder[i]);
+        if (who != 0 && who != slot + 1)
+            return true;
+    }
+    return false;
+}
+
+bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot)
+{
+    if (!is_entry(entry) || slot >= SL_PROCESS_SLOTS)
+        return false;
+    struct sl_shared *s = &ledger->slot[entry].shared;
+    uint32_t state = atomic_load(&s->state), gpu = gpu_of(state);
+    /* MAKING again: units that are on their way count twice for a moment, in this direction too. */
+    if (kind_of(state) != OPEN || (state & BY_DESCRIPTOR) ||
+        !atomic_compare_exchange_strong(&s->state, &state, state_of(MAKING, gpu, false, slot)))
+        return false;
+    SL_FAULT("shared.back.begun");
+    if (has_other_holders(s, slot) ||
+        sl_account_reserve(ledger, slot, gpu, sl_account_slot(ledger, entry, gpu), UINT64_MAX) < 0) {
+        atomic_store(&s->state, state);
+        return false;
+    }
+    SL_FAULT("shared.back.reserved");
+    leave_place(s, slot);
+    (void)give_up(ledger, entry);
+    return true;
+}
+
 bool sl_shared_sweep(struct sl_ledger_page *ledger, uint32_t slot, sl_shared_kept *kept)
 {
     bool any = false;
@@ -214,6 +246,19 @@ bool sl_shared_moving(const struct sl_ledger_page *ledger)
         if (kind_of(atomic_load(&ledger->slot[entry].shared.state)) == MAKING)
             return true;
     return false;
+}
+
+/* MAKING or CLOSING, in the stead of one who died inside. If others hold it, he had not seen them yet: then the
+ * entry is theirs. */
+static bool finish(struct sl_ledger_page *ledger, uint32_t entry, sl_shared_kept *kept)
+{
+    struct sl_shared *s = &ledger->slot[entry].shared;
+    uint32_t state = atomic_load(&s->state);
+    if (who_of(state) == SL_SHARED_BY_ARBITER || !has_holders(s))
+        return give_up(ledger, entry);
+    atomic_store(&s->state, state_of(OPEN, gpu_of(state), state & BY_DESCRIPTOR, SL_SHARED_BY_ARBITER));
+    (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
+    return true;
 }
 
 bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, const void *arg),
@@ -232,7 +277,7 @@ bool sl_shared_reap(struct sl_ledger_page *ledger, bool (*dead)(uint32_t slot, c
         }
         bool begun = kind_of(state) == MAKING || kind_of(state) == CLOSING;
         if (begun && (who_of(state) == SL_SHARED_BY_ARBITER || dead(who_of(state), arg)))
-            done = done && give_up(ledger, entry); /* after one that fails: holders only */
+            done = done && finish(ledger, entry, kept); /* after one that fails: holders only */
         else
             (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared memory's entries under SIGKILL. Processes make entries, join each other's and leave, over one
+ * Shared memory's entries under SIGKILL. Processes make entries, join each other's, leave, and take back, over one
  * ledger page; they die inside the steps at random. Every process that dies is reaped as the
  * arbiter would do it.
  *
@@ -28,7 +28,7 @@ enum { WORKERS = 6, HELD = 8, OFFERS = 16 };
 struct world {
     _Atomic uint64_t offer[OFFERS]; /* ids that others may join */
     _Atomic uint64_t next;
-    _Atomic uint64_t joined, made;
+    _Atomic uint64_t joined, made, taken;
 };
 
 static struct world *world;
@@ -85,6 +85,22 @@ static void join(struct rng *r, uint32_t slot, const struct held *all, struct he
     *h = (struct held){entry, id};
 }
 
+/* Its units are the slot's own again, and are gone with the memory; or others have it, and it is left. */
+static void take_back(uint32_t slot, const struct held *h)
+{
+    uint64_t own = sl_account_slot(ledger.page, slot, 0);
+    if (!sl_shared_take_back(ledger.page, (uint32_t)h->entry, slot)) {
+        if (sl_account_slot(ledger.page, slot, 0) != own)
+            abort();
+        sl_shared_leave(ledger.page, (uint32_t)h->entry, slot, kept_at_times);
+        return;
+    }
+    if (sl_account_slot(ledger.page, slot, 0) != own + units_of(h->id))
+        abort();
+    atomic_fetch_add(&world->taken, 1);
+    sl_account_release(ledger.page, slot, 0, units_of(h->id));
+}
+
 static void work(int worker, uint64_t seed)
 {
     struct rng r = {seed};
@@ -98,7 +114,10 @@ static void work(int worker, uint64_t seed)
         if (h->entry > 0) {
             if (sl_account_slot(ledger.page, (uint32_t)h->entry, 0) != units_of(h->id))
                 abort();
-            sl_shared_leave(ledger.page, (uint32_t)h->entry, slot_of(worker), kept_at_times);
+            if (rng_below(&r, 2))
+                sl_shared_leave(ledger.page, (uint32_t)h->entry, slot_of(worker), kept_at_times);
+            else
+                take_back(slot_of(worker), h);
             h->entry = 0;
         } else if (rng_below(&r, 2)) {
             make(&r, slot_of(worker), h);
@@ -182,9 +201,12 @@ int main(int argc, char **argv)
     uint64_t left = sl_account_total(ledger.page, 0), open = 0;
     for (uint32_t e = SL_PROCESS_SLOTS; e < SL_MAX_SLOTS; e++)
         open += atomic_load(&ledger.page->slot[e].shared.state) != 0;
-    (void)printf("%d deaths, %llu made, %llu joined; total %llu, slots %llu; left %llu, entries %llu\n",
+    (void)printf("%d deaths, %llu made, %llu joined, %llu taken back; total %llu, slots %llu; left %llu, entries %llu\n",
                  deaths, (unsigned long long)world->made, (unsigned long long)world->joined,
+                 (unsigned long long)world->taken,
                  (unsigned long long)total, (unsigned long long)slots, (unsigned long long)left,
                  (unsigned long long)open);
-    return total == slots && left == 0 && open == 0 && world->joined > 0 ? 0 : 1;
+    return total == slots && left == 0 && open == 0 && world->joined > 0 && world->taken > 0
+               ? 0
+               : 1;
 }

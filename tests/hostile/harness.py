@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A victim beside an attacker, on a simulated GPU, with real processes.
 
-The victim has a share of memory and GPU time and works all the time; the attacker is a tenant beside it. `sluice
-status` is asked again and again, and new tenants come. What must hold: no allocation of the victim is refused, its
-launches go on, newcomers are served, and every status answers in time.
+The victim has a share of memory and GPU time and always has kernels queued; the attacker is a tenant beside it. `sluice
+status` is asked again and again, and new tenants come. What must hold: the victim keeps its share, no allocation of it is
+refused, newcomers are served, and every status answers in time.
 
 The control is a second world with all of the same in it, its own arbiter and GPU, whose attacker does nothing. Both
-run in the same moments, so what the machine does to one it does to the other, whoever else uses it.
+run in the same moments, so what the machine does to one it does to the other, whoever else uses it. The victim's share is
+what it was promised, or what the control got, where the machine could not give even that one as much.
 """
+import collections
 import contextlib
 import os
 import signal
@@ -18,6 +20,26 @@ import time
 
 
 PATIENCE_S = 30
+KERNEL_S = 0.002  # of the simulated GPU, each round of victim.c
+SETTLE_S = 2.0  # the attack is under way, and the shares are found, before anything is measured
+MEASURE_S = 12
+MOMENT_S = 1  # parts of it, to see how much the figures vary by themselves
+KEEP = 0.95
+FAR = 0.15  # below it by this much is no chance
+
+# What the victim and the attacker are promised (percent of the GPU's time), how GPU time is shared, and the part of the
+# victim's share that can be kept for it. New tenants come where the attack is on who comes.
+Scene = collections.namedtuple("Scene", "program victim attacker compute part newcomers")
+
+
+def scene_of(arena, name):
+    if not name.startswith("endless"):
+        return Scene([arena.attack, name], 40, 20, "auto", 1, True)
+    kind, _, turns = name.partition("-")
+    processes = int(kind.removeprefix("endless") or 1)
+    # By turns nothing takes a kernel off the GPU: then the driver's own equal slices are all there is.
+    part = 1 / (1 + processes) if turns else 1
+    return Scene([arena.endless, str(processes)], 90, 5, turns or "auto", part, False)
 
 
 class Failure(Exception):
@@ -55,8 +77,9 @@ class Command:
 
 
 class Victim(Command):
-    def __init__(self, arena):
-        super().__init__(arena, "victim", ["--memory", "2Gi", "--cores", "40"], [arena.victim])
+    def __init__(self, arena, scene):
+        super().__init__(arena, "victim", ["--memory", "4Gi", "--cores", str(scene.victim), "--compute", scene.compute],
+                         [arena.victim])
         self.rounds, self.refused = [], []
         self.wait_for("ready")
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -69,13 +92,41 @@ class Victim(Command):
             else:
                 self.rounds.append(float(line))
 
-    def rate(self, begin, end):
-        """Rounds a second between two moments."""
-        return sum(begin <= t < end for t in list(self.rounds)) / (end - begin)
+    def shares(self, begin):
+        """Of the GPU's time, in each moment from then on."""
+        counts = collections.Counter(int((t - begin) // MOMENT_S) for t in list(self.rounds))
+        return [counts[i] * KERNEL_S / MOMENT_S for i in range(MEASURE_S // MOMENT_S)]
 
     def longest_pause(self, begin, end):
         times = [begin, *(t for t in list(self.rounds) if begin <= t < end), end]
         return max(b - a for a, b in zip(times, times[1:]))
+
+
+class Statuses:
+    """`sluice status`, asked again and again by one process (asker.c); how long each answer took."""
+
+    def __init__(self, arena):
+        self.took, self.failure = [], None
+        self.process = subprocess.Popen([arena.asker, arena.dir], text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        arena.stack.callback(self.end)
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("refused"):
+                self.failure = Failure(f"status {len(self.took)}: {line.strip()}")
+            else:
+                self.took.append(float(line))
+
+    def end(self):
+        if self.process.stdin.closed:
+            return
+        self.process.stdin.close()
+        self.process.wait(2 * PATIENCE_S)
+        self.thread.join()
+        self.process.stdout.close()
 
 
 class Repeat:
@@ -108,7 +159,9 @@ class Arena:
     def __init__(self, build):
         self.sluice = os.path.join(build, "bin", "sluice")
         self.victim = os.path.join(build, "tests", "hostile", "hostile_victim")
+        self.asker = os.path.join(build, "tests", "hostile", "hostile_asker")
         self.attack = os.path.join(build, "tests", "hostile", "hostile_attack")
+        self.endless = os.path.join(build, "tests", "hostile", "hostile_endless")
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -137,9 +190,6 @@ class Arena:
         if done.returncode != 0 or "refused" in done.stdout:
             raise Failure(f"{what}: exit {done.returncode}: {done.stdout[-300:]}")
 
-    def status(self, number):
-        self.sluice_does(f"status {number}", "status")
-
     def newcomer(self, number):
         """A tenant that comes, does five rounds of work and goes."""
         self.sluice_does(f"new tenant {number}", "run", "--sim", "h200", "--name", f"new{number}", "--memory", "2Gi",
@@ -149,49 +199,85 @@ class Arena:
 class World:
     """A victim, an attacker that waits, and later what is seen of both."""
 
-    def __init__(self, arena, attack):
-        self.arena, self.victim = arena, Victim(arena)
-        self.attacker = Command(arena, "attacker", ["--memory", "2Gi", "--cores", "20"], [arena.attack, attack])
+    def __init__(self, arena, scene):
+        self.arena, self.scene, self.victim = arena, scene, Victim(arena, scene)
+        self.attacker = Command(arena, "attacker", ["--memory", "2Gi", "--cores", str(scene.attacker), "--compute",
+                                                    scene.compute], scene.program)
         self.attacker.wait_for("waiting")
 
     def begin(self):
-        self.statuses = Repeat(self.arena.status, 0.1)
-        self.newcomers = Repeat(self.arena.newcomer, 0.1)
+        self.statuses = Statuses(self.arena)
+        self.newcomers = Repeat(self.arena.newcomer, 0.1) if self.scene.newcomers else None
 
     def look(self, begin, end):
         self.statuses.end()
-        self.newcomers.end()
-        self.rate = self.victim.rate(begin, end)
+        if self.newcomers:
+            self.newcomers.end()
+        self.shares = self.victim.shares(begin)
+        self.share = mean(self.shares)
         self.pause = self.victim.longest_pause(begin, end)
-        self.status = max(self.statuses.took)
-        self.newcomer = max(self.newcomers.took)
+        self.status = max(self.statuses.took, default=PATIENCE_S)
+        self.newcomer = max(self.newcomers.took) if self.newcomers else 0
 
 
-def measure(build, attack, seconds=5.0, limit=1.0):
+def mean(values):
+    return sum(values) / len(values)
+
+
+def kept(world, control, scene):
+    """The part of its share that the victim kept, and how much that varies by itself (its standard error).
+
+    The share is what was promised, or what the control got where that is less, as far as it can be kept."""
+    def part(moments):
+        mine, theirs = (mean([shares[i] for i in moments]) for shares in (world.shares, control.shares))
+        return mine / (min(scene.victim / 100, theirs) * scene.part) if theirs else 1
+
+    every = range(len(world.shares))
+    without = [part([i for i in every if i != left_out]) for left_out in every]  # the jackknife
+    count = len(without)
+    return part(every), ((count - 1) / count * sum((w - mean(without)) ** 2 for w in without)) ** 0.5
+
+
+HEADER = ("attack          promised  control  victim   kept of its share  slowest: status     pause      new tenant\n"
+          "                                                               (attacked, control; seconds)")
+
+
+def judge(world, control, scene, limit, keep):
+    """Raises Failure where something does not hold."""
+    for repeat in (world.statuses, world.newcomers):
+        if repeat and repeat.failure:
+            raise repeat.failure
+    if world.victim.refused:
+        raise Failure(f"{len(world.victim.refused)} allocations were refused, first: {world.victim.refused[0]}")
+    if world.victim.process.poll() is not None:
+        raise Failure("the victim ended")
+    if world.pause > 2 * limit + control.pause:  # one shorter costs it a part of its share, which is judged below
+        raise Failure(f"the victim stood still for {world.pause:.2f} s")
+    if world.status > limit + control.status:
+        raise Failure(f"a status took {world.status:.2f} s")
+    part, error = kept(world, control, scene)
+    if part + 2 * error < keep or (scene.part == 1 and part < keep - FAR):
+        raise Failure(f"the victim kept {100 * part:.1f} % of its share, where {200 * error:.1f} are chance: less than "
+                      f"{100 * keep:.0f} %")
+
+
+def measure(build, attack, limit=1.0, keep=KEEP):
     """Runs one attack; prints the line of the table; raises Failure where something does not hold."""
     with Arena(build) as one, Arena(build) as other:
-        world, control = World(one, attack), World(other, attack)
+        scene = scene_of(one, attack)
+        world, control = World(one, scene), World(other, scene)
         world.attacker.process.stdin.write("go\n")
         world.attacker.wait_for("attacking")
-        begin = time.monotonic()
         for w in (world, control):
             w.begin()
-        time.sleep(seconds)
+        time.sleep(SETTLE_S)
+        begin = time.monotonic()
+        time.sleep(MEASURE_S)
         end = time.monotonic()
         for w in (world, control):
             w.look(begin, end)
-        print(f"{attack:9} victim {100 * world.rate / control.rate:4.0f} % of its control ({world.rate:.0f} of "
-              f"{control.rate:.0f} rounds a second); slowest of each, attacked and control: pause {world.pause:.2f} "
-              f"{control.pause:.2f} s, status {world.status:.2f} {control.status:.2f} s, new tenant "
-              f"{world.newcomer:.2f} {control.newcomer:.2f} s", flush=True)
-        for repeat in (world.statuses, world.newcomers):
-            if repeat.failure:
-                raise repeat.failure
-        if world.victim.refused:
-            raise Failure(f"{len(world.victim.refused)} allocations were refused, first: {world.victim.refused[0]}")
-        if world.victim.process.poll() is not None:
-            raise Failure("the victim ended")
-        if world.pause > limit + control.pause:
-            raise Failure(f"the victim stood still for {world.pause:.2f} s")
-        if world.status > limit + control.status:
-            raise Failure(f"a status took {world.status:.2f} s")
+        part, error = kept(world, control, scene)
+        print(f"{attack:15} {scene.victim:5} %  {100 * control.share:6.1f} % {100 * world.share:5.1f} %  "
+              f"{100 * part:6.1f} % ± {200 * error:4.1f}   {world.status:14.2f} {control.status:.2f}  {world.pause:.2f} "
+              f"{control.pause:.2f}  {world.newcomer:.2f} {control.newcomer:.2f}", flush=True)
+        judge(world, control, scene, limit, keep)

@@ -76,7 +76,7 @@ static void creator_end(struct creator *c)
 
 /*
  * Connections of a process that is gone already: it shared its descriptors with us, and the arbiter knows
- * them by its PID. A member without a process to watch is gone when its connection is.
+ * them by its PID. It is not taken for a member.
  */
 static bool ghost_connect(const char *path, int *ret_fds, int count)
 {
@@ -105,12 +105,12 @@ static bool hello(int fd, bool deaf)
     return send(fd, &m, sizeof(m), MSG_NOSIGNAL) == (ssize_t)sizeof(m);
 }
 
-/* Joins as a ghost. Told to go on, in a recovery, it makes other ghosts that say HELLO and hear no answer. */
+/* Joins. Told to go on, in a recovery, it makes ghosts that say HELLO and hear no answer. */
 static bool come_back(const char *path, int told, int go)
 {
     char byte, packet[4096];
-    int fd, ghost;
-    if (!ghost_connect(path, &fd, 1) || !hello(fd, false) ||
+    int ghost, fd = sl_packet_connect(path, NULL);
+    if (fd < 0 || !hello(fd, false) ||
         recv(fd, packet, sizeof(packet), 0) <= 0 || write(told, "k", 1) != 1 || read(go, &byte, 1) != 1)
         return false;
     for (int i = 0; i < PARKED; i++)

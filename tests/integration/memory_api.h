@@ -47,6 +47,10 @@
     F(cuMemPoolCreate)                                                                             \
     F(cuMemPoolDestroy)                                                                            \
     F(cuMemPoolTrimTo)                                                                             \
+    F(cuMemPoolExportToShareableHandle)                                                            \
+    F(cuMemPoolImportFromShareableHandle)                                                          \
+    F(cuMemPoolExportPointer)                                                                      \
+    F(cuMemPoolImportPointer)                                                                      \
     F(cuMemAddressReserve)                                                                         \
     F(cuMemAddressFree)                                                                            \
     F(cuMemCreate)                                                                                 \

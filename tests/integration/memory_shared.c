@@ -251,6 +251,127 @@ static void test_external(void **state)
     tenant_end(&t);
 }
 
+static void accept_piece(struct program *from, int piece, struct program *to, int place)
+{
+    char line[256], request[64], hex[160];
+    int rc = -1;
+    (void)snprintf(request, sizeof(request), "offer %d", piece);
+    program_ask(from, request, line, sizeof(line));
+    assert_int_equal(sscanf(line, "%d %159s", &rc, hex), 2);
+    assert_int_equal(rc, 0);
+    expect(to, 0, "accept %d 0 %s", place, hex);
+}
+
+/* The tenant's pool in place 0 of a, imported into place 0 of b. */
+static void share_pool(struct program *a, struct program *b)
+{
+    expect(a, 0, "pool 0");
+    long long fd = expect(a, 0, "share 0");
+    expect(b, 0, "use 0 %d %lld", (int)a->pid, fd);
+    expect(a, 0, "close %lld", fd);
+}
+
+/* A piece of an exported pool: once while both have it, and still when its maker is gone. */
+static void test_pool(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a, b;
+    tenant_begin(&world, "pool", LIMIT, &t);
+    start(&t, &a);
+    start(&t, &b);
+    share_pool(&a, &b);
+    expect(&a, 0, "piece 0 0 64");
+    assert_int_equal(used(&t), IPC_BYTES);
+    accept_piece(&a, 0, &b, 0);
+    accept_piece(&a, 0, &b, 1);
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "back 0");
+    expect(&b, 0, "free 1");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&a, 0, "back 0"); /* nobody else has it: it is the pool's again, and the pool gives it back */
+    assert_int_equal(used(&t), 0);
+    expect(&a, 0, "piece 0 0 64");
+    expect(&a, 0, "piece 1 0 64");
+    accept_piece(&a, 0, &b, 0);
+    assert_int_equal(used(&t), 2 * IPC_BYTES);
+    die(&a);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "free 0");
+    assert_int_equal(used(&t), 0);
+    die(&b);
+    tenant_end(&t);
+}
+
+/* Its maker frees it, or destroys the pool, while another process has it. */
+static void test_pool_let_go(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a, b;
+    tenant_begin(&world, "pool-gone", LIMIT, &t);
+    start(&t, &a);
+    start(&t, &b);
+    share_pool(&a, &b);
+    expect(&a, 0, "piece 0 0 64");
+    accept_piece(&a, 0, &b, 0);
+    expect(&a, 0, "back 0");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "back 0");
+    assert_int_equal(used(&t), 0);
+    expect(&a, 0, "piece 0 0 64");
+    expect(&a, 0, "piece 1 0 128");
+    accept_piece(&a, 0, &b, 0);
+    expect(&a, 0, "drop 0");
+    assert_int_equal(used(&t), 3 * IPC_BYTES);
+    expect(&a, 0, "back 1");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&a, 0, "free 0");
+    assert_int_equal(used(&t), IPC_BYTES);
+    expect(&b, 0, "free 0");
+    assert_int_equal(used(&t), 0);
+    die(&a);
+    die(&b);
+    tenant_end(&t);
+}
+
+/* Piece by piece past the limit: what others keep leaves no room. A tenant that has none of it pays in full. */
+static void test_pool_limit(void **state)
+{
+    (void)state;
+    struct tenant small, other;
+    struct program a, b, c;
+    tenant_begin(&world, "pool-small", 3 * GIB, &small);
+    tenant_begin(&world, "pool-other", LIMIT, &other);
+    start(&small, &a);
+    start(&small, &b);
+    start(&other, &c);
+    share_pool(&a, &b);
+    long long fd = expect(&a, 0, "share 0");
+    expect(&c, 0, "use 0 %d %lld", (int)a.pid, fd);
+    long long before = expect(&a, 0, "info");
+    for (int i = 0; i < 3; i++) {
+        expect(&a, 0, "piece 0 0 64");
+        accept_piece(&a, 0, &b, i);
+        if (i == 0)
+            accept_piece(&a, 0, &c, 0);
+        expect(&a, 0, "back 0");
+    }
+    assert_int_equal(used(&small), 3 * IPC_BYTES);
+    assert_int_equal(used(&other), IPC_BYTES);
+    assert_int_equal(expect(&a, 0, "info"), before - 3 * 64);
+    expect(&a, OUT_OF_MEMORY, "alloc 1 %lld", before - 2 * 64);
+    expect(&a, 0, "alloc 1 %lld", before - 3 * 64);
+    expect(&c, 0, "free 0");
+    assert_int_equal(used(&other), 0);
+    die(&a);
+    die(&b);
+    die(&c);
+    tenant_end(&small);
+    tenant_end(&other);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -271,7 +392,8 @@ int main(void)
         cmocka_unit_test(test_to_oneself),       cmocka_unit_test(test_dead_producers),
         cmocka_unit_test(test_counted_once),     cmocka_unit_test(test_descriptor_alone),
         cmocka_unit_test(test_ipc),              cmocka_unit_test(test_between_tenants),
-        cmocka_unit_test(test_external),
+        cmocka_unit_test(test_external),         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool_let_go),      cmocka_unit_test(test_pool_limit),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

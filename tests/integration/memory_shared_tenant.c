@@ -13,6 +13,10 @@
  *   alloc I MIB       cuMemAlloc              free I
  *   get I             an IPC handle; VALUE is its 64 bytes in hex
  *   open I HEX        cuIpcOpenMemHandle      shut I
+ *   pool I            cuMemPoolCreate, exportable     share I   a descriptor of it; VALUE is its number
+ *   use I PID FD      cuMemPoolImportFromShareableHandle        drop I    cuMemPoolDestroy
+ *   piece I P MIB     an address from the pool in place P       offer I   its 64 bytes in hex
+ *   accept I P HEX    cuMemPoolImportPointer      back I    cuMemFreeAsync, and wait (the address in place I)
  *   churn GIB N       N times: create, export, import, release, close; VALUE: how often it worked
  *   info              VALUE: free MiB as cuMemGetInfo says
  */
@@ -32,6 +36,7 @@
 static CUmemGenericAllocationHandle handle[PLACES];
 static CUdeviceptr address[PLACES];
 static CUexternalMemory external[PLACES];
+static CUmemoryPool pool[PLACES];
 
 static void answer(CUresult rc, long long value)
 {
@@ -106,24 +111,95 @@ static void churn(size_t bytes, int times)
     answer(rc, done);
 }
 
+#define HANDLE_BYTES 64 /* of either kind */
+
+static void answer_hex(CUresult rc, const unsigned char *bytes)
+{
+    (void)printf("%d ", (int)rc);
+    for (size_t k = 0; k < HANDLE_BYTES; k++)
+        (void)printf("%02x", bytes[k]);
+    (void)printf("\n");
+}
+
+static void read_hex(const char *hex, unsigned char *ret)
+{
+    for (size_t k = 0; k < HANDLE_BYTES; k++) {
+        char byte[3] = {hex[2 * k], hex[2 * k + 1], '\0'};
+        ret[k] = (unsigned char)strtoul(byte, NULL, 16);
+    }
+}
+
 static void get(int i)
 {
     CUipcMemHandle h;
     memset(&h, 0, sizeof(h));
-    (void)printf("%d ", (int)cu.cuIpcGetMemHandle(&h, address[i]));
-    for (size_t k = 0; k < sizeof(h); k++)
-        (void)printf("%02x", ((unsigned char *)&h)[k]);
-    (void)printf("\n");
+    CUresult rc = cu.cuIpcGetMemHandle(&h, address[i]);
+    answer_hex(rc, (unsigned char *)&h);
 }
 
 static void open_ipc(int i, const char *hex)
 {
     CUipcMemHandle h;
-    for (size_t k = 0; k < sizeof(h); k++) {
-        char byte[3] = {hex[2 * k], hex[2 * k + 1], '\0'};
-        ((unsigned char *)&h)[k] = (unsigned char)strtoul(byte, NULL, 16);
-    }
+    read_hex(hex, (unsigned char *)&h);
     answer(cu.cuIpcOpenMemHandle_v2(&address[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 0);
+}
+
+/* ---- pools ---- */
+
+static void offer(int i)
+{
+    CUmemPoolPtrExportData d;
+    memset(&d, 0, sizeof(d));
+    CUresult rc = cu.cuMemPoolExportPointer(&d, address[i]);
+    answer_hex(rc, d.reserved);
+}
+
+static void accept_piece(int i, int from, const char *hex)
+{
+    CUmemPoolPtrExportData d;
+    read_hex(hex, d.reserved);
+    answer(cu.cuMemPoolImportPointer(&address[i], pool[from], &d), 0);
+}
+
+static CUresult create_pool(int i)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = FD,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    return cu.cuMemPoolCreate(&pool[i], &props);
+}
+
+static CUresult synchronise(CUresult rc)
+{
+    return rc ? rc : cu.cuStreamSynchronize(NULL);
+}
+
+/* False: not one of these. */
+static bool of_pools(const char *verb, int n, const int *a)
+{
+    if (strcmp(verb, "pool") == 0 && n == 1) {
+        answer(create_pool(a[0]), 0);
+    } else if (strcmp(verb, "share") == 0 && n == 1) {
+        int fd = -1;
+        CUresult rc = cu.cuMemPoolExportToShareableHandle(&fd, pool[a[0]], FD, 0);
+        answer(rc, fd);
+    } else if (strcmp(verb, "use") == 0 && n == 3) {
+        int mine = fetch(a[1], a[2]);
+        answer(cu.cuMemPoolImportFromShareableHandle(&pool[a[0]], (void *)(intptr_t)mine, FD, 0), 0);
+        (void)close(mine);
+    } else if (strcmp(verb, "drop") == 0 && n == 1) {
+        answer(cu.cuMemPoolDestroy(pool[a[0]]), 0);
+    } else if (strcmp(verb, "piece") == 0 && n == 3) {
+        size_t bytes = (size_t)a[2] << 20;
+        answer(synchronise(cu.cuMemAllocFromPoolAsync(&address[a[0]], bytes, pool[a[1]], NULL)), 0);
+    } else if (strcmp(verb, "offer") == 0 && n == 1) {
+        offer(a[0]);
+    } else if (strcmp(verb, "back") == 0 && n == 1) {
+        answer(synchronise(cu.cuMemFreeAsync(address[a[0]], NULL)), 0);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 static void info(void)
@@ -193,15 +269,19 @@ int main(void)
     (void)printf("ready\n");
     while (fgets(line, sizeof(line), stdin)) {
         char verb[16], hex[160];
-        int a[4] = {0}, place;
+        int a[4] = {0}, place, from;
         if (sscanf(line, "open %d %159s", &place, hex) == 2 && strlen(hex) == 128) {
             open_ipc(place % PLACES, hex);
+            continue;
+        }
+        if (sscanf(line, "accept %d %d %159s", &place, &from, hex) == 3 && strlen(hex) == 128) {
+            accept_piece(place % PLACES, from % PLACES, hex);
             continue;
         }
         int n = sscanf(line, "%15s %d %d %d %d", verb, &a[0], &a[1], &a[2], &a[3]) - 1;
         if (n < 0 || a[0] < 0 || (strcmp(verb, "close") != 0 && a[0] >= PLACES))
             return 2;
-        if (!plain(verb, n, a) && !between_processes(verb, n, a))
+        if (!plain(verb, n, a) && !between_processes(verb, n, a) && !of_pools(verb, n, a))
             return 2;
     }
     return 0;

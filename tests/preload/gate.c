@@ -9,6 +9,7 @@
 
 #include "common/kernels_ptx.h"
 #include "preload/flight.h"
+#include "preload/gate.h"
 #include "preload/meter.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
@@ -373,6 +374,48 @@ static void test_captured(void **state)
     assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
+static CUresult refuses(CUstream s)
+{
+    (void)s;
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* A recording is over with its stream, and with the context of its stream; not when the driver refuses that. */
+static void test_recording_dies(void **state)
+{
+    (void)state;
+    CUstream other;
+    CUcontext own;
+    assert_false(sl_gate_records());
+    assert_int_equal(cuStreamCreate(&other, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    assert_int_equal(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_true(sl_gate_records());
+    WORLD_ANSWER(cuStreamDestroy_v2, refuses);
+    assert_int_equal(cuStreamDestroy_v2(other), CUDA_ERROR_INVALID_HANDLE);
+    assert_true(sl_gate_records());
+    world_restore();
+    assert_int_equal(cuStreamDestroy_v2(other), CUDA_SUCCESS);
+    assert_false(sl_gate_records());
+    /* Two of a context, one of another: the first two go with their context. */
+    assert_int_equal(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&other, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    assert_int_equal(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cuCtxDestroy_v2(own), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    assert_true(sl_gate_records());
+    CUgraph graph;
+    assert_int_equal(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    assert_false(sl_gate_records());
+    /* The default stream of a thread, by either name. */
+    assert_int_equal(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     CUDA_SUCCESS);
+    assert_true(sl_gate_records());
+    assert_int_equal(cuStreamEndCapture_ptsz(NULL, &graph), CUDA_SUCCESS);
+    assert_false(sl_gate_records());
+}
+
 /* A stream that is held for a sample goes on in time, although another one records. */
 static void test_held_while_recording(void **state)
 {
@@ -422,6 +465,7 @@ int main(void)
         CASE(test_batches),  CASE(test_context_gone),        CASE(test_free_work_is_marked),
         CASE(test_stuck),    CASE(test_orphan),              CASE(test_captured),
         CASE(test_threads),  CASE(test_primary_ends),        CASE(test_held_while_recording),
+        CASE(test_recording_dies),
     };
     world_open("h200", GIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@ struct shared {
     double ms[4][400];
     _Atomic int count[4];
     CUipcMemHandle mem[2];
+    CUmemPoolPtrExportData piece;
     CUipcEventHandle event;
     _Atomic uint32_t value;
 };
@@ -376,6 +377,54 @@ static void shared_by_fd(void)
     CHECK(used_now() == mine - 4 * MIB);
 }
 
+/* Pieces of a pool: the importer has them, and they count, after their maker has ended. */
+static void pool_exporter(void *arg)
+{
+    int sock = (int)(intptr_t)arg;
+    struct sl_tenant t;
+    sl_tenant_open(&t, 0);
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool;
+    CUdeviceptr p;
+    int fd;
+    CU_OK(cuMemPoolCreate(&pool, &props));
+    CU_OK(cuMemAllocFromPoolAsync(&p, 4 * MIB, pool, NULL));
+    CU_OK(cuMemsetD32_v2(p, 0x5eed, MIB));
+    CU_OK(cuCtxSynchronize());
+    CU_OK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CU_OK(cuMemPoolExportPointer(&sh->piece, p));
+    send_fd(sock, fd);
+    wait_for(&sh->go, 1);
+}
+
+static void pool_pieces(void)
+{
+    int pair[2];
+    sh = case_shared(sizeof(*sh));
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    pid_t child = case_child(pool_exporter, (void *)(intptr_t)pair[1]);
+    struct sl_tenant t;
+    int fd = receive_fd(pair[0]);
+    sl_tenant_open(&t, 0);
+    CUmemoryPool pool;
+    CUdeviceptr p, none;
+    uint32_t word = 0;
+    CU_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&none, 4 * MIB, pool, NULL));
+    CU_OK(cuMemPoolImportPointer(&p, pool, &sh->piece));
+    CU_OK(cuMemcpyDtoH_v2(&word, p + 4 * 1000, 4));
+    CHECK(word == 0x5eed);
+    sh->go = 1;
+    case_join(child);
+    uint64_t alone = used_now();
+    CU_OK(cuMemFreeAsync(p, NULL));
+    CU_OK(cuCtxSynchronize());
+    CHECK(used_now() == alone - 4 * MIB);
+}
+
 static void filler(void *arg)
 {
     (void)arg;
@@ -411,6 +460,7 @@ int main(int argc, char **argv)
         {.name = "killed", .run = killed},
         {.name = "ipc", .run = ipc},
         {.name = "shared_by_fd", .run = shared_by_fd},
+        {.name = "pool_pieces", .run = pool_pieces},
         {.name = "meet", .run = meet, .sim = "h200x2"},
         {.name = "two_saturate", .run = two_saturate},
         {.name = "request_beside", .run = request_beside},
