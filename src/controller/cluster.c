@@ -93,7 +93,7 @@ int sl_cluster_scratch(struct sl_cluster *c, struct sl_err *err)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
-    size_t need = (totals.nodes + 63) / 64 * 64;
+    size_t need = ((size_t)totals.nodes + 63) / 64 * 64;
     if (need > c->scratch_room) {
         uint64_t *allow = realloc(c->allow, need / 8);
         if (allow)
@@ -205,9 +205,9 @@ static uint32_t cpu_of(const json_t *value)
         return (uint32_t)(json_integer_value(value) > 1000000 ? 0
                                                               : json_integer_value(value) * 1000);
     const char *text = json_string_value(value);
-    char *end;
+    char *end = NULL;
     double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
-    if (!(v > 0) || v > 1e9)
+    if (!end || !(v > 0) || v > 1e9)
         return 0;
     v *= *end == 'm' ? 1 : 1000;
     return v > 1e9 ? 0 : (uint32_t)v;

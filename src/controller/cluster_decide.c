@@ -137,7 +137,7 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
     size_t count = 0;
     int rc = 0;
     for (size_t i = 0; !rc && i < r->part_count; i++) {
-        struct sl_place_decision d;
+        struct sl_place_decision d = {0};
         if (r->part[i].same_as >= 0)
             continue;
         struct cluster_grant g = {.request = engine_request(r, i), .part = (uint8_t)i};
@@ -287,7 +287,7 @@ static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, stru
                     const struct cluster_grant *grant, size_t count, struct sl_err *err)
 {
     struct cluster_pod *pod = sl_cluster_pod_get(c, ask->uid, ask->name_space);
-    struct cluster_grant *copy = calloc(count, sizeof(*copy));
+    struct cluster_grant *copy = calloc(count + 1, sizeof(*copy));
     if (!pod || !copy) {
         for (size_t i = 0; i < count; i++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};

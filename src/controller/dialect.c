@@ -136,7 +136,7 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
                           "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write "
                           "\"%u\"",
                           container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
-                          3072 / row->unit_mib);
+                          row->unit_mib == 1 ? 3072U : 3U);
     return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name, text,
                       words[row->word].is);
 }
@@ -251,10 +251,10 @@ static const char *marked(const json_t *pod, const char *key)
 /* "0.5" is 50 of 100; at most two digits after the point count. */
 static int hundredths(const char *text, uint32_t *ret)
 {
-    char *end;
+    char *end = NULL;
     errno = 0;
     double v = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
-    if (v < 0 || errno || *end || v > SL_PROMISE_NODE_GPUS)
+    if (!end || v < 0 || errno || *end || v > SL_PROMISE_NODE_GPUS)
         return -EINVAL;
     *ret = (uint32_t)(v * 100 + 0.5);
     return 0;

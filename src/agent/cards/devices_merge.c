@@ -90,7 +90,7 @@ int sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUI
     if (!nvlinks)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        if (places[i].now == SIZE_MAX && recall(&gpu[i], &before->gpu[places[i].old]) < 0) {
+        if (before && places[i].now == SIZE_MAX && recall(&gpu[i], &before->gpu[places[i].old]) < 0) {
             while (i-- > 0)
                 if (places[i].now == SIZE_MAX)
                     free(gpu[i].mig);
