@@ -150,8 +150,8 @@ static void in_process(struct figures *f)
         if (i == IN_PROCESS / 4)
             sl_cluster_learn(c); /* its time counts */
         (void)snprintf(uid, sizeof(uid), "uid-%u", i);
-        r.part[0].memory_mib = (uint32_t)sizes[i % 4].mib;
-        r.part[0].cores = (uint8_t)sizes[i % 4].cores;
+        r.part[0].share.memory_bytes = (uint64_t)sizes[i % 4].mib << 20;
+        r.part[0].share.cores_permille = (uint32_t)sizes[i % 4].cores * 10;
         struct sl_cluster_ask ask = {
             .uid = uid, .name_space = "ns", .name = uid, .request = &r, .cpu_milli = 2000};
         check(sl_cluster_choose(c, &ask, 1, &node, &err), &err, "choose");

@@ -73,7 +73,8 @@ static bool groups_fault_parse(const char *text)
     return false;
 }
 
-/* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION | groups=. Unknown ones are
+/* name:N=CUresult | lost:DEV@SECONDSs | slow:DEV=FACTORx | abi=VERSION | groups=
+ * | copies=empty. Unknown ones are
  * refused by doing nothing loudly: a test that misspells its fault must notice. */
 static bool fault_parse(char *text)
 {
@@ -91,6 +92,8 @@ static bool fault_parse(char *text)
         st->cards[dev].slow_permille = (uint32_t)(x * 1000);
     } else if (strncmp(text, "groups=", 7) == 0 && groups_fault_parse(text + 7)) {
         return true;
+    } else if (strcmp(text, "copies=empty") == 0) {
+        sim_p.copies_empty = true;
     } else if (sscanf(text, "%63[a-zA-Z0-9_]:%lu=%d", name, &nth, &result) == 3 &&
                fault_count < MAX_FAULTS) {
         memcpy(faults[fault_count].name, name, sizeof(name));

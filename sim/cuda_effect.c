@@ -128,7 +128,8 @@ void sim_apply(CUcontext ctx, struct sim_work *w, uint64_t end_ns)
         kernel_run(ctx, w);
         break;
     case SIM_WORK_COPY:
-        sim_copy_run(&w->copy);
+        if (w->copy.engine != SIM_COPY_WITHIN || !sim_p.copies_empty)
+            sim_copy_run(&w->copy);
         free(w->copy.staging);
         w->copy.staging = NULL;
         break;

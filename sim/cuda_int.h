@@ -105,6 +105,7 @@ struct CUstream_st {
     uint32_t magic;
     uint16_t slot;
     uint8_t op_flags; /* SL_SIM_OPF_* */
+    bool copied;      /* its last work was a copy between host and card */
     unsigned int flags;
     int priority;
     CUcontext ctx;
@@ -218,6 +219,7 @@ struct sim_process {
     struct sl_sim_state *st;
     uint32_t slot;
     bool forked;
+    bool copies_empty; /* copies within the card move nothing */
     int version;
     int count;
     uint32_t card[SL_SIM_MAX_DEVICES]; /* of each ordinal: CUDA_VISIBLE_DEVICES */

@@ -185,6 +185,41 @@ static void apply_done(void)
     }
 }
 
+static bool writes_memory(const struct sim_work *w)
+{
+    switch ((enum sim_work_type)w->type) {
+    case SIM_WORK_KERNEL:
+        return w->kernel.f->id != SIM_K_FMA && w->kernel.f->id != SIM_K_EMPTY;
+    case SIM_WORK_RECORD:
+    case SIM_WORK_WAIT:
+    case SIM_WORK_WAIT_VALUE:
+    case SIM_WORK_EMPTY:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/*
+ * A card that comes to a wait whose value is there goes on at once; here its owner has to look, which may be
+ * half a millisecond later, and the group would have lost its turn. So waits are looked at before it is their
+ * turn, as long as nothing that comes before them can change the value.
+ */
+static void look_ahead(CUcontext c)
+{
+    struct sl_sim_state *st = sim_p.st;
+    for (uint64_t s = c->retired + 1; c->watched && !c->dead && s <= tail_of(c); s++) {
+        struct sl_sim_op *op = sl_sim_op_at(st, c->queue, s);
+        struct sim_work *w = &c->ops[s % SL_SIM_RING].work;
+        if (op->state == SL_SIM_OP_DONE)
+            continue;
+        if (writes_memory(w))
+            return;
+        if (op->kind == SL_SIM_OP_POLL && op->state == SL_SIM_OP_PENDING && sim_watch_over(w))
+            op->flags |= SL_SIM_OPF_MET;
+    }
+}
+
 /* Finds an operation that waits for its owner: HOST only if the caller may run functions. */
 static bool next_watched(bool service, CUcontext *ret_ctx, uint64_t *ret_seq)
 {
@@ -233,6 +268,8 @@ static void poll_as(bool service)
 
         sl_sim_lock(st);
         bool found = next_watched(service, &ctx, &seq);
+        for (CUcontext c = sim_p.contexts; c && !found; c = c->next)
+            look_ahead(c);
         sl_sim_unlock(st);
         if (!found)
             return;
@@ -338,6 +375,23 @@ static bool make_room(CUcontext ctx)
     return !ctx->dead;
 }
 
+/*
+ * What a stream does between kernels is done by the channels of its context's compute group, in their turn.
+ * Measured on an H200 beside a busy neighbour: records of events that tell time, and words that are written,
+ * wait for the slice. Events that tell no time do not, nor does what stands behind a copy between host and card:
+ * that is the copy engine's.
+ */
+static void choose_channel(CUstream s, const struct sim_work *w, struct sl_sim_op *op)
+{
+    bool stamp = w->type == SIM_WORK_RECORD && !(w->record.event->flags & CU_EVENT_DISABLE_TIMING);
+    if ((stamp || w->type == SIM_WORK_WRITE_VALUE) && !s->copied)
+        op->flags |= SL_SIM_OPF_LANE;
+    if (op->kind == SL_SIM_OP_COPY)
+        s->copied = true;
+    else if (op->kind == SL_SIM_OP_KERNEL || op->kind == SL_SIM_OP_SPIN)
+        s->copied = false;
+}
+
 CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq)
 {
     CUcontext ctx = s->ctx;
@@ -354,6 +408,7 @@ CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq)
         op.dep_generation = w->wait.generation;
         op.dep_seq = w->wait.seq;
     }
+    choose_channel(s, w, &op);
     sl_sim_lock(st);
     sl_sim_advance(st, sl_sim_now_ns());
     collect(ctx);

@@ -276,7 +276,8 @@ CUresult sim_event_record(CUevent e, CUstream s, bool external)
     return CUDA_SUCCESS;
 }
 
-/* Behind all streams of a context at once. Waiting for it on the GPU is not simulated. */
+/* Behind all streams of a context at once; of an idle one it is done at once, too. Waiting for it on the GPU
+ * is not simulated. */
 static CUresult record_context(CUcontext ctx, CUevent e)
 {
     if (!event_ok(e) || e->ctx != ctx)
@@ -293,6 +294,12 @@ static CUresult record_context(CUcontext ctx, CUevent e)
     e->queue = ctx->queue;
     e->queue_generation = ctx->queue_generation;
     e->seq = sim_ctx_tail(ctx);
+    if (!(e->flags & CU_EVENT_DISABLE_TIMING)) {
+        sl_sim_lock(sim_p.st);
+        sl_sim_advance(sim_p.st, sl_sim_now_ns());
+        sl_sim_queue_marked(sim_p.st, ctx->queue);
+        sl_sim_unlock(sim_p.st);
+    }
     return CUDA_SUCCESS;
 }
 

@@ -114,6 +114,8 @@ void sl_sim_kernel_repair(struct sl_sim_state *st, uint32_t queue, uint64_t seq)
 {
     struct sl_sim_queue *q = &st->queues[queue];
     struct sl_sim_op *op = sl_sim_op_at(st, queue, seq);
+    if (op->kind == SL_SIM_OP_MARK && op->state == SL_SIM_OP_READY)
+        q->marks++;
     if (op->kind != SL_SIM_OP_KERNEL)
         return;
     if (op->state == SL_SIM_OP_RUNNING && q->run_count < SL_SIM_RESIDENT) {
@@ -131,6 +133,8 @@ static void complete(struct sl_sim_state *st, uint32_t queue, uint64_t seq, uint
     struct sl_sim_op *op = sl_sim_op_at(st, queue, seq);
     if (op->kind == SL_SIM_OP_SPIN && op->state != SL_SIM_OP_PENDING && q->spinning)
         q->spinning--;
+    if (op->kind == SL_SIM_OP_MARK && op->state == SL_SIM_OP_READY && q->marks)
+        q->marks--;
     op->end_ns = t;
     if (op->start_ns == 0)
         op->start_ns = t;
@@ -177,6 +181,10 @@ static bool make_ready(struct sl_sim_state *st, uint32_t queue, uint64_t seq, ui
         return false;
     case SL_SIM_OP_HOST:
     case SL_SIM_OP_POLL:
+        if (op->flags & SL_SIM_OPF_MET) {
+            complete(st, queue, seq, t);
+            return true;
+        }
         op->start_ns = t;
         op->state = SL_SIM_OP_RUNNING;
         return false;
@@ -188,6 +196,11 @@ static bool make_ready(struct sl_sim_state *st, uint32_t queue, uint64_t seq, ui
         return false;
     }
     default: /* MARK, and WAIT whose dependency is over */
+        if (op->flags & SL_SIM_OPF_LANE) {
+            op->state = SL_SIM_OP_READY;
+            q->marks++;
+            return false;
+        }
         complete(st, queue, seq, t);
         return true;
     }
@@ -275,7 +288,7 @@ static void begin_kernels(struct sl_sim_state *st, uint32_t queue, uint64_t t)
 
 static bool wants_card(const struct sl_sim_queue *q)
 {
-    return q->used && (q->run_count || q->ready || q->spinning) && sl_sim_queue_runs(q);
+    return q->used && (q->run_count || q->ready || q->spinning || q->marks) && sl_sim_queue_runs(q);
 }
 
 /* The next queue of a lane in turn after `after` that wants the card, or NONE. */
@@ -302,6 +315,19 @@ static void begin_spins(struct sl_sim_state *st, uint32_t queue, uint64_t t)
             op->state = SL_SIM_OP_RUNNING;
         }
     }
+}
+
+/* What takes no time, but a turn. True if something was waiting for that. */
+static bool do_marks(struct sl_sim_state *st, uint32_t queue, uint64_t t)
+{
+    struct sl_sim_queue *q = &st->queues[queue];
+    bool any = q->marks > 0;
+    for (uint64_t s = q->first + 1; q->marks && s <= q->tail; s++) {
+        const struct sl_sim_op *op = sl_sim_op_at(st, queue, s);
+        if (op->kind == SL_SIM_OP_MARK && op->state == SL_SIM_OP_READY)
+            complete(st, queue, s, t);
+    }
+    return any;
 }
 
 /* Card time as time on a lane: what takes a whole card 1 ms takes 7 on a seventh of one. */
@@ -341,7 +367,8 @@ static void change(struct sl_sim_state *st, struct sl_sim_lane *c, uint32_t to, 
 }
 
 /* Decides who has a lane at time t, and begins what it runs. Returns when that must be looked at
- * again for another reason than a kernel's end: a switch is done, or a turn over. */
+ * again for another reason than a kernel's end: a switch is done, or a turn over. t itself: more has become
+ * ready just now. */
 static uint64_t decide(struct sl_sim_state *st, uint32_t card, uint32_t lane, uint64_t t)
 {
     struct sl_sim_lane *c = &st->cards[card].lanes[lane];
@@ -369,6 +396,8 @@ static uint64_t decide(struct sl_sim_state *st, uint32_t card, uint32_t lane, ui
     }
     begin_spins(st, run, t);
     begin_kernels(st, run, t);
+    if (do_marks(st, run, t))
+        return t;
     return other == SL_SIM_NONE ? FOREVER : slice_end(st, c);
 }
 
@@ -384,6 +413,16 @@ void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue)
     uint64_t slice = slice_of(st, queue);
     if (c->running == queue && c->switch_until_ns <= st->now_ns && st->now_ns > slice)
         c->slice_start_ns = st->now_ns - slice;
+}
+
+void sl_sim_queue_marked(struct sl_sim_state *st, uint32_t queue)
+{
+    const struct sl_sim_queue *q = &st->queues[queue];
+    struct sl_sim_lane *c = &st->cards[q->card].lanes[q->lane % SL_SIM_LANES];
+    if (q->first != q->tail || c->running == queue || !sl_sim_lane_plays(st, c, st->now_ns))
+        return;
+    c->switch_until_ns = st->now_ns + st->switch_ns;
+    c->slice_start_ns += st->switch_ns;
 }
 
 /* All lanes of a card at time t; when the next thing happens on any of them. */
@@ -506,21 +545,34 @@ static void lose(struct sl_sim_state *st, uint64_t now)
     }
 }
 
-void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns)
+/* Everything that happens at time t on all cards; when the next thing does. What takes no time may let
+ * something else begin: each round ends at least one operation. */
+static uint64_t happen(struct sl_sim_state *st, uint64_t t)
 {
-    lose(st, now_ns);
-    uint64_t t = st->now_ns;
-    for (;;) {
+    uint64_t next;
+    uint32_t rounds = 0;
+    do {
         settle(st, t);
-        uint64_t next = now_ns;
+        next = FOREVER;
         for (uint32_t i = 0; i < st->card_count; i++) {
             uint64_t at = schedule(st, i, t);
             if (at < next)
                 next = at;
         }
-        uint64_t at = copies(st, t, false);
+    } while (next <= t && ++rounds < SL_SIM_RING);
+    return next;
+}
+
+void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns)
+{
+    lose(st, now_ns);
+    uint64_t t = st->now_ns;
+    for (;;) {
+        uint64_t next = happen(st, t), at = copies(st, t, false);
         if (at < next)
             next = at;
+        if (next > now_ns)
+            next = now_ns;
         if (next < t)
             next = t;
         for (uint32_t i = 0; i < st->card_count; i++)
@@ -534,9 +586,7 @@ void sl_sim_advance(struct sl_sim_state *st, uint64_t now_ns)
         if (stuck) /* cannot be: something was due and did not happen */
             t++;
     }
-    settle(st, t);
-    for (uint32_t i = 0; i < st->card_count; i++)
-        (void)schedule(st, i, t);
+    (void)happen(st, t);
 }
 
 uint64_t sl_sim_op_eta_ns(struct sl_sim_state *st, uint32_t queue, uint64_t seq)

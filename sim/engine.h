@@ -47,7 +47,10 @@ void sl_sim_queue_slice(struct sl_sim_state *st, uint32_t queue, uint64_t slice_
 /* Ends the turn of the queue, if it has the card and somebody else wants it. */
 void sl_sim_queue_preempt(struct sl_sim_state *st, uint32_t queue);
 
-/* After a death inside the lock: counts a kernel that is ready or running again. */
+/* The time is taken of the whole context: if it has nothing to do, whoever has the card is interrupted. */
+void sl_sim_queue_marked(struct sl_sim_state *st, uint32_t queue);
+
+/* After a death inside the lock: counts what is ready or running again. */
 void sl_sim_kernel_repair(struct sl_sim_state *st, uint32_t queue, uint64_t seq);
 
 /* Appends an operation (kind, flags, engine, priority, stream, room, dep_*, left_ns set) to a queue

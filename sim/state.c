@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@
 
 /* The liveness bytes lie past the mapped part: POSIX locks may cover bytes that do not exist. */
 #define ALIVE_BASE ((off_t)1 << 40)
+
+/* Nobody has the lock for so long, unless it was stopped, or the computer is very busy. */
+#define LOCK_PATIENCE_NS 100000000L
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_sim_state *the_state;
@@ -195,7 +199,7 @@ static void repair(struct sl_sim_state *st)
             q->first = q->head;
         uint32_t slots = 0;
         memset(q->pending, 0, sizeof(q->pending));
-        q->spinning = q->ready = 0;
+        q->spinning = q->ready = q->marks = 0;
         q->run_count = q->run_room = 0;
         q->ahead = 0;
         for (uint64_t s = q->head + 1; s <= q->tail; s++) {
@@ -216,16 +220,74 @@ static void repair(struct sl_sim_state *st)
         sl_sim_lanes_repair(st, i);
 }
 
+static uint64_t pid_namespace(void)
+{
+    static _Atomic uint64_t known;
+    struct stat sb;
+    uint64_t seen = atomic_load_explicit(&known, memory_order_relaxed);
+    if (seen == 0 && stat("/proc/self/ns/pid", &sb) == 0) {
+        seen = (uint64_t)sb.st_ino;
+        atomic_store_explicit(&known, seen, memory_order_relaxed);
+    }
+    return seen;
+}
+
+static bool is_stopped(pid_t pid)
+{
+    char path[64], text[256];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    SL_CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && strncmp(end, ") T", 3) == 0;
+}
+
+/*
+ * A real driver's locks are the kernel's, and a process that is told to stop leaves the kernel first. Here it
+ * may stop inside and hold up everybody. So whoever waits for long lets it go on until the lock is free, then
+ * stops it again. Returns as the lock functions do.
+ */
+static int lock_from_stopped(struct sl_sim_state *st)
+{
+    for (;;) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOCK_PATIENCE_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        int r = pthread_mutex_timedlock(&st->lock, &until);
+        if (r != ETIMEDOUT)
+            return r;
+        pid_t pid = atomic_load(&st->lock_pid);
+        if (pid <= 0 || atomic_load(&st->lock_namespace) != pid_namespace() || !is_stopped(pid))
+            continue;
+        (void)kill(pid, SIGCONT);
+        r = pthread_mutex_lock(&st->lock);
+        (void)kill(pid, SIGSTOP);
+        return r;
+    }
+}
+
 void sl_sim_lock(struct sl_sim_state *st)
 {
-    if (pthread_mutex_lock(&st->lock) == EOWNERDEAD) {
+    int r = pthread_mutex_trylock(&st->lock);
+    if (r == EBUSY) {
+        int saved = errno;
+        r = lock_from_stopped(st);
+        errno = saved;
+    }
+    if (r == EOWNERDEAD) {
         repair(st);
         (void)pthread_mutex_consistent(&st->lock);
     }
+    atomic_store_explicit(&st->lock_namespace, pid_namespace(), memory_order_relaxed);
+    atomic_store_explicit(&st->lock_pid, getpid(), memory_order_relaxed);
 }
 
 void sl_sim_unlock(struct sl_sim_state *st)
 {
+    atomic_store_explicit(&st->lock_pid, 0, memory_order_relaxed);
     (void)pthread_mutex_unlock(&st->lock);
 }
 

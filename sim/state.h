@@ -24,7 +24,7 @@
 #include "sim/profiles.h"
 
 #define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      9
+#define SL_SIM_VERSION      11
 #define SL_SIM_MAX_PROCS    512
 #define SL_SIM_MAX_QUEUES   1024
 #define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
@@ -127,7 +127,7 @@ enum {
 };
 
 enum sl_sim_op_kind {
-    SL_SIM_OP_MARK,   /* takes no time: event record, memory bookkeeping, byte effects */
+    SL_SIM_OP_MARK,   /* takes no time: event record, word written, memory bookkeeping */
     SL_SIM_OP_KERNEL, /* takes `left_ns` of the card */
     SL_SIM_OP_SPIN,   /* on the card until its owner says it is over; lets other streams by */
     SL_SIM_OP_COPY,   /* takes `left_ns` of a copy engine */
@@ -146,6 +146,8 @@ enum sl_sim_op_state {
 enum {
     SL_SIM_OPF_LEGACY = 1,   /* in the legacy default stream: waits for, and holds up, blocking ones */
     SL_SIM_OPF_BLOCKING = 2, /* in a stream that synchronises with the legacy one */
+    SL_SIM_OPF_LANE = 4,     /* a MARK of the compute channels: done while their group has its turn */
+    SL_SIM_OPF_MET = 8,      /* a POLL whose value is there before its turn comes */
 };
 
 struct sl_sim_op {
@@ -184,6 +186,8 @@ struct sl_sim_queue {
     uint32_t pending[SL_SIM_STREAM_SLOTS]; /* unfinished operations by stream slot */
     uint32_t active_slots;                 /* how many of those are not zero */
     uint32_t spinning;                     /* SPIN operations that can run, or do */
+    uint32_t marks;                        /* MARKs that wait for the group's turn */
+    uint32_t pad3;
     uint64_t running_ns;                   /* card time used */
 };
 
@@ -218,6 +222,9 @@ struct sl_sim_state {
     char root[512]; /* the driver root made for it (sim/tree.h), or "" */
     struct sl_sim_spec spec_parsed;
     pthread_mutex_t lock;
+    _Atomic int32_t lock_pid; /* who has it, as seen in that PID namespace */
+    uint32_t pad;
+    _Atomic uint64_t lock_namespace;
     uint64_t created_ns;
     uint64_t now_ns;    /* time played so far */
     uint64_t reaped_ns; /* when the dead were last looked for */
@@ -248,7 +255,8 @@ int sl_sim_open(struct sl_sim_state **ret, struct sl_err *err) SL_MUST_CHECK;
 /* The path sl_sim_open() used; "" before. */
 const char *sl_sim_path(void);
 
-/* Never fails: an owner that died inside is noted and what it left is repaired. */
+/* Never fails: an owner that died inside is noted and what it left is repaired. One that was stopped inside
+ * goes on until it has left, and is stopped again. */
 void sl_sim_lock(struct sl_sim_state *st);
 void sl_sim_unlock(struct sl_sim_state *st);
 

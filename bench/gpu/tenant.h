@@ -145,6 +145,7 @@ struct tenant_lane {
 
 uint64_t tenant_now_ns(void);
 void tenant_sleep_until(uint64_t when_ns);
+void tenant_busy_until(uint64_t when_ns);
 _Noreturn void tenant_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tenant_check(struct tenant *t, CUresult r, const char *what);
 #define CU(t, call, ...) tenant_check((t), (t)->cu.call(__VA_ARGS__), #call)

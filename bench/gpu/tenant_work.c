@@ -33,8 +33,7 @@ static void launch_eager(struct tenant *t, CUstream s)
     for (int i = 0; i < EAGER_KERNELS; i++) {
         launch_fma(t, t->opt.iters, s);
         next += EAGER_HOST_NS;
-        while (tenant_now_ns() < next)
-            ;
+        tenant_busy_until(next);
     }
 }
 
@@ -249,7 +248,8 @@ static void size_chunks(struct tenant_lane *lane)
     const struct tenant_options *o = &lane->t->opt;
     double per = 1000.0 / o->unit_us;
     lane->per_chunk = per < 1 ? 1 : per > 256 ? 256 : (unsigned)per;
-    double chunks = o->queue_ms * 1e3 / (lane->per_chunk * o->unit_us);
+    /* Streams run side by side: what is queued in all of them is over in the time of one. */
+    double chunks = o->streams * o->queue_ms * 1e3 / (lane->per_chunk * o->unit_us);
     lane->chunks = chunks < 2 ? 2 : chunks > LANE_EVENTS ? LANE_EVENTS : (unsigned)chunks;
 }
 
@@ -332,8 +332,8 @@ static void run_requests(struct tenant_lane *lane)
         bool late = now > due;
         if (!late) {
             tenant_sleep_until(due - 150000);
-            while ((now = tenant_now_ns()) < due)
-                ;
+            tenant_busy_until(due);
+            now = tenant_now_ns();
         }
         uint64_t start = late ? due : now;
         launch_unit(lane, lane->stream[0]);

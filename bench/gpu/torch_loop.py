@@ -17,10 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import torch_meter
-from pieces import step_us
 from torch_meter import now_ns, percentiles
-from torch_train import WIDTH, WORDS, Block, mark_both
+from torch_train import WIDTH, WORDS, Block
 
 HOST_S = 0.005
 EAGER_BLOCKS, EAGER_TOKENS = 9, 128
@@ -40,21 +38,15 @@ def eager():
 def train():
     model = nn.Sequential(nn.Embedding(WORDS, WIDTH), *[Block() for _ in range(TRAIN_BLOCKS)],
                           nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)).cuda().bfloat16()
-    for block in model[1:-2]:
-        block.register_forward_hook(mark_both)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     tokens = torch.randint(WORDS, (TRAIN_BATCH, TRAIN_TOKENS + 1), device="cuda")
 
     def submit():
-        torch_meter.mark()
         optimizer.zero_grad(set_to_none=True)
         logits = model(tokens[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
-        torch_meter.mark()
         loss.backward()
-        torch_meter.mark()
         optimizer.step()
-        torch_meter.mark()
     return submit, lambda: time.sleep(HOST_S)
 
 
@@ -72,12 +64,11 @@ def gpu_us(submit, steps=20):
         end.record()
         torch.cuda.synchronize()
         times.append(begin.elapsed_time(end) * 1e3)
-        torch_meter.marks.clear()
     return sorted(times)[len(times) // 2]
 
 
 def run(submit, host, load_from, load_until, from_ns, until_ns):
-    steps, latencies, pieces = 0, [], []
+    steps, latencies = 0, []
     time.sleep(max(0, (load_from - now_ns()) / 1e9))
     while now_ns() < load_until:
         host()
@@ -85,20 +76,13 @@ def run(submit, host, load_from, load_until, from_ns, until_ns):
         submit()
         torch.cuda.synchronize()
         end = now_ns()
-        marks = list(torch_meter.marks)
-        torch_meter.marks.clear()
         if from_ns <= end < until_ns:
             steps += 1
             latencies.append((end - begin) / 1e6)
-            pieces.append([1e3 * a.elapsed_time(b) for a, b in zip(marks, marks[1:])])
-        torch_meter.spare.extend(marks)
     seconds = (until_ns - from_ns) / 1e9
     result = {"done": steps, "rate": steps / seconds, "seconds": seconds}
     if latencies:
         result["latency_ms"] = percentiles(latencies)
-    if pieces and pieces[0]:  # the clock, and so a step's GPU time, is another one beside others
-        result["unit_us"] = step_us(pieces)
-        result["time_share"] = 100 * result["rate"] * result["unit_us"] / 1e6
     return result
 
 
@@ -108,7 +92,6 @@ def main():
     for _ in range(20):
         submit()
     torch.cuda.synchronize()
-    torch_meter.marks.clear()
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         word, *numbers = line.split()

@@ -15,6 +15,7 @@
 #include "agent/agent_internal.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...)
@@ -113,9 +114,7 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
                                              .reset_quiet_ns = a->config->recover_reset_ns};
     const struct sl_health_ops health_ops = {.changed = sl_agent_health_changed,
                                              .refresh = refresh};
-    int rc = sl_health_create(a->loop, &health, &health_ops, a, &a->health, err);
-    if (rc < 0)
-        return rc;
+    a->health = sl_health_create(a->loop, &health, &health_ops, a);
     const struct sl_devices_options options = {.driver_root = driver.root,
                                                .fail_on_init_error = a->config->fail_on_init_error,
                                                .no_events = !a->config->health_checks};
@@ -284,9 +283,7 @@ static void close_all(struct sl_agent *a)
 
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list, struct sl_err *err)
 {
-    struct sl_agent *a = calloc(1, sizeof(*a));
-    if (!a)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_agent *a = sl_xcalloc(1, sizeof(*a));
     a->opt = *opt;
     a->environ_list = environ_list;
     a->signals.fd = -1;

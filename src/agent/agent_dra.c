@@ -127,8 +127,7 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
 
 void sl_agent_dra_update(struct sl_agent *a)
 {
-    struct sl_err err = SL_ERR_INIT;
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
-    if (a->dra && inv && sl_dra_update(a->dra, inv, a->config, a->driver, &err) < 0)
-        sl_agent_say(a, SL_EVENT_WARNING, "DRAFailed", "%s", err.msg);
+    if (a->dra && inv)
+        sl_dra_update(a->dra, inv, a->config, a->driver);
 }

@@ -10,7 +10,8 @@
 #include "agent/container/cdi.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "policy/promise.h"
+#include "base/xalloc.h"
+#include "share/promise.h"
 
 static void machine(void *data, const struct sl_inventory **inv, const struct sl_driver **driver)
 {
@@ -120,23 +121,20 @@ void sl_agent_fraction_publish(struct sl_agent *a)
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     struct sl_promise_node gpus = {.count = 0};
     struct sl_labels notes = {0};
-    struct sl_err err = SL_ERR_INIT;
     if (!a->node || !a->plan || !inv)
         return;
     unsigned split = a->opt.dra ? 0 : find_gpus(a, inv, &gpus);
     a->published_gpus |= gpus.count || sl_node_annotation(a->node, SL_PROMISE_GPUS_KEY);
-    SL_CLEANUP(free) char *ours = gpus.count ? sl_promise_gpus_text(&gpus) : strdup("");
-    SL_CLEANUP(free) char *hami = gpus.count ? sl_promise_register_text(&gpus, split) : strdup("");
-    int rc = ours && hami ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = sl_labels_set(&notes, SL_PROMISE_GPUS_KEY, ours, &err);
+    SL_CLEANUP(free) char *ours = gpus.count ? sl_promise_gpus_text(&gpus) : sl_xstrdup("");
+    SL_CLEANUP(free)
+    char *hami = gpus.count ? sl_promise_register_text(&gpus, split) : sl_xstrdup("");
+    if (!ours || !hami)
+        sl_out_of_memory();
+    sl_labels_set(&notes, SL_PROMISE_GPUS_KEY, ours);
     /* HAMi's own plugin may be here: its annotation is taken back only where ours tells that we wrote it. */
-    if (rc == 0 && a->published_gpus)
-        rc = sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami, &err);
-    if (rc == 0)
-        rc = sl_node_annotations(a->node, &notes, &err);
-    if (rc < 0)
-        sl_error("the Node's annotations: %s", err.msg);
+    if (a->published_gpus)
+        sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami);
+    sl_node_annotations(a->node, &notes);
     sl_labels_clear(&notes);
 }
 

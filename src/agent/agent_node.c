@@ -17,21 +17,19 @@ static bool by_feature(const struct sl_agent *a)
  */
 void sl_agent_labels(struct sl_agent *a)
 {
-    struct sl_err err = SL_ERR_INIT;
     const struct sl_labels *labels = sl_labeler_last(a->labeler);
     if (!labels || !a->node)
         return;
-    int rc = by_feature(a) ? sl_node_feature_labels(a->feature, labels, &err) : 0;
-    if (a->feature && !by_feature(a))
+    if (by_feature(a))
+        sl_node_feature_labels(a->feature, labels);
+    else if (a->feature)
         sl_node_feature_withdraw(a->feature);
     enum sl_node_feature_state state =
         by_feature(a) ? sl_node_feature_stats(a->feature).state : SL_FEATURE_REFUSED;
-    if (rc == 0 && a->opt.labels && state == SL_FEATURE_REFUSED)
-        rc = sl_node_labels(a->node, labels, &err);
-    else if (rc == 0 && a->opt.labels && state == SL_FEATURE_TAKEN)
+    if (a->opt.labels && state == SL_FEATURE_REFUSED)
+        sl_node_labels(a->node, labels);
+    else if (a->opt.labels && state == SL_FEATURE_TAKEN)
         sl_node_disown(a->node);
-    if (rc < 0)
-        sl_error("labels: %s", err.msg);
 }
 
 static void publish(void *data, const struct sl_labels *labels)
@@ -76,14 +74,14 @@ int sl_agent_node_open(struct sl_agent *a, struct sl_err *err)
 {
     const struct sl_labeler_options labeler = {
         .publish = publish, .data = a, .write_file = a->opt.nfd};
-    int rc = sl_labeler_create(a->loop, &labeler, &a->labeler, err);
-    if (rc == 0 && a->opt.no_api && a->opt.node_feature)
+    a->labeler = sl_labeler_create(a->loop, &labeler);
+    if (a->opt.no_api && a->opt.node_feature)
         return sl_err_set(err, -EINVAL,
                           "--node-feature needs the API server, and --no-api says there is none");
-    if (rc < 0 || a->opt.no_api)
-        return rc;
+    if (a->opt.no_api)
+        return 0;
     const struct sl_kube_options kube = {.kubeconfig = a->opt.kubeconfig};
-    rc = sl_kube_create(a->loop, &kube, &a->kube, err);
+    int rc = sl_kube_create(a->loop, &kube, &a->kube, err);
     if (rc < 0)
         return sl_err_wrap(err, "the API server (--no-api to do without it)");
     const struct sl_node_options options = {.name = a->node_name,

@@ -8,6 +8,7 @@
 
 #include "agent/agent_internal.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define PODRES_AGE_NS (5 * 1000000000ULL)
 
@@ -53,15 +54,11 @@ static void sample(void *data, struct sl_exporter *exporter)
 {
     struct sl_agent *a = data;
     struct sl_err err = SL_ERR_INIT;
-    struct sample *s = calloc(1, sizeof(*s));
-    if (s) {
-        s->exporter = exporter;
-        if (sl_devices_submit(a->devices, take_sample, sampled, s, &err) == 0)
-            return;
-        free(s);
-    } else {
-        sl_err_set(&err, -ENOMEM, "out of memory");
-    }
+    struct sample *s = sl_xcalloc(1, sizeof(*s));
+    s->exporter = exporter;
+    if (sl_devices_submit(a->devices, take_sample, sampled, s, &err) == 0)
+        return;
+    free(s);
     sl_exporter_sampled(exporter, NULL, 0, &err);
 }
 
@@ -76,7 +73,7 @@ static size_t mig_count(const struct sl_inventory *inv)
 }
 
 /* Scratch that lives until the next scrape: the exporter reads it before it calls again. */
-static bool make_room(struct sl_agent *a, const struct sl_inventory *inv)
+static void make_room(struct sl_agent *a, const struct sl_inventory *inv)
 {
     free(a->metrics_gpu);
     free(a->metrics_mig);
@@ -85,13 +82,11 @@ static bool make_room(struct sl_agent *a, const struct sl_inventory *inv)
     free(a->metrics_allocation);
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
     a->metrics_allocation =
-        calloc((map ? map->device_count : 0) + 1, sizeof(*a->metrics_allocation));
-    a->metrics_gpu = calloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
-    a->metrics_mig = calloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
-    a->metrics_xid = calloc(a->xid_count + 1, sizeof(*a->metrics_xid));
-    a->metrics_resource = calloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
-    return a->metrics_gpu && a->metrics_mig && a->metrics_xid && a->metrics_resource &&
-           a->metrics_allocation;
+        sl_xcalloc((map ? map->device_count : 0) + 1, sizeof(*a->metrics_allocation));
+    a->metrics_gpu = sl_xcalloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
+    a->metrics_mig = sl_xcalloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
+    a->metrics_xid = sl_xcalloc(a->xid_count + 1, sizeof(*a->metrics_xid));
+    a->metrics_resource = sl_xcalloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
 }
 
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
@@ -234,11 +229,10 @@ static void fill(void *data, struct sl_metrics *m)
 {
     struct sl_agent *a = data;
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
-    if (make_room(a, inv)) {
-        fill_devices(a, inv, m);
-        fill_resources(a, m);
-        fill_allocations(a, inv, m);
-    }
+    make_room(a, inv);
+    fill_devices(a, inv, m);
+    fill_resources(a, m);
+    fill_allocations(a, inv, m);
     fill_agent(a, &m->agent);
 }
 
@@ -266,6 +260,11 @@ static bool ready(void *data, char *why, size_t size)
     }
     if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
         (void)snprintf(why, size, "kubelet has not taken every resource yet");
+        return false;
+    }
+    const char *trouble = !a->opt.dra && a->mps ? sl_mps_trouble(a->mps) : NULL;
+    if (trouble) {
+        (void)snprintf(why, size, "%s", trouble);
         return false;
     }
     return true;
@@ -330,10 +329,10 @@ static void gone(void *data, struct sl_http_call *call)
 
 int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err)
 {
-    struct sl_place place;
+    struct sl_arbiter_dir place;
     if (!a->exporter || !a->arbiter)
         return 0;
-    int rc = sl_place_find(a->opt.arbiter_dir, NULL, &place, err);
+    int rc = sl_arbiter_dir_find(a->opt.arbiter_dir, NULL, &place, err);
     return rc < 0 ? rc : sl_exporter_arbiter(a->exporter, &place, err);
 }
 
@@ -341,9 +340,7 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
 {
     if (!*a->opt.metrics_address)
         return 0;
-    int rc = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS, &a->podres, err);
-    if (rc < 0)
-        return rc;
+    a->podres = sl_podres_create(a->loop, a->opt.podres_socket, PODRES_AGE_NS);
     const struct sl_exporter_options options = {.fill = fill,
                                                 .sample = sample,
                                                 .owner = owner,
@@ -352,9 +349,8 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
                                                 .podres = a->podres};
     const struct sl_http_server_options http = {
         .address = a->opt.metrics_address, .handle = handle, .gone = gone, .data = a};
-    rc = sl_exporter_create(a->loop, &options, &a->exporter, err);
-    if (rc == 0)
-        rc = sl_agent_observe_arbiter(a, err);
+    a->exporter = sl_exporter_create(a->loop, &options);
+    int rc = sl_agent_observe_arbiter(a, err);
     if (rc == 0)
         rc = sl_http_server_create(a->loop, &http, &a->http, err);
     if (rc == 0) /* "127.0.0.1:0" is any port */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define FILES_RETRY_NS     SL_NS_PER_S
 #define FILES_RETRY_MAX_NS (60 * SL_NS_PER_S)
@@ -78,10 +79,8 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     if (!inv || !a->plan)
         return 0;
-    SL_CLEANUP(free) struct sl_mps_gpu *gpus = calloc(inv->gpu_count + 1, sizeof(*gpus));
+    SL_CLEANUP(free) struct sl_mps_gpu *gpus = sl_xcalloc(inv->gpu_count + 1, sizeof(*gpus));
     size_t n = 0;
-    if (!gpus)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     for (size_t g = 0; g < inv->gpu_count; g++) {
         bool planned = !a->opt.dra && by_mps(a->plan, g), asked = claimed(a, inv->gpu[g].info.uuid);
         if (!planned && !asked)
@@ -161,21 +160,21 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
 
 /* Several shares of one card in one container are one larger share (users of NVIDIA's plugin ask for it:
  * there extra ones buy nothing). MPS takes the smaller of this and the daemon's own limit. */
-static int mps_share(const struct sl_agent *a, size_t gpu, const struct sl_inventory *inv,
-                     size_t shares, struct sl_edits *extra, struct sl_err *err)
+static void mps_share(const struct sl_agent *a, size_t gpu, const struct sl_inventory *inv,
+                      size_t shares, struct sl_edits *extra)
 {
     unsigned replicas = sl_plan_replicas(a->plan, gpu, SL_NO_MIG);
     char text[64];
     if (a->config->fail_requests_greater_than_one || replicas == 0)
-        return 0;
+        return;
     if (shares > replicas)
         shares = replicas;
     uint64_t bytes = inv->gpu[gpu].info.memory_total_bytes / replicas * shares;
     (void)snprintf(text, sizeof(text), "%zu",
                    shares * 100 / replicas ? shares * 100 / replicas : 1);
-    int rc = sl_edits_env(extra, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text, err);
+    sl_edits_env(extra, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text);
     (void)snprintf(text, sizeof(text), "0=%lluM", (unsigned long long)(bytes >> 20));
-    return rc < 0 ? rc : sl_edits_env(extra, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text, err);
+    sl_edits_env(extra, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);
 }
 
 static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
@@ -201,7 +200,9 @@ static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
     if (!a->mps)
         return sl_err_set(err, -EAGAIN, "%s: MPS is not running yet", res->name);
     int rc = sl_mps_edits(a->mps, inv->gpu[gpu].info.uuid, extra, err);
-    return rc < 0 ? rc : mps_share(a, gpu, inv, shares, extra, err);
+    if (rc == 0)
+        mps_share(a, gpu, inv, shares, extra);
+    return rc;
 }
 
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 extern char **environ;
 
@@ -226,9 +227,7 @@ static void again(struct sl_timer *timer)
 int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_options *opt,
                             struct sl_arbiter_child **ret, struct sl_err *err)
 {
-    struct sl_arbiter_child *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_arbiter_child *c = sl_xcalloc(1, sizeof(*c));
     c->loop = loop;
     c->pidfd = (struct sl_source){.fd = -1, .ready = ended};
     c->ready = (struct sl_source){.fd = -1, .ready = said};

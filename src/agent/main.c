@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -7,6 +9,7 @@
 #include "agent/arbiter_child.h"
 #include "agent/supervise.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 extern char **environ;
 
@@ -14,6 +17,7 @@ int main(int argc, char **argv)
 {
     struct sl_agent_options opt;
     struct sl_err err = SL_ERR_INIT;
+    json_set_alloc_funcs(sl_xmalloc, free);
     if (argc > 1 && strcmp(argv[1], "arbiter") == 0) {
         sl_log_open(SL_LOG_INFO, STDERR_FILENO);
         return sl_arbiter_child_main(argc - 2, argv + 2);

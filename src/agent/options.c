@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 
 /* An empty TEXT is as good as none. */
 enum kind { TEXT, TEXT_OR_NOTHING, YES_NO };
@@ -133,20 +134,10 @@ static int defaults(struct sl_agent_options *opt, char *const *environ_list, str
 }
 
 /* A flag of the configuration: its name is copied, since argv has "name=value" in one piece. */
-static int pass_on(struct sl_agent_options *opt, const char *name, const char *value,
-                   struct sl_err *err)
+static void pass_on(struct sl_agent_options *opt, const char *name, const char *value)
 {
-    struct sl_config_override *more =
-        reallocarray(opt->flags, opt->flags_count + 1, sizeof(*opt->flags));
-    char *copy = strdup(name);
-    if (more)
-        opt->flags = more;
-    if (!more || !copy) {
-        free(copy);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
-    opt->flags[opt->flags_count++] = (struct sl_config_override){copy, value};
-    return 0;
+    opt->flags = sl_xreallocarray(opt->flags, opt->flags_count + 1, sizeof(*opt->flags));
+    opt->flags[opt->flags_count++] = (struct sl_config_override){sl_xstrdup(name), value};
 }
 
 static int unknown(const char *name, struct sl_err *err)
@@ -186,7 +177,10 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
         value = argv[++*i];
     if (!value)
         return sl_err_set(err, -EINVAL, "--%.*s needs a value", (int)length, word);
-    return row ? set(opt, row, value, err) : pass_on(opt, name, value, err);
+    if (row)
+        return set(opt, row, value, err);
+    pass_on(opt, name, value);
+    return 0;
 }
 
 int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define SETTLE_NS (100 * SL_NS_PER_MS)
 #define LOOK_NS   (20 * SL_NS_PER_S)
@@ -78,9 +79,7 @@ static void looked(struct sl_timer *timer)
 int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *data,
                      struct sl_reload **ret, struct sl_err *err)
 {
-    struct sl_reload *r = calloc(1, sizeof(*r));
-    if (!r)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_reload *r = sl_xcalloc(1, sizeof(*r));
     *r = (struct sl_reload){.loop = loop, .watch = -1, .changed = changed, .data = data};
     r->settle.fire = settled;
     r->look.fire = looked;
@@ -91,7 +90,7 @@ int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *da
     else if (sl_loop_watch(loop, &r->inotify, EPOLLIN, err) < 0) {
         (void)close(r->inotify.fd);
         free(r);
-        return -ENOMEM;
+        return err->code;
     }
     sl_timer_set(loop, &r->look, sl_loop_now(loop) + LOOK_NS);
     *ret = r;

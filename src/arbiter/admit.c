@@ -5,7 +5,7 @@
  * (one greedy tenant ends with half, two with a third each, and there is always some left for the next);
  * who connects must soon say what he wants; and who connects too often waits.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

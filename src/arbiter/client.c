@@ -14,9 +14,9 @@
 #define ANSWER_TIMEOUT_MS 10000
 #define STATUS_MAX        65536 /* of each kind: more is a broken peer, not a busy machine */
 
-int sl_client_connect(const struct sl_place *place, struct sl_err *err)
+int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
-    int rc = sl_place_check(place, err);
+    int rc = sl_arbiter_dir_check(place, err);
     if (rc == -ENOENT)
         return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
     if (rc < 0)
@@ -199,42 +199,31 @@ static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err 
     }
 }
 
-int sl_client_status_ask(int fd, struct sl_err *err)
+int sl_client_status_take(struct sl_client_status *status, union sl_packet *got, struct sl_err *err)
 {
-    struct sl_msg question;
-    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
-    int rc = sl_packet_send(fd, &question, NULL, 0, err);
-    if (rc == -EPIPE)
-        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
-    return rc < 0 ? sl_err_wrap(err, "asking the arbiter") : 0;
-}
-
-int sl_client_status_next(int fd, struct sl_client_status *status, struct sl_err *err)
-{
-    union sl_packet got = {.h = {0}};
-    struct sl_err inner = SL_ERR_INIT;
-    int rc = sl_packet_recv(fd, &got, NULL, &inner);
-    if (rc == -EAGAIN)
-        return rc;
-    if (rc < 0) {
-        if (err)
-            *err = inner;
-        return sl_err_wrap(err, "asking the arbiter");
-    }
-    rc = refusal(&got, err);
+    int rc = refusal(got, err);
     if (rc < 0)
         return rc;
-    return got.h.type == SL_MSG_END ? 1 : take(status, &got, err);
+    return got->h.type == SL_MSG_END ? 1 : take(status, got, err);
 }
 
 int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
 {
     struct sl_client_status s = {0};
-    int rc = sl_client_status_ask(fd, err);
+    struct sl_msg question;
+    union sl_packet got = {.h = {0}};
+    sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
+    int rc = sl_packet_send(fd, &question, NULL, 0, err);
+    if (rc == -EPIPE)
+        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+    if (rc < 0)
+        return sl_err_wrap(err, "asking the arbiter");
     while (rc == 0) {
         rc = wait_for_answer(fd, err);
-        if (rc == 0)
-            rc = sl_client_status_next(fd, &s, err);
+        if (rc == 0 && (rc = sl_packet_recv(fd, &got, NULL, err)) < 0)
+            rc = rc == -EAGAIN ? 0 : sl_err_wrap(err, "asking the arbiter");
+        else if (rc == 0)
+            rc = sl_client_status_take(&s, &got, err);
     }
     if (rc < 0) {
         sl_client_status_free(&s);

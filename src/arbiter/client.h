@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 #include "base/err.h"
 #include "sluice/attach.h"
 
@@ -23,13 +23,13 @@ struct sl_client_start {
 };
 
 /* Connects. -ENOENT: no arbiter runs there (never started, left, or died without its socket). */
-int sl_client_connect(const struct sl_place *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
+int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /*
  * Connects, starting an arbiter first where none runs. Any number of callers may do this at once:
  * one arbiter results and all of them are connected to it. The arbiter outlives the caller.
  */
-int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
+int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
                     struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /* The arbiter's refusals come back as its own text. -ECONNRESET: it went away before answering;
@@ -55,13 +55,10 @@ struct sl_client_status {
 };
 
 int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err) SL_MUST_CHECK;
-/*
- * The same in steps, for a caller with an event loop and a non-blocking socket: ask, then take what comes.
- * 1: *status is complete. 0: more is coming. -EAGAIN: not now. *status begins zeroed and is the caller's to
- * free, also after an error.
- */
-int sl_client_status_ask(int fd, struct sl_err *err) SL_MUST_CHECK;
-int sl_client_status_next(int fd, struct sl_client_status *status,
+/* One packet of the answer, for a caller with an event loop. 1: *status is complete. 0: more is coming. *status begins
+ * zeroed and is the caller's to free, also after an error. */
+union sl_packet;
+int sl_client_status_take(struct sl_client_status *status, union sl_packet *got,
                           struct sl_err *err) SL_MUST_CHECK;
 void sl_client_status_free(struct sl_client_status *status);
 

@@ -141,7 +141,7 @@ static int judge(pid_t pid, const char *said, enum outcome *ret, struct sl_err *
                       code > 128 ? code - 128 : code);
 }
 
-static int spawn(const struct sl_place *place, const struct sl_client_start *how, enum outcome *ret,
+static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_start *how, enum outcome *ret,
                  struct sl_err *err)
 {
     char idle[16], ready_fd[16];
@@ -185,10 +185,10 @@ static int spawn(const struct sl_place *place, const struct sl_client_start *how
     return judge(pid, said, ret, err);
 }
 
-int sl_client_start(const struct sl_place *place, const struct sl_client_start *how,
+int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
                     struct sl_err *err)
 {
-    int rc = sl_place_make(place, err);
+    int rc = sl_arbiter_dir_make(place, err);
     if (rc < 0)
         return rc;
     uint64_t deadline_ns = sl_now_ns() + READY_TIMEOUT_NS;

@@ -5,7 +5,7 @@
  * where somebody chose turns. This file carries what the ledgers say to the policy and its orders to
  * the lease pages, and decides which of the two a GPU has.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

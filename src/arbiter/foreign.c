@@ -4,7 +4,7 @@
  * closed takes with it what lies unread in it. The loop looks at packets before it takes them, and leaves
  * those that bring descriptors to a lane.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * Its lease page has that as its limit, so it sees a smaller card and cannot take what belongs to others.
  * What it already uses stays its own: a promise that would need it is not made.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <string.h>

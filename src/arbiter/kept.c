@@ -5,7 +5,7 @@
  * mounted by itself would be the old arbiter's for ever. Who sees the directory is the tenant; the
  * directories above are closed, and a mount does not pass through them.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

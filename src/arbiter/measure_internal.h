@@ -4,7 +4,7 @@
 #ifndef SLUICE_ARBITER_MEASURE_INTERNAL_H
 #define SLUICE_ARBITER_MEASURE_INTERNAL_H
 
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 #include "arbiter/measure.h"
 
 /* A ledger that never stands still is measured anyhow after this many tries. */

@@ -3,7 +3,7 @@
  * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
  * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

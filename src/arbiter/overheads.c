@@ -5,7 +5,7 @@
  * meanwhile. So it is written down by process, and a process that comes back has it from the start.
  * A process is known by its PID and the time it began.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * How far the dividing of GPU time reaches: so many tenants, so many GPUs and MIG instances. Beyond that a tenant
  * may be alone on a GPU and have all its time; to share it, or to be held to a part of it, is refused.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <assert.h>
 #include <errno.h>

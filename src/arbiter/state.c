@@ -3,7 +3,7 @@
  * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
  * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

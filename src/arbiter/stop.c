@@ -4,7 +4,7 @@
  * ends the process all the same, a little later: nothing is lost by that, since tenants go on and the
  * next arbiter takes them over, as after a SIGKILL.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <signal.h>

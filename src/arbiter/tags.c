@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors that keep shared memory when no process does: the arbiter looks for their tags. */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include "base/clock.h"
 #include "shm/tag.h"

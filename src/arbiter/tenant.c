@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants: what is granted to whom, checked against what the card has left. */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * and its decisions to the lease pages, where a futex wakes who waits. A tenant can only ask and
  * report; the gate word it obeys is in a page it cannot write.
  */
-#include "arbiter/internal.h"
+#include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
+#include "base/quantity.h"
 
 /* Never NULL: "" where there is no such text. */
 static inline const char *sl_jget_text(const json_t *object, const char *key)
@@ -27,6 +29,19 @@ static inline int sl_jget_number(const json_t *object, const char *key, json_int
                           (long long)max);
     *ret = (uint32_t)n;
     return 0;
+}
+
+/* A quantity of the API server's, which may be a JSON number too, times 10^decimals. -EINVAL: it is none, or it is
+ * beyond INT64_MAX. */
+static inline int sl_jget_quantity(const json_t *value, int decimals, uint64_t *ret)
+{
+    const char *text = json_string_value(value);
+    char number[24];
+    if (json_is_integer(value)) {
+        (void)snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+        text = number;
+    }
+    return text && sl_quantity_parse(text, decimals, ret) == 0 ? 0 : -EINVAL;
 }
 
 /* metadata.annotations[key] of an object of the API server's; NULL: it is not there. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/map.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/xalloc.h"
 
 static uint64_t hash_of(const char *key, size_t size)
 {
@@ -24,11 +24,9 @@ void *sl_map_find(const struct sl_map *t, const char *key, size_t size)
     return i;
 }
 
-static int grow(struct sl_map *t, size_t count)
+static void grow(struct sl_map *t, size_t count)
 {
-    struct sl_map_item **buckets = calloc(count, sizeof(struct sl_map_item *));
-    if (!buckets)
-        return -ENOMEM;
+    struct sl_map_item **buckets = sl_xcalloc(count, sizeof(struct sl_map_item *));
     for (size_t b = 0; b < t->bucket_count; b++)
         while (t->buckets[b]) {
             struct sl_map_item *i = t->buckets[b];
@@ -39,20 +37,17 @@ static int grow(struct sl_map *t, size_t count)
     free(t->buckets);
     t->buckets = buckets;
     t->bucket_count = count;
-    return 0;
 }
 
-int sl_map_add(struct sl_map *t, struct sl_map_item *item)
+void sl_map_add(struct sl_map *t, struct sl_map_item *item)
 {
-    if (t->count >= t->bucket_count && grow(t, t->bucket_count ? t->bucket_count * 2 : 64) != 0 &&
-        !t->bucket_count)
-        return -ENOMEM;
+    if (t->count >= t->bucket_count)
+        grow(t, t->bucket_count ? t->bucket_count * 2 : 64);
     item->hash = hash_of(item->key, strlen(item->key));
     struct sl_map_item **at = &t->buckets[item->hash & (t->bucket_count - 1)];
     item->next = *at;
     *at = item;
     t->count++;
-    return 0;
 }
 
 void sl_map_drop(struct sl_map *t, struct sl_map_item *item)

@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 /* First member of what is kept. The key is the owner's and stays where it is while kept. */
 struct sl_map_item {
     struct sl_map_item *next;
@@ -22,8 +20,8 @@ struct sl_map {
 };
 
 void *sl_map_find(const struct sl_map *map, const char *key, size_t size);
-/* The key must not be there. -ENOMEM only for the first; later the chains just get longer. */
-int sl_map_add(struct sl_map *map, struct sl_map_item *item) SL_MUST_CHECK;
+/* The key must not be there. */
+void sl_map_add(struct sl_map *map, struct sl_map_item *item);
 void sl_map_drop(struct sl_map *map, struct sl_map_item *item);
 void sl_map_free(struct sl_map *map); /* the items are their owner's */
 

@@ -1,58 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/units.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/quantity.h"
 
-static const struct {
-    const char *suffix;
-    uint64_t factor;
-} memory_suffixes[] = {
-    {"", 1},
-    {"k", 1000ULL},
-    {"M", 1000000ULL},
-    {"G", 1000000000ULL},
-    {"T", 1000000000000ULL},
-    {"P", 1000000000000000ULL},
-    {"Ki", 1ULL << 10},
-    {"Mi", 1ULL << 20},
-    {"Gi", 1ULL << 30},
-    {"Ti", 1ULL << 40},
-    {"Pi", 1ULL << 50},
-};
+typedef unsigned __int128 wide;
 
-/*
- * Reads digits[.digits] exactly: the whole part and up to nine decimals as billionths. No strtod:
- * a limit must not depend on the locale, accept "inf" or "1e30", or lose low bits.
- */
-static const char *parse_decimal(const char *s, uint64_t *ret_whole, uint32_t *ret_billionths)
+#define BILLION 1000000000u
+
+/* What people write: no exponents, nothing below a byte. */
+static bool memory_unit(const char *text)
 {
-    if (!isdigit((unsigned char)*s))
-        return NULL;
-    uint64_t whole = 0;
-    for (; isdigit((unsigned char)*s); s++)
-        if (__builtin_mul_overflow(whole, 10, &whole) ||
-            __builtin_add_overflow(whole, (uint64_t)(*s - '0'), &whole))
-            return NULL;
-    uint32_t frac = 0;
-    if (*s == '.') {
-        uint32_t scale = 100000000;
-        s++;
-        if (!isdigit((unsigned char)*s))
-            return NULL;
-        for (; isdigit((unsigned char)*s); s++) {
-            frac += (uint32_t)(*s - '0') * scale;
-            scale /= 10;
-        }
-    }
-    *ret_whole = whole;
-    *ret_billionths = frac;
-    return s;
+    static const char *const units[] = {"",  "k",  "M",  "G",  "T", "P",
+                                        "Ki", "Mi", "Gi", "Ti", "Pi"};
+    for (size_t i = 0; i < SL_ARRAY_LEN(units); i++)
+        if (strcmp(text, units[i]) == 0)
+            return true;
+    return false;
 }
 
 static int memory_error(struct sl_err *err, const char *text)
@@ -72,46 +41,41 @@ static int memory_error(struct sl_err *err, const char *text)
 
 int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_err *err)
 {
-    uint64_t whole;
-    uint32_t frac;
-    const char *rest = parse_decimal(text, &whole, &frac);
+    wide billionths;
+    uint64_t bytes;
+    const char *rest = sl_decimal_read(text, &billionths);
     if (!rest)
         return memory_error(err, text);
-
     if (strcmp(rest, "%") == 0) {
-        if (frac != 0 || whole < 1 || whole > 100)
+        if (billionths % BILLION || billionths == 0 || billionths > (wide)100 * BILLION)
             return sl_err_set(
                 err, -EINVAL,
                 "memory \"%s\": a share of a card is a whole number from 1%% to 100%%", text);
-        *ret = (struct sl_memory_amount){.percent = (uint32_t)whole};
+        *ret = (struct sl_memory_amount){.percent = (uint32_t)(billionths / BILLION)};
         return 0;
     }
-    for (size_t i = 0; i < SL_ARRAY_LEN(memory_suffixes); i++) {
-        if (strcmp(rest, memory_suffixes[i].suffix) != 0)
-            continue;
-        unsigned __int128 bytes = (unsigned __int128)whole * memory_suffixes[i].factor +
-                                  (unsigned __int128)frac * memory_suffixes[i].factor / 1000000000;
-        if (bytes > INT64_MAX)
-            return sl_err_set(err, -ERANGE, "memory \"%s\" is more than any GPU has", text);
-        if (bytes == 0)
-            return sl_err_set(
-                err, -EINVAL,
-                "memory \"%s\" is nothing at all; a tenant needs some, for example 1Gi", text);
-        *ret = (struct sl_memory_amount){.bytes = (uint64_t)bytes};
-        return 0;
-    }
-    return memory_error(err, text);
+    int rc = memory_unit(rest) ? sl_quantity_parse(text, 0, &bytes) : -EINVAL;
+    if (rc == -ERANGE)
+        return sl_err_set(err, -ERANGE, "memory \"%s\" is more than any GPU has", text);
+    if (rc < 0)
+        return memory_error(err, text);
+    if (bytes == 0)
+        return sl_err_set(err, -EINVAL,
+                          "memory \"%s\" is nothing at all; a tenant needs some, for example 1Gi",
+                          text);
+    *ret = (struct sl_memory_amount){.bytes = bytes};
+    return 0;
 }
 
 static const char *parse_percent(const char *s, uint32_t *ret_permille)
 {
-    uint64_t whole;
-    uint32_t frac;
-    const char *rest = parse_decimal(s, &whole, &frac);
-    if (!rest || frac % 100000000 != 0 || whole > 100 || (whole == 100 && frac))
+    const wide tenth = BILLION / 10;
+    wide billionths;
+    const char *rest = sl_decimal_read(s, &billionths);
+    if (!rest || billionths == 0 || billionths % tenth || billionths > 1000 * tenth)
         return NULL;
-    *ret_permille = (uint32_t)whole * 10 + frac / 100000000;
-    return *ret_permille ? rest : NULL;
+    *ret_permille = (uint32_t)(billionths / tenth);
+    return rest;
 }
 
 int sl_parse_cores(const char *text, uint32_t *ret_request_permille, uint32_t *ret_limit_permille,

@@ -48,7 +48,7 @@ static int enter_world(const struct sl_world *w, struct sl_err *err)
 }
 
 /* Started by a client, stderr leads nowhere: a log that was asked for goes to a file. */
-static void open_log(const struct sl_place *place, bool detached)
+static void open_log(const struct sl_arbiter_dir *place, bool detached)
 {
     const char *level = getenv("SLUICE_LOG");
     char path[sizeof(place->dir) + 16];
@@ -74,7 +74,7 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
     (void)umask(077);
     int rc = sl_world_find(args, &world, &err);
     if (rc == 0)
-        rc = sl_place_make(&world.place, &err);
+        rc = sl_arbiter_dir_make(&world.place, &err);
     if (rc == 0)
         rc = enter_world(&world, &err);
     if (rc < 0)

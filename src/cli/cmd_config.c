@@ -37,6 +37,7 @@ int sl_cmd_config(const struct sl_cli_args *args)
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "cli/config_view.h"
 #include "cli/doctor.h"
 
@@ -46,9 +47,7 @@ int sl_cmd_config(const struct sl_cli_args *args)
 static int read_stdin(char **ret, size_t *ret_size, struct sl_err *err)
 {
     const size_t max = ((size_t)1 << 20) + 1;
-    SL_CLEANUP(free) char *text = malloc(max);
-    if (!text)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    SL_CLEANUP(free) char *text = sl_xmalloc(max);
     size_t n = fread(text, 1, max, stdin);
     if (ferror(stdin))
         return sl_err_errno(err, errno, "cannot read standard input");

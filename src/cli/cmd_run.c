@@ -59,8 +59,8 @@ static int check_attach(struct sl_err *err)
 }
 
 /* Where the tenant is, which library goes first, which GPUs it has. Never a limit. */
-static int tenant_environment(const struct sl_world *world, const struct sl_msg_created *tenant,
-                              const char *libsluice, struct sl_env *env, struct sl_err *err)
+static void tenant_environment(const struct sl_world *world, const struct sl_msg_created *tenant,
+                               const char *libsluice, struct sl_env *env)
 {
     char visible[SL_MAX_GPUS * (SL_UUID_MAX + 1)];
     size_t n = 0;
@@ -69,15 +69,12 @@ static int tenant_environment(const struct sl_world *world, const struct sl_msg_
         n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
                               tenant->gpu[i]);
 
-    int rc = sl_env_tenant(env, tenant->attach_path, visible, libsluice, err);
-    if (rc == 0 && world->place.sim[0]) {
-        rc = sl_env_set(env, SL_SIM_ENV, world->place.sim, err);
-        if (rc == 0)
-            rc = sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state, err);
-        if (rc == 0)
-            rc = sl_env_prepend(env, "LD_LIBRARY_PATH", world->sim_lib, ':', err);
+    sl_env_tenant(env, tenant->attach_path, visible, libsluice);
+    if (world->place.sim[0]) {
+        sl_env_set(env, SL_SIM_ENV, world->place.sim);
+        sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state);
+        sl_env_prepend(env, "LD_LIBRARY_PATH", world->sim_lib, ':');
     }
-    return rc;
 }
 
 static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_msg_created *tenant)
@@ -154,7 +151,7 @@ static int run_command(const struct sl_world *world, int control, char *const *a
 int sl_cmd_run(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_world world = {0};
+    struct sl_world world;
     struct sl_msg_lease lease;
     struct sl_msg_created tenant = {.gpu_count = 0};
     struct sl_env env = {0};
@@ -187,13 +184,10 @@ int sl_cmd_run(const struct sl_cli_args *args)
         sl_cli_complain("run: %s", err.msg);
         return SL_EXIT_RUN_OURS;
     }
-    int control = rc, code = SL_EXIT_RUN_OURS;
+    int control = rc;
     remark_adjusted(&lease, &tenant);
-    rc = tenant_environment(&world, &tenant, libsluice, &env, &err);
-    if (rc == 0)
-        code = run_command(&world, control, args->rest, env.list);
-    else
-        sl_cli_complain("run: %s", err.msg);
+    tenant_environment(&world, &tenant, libsluice, &env);
+    int code = run_command(&world, control, args->rest, env.list);
     sl_env_free(&env);
     (void)close(control);
     return code;

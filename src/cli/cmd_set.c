@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/units.h"
 #include "cli/world.h"
+#include "share/share.h"
 
 static const struct sl_msg_tenant *find_tenant(const struct sl_client_status *s, const char *name)
 {
@@ -58,8 +59,8 @@ static void print_changes(const struct sl_msg_tenant *old, const struct sl_msg_t
         (void)printf("%s: cores %s -> %s\n", now->name, cores_text(old, a, sizeof(a)),
                      cores_text(now, b, sizeof(b)));
     if (fields & SL_FIELD_PRIORITY)
-        (void)printf("%s: priority %s -> %s\n", now->name, sl_world_priority_name(old->priority),
-                     sl_world_priority_name(now->priority));
+        (void)printf("%s: priority %s -> %s\n", now->name, sl_priority_name(old->priority),
+                     sl_priority_name(now->priority));
 }
 
 static int change(int fd, const struct sl_msg_lease *lease, struct sl_err *err)

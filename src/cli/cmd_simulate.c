@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/simulate_report.h"
 
@@ -199,9 +200,7 @@ static int parse_traces(const struct sl_cli_args *args, struct job *job, struct 
     const char *pods = sl_cli_value(args, "pods");
     int rc = 0;
     if (pods) {
-        job->path_text = strdup(pods);
-        if (!job->path_text)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        job->path_text = sl_xstrdup(pods);
         char *save = NULL;
         for (char *s = strtok_r(job->path_text, ",", &save); !rc && s;
              s = strtok_r(NULL, ",", &save))
@@ -295,7 +294,9 @@ static int load_cluster(const struct sl_cli_args *args, struct job *job, struct 
     if (mix)
         return sl_sim_cluster_parse_mix(mix, &job->cluster, err);
     int rc = number(args, "generate", 1, 1000000, &count, err);
-    return rc ? rc : sl_sim_cluster_generate(count, &job->cluster, err);
+    if (!rc)
+        sl_sim_cluster_generate(count, &job->cluster);
+    return rc;
 }
 
 /* A bar on a terminal, nothing elsewhere. */
@@ -322,10 +323,12 @@ static int run_trace(struct job *job, size_t trace, uint64_t start_ns, struct sl
     struct sim_pods raw = {0}, pods = {0};
     struct sim_cluster cluster = {0};
     const char *path = job->paths[trace];
-    int rc = *path ? sl_sim_pods_load(path, &job->cluster.models, &raw, err)
-                   : sl_sim_pods_generate(1, &raw, err);
-    if (!rc)
-        rc = sl_sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods, err);
+    int rc = *path ? sl_sim_pods_load(path, &job->cluster.models, &raw, err) : 0;
+    if (rc)
+        return rc;
+    if (!*path)
+        sl_sim_pods_generate(1, &raw);
+    sl_sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods);
     for (size_t p = 0; !rc && p < r->policy_count; p++) {
         struct sim_options o = job->options;
         o.place.policy = r->policies[p];
@@ -334,7 +337,7 @@ static int run_trace(struct job *job, size_t trace, uint64_t start_ns, struct sl
             progress(job, done, r->traces[trace], start_ns);
             rc = sl_sim_run(&cluster, &pods, &o, r->seeds[s], sl_sim_report_at(r, trace, p, s), err);
             if (!rc && job->json)
-                rc = sl_sim_report_json(r, trace, p, s, stdout, err);
+                sl_sim_report_json(r, trace, p, s, stdout);
         }
     }
     sl_sim_pods_fini(&raw);
@@ -347,12 +350,9 @@ static int write_svg(const struct job *job, struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&text, &size);
-    if (!memory)
-        return sl_err_errno(err, errno, "cannot draw the curves");
+    FILE *memory = sl_xmemstream(&text, &size);
     sl_sim_report_svg(&job->report, memory);
-    if (fclose(memory) != 0)
-        return sl_err_errno(err, errno, "cannot draw the curves");
+    sl_xmemstream_close(memory);
     /* Written, not replaced: it may be /dev/stdout, or a link. */
     FILE *out = fopen(job->svg, "we");
     bool written = out && fwrite(text, 1, size, out) == size;
@@ -380,7 +380,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_FAILED;
     job->report.options = &job->options;
     job->report.cluster = &job->cluster;
-    rc = sl_sim_report_init(&job->report, err);
+    sl_sim_report_init(&job->report);
     uint64_t start_ns = sl_now_ns();
     for (size_t t = 0; !rc && t < job->report.trace_count; t++)
         rc = run_trace(job, t, start_ns, err);
@@ -396,12 +396,8 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
 int sl_cmd_simulate(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct job *job = calloc(1, sizeof(*job));
+    struct job *job = sl_xcalloc(1, sizeof(*job));
     int code = SL_EXIT_FAILED;
-    if (!job) {
-        sl_cli_complain("simulate: out of memory");
-        return code;
-    }
     if (simulate(args, job, &code, &err) != 0)
         sl_cli_complain("simulate: %s", err.msg);
     else

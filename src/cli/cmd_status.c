@@ -9,21 +9,22 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
 #include "cli/world.h"
 
 /* Without --sim, says which simulated worlds are alive: someone who forgot --sim looks in vain. */
-static void mention_simulated(const struct sl_place *place, FILE *out)
+static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
 {
     SL_CLEANUP(closedir) DIR *d = place->sim[0] ? NULL : opendir(place->dir);
     const struct dirent *e;
     while (d && (e = readdir(d))) {
-        struct sl_place other;
+        struct sl_arbiter_dir other;
         char dir[sizeof(other.dir)];
         if (strncmp(e->d_name, "sim-", 4) != 0 ||
             (size_t)snprintf(dir, sizeof(dir), "%s/%s", place->dir, e->d_name) >= sizeof(dir) ||
-            sl_place_find(dir, NULL, &other, NULL) < 0)
+            sl_arbiter_dir_find(dir, NULL, &other, NULL) < 0)
             continue;
         SL_CLEANUP(close) int fd = sl_client_connect(&other, NULL);
         if (fd >= 0)
@@ -70,12 +71,9 @@ static int watch(const struct sl_world *world, bool json, struct sl_err *err)
         /* Drawn whole, then shown at once: no flicker. */
         SL_CLEANUP(free) char *text = NULL;
         size_t size = 0;
-        FILE *page = open_memstream(&text, &size);
-        if (!page)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        FILE *page = sl_xmemstream(&text, &size);
         int rc = look(world, json, sl_table_colour(stdout), page, err);
-        if (fclose(page) != 0)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        sl_xmemstream_close(page);
         if (rc < 0)
             return rc;
         if (terminal)

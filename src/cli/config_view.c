@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "cli/table.h"
 
 /* The devices behind a resource, each once: consecutive replicas are of one device. */
@@ -83,13 +84,9 @@ static void comment_table(const struct sl_plan *plan, FILE *out)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (!f) {
-        (void)fputs("# (out of memory)\n", out);
-        return;
-    }
+    FILE *f = sl_xmemstream(&text, &size);
     resource_table(plan, f);
-    (void)fclose(f);
+    sl_xmemstream_close(f);
     char *save = NULL;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         (void)fprintf(out, "#%s\n", line);

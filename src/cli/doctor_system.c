@@ -74,10 +74,10 @@ static void check_limits(struct sl_doctor *d)
 /* Looks only: makes nothing. */
 static void check_directory(struct sl_doctor *d)
 {
-    const struct sl_place *p = &d->world->place;
+    const struct sl_arbiter_dir *p = &d->world->place;
     struct sl_err err = SL_ERR_INIT;
     static const char cure[] = "name a directory of your own with --dir or SLUICE_DIR";
-    int rc = sl_place_check(p, &err);
+    int rc = sl_arbiter_dir_check(p, &err);
     if (rc < 0 && rc != -ENOENT) {
         sl_doctor_add(d, "directory", SL_DOCTOR_PROBLEM, cure, "%s", err.msg);
         return;

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/xalloc.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
@@ -54,17 +55,12 @@ static const struct {
 #define RUNTIME_MEDIAN_S 616.0
 #define RUNTIME_SIGMA    2.25
 
-static int add_nodes(struct sim_cluster *c, const struct sl_place_node *like, size_t count,
-                     struct sl_err *err)
+static void add_nodes(struct sim_cluster *c, const struct sl_place_node *like, size_t count)
 {
-    struct sl_place_node *bigger = reallocarray(c->nodes, c->count + count + 1, sizeof(*bigger));
-    if (!bigger)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu nodes", c->count + count);
-    c->nodes = bigger;
+    c->nodes = sl_xreallocarray(c->nodes, c->count + count + 1, sizeof(*c->nodes));
     for (size_t i = 0; i < count; i++)
         c->nodes[c->count++] = *like;
     c->gpu_milli += 1000ULL * like->gpu_count * count;
-    return 0;
 }
 
 static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cpu_milli,
@@ -80,7 +76,7 @@ static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cp
     return n;
 }
 
-int sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err)
+void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
 {
     *ret = (struct sim_cluster){0};
     size_t made = 0, parts = 0;
@@ -93,14 +89,9 @@ int sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err
         struct sl_place_node n =
             make_node((unsigned)model, node_kinds[k].gpus, node_kinds[k].cpu_milli,
                       node_kinds[k].memory_mib, node_kinds[k].gpu_memory_mib);
-        int rc = add_nodes(ret, &n, until - made, err);
-        if (rc) {
-            sl_sim_cluster_fini(ret);
-            return rc;
-        }
+        add_nodes(ret, &n, until - made);
         made = until;
     }
-    return 0;
 }
 
 static double normal(uint64_t *rng)
@@ -139,18 +130,15 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     pod->runtime_s = seconds < 1 ? 1 : seconds > 1e7 ? 10000000 : (uint32_t)seconds;
 }
 
-int sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err)
+void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret)
 {
     *ret = (struct sim_pods){.count = GENERATED_PODS};
-    ret->pods = calloc(ret->count, sizeof(*ret->pods));
-    if (!ret->pods)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", ret->count);
+    ret->pods = sl_xcalloc(ret->count, sizeof(*ret->pods));
     uint64_t rng = seed * 0xd1342543de82ef95ULL + 1;
     for (size_t i = 0; i < ret->count; i++) {
         draw_pod(&rng, (unsigned)(i * 10000 / ret->count), &ret->pods[i]);
         ret->gpu_milli += ret->pods[i].worth_milli;
     }
-    return 0;
 }
 
 /* One number of a mix, up to `max`. NULL when there is none. */
@@ -204,7 +192,7 @@ int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct s
                             "100xH200:8:192000:2097152:143771",
                             s);
         else
-            rc = add_nodes(ret, &n, count, err);
+            add_nodes(ret, &n, count);
         s = next ? next + (*next == ',') : s;
     }
     if (!rc && ret->count == 0)

@@ -8,17 +8,15 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/xalloc.h"
 #include "cli/table.h"
 
 static const unsigned json_levels[] = {90, 95, 100, 130};
 
-int sl_sim_report_init(struct sim_report *r, struct sl_err *err)
+void sl_sim_report_init(struct sim_report *r)
 {
     size_t count = r->trace_count * r->policy_count * r->seed_count;
-    r->results = calloc(count ? count : 1, sizeof(*r->results));
-    if (!r->results)
-        return sl_err_set(err, -ENOMEM, "out of memory for the results of %zu runs", count);
-    return 0;
+    r->results = sl_xcalloc(count, sizeof(*r->results));
 }
 
 void sl_sim_report_fini(struct sim_report *r)
@@ -159,19 +157,15 @@ static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace
     sl_json_end(j, '}');
 }
 
-int sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out,
-                    struct sl_err *err)
+void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out)
 {
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&text, &size);
+    FILE *memory = sl_xmemstream(&text, &size);
     struct sl_json j;
-    if (!memory)
-        return sl_err_errno(err, errno, "cannot format the results");
     sl_json_init(&j, memory);
     json_run(&j, r, trace, policy, seed);
-    if (fclose(memory) != 0)
-        return sl_err_errno(err, errno, "cannot format the results");
+    sl_xmemstream_close(memory);
     /* The writer indents; one run a line is what tools want. Strings have no raw newline. */
     for (const char *s = text; *s;) {
         if (*s == '\n') {
@@ -182,5 +176,4 @@ int sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, 
     }
     fputc('\n', out);
     (void)fflush(out); /* whoever reads along sees each run as it ends */
-    return 0;
 }

@@ -33,14 +33,13 @@ struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, si
 double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level);
 
 /* Allocates the results; everything else must be set. */
-int sl_sim_report_init(struct sim_report *r, struct sl_err *err) SL_MUST_CHECK;
+void sl_sim_report_init(struct sim_report *r);
 void sl_sim_report_fini(struct sim_report *r);
 
 void sl_sim_report_tables(const struct sim_report *r, FILE *out);
 
 /* One line of JSON for one run. */
-int sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out,
-                    struct sl_err *err) SL_MUST_CHECK;
+void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out);
 
 /* One chart a trace: unallocated percent by percent arrived, one curve a policy. */
 void sl_sim_report_svg(const struct sim_report *r, FILE *out);

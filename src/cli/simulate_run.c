@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/xalloc.h"
 
 struct running {
     double ends;
@@ -39,21 +40,16 @@ static double uniform(uint64_t *state)
     return ((double)(sl_random(state) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-static int heap_push(struct run *run, struct running x, struct sl_err *err)
+static void heap_push(struct run *run, struct running x)
 {
     if (run->heap_count == run->heap_room) {
-        size_t room = run->heap_room ? run->heap_room * 2 : 1024;
-        struct running *bigger = reallocarray(run->heap, room, sizeof(*bigger));
-        if (!bigger)
-            return sl_err_set(err, -ENOMEM, "out of memory for %zu running pods", room);
-        run->heap = bigger;
-        run->heap_room = room;
+        run->heap_room = run->heap_room ? run->heap_room * 2 : 1024;
+        run->heap = sl_xreallocarray(run->heap, run->heap_room, sizeof(*run->heap));
     }
     size_t at = run->heap_count++;
     for (; at && run->heap[(at - 1) / 2].ends > x.ends; at = (at - 1) / 2)
         run->heap[at] = run->heap[(at - 1) / 2];
     run->heap[at] = x;
-    return 0;
 }
 
 static struct running heap_pop(struct run *run)
@@ -91,8 +87,7 @@ static uint32_t next_pod(struct run *run, uint64_t i)
 {
     if (i < run->pods->count)
         return run->order[i];
-    size_t count = run->pods->count;
-    return count ? (uint32_t)(sl_random(&run->rng) % count) : 0;
+    return (uint32_t)(sl_random(&run->rng) % run->pods->count);
 }
 
 /* 1: placed, 0: no room, negative: an error. */
@@ -171,8 +166,8 @@ static int place_for(struct run *run, uint32_t pod, double ends, struct sl_err *
 {
     struct running x = {.ends = ends, .pod = pod};
     int rc = arrive(run, pod, &x.at, err);
-    if (rc == 1 && heap_push(run, x, err) != 0)
-        return -ENOMEM;
+    if (rc == 1)
+        heap_push(run, x);
     return rc;
 }
 
@@ -184,11 +179,9 @@ static int place_for(struct run *run, uint32_t pod, double ends, struct sl_err *
 static int fill_stationary(struct run *run, double scale, struct sl_err *err)
 {
     size_t count = run->pods->count;
-    SL_CLEANUP(free) double *until = calloc(count, sizeof(*until));
+    SL_CLEANUP(free) double *until = sl_xcalloc(count, sizeof(*until));
     double sum = 0, milli = 0;
     double wanted = (double)run->cluster->gpu_milli * run->options->load_percent / 100;
-    if (!until)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
     for (size_t i = 0; i < count; i++)
         until[i] = sum += run->pods->pods[i].runtime_s;
     while (milli < wanted) {
@@ -248,9 +241,7 @@ static int run_churn(struct run *run, struct sl_err *err)
 static int tell_demand(struct run *run, struct sl_err *err)
 {
     size_t count = run->pods->count;
-    struct sl_place_demand *demand = calloc(count, sizeof(*demand));
-    if (!demand)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
+    struct sl_place_demand *demand = sl_xcalloc(count, sizeof(*demand));
     for (size_t i = 0; i < count; i++)
         demand[i] = (struct sl_place_demand){run->pods->pods[i].request, 1};
     int rc = sl_place_set_demand(run->place, demand, count, err);
@@ -269,9 +260,7 @@ static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
     if (rc)
         return rc;
     size_t count = run->pods->count;
-    run->order = calloc(count, sizeof(*run->order));
-    if (!run->order)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", count);
+    run->order = sl_xcalloc(count, sizeof(*run->order));
     for (size_t i = 0; i < count; i++)
         run->order[i] = (uint32_t)i;
     for (size_t i = count; i > 1; i--) {

@@ -52,9 +52,9 @@ int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
 
 /* Applies strategy and memory to the pods (and marks cards for MIG): the run sees the result. What a
  * pod asked for stays its worth, so that waste inside a slot or an instance counts as waste. */
-int sl_sim_transform(const struct sim_options *options, const struct sim_cluster *cluster,
-                  const struct sim_pods *pods, struct sim_cluster *ret_cluster,
-                  struct sim_pods *ret_pods, struct sl_err *err) SL_MUST_CHECK;
+void sl_sim_transform(const struct sim_options *options, const struct sim_cluster *cluster,
+                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
+                   struct sim_pods *ret_pods);
 
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 #define MAX_FILE_BYTES (256u << 20)
 #define MAX_COLUMNS    64
@@ -134,15 +135,11 @@ int sl_sim_model_number(struct sim_models *models, const char *name, size_t leng
     return (int)models->count++;
 }
 
-/* One more element, room doubling. NULL: out of memory. */
+/* One more element, room doubling. */
 static void *append(void **array, size_t count, size_t size)
 {
-    if ((count & (count - 1)) == 0) {
-        void *bigger = reallocarray(*array, count ? count * 2 : 1, size);
-        if (!bigger)
-            return NULL;
-        *array = bigger;
-    }
+    if ((count & (count - 1)) == 0)
+        *array = sl_xreallocarray(*array, count ? count * 2 : 1, size);
     void *at = (char *)*array + count * size;
     memset(at, 0, size);
     return at;
@@ -175,8 +172,6 @@ static int node_line(const struct csv *c, const int *at, struct sim_cluster *ret
         return csv_error(c, (unsigned)at[NODE_MODEL], err,
                          "column model: empty, too long, or more than 64 models:", name);
     struct sl_place_node *n = append((void **)&ret->nodes, ret->count, sizeof(*n));
-    if (!n)
-        return sl_err_set(err, -ENOMEM, "out of memory reading %s", c->path);
     ret->count++;
     *n = (struct sl_place_node){.cpu_milli = (uint32_t)cpu,
                                 .memory_mib = (uint32_t)memory,
@@ -288,8 +283,6 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
         return csv_error(c, (unsigned)at[POD_MILLI], err,
                          "column gpu_milli: 0, but num_gpu asks for a GPU", NULL);
     struct sim_pod *pod = append((void **)&ret->pods, ret->count, sizeof(*pod));
-    if (!pod)
-        return sl_err_set(err, -ENOMEM, "out of memory reading %s", c->path);
     ret->count++;
     pod->request.cpu_milli = (uint32_t)cpu;
     pod->request.memory_mib = (uint32_t)memory;

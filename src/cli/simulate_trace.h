@@ -46,8 +46,8 @@ int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret,
                           struct sl_err *err) SL_MUST_CHECK;
 
 /* A cluster and pods with the proportions of a large production cluster; see docs/simulate.md. */
-int sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret, struct sl_err *err) SL_MUST_CHECK;
-int sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret);
+void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret);
 
 /* The number of a model, added when new; -1 when there are too many or the name is too long. */
 int sl_sim_model_number(struct sim_models *models, const char *name, size_t length);

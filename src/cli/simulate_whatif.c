@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/xalloc.h"
 #include "cli/simulate_run.h"
 
 /* The smallest instance with that much compute, by sevenths of a card. */
@@ -42,14 +43,12 @@ static void apply_strategy(const struct sim_options *o, struct sl_place_request 
     }
 }
 
-static int apply_memory(const struct sim_options *o, struct sim_pods *pods, struct sl_err *err)
+static void apply_memory(const struct sim_options *o, struct sim_pods *pods)
 {
     if (o->memory == SIM_MEMORY_NONE)
-        return 0;
-    uint16_t *shares = calloc(pods->count, sizeof(*shares));
+        return;
+    uint16_t *shares = sl_xcalloc(pods->count, sizeof(*shares));
     size_t count = 0;
-    if (!shares)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu pods", pods->count);
     for (size_t i = 0; i < pods->count; i++)
         if (is_share(&pods->pods[i].request))
             shares[count++] = pods->pods[i].request.cores_permille;
@@ -63,36 +62,24 @@ static int apply_memory(const struct sim_options *o, struct sim_pods *pods, stru
             o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sl_random(&rng) % count];
     }
     free(shares);
-    return 0;
 }
 
-int sl_sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
-                  const struct sim_pods *pods, struct sim_cluster *ret_cluster,
-                  struct sim_pods *ret_pods, struct sl_err *err)
+void sl_sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
+                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
+                   struct sim_pods *ret_pods)
 {
     struct sim_cluster c = *cluster;
     struct sim_pods p = *pods;
-    c.nodes = malloc(c.count * sizeof(*c.nodes));
-    p.pods = malloc(p.count * sizeof(*p.pods));
-    int rc = 0;
-    if (!c.nodes || !p.pods) {
-        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu pods", p.count);
-    } else {
-        memcpy(c.nodes, cluster->nodes, c.count * sizeof(*c.nodes));
-        memcpy(p.pods, pods->pods, p.count * sizeof(*p.pods));
-        rc = apply_memory(o, &p, err);
-    }
-    for (size_t i = 0; !rc && i < p.count; i++)
+    c.nodes = sl_xmalloc(c.count * sizeof(*c.nodes));
+    p.pods = sl_xmalloc(p.count * sizeof(*p.pods));
+    memcpy(c.nodes, cluster->nodes, c.count * sizeof(*c.nodes));
+    memcpy(p.pods, pods->pods, p.count * sizeof(*p.pods));
+    apply_memory(o, &p);
+    for (size_t i = 0; i < p.count; i++)
         apply_strategy(o, &p.pods[i].request);
-    for (size_t i = 0; !rc && o->strategy == SIM_MIG && i < c.count; i++)
+    for (size_t i = 0; o->strategy == SIM_MIG && i < c.count; i++)
         for (unsigned g = 0; g < c.nodes[i].gpu_count; g++)
             c.nodes[i].gpus[g].mig = true;
-    if (rc) {
-        free(c.nodes);
-        free(p.pods);
-        return rc;
-    }
     *ret_cluster = c;
     *ret_pods = p;
-    return 0;
 }

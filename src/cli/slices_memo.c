@@ -49,13 +49,13 @@ static size_t read_memo(int dir, struct memo_line ret[SL_MAX_GPUS])
     return line ? n : 0;
 }
 
-static int open_dir(const struct sl_place *place)
+static int open_dir(const struct sl_arbiter_dir *place)
 {
-    return sl_place_check(place, NULL) < 0 ? -1
+    return sl_arbiter_dir_check(place, NULL) < 0 ? -1
                                            : open(place->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-bool sl_slices_recall(const struct sl_place *place, const char *uuid, const char *driver,
+bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
                       struct sl_slices_result *ret)
 {
     struct memo_line line[SL_MAX_GPUS];
@@ -69,7 +69,7 @@ bool sl_slices_recall(const struct sl_place *place, const char *uuid, const char
     return false;
 }
 
-void sl_slices_remember(const struct sl_place *place, const char *uuid, const char *driver,
+void sl_slices_remember(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
                         const struct sl_slices_result *result)
 {
     struct memo_line line[SL_MAX_GPUS];

@@ -142,13 +142,12 @@ static int fill_lease(struct spinner *s, const char *uuid, uint32_t slice_us, st
     return 0;
 }
 
-static int make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
-                    const struct spinner *s, struct sl_env *env, struct sl_err *err)
+static void make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
+                     const struct spinner *s, struct sl_env *env)
 {
-    int rc = sl_env_tenant(env, s->socket, uuid, libsluice, err);
-    if (rc == 0 && w->sim_lib[0])
-        rc = sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':', err);
-    return rc;
+    sl_env_tenant(env, s->socket, uuid, libsluice);
+    if (w->sim_lib[0])
+        sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':');
 }
 
 static void run_spinner(const struct probe *p, size_t i, const char *program, char *const *envp)
@@ -208,14 +207,12 @@ static int start_one(struct probe *p, size_t i, const struct sl_world *w, const 
     s->listener = sl_packet_listen(s->socket, 4, err);
     if (s->listener < 0)
         return s->listener;
-    rc = make_env(w, libsluice, uuid, s, &env, err);
-    if (rc == 0) {
-        (void)fflush(NULL);
-        s->pid = fork();
-        if (s->pid == 0)
-            run_spinner(p, i, w->program, env.list);
-        rc = s->pid < 0 ? sl_err_errno(err, errno, "cannot start a process") : 0;
-    }
+    make_env(w, libsluice, uuid, s, &env);
+    (void)fflush(NULL);
+    s->pid = fork();
+    if (s->pid == 0)
+        run_spinner(p, i, w->program, env.list);
+    rc = s->pid < 0 ? sl_err_errno(err, errno, "cannot start a process") : 0;
     sl_env_free(&env);
     return rc < 0 ? rc : await_ready(p, s, err);
 }

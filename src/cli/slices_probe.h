@@ -28,10 +28,10 @@ int sl_slices_probe(const struct sl_world *world, const char *libsluice, const c
 
 /* What was measured before for this card with this driver, in the arbiter's directory. A file that is not
  * as it was written is as none. */
-bool sl_slices_recall(const struct sl_place *place, const char *uuid, const char *driver,
+bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
                       struct sl_slices_result *ret);
 /* Where the directory is there: doctor makes none. */
-void sl_slices_remember(const struct sl_place *place, const char *uuid, const char *driver,
+void sl_slices_remember(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
                         const struct sl_slices_result *result);
 
 #endif

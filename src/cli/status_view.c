@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/table.h"
 #include "cli/world.h"
+#include "share/share.h"
 
 static const struct sl_msg_gpu *find_gpu(const struct sl_client_status *s, const char *uuid)
 {
@@ -96,7 +97,7 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
         sl_table_cell(t, "-");
     sl_table_cell(t, "%s", percent(m->share_1s_permille, b, sizeof(b)));
     sl_table_cell(t, "%s", percent(m->share_60s_permille, b, sizeof(b)));
-    sl_table_cell(t, "%s", sl_world_priority_name(m->priority));
+    sl_table_cell(t, "%s", sl_priority_name(m->priority));
     sl_table_cell(t, "%u", m->processes);
     sl_table_cell(t, "%s", sl_format_duration(m->waited_ns, b, sizeof(b)));
     sl_table_cell(t, "%llu", (unsigned long long)m->launches);
@@ -150,7 +151,7 @@ static void print_tenants(const struct sl_status_view *v, FILE *out, bool colour
                 tenant_cells(&t, m);
             if (g == 0 && pods)
                 sl_table_cell(&t, "%s", pod_label(m->about, pod, sizeof(pod)));
-            while (t.cell_count % t.column_count != 0 && !t.failed)
+            while (t.cell_count % t.column_count != 0)
                 sl_table_cell(&t, "%s", "");
         }
     }
@@ -309,7 +310,7 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
     sl_json_begin(j, '{');
     put_string(j, "name", m->name);
     put_uint(j, "processes", m->processes);
-    put_string(j, "priority", sl_world_priority_name(m->priority));
+    put_string(j, "priority", sl_priority_name(m->priority));
     sl_json_key(j, "cores_request_percent");
     if (m->cores_request_permille)
         sl_json_double(j, m->cores_request_permille / 10.0);

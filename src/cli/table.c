@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/xalloc.h"
+
 bool sl_table_colour(FILE *out)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -35,12 +37,7 @@ void sl_table_cell(struct sl_table *t, const char *fmt, ...)
 {
     if ((t->cell_count & (t->cell_count - 1)) == 0) {
         size_t room = t->cell_count ? t->cell_count * 2 : 1;
-        void *grown = realloc(t->cells, room * sizeof(*t->cells));
-        if (!grown) {
-            t->failed = true;
-            return;
-        }
-        t->cells = grown;
+        t->cells = sl_xreallocarray(t->cells, room, sizeof(*t->cells));
     }
     va_list ap;
     va_start(ap, fmt);
@@ -80,6 +77,4 @@ void sl_table_print(const struct sl_table *t, FILE *out, bool colour)
         if ((i + 1) % t->column_count == 0)
             (void)fputc('\n', out);
     }
-    if (t->failed)
-        (void)fputs("  (out of memory: rows are missing)\n", out);
 }

@@ -22,7 +22,6 @@ struct sl_table {
     size_t column_count;
     char (*cells)[SL_TABLE_CELL]; /* row by row */
     size_t cell_count;
-    bool failed; /* out of memory: the print says so */
 };
 
 void sl_table_init(struct sl_table *t, const struct sl_table_column *columns, size_t count);

@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/units.h"
+#include "base/xalloc.h"
+#include "share/lease.h"
 #include "sim/profiles.h"
 
 /* An arbiter without tenants and clients stays this long: a loop of short runs reuses it. */
@@ -92,11 +94,10 @@ int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct s
         sim = NULL;
     int rc = find_program(w.program, sizeof(w.program), err);
     if (rc == 0)
-        rc = sl_place_find(args->dir, sim, &w.place, err);
+        rc = sl_arbiter_dir_find(args->dir, sim, &w.place, err);
     if (rc == 0 && sim) {
-        struct sl_sim_spec *spec = malloc(sizeof(*spec));
-        rc = spec ? sl_sim_spec_parse(w.place.sim, spec, err)
-                  : sl_err_set(err, -ENOMEM, "out of memory");
+        struct sl_sim_spec *spec = sl_xmalloc(sizeof(*spec));
+        rc = sl_sim_spec_parse(w.place.sim, spec, err);
         free(spec);
         if (rc == 0)
             rc = find_sim_lib(&w, err);
@@ -206,33 +207,13 @@ int sl_world_start(const struct sl_world *world, struct sl_err *err)
     return fd;
 }
 
-static int parse_priority(const char *text, uint32_t *ret, struct sl_err *err)
+static int parse_compute(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
-    for (uint32_t p = SL_PRIORITY_LOW; p <= SL_PRIORITY_HIGH; p++)
-        if (strcmp(text, sl_world_priority_name(p)) == 0) {
-            *ret = p;
-            return 0;
-        }
-    return sl_err_set(err, -EINVAL, "priority \"%.40s\" is not known: write high, normal or low",
-                      text);
-}
-
-const char *sl_world_priority_name(uint32_t priority)
-{
-    static const char *const names[] = {
-        [SL_PRIORITY_LOW] = "low", [SL_PRIORITY_NORMAL] = "normal", [SL_PRIORITY_HIGH] = "high"};
-    return priority < SL_ARRAY_LEN(names) ? names[priority] : "?";
-}
-
-static int parse_compute(const char *text, uint32_t *flags, struct sl_err *err)
-{
-    if (strcmp(text, "slices") == 0)
-        *flags |= SL_LEASE_SLICES;
-    else if (strcmp(text, "turns") == 0)
-        *flags |= SL_LEASE_TURNS;
-    else if (strcmp(text, "auto") != 0)
+    int i = sl_word_find(sl_compute_words, text);
+    if (i < 0)
         return sl_err_set(err, -EINVAL,
                           "compute \"%.40s\" is not known: write auto, slices or turns", text);
+    sl_lease_compute(lease, (enum sl_compute)i);
     return 0;
 }
 
@@ -323,11 +304,13 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
         lease.fields |= SL_FIELD_CORES;
     }
     if (rc == 0 && priority) {
-        rc = parse_priority(priority, &lease.priority, err);
+        enum sl_priority level = SL_PRIORITY_NORMAL;
+        rc = sl_priority_parse(priority, &level, err);
+        lease.priority = level;
         lease.fields |= SL_FIELD_PRIORITY;
     }
     if (rc == 0 && compute)
-        rc = parse_compute(compute, &lease.flags, err);
+        rc = parse_compute(compute, &lease, err);
     if (rc == 0 && name)
         rc = parse_name(name, &lease, err);
     if (rc == 0 && gpus)

@@ -6,7 +6,7 @@
 #include <limits.h>
 
 #include "arbiter/client.h"
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 #include "cli/cli.h"
 
 /* Names the cards for the simulated driver, and the file its processes share. As a default for
@@ -15,7 +15,7 @@
 #define SL_SIM_STATE_ENV "SLUICE_SIM_STATE"
 
 struct sl_world {
-    struct sl_place place;
+    struct sl_arbiter_dir place;
     char program[PATH_MAX]; /* this binary */
     char sim_lib[PATH_MAX]; /* folder of the simulated driver; empty: real GPUs */
 };
@@ -46,7 +46,5 @@ int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHE
 
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
                    struct sl_err *err) SL_MUST_CHECK;
-
-const char *sl_world_priority_name(uint32_t priority);
 
 #endif

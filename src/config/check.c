@@ -93,11 +93,11 @@ static int check_block(const struct sl_draft *d, const struct sl_draft_block *bl
     for (size_t i = 0; i < block->shared.count && rc == 0; i++) {
         struct sl_origin at = {.line = s[i].line, .column = s[i].column};
         size_t len = strlen(s[i].name) + strlen(SL_SHARED_SUFFIX);
-        if (block->rename_by_default && !s[i].rename && len > SL_NAME_MAX)
+        if (block->rename_by_default && !s[i].rename && len > SL_RESOURCE_NAME_MAX)
             rc = sl_config_fail(d, at, err, -EINVAL,
                                 "%s" SL_SHARED_SUFFIX " has %zu characters, at most %d are "
                                 "allowed: rename it yourself",
-                                s[i].name, len, SL_NAME_MAX);
+                                s[i].name, len, SL_RESOURCE_NAME_MAX);
         for (size_t j = 0; j < i && rc == 0; j++)
             rc = check_pair(d, &s[j], &s[i], err);
     }

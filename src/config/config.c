@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 #include "config/schema.h"
 
 #define MAX_FILE_BYTES ((size_t)1 << 20) /* a ConfigMap is no larger */
@@ -189,16 +190,6 @@ int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
     return 0;
 }
 
-static int put_file_name(struct sl_draft *d, struct sl_err *err)
-{
-    char *copy = strdup(d->file);
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    free(d->c.config_file);
-    d->c.config_file = copy;
-    return 0;
-}
-
 static int fill(struct sl_draft *d, const char *text, size_t size, char *const *environ_list,
                 const struct sl_config_override *flags, size_t flags_count, struct sl_err *err)
 {
@@ -215,27 +206,26 @@ static int fill(struct sl_draft *d, const char *text, size_t size, char *const *
         rc = sl_draft_check(d, err);
     if (rc == 0)
         rc = sl_draft_finish(d, err);
-    return rc == 0 && text ? put_file_name(d, err) : rc;
+    if (rc == 0 && text) {
+        free(d->c.config_file);
+        d->c.config_file = sl_xstrdup(d->file);
+    }
+    return rc;
 }
 
 int sl_config_parse(const char *file, const char *text, size_t size, char *const *environ_list,
                     const struct sl_config_override *flags, size_t flags_count,
                     struct sl_config **ret, struct sl_err *err)
 {
-    struct sl_draft *d = calloc(1, sizeof(*d));
-    struct sl_config *config = malloc(sizeof(*config));
-    int rc = d && config ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0) {
-        d->file = file ? file : "";
-        rc = fill(d, text, size, environ_list, flags, flags_count, err);
-        if (rc < 0)
-            sl_draft_clear(d);
+    struct sl_draft *d = sl_xcalloc(1, sizeof(*d));
+    d->file = file ? file : "";
+    int rc = fill(d, text, size, environ_list, flags, flags_count, err);
+    if (rc < 0) {
+        sl_draft_clear(d);
+    } else {
+        *ret = sl_xmalloc(sizeof(**ret));
+        **ret = d->c;
     }
-    if (rc == 0) {
-        *config = d->c;
-        *ret = sl_take_ptr(config);
-    }
-    free(config);
     free(d);
     return rc;
 }

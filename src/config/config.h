@@ -13,13 +13,12 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "share/share.h"
 
 enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
 /* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
 enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS, SL_SHARING_FRACTIONAL };
 enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
-/* How the GPU time of fractions is shared: as the driver allows, or as somebody chose. */
-enum sl_config_compute { SL_CONFIG_COMPUTE_AUTO, SL_CONFIG_COMPUTE_SLICES, SL_CONFIG_COMPUTE_TURNS };
 enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
 /* How a container is given its GPU; several at once are allowed. */
 enum sl_list_strategy {
@@ -48,17 +47,15 @@ struct sl_config_shared {
 };
 
 /* What claims and pods may ask for beyond a plain share. Nothing at all is all zero. */
-enum sl_allow_priority { SL_ALLOW_LOW, SL_ALLOW_NORMAL, SL_ALLOW_HIGH };
 enum sl_allow_resize {
     SL_ALLOW_NEVER,
     SL_ALLOW_ALLOCATED, /* up to what the scheduler gave it */
     SL_ALLOW_FREE,      /* up to what the card has left */
 };
-enum sl_allow_strategy { SL_ALLOW_LIBSLUICE = 1, SL_ALLOW_MPS = 2, SL_ALLOW_TIME_SLICING = 4 };
 struct sl_config_allow {
-    unsigned strategies;             /* enum sl_allow_strategy, ored */
-    enum sl_allow_priority priority; /* the highest */
-    unsigned burst;                  /* the highest limit of cores beyond the share, in percent */
+    unsigned strategies;       /* a bit for each enum sl_share_strategy */
+    enum sl_priority priority; /* the highest */
+    unsigned burst;            /* the highest limit of cores beyond the share, in percent */
     enum sl_allow_resize resize;
     unsigned resize_to; /* with SL_ALLOW_FREE: at most so many percent of a card */
 };
@@ -69,7 +66,7 @@ struct sl_config_allow_space { /* more, in some namespaces */
 /* Where nobody says anything. Only what libsluice enforces, and nothing that takes from others. */
 #define SL_CONFIG_ALLOW_DEFAULT                                                                    \
     {                                                                                              \
-        .strategies = SL_ALLOW_LIBSLUICE, .priority = SL_ALLOW_NORMAL, .burst = 100,               \
+        .strategies = 1u << SL_SHARE_LIBSLUICE, .priority = SL_PRIORITY_NORMAL, .burst = 100,       \
         .resize = SL_ALLOW_ALLOCATED, .resize_to = 100                                             \
     }
 
@@ -77,7 +74,7 @@ struct sl_config_fractional { /* sharing.fractional: ours */
     bool enabled;
     uint64_t memory_min_bytes, memory_step_bytes;
     unsigned cores_min, cores_step; /* percent */
-    enum sl_config_compute compute;
+    enum sl_compute compute; /* how the GPU time of fractions is shared */
     unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
     struct sl_config_allow allow;
     struct sl_config_allow_space *allow_spaces;

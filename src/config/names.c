@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "config/schema.h"
 
 /* Lower-case letters, digits, '-' and '.', each part between dots beginning and ending with a letter
@@ -39,19 +40,17 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "the resource name is empty: write for example nvidia.com/gpu");
     size_t len = strlen(SL_DOMAIN) + strlen(name);
-    if (len > SL_NAME_MAX)
+    if (len > SL_RESOURCE_NAME_MAX)
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "resource name \"" SL_DOMAIN "%.90s\" has %zu characters, at most %d "
                               "are allowed",
-                              name, len, SL_NAME_MAX);
+                              name, len, SL_RESOURCE_NAME_MAX);
     if (!is_subdomain(name))
         return sl_config_fail(d, s->at, err, -EINVAL,
                               "resource name \"%.80s\" does not do: lower-case letters, digits, "
                               "\"-\" and \".\" between them",
                               s->text);
-    char *full = malloc(len + 1);
-    if (!full)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    char *full = sl_xmalloc(len + 1);
     (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
     *ret = full;
     return 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -14,17 +15,12 @@
 
 int sl_plan_warn(struct sl_planning *p, const char *fmt, ...)
 {
-    char **more = reallocarray(p->plan->warning, p->plan->warning_count + 1, sizeof(*more));
-    if (!more)
-        return sl_err_set(p->err, -ENOMEM, "out of memory");
-    p->plan->warning = more;
+    struct sl_plan *plan = p->plan;
     va_list ap;
     va_start(ap, fmt);
-    int n = vasprintf(&more[p->plan->warning_count], fmt, ap);
+    plan->warning = sl_xreallocarray(plan->warning, plan->warning_count + 1, sizeof(*plan->warning));
+    plan->warning[plan->warning_count++] = sl_xvasprintf(fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return sl_err_set(p->err, -ENOMEM, "out of memory");
-    p->plan->warning_count++;
     return 0;
 }
 
@@ -76,14 +72,9 @@ static struct sl_plan_resource *resource_for(struct sl_planning *p, const struct
                          r->base_name, f->name, s->name);
         return NULL;
     }
-    struct sl_plan_resource *more =
-        reallocarray(plan->resource, plan->resource_count + 1, sizeof(*more));
-    if (!more) {
-        (void)sl_err_set(p->err, -ENOMEM, "out of memory");
-        return NULL;
-    }
-    plan->resource = more;
-    struct sl_plan_resource *r = &more[plan->resource_count++];
+    plan->resource =
+        sl_xreallocarray(plan->resource, plan->resource_count + 1, sizeof(*plan->resource));
+    struct sl_plan_resource *r = &plan->resource[plan->resource_count++];
     *r = (struct sl_plan_resource){.renamed = strcmp(s->name, f->name) != 0};
     memcpy(r->name, s->name, sizeof(r->name));
     memcpy(r->base_name, f->name, sizeof(r->base_name));
@@ -98,14 +89,10 @@ static int add_replicas(struct sl_planning *p, struct sl_plan_resource *r, const
                           "%s would have more than %d devices, which kubelet cannot be told of: "
                           "use fewer replicas",
                           r->name, MAX_DEVICES);
-    struct sl_plan_device *more =
-        reallocarray(r->device, r->device_count + s->replicas, sizeof(*more));
-    if (!more)
-        return sl_err_set(p->err, -ENOMEM, "out of memory");
-    r->device = more;
+    r->device = sl_xreallocarray(r->device, r->device_count + s->replicas, sizeof(*r->device));
     const char *uuid = sl_plan_uuid(p->inv, f->gpu, f->mig);
     for (unsigned n = 0; n < s->replicas; n++) {
-        struct sl_plan_device *d = &more[r->device_count++];
+        struct sl_plan_device *d = &r->device[r->device_count++];
         *d = (struct sl_plan_device){.gpu = f->gpu,
                                      .mig = f->mig,
                                      .replica = n,
@@ -162,9 +149,7 @@ int sl_plan_make(const struct sl_config *config, const struct sl_inventory *inv,
 {
     struct sl_err local = SL_ERR_INIT;
     struct sl_planning p = {.config = config, .inv = inv, .err = err ? err : &local};
-    p.plan = calloc(1, sizeof(*p.plan));
-    if (!p.plan)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    p.plan = sl_xcalloc(1, sizeof(*p.plan));
     int rc = sl_plan_collect(&p);
     if (rc == 0)
         rc = sl_plan_share(&p);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -86,7 +87,7 @@ static int keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *r
                             "to advertise it)",
                             gpu, mig, profile);
     mixed_name(profile, name, sizeof(name));
-    if (strlen(name) > SL_NAME_MAX)
+    if (strlen(name) > SL_RESOURCE_NAME_MAX)
         return sl_plan_warn(p,
                             "GPU %zu: the MIG profile %s is too long for a resource name: "
                             "MIG device %zu is left out",
@@ -205,9 +206,7 @@ int sl_plan_collect(struct sl_planning *p)
     const struct sl_gpu_mig_info *type = NULL;
     bool others = false;
     int rc = 0;
-    p->found = calloc(most_devices(p->inv), sizeof(*p->found));
-    if (!p->found)
-        return sl_err_set(p->err, -ENOMEM, "out of memory");
+    p->found = sl_xcalloc(most_devices(p->inv), sizeof(*p->found));
     if (p->config->mig_strategy == SL_MIG_SINGLE)
         type = single_type(p, &others);
     if (type && others)

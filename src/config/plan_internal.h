@@ -25,7 +25,7 @@ struct sl_planning {
 };
 
 /* Adds a sentence to the plan's warnings. */
-int sl_plan_warn(struct sl_planning *p, const char *fmt, ...) SL_PRINTF(2, 3) SL_MUST_CHECK;
+int sl_plan_warn(struct sl_planning *p, const char *fmt, ...) SL_PRINTF(2, 3); /* 0 */
 /* The UUID of the card or MIG device. */
 const char *sl_plan_uuid(const struct sl_inventory *inv, size_t gpu, size_t mig);
 

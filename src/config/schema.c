@@ -12,12 +12,9 @@
 
 static const char *const mig_words[] = {"none", "single", "mixed", NULL};
 static const char *const id_words[] = {"uuid", "index", NULL};
-static const char *const compute_words[] = {"auto", "slices", "turns", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
 /* tegra and vfio are NVIDIA's too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
-static const char *const share_words[] = {"libsluice", "mps", "timeSlicing", NULL};
-static const char *const priority_words[] = {"low", "normal", "high", NULL};
 static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
                                          NULL};
@@ -79,12 +76,12 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
      .type = SL_TYPE_STRATEGIES,                                                                   \
      .offset = at_(allow.strategies),                                                              \
      .initial = (strategies_),                                                                     \
-     .words = share_words},                                                                        \
+     .words = sl_strategy_words},                                                                        \
         {.path = path_ ".priority",                                                                \
          .type = SL_TYPE_ENUM,                                                                     \
          .offset = at_(allow.priority),                                                            \
          .initial = (priority_),                                                                   \
-         .words = priority_words},                                                                 \
+         .words = sl_priority_words},                                                                 \
         {.path = path_ ".burst",                                                                   \
          .type = SL_TYPE_UNSIGNED,                                                                 \
          .offset = at_(allow.burst),                                                               \
@@ -257,7 +254,7 @@ const struct sl_schema_row sl_schema[] = {
      .type = SL_TYPE_ENUM,
      .offset = IN(c.fractional.compute),
      .initial = "auto",
-     .words = compute_words},
+     .words = sl_compute_words},
     SECTION("sharing.fractional.memory"),
     {.path = "sharing.fractional.memory.min",
      .type = SL_TYPE_BYTES,

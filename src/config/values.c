@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "base/xalloc.h"
 #include "config/schema.h"
 
 /* What a setter works on. */
@@ -32,11 +33,6 @@ static int SL_PRINTF(2, 3) fail(const struct set *w, const char *fmt, ...)
     bool in_file = w->s->at.line > 0;
     return sl_config_fail(w->d, w->s->at, w->err, -EINVAL, "%s%s%s", in_file ? w->row->path : "",
                           in_file ? ": " : "", text);
-}
-
-static int no_memory(const struct set *w)
-{
-    return sl_err_set(w->err, -ENOMEM, "out of memory");
 }
 
 bool sl_scalar_is_null(const struct sl_scalar *s)
@@ -113,9 +109,7 @@ static int set_enum(const struct set *w)
 
 static int set_string(const struct set *w)
 {
-    char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
+    char *copy = sl_xstrdup(w->s->text);
     free(*(char **)w->field);
     *(char **)w->field = copy;
     return 0;
@@ -271,12 +265,38 @@ static int add_xid(const struct set *w)
     }
     if (!number(w->s->text, &xid))
         return FAIL(w, "\"%.40s\" is not an XID: write numbers, or all", w->s->text);
-    uint64_t *more = reallocarray(list->xid, list->count + 1, sizeof(*more));
-    if (!more)
-        return no_memory(w);
-    more[list->count++] = xid;
-    list->xid = more;
+    list->xid = sl_xreallocarray(list->xid, list->count + 1, sizeof(*list->xid));
+    list->xid[list->count++] = xid;
     return 0;
+}
+
+/* What is behind a UUID at the beginning of text, or NULL where there is none. */
+static const char *after_uuid(const char *text)
+{
+    static const size_t groups[] = {8, 4, 4, 4, 12};
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        if (i > 0 && *text++ != '-')
+            return NULL;
+        if (strspn(text, "0123456789abcdefABCDEF") != groups[i])
+            return NULL;
+        text += groups[i];
+    }
+    return text;
+}
+
+/* "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
+static bool is_uuid(const char *text)
+{
+    const char *old = strncmp(text, "MIG-GPU-", 8) == 0 ? after_uuid(text + 8) : NULL;
+    if (old) {
+        size_t a = *old == '/' ? strspn(old + 1, "0123456789") : 0;
+        size_t b = a && old[1 + a] == '/' ? strspn(old + 2 + a, "0123456789") : 0;
+        return b > 0 && old[2 + a + b] == '\0' && strlen(text) < SL_GPU_UUID_TEXT;
+    }
+    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
+        return false;
+    const char *end = after_uuid(text + 4);
+    return end && *end == '\0';
 }
 
 /* "0", "0:1" or a UUID. */
@@ -287,9 +307,7 @@ static bool is_device(const char *text)
         size_t b = text[a] == ':' ? strspn(text + a + 1, "0123456789") : 0;
         return text[a] == '\0' || (b > 0 && b <= 4 && text[a + 1 + b] == '\0');
     }
-    return (strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0) && text[4] &&
-           strlen(text) < SL_GPU_UUID_TEXT &&
-           text[strspn(text, "0123456789abcdefABCDEFGPUMI-/")] == '\0';
+    return is_uuid(text);
 }
 
 static int add_device(const struct set *w)
@@ -304,14 +322,9 @@ static int add_device(const struct set *w)
     for (size_t i = 0; i < shared->devices_count; i++)
         if (strcmp(shared->devices[i], w->s->text) == 0)
             return FAIL(w, "%.60s is listed twice", w->s->text);
-    char **more = reallocarray(shared->devices, shared->devices_count + 1, sizeof(*more));
-    if (!more)
-        return no_memory(w);
-    shared->devices = more;
-    char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
-    shared->devices[shared->devices_count++] = copy;
+    shared->devices =
+        sl_xreallocarray(shared->devices, shared->devices_count + 1, sizeof(*shared->devices));
+    shared->devices[shared->devices_count++] = sl_xstrdup(w->s->text);
     return 0;
 }
 
@@ -362,9 +375,7 @@ static int check_text(const struct set *w)
 /* Outside the file a list has commas; nothing at all is the empty list. */
 static int set_list(const struct set *w)
 {
-    SL_CLEANUP(free) char *copy = strdup(w->s->text);
-    if (!copy)
-        return no_memory(w);
+    SL_CLEANUP(free) char *copy = sl_xstrdup(w->s->text);
     char *save = NULL;
     for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
         struct sl_scalar s = *w->s;

@@ -9,6 +9,7 @@
 #include <yaml.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "config/schema.h"
 
 struct walk {
@@ -80,9 +81,7 @@ static int walk_items(const struct walk *w, const yaml_node_t *node,
         return sl_config_fail(w->d, where(node->start_mark), w->err, -E2BIG,
                               "%s: %zu entries, at most %d are read", row->path, count, MAX_ITEMS);
     (void)snprintf(path, sizeof(path), "%s[]", row->path);
-    list->item = calloc(count + 1, row->item_size);
-    if (!list->item)
-        return sl_err_set(w->err, -ENOMEM, "out of memory");
+    list->item = sl_xcalloc(count + 1, row->item_size);
     for (; list->count < count; list->count++) {
         const yaml_node_t *e =
             yaml_document_get_node(w->doc, node->data.sequence.items.start[list->count]);
@@ -191,7 +190,7 @@ static int not_yaml(const struct sl_draft *d, const yaml_parser_t *p, const char
                     struct sl_err *err)
 {
     if (p->error == YAML_MEMORY_ERROR)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        sl_out_of_memory();
     struct sl_origin at = p->error == YAML_READER_ERROR ? where_byte(text, size, p->problem_offset)
                                                         : where(p->problem_mark);
     return sl_config_fail(d, at, err, -EINVAL, "this is not YAML: %s%s%s",
@@ -227,7 +226,7 @@ int sl_yaml_read(struct sl_draft *d, const char *text, size_t size, struct sl_er
 {
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        sl_out_of_memory();
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     int rc = load(d, &parser, text, size, err);
     yaml_parser_delete(&parser);

@@ -5,12 +5,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What GnuTLS allocated becomes a text of ours; NULL: it has a NUL in it, or there is no memory. */
+#include "base/xalloc.h"
+
+/* What GnuTLS allocated becomes a text of ours; NULL: it has a NUL in it. */
 static char *text_of(gnutls_datum_t *d)
 {
     if (!d->size)
-        return strdup("");
-    char *text = memchr(d->data, '\0', d->size) ? NULL : strndup((const char *)d->data, d->size);
+        return sl_xstrdup("");
+    char *text = memchr(d->data, '\0', d->size) ? NULL : sl_xstrndup((const char *)d->data, d->size);
     gnutls_free(d->data);
     return text;
 }
@@ -23,7 +25,9 @@ static gnutls_datum_t datum(const char *text)
 char *sl_base64_encode(const char *text)
 {
     gnutls_datum_t in = datum(text), out = {0};
-    return !in.size || gnutls_base64_encode2(&in, &out) == 0 ? text_of(&out) : NULL;
+    if (in.size && gnutls_base64_encode2(&in, &out) != 0)
+        sl_out_of_memory(); /* the only reason there is */
+    return text_of(&out);
 }
 
 char *sl_base64_decode(const char *coded)

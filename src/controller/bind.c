@@ -13,7 +13,8 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 #include "controller/dialect.h"
 
 struct bind_call {
@@ -128,9 +129,8 @@ static void write_promise(struct bind_call *b, const struct sl_promise *promise)
     b->lease = sl_promise_lease_text(promise);
     json_t *patch = promise_patch(b, promise);
     SL_FAULT("controller.bind.patch");
-    int rc = patch ? sl_kube_request(b->c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch,
-                                     promised, b, NULL, &err)
-                   : sl_err_set(&err, -ENOMEM, "out of memory");
+    int rc = sl_kube_request(b->c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch, promised, b,
+                             NULL, &err);
     json_decref(patch);
     if (!rc)
         return;
@@ -203,10 +203,9 @@ void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                  const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct bind_call *b = calloc(1, sizeof(*b));
+    struct bind_call *b = sl_xcalloc(1, sizeof(*b));
     char space[256], name[768];
-    int rc = b ? sl_extender_bind_parse(request->body, request->body_size, &b->args, &err)
-               : sl_err_set(&err, -ENOMEM, "out of memory");
+    int rc = sl_extender_bind_parse(request->body, request->body_size, &b->args, &err);
     if (!rc && (sl_kube_escape(b->args.name_space, space, sizeof(space)) != 0 ||
                 sl_kube_escape(b->args.name, name, sizeof(name)) != 0 ||
                 snprintf(b->path, sizeof(b->path), "/api/v1/namespaces/%s/pods/%s", space, name) >=

@@ -12,8 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "controller/base64.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 #include "http/cert.h"
 
 #define DAYS    365
@@ -39,9 +40,9 @@ static bool usable(const struct certs *s, const struct sl_cert *cert, time_t lef
 
 int sl_certs_create(struct sl_controller *c, struct sl_err *err)
 {
-    struct certs *s = calloc(1, sizeof(*s));
-    if (!s || snprintf(s->name, sizeof(s->name), "%s.%s.svc", c->opt.service, c->opt.name_space) >=
-                  (int)sizeof(s->name)) {
+    struct certs *s = sl_xcalloc(1, sizeof(*s));
+    if (snprintf(s->name, sizeof(s->name), "%s.%s.svc", c->opt.service, c->opt.name_space) >=
+        (int)sizeof(s->name)) {
         free(s);
         return sl_err_set(err, -ENAMETOOLONG, "the names of service and namespace are too long");
     }
@@ -196,9 +197,8 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
                                   json_string(s->version));
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets%s%s", opt->name_space,
                    there ? "/" : "", there ? opt->secret : "");
-    int rc = body ? sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written,
-                                    s, NULL, err)
-                  : sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written, s, NULL,
+                             err);
     json_decref(body);
     return rc;
 }

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
-#include "controller/quantity.h"
+#include "base/xalloc.h"
 
 #define RESULTS 32
 #define MIB     (1u << 20)
@@ -43,15 +43,10 @@ static struct claims_pool *pool_get(struct sl_claims *c, const char *name)
 {
     struct claims_pool *p = sl_map_find(&c->pools, name, strlen(name));
     if (!p && strlen(name) < sizeof(p->name)) {
-        p = calloc(1, sizeof(*p));
-        if (p) {
-            (void)snprintf(p->name, sizeof(p->name), "%s", name);
-            p->item.key = p->name;
-            if (sl_map_add(&c->pools, &p->item) != 0) {
-                free(p);
-                p = NULL;
-            }
-        }
+        p = sl_xcalloc(1, sizeof(*p));
+        (void)snprintf(p->name, sizeof(p->name), "%s", name);
+        p->item.key = p->name;
+        sl_map_add(&c->pools, &p->item);
     }
     if (p)
         p->users++;
@@ -110,7 +105,7 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
         if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
-            sl_ctl_quantity(json_object_get(memory, "value"), &bytes) != 0 || bytes / MIB == 0 ||
+            sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 || bytes / MIB == 0 ||
             bytes / MIB > 64u << 20)
             continue;
         s->total_mib += bytes / MIB;
@@ -126,19 +121,15 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
     sl_claims_slice_gone(c, name);
     if (strcmp(sl_jget_text(spec, "driver"), c->driver) != 0 || !pool[0])
         return 0;
-    struct claims_slice *s = calloc(1, sizeof(*s));
-    if (!s || strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
+    struct claims_slice *s = sl_xcalloc(1, sizeof(*s));
+    if (strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
         free(s);
-        return sl_err_set(err, -ENOMEM, "out of memory, or a slice's name is too long");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of a ResourceSlice or of its pool is too long");
     }
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
     read_devices(json_object_get(spec, "devices"), s);
-    if (sl_map_add(&c->slices, &s->item) != 0) {
-        pool_put(c, s->pool);
-        free(s);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    sl_map_add(&c->slices, &s->item);
     s->pool->total_mib += s->total_mib;
     sizes_again(c);
     return 0;
@@ -162,12 +153,12 @@ static uint64_t result_mib(const struct sl_claims *c, const json_t *result)
 {
     uint64_t bytes;
     const json_t *consumed = json_object_get(result, "consumedCapacity");
-    if (sl_ctl_quantity(json_object_get(consumed, "memory"), &bytes) == 0)
+    if (sl_jget_quantity(json_object_get(consumed, "memory"), 0, &bytes) == 0)
         return bytes / MIB;
     return c->size_count ? c->size_mib[c->size_count - 1] : 0;
 }
 
-int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err *err)
+void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
 {
     const char *uid = sl_jget_text(json_object_get(object, "metadata"), "uid");
     const json_t *allocation = json_object_get(json_object_get(object, "status"), "allocation");
@@ -175,10 +166,8 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
     size_t i, count = json_array_size(results);
     sl_claims_claim_gone(c, uid);
     if (count == 0 || count > RESULTS || strlen(uid) >= sizeof(((struct claims_claim *)0)->uid))
-        return 0;
-    struct claims_claim *k = calloc(1, sizeof(*k) + count * sizeof(k->part[0]));
-    if (!k)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return;
+    struct claims_claim *k = sl_xcalloc(1, sizeof(*k) + count * sizeof(k->part[0]));
     (void)snprintf(k->uid, sizeof(k->uid), "%s", uid);
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
@@ -191,14 +180,10 @@ int sl_claims_claim_set(struct sl_claims *c, const json_t *object, struct sl_err
         k->part[k->count].mib = result_mib(c, r);
         pool->used_mib += k->part[k->count++].mib;
     }
-    if (k->count && sl_map_add(&c->claims, &k->item) == 0)
-        return 0;
-    for (i = 0; i < k->count; i++) {
-        k->part[i].pool->used_mib -= k->part[i].mib;
-        pool_put(c, k->part[i].pool);
-    }
-    free(k);
-    return 0;
+    if (k->count)
+        sl_map_add(&c->claims, &k->item);
+    else
+        free(k);
 }
 
 void sl_claims_free(struct sl_claims *c)

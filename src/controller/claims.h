@@ -25,7 +25,7 @@ struct sl_claims {
 
 int sl_claims_slice_set(struct sl_claims *c, const json_t *slice, struct sl_err *err) SL_MUST_CHECK;
 void sl_claims_slice_gone(struct sl_claims *c, const char *name);
-int sl_claims_claim_set(struct sl_claims *c, const json_t *claim, struct sl_err *err) SL_MUST_CHECK;
+void sl_claims_claim_set(struct sl_claims *c, const json_t *claim);
 void sl_claims_claim_gone(struct sl_claims *c, const char *uid);
 void sl_claims_free(struct sl_claims *c);
 

@@ -10,7 +10,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json_read.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
 
 #define RESERVE_NS (30 * SL_NS_PER_S)
 
@@ -18,9 +19,7 @@ int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **
                       struct sl_err *err)
 {
     struct sl_place_config config;
-    struct sl_cluster *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_cluster *c = sl_xcalloc(1, sizeof(*c));
     c->opt = *opt;
     if (!c->opt.reserve_ns)
         c->opt.reserve_ns = RESERVE_NS;
@@ -76,36 +75,24 @@ struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name)
     struct cluster_node *n = sl_cluster_node_find(c, name);
     if (n)
         return n;
-    n = calloc(1, sizeof(*n));
-    if (!n)
-        return NULL;
-    n->name = strdup(name);
+    n = sl_xcalloc(1, sizeof(*n));
+    n->name = sl_xstrdup(name);
     n->place = CLUSTER_NO_PLACE;
     n->item.key = n->name;
-    if (!n->name || sl_map_add(&c->nodes, &n->item) != 0) {
-        node_free(n);
-        return NULL;
-    }
+    sl_map_add(&c->nodes, &n->item);
     return n;
 }
 
-int sl_cluster_scratch(struct sl_cluster *c, struct sl_err *err)
+void sl_cluster_scratch(struct sl_cluster *c)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
-    size_t need = ((size_t)totals.nodes + 63) / 64 * 64;
+    size_t need = (totals.nodes + 63) / 64 * 64;
     if (need > c->scratch_room) {
-        uint64_t *allow = realloc(c->allow, need / 8);
-        if (allow)
-            c->allow = allow;
-        int32_t *scores = realloc(c->scores, need * sizeof(*scores));
-        if (scores)
-            c->scores = scores;
-        if (!allow || !scores)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+        c->allow = sl_xrealloc(c->allow, need / 8);
+        c->scores = sl_xreallocarray(c->scores, need, sizeof(*c->scores));
         c->scratch_room = need;
     }
-    return 0;
 }
 
 /* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
@@ -159,12 +146,7 @@ static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_er
         return rc;
     if (place >= c->by_place_room) {
         size_t room = c->by_place_room ? c->by_place_room * 2 : 64;
-        struct cluster_node **more = realloc(c->by_place, room * sizeof(*more));
-        if (!more) {
-            sl_place_open_node(c->placer, place, false);
-            return sl_err_set(err, -ENOMEM, "out of memory");
-        }
-        c->by_place = more;
+        c->by_place = sl_xreallocarray(c->by_place, room, sizeof(struct cluster_node *));
         c->by_place_room = room;
     }
     c->by_place[place] = n;
@@ -176,9 +158,7 @@ static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_er
 static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
                          const struct sl_promise_node *told, struct sl_err *err)
 {
-    struct cluster_gpu *gpu = calloc(told->count ? told->count : 1, sizeof(*gpu));
-    if (!gpu)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct cluster_gpu *gpu = sl_xcalloc(told->count, sizeof(*gpu));
     sl_cluster_node_lift(c, n);
     if (n->place != CLUSTER_NO_PLACE) {
         sl_place_open_node(c->placer, n->place, false);
@@ -201,16 +181,8 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
 /* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
 static uint32_t cpu_of(const json_t *value)
 {
-    if (json_is_integer(value) && json_integer_value(value) >= 0)
-        return (uint32_t)(json_integer_value(value) > 1000000 ? 0
-                                                              : json_integer_value(value) * 1000);
-    const char *text = json_string_value(value);
-    char *end = NULL;
-    double v = text && text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0;
-    if (!end || !(v > 0) || v > 1e9)
-        return 0;
-    v *= *end == 'm' ? 1 : 1000;
-    return v > 1e9 ? 0 : (uint32_t)v;
+    uint64_t milli;
+    return sl_jget_quantity(value, 3, &milli) == 0 && milli <= 1000000000 ? (uint32_t)milli : 0;
 }
 
 static uint32_t container_cpu(const json_t *container)
@@ -242,9 +214,9 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     const char *ours = sl_jget_note(object, SL_PROMISE_GPUS_KEY);
     const char *hami = sl_jget_note(object, SL_PROMISE_REGISTER_KEY);
     struct sl_promise_node told = {.count = 0};
-    struct cluster_node *n = name ? sl_cluster_node_get(c, name) : NULL;
-    if (!n)
-        return sl_err_set(err, name ? -ENOMEM : -EINVAL, "a node without a name");
+    if (!name)
+        return sl_err_set(err, -EINVAL, "a node without a name");
+    struct cluster_node *n = sl_cluster_node_get(c, name);
     int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
              : !ours && hami && hami[0]
                  ? sl_promise_register_parse(hami, &told, err)

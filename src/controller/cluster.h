@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "controller/request.h"
 #include "policy/place.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 struct sl_cluster;
 

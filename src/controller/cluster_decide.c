@@ -6,17 +6,22 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
 
 /* --- a request in the engine's words --- */
 
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count)
+{
+    return (struct sl_place_request){.gpu_count = (uint8_t)count,
+                                     .gpu_memory_mib = (uint32_t)(share->memory_bytes >> 20),
+                                     .gpu_memory_permille = (uint16_t)(share->memory_percent * 10),
+                                     .cores_permille = (uint16_t)share->cores_permille};
+}
+
 static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
 {
-    const struct sl_request_part *p = &r->part[part];
-    struct sl_place_request e = {.gpu_count = p->count,
-                                 .gpu_memory_mib = p->memory_mib,
-                                 .gpu_memory_permille = (uint16_t)(p->memory_percent * 10),
-                                 .cores_permille = (uint16_t)(p->cores * 10)};
+    struct sl_place_request e = sl_cluster_capacity(&r->part[part].share, r->part[part].count);
     if (r->numa)
         e.prefer = SL_PLACE_PREFER_NUMA;
     return e;
@@ -75,14 +80,12 @@ static void remember(struct sl_cluster *c, const struct sl_place_request *e)
 
 /* --- candidates --- */
 
-static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
+static void candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask)
 {
-    int rc = sl_cluster_scratch(c, err);
-    if (rc)
-        return rc;
+    sl_cluster_scratch(c);
     if (!ask->nodes) {
         memset(c->allow, 0xff, c->scratch_room / 8);
-        return 0;
+        return;
     }
     memset(c->allow, 0, c->scratch_room / 8);
     for (size_t i = 0; i < ask->node_count; i++) {
@@ -90,7 +93,6 @@ static int candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask, st
         if (n && n->place != CLUSTER_NO_PLACE)
             c->allow[n->place / 64] |= 1ULL << (n->place % 64);
     }
-    return 0;
 }
 
 /* The GPUs a pod wants filled first, or last: the fullest that fit, or the emptiest. */
@@ -137,7 +139,7 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
     size_t count = 0;
     int rc = 0;
     for (size_t i = 0; !rc && i < r->part_count; i++) {
-        struct sl_place_decision d = {0};
+        struct sl_place_decision d;
         if (r->part[i].same_as >= 0)
             continue;
         struct cluster_grant g = {.request = engine_request(r, i), .part = (uint8_t)i};
@@ -222,16 +224,15 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     size_t largest = 0, n = 0;
     sl_place_totals(c->placer, &totals);
     for (size_t i = 1; i < r->part_count; i++)
-        if (r->part[i].same_as < 0 && r->part[i].memory_mib * r->part[i].count >
-                                          r->part[largest].memory_mib * r->part[largest].count)
+        if (r->part[i].same_as < 0 &&
+            r->part[i].share.memory_bytes * r->part[i].count >
+                r->part[largest].share.memory_bytes * r->part[largest].count)
             largest = i;
     struct sl_place_request e = engine_request(r, largest);
     int rc = sl_place_scores(c->placer, &e, c->scores, err);
     if (rc)
         return rc;
-    struct ranked *list = malloc((totals.nodes + 1) * sizeof(*list));
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct ranked *list = sl_xmalloc((totals.nodes + 1) * sizeof(*list));
     for (uint32_t i = 0; i < totals.nodes; i++)
         if ((c->allow[i / 64] >> (i % 64) & 1) && c->scores[i] != INT32_MIN && c->by_place[i])
             list[n++] = (struct ranked){
@@ -287,19 +288,17 @@ static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, stru
                     const struct cluster_grant *grant, size_t count, struct sl_err *err)
 {
     struct cluster_pod *pod = sl_cluster_pod_get(c, ask->uid, ask->name_space);
-    struct cluster_grant *copy = calloc(count + 1, sizeof(*copy));
-    if (!pod || !copy) {
+    if (!pod) {
         for (size_t i = 0; i < count; i++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
             (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
         }
-        free(copy);
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", ask->name_space);
     }
+    struct cluster_grant *copy = sl_xcalloc(count, sizeof(*copy));
     if (!pod->request)
-        pod->request = malloc(sizeof(*pod->request));
-    if (pod->request)
-        *pod->request = *ask->request;
+        pod->request = sl_xmalloc(sizeof(*pod->request));
+    *pod->request = *ask->request;
     memcpy(copy, grant, count * sizeof(*copy));
     sl_cluster_pod_hold(c, pod, n, NULL, 0);
     pod->grant = copy;
@@ -331,10 +330,9 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         sl_cluster_pod_release(c, pod); /* decided anew */
-    if (!rc)
-        rc = candidates(c, ask, err);
     if (rc)
         return rc;
+    candidates(c, ask);
     bool easy = simple(c, ask->request);
     rc = easy && !(models_of(c, ask->request) == 0 && ask->request->use_type[0])
              ? take_best(c, ask, &n, grant, &count, err)
@@ -364,8 +362,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
         sl_cluster_pod_release(c, pod);
-    if (!rc)
-        rc = sl_cluster_scratch(c, err);
+    sl_cluster_scratch(c);
     struct sl_place_request e = engine_request(ask->request, 0);
     e.models = models_of(c, ask->request);
     if (!rc)
@@ -413,7 +410,8 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
     for (size_t i = 0; i < r->part_count; i++) {
         unsigned big = 0;
         for (unsigned g = 0; g < n->gpu_count; g++)
-            big += (cards >> g & 1) && n->gpu[g].info.memory_mib >= r->part[i].memory_mib;
+            big += (cards >> g & 1) &&
+                   n->gpu[g].info.memory_mib >= r->part[i].share.memory_bytes >> 20;
         if (big < r->part[i].count)
             return "its GPUs are too small or too few";
     }
@@ -423,16 +421,14 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-static void device_of(const struct cluster_node *n, const struct cluster_grant *g, unsigned gpu,
-                      struct sl_promise_device *d)
+/* What a part asked for, of this card. */
+static struct sl_share share_on(const struct sl_request_part *part, const struct sl_promise_gpu *gpu)
 {
-    uint32_t total = n->gpu[gpu].info.memory_mib;
-    memset(d, 0, sizeof(*d));
-    (void)snprintf(d->uuid, sizeof(d->uuid), "%s", n->gpu[gpu].info.uuid);
-    d->cores = (uint8_t)(g->request.cores_permille / 10);
-    d->memory_mib = g->request.gpu_memory_mib
-                        ? g->request.gpu_memory_mib
-                        : (uint32_t)((uint64_t)total * g->request.gpu_memory_permille / 1000);
+    struct sl_share share = part->share;
+    memcpy(share.gpu, gpu->uuid, sizeof(share.gpu));
+    share.memory_bytes = sl_share_memory(&share, (uint64_t)gpu->memory_mib << 20);
+    share.memory_percent = 0;
+    return share;
 }
 
 /* Grants are by part, the promise is by container in the pod's order. */
@@ -449,17 +445,15 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
         size_t owner = p->same_as >= 0 ? (size_t)p->same_as : i;
         struct sl_promise_container *k = &ret->container[p->index];
         (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
-        k->first = (uint8_t)ret->device_count;
-        k->cores_limit = p->cores_limit;
-        k->priority = p->priority;
+        k->first = (uint8_t)ret->share_count;
         for (unsigned g = 0; g < pod->grant_count; g++)
             for (unsigned x = 0; pod->grant[g].part == owner && x < pod->node->gpu_count; x++) {
                 if (!(pod->grant[g].gpus >> x & 1))
                     continue;
-                if (ret->device_count == SL_PROMISE_DEVICES)
+                if (ret->share_count == SL_PROMISE_SHARES)
                     return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod",
-                                      SL_PROMISE_DEVICES);
-                device_of(pod->node, &pod->grant[g], x, &ret->device[ret->device_count++]);
+                                      SL_PROMISE_SHARES);
+                ret->share[ret->share_count++] = share_on(p, &pod->node->gpu[x].info);
                 k->count++;
             }
     }
@@ -533,7 +527,7 @@ void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_
     }
     if (!pod->lease || strcmp(pod->lease, lease) != 0) {
         free(pod->lease);
-        pod->lease = strdup(lease);
+        pod->lease = sl_xstrdup(lease);
     }
     sl_cluster_reserve(c, pod, POD_BOUND, 0);
 }

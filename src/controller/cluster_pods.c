@@ -7,7 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
-#include "controller/cluster_int.h"
+#include "base/xalloc.h"
+#include "controller/cluster_internal.h"
 #include "controller/dialect.h"
 #include "controller/mutate.h"
 
@@ -181,18 +182,15 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 {
     size_t count = 0;
     for (unsigned d = k->first; d < k->first + k->count; d++) {
-        const struct sl_promise_device *x = &p->device[d];
-        int gpu = gpu_number(n, x->uuid);
+        struct sl_place_request want = sl_cluster_capacity(&p->share[d], 0);
+        int gpu = gpu_number(n, p->share[d].gpu);
         size_t g = 0;
-        while (g < count && (out[g].request.gpu_memory_mib != x->memory_mib ||
-                             out[g].request.cores_permille != x->cores * 10u ||
+        while (g < count && (out[g].request.gpu_memory_mib != want.gpu_memory_mib ||
+                             out[g].request.cores_permille != want.cores_permille ||
                              (gpu >= 0 && (out[g].gpus >> gpu & 1))))
             g++;
         if (g == count)
-            out[count++] =
-                (struct cluster_grant){.request = {.gpu_memory_mib = x->memory_mib,
-                                                   .cores_permille = (uint16_t)(x->cores * 10)},
-                                       .part = CLUSTER_BY_LEASE};
+            out[count++] = (struct cluster_grant){.request = want, .part = CLUSTER_BY_LEASE};
         if (gpu < 0)
             continue; /* a card the node does not have (any more): nothing to account */
         out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
@@ -214,7 +212,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     size_t count = 0;
     int rc = pod->lease[0] == '{' ? sl_promise_lease_parse(pod->lease, &p, NULL)
                                   : sl_promise_hami_parse(pod->lease, &p, NULL);
-    struct cluster_grant *out = rc ? NULL : calloc(p.device_count + 1, sizeof(*out));
+    struct cluster_grant *out = rc ? NULL : sl_xcalloc(p.share_count + 1, sizeof(*out));
     *ret_count = 0;
     *ret_memory = *ret_cores = 0;
     if (!out || (p.node[0] && strcmp(p.node, n->name) != 0)) {
@@ -227,8 +225,8 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
         count += container_grants(&p, &p.container[i], n, out + count);
         for (unsigned d = p.container[i].first; d < p.container[i].first + p.container[i].count;
              d++) {
-            *ret_memory += p.device[d].memory_mib;
-            *ret_cores += p.device[d].cores;
+            *ret_memory += p.share[d].memory_bytes >> 20;
+            *ret_cores += p.share[d].cores_permille / 10;
         }
     }
     if (count)
@@ -275,15 +273,10 @@ static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
     struct cluster_space *s = sl_map_find(&c->spaces, name, strlen(name));
     if (s || strlen(name) >= sizeof(s->name))
         return s;
-    s = calloc(1, sizeof(*s));
-    if (!s)
-        return NULL;
+    s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
-    if (sl_map_add(&c->spaces, &s->item) != 0) {
-        free(s);
-        return NULL;
-    }
+    sl_map_add(&c->spaces, &s->item);
     return s;
 }
 
@@ -292,16 +285,14 @@ struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, co
     struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
         return pod;
-    pod = calloc(1, sizeof(*pod) + strlen(uid) + 1);
-    if (!pod)
+    struct cluster_space *space = space_get(c, name_space);
+    if (!space)
         return NULL;
+    pod = sl_xcalloc(1, sizeof(*pod) + strlen(uid) + 1);
     memcpy(pod->uid, uid, strlen(uid) + 1);
     pod->item.key = pod->uid;
-    pod->space = space_get(c, name_space);
-    if (!pod->space || sl_map_add(&c->pods, &pod->item) != 0) {
-        free(pod);
-        return NULL;
-    }
+    pod->space = space;
+    sl_map_add(&c->pods, &pod->item);
     pod->space->pods++;
     return pod;
 }
@@ -363,7 +354,7 @@ static bool same_devices(const struct sl_promise *p, const struct sl_promise_con
     if (a->count != b->count)
         return false;
     for (unsigned i = 0; i < a->count; i++)
-        if (memcmp(&p->device[a->first + i], &p->device[b->first + i], sizeof(p->device[0])) != 0)
+        if (!sl_share_same(&p->share[a->first + i], &p->share[b->first + i]))
             return false;
     return true;
 }
@@ -397,7 +388,7 @@ static bool keep_text(char **at, const char *value)
     if (*at == value || (*at && value && strcmp(*at, value) == 0))
         return false;
     free(*at);
-    *at = value ? strdup(value) : NULL;
+    *at = sl_xstrdup(value);
     return true;
 }
 
@@ -426,9 +417,7 @@ static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const cha
     if (pod->state == POD_BOUND)
         return 0;
     if (!pod->request)
-        pod->request = malloc(sizeof(r));
-    if (!pod->request)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        pod->request = sl_xmalloc(sizeof(r));
     *pod->request = r;
     return 0;
 }
@@ -488,7 +477,7 @@ static void hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct clust
     n->present = true;
     sl_cluster_pod_release(c, pod);
     n->present = present;
-    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? calloc(1, sizeof(*g)) : NULL;
+    struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? sl_xcalloc(1, sizeof(*g)) : NULL;
     if (g)
         g->request.cpu_milli = pod->cpu_milli;
     sl_cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
@@ -554,7 +543,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         return 0;
     pod = pod ? pod : sl_cluster_pod_get(c, uid, space);
     if (!pod)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", space);
     bool first = !pod->seen;
     pod->seen = true;
     if (first && was_refused(c, uid))

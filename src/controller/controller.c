@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
@@ -171,9 +172,7 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
                          struct sl_controller **ret, struct sl_err *err)
 {
     struct sl_cluster_options cluster = {.policy = opt->policy, .seed = 1, .admitted = admitted};
-    struct sl_controller *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_controller *c = sl_xcalloc(1, sizeof(*c));
     c->loop = loop;
     c->opt = *opt;
     c->tick.fire = tick;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/utf8.h"
 
 enum word { COUNT, MEMORY, PERCENT, CORES, PRIORITY, WORDS };
@@ -76,28 +77,11 @@ bool sl_dialect_scheduler(const char *name)
 /* "10", "10k", "2M" and JSON numbers; -EINVAL for what is negative, broken or in bytes. */
 static int count_of(const json_t *value, uint64_t *ret)
 {
-    char *end;
-    uint64_t factor = 1;
-    if (json_is_integer(value)) {
-        if (json_integer_value(value) < 0)
-            return -EINVAL;
-        *ret = (uint64_t)json_integer_value(value);
-        return 0;
-    }
     const char *text = json_string_value(value);
-    if (!text || text[0] < '0' || text[0] > '9')
+    const char *unit = text ? text + strspn(text, "0123456789") : "";
+    if (*unit && strcmp(unit, "k") != 0 && strcmp(unit, "M") != 0)
         return -EINVAL;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (errno)
-        return -EINVAL;
-    if (strcmp(end, "k") == 0)
-        factor = 1000;
-    else if (strcmp(end, "M") == 0)
-        factor = 1000000;
-    else if (*end)
-        return -EINVAL;
-    return __builtin_mul_overflow((uint64_t)n, factor, ret) ? -EINVAL : 0;
+    return sl_jget_quantity(value, 0, ret);
 }
 
 static const json_t *resource(const json_t *container, const char *name)
@@ -136,7 +120,7 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
                           "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write "
                           "\"%u\"",
                           container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
-                          row->unit_mib == 1 ? 3072U : 3U);
+                          3072 / row->unit_mib);
     return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name, text,
                       words[row->word].is);
 }
@@ -175,16 +159,18 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
         return sl_err_set(err, -EINVAL, "container %s has both %s and %s: write only one of them",
                           name, s->name[MEMORY], s->name[PERCENT]);
     p->count = (uint8_t)(s->said[COUNT] ? s->value[COUNT] : 1);
-    p->memory_mib = s->said[MEMORY] ? (uint32_t)s->value[MEMORY] : 0;
-    if (!p->memory_mib)
-        p->memory_percent = (uint8_t)(s->said[PERCENT] ? s->value[PERCENT] : 100);
-    /* All of a card's memory and nothing of its time: nobody else could use the rest. */
-    p->cores = (uint8_t)(s->said[CORES]                               ? s->value[CORES]
-                         : !p->memory_mib && p->memory_percent == 100 ? 100
-                                                                      : 0);
-    p->cores_limit = p->cores ? 0 : 100;
+    struct sl_share *share = &p->share;
+    if (s->said[MEMORY])
+        share->memory_bytes = s->value[MEMORY] << 20;
+    else
+        share->memory_percent = s->said[PERCENT] ? (uint32_t)s->value[PERCENT] : 100;
+    if (s->said[CORES])
+        share->cores_permille = (uint32_t)s->value[CORES] * 10;
+    else if (share->memory_percent == 100)
+        share->cores_permille = 1000; /* all of the memory: nobody else could use the rest of the time */
+    share->limit_permille = share->cores_permille ? 0 : 1000;
     if (s->said[PRIORITY])
-        p->priority = s->value[PRIORITY] == 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_LOW;
+        share->priority = s->value[PRIORITY] == 0 ? SL_PRIORITY_HIGH : SL_PRIORITY_LOW;
     return 0;
 }
 
@@ -214,8 +200,10 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
     {
         const char *name = json_string_value(json_object_get(container, "name"));
         struct said s = {.any = false};
-        struct sl_request_part p = {
-            .index = (uint16_t)(first + i), .init = init, .same_as = init ? alone(container) : -1};
+        struct sl_request_part p = {.index = (uint16_t)(first + i),
+                                    .init = init,
+                                    .same_as = init ? alone(container) : -1,
+                                    .share = SL_SHARE_INIT};
         sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
         int rc = container_words(container, p.container, &s, err);
         if (rc)
@@ -251,12 +239,11 @@ static const char *marked(const json_t *pod, const char *key)
 /* "0.5" is 50 of 100; at most two digits after the point count. */
 static int hundredths(const char *text, uint32_t *ret)
 {
-    char *end = NULL;
-    errno = 0;
-    double v = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
-    if (!end || v < 0 || errno || *end || v > SL_PROMISE_NODE_GPUS)
+    unsigned __int128 billionths = 0;
+    const char *rest = sl_decimal_read(text, &billionths);
+    if (!rest || *rest || billionths > SL_PROMISE_NODE_GPUS * 1000000000ULL)
         return -EINVAL;
-    *ret = (uint32_t)(v * 100 + 0.5);
+    *ret = (uint32_t)((billionths + 5000000) / 10000000);
     return 0;
 }
 
@@ -279,18 +266,17 @@ static int take_list(const char *key, const char *text, char *buf, struct sl_err
 static int kubeshare_memory(const json_t *pod, struct sl_request_part *p, struct sl_err *err)
 {
     const char *text = marked(pod, "sharedgpu/gpu_mem");
-    char *end;
+    uint64_t bytes = 0;
     if (!text)
         return 0;
-    errno = 0;
-    unsigned long long bytes = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (errno || bytes == 0 || *end || bytes >> 46)
+    if (text[strspn(text, "0123456789")] || sl_quantity_parse(text, 0, &bytes) != 0 || bytes == 0 ||
+        bytes >> 46)
         return sl_err_set(err, -EINVAL,
                           "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write "
                           "\"3221225472\"",
                           text);
-    p->memory_mib = (uint32_t)((bytes + (1u << 20) - 1) >> 20);
-    p->memory_percent = 0;
+    p->share.memory_bytes = (bytes + (1u << 20) - 1) >> 20 << 20;
+    p->share.memory_percent = 0;
     return 0;
 }
 
@@ -315,9 +301,10 @@ static int kubeshare_part(const json_t *pod, const char *request, const char *li
             "number for gpu_request and gpu_limit",
             limit);
     p->count = (uint8_t)(l > 100 ? l / 100 : 1);
-    p->cores = (uint8_t)(r > 100 ? 100 : r);
-    p->cores_limit = (uint8_t)(l > 100 || l == p->cores ? 0 : l);
-    p->memory_percent = p->cores ? p->cores : 1; /* without gpu_mem: as much as of the time */
+    r = r > 100 ? 100 : r;
+    p->share.cores_permille = r * 10;
+    p->share.limit_permille = l > 100 || l == r ? 0 : l * 10;
+    p->share.memory_percent = r ? r : 1; /* without gpu_mem: as much as of the time */
     return kubeshare_memory(pod, p, err);
 }
 
@@ -337,14 +324,13 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
     const json_t *container =
         json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
     const char *name = json_string_value(json_object_get(container, "name"));
-    struct sl_request_part p = {.index = first, .same_as = -1};
+    struct sl_request_part p = {.index = first, .same_as = -1, .share = SL_SHARE_INIT};
     sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
     int rc = kubeshare_part(pod, request, limit, &p, err);
     if (!rc && model)
         rc = take_list("sharedgpu/gpu_model", model, r->use_type, err);
-    if (!rc && priority)
-        p.priority =
-            strtol(priority, NULL, 10) > 0 ? SL_PROMISE_PRIORITY_HIGH : SL_PROMISE_PRIORITY_NONE;
+    if (!rc && priority && strtol(priority, NULL, 10) > 0)
+        p.share.priority = SL_PRIORITY_HIGH;
     return rc ? rc : add_part(r, &p, err);
 }
 
@@ -398,10 +384,7 @@ static void share_with_init(struct sl_request *r)
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; copy[i].init && copy[i].same_as == -1 && k < i; k++)
             if (!copy[k].init && copy[k].count == copy[i].count &&
-                copy[k].memory_mib == copy[i].memory_mib &&
-                copy[k].memory_percent == copy[i].memory_percent &&
-                copy[k].cores == copy[i].cores && copy[k].cores_limit == copy[i].cores_limit &&
-                copy[k].priority == copy[i].priority)
+                sl_share_same(&copy[k].share, &copy[i].share))
                 copy[i].same_as = (int8_t)k;
     for (size_t i = 0; i < n; i++)
         if (copy[i].same_as == -2)

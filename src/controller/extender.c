@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "base/xalloc.h"
 #include "controller/dialect.h"
 #include "controller/load.h"
 #include "controller/mutate.h"
@@ -48,9 +49,7 @@ static int read_names(struct args *a, struct sl_err *err)
     if (!json_is_array(list) || json_array_size(list) > NODES_MAX)
         return sl_err_set(err, -EINVAL, "the request names no nodes: set nodeCacheCapable: true");
     a->nodes = list == items ? nodes : NULL;
-    a->names = calloc(json_array_size(list) + 1, sizeof(*a->names));
-    if (!a->names)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    a->names = sl_xcalloc(json_array_size(list) + 1, sizeof(*a->names));
     json_array_foreach(list, i, one)
     {
         const char *name =
@@ -213,8 +212,8 @@ static char *filter_answer(const struct sl_extender *e, const struct args *a, co
 static char *filter_all(const struct sl_extender *e, const struct args *a, struct sl_err *err)
 {
     struct sl_cluster_ask ask = ask_of(a);
-    int32_t *scores SL_CLEANUP(free) = calloc(a->count + 1, sizeof(*scores));
-    if (!scores || sl_cluster_scores(e->cluster, &ask, scores, err) != 0)
+    int32_t *scores SL_CLEANUP(free) = sl_xcalloc(a->count + 1, sizeof(*scores));
+    if (sl_cluster_scores(e->cluster, &ask, scores, err) != 0)
         return NULL;
     return filter_answer(e, a, scores, true);
 }
@@ -291,7 +290,7 @@ char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size
     struct sl_text t = {.data = NULL};
     int32_t *scores SL_CLEANUP(free) = NULL;
     if (args_read(e, &a, body, size, NULL) == 0)
-        scores = calloc(a.count + 1, sizeof(*scores));
+        scores = sl_xcalloc(a.count + 1, sizeof(*scores));
     if (scores)
         rate(e, &a, scores);
     sl_text_put(&t, "[");

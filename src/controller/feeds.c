@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
@@ -52,11 +52,10 @@ static void on_slice(struct sl_controller *c, enum sl_kube_event event, json_t *
 
 static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
-    struct sl_err err = SL_ERR_INIT;
     if (event == SL_KUBE_DELETED)
         sl_claims_claim_gone(&c->claims, sl_kube_meta(object, "uid"));
-    else if (sl_claims_claim_set(&c->claims, object, &err) != 0)
-        sl_warn("%s", err.msg);
+    else
+        sl_claims_claim_set(&c->claims, object);
 }
 
 static void on_template(struct sl_controller *c, enum sl_kube_event event, json_t *object)

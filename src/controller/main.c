@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "controller/options.h"
 
 #define STOP_NS (20 * SL_NS_PER_S) /* for binds under way */
@@ -89,6 +92,7 @@ int main(int argc, char **argv)
 {
     struct sl_ctl_args args;
     struct sl_err err = SL_ERR_INIT;
+    json_set_alloc_funcs(sl_xmalloc, free);
     if (sl_ctl_args_parse(argc, argv, &args, &err) != 0) {
         (void)fprintf(stderr, "sluice-controller: %s\n", err.msg);
         return 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the controller says of itself, in Prometheus' text form. */
 #include "base/cleanup.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 static void family(struct sl_text *t, const char *name, const char *type, const char *help)
 {

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json_dump.h"
 #include "controller/mutate.h"
+#include "share/share_json.h"
 
 #define CEL_MAX 8192
 #define DRIVER  "gpu.sluice.io"
@@ -94,36 +95,39 @@ static void selectors(const struct sl_request *r, const char *driver, struct tex
     }
 }
 
-static void quantity(uint32_t mib, char buf[24])
+static uint32_t memory_mib(const struct sl_request_part *p)
 {
-    (void)snprintf(buf, 24, mib % 1024 ? "%uMi" : "%uGi", mib % 1024 ? mib : mib / 1024);
+    return (uint32_t)(p->share.memory_bytes >> 20);
 }
 
-/* One way to serve a part. memory_mib 0: the card's default, which is all of it. */
+/* One way to serve a part. mib 0: the card's default, which is all of it. */
 static json_t *device_request(const struct sl_request_part *p, const char *class, const char *cel,
-                              uint32_t memory_mib)
+                              uint32_t mib)
 {
     json_t *j = json_pack("{s:s,s:s,s:I}", "deviceClassName", class, "allocationMode", "ExactCount",
                           "count", (json_int_t)p->count);
-    int bad = !j;
     if (cel[0])
-        bad |=
-            json_object_set_new(j, "selectors", json_pack("[{s:{s:s}}]", "cel", "expression", cel));
-    if (!sl_request_whole(p)) {
-        char memory[24], cores[8];
-        quantity(memory_mib, memory);
+        (void)json_object_set_new(j, "selectors",
+                                  json_pack("[{s:{s:s}}]", "cel", "expression", cel));
+    if (!sl_share_whole(&p->share)) {
+        uint32_t percent = p->share.cores_permille / 10;
+        char memory[24], cores[16];
+        (void)snprintf(memory, sizeof(memory), mib % 1024 ? "%uMi" : "%uGi",
+                       mib % 1024 ? mib : mib / 1024);
         /* One percent is the least the books can hold; what is idle comes on top by the limit. */
-        (void)snprintf(cores, sizeof(cores), "%u", p->cores ? p->cores : 1u);
+        (void)snprintf(cores, sizeof(cores), "%u", percent ? percent : 1u);
         json_t *want = json_pack("{s:s}", "cores", cores);
-        if (memory_mib)
-            bad |= json_object_set_new(want, "memory", json_string(memory));
-        bad |= json_object_set_new(j, "capacity", json_pack("{s:o}", "requests", want));
-    }
-    if (bad) {
-        json_decref(j);
-        return NULL;
+        if (mib)
+            (void)json_object_set_new(want, "memory", json_string(memory));
+        (void)json_object_set_new(j, "capacity", json_pack("{s:o}", "requests", want));
     }
     return j;
+}
+
+static int too_long(struct sl_err *err)
+{
+    return sl_err_set(err, -EINVAL,
+                      "the lists of GPU types and UUIDs are too long together: name fewer");
 }
 
 /* Cards differ, a claim's amounts are absolute: one alternative for each size of card, largest share last. */
@@ -132,82 +136,64 @@ static int percent_request(const struct sl_request_part *p, const char *class,
                            json_t *request, struct sl_err *err)
 {
     const char *driver = opt->driver ? opt->driver : DRIVER;
-    json_t *list = json_array();
-    int bad = !list;
-    if (opt->card_count == 0) {
-        json_decref(list);
+    if (opt->card_count == 0)
         return sl_err_set(
             err, -EAGAIN,
             "container %s asks for %u %% of a card's memory, and no node of the cluster "
             "has told the size of its cards yet: try again later, or write MiB",
-            p->container, p->memory_percent);
-    }
+            p->container, p->share.memory_percent);
+    json_t *list = json_array();
+    (void)json_object_set_new(request, "firstAvailable", list);
     for (size_t i = 0; i < opt->card_count && i < SL_MUTATE_CARDS; i++) {
-        uint32_t mib = (uint32_t)((uint64_t)opt->card_mib[i] * p->memory_percent / 100);
+        uint32_t mib = (uint32_t)((uint64_t)opt->card_mib[i] * p->share.memory_percent / 100);
         struct text both = {.used = 0};
         char name[8];
         say(&both, "%s%s%sdevice.capacity[\"%.60s\"].memory.compareTo(quantity(\"%uMi\")) == 0",
             cel->used ? "(" : "", cel->buf, cel->used ? ") && " : "", driver, opt->card_mib[i]);
-        json_t *one = both.full ? NULL : device_request(p, class, both.buf, mib ? mib : 1);
+        if (both.full)
+            return too_long(err);
+        json_t *one = device_request(p, class, both.buf, mib ? mib : 1);
         (void)snprintf(name, sizeof(name), "size%zu", i);
-        bad |= json_object_set_new(one, "name", json_string(name));
-        bad |= json_array_append_new(list, one);
+        (void)json_object_set_new(one, "name", json_string(name));
+        (void)json_array_append_new(list, one);
     }
-    bad |= json_object_set_new(request, "firstAvailable", list);
-    return bad ? sl_err_set(err, -ENOMEM, "out of memory") : 0;
+    return 0;
 }
 
 static int add_request(const struct sl_request *r, size_t i, const struct sl_mutate_options *opt,
                        json_t *requests, struct sl_err *err)
 {
     const struct sl_request_part *p = &r->part[i];
-    const char *class = sl_request_whole(p)
+    const char *class = sl_share_whole(&p->share)
                             ? (opt->whole_class ? opt->whole_class : "whole." DRIVER)
                         : opt->share_class ? opt->share_class
                                            : DRIVER;
     struct text cel = {.used = 0};
     char name[16];
-    int rc = 0;
     selectors(r, opt->driver ? opt->driver : DRIVER, &cel);
     if (cel.full)
-        return sl_err_set(err, -EINVAL,
-                          "the lists of GPU types and UUIDs are too long together: name fewer");
+        return too_long(err);
     sl_mutate_request_name(r, i, name);
     json_t *request = json_pack("{s:s}", "name", name);
-    if (p->memory_mib || p->memory_percent == 100) {
-        if (json_object_set_new(request, "exactly",
-                                device_request(p, class, cel.buf, p->memory_mib)) < 0)
-            rc = sl_err_set(err, -ENOMEM, "out of memory");
-    } else {
-        rc = percent_request(p, class, &cel, opt, request, err);
-    }
-    if (json_array_append_new(requests, request) < 0 && !rc)
-        rc = sl_err_set(err, -ENOMEM, "out of memory");
-    return rc;
+    (void)json_array_append_new(requests, request);
+    if (!p->share.memory_bytes && p->share.memory_percent != 100)
+        return percent_request(p, class, &cel, opt, request, err);
+    (void)json_object_set_new(request, "exactly",
+                              device_request(p, class, cel.buf, memory_mib(p)));
+    return 0;
 }
 
 /* Priority and the right to what is idle, as the driver's own parameters. */
-static int add_config(const struct sl_request *r, size_t i, const char *driver, json_t *config)
+static void add_config(const struct sl_request *r, size_t i, const char *driver, json_t *config)
 {
-    const struct sl_request_part *p = &r->part[i];
+    json_t *parameters = sl_share_config_write(&r->part[i].share);
     char name[16];
-    if (!p->priority && !p->cores_limit)
-        return 0;
+    if (!parameters)
+        return;
     sl_mutate_request_name(r, i, name);
-    json_t *parameters =
-        json_pack("{s:s,s:s}", "apiVersion", DRIVER "/v1alpha1", "kind", "ShareConfig");
-    int bad = !parameters;
-    if (p->priority)
-        bad |= json_object_set_new(
-            parameters, "priority",
-            json_string(sl_promise_priority_name((enum sl_promise_priority)p->priority)));
-    if (p->cores_limit)
-        bad |= json_object_set_new(parameters, "cores",
-                                   json_pack("{s:i}", "limit", (int)p->cores_limit));
-    bad |=
-        json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
-                                                "driver", driver, "parameters", parameters));
-    return bad;
+    (void)json_array_append_new(config,
+                                json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
+                                          "driver", driver, "parameters", parameters));
 }
 
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
@@ -215,11 +201,12 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
 {
     const struct sl_request_part *p = &r->part[0];
     char memory[16];
-    if (p->memory_mib)
-        (void)snprintf(memory, sizeof(memory), "%um", p->memory_mib);
+    if (p->share.memory_bytes)
+        (void)snprintf(memory, sizeof(memory), "%um", memory_mib(p));
     else
-        (void)snprintf(memory, sizeof(memory), "%up", p->memory_percent);
-    (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory, p->cores,
+        (void)snprintf(memory, sizeof(memory), "%up", p->share.memory_percent);
+    (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory,
+                   p->share.cores_permille / 10,
                    (unsigned long long)sl_hash_text(content));
 }
 
@@ -228,32 +215,26 @@ int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_option
 {
     const char *driver = opt->driver ? opt->driver : DRIVER;
     json_t *requests = json_array(), *config = json_array();
-    int rc = requests && config ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = 0;
     for (size_t i = 0; !rc && i < r->part_count; i++) {
         if (r->part[i].same_as >= 0)
             continue;
         rc = add_request(r, i, opt, requests, err);
-        if (!rc && add_config(r, i, driver, config))
-            rc = sl_err_set(err, -ENOMEM, "out of memory");
+        add_config(r, i, driver, config);
     }
     json_t *devices = json_pack("{s:o}", "requests", requests);
     if (json_array_size(config))
-        rc = json_object_set(devices, "config", config) < 0 && !rc
-                 ? sl_err_set(err, -ENOMEM, "out of memory")
-                 : rc;
+        (void)json_object_set(devices, "config", config);
     json_decref(config);
     json_t *spec = json_pack("{s:{s:o}}", "spec", "devices", devices);
-    char *content SL_CLEANUP(free) =
-        spec ? sl_json_dump(spec, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (!rc && !content)
-        rc = sl_err_set(err, -ENOMEM, "out of memory");
     if (rc) {
         json_decref(spec);
         return rc;
     }
+    char *content SL_CLEANUP(free) = sl_json_dump(spec, JSON_COMPACT | JSON_SORT_KEYS);
     name_of(r, content, name);
     *ret = json_pack("{s:s,s:s,s:{s:s,s:{s:s}},s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
                      "ResourceClaimTemplate", "metadata", "name", name, "labels",
                      SL_MUTATE_MANAGED_KEY, SL_MUTATE_MANAGED_VALUE, "spec", spec);
-    return *ret ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    return 0;
 }

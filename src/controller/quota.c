@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/quantity.h"
+#include "base/json_read.h"
+#include "base/xalloc.h"
 
 #define NO_LIMIT UINT64_MAX
 
@@ -53,7 +54,7 @@ static int read_hard(const json_t *hard, struct quota_limit *l, struct sl_err *e
             uint64_t n, *at = words[i].cores ? &l->cores : &l->memory_mib;
             if (strcmp(name, words[i].name) != 0)
                 continue;
-            if (sl_ctl_quantity(value, &n) != 0)
+            if (sl_jget_quantity(value, 0, &n) != 0)
                 return sl_err_set(err, -EINVAL, "%.100s is no quantity", key);
             n = n > NO_LIMIT / 1024 ? NO_LIMIT - 1 : n * words[i].unit_mib;
             *at = n < *at ? n : *at; /* the smaller of two counts */
@@ -87,15 +88,10 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
         return sl_err_wrap(err, "ResourceQuota %s", l.key);
     if (l.memory_mib == NO_LIMIT && l.cores == NO_LIMIT)
         return 0;
-    struct quota_limit *kept = malloc(sizeof(*kept));
-    if (kept) {
-        *kept = l;
-        kept->item.key = kept->key;
-    }
-    if (!kept || sl_map_add(&q->limits, &kept->item) != 0) {
-        free(kept);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
+    *kept = l;
+    kept->item.key = kept->key;
+    sl_map_add(&q->limits, &kept->item);
     return 0;
 }
 
@@ -165,12 +161,10 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
     return rc;
 }
 
-int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
-                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns, struct sl_err *err)
+void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns)
 {
-    struct quota_pending *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct quota_pending *p = sl_xcalloc(1, sizeof(*p));
     (void)snprintf(p->admission, sizeof(p->admission), "%s", admission);
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", name_space);
     p->memory_mib = memory_mib;
@@ -178,7 +172,6 @@ int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_s
     p->until_ns = until_ns;
     p->next = q->pending;
     q->pending = p;
-    return 0;
 }
 
 void sl_quota_seen(struct sl_quota *q, const char *admission)

@@ -28,9 +28,8 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err) SL_MUST_CHECK;
 bool sl_quota_covers(const struct sl_quota *q, const char *name_space); /* is there one? */
 /* It was let in: counts until seen, or until its time is up. */
-int sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
-                   uint64_t memory_mib, uint64_t cores, uint64_t until_ns,
-                   struct sl_err *err) SL_MUST_CHECK;
+void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_space,
+                    uint64_t memory_mib, uint64_t cores, uint64_t until_ns);
 void sl_quota_seen(struct sl_quota *q, const char *admission);
 void sl_quota_expire(struct sl_quota *q, uint64_t now_ns);
 

@@ -11,11 +11,9 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "share/share_json.h"
 
-bool sl_request_whole(const struct sl_request_part *part)
-{
-    return part->cores == 100 && part->memory_mib == 0 && part->memory_percent == 100;
-}
+#define NOT_SHARED 127 /* sameAs, where a part has GPUs of its own */
 
 static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = "",
                                        [SL_REQUEST_BINPACK] = "binpack",
@@ -41,50 +39,35 @@ static const char *list_of(const struct sl_request *r, size_t i)
 
 static json_t *part_write(const struct sl_request_part *p)
 {
-    json_t *j = json_pack("{s:s,s:i,s:i,s:i}", "container", p->container, "index", (int)p->index,
-                          "gpus", (int)p->count, "cores", (int)p->cores);
-    int bad = !j;
-    if (p->memory_mib)
-        bad |= json_object_set_new(j, "memoryMiB", json_integer((json_int_t)p->memory_mib));
-    else
-        bad |= json_object_set_new(j, "memoryPercent", json_integer(p->memory_percent));
-    if (p->cores_limit)
-        bad |= json_object_set_new(j, "coresLimit", json_integer(p->cores_limit));
+    json_t *j = json_pack("{s:s,s:i,s:i}", "container", p->container, "index", (int)p->index, "gpus",
+                          (int)p->count);
+    sl_share_write(&p->share, SL_SHARE_REQUEST, j);
     if (p->init)
-        bad |= json_object_set_new(j, "init", json_true());
+        (void)json_object_set_new(j, "init", json_true());
     if (p->same_as >= 0)
-        bad |= json_object_set_new(j, "sameAs", json_integer(p->same_as));
-    if (p->priority)
-        bad |= json_object_set_new(
-            j, "priority",
-            json_string(sl_promise_priority_name((enum sl_promise_priority)p->priority)));
-    if (bad) {
-        json_decref(j);
-        return NULL;
-    }
+        (void)json_object_set_new(j, "sameAs", json_integer(p->same_as));
     return j;
 }
 
 char *sl_request_text(const struct sl_request *r)
 {
     json_t *parts = json_array();
-    int bad = !parts;
     for (size_t i = 0; i < r->part_count; i++)
-        bad |= json_array_append_new(parts, part_write(&r->part[i]));
+        (void)json_array_append_new(parts, part_write(&r->part[i]));
     json_t *j =
         json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts", parts);
     for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
         if (list_of(r, i)[0])
-            bad |= json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
+            (void)json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
     if (r->numa)
-        bad |= json_object_set_new(j, "numa", json_true());
+        (void)json_object_set_new(j, "numa", json_true());
     if (r->node_policy)
-        bad |= json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
+        (void)json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
     if (r->gpu_policy)
-        bad |= json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
+        (void)json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
     if (r->admission[0])
-        bad |= json_object_set_new(j, "admission", json_string(r->admission));
-    char *text = bad ? NULL : sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
+        (void)json_object_set_new(j, "admission", json_string(r->admission));
+    char *text = sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(j);
     return text;
 }
@@ -102,34 +85,24 @@ static int text_of(const json_t *object, const char *key, char *buf, size_t size
 
 static int part_read(const json_t *j, size_t at, struct sl_request_part *p, struct sl_err *err)
 {
-    static const struct {
-        const char *key;
-        json_int_t missing, max;
-    } rows[] = {{"index", 0, 255},         {"gpus", 0, SL_PROMISE_NODE_GPUS},
-                {"cores", 0, 100},         {"memoryMiB", 0, 64 << 20},
-                {"memoryPercent", 0, 100}, {"coresLimit", 0, 100},
-                {"sameAs", 127, 127}};
-    const char *priority = json_string_value(json_object_get(j, "priority"));
-    enum sl_promise_priority level = SL_PROMISE_PRIORITY_NONE;
-    uint32_t v[SL_ARRAY_LEN(rows)] = {0};
-    *p = (struct sl_request_part){.same_as = -1};
+    uint32_t index = 0, count = 0, same = NOT_SHARED;
+    *p = (struct sl_request_part){.share = SL_SHARE_INIT};
     int rc = text_of(j, "container", p->container, sizeof(p->container), err);
-    for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++)
-        rc = sl_jget_number(j, rows[i].key, rows[i].missing, rows[i].max, &v[i], err);
-    if (!rc && priority)
-        rc = sl_promise_priority_parse(priority, &level, err);
+    if (!rc)
+        rc = sl_jget_number(j, "index", 0, 255, &index, err);
+    if (!rc)
+        rc = sl_jget_number(j, "gpus", 0, SL_PROMISE_NODE_GPUS, &count, err);
+    if (!rc)
+        rc = sl_jget_number(j, "sameAs", NOT_SHARED, NOT_SHARED, &same, err);
+    if (!rc)
+        rc = sl_share_read(j, SL_SHARE_REQUEST, &p->share, err);
     if (rc)
         return rc;
-    p->index = (uint16_t)v[0];
-    p->count = (uint8_t)v[1];
-    p->cores = (uint8_t)v[2];
-    p->memory_mib = v[3];
-    p->memory_percent = (uint8_t)v[4];
-    p->cores_limit = (uint8_t)v[5];
-    p->priority = (uint8_t)level;
+    p->index = (uint16_t)index;
+    p->count = (uint8_t)count;
     p->init = json_is_true(json_object_get(j, "init"));
-    p->same_as = v[6] == 127 ? -1 : (int8_t)v[6];
-    if (p->count == 0 || (p->memory_mib == 0) == (p->memory_percent == 0) ||
+    p->same_as = same == NOT_SHARED ? -1 : (int8_t)same;
+    if (p->count == 0 || (p->share.memory_bytes == 0) == (p->share.memory_percent == 0) ||
         (p->same_as >= 0 && (size_t)p->same_as >= at))
         return sl_err_set(err, -EINVAL, "part %zu contradicts itself", at);
     return 0;
@@ -246,10 +219,8 @@ void sl_request_sums(const struct sl_request *r, uint32_t card_mib, uint64_t *re
         const struct sl_request_part *p = &r->part[i];
         if (p->same_as >= 0)
             continue;
-        uint64_t each =
-            p->memory_mib ? p->memory_mib : (uint64_t)card_mib * p->memory_percent / 100;
-        memory += each * p->count;
-        cores += (uint64_t)p->cores * p->count;
+        memory += (sl_share_memory(&p->share, (uint64_t)card_mib << 20) >> 20) * p->count;
+        cores += (uint64_t)(p->share.cores_permille / 10) * p->count;
     }
     *ret_memory_mib = memory;
     *ret_cores = cores;

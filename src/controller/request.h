@@ -12,23 +12,19 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 #define SL_REQUEST_PARTS 16
 #define SL_REQUEST_LIST  512 /* bytes of a list of types or UUIDs */
 
-/* One container's. With memory_mib 0 memory is memory_percent of the card, which is never 0 then. */
+/* One container's. */
 struct sl_request_part {
     char container[64];
     uint16_t index; /* in the pod, init containers first */
     bool init;
-    uint8_t count; /* GPUs, each with this share */
-    uint32_t memory_mib;
-    uint8_t memory_percent;
-    uint8_t cores;       /* percent; 0: no share of its own, what is idle */
-    uint8_t cores_limit; /* percent; 0: as cores */
-    uint8_t priority;    /* enum sl_promise_priority */
-    int8_t same_as;      /* the part whose GPUs it uses, -1: its own */
+    uint8_t count;         /* GPUs */
+    int8_t same_as;        /* the part whose GPUs it uses, -1: its own */
+    struct sl_share share; /* of each of them; memory either in bytes or in percent, and one of them is not 0 */
 };
 
 enum sl_request_policy { SL_REQUEST_POLICY_NONE, SL_REQUEST_BINPACK, SL_REQUEST_SPREAD };
@@ -43,8 +39,6 @@ struct sl_request {
     uint8_t node_policy, gpu_policy; /* enum sl_request_policy: instead of the cluster's */
     char admission[64];              /* uid of the review that let it in; "" */
 };
-
-bool sl_request_whole(const struct sl_request_part *part);
 
 /* "binpack", "spread"; anything else is none. Also one word of several ("numa,binpack"). */
 uint8_t sl_request_policy_of(const char *text);

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "controller/controller_internal.h"
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30

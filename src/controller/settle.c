@@ -13,7 +13,8 @@
 
 #include "base/json_read.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 
 #define AT_ONCE 8 /* of the API client's 32: binds go first */
 
@@ -149,8 +150,8 @@ void sl_settle_pod(struct sl_controller *c, const json_t *pod)
         json_decref(patch);
         return;
     }
-    s = calloc(1, sizeof(*s));
-    if (!s || strlen(uid) >= sizeof(s->uid) ||
+    s = sl_xcalloc(1, sizeof(*s));
+    if (strlen(uid) >= sizeof(s->uid) ||
         snprintf(s->path, sizeof(s->path), "/api/v1/namespaces/%s/pods/%s",
                  sl_kube_meta(pod, "namespace"),
                  sl_kube_meta(pod, "name")) >= (int)sizeof(s->path)) {
@@ -162,10 +163,8 @@ void sl_settle_pod(struct sl_controller *c, const json_t *pod)
     s->patch = patch;
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
     s->item.key = s->uid;
-    if (sl_map_add(&c->settling, &s->item) != 0)
-        settling_free(s); /* HAMi's tools will not know; nothing else depends on it */
-    else
-        send(s);
+    sl_map_add(&c->settling, &s->item);
+    send(s);
 }
 
 void sl_settle_gone(struct sl_controller *c, const char *uid)

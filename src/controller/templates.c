@@ -13,7 +13,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 
 #define KEEP_S 3600
 
@@ -59,15 +60,10 @@ void sl_templates_set(struct sl_controller *c, const json_t *object)
         return;
     struct template *t = sl_map_find(&c->templates, key, strlen(key));
     if (!t) {
-        t = calloc(1, sizeof(*t));
-        if (!t)
-            return;
+        t = sl_xcalloc(1, sizeof(*t));
         memcpy(t->key, key, sizeof(key));
         t->item.key = t->key;
-        if (sl_map_add(&c->templates, &t->item) != 0) {
-            free(t);
-            return;
-        }
+        sl_map_add(&c->templates, &t->item);
     }
     (void)snprintf(t->uid, sizeof(t->uid), "%.63s", sl_kube_meta(object, "uid"));
     (void)snprintf(t->version, sizeof(t->version), "%.31s",
@@ -97,12 +93,12 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
     e->done(e->data, good ? &none : err);
 }
 
-static int put_mark(json_t *object)
+static void put_mark(json_t *object)
 {
     char now[24];
     (void)snprintf(now, sizeof(now), "%lld", (long long)time(NULL));
     json_t *meta = json_object_get(object, "metadata");
-    return json_object_set_new(meta, "annotations", json_pack("{s:s}", SL_MUTATE_USED_KEY, now));
+    json_object_set_new(meta, "annotations", json_pack("{s:s}", SL_MUTATE_USED_KEY, now));
 }
 
 static int send(struct templates_call *e, bool there, const char *name_space, const char *name,
@@ -112,10 +108,7 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
     char path[512];
     int rc;
     json_t *body = there ? json_pack("{s:{}}", "metadata") : json_incref(object);
-    if (!body || put_mark(body) != 0) {
-        json_decref(body);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    put_mark(body);
     (void)snprintf(path, sizeof(path),
                    "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s", name_space,
                    there ? "/" : "", there ? name : "");

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 void sl_text_add(struct sl_text *t, const char *data, size_t size)
 {
@@ -15,12 +16,7 @@ void sl_text_add(struct sl_text *t, const char *data, size_t size)
         size_t room = t->room ? t->room : 1024;
         while (room - t->size <= size)
             room *= 2;
-        char *more = realloc(t->data, room);
-        if (!more) {
-            t->failed = true;
-            return;
-        }
-        t->data = more;
+        t->data = sl_xrealloc(t->data, room);
         t->room = room;
     }
     memcpy(t->data + t->size, data, size);

@@ -7,7 +7,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "controller/controller_int.h"
+#include "base/xalloc.h"
+#include "controller/controller_internal.h"
 #include "controller/review.h"
 
 #define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
@@ -84,7 +85,7 @@ static int check_priority(struct review_call *r, struct sl_err *err)
 {
     const struct sl_request *request = &r->mutation.request;
     for (size_t i = 0; i < request->part_count; i++)
-        if (request->part[i].priority == SL_PROMISE_PRIORITY_HIGH &&
+        if (request->part[i].share.priority == SL_PRIORITY_HIGH &&
             !listed(r->c->opt.high_priority, r->review.name_space))
             return sl_err_set(err, -EPERM,
                               "container %s asks for priority high, and namespace %s may have normal at most: "
@@ -101,8 +102,8 @@ static int check_quota(struct review_call *r, struct sl_err *err)
     sl_request_sums(&r->mutation.request, sl_cluster_largest_card(c->cluster), &memory, &cores);
     int rc = sl_quota_check(&c->quota, c->cluster, r->review.name_space, memory, cores, err);
     if (!rc && !r->review.dry_run)
-        rc = sl_quota_admit(&c->quota, r->review.uid, r->review.name_space, memory, cores,
-                            sl_loop_now(c->loop) + PENDING_NS, err);
+        sl_quota_admit(&c->quota, r->review.uid, r->review.name_space, memory, cores,
+                       sl_loop_now(c->loop) + PENDING_NS);
     return rc;
 }
 
@@ -140,11 +141,7 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct review_call *r = calloc(1, sizeof(*r));
-    if (!r) {
-        sl_controller_answer(call, NULL);
-        return;
-    }
+    struct review_call *r = sl_xcalloc(1, sizeof(*r));
     r->c = c;
     r->call = call;
     r->template = (struct templates_call){c, template_ready, r};

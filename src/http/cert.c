@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
+
 enum { NAMES_MAX = 64, SERIAL_BYTES = 16 };
 
 /* GnuTLS's own return code, in our way of saying it. */
 static int failed(int code, const char *what, struct sl_err *err)
 {
-    return sl_err_set(err, code == GNUTLS_E_MEMORY_ERROR ? -ENOMEM : -EINVAL, "cannot %s: %s", what,
-                      gnutls_strerror(code));
+    return sl_err_set(err, -EINVAL, "cannot %s: %s", what, gnutls_strerror(code));
 }
 
 static gnutls_datum_t datum(const char *text)
@@ -120,10 +121,10 @@ static int take_text(int rc, gnutls_datum_t *pem, char **ret)
 {
     if (rc < 0)
         return rc;
-    *ret = strndup((const char *)pem->data, pem->size);
+    *ret = sl_xstrndup((const char *)pem->data, pem->size);
     gnutls_memset(pem->data, 0, pem->size);
     gnutls_free(pem->data);
-    return *ret ? 0 : GNUTLS_E_MEMORY_ERROR;
+    return 0;
 }
 
 static int write_out(const struct pair *ca, const struct pair *server, struct sl_cert *ret)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 
 /* SPARE: MHD accepts some and then closes some; between the two there are more than connections_max. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16, SPARE = 32 };
@@ -176,9 +177,7 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
 int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_options *opt,
                           struct sl_http_server **ret, struct sl_err *err)
 {
-    struct sl_http_server *server = calloc(1, sizeof(*server));
-    if (!server)
-        return sl_err_set(err, -ENOMEM, "out of memory for an HTTP server");
+    struct sl_http_server *server = sl_xcalloc(1, sizeof(*server));
     bool tls = false;
     server->loop = loop;
     if (getrandom(&server->origin_secret, sizeof(server->origin_secret), GRND_NONBLOCK) < 0)

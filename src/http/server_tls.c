@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 enum { PEM_MAX = 256 << 10, CHAIN_MAX = 16 };
 
@@ -31,12 +32,7 @@ int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_
     if (rc < 0)
         return sl_err_set(err, -EINVAL, "the server's certificate does not do with its key: %s",
                           gnutls_strerror(rc));
-    char *new_cert = strdup(cert_pem), *new_key = strdup(key_pem);
-    if (!new_cert || !new_key) {
-        free(new_cert);
-        sl_free_secret(new_key);
-        return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
-    }
+    char *new_cert = sl_xstrdup(cert_pem), *new_key = sl_xstrdup(key_pem);
     free(tls->cert_pem);
     sl_free_secret(tls->key_pem);
     tls->cert_pem = new_cert;
@@ -79,10 +75,8 @@ int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
 int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
                   struct sl_err *err)
 {
-    tls->cert_file = strdup(cert_file);
-    tls->key_file = strdup(key_file);
-    if (!tls->cert_file || !tls->key_file)
-        return sl_err_set(err, -ENOMEM, "out of memory for a certificate");
+    tls->cert_file = sl_xstrdup(cert_file);
+    tls->key_file = sl_xstrdup(key_file);
     int rc = sl_http_tls_refresh(tls, err);
     return rc < 0 ? rc : 0;
 }
@@ -130,8 +124,8 @@ int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_
     if (rc <= 0)
         return sl_err_set(err, -EINVAL, "the authorities of clients cannot be read: %s",
                           rc ? gnutls_strerror(rc) : "there is no certificate");
-    tls->client_ca_pem = strdup(ca_pem);
-    return tls->client_ca_pem ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    tls->client_ca_pem = sl_xstrdup(ca_pem);
+    return 0;
 }
 
 bool sl_http_tls_client(gnutls_session_t session, char name[128])

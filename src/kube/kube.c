@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 
 static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -79,9 +80,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *s
         return 0;
     }
     if (!s) {
-        s = calloc(1, sizeof(*s));
-        if (!s)
-            return -1;
+        s = sl_xcalloc(1, sizeof(*s));
         s->kube = kube;
         s->source.fd = fd;
         s->source.ready = socket_ready;
@@ -138,17 +137,17 @@ static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 
 static int curl_failed(CURLcode code, struct sl_err *err)
 {
-    return sl_err_set(err, code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                      "cannot set up a request to the API server: %s", curl_easy_strerror(code));
+    return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
+                      curl_easy_strerror(code));
 }
 
 int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                        struct sl_err *err)
 {
     t->easy = curl_easy_init();
-    char *url = NULL;
-    if (!t->easy || asprintf(&url, "%s%s", kube->config.server, path) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    if (!t->easy)
+        sl_out_of_memory();
+    char *url = sl_xasprintf("%s%s", kube->config.server, path);
     CURL *e = t->easy;
     CURLcode code = curl_easy_setopt(e, CURLOPT_URL, url);
     free(url);
@@ -177,19 +176,15 @@ int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const c
     return code == CURLE_OK ? sl_kube_auth_apply(kube, t, err) : curl_failed(code, err);
 }
 
-int sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
-                         struct sl_err *err)
+void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value)
 {
-    char *line;
-    if (asprintf(&line, "%s: %s", name, value) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    char *line = sl_xasprintf("%s: %s", name, value);
     struct curl_slist *headers = curl_slist_append(t->headers, line);
     explicit_bzero(line, strlen(line));
     free(line);
     if (!headers)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+        sl_out_of_memory();
     t->headers = headers;
-    return 0;
 }
 
 int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
@@ -199,8 +194,7 @@ int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct
         return curl_failed(code, err);
     CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
     if (mcode != CURLM_OK)
-        return sl_err_set(err, mcode == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EINVAL,
-                          "cannot start a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot start a request to the API server: %s",
                           curl_multi_strerror(mcode));
     t->added = true;
     return 0;
@@ -262,16 +256,12 @@ uint64_t sl_kube_random(struct sl_kube *kube)
     return kube->random;
 }
 
-static int replace(char **at, const char *value, struct sl_err *err)
+static void replace(char **at, const char *value)
 {
     if (!value)
-        return 0;
-    char *copy = strdup(value);
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+        return;
     free(*at);
-    *at = copy;
-    return 0;
+    *at = sl_xstrdup(value);
 }
 
 static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, struct sl_err *err)
@@ -282,18 +272,15 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
         rc = sl_kube_config_file(opt->kubeconfig, c, err);
     else if (!opt->server)
         rc = sl_kube_config_pod(pod_dir, c, err);
-    if (rc == 0 && opt->ca_file) {
+    if (rc < 0)
+        return rc;
+    if (opt->ca_file) {
         free(c->ca_pem);
         c->ca_pem = NULL;
     }
-    if (rc == 0)
-        rc = replace(&c->server, opt->server, err);
-    if (rc == 0)
-        rc = replace(&c->ca_file, opt->ca_file, err);
-    if (rc == 0)
-        rc = replace(&c->token_file, opt->token_file, err);
-    if (rc < 0)
-        return rc;
+    replace(&c->server, opt->server);
+    replace(&c->ca_file, opt->ca_file);
+    replace(&c->token_file, opt->token_file);
     for (size_t n = strlen(c->server); n > 0 && c->server[n - 1] == '/'; n--)
         c->server[n - 1] = 0;
     bool plain = strncasecmp(c->server, "http://", 7) == 0;
@@ -318,7 +305,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     ready = true;
     kube->multi = curl_multi_init();
     if (!kube->multi)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+        sl_out_of_memory();
     CURLMcode code = CURLM_OK;
 #define SET(option, value)                                                                         \
     do {                                                                                           \
@@ -339,9 +326,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
 int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, struct sl_kube **ret,
                    struct sl_err *err)
 {
-    struct sl_kube *kube = calloc(1, sizeof(*kube));
-    if (!kube)
-        return sl_err_set(err, -ENOMEM, "out of memory for the API server's client");
+    struct sl_kube *kube = sl_xcalloc(1, sizeof(*kube));
     kube->loop = loop;
     kube->ca_fd = kube->cert_fd = kube->key_fd = -1;
     kube->timer.fire = timer_fired;

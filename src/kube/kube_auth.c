@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 /* curl's GnuTLS flavour takes files only: a text becomes one that nobody else can open by name. */
 static int open_text(const char *name, const char *pem, int *ret, struct sl_err *err)
@@ -89,9 +90,7 @@ int sl_kube_auth_open(struct sl_kube *kube, struct sl_err *err)
         for (const char *p = c->token; *p; p++)
             if (*p <= ' ' || *p > '~')
                 return sl_err_set(err, -EINVAL, "the kubeconfig's token is not a token");
-        kube->token = strdup(c->token);
-        if (!kube->token)
-            return sl_err_set(err, -ENOMEM, "out of memory for a token");
+        kube->token = sl_xstrdup(c->token);
     }
     return 0;
 }
@@ -134,16 +133,14 @@ int sl_kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_
     if (code == CURLE_OK && c->insecure)
         code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
     sl_kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;
-    char *value;
-    if (asprintf(&value, "Bearer %s", kube->token) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory for a token");
-    int rc = sl_kube_transfer_header(t, "Authorization", value, err);
+    char *value = sl_xasprintf("Bearer %s", kube->token);
+    sl_kube_transfer_header(t, "Authorization", value);
     explicit_bzero(value, strlen(value));
     free(value);
-    return rc;
+    return 0;
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/json_dump.h"
+#include "base/xalloc.h"
 
 int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
 {
@@ -124,7 +125,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     struct sl_kube_call *call =
         sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
-    json_error_t why = {.line = 0};
+    json_error_t why;
     json_t *body = NULL;
     long status = 0;
     if (code != CURLE_OK) {
@@ -188,17 +189,13 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     SET(CURLOPT_CUSTOMREQUEST, call->method);
 #undef SET
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
     if (call->body)
-        rc = sl_kube_transfer_header(t, "Content-Type", call->content_type, err);
-    if (rc == 0)
-        rc = sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json", err);
-    if (rc == 0)
-        rc = sl_kube_transfer_header(t, "Expect", "", err); /* no round trip before a large body */
-    if (rc == 0)
-        rc = sl_kube_transfer_start(call->kube, t, err);
-    return rc;
+        sl_kube_transfer_header(t, "Content-Type", call->content_type);
+    sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
+    sl_kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
+    return sl_kube_transfer_start(call->kube, t, err);
 }
 
 void sl_kube_calls_start(struct sl_kube *kube)
@@ -226,28 +223,17 @@ struct request {
     void *data;
 };
 
-static int fill(struct sl_kube_call *call, const struct request *r, struct sl_err *err)
-{
-    call->body = r->body;
-    call->body_size = r->body_size;
-    call->method = strdup(r->method);
-    call->path = strdup(r->path);
-    call->content_type = strdup(r->content_type ? r->content_type : "application/json");
-    call->accept = r->accept ? strdup(r->accept) : NULL;
-    if (!call->method || !call->path || !call->content_type || (r->accept && !call->accept))
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
-    return 0;
-}
-
 static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_call **ret,
                   struct sl_err *err)
 {
-    struct sl_kube_call *call = calloc(1, sizeof(*call));
-    if (!call) {
-        free(r->body);
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
-    }
+    struct sl_kube_call *call = sl_xcalloc(1, sizeof(*call));
     call->kube = kube;
+    call->body = r->body;
+    call->body_size = r->body_size;
+    call->method = sl_xstrdup(r->method);
+    call->path = sl_xstrdup(r->path);
+    call->content_type = sl_xstrdup(r->content_type ? r->content_type : "application/json");
+    call->accept = sl_xstrdup(r->accept);
     call->done = r->done;
     call->bytes_done = r->bytes_done;
     call->data = r->data;
@@ -259,9 +245,7 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
     /* Straight away only if nobody waits: first come, first served. */
     call->running = kube->waiting == 0 && kube->active < KUBE_ACTIVE_MAX;
     *(call->running ? &kube->active : &kube->waiting) += 1;
-    int rc = fill(call, r, err);
-    if (rc == 0 && call->running)
-        rc = start(call, err);
+    int rc = call->running ? start(call, err) : 0;
     if (rc < 0) {
         sl_kube_call_free(call);
         return rc;
@@ -292,7 +276,7 @@ int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
         return rc;
     r.body = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     if (body && !r.body)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+        return sl_err_set(err, -EILSEQ, "a request to the API server is not UTF-8");
     r.body_size = body ? strlen(r.body) : 0;
     return submit(kube, &r, ret, err);
 }
@@ -316,9 +300,7 @@ int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *conten
     int rc = may_ask(kube, path, err);
     if (rc < 0)
         return rc;
-    r.body = malloc(size ? size : 1);
-    if (!r.body)
-        return sl_err_set(err, -ENOMEM, "out of memory for a request to the API server");
+    r.body = sl_xmalloc(size);
     memcpy(r.body, body, size);
     return submit(kube, &r, ret, err);
 }

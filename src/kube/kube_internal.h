@@ -76,8 +76,7 @@ struct sl_kube {
 /* kube.c */
 int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                        struct sl_err *err) SL_MUST_CHECK;
-int sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value,
-                         struct sl_err *err) SL_MUST_CHECK;
+void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value);
 int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t,
                         struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
 
@@ -238,7 +239,7 @@ static void tell_page(struct sl_kube_watch *w, json_t *body)
     }
     const char *more = sl_kube_meta(body, "continue");
     free(w->page);
-    w->page = more[0] ? strdup(more) : NULL;
+    w->page = more[0] ? sl_xstrdup(more) : NULL;
     if (!more[0])
         list_complete(w, body);
 }
@@ -262,14 +263,10 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     }
     hold(w);
     tell_page(w, body);
-    if (!w->stopped && sl_kube_meta(body, "continue")[0]) {
-        if (w->page)
-            list(w);
-        else
-            list_again(w, &(struct sl_err){-ENOMEM, "out of memory for a list"});
-    } else if (!w->stopped) {
+    if (!w->stopped && w->page)
+        list(w);
+    else if (!w->stopped)
         open_stream(w);
-    }
     (void)let_go(w);
 }
 
@@ -377,10 +374,10 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
         code =
             curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up a request to the API server: %s",
+        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
                           curl_easy_strerror(code));
-    rc = sl_kube_transfer_header(t, "Accept", "application/json", err);
-    return rc < 0 ? rc : sl_kube_transfer_start(w->kube, t, err);
+    sl_kube_transfer_header(t, "Accept", "application/json");
+    return sl_kube_transfer_start(w->kube, t, err);
 }
 
 static void open_stream(struct sl_kube_watch *w)
@@ -440,7 +437,7 @@ static bool handle_line(struct sl_kube_watch *w, const char *line, size_t size)
         refused(w, &err);
         return false;
     }
-    (void)snprintf(w->version, sizeof(w->version), "%s", version);
+    (void)strcpy(w->version, version);
     w->attempts = w->refusals = 0;
     if (changed)
         tell_object(w, object);
@@ -491,11 +488,8 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
 {
     if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
         return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
-    struct sl_kube_watch *w = calloc(1, sizeof(*w));
-    if (!w || !(w->path = strdup(path))) {
-        free(w);
-        return sl_err_set(err, -ENOMEM, "out of memory for a watch");
-    }
+    struct sl_kube_watch *w = sl_xcalloc(1, sizeof(*w));
+    w->path = sl_xstrdup(path);
     w->kube = kube;
     w->ops = *ops;
     w->data = data;

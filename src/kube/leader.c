@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/utf8.h"
+#include "base/xalloc.h"
 
 struct sl_leader {
     struct sl_loop *loop;
@@ -109,7 +111,7 @@ static void observe(struct sl_leader *l, json_t *lease)
     l->lease = json_incref(lease);
 }
 
-/* The lease with us (or, to release it, nobody) in it. NULL: out of memory. */
+/* The lease with us (or, to release it, nobody) in it. */
 static json_t *filled(struct sl_leader *l, bool release)
 {
     char now[SL_KUBE_TIME_TEXT];
@@ -119,26 +121,19 @@ static json_t *filled(struct sl_leader *l, bool release)
                                          "coordination.k8s.io/v1", "kind", "Lease", "metadata",
                                          "name", l->name, "namespace", l->namespace);
     json_t *spec = json_object_get(lease, "spec");
-    if (!spec) {
-        spec = json_object();
-        if (json_object_set_new(lease, "spec", spec) != 0)
-            spec = NULL;
-    }
+    if (!spec)
+        json_object_set_new(lease, "spec", spec = json_object());
     bool ours = strcmp(l->holder, l->identity) == 0 && l->lease;
     json_int_t transitions = json_integer_value(json_object_get(spec, "leaseTransitions"));
     json_int_t seconds = (json_int_t)((l->opt.lease_ns + SL_NS_PER_S - 1) / SL_NS_PER_S);
-    int rc = json_object_set_new(spec, "holderIdentity", json_string(release ? "" : l->identity));
-    rc |= json_object_set_new(spec, "leaseDurationSeconds", json_integer(release ? 1 : seconds));
-    rc |= json_object_set_new(spec, "renewTime", json_string(now));
+    json_object_set_new(spec, "holderIdentity", json_string(release ? "" : l->identity));
+    json_object_set_new(spec, "leaseDurationSeconds", json_integer(release ? 1 : seconds));
+    json_object_set_new(spec, "renewTime", json_string(now));
     if (!ours) {
-        rc |= json_object_set_new(spec, "acquireTime", json_string(now));
-        rc |= json_object_set_new(spec, "leaseTransitions",
-                                  json_integer(transitions + (l->lease != NULL)));
+        json_object_set_new(spec, "acquireTime", json_string(now));
+        json_object_set_new(spec, "leaseTransitions", json_integer(transitions + (l->lease != NULL)));
     }
-    if (rc == 0)
-        return lease;
-    json_decref(lease);
-    return NULL;
+    return lease;
 }
 
 /* --- attempts ------------------------------------------------------------------------------- */
@@ -184,11 +179,6 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
 static void write_lease(struct sl_leader *l)
 {
     json_t *lease = filled(l, false);
-    if (!lease) {
-        trouble(l, &(struct sl_err){-ENOMEM, "out of memory for a lease"});
-        later(l);
-        return;
-    }
     if (l->lease)
         send(l, "PUT", l->item, lease, written);
     else
@@ -265,16 +255,13 @@ static int fill(struct sl_leader *l, const struct sl_leader_options *opt, struct
         return sl_err_set(err, -EINVAL,
                           "leader election: the lease must be longer than the time to renew "
                           "it, and that longer than the pause between attempts");
-    l->namespace = strdup(opt->namespace);
-    l->name = strdup(opt->name);
-    l->identity = strdup(opt->identity);
-    if (asprintf(&l->collection, "/apis/coordination.k8s.io/v1/namespaces/%s/leases", namespace) <
-        0)
-        l->collection = NULL;
-    if (!l->collection || asprintf(&l->item, "%s/%s", l->collection, name) < 0)
-        l->item = NULL;
-    if (!l->namespace || !l->name || !l->identity || !l->item)
-        return sl_err_set(err, -ENOMEM, "out of memory for leader election");
+    if (!sl_utf8_valid(opt->identity))
+        return sl_err_set(err, -EINVAL, "leader election: the name of this replica is not UTF-8");
+    l->namespace = sl_xstrdup(opt->namespace);
+    l->name = sl_xstrdup(opt->name);
+    l->identity = sl_xstrdup(opt->identity);
+    l->collection = sl_xasprintf("/apis/coordination.k8s.io/v1/namespaces/%s/leases", namespace);
+    l->item = sl_xasprintf("%s/%s", l->collection, name);
     return 0;
 }
 
@@ -282,9 +269,7 @@ int sl_leader_create(struct sl_loop *loop, struct sl_kube *kube,
                      const struct sl_leader_options *opt, struct sl_leader **ret,
                      struct sl_err *err)
 {
-    struct sl_leader *l = calloc(1, sizeof(*l));
-    if (!l)
-        return sl_err_set(err, -ENOMEM, "out of memory for leader election");
+    struct sl_leader *l = sl_xcalloc(1, sizeof(*l));
     l->loop = loop;
     l->kube = kube;
     l->opt = *opt;

@@ -11,6 +11,7 @@
 #define DEFAULT_MAX_NS 20000000ULL
 #define MAX_STEP       10U
 #define SURE_SAMPLES   3U
+#define MEAN_SAMPLES   16
 #define SEEN_MAX       1024U
 
 #define load(p)      atomic_load_explicit(p, memory_order_relaxed)
@@ -133,7 +134,9 @@ struct sl_cost_guess sl_cost_launch(struct sl_cost *cost, uint64_t key)
     /* The next one is further off even before the outcome of this one is known: a queue of a
      * thousand launches must not become a thousand samples. */
     uint8_t step = load(&set->ways[w].step);
-    store(&set->ways[w].countdown, (1U << step) - 1);
+    /* Not at an even pace: launches of one key may differ, and come in a fixed order. */
+    uint32_t pace = 1U << step, early = pace >= 8 ? (uint32_t)(mix(key + heat) % (pace / 4)) : 0;
+    store(&set->ways[w].countdown, pace - 1 - early);
     if (step < MAX_STEP)
         store(&set->ways[w].step, (uint8_t)(step + 1));
     g.sample = true;
@@ -248,13 +251,34 @@ void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
         return;
     } else {
         uint64_t weight = samples < 8 ? samples + 1U : 8; /* a mean at first, then it moves */
-        /* Others on the GPU make a sample too long, nothing makes it too short. */
-        if (ns < estimate - estimate / 8 && weight > 2)
-            weight = 2;
         int64_t change = ((int64_t)ns - (int64_t)estimate) / (int64_t)weight;
         store(&set->ways[w].estimate_ns, (uint64_t)((int64_t)estimate + change));
         store(&set->ways[w].odd_ns, 0);
     }
+    if (samples < UINT8_MAX)
+        store(&set->ways[w].samples, (uint8_t)(samples + 1));
+    if (samples + 1U < SURE_SAMPLES)
+        sample_soon(set, w, 0);
+}
+
+void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+{
+    if (measured_ns > MOST_NS)
+        return;
+    uint64_t ns = measured_ns < LEAST_NS ? LEAST_NS : measured_ns;
+    count_seen(cost, ns);
+    struct sl_cost_set *set = set_of(cost, key);
+    int w = find_way(set, key);
+    if (w < 0)
+        w = insert(set, key);
+    if (w < 0)
+        return;
+    uint64_t estimate = load(&set->ways[w].estimate_ns);
+    uint8_t samples = load(&set->ways[w].samples);
+    int64_t weight = samples < MEAN_SAMPLES ? samples + 1 : MEAN_SAMPLES;
+    int64_t change = estimate ? ((int64_t)ns - (int64_t)estimate) / weight : (int64_t)ns;
+    store(&set->ways[w].estimate_ns, (uint64_t)((int64_t)estimate + change));
+    store(&set->ways[w].odd_ns, 0);
     if (samples < UINT8_MAX)
         store(&set->ways[w].samples, (uint8_t)(samples + 1));
     if (samples + 1U < SURE_SAMPLES)

@@ -64,6 +64,10 @@ struct sl_cost_guess sl_cost_peek(struct sl_cost *cost, uint64_t key);
 /* A sample's outcome. A sample whose events failed is simply not reported. */
 void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns);
 
+/* The same, of a measurement that is known to be undisturbed: the mean counts, because launches of one key may
+ * differ (kernels of a fixed grid, whatever the matrices are like). */
+void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns);
+
 /* The handle behind the key is gone and may come back as something else. */
 void sl_cost_forget(struct sl_cost *cost, uint64_t key);
 

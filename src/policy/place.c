@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 /* Prices drift slowly: a fiftieth of the decisions pays for the steps. */
 #define PRICE_EVERY      49

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 /* A kind is everything a score depends on: host memory only filters, so it is left out. */
 static struct sl_place_request kind_key(const struct sl_place_request *r)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
 #define FGD_COVER_PERCENT 95

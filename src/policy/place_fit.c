@@ -2,7 +2,7 @@
 /* Does it fit, which GPUs, and what a GPU has left afterwards. */
 #include <string.h>
 
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 /* Memory slices (of 8) an instance takes, and where it may start: the hardware's own table. */
 const uint8_t sl_place_mig_slices[SL_PLACE_MIG_PROFILES] = {0, 1, 2, 2, 4, 4, 8};

@@ -6,7 +6,7 @@
  * node is lost when the node cannot take one at all.
  * capacity-aware: fill the node with tasks of the class, CPU counted; what is left over is lost.
  */
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 static unsigned shape_tasks(const struct place_shape *s, const struct place_gpu *g)
 {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 #define TEMPERATURE 0.04
 #define STEP        0.2

@@ -2,7 +2,7 @@
 /* One function a policy: how good is this node for this request, and with which GPUs. */
 #include <math.h>
 
-#include "policy/place_int.h"
+#include "policy/place_internal.h"
 
 double sl_place_request_milli(const struct sl_place_request *r)
 {

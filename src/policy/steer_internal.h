@@ -36,7 +36,7 @@
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS (2000 * MS)
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
-#define TRIAL_NS (8 * MS)
+#define TRIAL_NS (10 * MS)
 #define TRIALS 2U
 #define TRIAL_FIRST_NS (200 * MS)
 #define TRIAL_EVERY_NS (1000 * MS)

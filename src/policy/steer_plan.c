@@ -329,7 +329,7 @@ static void judge(struct sl_steer *s, struct tenant *t)
     }
     t->window_permille = 0;
     t->trial_at_ns = s->now_ns + t->trial_gap_ns;
-    t->trial_gap_ns = t->trial_gap_ns * 4 < TRIAL_RARELY_NS ? t->trial_gap_ns * 4 : TRIAL_RARELY_NS;
+    t->trial_gap_ns = t->trial_gap_ns * 2 < TRIAL_RARELY_NS ? t->trial_gap_ns * 2 : TRIAL_RARELY_NS;
 }
 
 void sl_steer_forget_windows(struct tenant *t)
@@ -509,18 +509,27 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
     return us / 10 * tenths[step % 7];
 }
 
-/* Of those that go one at a time and asked for little together, what they have beyond that the light one needs
- * more. Who has a limit gets back in time what shorter slices cost it. Who has none gives up no more than
- * without Sluice. */
-static uint32_t beside_light(const struct sl_steer *s, struct tenant *t, const struct company *c)
+/* The first of those who go one at a time with it: all have the slice that is tried for that one. */
+static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
 {
-    static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {1800, 1500}, free[] = {2048, 2250};
-    if (c->heavy > 1 && 1000 * c->weights <= MODEST_PERMILLE * c->all_weights)
-        return sl_steer_tune(s, t, modest, 3);
-    return sl_steer_tune(s, t, limited(t) ? bound : free, 2);
+    struct tenant *o;
+    FOR_EACH_TENANT (s, o)
+        if (o == t || (meet(t, o) && o->turns == TURNS_BUSY && active(s, o)))
+            return o;
+    return t;
 }
 
-static uint32_t slice_of(const struct sl_steer *s, struct tenant *t)
+/* Of those that go one at a time and asked for little together, what they have beyond that the light one needs
+ * more. Who has a limit gets back in time what shorter slices cost it. Who has none keeps the driver's own. */
+static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
+{
+    static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {2048, 1800, 1500};
+    if (c->heavy > 1 && 1000 * c->weights <= MODEST_PERMILLE * c->all_weights)
+        return sl_steer_tune(s, first_of(s, t), modest, 3);
+    return limited(t) ? sl_steer_tune(s, t, bound, 3) : SL_STEER_DEFAULT_US;
+}
+
+static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
 {
     uint64_t groups = t->seen.groups ? t->seen.groups : 1, us = SL_STEER_DEFAULT_US;
     if (t->lower)
@@ -536,6 +545,8 @@ static uint32_t slice_of(const struct sl_steer *s, struct tenant *t)
         us = round_us(s, t, &c) * t->weight / c.weights;
     else if (c.windows)
         us = WINDOWED_SLICE_US;
+    else
+        return SL_STEER_DEFAULT_US; /* nobody to share with: its processes only lose by short slices */
     us = us < LEAST_SLICE_US ? LEAST_SLICE_US : us > ROUND_US ? ROUND_US : us;
     us /= groups;
     return us < LEAST_GROUP_US ? LEAST_GROUP_US : (uint32_t)us;

@@ -7,9 +7,12 @@
  */
 #include "policy/steer_internal.h"
 
-#define TRIED_FIRST 6U    /* periods of each before one is chosen … */
-#define TRIED_EVERY 8U    /* … then one period in so many is for another */
-#define REMEMBERED 8U     /* periods that a score stands for */
+/* Periods of each before one is chosen. Then one period in so many is for another: rarely, because the slowest
+ * steps are what people notice. The score of the one that is used goes on, so it is left when it gets worse. */
+#define TRIED_FIRST 4U
+#define TRIED_EVERY 64U
+/* Periods that a score stands for. */
+#define REMEMBERED 8U
 
 static uint64_t used_by_light(const struct sl_steer *s, const struct tenant *t, uint32_t *count)
 {

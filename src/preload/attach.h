@@ -58,6 +58,12 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait);
 /* Is there an arbiter at the other end just now? */
 bool sl_process_connected(void);
 
+/* Before a refusal: a new arbiter may have raised the limit, and this process have only the old one's
+ * word. Comes back to it now instead of at the next regular try. True if that changed anything. Returns
+ * at once where the connection stands or nobody listens; within a handshake's time limit in any case.
+ * Not for the watch thread, and not with a lock held that it takes. */
+bool sl_process_catch_up(void);
+
 /* ---- the watch thread, one per attached process ---- */
 
 /* `poll` runs in the watch thread whenever it wakes, and again after the ns it returns (UINT64_MAX:

@@ -33,6 +33,11 @@ static bool context_made(struct sl_process *p, CUcontext context, CUdevice devic
     if (gpu < 0)
         return false;
     (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited);
+    if (fits(p, gpu))
+        return true;
+    if (!sl_process_catch_up())
+        return false;
+    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited);
     return fits(p, gpu);
 }
 

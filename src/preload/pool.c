@@ -194,6 +194,7 @@ void sl_pool_settle_all(struct sl_process *p, int gpu)
 
 void sl_pool_reclaim(struct sl_process *p, int gpu)
 {
+    (void)sl_process_catch_up();
     (void)sl_share_sweep(p);
     for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next) {
         if (pool->gpu != gpu || atomic_load(&pool->dead) || pool->free_of_charge)

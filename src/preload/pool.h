@@ -29,8 +29,9 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
 bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending);
 void sl_pool_settle_all(struct sl_process *p, int gpu);
 
-/* Settles, and gives the idle memory of all pools on the GPU back to the card; and what only an
- * exported descriptor kept that is closed by now. For when the tenant has reached its limit. */
+/* All that may help a tenant that has reached its limit: hears what a new arbiter says of the limit,
+ * settles, gives the idle memory of all pools on the GPU back to the card, and what only an exported
+ * descriptor kept that is closed by now. */
 void sl_pool_reclaim(struct sl_process *p, int gpu);
 
 /* An address from a pool was freed. */

@@ -20,10 +20,13 @@
 /* What a sample shows beyond the time of what is sampled, until that was measured here. */
 #define ADDED_NS 3000U
 #define OWN_MANY 17U
-#define CALIBRATIONS 8U
+#define CALIBRATIONS 16U
 #define ODD_KEYS 64U
-#define ODD_BELIEVED 8U
-#define ODD_LEAST_NS 2000U
+#define ODD_LEAST_NS (250 * SL_NS_PER_US)
+/* More than one in four: each counts three up, the others one down. */
+#define ODD_WEIGHT 3U
+#define ODD_BELIEVED 24U
+#define ODD_MOST 32U
 #define MOST_OWN_NS (200 * SL_NS_PER_US)
 #define MOST_ADDED_NS (20 * SL_NS_PER_US)
 
@@ -51,8 +54,9 @@ static struct {
     _Atomic uint32_t calibrations;
     _Atomic uint64_t mean_ns;  /* of sampled launches */
     /* the watch thread's own */
-    uint64_t own_one_ns, own_many_ns;
-    uint8_t odd[ODD_KEYS]; /* samples in a row that were much longer than usual, by key */
+    uint64_t own_one_ns, own_many_ns; /* means of … */
+    uint32_t own_one_seen, own_many_seen; /* … so many */
+    uint8_t odd[ODD_KEYS]; /* whether many samples are much longer than usual, by key */
 } samples;
 
 uint64_t sl_sample_mean_ns(void)
@@ -219,14 +223,17 @@ void sl_sample_end(struct sl_launch *l, bool ok)
     sl_capture_restore(mode);
 }
 
-/* The least of several: whatever came between makes a sample longer, never shorter. */
+/* Means, as for kernels: whatever came between makes a sample longer, and is left out. */
 static void learn_added(uint32_t count, uint64_t ns)
 {
-    uint64_t *least_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
-    if (ns > MOST_OWN_NS)
+    uint64_t *mean_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
+    uint32_t *seen = count == 1 ? &samples.own_one_seen : &samples.own_many_seen;
+    if (ns > MOST_OWN_NS || (*mean_ns && ns > *mean_ns + *mean_ns / 4))
         return; /* somebody else's slice came between */
-    if (*least_ns == 0 || ns < *least_ns)
-        *least_ns = ns;
+    if (!*mean_ns || ns < *mean_ns - *mean_ns / 4)
+        *seen = 0; /* what was seen before was disturbed */
+    (*seen)++;
+    *mean_ns = *seen == 1 ? ns : (*mean_ns * (*seen - 1) + ns) / *seen;
     if (!samples.own_one_ns || samples.own_many_ns <= samples.own_one_ns)
         return;
     uint64_t each = (samples.own_many_ns - samples.own_one_ns) / (OWN_MANY - 1);
@@ -236,19 +243,18 @@ static void learn_added(uint32_t count, uint64_t ns)
 }
 
 /*
- * Longer than usual: most often somebody else's slice came between, which makes a sample longer by a third of a
- * millisecond and more. Believed only if a kernel shows nothing else any more.
+ * Somebody else's slice makes a sample longer by two switches of 160 us at least. That is rare for short kernels.
+ * So a sample longer by that counts only if many are: then it is the kernel itself that varies.
  */
 static bool is_odd(uint64_t key, uint64_t ns, uint64_t usual_ns)
 {
-    uint8_t *in_a_row = &samples.odd[key % ODD_KEYS];
+    uint8_t *many = &samples.odd[key % ODD_KEYS];
     if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
-        *in_a_row = 0;
+        *many -= *many > 0;
         return false;
     }
-    if (*in_a_row < ODD_BELIEVED)
-        (*in_a_row)++;
-    return *in_a_row < ODD_BELIEVED;
+    *many = *many < ODD_MOST ? (uint8_t)(*many + ODD_WEIGHT) : *many;
+    return *many < ODD_BELIEVED;
 }
 
 static void learn(const struct sample *s, uint64_t ns)
@@ -267,7 +273,10 @@ static void learn(const struct sample *s, uint64_t ns)
         return;
     if (guess.known && is_odd(s->key, ns, guess.ns))
         return;
-    sl_cost_learn(&sl_gate_costs, s->key, ns);
+    if (s->held)
+        sl_cost_learn_mean(&sl_gate_costs, s->key, ns);
+    else
+        sl_cost_learn(&sl_gate_costs, s->key, ns);
     if (!s->held && ns < HELD_BELOW_NS)
         return;
     uint64_t mean = atomic_load(&samples.mean_ns);

@@ -54,6 +54,14 @@ static struct {
     _Atomic uint32_t answered; /* a futex */
 } measures[SL_MAX_GPUS];
 
+/* Tries to come back to an arbiter; made by the watch thread alone. */
+static struct {
+    _Atomic uint32_t begun;
+    _Atomic uint32_t ended; /* a futex */
+    _Atomic bool hurry;     /* somebody waits for the next one */
+    _Atomic bool stuck;     /* the last one was heard by nobody within its time limit */
+} tries;
+
 void sl_watch_set_poll(uint64_t (*poll)(struct sl_process *))
 {
     atomic_store(&poll_function, poll);
@@ -156,12 +164,17 @@ static bool reconnect(struct sl_process *p)
 {
     struct sl_link link;
     struct sl_err err = SL_ERR_INIT;
+    atomic_store(&tries.hurry, false);
+    atomic_fetch_add(&tries.begun, 1);
     sl_lock_take(&sl_attach_lock);
     int ledger = sl_own_fd_valid(&watch.ledger) ? watch.ledger.fd : -1;
     int rc = sl_link_open(watch.path, atomic_load(&p->slot), ledger, HANDSHAKE_MS, &link, &err);
     if (rc == 0)
         adopt(p, &link);
     sl_lock_drop(&sl_attach_lock);
+    atomic_store(&tries.stuck, rc == -ETIMEDOUT);
+    atomic_fetch_add(&tries.ended, 1);
+    sl_futex_wake_all(&tries.ended);
     return rc == 0;
 }
 
@@ -210,7 +223,7 @@ static void *watch_main(void *arg)
         uint64_t wait_ns = poll_now ? poll_now(p) : UINT64_MAX;
         if (!atomic_load(&watch.connected)) {
             uint64_t now_ns = sl_now_ns();
-            if (now_ns >= retry_at_ns) {
+            if (now_ns >= retry_at_ns || atomic_load(&tries.hurry)) {
                 backoff_ns = reconnect(p) ? RETRY_MIN_NS : backoff_ns * 2;
                 if (backoff_ns > RETRY_MAX_NS)
                     backoff_ns = RETRY_MAX_NS;
@@ -281,11 +294,49 @@ void sl_watch_forget(struct sl_process *p)
     (void)munmap(atomic_load(&p->ledger), sizeof(struct sl_ledger_page));
     watch.running = false;
     atomic_store(&watch.connected, false);
+    memset(&tries, 0, sizeof(tries));
     sl_lock_reset(&measure_lock);
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
         atomic_store(&measures[gpu].asked, 0);
         atomic_store(&measures[gpu].answered, 0);
     }
+}
+
+/* The other end may be closed and the watch thread not have had a processor yet to see it. */
+static bool link_is_up(void)
+{
+    struct pollfd p = {.events = 0};
+    sl_lock_take(&measure_lock);
+    p.fd = sl_own_fd_valid(&watch.sock) ? watch.sock.fd : -1;
+    bool up = atomic_load(&watch.connected) && p.fd >= 0 && poll(&p, 1, 0) == 0;
+    sl_lock_drop(&measure_lock);
+    return up;
+}
+
+bool sl_process_catch_up(void)
+{
+    int saved = errno;
+    if (!watch.running || atomic_load(&tries.stuck) || link_is_up()) {
+        errno = saved;
+        return false;
+    }
+    /* One that is under way may have begun before there was an arbiter: unless it succeeds, the next
+     * one counts. */
+    uint32_t enough = atomic_load(&tries.begun) + 1, before = atomic_load(&tries.ended);
+    uint64_t end_ns = sl_now_ns() + HANDSHAKE_MS * SL_NS_PER_MS;
+    bool back = false;
+    atomic_store(&tries.hurry, true);
+    sl_watch_kick();
+    for (;;) {
+        uint32_t ended = atomic_load(&tries.ended);
+        uint64_t now_ns = sl_now_ns();
+        back = ended != before && atomic_load(&watch.connected);
+        if (back || (int32_t)(ended - enough) >= 0 || now_ns >= end_ns)
+            break;
+        sl_futex_wait(&tries.ended, ended, end_ns - now_ns);
+    }
+    errno = saved;
+    return back;
 }
 
 /* Waits until request number `ticket` is answered. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: messages in, messages out, deadlines. */
-#include "rpc/internal.h"
+#include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

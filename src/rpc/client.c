@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client: one connection and its calls. */
-#include "rpc/internal.h"
+#include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

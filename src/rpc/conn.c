@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection: bytes between a socket and nghttp2, nghttp2's events to the calls. */
-#include "rpc/internal.h"
+#include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

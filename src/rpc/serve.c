@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's end of a call: judge the request, run the handler, answer. */
-#include "rpc/internal.h"
+#include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

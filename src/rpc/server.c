@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server: its methods, sockets, connections, and how it stops. */
-#include "rpc/internal.h"
+#include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -189,6 +189,25 @@ static void node_spec(void **state)
     sl_driver_free(d);
 }
 
+/* Beside a card that never answered, and so has no place in the inventory: the driver's numbers. */
+static void numbers_are_the_drivers(void **state)
+{
+    struct driver_world *w = *state;
+    world_debian(w);
+    struct sl_driver *d = world_find(w);
+    struct sl_inventory *inv = world_inventory();
+    inv->gpu[0].index = 1;
+    inv->gpu[1].index = 2;
+    json_t *spec = write_node(w, d, inv, true);
+    assert_null(device_edits(spec, "0"));
+    assert_null(device_edits(spec, "1:0"));
+    assert_true(has(device_edits(spec, "1"), "deviceNodes", "path", "/dev/nvidia0"));
+    assert_true(has(device_edits(spec, "2:0"), "deviceNodes", "path", "/dev/nvidia1"));
+    json_decref(spec);
+    world_free_inventory(inv);
+    sl_driver_free(d);
+}
+
 static void devices_come_and_go(void **state)
 {
     struct driver_world *w = *state;
@@ -294,11 +313,11 @@ static void claim_specs(void **state)
 {
     struct driver_world *w = *state;
     struct sl_edits first = {0}, second = {0}, common = {0};
-    assert_int_equal(sl_edits_env(&first, "A", "1", NULL), 0);
-    assert_int_equal(sl_edits_node(&first, "/dev/nvidia0", "/dev/nvidia0", "rw", NULL), 0);
-    assert_int_equal(sl_edits_node_numbered(&first, "/dev/c", "/dev/c", "rw", 234, 0, NULL), 0);
-    assert_int_equal(sl_edits_mount(&second, "/a", "/b", false, NULL), 0);
-    assert_int_equal(sl_edits_mount(&common, "/l", "/m", true, NULL), 0);
+    sl_edits_env(&first, "A", "1");
+    sl_edits_node(&first, "/dev/nvidia0", "/dev/nvidia0", "rw");
+    sl_edits_node_numbered(&first, "/dev/c", "/dev/c", "rw", 234, 0);
+    sl_edits_mount(&second, "/a", "/b", false);
+    sl_edits_mount(&common, "/l", "/m", true);
     const struct sl_cdi_device devices[] = {{"gpu", &first}, {"container-1-request-0", &second}};
 
     char **claims = NULL, name[SL_CDI_NAME_SIZE];
@@ -339,7 +358,7 @@ static void claims_that_make_no_spec(void **state)
     struct driver_world *w = *state;
     struct sl_edits some = {0}, none = {0};
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_edits_env(&some, "A", "1", NULL), 0);
+    sl_edits_env(&some, "A", "1");
     const struct sl_cdi_device good = {"gpu", &some}, empty = {"gpu", &none},
                                odd = {"gpu/sub", &some}, twice[] = {{"gpu", &some}, {"gpu", &some}};
     assert_int_equal(sl_cdi_write_claim(w->cdi, "../../etc/x", &good, 1, NULL, &err), -EINVAL);
@@ -390,7 +409,7 @@ static void libsluice_for_a_tenant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(node_spec),
+        CASE(node_spec), CASE(numbers_are_the_drivers),
         CASE(devices_come_and_go),
         CASE(imex_channel),
         CASE(disk_full),

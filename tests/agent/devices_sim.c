@@ -80,7 +80,7 @@ static int setup(void **state)
     struct sl_devices_options options = {.driver_root = root, .poll_ns = 100 * SL_NS_PER_MS};
     struct world *w = calloc(1, sizeof(*w));
     assert_int_equal(sl_loop_create(NULL, &w->loop, NULL), 0);
-    assert_int_equal(sl_health_create(w->loop, &health, &health_ops, w, &w->health, NULL), 0);
+    w->health = sl_health_create(w->loop, &health, &health_ops, w);
     assert_int_equal(sl_devices_create(w->loop, &options, &device_ops, w, &w->devices, NULL), 0);
     *state = w;
     return 0;

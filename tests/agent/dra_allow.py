@@ -51,6 +51,17 @@ class Allow(Case):
         n.claim(1, [share(memory="1Gi", cores="1")], config=[by_class(priority="high")])
         self.assertEqual(n.prepare(1)["error"], "")
         self.assertEqual(n.tenants()[uid(1) + "-0"]["priority"], "high")
+        # How the time of a GPU is shared is for all its tenants: a class may say it, a claim may not.
+        n.claim(7, [share(memory="1Gi", cores="1")], config=[config(compute="turns")])
+        self.refused(7, "compute: turns", "DeviceClass")
+        n.claim(8, [share(memory="1Gi", cores="1")], config=[by_class(compute="turns")])
+        self.assertEqual(n.prepare(8)["error"], "")
+        self.assertEqual(n.tenants()[uid(8) + "-0"]["compute_asked"], "turns")
+        self.assertEqual(n.tenants()[uid(1) + "-0"]["compute_asked"], "auto")
+        n.stop()
+        n.start()  # from the checkpoint
+        self.assertEqual(n.prepare(8)["error"], "")
+        self.assertEqual(n.tenants()[uid(8) + "-0"]["compute_asked"], "turns")
         n.claim(2, [share(memory="1Gi", cores="1")], config=[by_class(allow={"priority": "high", "namespaces": ["other", "def*"]}), high])
         self.assertEqual(n.prepare(2)["error"], "")
         n.claim(3, [share(memory="1Gi", cores="1")], config=[by_class(allow={"priority": "high", "namespaces": ["other"]}), high])
@@ -60,7 +71,7 @@ class Allow(Case):
         # Allowed, but nobody who is held to nothing gets beside those who are held to their share.
         n.claim(5, [share(memory="1Gi", cores="1")], config=[by_class(allow={"strategies": ["timeSlicing"]}), config(strategy="timeSlicing")])
         self.assertIn("use one strategy for a GPU", n.prepare(5)["error"])
-        for i in (1, 2):
+        for i in (1, 2, 8):
             self.assertEqual(n.unprepare(i)["error"], "")
         self.assertEqual(n.prepare(5)["error"], "")
         n.claim(6, [share(memory="1Gi", cores="1")])

@@ -16,7 +16,7 @@
 #include "agent/dra/checkpoint.h"
 #include "agent/dra/claim.h"
 #include "agent/dra/claim_pb.h"
-#include "agent/dra/claim_quantity.h"
+#include "base/quantity.h"
 
 #define GIB (1ULL << 30)
 #define UID "0c6a9f4e-0000-4000-8000-000000000001"
@@ -79,10 +79,10 @@ static void test_a_claim(void **state)
     const struct sl_claim_result *r = &c.result[0];
     assert_string_equal(r->request, "gpu");
     assert_string_equal(r->share_id, "s-1");
-    assert_int_equal(r->memory_bytes, 10 * GIB);
-    assert_int_equal(r->cores_permille, 300);
-    assert_int_equal(r->config.priority, SL_PRIORITY_HIGH); /* the claim's word */
-    assert_int_equal(r->config.cores_limit_permille, 800);  /* the class's default */
+    assert_int_equal(r->share.memory_bytes, 10 * GIB);
+    assert_int_equal(r->share.cores_permille, 300);
+    assert_int_equal(r->share.priority, SL_PRIORITY_HIGH); /* the claim's word */
+    assert_int_equal(r->share.limit_permille, 800);  /* the class's default */
     assert_int_equal(parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c,
                            &err), 0);
 }
@@ -173,17 +173,17 @@ static void test_quantities(void **state)
     uint64_t v;
     struct sl_err err = SL_ERR_INIT;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        assert_int_equal(sl_quantity_whole(good[i].text, &v, &err), 0);
+        assert_int_equal(sl_quantity_read(good[i].text, 0, &v, &err), 0);
         assert_int_equal(v, good[i].whole);
         if (good[i].milli) {
-            assert_int_equal(sl_quantity_milli(good[i].text, &v, &err), 0);
+            assert_int_equal(sl_quantity_read(good[i].text, 3, &v, &err), 0);
             assert_int_equal(v, good[i].milli);
         }
     }
     static const char *const bad[] = {"", "Gi", "10GB", "-1", "1e", "1e99", "1..2", " 1", "0x10",
                                       "99999999999999999999999999999Ei"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_true(sl_quantity_whole(bad[i], &v, &err) < 0);
+        assert_true(sl_quantity_read(bad[i], 0, &v, &err) < 0);
     char b[40];
     sl_quantity_binary(16384ULL << 20, b, sizeof(b));
     assert_string_equal(b, "16Gi");
@@ -241,9 +241,9 @@ static struct sl_prepared *fill(struct sl_checkpoint *c, const char *uid)
     for (size_t i = 0; i < 2; i++) {
         struct sl_prepared_device *d = &p->device[i];
         (void)snprintf(d->request, sizeof(d->request), "r%zu", i);
-        d->memory_bytes = 10 * GIB;
-        d->cores_permille = 300;
-        d->config.priority = SL_PRIORITY_HIGH;
+        d->share.memory_bytes = 10 * GIB;
+        d->share.cores_permille = 300;
+        d->share.priority = SL_PRIORITY_HIGH;
         d->mig = i ? SL_MIG_MADE : SL_MIG_NO;
         d->mig_gpu_instance = UINT32_MAX;
     }
@@ -287,8 +287,8 @@ static void test_checkpoint(void **state)
     assert_int_equal(p->device_count, 2);
     assert_int_equal(p->device[1].mig, SL_MIG_MADE);
     assert_int_equal(p->device[0].mig_gpu_instance, UINT32_MAX);
-    assert_int_equal(p->device[0].memory_bytes, 10 * GIB);
-    assert_int_equal(p->device[0].config.priority, SL_PRIORITY_HIGH);
+    assert_int_equal(p->device[0].share.memory_bytes, 10 * GIB);
+    assert_int_equal(p->device[0].share.priority, SL_PRIORITY_HIGH);
     sl_checkpoint_clear(&back);
     sl_checkpoint_clear(&c);
 }

@@ -354,6 +354,42 @@ class Share(Case):
         n.start()
         until("the share as it was allocated", lambda: lease() == (10, 30))
 
+    def test_conditions_keep_their_time(self):
+        """lastTransitionTime is when the status changed, not when it was written."""
+        n = self.node
+        n.start()
+        obj = n.claim(1, [share()], config=[by_class(allow={"resize": "free"})])
+        self.assertEqual(n.prepare(1)["error"], "")
+
+        def condition(kind, after=0):
+            found = [(c["status"], c["lastTransitionTime"]) for _, b in n.api.patches[after:]
+                     for d in b["status"]["devices"] for c in d["conditions"] if c["type"] == kind]
+            return found[-1] if found else None
+
+        def resize(text):
+            before = len(n.api.patches)
+            # Another second, also by the kernel's coarse clock, which is a tick behind.
+            second = int(time.time()) + 1
+            eventually(lambda: time.time() > second + 0.1, "another second")
+            obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text}
+            n.api.put(CLAIMS + "claim-1", obj)
+            return eventually(lambda: condition("Resized", before), "a condition")
+
+        ready = eventually(lambda: condition("Ready"), "a condition")
+        first = resize("memory=12Gi")
+        self.assertEqual(first[0], "True")
+        self.assertNotEqual(first[1], ready[1])
+        self.assertEqual(resize("memory=11Gi"), first)
+        refused = resize("memory=600Gi")
+        self.assertEqual(refused[0], "False")
+        self.assertNotEqual(refused[1], first[1])
+        self.assertEqual(condition("Ready"), ready)
+        n.stop(signal.SIGKILL)
+        before = len(n.api.patches)
+        n.start()
+        self.assertEqual(n.prepare(1)["error"], "")
+        self.assertEqual(eventually(lambda: condition("Ready", before), "a condition"), ready)
+
     def test_rolling_upgrade(self):
         n = self.node
         n.start(instance="old")
@@ -659,7 +695,7 @@ class Kill(Case):
         there = set()
         for path in glob.glob(agent + "/**/*.c", recursive=True):
             with open(path, encoding="utf-8") as f:
-                there |= set(re.findall(r'SL_FAULT\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
+                there |= set(re.findall(r'SL_FAULT(?:_NAME)?\("((?:dra|checkpoint|cdi\.claim)\.[^"]*)"\)', f.read()))
         tried = {p.split(":")[0] for p in POINTS + MIG_POINTS + UN_POINTS + UN_MIG_POINTS}
         self.assertGreater(len(there), 15)
         self.assertEqual(there, tried)

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/dra/claim_quantity.h"
 #include "agent/dra/device_name.h"
 #include "agent/dra/slices.h"
+#include "base/quantity.h"
 
 #define GIB (1ULL << 30)
 #define MIB (1ULL << 20)
@@ -92,7 +92,7 @@ static uint64_t quantity(const json_t *object, const char *key)
     struct sl_err err = SL_ERR_INIT;
     const char *text = json_string_value(json_object_get(object, key));
     assert_non_null(text);
-    assert_int_equal(sl_quantity_whole(text, &v, &err), 0);
+    assert_int_equal(sl_quantity_read(text, 0, &v, &err), 0);
     return v;
 }
 
@@ -325,6 +325,22 @@ static void test_unhealthy_is_tainted(void **state)
     json_decref(slices);
 }
 
+/* The attribute says the driver's number, not the place among those that answered. */
+static void test_index_is_the_drivers(void **state)
+{
+    (void)state;
+    struct node n;
+    node_init(&n, 2, false);
+    n.gpu[0].index = 1;
+    n.gpu[1].index = 5;
+    json_t *slices = make(&n);
+    for (int i = 0; i < 2; i++) {
+        const json_t *a = json_object_get(device(slices, i ? "gpu-1-share" : "gpu-0-share"), "attributes");
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(a, "index"), "int")), i ? 5 : 1);
+    }
+    json_decref(slices);
+}
+
 static bool ours_is_five(void *data, uint32_t gpu_instance)
 {
     (void)data;
@@ -432,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_ranges_of_odd_configs), cmocka_unit_test(test_unhealthy_is_tainted),
         cmocka_unit_test(test_foreign_instances_stay), cmocka_unit_test(test_static_mig),
         cmocka_unit_test(test_same), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_index_is_the_drivers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,8 +77,7 @@ static void inventory(void *data, const struct sl_inventory *inv)
     struct sl_driver_options o = {.root = root, .version = inv->driver_version};
     if (!driver && sl_driver_find(&o, &driver, &err) < 0)
         die("driver", &err);
-    if (sl_dra_update(dra, inv, config, driver, &err) < 0)
-        die("update", &err);
+    sl_dra_update(dra, inv, config, driver);
 }
 
 static void xid(void *data, const char *uuid, const struct sl_gpu_event *event)

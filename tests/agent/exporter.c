@@ -25,7 +25,7 @@
 static struct sl_loop *loop;
 static struct sl_http_server *http;
 static struct sl_exporter *exporter;
-static struct sl_place place;
+static struct sl_arbiter_dir place;
 static int arbiter = -1, arbiter_peer = -1;
 static unsigned samples;
 static bool sample_now, sample_fails, ready_now;
@@ -103,7 +103,7 @@ static int setup(void **state)
                                       .ready = ready,
                                       .timeout_ns = 200 * SL_NS_PER_MS,
                                       .sample_age_ns = 3600 * SL_NS_PER_S};
-    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    exporter = sl_exporter_create(loop, &opt);
     assert_int_equal(sl_exporter_arbiter(exporter, &place, NULL), 0);
     struct sl_http_server_options serve = {
         .address = "127.0.0.1:0", .handle = handle, .gone = gone};
@@ -252,7 +252,7 @@ static void an_arbiter_that_comes_later(void **state)
     (void)state;
     sl_exporter_destroy(exporter);
     struct sl_exporter_options opt = {.fill = fill};
-    assert_int_equal(sl_exporter_create(loop, &opt, &exporter, NULL), 0);
+    exporter = sl_exporter_create(loop, &opt);
     get("/metrics");
     has("sluice_source_up{source=\"nvml\"} 0\n");
     assert_null(strstr(answer, "source=\"arbiter\"")); /* none is wanted: it is not down */

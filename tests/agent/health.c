@@ -62,7 +62,7 @@ static int setup(void **state)
     now_ns = 1000 * S;
     assert_int_equal(sl_loop_create(virtual_now, &w->loop, NULL), 0);
     struct sl_health_options options = {.ignored = ignored};
-    assert_int_equal(sl_health_create(w->loop, &options, &ops, w, &w->health, NULL), 0);
+    w->health = sl_health_create(w->loop, &options, &ops, w);
     w->inv.gpu = w->gpu;
     w->inv.gpu_count = 2;
     strcpy(w->gpu[0].info.uuid, "GPU-0");
@@ -318,7 +318,7 @@ static void test_default_list(void **state)
     struct sl_health *h = NULL;
     struct sl_health_options options = {.quiet_ns = 5 * S};
     static const struct sl_health_ops ops = {.changed = changed};
-    assert_int_equal(sl_health_create(w->loop, &options, &ops, w, &h, NULL), 0);
+    h = sl_health_create(w->loop, &options, &ops, w);
     sl_health_polled(h, &w->inv, now_ns);
     struct sl_gpu_event e = {
         .xid = 31, .gpu_instance = SL_GPU_NO_INSTANCE, .compute_instance = SL_GPU_NO_INSTANCE};

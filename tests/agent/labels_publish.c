@@ -82,7 +82,7 @@ static int setup(void **state)
     assert_int_equal(sl_loop_create(clock_ns, &loop, NULL), 0);
     struct sl_labeler_options opt = {
         .publish = publish, .write_file = true, .sys_root = root, .wall_s = wall};
-    assert_int_equal(sl_labeler_create(loop, &opt, &labeler, NULL), 0);
+    labeler = sl_labeler_create(loop, &opt);
     published = 0;
     return 0;
 }

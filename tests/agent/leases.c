@@ -22,35 +22,19 @@ static char dir[] = "/tmp/sluice-leases-XXXXXX";
 static unsigned answers;
 static int last_rc;
 static bool inside; /* a call that asks is under way */
-static bool no_memory;
 
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size)
+static void done(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    return no_memory ? NULL : __real_calloc(n, size);
-}
-
-static void done(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    (void)data;
-    (void)text;
-    assert_false(inside);
-    assert_true(rc == 0 || err->msg[0]);
+    assert_true(!inside || data);
+    assert_true(status || err->msg[0]);
     answers++;
-    last_rc = rc;
-}
-
-static void each(void *data, const struct sl_msg_tenant *tenant)
-{
-    (void)data;
-    (void)tenant;
+    last_rc = status ? 0 : err->code;
 }
 
 static void ask(void)
 {
     inside = true;
-    sl_leases_list(leases, each, done, NULL);
+    sl_leases_status(leases, done, NULL);
     inside = false;
 }
 
@@ -68,7 +52,6 @@ static int setup(void **state)
     (void)state;
     (void)alarm(60); /* a loop that waits for the arbiter waits for ever */
     answers = 0;
-    no_memory = false;
     return sl_loop_create(NULL, &loop, &err) | sl_leases_create(loop, dir, 300 * SL_NS_PER_MS, &leases, &err);
 }
 
@@ -104,28 +87,28 @@ static void an_arbiter_that_accepts_nobody(void **state)
     (void)unlink(path);
 }
 
-static void without_memory(void **state)
+/* Whoever cannot wait is told at once, and is not told what it gave up on. */
+static void no_arbiter_at_all(void **state)
 {
     (void)state;
-    no_memory = true;
+    static int impatient;
+    inside = true;
+    sl_leases_status_now(leases, done, &impatient);
+    inside = false;
+    assert_int_equal(answers, 1);
+    assert_int_equal(last_rc, -ENOENT);
+    sl_leases_status(leases, done, &impatient);
     ask();
-    ask();
-    assert_int_equal(answers, 0);
+    sl_leases_forget(leases, &impatient);
     step_until(2);
-    assert_int_equal(last_rc, -ENOMEM);
-    for (int i = 0; i < 256; i++)
-        ask();
-    assert_int_equal(answers, 2);
-    step_until(258);
-    ask();
-    no_memory = false; /* and one that is never told, because it ends before */
+    assert_int_equal(last_rc, -ETIMEDOUT);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_arbiter_at_all, setup, teardown),
     };
     if (!mkdtemp(dir))
         return 1;

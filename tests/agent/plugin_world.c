@@ -21,18 +21,13 @@ static int allocate(void *data, const struct sl_plan_resource *res, const char *
         (void)raise(SIGKILL);
     if (w->allocate_fails)
         return sl_err_set(err, -EIO, "the disk is full: make room");
-    int rc = sl_edits_env(edits, "DEVICES", w->bad_value ? w->bad_value : ids[0], err);
-    if (rc == 0)
-        rc = sl_edits_env(edits, "RESOURCE", res->name, err);
-    if (rc == 0)
-        rc = sl_edits_annotation(edits, "cdi.k8s.io/sluice", "a=b", err);
-    if (rc == 0)
-        rc = sl_edits_mount(edits, "/host", "/container", true, err);
-    if (rc == 0)
-        rc = sl_edits_node(edits, "/dev/nvidia0", "/dev/nvidia0", "rw", err);
-    if (rc == 0)
-        rc = sl_edits_cdi(edits, "k8s.device-plugin.nvidia.com/gpu=0", err);
-    return rc;
+    sl_edits_env(edits, "DEVICES", w->bad_value ? w->bad_value : ids[0]);
+    sl_edits_env(edits, "RESOURCE", res->name);
+    sl_edits_annotation(edits, "cdi.k8s.io/sluice", "a=b");
+    sl_edits_mount(edits, "/host", "/container", true);
+    sl_edits_node(edits, "/dev/nvidia0", "/dev/nvidia0", "rw");
+    sl_edits_cdi(edits, "k8s.device-plugin.nvidia.com/gpu=0");
+    return 0;
 }
 
 static void prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,

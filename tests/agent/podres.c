@@ -138,7 +138,7 @@ static int setup(void **state)
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/kubelet.sock", folder);
     assert_int_equal(sl_loop_create(clock_ns, &loop, NULL), 0);
-    assert_int_equal(sl_podres_create(loop, path, 0, &podres, NULL), 0);
+    podres = sl_podres_create(loop, path, 0);
     asked = called = 0;
     map = NULL;
     silent = false;

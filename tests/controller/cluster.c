@@ -109,17 +109,17 @@ static void audit_leases(json_t *const *pods, size_t count, uint32_t card_mib)
         if (!lease[0])
             continue;
         assert_int_equal(sl_promise_lease_parse(lease, &p, NULL), 0);
-        for (size_t d = 0; d < p.device_count; d++) {
+        for (size_t d = 0; d < p.share_count; d++) {
             size_t k = 0;
-            while (k < n && strcmp(sums[k].uuid, p.device[d].uuid) != 0)
+            while (k < n && strcmp(sums[k].uuid, p.share[d].gpu) != 0)
                 k++;
             if (k == n) {
                 assert_true(n < SL_ARRAY_LEN(sums));
                 sums[n++] = (struct sum){.memory = 0};
-                memcpy(sums[k].uuid, p.device[d].uuid, 64);
+                memcpy(sums[k].uuid, p.share[d].gpu, 64);
             }
-            sums[k].memory += p.device[d].memory_mib;
-            sums[k].cores += p.device[d].cores;
+            sums[k].memory += p.share[d].memory_bytes >> 20;
+            sums[k].cores += p.share[d].cores_permille / 10;
         }
     }
     for (size_t k = 0; k < n; k++)
@@ -387,9 +387,9 @@ static void test_containers(void **state)
     assert_int_equal(
         sl_promise_lease_parse(text_at(pod, "metadata/annotations/sluice.io~1lease"), &p, NULL), 0);
     assert_int_equal(p.container_count, 3);
-    assert_string_equal(p.device[p.container[0].first].uuid, p.device[p.container[1].first].uuid);
-    assert_string_not_equal(p.device[p.container[0].first].uuid,
-                            p.device[p.container[2].first].uuid);
+    assert_string_equal(p.share[p.container[0].first].gpu, p.share[p.container[1].first].gpu);
+    assert_string_not_equal(p.share[p.container[0].first].gpu,
+                            p.share[p.container[2].first].gpu);
     sl_cluster_stats(c, &stats);
     uint64_t free_before = stats.gpu_free_milli;
     sl_cluster_destroy(c);
@@ -419,8 +419,8 @@ static void test_swapped(void **state)
     const char *key = "metadata/annotations/sluice.io~1lease";
     assert_int_equal(sl_promise_lease_parse(text_at(pod, key), &p, NULL), 0);
     for (int i = 0; i < 2; i++) {
-        (void)snprintf(uuid[i], sizeof(uuid[i]), "%s", p.device[p.container[i].first].uuid);
-        (void)snprintf(p.device[p.container[i].first].uuid, sizeof(p.device[0].uuid), "GPU-n1-%c",
+        (void)snprintf(uuid[i], sizeof(uuid[i]), "%s", p.share[p.container[i].first].gpu);
+        (void)snprintf(p.share[p.container[i].first].gpu, sizeof(p.share[0].gpu), "GPU-n1-%c",
                        uuid[i][strlen(uuid[i]) - 1] == '0' ? '1' : '0');
     }
     char *text = sl_promise_lease_text(&p);
@@ -571,7 +571,7 @@ static json_t *asking(unsigned number, const char *limits)
     (void)snprintf(r.part[0].container, sizeof(r.part[0].container), "main");
     r.part[0].count = 1;
     r.part[0].same_as = -1;
-    r.part[0].memory_mib = 600;
+    r.part[0].share.memory_bytes = 600ULL << 20;
     char *text = sl_request_text(&r);
     json_object_set_new(at(pod, "metadata"), "annotations",
                         json_pack("{s:s}", SL_PROMISE_REQUEST_KEY, text));

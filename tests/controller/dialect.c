@@ -27,9 +27,9 @@ static void asks(const char *limits, unsigned count, uint32_t mib, unsigned perc
     assert_int_equal(r.part_count, 1);
     assert_string_equal(r.part[0].container, "main");
     assert_int_equal(r.part[0].count, count);
-    assert_int_equal(r.part[0].memory_mib, mib);
-    assert_int_equal(r.part[0].memory_percent, percent);
-    assert_int_equal(r.part[0].cores, cores);
+    assert_int_equal(r.part[0].share.memory_bytes >> 20, mib);
+    assert_int_equal(r.part[0].share.memory_percent, percent);
+    assert_int_equal(r.part[0].share.cores_permille / 10, cores);
 }
 
 static void refused(const char *limits, const char *metadata, const char *spec, const char *words)
@@ -63,20 +63,20 @@ static void test_hami_words(void **state)
         read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':'0'", "", "",
                  &r, NULL),
         SL_DIALECT_ASKS);
-    assert_int_equal(r.part[0].priority, SL_PROMISE_PRIORITY_HIGH);
-    assert_int_equal(r.part[0].cores_limit, 100); /* no share of time: what is idle */
+    assert_int_equal(r.part[0].share.priority, SL_PRIORITY_HIGH);
+    assert_int_equal(r.part[0].share.limit_permille / 10, 100); /* no share of time: what is idle */
     assert_int_equal(
         read_pod("'nvidia.com/gpu':'1','nvidia.com/gpumem':'1','nvidia.com/priority':1", "", "", &r,
                  NULL),
         SL_DIALECT_ASKS);
-    assert_int_equal(r.part[0].priority, SL_PROMISE_PRIORITY_LOW);
+    assert_int_equal(r.part[0].share.priority, SL_PRIORITY_LOW);
     assert_int_equal(
         read_pod("'nvidia.com/gpu':'2'",
                  "'annotations':{'nvidia.com/use-gputype':'A100, V100','nvidia.com/nouse-gpuuuid':"
                  "'GPU-1','nvidia.com/numa-bind':'true'}",
                  "", &r, NULL),
         SL_DIALECT_ASKS);
-    assert_true(r.numa && sl_request_whole(&r.part[0]));
+    assert_true(r.numa && sl_share_whole(&r.part[0].share));
     assert_true(sl_request_allows(&r, "NVIDIA a100-SXM4-40GB", "GPU-2"));
     assert_true(sl_request_allows(&r, "Tesla V100", "GPU-2"));
     assert_false(sl_request_allows(&r, "Tesla V100", "GPU-1"));
@@ -88,7 +88,7 @@ static void test_plain_and_nothing(void **state)
     (void)state;
     struct sl_request r;
     assert_int_equal(read_pod("'nvidia.com/gpu':'2'", "", "", &r, NULL), SL_DIALECT_PLAIN);
-    assert_true(r.part_count == 1 && r.part[0].count == 2 && sl_request_whole(&r.part[0]));
+    assert_true(r.part_count == 1 && r.part[0].count == 2 && sl_share_whole(&r.part[0].share));
     assert_int_equal(read_pod("", "", "", &r, NULL), SL_DIALECT_NOTHING);
     assert_int_equal(read_pod("'cpu':'1','nvidia.com/mig-1g.18gb':'1'", "", "", &r, NULL),
                      SL_DIALECT_NOTHING);
@@ -129,9 +129,9 @@ static void test_kubeshare(void **state)
                  "'sharedgpu/gpu_mem':'3221225472','sharedgpu/gpu_model':'NVIDIA-H200'}",
                  "'schedulerName':'kubeshare-scheduler'", &r, &err),
         SL_DIALECT_ASKS);
-    assert_int_equal(r.part[0].memory_mib, 3072);
-    assert_int_equal(r.part[0].cores, 50);
-    assert_int_equal(r.part[0].cores_limit, 100);
+    assert_int_equal(r.part[0].share.memory_bytes >> 20, 3072);
+    assert_int_equal(r.part[0].share.cores_permille / 10, 50);
+    assert_int_equal(r.part[0].share.limit_permille / 10, 100);
     assert_string_equal(r.use_type, "NVIDIA-H200");
     assert_true(sl_request_allows(&r, "NVIDIA H200", "GPU-1"));
     assert_false(sl_request_allows(&r, "NVIDIA A100-SXM4-80GB", "GPU-1"));
@@ -142,14 +142,14 @@ static void test_kubeshare(void **state)
                               "'0.25'}",
                               "", &r, &err),
                      SL_DIALECT_ASKS);
-    assert_int_equal(r.part[0].memory_percent, 25);
-    assert_int_equal(r.part[0].cores_limit, 0);
+    assert_int_equal(r.part[0].share.memory_percent, 25);
+    assert_int_equal(r.part[0].share.limit_permille / 10, 0);
     assert_int_equal(read_pod("",
                               "'labels':{'sharedgpu/gpu_request':'2.0','sharedgpu/gpu_limit':"
                               "'2.0'}",
                               "", &r, &err),
                      SL_DIALECT_ASKS);
-    assert_true(r.part[0].count == 2 && sl_request_whole(&r.part[0]));
+    assert_true(r.part[0].count == 2 && sl_share_whole(&r.part[0].share));
     refused("", "'labels':{'sharedgpu/gpu_request':'1.5','sharedgpu/gpu_limit':'1.5'}", "",
             "the same whole number");
     refused("", "'labels':{'sharedgpu/gpu_request':'0.9','sharedgpu/gpu_limit':'0.5'}", "",

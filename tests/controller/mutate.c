@@ -152,7 +152,7 @@ static void test_plain_by_dra(void **state)
         assert_true(m.asks && !m.template_object && json_array_size(m.patch) == 1);
         assert_int_equal(
             sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
-        assert_true(r.part[0].count == 2 && sl_request_whole(&r.part[0]));
+        assert_true(r.part[0].count == 2 && sl_share_whole(&r.part[0].share));
         assert_string_equal(r.admission, "review-1");
         assert_string_equal(text_at(pod, "metadata/annotations/keep"), "me");
         assert_null(at(pod, "spec/resourceClaims"));
@@ -180,17 +180,17 @@ static void test_slots(void **state)
     assert_null(at(pod, "metadata/annotations/hami.io~1vgpu-node"));
     assert_int_equal(
         sl_request_parse(text_at(pod, "metadata/annotations/sluice.io~1request"), &r, NULL), 0);
-    assert_true(r.part[0].memory_mib == 3000 && r.part[0].count == 2);
+    assert_true((r.part[0].share.memory_bytes >> 20) == 3000 && r.part[0].count == 2);
     assert_string_equal(r.admission, "review-1");
     sl_mutation_free(&m);
     /* Again: two slots now, but the annotation still says 3000 MiB of each. */
     mutated(pod, &slots, &m);
-    assert_int_equal(m.request.part[0].memory_mib, 3000);
+    assert_int_equal(m.request.part[0].share.memory_bytes >> 20, 3000);
     sl_mutation_free(&m);
     json_decref(pod);
     pod = pod_of("'nvidia.com/gpu':'1'", "", "");
     mutated(pod, &slots, &m);
-    assert_true(m.patch && sl_request_whole(&m.request.part[0]));
+    assert_true(m.patch && sl_share_whole(&m.request.part[0].share));
     sl_mutation_free(&m);
     json_decref(pod);
 }

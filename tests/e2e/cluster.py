@@ -199,8 +199,10 @@ class Cluster:
         def ready():
             self.alive("etcd")
             self.alive("kube-apiserver")
-            if not self.api:
-                self.api = Api(sandbox.SERVICE_IP, self.ca, self.tokens["admin"])
+            try:
+                self.api = self.api or Api(sandbox.SERVICE_IP, self.ca, self.tokens["admin"])
+            except ssl.SSLError:  # the file is there before what is in it
+                return False
             return self.api.call("GET", "/readyz", plain=True)[0] == 200
 
         wait("the API server to be ready", ready)

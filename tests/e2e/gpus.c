@@ -2,7 +2,9 @@
 /*
  * What a pod sees of GPUs, as one line of JSON: by CUDA and by NVML, each found as any program finds
  * it. With `fill` the memory it can have, too: it allocates until there is no more. With `hold` it
- * keeps one allocation and prints a line a second until it is ended.
+ * keeps one allocation and prints a line a second until it is ended. With `churn MIB PIECE` it keeps
+ * so much, takes and gives PIECE MiB until it is ended, and prints how often that was granted,
+ * refused, and failed otherwise.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -122,6 +124,30 @@ static int hold(void *cuda)
     return 1;
 }
 
+static int churn(void *cuda, size_t held_mib, size_t piece_mib)
+{
+    unsigned long granted = 0, refused = 0, failed = 0;
+    CUdeviceptr p = 0;
+    int rc = context(cuda);
+    if (rc == 0)
+        rc = (int)CALL(cuda, cuMemAlloc_v2, &p, held_mib * MIB);
+    if (rc != 0) {
+        (void)fprintf(stderr, "gpus: CUDA error %d\n", rc);
+        return 1;
+    }
+    for (unsigned long rounds = 1;; rounds++) {
+        rc = (int)CALL(cuda, cuMemAlloc_v2, &p, piece_mib * MIB);
+        if (rc == 0)
+            rc = (int)CALL(cuda, cuMemFree_v2, p);
+        *(rc == 0 ? &granted : rc == CUDA_ERROR_OUT_OF_MEMORY ? &refused : &failed) += 1;
+        if (rounds % 100 == 0 || rc != 0) {
+            printf("churn %lu %lu %lu\n", granted, refused, failed);
+            (void)fflush(stdout);
+        }
+        (void)usleep(1000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int count = 0;
@@ -133,6 +159,8 @@ int main(int argc, char **argv)
     int rc = (int)CALL(cuda, cuInit, 0);
     if (argc > 1 && strcmp(argv[1], "hold") == 0)
         return rc ? 1 : hold(cuda);
+    if (argc > 3 && strcmp(argv[1], "churn") == 0)
+        return rc ? 1 : churn(cuda, strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
     printf("{\"cuda_error\": %d, \"cuda\": [", rc);
     if (rc == 0 && CALL(cuda, cuDeviceGetCount, &count) == CUDA_SUCCESS)
         print_cuda(cuda, count);

@@ -21,13 +21,12 @@ int main(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_loop *loop = NULL;
-    struct sl_podres *podres = NULL;
     int rc = -1;
-    if (sl_loop_create(NULL, &loop, &err) < 0 ||
-        sl_podres_create(loop, argc > 1 ? argv[1] : NULL, 0, &podres, &err) < 0) {
+    if (sl_loop_create(NULL, &loop, &err) < 0) {
         (void)fprintf(stderr, "podres: %s\n", err.msg);
         return 1;
     }
+    struct sl_podres *podres = sl_podres_create(loop, argc > 1 ? argv[1] : NULL, 0);
     sl_podres_get(podres, print, &rc);
     while (rc < 0 && sl_loop_step(loop, 1000, &err) == 0)
         ;

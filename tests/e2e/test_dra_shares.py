@@ -8,6 +8,7 @@ import threading
 import time
 
 import images
+import restarts
 from dra_world import (CLAIMS, PODS, STATUS, begin, check, claim_of, claims_gone, environment, fills, pod, pod_events,
                        same, share, tenant_of, tenants, wait)
 from world import test
@@ -285,3 +286,15 @@ def samples(w):
         for p in names:
             wait(f"pod {p} to be gone", lambda p=p: w.api.get(f"{PODS}/{p}") is None, 60)
         claims_gone(w)
+
+
+@test("dra.restarts_refuse_nothing")
+def restarts_refuse_nothing(w):
+    """With surge: the next agent is there before the old one and its arbiter go."""
+    nobody(w)
+    pod(w, "churn", share(w, f"{restarts.LIMIT_MIB}Mi", "50"), command=restarts.COMMAND)
+    w.wait_running("churn")
+    words = restarts.refuse_nothing(w, "churn", agents=2, kills=5)
+    w.delete("churn")
+    claims_gone(w)
+    return words

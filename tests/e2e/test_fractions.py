@@ -5,6 +5,7 @@ import json
 import os
 
 import images
+import restarts
 from world import NODE, bare, check, cuda_uuids, same, test, wait
 
 GPU = "nvidia.com/gpu"
@@ -147,6 +148,19 @@ def killed(w):
     wait("the pod to go on using its GPU", lambda: w.beats("steady") > beats + 1, 30, every=0.5)
     w.delete("steady", "later")
     wait("tenants to be gone", lambda: not tenants(), 60)
+
+
+@test("fractions.restarts_refuse_nothing")
+def restarts_refuse_nothing(w):
+    """Without surge: while an agent is replaced there is neither agent nor arbiter."""
+    begin(w)
+    w.pod("churn", GPU, restarts.COMMAND, annotations=promise(w, main=(restarts.LIMIT_MIB, 50)))
+    w.wait_running("churn")
+    words = restarts.refuse_nothing(w, "churn", agents=8, kills=5)
+    w.wait_allocatable({GPU: 10})
+    w.delete("churn")
+    wait("tenants to be gone", lambda: not tenants(), 60)
+    return words
 
 
 @test("fractions.then_claims")

@@ -3,7 +3,7 @@
 import time
 
 from cluster import Api
-from world import NODE, bare, check, cuda_uuids, same, test, wait
+from world import AGENTS, NODE, bare, check, cuda_uuids, ready, same, test, wait
 
 GPU = "nvidia.com/gpu"
 
@@ -235,6 +235,25 @@ def mps_two(w):
     one_card(w, "half")
     same("the agent's pod", w.agent()["metadata"]["uid"], agent["metadata"]["uid"])
     w.delete("half")
+
+
+@test("mps.without_its_component_is_not_ready")
+def mps_unserved(w):
+    """The file of a node that shared by MPS elsewhere, on manifests that cannot."""
+    w.clean()
+    w.apply("default")
+    w.agent()
+    w.wait_allocatable({GPU: 1})
+    w.api.patch("/api/v1/namespaces/sluice-system/configmaps/sluice-config", {"data": {
+        "config.yaml": "version: v1\nsharing:\n  mps:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n"}})
+    wait("the agent not to be ready", lambda: not any(map(ready, w.api.get(AGENTS)["items"])))
+    event = wait("an event on the Node", lambda: [e for e in w.events("MPSFailed")
+                                                  if e["involvedObject"]["kind"] == "Node" and "components/mps" in e["message"]])
+    same("allocatable", w.allocatable(), {})
+    w.apply("default")
+    w.wait_allocatable({GPU: 1})
+    w.agent()
+    return f"\"{event[0]['message']}\""
 
 
 @test("mig-single.seven_alike")

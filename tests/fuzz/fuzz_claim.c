@@ -21,9 +21,9 @@ static void check_claim(const json_t *object)
     for (size_t i = 0; i < c.result_count; i++) {
         const struct sl_claim_result *r = &c.result[i];
         FUZZ_CHECK(r->group < c.result_count && r->request[0]);
-        FUZZ_CHECK(r->config.cores_limit_permille <= 1000);
+        FUZZ_CHECK(r->share.limit_permille <= 1000);
         if (r->name.kind == SL_DEVICE_SHARE && !r->admin)
-            FUZZ_CHECK(r->memory_bytes > 0 && r->cores_permille >= 1 && r->cores_permille <= 1000);
+            FUZZ_CHECK(r->share.memory_bytes > 0 && r->share.cores_permille >= 1 && r->share.cores_permille <= 1000);
     }
 }
 

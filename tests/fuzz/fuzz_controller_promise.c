@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,19 +15,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sl_promise_lease_parse(text, &promise, &err) == 0 &&
         (written = sl_promise_lease_text(&promise))) {
         FUZZ_CHECK(sl_promise_lease_parse(written, &again, &err) == 0);
-        FUZZ_CHECK(again.device_count == promise.device_count);
+        FUZZ_CHECK(again.share_count == promise.share_count);
         free(written);
         written = sl_promise_hami_text(&promise);
         FUZZ_CHECK(written);
         if (promise.container_count)
             FUZZ_CHECK(sl_promise_hami_parse(written, &again, &err) == 0 &&
-                       again.device_count == promise.device_count);
+                       again.share_count == promise.share_count);
         free(written);
     }
     if (sl_promise_hami_parse(text, &promise, &err) == 0) {
         written = sl_promise_hami_text(&promise);
         FUZZ_CHECK(written && sl_promise_hami_parse(written, &again, &err) == 0);
-        FUZZ_CHECK(again.device_count == promise.device_count);
+        FUZZ_CHECK(again.share_count == promise.share_count);
         free(written);
     }
     if (sl_promise_gpus_parse(text, &told, &err) == 0 && (written = sl_promise_gpus_text(&told))) {

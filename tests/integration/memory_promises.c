@@ -1,52 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is promised is kept beside tenants without a limit: they get the rest, and see it as the card. */
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/world_case.h"
 #include "tenant_world.h"
-
-static struct world world;
-
-static int setup(void **state)
-{
-    (void)state;
-    world_begin(&world);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    world_end(&world);
-    return 0;
-}
-
-static uint64_t card_bytes(void)
-{
-    struct sl_msg ask;
-    union sl_packet p;
-    uint64_t total = 0;
-    int fd = world_connect(&world);
-    sl_packet_init(&ask, SL_MSG_STATUS, sizeof(ask));
-    for (enum sl_msg_type t = world_call(fd, &ask, &p); t != SL_MSG_END;) {
-        if (t == SL_MSG_GPU)
-            total = p.gpu.total_bytes;
-        struct sl_err err = SL_ERR_INIT;
-        if (sl_packet_recv(fd, &p, NULL, &err) < 0)
-            fail_msg("%s", err.msg);
-        t = (enum sl_msg_type)p.h.type;
-    }
-    (void)close(fd);
-    return total;
-}
 
 /* CREATE or SET; the answer's code and text. */
 static int ask_for(enum sl_msg_type type, const char *name, uint64_t bytes, char text[404])
@@ -98,7 +59,7 @@ static void test_rest(void **state)
     (void)state;
     struct tenant open, firm;
     struct program p, q;
-    uint64_t card = card_bytes();
+    uint64_t card = world_card().total_bytes;
     tenant_begin(&world, "open", 0, &open);
     start(&open, &p);
     assert_true(size_seen(&p) > card - GIB); /* the driver keeps a little for itself */
@@ -130,7 +91,7 @@ static void test_later_promise(void **state)
     struct tenant open;
     struct program p;
     char text[404];
-    uint64_t card = card_bytes();
+    uint64_t card = world_card().total_bytes;
     tenant_begin(&world, "open", 0, &open);
     start(&open, &p);
     hold(&p, 100 * GIB, "held 0\n");
@@ -157,7 +118,7 @@ static void test_several(void **state)
     (void)state;
     struct tenant a, b, firm;
     struct program p, q;
-    uint64_t rest = card_bytes() - 40 * GIB;
+    uint64_t rest = world_card().total_bytes - 40 * GIB;
     tenant_begin(&world, "a", 0, &a);
     tenant_begin(&world, "firm", 40 * GIB, &firm);
     start(&a, &p);
@@ -193,7 +154,7 @@ static void test_restart(void **state)
     (void)state;
     struct tenant open, firm;
     struct program p;
-    uint64_t card = card_bytes();
+    uint64_t card = world_card().total_bytes;
     tenant_begin(&world, "open", 0, &open);
     tenant_begin(&world, "firm", 20 * GIB, &firm);
     start(&open, &p);
@@ -216,13 +177,13 @@ static void test_restart(void **state)
     tenant_end(&open);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rest, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_later_promise, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_several, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        WORLD_CASE(test_rest),
+        WORLD_CASE(test_later_promise),
+        WORLD_CASE(test_several),
+        WORLD_CASE(test_restart),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return WORLD_MAIN(tests, argc, argv);
 }

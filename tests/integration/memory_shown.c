@@ -1,54 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `status` says is in use on a GPU follows the end of those who used it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/world_case.h"
 #include "tenant_world.h"
 
 #define HELD (40 * GIB)
-
-static struct world world;
-
-static int setup(void **state)
-{
-    (void)state;
-    world_begin(&world);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    world_end(&world);
-    return 0;
-}
-
-static struct sl_msg_gpu card(void)
-{
-    struct sl_msg ask;
-    union sl_packet p;
-    struct sl_msg_gpu found = {.used_bytes = UINT64_MAX};
-    int fd = world_connect(&world);
-    sl_packet_init(&ask, SL_MSG_STATUS, sizeof(ask));
-    for (enum sl_msg_type t = world_call(fd, &ask, &p); t != SL_MSG_END;) {
-        if (t == SL_MSG_GPU)
-            found = p.gpu;
-        struct sl_err err = SL_ERR_INIT;
-        if (sl_packet_recv(fd, &p, NULL, &err) < 0)
-            fail_msg("%s", err.msg);
-        t = (enum sl_msg_type)p.h.type;
-    }
-    (void)close(fd);
-    return found;
-}
 
 static void start(const struct tenant *t, struct program *p)
 {
@@ -75,7 +36,7 @@ static void kept(enum sl_msg_type type, struct tenant *t)
     m.h.type = (uint16_t)type;
     m.flags = SL_LEASE_KEEP;
     m.gpu_count = 1;
-    (void)snprintf(m.gpu[0], sizeof(m.gpu[0]), "%s", card().uuid);
+    (void)snprintf(m.gpu[0], sizeof(m.gpu[0]), "%s", world_card().uuid);
     int fd = world_connect(&world);
     assert_int_not_equal(world_call(fd, &m.h, &p), SL_MSG_ERROR);
     if (type == SL_MSG_CREATE) {
@@ -95,11 +56,11 @@ static void test_last_one(void **state)
     start(&t, &p);
     hold(&p);
     start(&t, &late); /* a newcomer: the card is measured, with what the first one holds */
-    EVENTUALLY(card().used_bytes >= HELD);
+    EVENTUALLY(world_card().used_bytes >= HELD);
     assert_int_equal(program_end(&late), 0);
     assert_int_equal(program_end(&p), 0);
     kept(SL_MSG_REMOVE, &t);
-    EVENTUALLY(card().used_bytes < GIB);
+    EVENTUALLY(world_card().used_bytes < GIB);
 }
 
 /* Who asked for a container's tenant is the agent. What the agent starts beside it (an MPS server) is not
@@ -163,22 +124,22 @@ static void test_slow_driver(void **state)
     EVENTUALLY(tenant_usage(&t).overhead_bytes > 0);
     foreign("40Gi"); /* still taken after its end */
     assert_int_equal(program_end(&ends), 0);
-    EVENTUALLY(card().used_bytes >= HELD);
+    EVENTUALLY(world_card().used_bytes >= HELD);
     (void)nanosleep(&slow, NULL);
     foreign("0");
-    for (int tries = 0; tries < 600 && card().used_bytes >= HELD; tries++)
+    for (int tries = 0; tries < 600 && world_card().used_bytes >= HELD; tries++)
         (void)usleep(10000);
-    assert_true(card().used_bytes < GIB);
+    assert_true(world_card().used_bytes < GIB);
     assert_int_equal(program_end(&stays), 0);
     tenant_end(&t);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_last_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_not_of_the_container, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_slow_driver, setup, teardown),
+        WORLD_CASE(test_last_one),
+        WORLD_CASE(test_not_of_the_container),
+        WORLD_CASE(test_slow_driver),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return WORLD_MAIN(tests, argc, argv);
 }

@@ -265,6 +265,105 @@ static void host_copies_are_apart(void **unused)
     assert_int_equal(st->queues[a].running_ns, 10 * MS);
 }
 
+static uint64_t mark(struct sl_sim_state *st, uint32_t q, uint16_t stream)
+{
+    struct sl_sim_op o = {.kind = SL_SIM_OP_MARK, .stream = stream, .flags = SL_SIM_OPF_LANE};
+    return sl_sim_submit(st, q, &o);
+}
+
+/* Measured on an H200: an event that is recorded beside a busy neighbour is done when the slice of that is
+ * over (1.34 ms in the middle), and costs it a change there and back. */
+static void a_mark_needs_its_group(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = queue(st, 0), b = queue(st, 1);
+    uint64_t big = kernel(st, a, 1, 20 * MS, 0);
+    sl_sim_advance(st, T0 + MS);
+    uint64_t event = mark(st, b, 1);
+    sl_sim_advance(st, T0 + 2 * MS);
+    assert_false(sl_sim_op_done(st, b, st->queues[b].generation, event));
+    sl_sim_advance(st, T0 + 100 * MS);
+    assert_int_equal(ended(st, b, event), 2208 * US);
+    assert_int_equal(ended(st, a, big), 20 * MS + 160 * US + 90 * US);
+    assert_int_equal(st->queues[b].running_ns, 0);
+    /* Its context is on the card, and nothing runs there: at once. */
+    event = mark(st, a, 1);
+    sl_sim_advance(st, T0 + 101 * MS);
+    assert_int_equal(ended(st, a, event), 100 * MS);
+}
+
+/* A kernel between two events, all of it in the queue before any of it may run: the events tell the time of
+ * the kernel and nothing else. On the H200 102 to 103 us for a kernel of 100, beside a busy neighbour. */
+static void two_marks_tell_what_is_between(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = queue(st, 0), b = queue(st, 1);
+    (void)kernel(st, a, 1, 1000 * MS, 0);
+    sl_sim_advance(st, T0 + 300 * US);
+    struct sl_sim_op o = {.kind = SL_SIM_OP_POLL, .stream = 1};
+    uint64_t hold = sl_sim_submit(st, b, &o);
+    uint64_t begin = mark(st, b, 1), work = kernel(st, b, 1, 100 * US, 0), end = mark(st, b, 1);
+    sl_sim_advance(st, T0 + 350 * US);
+    sl_sim_op_finish(st, b, hold);
+    sl_sim_advance(st, T0 + 100 * MS);
+    assert_int_equal(ended(st, b, begin), 2208 * US);
+    assert_int_equal(ended(st, b, work), 2308 * US);
+    assert_int_equal(ended(st, b, end), 2308 * US);
+}
+
+static void a_mark_waits_for_its_channels(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = queue(st, 0);
+    st->queues[a].channels_off = 0xff;
+    uint64_t event = mark(st, a, 1), after = mark(st, a, 1);
+    sl_sim_advance(st, T0 + 50 * MS);
+    assert_false(sl_sim_op_done(st, a, st->queues[a].generation, event));
+    st->queues[a].channels_off = 0;
+    sl_sim_advance(st, T0 + 60 * MS);
+    assert_int_equal(ended(st, a, event), 50 * MS);
+    assert_int_equal(ended(st, a, after), 50 * MS);
+}
+
+/* Behind a copy between host and card a mark is the copy engine's: 21 us on the H200, and the neighbour
+ * loses nothing. */
+static void a_mark_of_the_copy_engine_is_apart(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = queue(st, 0), b = queue(st, 1);
+    uint64_t big = kernel(st, a, 1, 20 * MS, 0);
+    struct sl_sim_op in = {.kind = SL_SIM_OP_COPY, .stream = 1, .left_ns = 20 * US};
+    struct sl_sim_op o = {.kind = SL_SIM_OP_MARK, .stream = 1};
+    (void)sl_sim_submit(st, b, &in);
+    uint64_t event = sl_sim_submit(st, b, &o);
+    sl_sim_advance(st, T0 + 50 * MS);
+    assert_int_equal(ended(st, b, event), 20 * US);
+    assert_int_equal(ended(st, a, big), 20 * MS);
+}
+
+/* An event that tells time, recorded of a whole context that has nothing to do: measured on an H200, done in
+ * 15 us, and whoever has the card loses 160 us. Of one that is busy it costs nobody anything. */
+static void an_idle_context_that_is_marked_disturbs(void **unused)
+{
+    (void)unused;
+    struct sl_sim_state *st = machine();
+    uint32_t a = queue(st, 0), b = queue(st, 1);
+    uint64_t big = kernel(st, a, 1, MS, 0);
+    sl_sim_queue_marked(st, a);
+    sl_sim_advance(st, T0 + 100 * US);
+    sl_sim_queue_marked(st, b);
+    sl_sim_advance(st, T0 + 50 * MS);
+    assert_int_equal(ended(st, a, big), MS + 160 * US);
+    sl_sim_queue_marked(st, b); /* nobody is there to lose anything */
+    uint64_t small = kernel(st, a, 1, MS, 0);
+    sl_sim_advance(st, T0 + 60 * MS);
+    assert_int_equal(ended(st, a, small), 51 * MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +378,11 @@ int main(void)
         cmocka_unit_test(small_kernels_run_side_by_side),
         cmocka_unit_test(urgent_ones_first),
         cmocka_unit_test(host_copies_are_apart),
+        cmocka_unit_test(a_mark_needs_its_group),
+        cmocka_unit_test(two_marks_tell_what_is_between),
+        cmocka_unit_test(a_mark_waits_for_its_channels),
+        cmocka_unit_test(a_mark_of_the_copy_engine_is_apart),
+        cmocka_unit_test(an_idle_context_that_is_marked_disturbs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

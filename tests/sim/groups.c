@@ -408,6 +408,161 @@ static void off_and_on(void)
     case_join(pid[1]);
 }
 
+/* Samples as libsluice takes them, beside a busy neighbour: nothing of the neighbour's time is in them, on
+ * whatever moment of its slice they fall. */
+static void samples_beside_others(void)
+{
+    struct sl_tenant t;
+    CUevent begin, end;
+    CUstream s;
+    void *words;
+    CUdeviceptr at;
+    sh = case_shared(sizeof(*sh));
+    pid_t other = case_child(busy_child, (void *)2048);
+    wait_for(&sh->ready, 1);
+    sl_tenant_open(&t, 0);
+    sh->go = 1;
+    wait_for(&sh->ready, 2);
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuEventCreate(&begin, 0));
+    CU_OK(cuEventCreate(&end, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    for (uint32_t i = 1; i <= 20; i++) {
+        float ms = 0;
+        CU_OK(cuStreamWaitValue32(s, at, i, CU_STREAM_WAIT_VALUE_EQ));
+        CU_OK(cuEventRecord(begin, s));
+        sl_tenant_fma(&t, s, 100000);
+        CU_OK(cuEventRecord(end, s));
+        *(volatile uint32_t *)words = i;
+        CU_OK(cuStreamSynchronize(s));
+        CU_OK(cuEventElapsedTime(&ms, begin, end));
+        CHECK(ms > 0.0999F && ms < 0.1001F);
+    }
+    sh->stop = 1;
+    case_join(other);
+}
+
+/* A value that is there before the stream comes to wait for it costs nothing: what is behind it goes on in the
+ * same turn. */
+static void a_value_that_is_there(void)
+{
+    struct sl_tenant t;
+    CUevent begin, end;
+    CUstream s;
+    void *words;
+    CUdeviceptr at;
+    float ms = 0;
+    sl_tenant_open(&t, 0);
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuEventCreate(&begin, 0));
+    CU_OK(cuEventCreate(&end, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    volatile uint32_t *word = words;
+    *word = 0;
+    sl_tenant_fma(&t, s, 300000000); /* all of it is queued before this is over */
+    CU_OK(cuEventRecord(begin, s));
+    CU_OK(cuStreamWaitValue32(s, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+    sl_tenant_fma(&t, s, 1000000);
+    CU_OK(cuEventRecord(end, s));
+    *word = 1;
+    CHECK(cuEventQuery(end) == CUDA_ERROR_NOT_READY);
+    CU_OK(cuStreamSynchronize(s));
+    CU_OK(cuEventElapsedTime(&ms, begin, end));
+    CHECK(ms > 0.999F && ms < 1.001F);
+    /* What comes before it in the stream may take the value away again: not looked at too early. */
+    CU_OK(cuStreamWriteValue32(s, at, 0, 0));
+    CU_OK(cuStreamWaitValue32(s, at, 1, CU_STREAM_WAIT_VALUE_EQ));
+    CU_OK(cuEventRecord(end, s));
+    (void)usleep(20000);
+    CHECK(cuEventQuery(end) == CUDA_ERROR_NOT_READY && *word == 0);
+    *word = 1;
+    CU_OK(cuEventSynchronize(end));
+}
+
+/* What the compute channels would do stands still with them: records, and words that are written. */
+static void marks_stand_still(void)
+{
+    struct sl_tenant t;
+    CUevent event;
+    void *words;
+    CUdeviceptr at;
+    sl_tenant_open(&t, 0);
+    struct groups g = last_groups();
+    CU_OK(cuEventCreate(&event, 0));
+    CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
+    volatile uint32_t *word = words;
+    *word = 0;
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuStreamWriteValue32(NULL, at, 7, 0));
+    CU_OK(cuEventRecord(event, NULL));
+    (void)usleep(20000);
+    CHECK(cuEventQuery(event) == CUDA_ERROR_NOT_READY && *word == 0);
+    CHECK(disable(&g, false) == SIM_RM_OK);
+    CU_OK(cuEventSynchronize(event));
+    CHECK(*word == 7);
+    /* An event that tells no time needs nothing of the card where nothing is before it. */
+    CUevent plain;
+    CU_OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuEventRecord(plain, NULL));
+    CU_OK(cuEventSynchronize(plain));
+    CHECK(disable(&g, false) == SIM_RM_OK);
+    /* Behind a copy between host and card they are the copy engine's. */
+    CHECK(disable(&g, true) == SIM_RM_OK);
+    CU_OK(cuMemcpyHtoDAsync_v2(at + 64, words, 16, NULL));
+    CU_OK(cuEventRecord(event, NULL));
+    CU_OK(cuEventSynchronize(event));
+    CHECK(disable(&g, false) == SIM_RM_OK);
+}
+
+static void stopped_child(void *arg)
+{
+    struct sl_sim_state *st = arg;
+    sl_sim_lock(st);
+    CHECK(raise(SIGSTOP) == 0);
+    sl_sim_unlock(st);
+    for (;;)
+        (void)pause();
+}
+
+/* Whoever is stopped inside the driver leaves it first, as with a real one: the others go on. */
+static void stopped_inside(void)
+{
+    struct sl_sim_state *st;
+    int status;
+    CHECK(sl_sim_open(&st, NULL) == 0);
+    pid_t pid = case_child(stopped_child, st);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    sl_sim_lock(st);
+    sl_sim_unlock(st);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status)); /* as it was told to */
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+}
+
+static void copies_that_move_nothing(void)
+{
+    struct sl_tenant t;
+    CUdeviceptr from, to;
+    uint32_t word = 7, seen = 0;
+    sl_tenant_open(&t, 0);
+    CU_OK(cuMemAlloc_v2(&from, 1 << 20));
+    CU_OK(cuMemAlloc_v2(&to, 1 << 20));
+    CU_OK(cuMemcpyHtoD_v2(from, &word, sizeof(word)));
+    CU_OK(cuMemsetD32_v2(to, 9, 1));
+    CU_OK(cuCtxSynchronize());
+    uint64_t before = queue_of(getpid(), NULL).running_ns;
+    CU_OK(cuMemcpyDtoD_v2(to, from, 1 << 20));
+    CU_OK(cuCtxSynchronize());
+    CHECK(queue_of(getpid(), NULL).running_ns > before);
+    CU_OK(cuMemcpyDtoH_v2(&seen, to, sizeof(seen)));
+    CHECK(seen == 9);
+    CU_OK(cuMemcpyDtoH_v2(&seen, from, sizeof(seen)));
+    CHECK(seen == 7);
+}
+
 static void off_and_killed_child(void *arg)
 {
     (void)arg;
@@ -572,6 +727,11 @@ int main(int argc, char **argv)
         {"slices_divide_the_card", slices_divide_the_card, NULL, NULL},
         {"slices_without_effect", slices_without_effect, NULL, "groups=inert"},
         {"off_and_on", off_and_on, NULL, NULL},
+        {"samples_beside_others", samples_beside_others, NULL, NULL},
+        {"a_value_that_is_there", a_value_that_is_there, NULL, NULL},
+        {"marks_stand_still", marks_stand_still, NULL, NULL},
+        {"stopped_inside", stopped_inside, NULL, NULL},
+        {"copies_that_move_nothing", copies_that_move_nothing, NULL, "copies=empty"},
         {"off_and_killed", off_and_killed, NULL, NULL},
         {"refused_all", refused_all, NULL, "groups=refused"},
         {"refused_from_the_third", refused_from_the_third, NULL, "groups=refused@3"},

@@ -347,8 +347,8 @@ static void shared_entries_in_every_form(void **state)
                                     "    - {name: a, replicas: 60, devices: 3}\n"
                                     "    - name: nvidia.com/b\n"
                                     "      replicas: 7\n"
-                                    "      devices: [0, '1', \"0:1\", GPU-12ab-ff, "
-                                    "MIG-GPU-12ab/1/0]\n");
+                                    "      devices: [0, '1', \"0:1\", GPU-0123abcd-0123-89ab-CDEF-0123456789ab, "
+                                    "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0]\n");
     assert_int_equal(c->sharing, SL_SHARING_MPS);
     assert_true(c->rename_by_default && !c->fail_requests_greater_than_one);
     assert_int_equal(c->shared_count, 3);
@@ -359,7 +359,7 @@ static void shared_entries_in_every_form(void **state)
     assert_true(!s[1].all_devices && s[1].device_count == 3 && !s[1].rename);
     assert_true(!s[2].all_devices && s[2].devices_count == 5);
     assert_string_equal(s[2].devices[1], "1");
-    assert_string_equal(s[2].devices[4], "MIG-GPU-12ab/1/0");
+    assert_string_equal(s[2].devices[4], "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0");
     assert_true(s[2].line == 8 && s[2].column == 7);
     check_round_trip(c);
     sl_config_free(c);
@@ -415,7 +415,7 @@ static void documented_examples_are_accepted(void **state)
 /* A block of random entries, each of a resource of its own. */
 static void random_block(FILE *f, struct rng *r)
 {
-    static const char *const devices[] = {"all", "2", "[0, 1]", "[GPU-0a, '3:1']"};
+    static const char *const devices[] = {"all", "2", "[0, 1]", "[GPU-0123abcd-0123-89ab-cdef-0123456789ab, '3:1']"};
     (void)fprintf(f, "  %s:\n    renameByDefault: %s\n    resources:\n",
                   rng_below(r, 2) ? "mps" : "timeSlicing", rng_below(r, 2) ? "true" : "false");
     for (uint64_t n = 1 + rng_below(r, 4), i = 0; i < n; i++) {
@@ -470,8 +470,8 @@ static void who_may_ask_for_what(void **state)
     struct sl_config *c = config_of("{}");
     struct sl_config_allow a = sl_config_allowed(c, "any"), none = sl_config_allowed(NULL, "any");
     assert_memory_equal(&a, &none, sizeof(a));
-    assert_int_equal(a.strategies, SL_ALLOW_LIBSLUICE);
-    assert_int_equal(a.priority, SL_ALLOW_NORMAL);
+    assert_int_equal(a.strategies, 1u << SL_SHARE_LIBSLUICE);
+    assert_int_equal(a.priority, SL_PRIORITY_NORMAL);
     assert_int_equal(a.resize, SL_ALLOW_ALLOCATED);
     sl_config_free(c);
     c = config_of("sharing: {fractional: {allow: {priority: low, burst: 30, namespaces: ["
@@ -479,9 +479,9 @@ static void who_may_ask_for_what(void **state)
                   "{name: ml-a, burst: 60, resize: free, resizeTo: 25}, {name: 'ml-?', resize: free, resizeTo: 40}]}}}");
     check_round_trip(c);
     a = sl_config_allowed(c, "other");
-    assert_true(a.priority == SL_ALLOW_LOW && a.strategies == SL_ALLOW_LIBSLUICE && a.burst == 30);
+    assert_true(a.priority == SL_PRIORITY_LOW && a.strategies == 1u << SL_SHARE_LIBSLUICE && a.burst == 30);
     a = sl_config_allowed(c, "ml-long");
-    assert_true(a.priority == SL_ALLOW_HIGH && a.strategies == (SL_ALLOW_LIBSLUICE | SL_ALLOW_MPS));
+    assert_true(a.priority == SL_PRIORITY_HIGH && a.strategies == (1u << SL_SHARE_LIBSLUICE | 1u << SL_SHARE_MPS));
     assert_true(a.resize == SL_ALLOW_ALLOCATED && a.burst == 30);
     a = sl_config_allowed(c, "ml-a");
     assert_true(a.burst == 60 && a.resize == SL_ALLOW_FREE && a.resize_to == 40);

@@ -17,6 +17,19 @@ struct machine {
     struct sl_inv_mig mig[MAX_GPUS][MAX_MIGS];
 };
 
+/* Cards are GPU-0, GPU-1 … in what is compared; configurations want the whole UUID. */
+#define ZEROES    "-0000-0000-0000-000000000000"
+#define CARD(n)   "GPU-0000000" #n ZEROES
+
+static void print_id(FILE *f, const char *id)
+{
+    const char *zeroes = strncmp(id, "GPU-0000000", 11) == 0 ? strstr(id, ZEROES) : NULL;
+    if (zeroes)
+        (void)fprintf(f, ",GPU-%c%s", zeroes[-1], zeroes + strlen(ZEROES));
+    else
+        (void)fprintf(f, ",%s", id);
+}
+
 static void add_migs(struct machine *m, size_t g, const char *profiles)
 {
     struct sl_inv_gpu *gpu = &m->gpu[g];
@@ -37,7 +50,7 @@ static const struct sl_inventory *machine(struct machine *m, const struct card *
     for (size_t g = 0; g < count; g++) {
         struct sl_gpu_info *info = &m->gpu[g].info;
         (void)snprintf(info->name, sizeof(info->name), "%s", cards[g].name);
-        (void)snprintf(info->uuid, sizeof(info->uuid), "GPU-%zu", g);
+        (void)snprintf(info->uuid, sizeof(info->uuid), "GPU-%08zx" ZEROES, g);
         m->gpu[g].index = g;
         info->numa_node = g < 2 ? 0 : 1;
         info->cc_major = 9;
@@ -73,7 +86,7 @@ static char *describe(const struct sl_plan *plan, bool ids)
             (void)fprintf(f, "/%s%s", sl_config_sharing_name(r->sharing),
                           r->fail_requests_greater_than_one ? "/one" : "");
         for (size_t d = 0; ids && d < r->device_count; d++)
-            (void)fprintf(f, ",%s", r->device[d].id);
+            print_id(f, r->device[d].id);
     }
     (void)fprintf(f, " !%zu", plan->warning_count);
     assert_int_equal(fclose(f), 0);
@@ -154,7 +167,7 @@ static void some_devices_only(void **state)
     struct machine m;
     const struct sl_inventory *four = MACHINE(&m, H200, H200, H200, H200);
     check(TS("{name: gpu, replicas: 2, devices: all}"), four, false, "gpu=8/time-slicing !0", NULL);
-    check(TS("{name: gpu, replicas: 2, devices: [0, GPU-3], rename: half}"), four, true,
+    check(TS("{name: gpu, replicas: 2, devices: [0, " CARD(3) "], rename: half}"), four, true,
           "half=4/time-slicing,GPU-0::0,GPU-0::1,GPU-3::0,GPU-3::1 gpu=2,GPU-1,GPU-2 !0", NULL);
     check(TS("{name: gpu, replicas: 2, devices: 3, rename: half}"), four, true,
           "half=6/time-slicing,GPU-0::0,GPU-0::1,GPU-1::0,GPU-1::1,GPU-2::0,GPU-2::1 gpu=1,GPU-3 "
@@ -170,8 +183,8 @@ static void some_devices_only(void **state)
           "3 whole devices and 2 shares");
     check(TS("{name: gpu, replicas: 2, devices: 9}"), four, false, "gpu=8/time-slicing !1",
           "9 devices of nvidia.com/gpu are to be shared, this node has 4");
-    check(TS("{name: gpu, replicas: 2, devices: [GPU-12ab]}"), four, false, "gpu=4 !1",
-          "device GPU-12ab is to be shared as nvidia.com/gpu, but this node has no such");
+    check(TS("{name: gpu, replicas: 2, devices: [" CARD(9) "]}"), four, false, "gpu=4 !1",
+          "device " CARD(9) " is to be shared as nvidia.com/gpu, but this node has no such");
     /* Numbers are the driver's: beside a card 0 that never answered these are 1 and 2. */
     static struct machine without_first;
     const struct sl_inventory *two_left = MACHINE(&without_first, H200, H200);
@@ -186,8 +199,8 @@ static void some_devices_only(void **state)
     check_refused(TS("{name: gpu, replicas: 2, devices: ['0:0']}"), four,
                   "there is no MIG device 0:0, GPU 0 has 0 of them");
     check_refused(TS("{name: gpu, replicas: 2, devices: [0]}, "
-                     "{name: gpu, replicas: 2, devices: [GPU-0]}"),
-                  four, "c.yaml:1:77: GPU-0 is shared twice (first on line 1)");
+                     "{name: gpu, replicas: 2, devices: [" CARD(0) "]}"),
+                  four, "c.yaml:1:77: " CARD(0) " is shared twice (first on line 1)");
 }
 
 static void replicas_of_a_device(void **state)
@@ -257,7 +270,7 @@ static void mig_none_and_mixed(void **state)
           NULL);
     /* A card stands for its MIG devices, by index and by UUID. */
     check("{flags: {migStrategy: mixed}, sharing: {timeSlicing: {resources: "
-          "[{name: mig-3g.71gb, replicas: 2, devices: [GPU-1, 3]}]}}}",
+          "[{name: mig-3g.71gb, replicas: 2, devices: [" CARD(1) ", 3]}]}}}",
           inv, false, "gpu=1 mig-1g.18gb=1 mig-1g.18gb.me=1 mig-3g.71gb=4/time-slicing !2", NULL);
     check("{flags: {migStrategy: mixed}, sharing: {fractional: {enabled: true, slots: 4}}}", inv,
           false, "gpu=4/fractional mig-1g.18gb=1 mig-1g.18gb.me=1 mig-3g.71gb=2 !2", NULL);

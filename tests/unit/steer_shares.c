@@ -133,6 +133,19 @@ static void processes_of_a_tenant_share_its_part(void **state)
     assert_share(s, 1, 750, 20);
 }
 
+/* With nobody to share with, their slices stay the driver's: shorter ones would only cost switches. */
+static void processes_of_a_tenant_alone(void **state)
+{
+    (void)state;
+    add_one(0, spec_of(250, 250), saturating(100 * US));
+    for (int i = 0; i < 3; i++)
+        world_start(world, 0, 0, saturating(100 * US));
+    world_run(world, S);
+    struct world_shares s = world_shares(world, 5 * S);
+    assert_no_fault();
+    assert_share(s, 0, 250 * 2048 / (2048 + 160), 15);
+}
+
 /* What a tenant leaves idle is the others', at once. */
 static void nobody_is_held_back_while_nobody_is_behind(void **state)
 {
@@ -159,6 +172,7 @@ int main(void)
         T(pairs_by_limit),
         T(limits_beside_a_saturating_tenant),
         T(processes_of_a_tenant_share_its_part),
+        T(processes_of_a_tenant_alone),
         T(nobody_is_held_back_while_nobody_is_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

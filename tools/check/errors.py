@@ -11,7 +11,8 @@ root = pathlib.Path(__file__).resolve().parents[2]
 files = [*sorted(root.glob("src/cli/*.c")), *sorted(root.glob("src/arbiter/*.c")),
          *sorted(root.glob("src/config/*.c")), *sorted(root.glob("src/agent/**/*.c")),
          *sorted(root.glob("src/http/*.c")), *sorted(root.glob("src/kube/*.c")),
-         *sorted(root.glob("src/controller/*.c")), root / "src/policy/promise.c", root / "src/base/units.c", root / "src/gpu/nvml.c"]
+         *sorted(root.glob("src/controller/*.c")), *sorted(root.glob("src/share/*.c")),
+         root / "src/base/units.c", root / "src/base/quantity.c", root / "src/gpu/nvml.c"]
 page = re.sub(r"\s+", " ", (root / "docs/errors.md").read_text())
 # Said by the system more than by us, or only with memory exhausted.
 general = ("out of memory", "cannot ", "turns: ")

@@ -119,7 +119,7 @@ def priority(bench):
             bench.solo(work)
             def once():
                 return bench.once(starts, seconds=seconds)
-            results, lost = stolen.least(once) if bench.world.sim else (once(), None)
+            results, lost = stolen.least(once) if bench.world.sim and not bench.world.clock else (once(), None)
             lat = results[0]["latency_ms"]
             rest = bench.share(work, results[1]) if gemm is not None else None
             rest_time = bench.time_share(work, results[1], mode) if gemm is not None else None

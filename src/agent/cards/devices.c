@@ -11,6 +11,7 @@
 #include "agent/cards/devices_internal.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 
 #define RETRY_MAX_NS (60 * SL_NS_PER_S)
 
@@ -138,11 +139,7 @@ static void ask(struct sl_devices *d)
         d->again = true;
         return;
     }
-    struct task *task = calloc(1, sizeof(*task));
-    if (!task) { /* later is as good */
-        sl_timer_set(d->loop, &d->poll, sl_loop_now(d->loop) + SL_NS_PER_S);
-        return;
-    }
+    struct task *task = sl_xcalloc(1, sizeof(*task));
     sl_timer_stop(d->loop, &d->poll);
     task->kind = d->open ? TASK_READ : TASK_OPEN;
     task->reopen = d->open && d->fresh;
@@ -187,11 +184,9 @@ static void not_open(struct sl_devices *d, const struct sl_err *err)
 
 /* What NVML's numbers mean now. A card that does not say its name is still the one it was, as long
  * as the driver lists as many cards as before. */
-static int remember_numbers(struct sl_devices *d, const struct sl_inventory *inv)
+static void remember_numbers(struct sl_devices *d, const struct sl_inventory *inv)
 {
-    char(*uuids)[SL_GPU_UUID_SIZE] = calloc(inv->gpu_count + 1, sizeof(*uuids));
-    if (!uuids)
-        return -ENOMEM;
+    char(*uuids)[SL_GPU_UUID_SIZE] = sl_xcalloc(inv->gpu_count + 1, sizeof(*uuids));
     for (size_t i = 0; i < inv->gpu_count; i++) {
         const char *uuid = inv->gpu[i].info.uuid;
         if (!uuid[0] && d->uuid_count == inv->gpu_count)
@@ -201,7 +196,6 @@ static int remember_numbers(struct sl_devices *d, const struct sl_inventory *inv
     free(d->uuids);
     d->uuids = uuids;
     d->uuid_count = inv->gpu_count;
-    return 0;
 }
 
 static bool any_lost(const struct sl_inventory *inv)
@@ -214,19 +208,12 @@ static bool any_lost(const struct sl_inventory *inv)
 
 static void got_inventory(struct sl_devices *d, struct sl_inventory *inv, uint64_t asked_ns)
 {
-    int unknown = remember_numbers(d, inv);
     struct sl_err err = SL_ERR_INIT;
-    if (unknown == 0)
-        unknown = sl_devices_merge(d->inv, d->uuids, inv);
-    if (unknown < 0) {
-        (void)sl_err_set(&err, unknown, "out of memory");
-        say_trouble(d, &err);
-        sl_inventory_free(inv);
-        return;
-    }
+    remember_numbers(d, inv);
+    size_t unknown = sl_devices_merge(d->inv, d->uuids, inv);
     if (unknown > 0) {
         (void)sl_err_set(&err, -ENXIO,
-                         "%d GPUs do not answer and never did: they are left out until they do; "
+                         "%zu GPUs do not answer and never did: they are left out until they do; "
                          "nvidia-smi and the kernel's log say why",
                          unknown);
         say_trouble(d, &err);
@@ -350,9 +337,7 @@ int sl_devices_create(struct sl_loop *loop, const struct sl_devices_options *opt
                       const struct sl_devices_ops *ops, void *data, struct sl_devices **ret,
                       struct sl_err *err)
 {
-    struct sl_devices *d = calloc(1, sizeof(*d));
-    if (!d)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_devices *d = sl_xcalloc(1, sizeof(*d));
     d->loop = loop;
     d->ops = *ops;
     d->data = data;
@@ -431,9 +416,7 @@ int sl_devices_submit(struct sl_devices *d, sl_devices_job_fn *fn, sl_devices_do
         return sl_err_set(err, -ETIMEDOUT, "NVML has not answered for a while; try again later");
     if (!d->open)
         return sl_err_set(err, -ENODEV, "NVML is not open on this node");
-    struct task *task = calloc(1, sizeof(*task));
-    if (!task)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct task *task = sl_xcalloc(1, sizeof(*task));
     task->kind = TASK_JOB;
     task->fn = fn;
     task->done = done;

@@ -79,9 +79,9 @@ void sl_task_free(struct task *task);
  * Keeps what was known: `fresh` gets the order of `before` (NULL: nothing yet), the names and MIG
  * devices of cards that no longer answer, and the cards that are no longer listed, as lost. uuids:
  * what NVML's numbers mean, one for each card of `fresh`, "" where nobody knows. A lost card
- * nobody ever knew is left out; returns how many, or -ENOMEM.
+ * nobody ever knew is left out; returns how many.
  */
-int sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
-                     struct sl_inventory *fresh);
+size_t sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
+                        struct sl_inventory *fresh);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "agent/cards/devices_internal.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 static size_t find_gpu(const struct sl_inventory *inv, const char *uuid)
 {
@@ -16,34 +17,30 @@ static size_t find_gpu(const struct sl_inventory *inv, const char *uuid)
 }
 
 /* `to` is lost: it becomes what `from` was. */
-static int recall(struct sl_inv_gpu *to, const struct sl_inv_gpu *from)
+static void recall(struct sl_inv_gpu *to, const struct sl_inv_gpu *from)
 {
     struct sl_inv_mig *mig = NULL;
     if (from->mig_count) {
-        mig = reallocarray(NULL, from->mig_count, sizeof(*mig));
-        if (!mig)
-            return -ENOMEM;
+        mig = sl_xreallocarray(NULL, from->mig_count, sizeof(*mig));
         memcpy(mig, from->mig, from->mig_count * sizeof(*mig));
     }
     free(to->mig);
     *to = *from;
     to->mig = mig;
     to->lost = true;
-    return 0;
 }
 
-static int recall_lost(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
-                       struct sl_inventory *fresh)
+static void recall_lost(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
+                        struct sl_inventory *fresh)
 {
     for (size_t i = 0; i < fresh->gpu_count; i++) {
         struct sl_inv_gpu *g = &fresh->gpu[i];
         if (!g->lost)
             continue;
         size_t old = uuids[i][0] ? find_gpu(before, uuids[i]) : SIZE_MAX;
-        if (old != SIZE_MAX && recall(g, &before->gpu[old]) < 0)
-            return -ENOMEM;
+        if (old != SIZE_MAX)
+            recall(g, &before->gpu[old]);
     }
-    return 0;
 }
 
 struct place {
@@ -74,28 +71,18 @@ static uint8_t links(const struct sl_inventory *before, const struct sl_inventor
     return 0;
 }
 
-int sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
-                     struct sl_inventory *fresh)
+size_t sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUID_SIZE],
+                        struct sl_inventory *fresh)
 {
-    if (recall_lost(before, uuids, fresh) < 0)
-        return -ENOMEM;
+    recall_lost(before, uuids, fresh);
     size_t most = fresh->gpu_count + (before ? before->gpu_count : 0);
-    SL_CLEANUP(free) struct place *places = calloc(most + 1, sizeof(*places));
-    SL_CLEANUP(free) struct sl_inv_gpu *gpu = calloc(most + 1, sizeof(*gpu));
-    SL_CLEANUP(free) uint8_t *nvlinks = NULL;
-    if (!places || !gpu)
-        return -ENOMEM;
+    SL_CLEANUP(free) struct place *places = sl_xcalloc(most + 1, sizeof(*places));
+    struct sl_inv_gpu *gpu = sl_xcalloc(most + 1, sizeof(*gpu));
     size_t n = make_places(before, fresh, places), gone = 0;
-    nvlinks = calloc(n * n + 1, sizeof(*nvlinks));
-    if (!nvlinks)
-        return -ENOMEM;
+    uint8_t *nvlinks = sl_xcalloc(n * n + 1, sizeof(*nvlinks));
     for (size_t i = 0; i < n; i++) {
-        if (before && places[i].now == SIZE_MAX && recall(&gpu[i], &before->gpu[places[i].old]) < 0) {
-            while (i-- > 0)
-                if (places[i].now == SIZE_MAX)
-                    free(gpu[i].mig);
-            return -ENOMEM;
-        }
+        if (places[i].now == SIZE_MAX)
+            recall(&gpu[i], &before->gpu[places[i].old]);
         for (size_t j = 0; j < n; j++)
             nvlinks[i * n + j] = links(before, fresh, &places[i], &places[j]);
     }
@@ -109,8 +96,8 @@ int sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_UUI
         }
     free(fresh->gpu);
     free(fresh->nvlinks);
-    fresh->gpu = sl_take_ptr(gpu);
-    fresh->nvlinks = sl_take_ptr(nvlinks);
+    fresh->gpu = gpu;
+    fresh->nvlinks = nvlinks;
     fresh->gpu_count = n;
-    return (int)gone;
+    return gone;
 }

@@ -12,6 +12,7 @@
 #include "agent/cards/devices_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 
 #define EVENT_RETRY_MAX_NS (30 * SL_NS_PER_S)
 
@@ -295,17 +296,9 @@ static void *watch(void *arg)
 
 /* ---- life ---- */
 
-static int copy_text(char **to, const char *text)
-{
-    *to = text ? strdup(text) : NULL;
-    return text && !*to ? -ENOMEM : 0;
-}
-
 int sl_core_create(const struct sl_devices_options *options, struct core **ret, struct sl_err *err)
 {
-    struct core *core = calloc(1, sizeof(*core));
-    if (!core)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct core *core = sl_xcalloc(1, sizeof(*core));
     core->holders = 1;
     core->event_wait_ms = options->event_wait_ms > 0 ? options->event_wait_ms : 500;
     core->open = options->open;
@@ -319,16 +312,13 @@ int sl_core_create(const struct sl_devices_options *options, struct core **ret, 
     (void)pthread_cond_init(&core->changed, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
     core->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = 0;
-    if (core->doorbell_fd < 0)
-        rc = sl_err_errno(err, errno, "cannot make an eventfd");
-    else if (copy_text(&core->library, options->library) < 0 ||
-             copy_text(&core->driver_root, options->driver_root) < 0)
-        rc = sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc < 0) {
+    if (core->doorbell_fd < 0) {
+        int rc = sl_err_errno(err, errno, "cannot make an eventfd");
         core_free(core);
         return rc;
     }
+    core->library = sl_xstrdup(options->library);
+    core->driver_root = sl_xstrdup(options->driver_root);
     *ret = core;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 
 #define STRIKE_MEMORY_NS (3600 * SL_NS_PER_S) /* errors this old do not count against a card */
 #define STRIKES_MAX      5                    /* the quiet time doubles that often at most */
@@ -231,12 +232,8 @@ static struct thing *learn(struct sl_health *h, const char *uuid, const char *ca
     if (t)
         return t;
     if (h->count == h->room) {
-        size_t room = h->room ? h->room * 2 : 8;
-        struct thing *things = reallocarray(h->things, room, sizeof(*things));
-        if (!things)
-            return NULL; /* not seen, so not given out */
-        h->things = things;
-        h->room = room;
+        h->room = h->room ? h->room * 2 : 8;
+        h->things = sl_xreallocarray(h->things, h->room, sizeof(*h->things));
     }
     t = &h->things[h->count++];
     *t = (struct thing){.healthy = true};
@@ -264,13 +261,10 @@ void sl_health_polled(struct sl_health *h, const struct sl_inventory *inv, uint6
         const struct sl_inv_gpu *gpu = &inv->gpu[i];
         const char *card = gpu->info.uuid;
         struct thing *t = learn(h, card, card);
-        if (t)
-            observe(t, gpu, asked_ns);
+        observe(t, gpu, asked_ns);
         for (size_t k = 0; k < gpu->mig_count; k++) {
             const struct sl_gpu_mig_info *mig = &gpu->mig[k].info;
             t = learn(h, mig->uuid, card);
-            if (!t)
-                continue;
             t->mig = true;
             t->gpu_instance = mig->gpu_instance;
             t->compute_instance = mig->compute_instance;
@@ -321,13 +315,10 @@ bool sl_health_ok(const struct sl_health *h, const char *uuid, const char **ret_
 
 /* ---- life ---- */
 
-int sl_health_create(struct sl_loop *loop, const struct sl_health_options *options,
-                     const struct sl_health_ops *ops, void *data, struct sl_health **ret,
-                     struct sl_err *err)
+struct sl_health *sl_health_create(struct sl_loop *loop, const struct sl_health_options *options,
+                                   const struct sl_health_ops *ops, void *data)
 {
-    struct sl_health *h = calloc(1, sizeof(*h));
-    if (!h)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_health *h = sl_xcalloc(1, sizeof(*h));
     h->loop = loop;
     h->ops = *ops;
     h->data = data;
@@ -335,8 +326,7 @@ int sl_health_create(struct sl_loop *loop, const struct sl_health_options *optio
     h->quiet_ns = options->quiet_ns ? options->quiet_ns : 60 * SL_NS_PER_S;
     h->reset_quiet_ns = options->reset_quiet_ns ? options->reset_quiet_ns : 300 * SL_NS_PER_S;
     h->timer.fire = timer_fire;
-    *ret = h;
-    return 0;
+    return h;
 }
 
 void sl_health_destroy(struct sl_health *h)

@@ -32,9 +32,8 @@ struct sl_health_ops {
     void (*refresh)(void *data);
 };
 
-int sl_health_create(struct sl_loop *loop, const struct sl_health_options *options,
-                     const struct sl_health_ops *ops, void *data, struct sl_health **ret,
-                     struct sl_err *err) SL_MUST_CHECK;
+struct sl_health *sl_health_create(struct sl_loop *loop, const struct sl_health_options *options,
+                                   const struct sl_health_ops *ops, void *data);
 void sl_health_destroy(struct sl_health *health); /* NULL is fine */
 
 /* The configuration changed: what is unhealthy by an XID that is ignored now becomes healthy. */

@@ -18,11 +18,6 @@
 #define CDI_VERSION                                                                                \
     "0.6.0" /* what containerd 1.7 and CRI-O 1.28 know; nothing here needs a later one */
 
-static int no_memory(struct sl_err *err)
-{
-    return sl_err_set(err, -ENOMEM, "out of memory");
-}
-
 bool sl_cdi_name_valid(const char *name)
 {
     size_t n = strlen(name);
@@ -39,13 +34,12 @@ bool sl_cdi_name_valid(const char *name)
 static int append(json_t *object, const char *key, json_t *item, struct sl_err *err)
 {
     json_t *list = json_object_get(object, key);
-    if (!list && json_object_set_new(object, key, list = json_array()) != 0)
-        list = NULL;
-    if (!list) {
-        json_decref(item);
-        return no_memory(err);
-    }
-    return json_array_append_new(list, item) == 0 ? 0 : no_memory(err);
+    if (!list)
+        json_object_set_new(object, key, list = json_array());
+    if (!item)
+        return sl_err_set(err, -EINVAL, "a name or path for a container is not UTF-8: rename the file");
+    json_array_append_new(list, item);
+    return 0;
 }
 
 static json_t *node_json(const struct sl_edit_node *n)
@@ -69,7 +63,7 @@ static json_t *mount_json(const struct sl_edit_mount *m)
 static int edits_json(const struct sl_edits *e, json_t **ret, struct sl_err *err)
 {
     SL_CLEANUP(json) json_t *edits = json_object();
-    int rc = edits ? 0 : no_memory(err);
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < e->env_count; i++)
         rc = append(edits, "env", json_sprintf("%s=%s", e->env[i].name, e->env[i].value), err);
     for (size_t i = 0; rc == 0 && i < e->node_count; i++)
@@ -107,16 +101,16 @@ int sl_cdi_spec_device(json_t *spec, const char *name, const struct sl_edits *ed
     int rc = edits_json(edits, &json, err);
     if (rc < 0)
         return rc;
-    device = json_pack("{s:s, s:o}", "name", name, "containerEdits", json);
-    return json_array_append_new(devices, device) == 0 ? 0 : no_memory(err);
+    json_array_append_new(devices, json_pack("{s:s, s:o}", "name", name, "containerEdits", json));
+    return 0;
 }
 
 int sl_cdi_spec_common(json_t *spec, const struct sl_edits *edits, struct sl_err *err)
 {
     json_t *json = NULL;
     int rc = edits_json(edits, &json, err);
-    if (rc == 0 && json_object_set_new(spec, "containerEdits", json) != 0)
-        rc = no_memory(err);
+    if (rc == 0)
+        json_object_set_new(spec, "containerEdits", json);
     return rc;
 }
 
@@ -147,7 +141,5 @@ int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, boo
                       struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = sl_json_dump(spec, JSON_INDENT(2));
-    if (!text)
-        return no_memory(err);
     return sl_cdi_put_file(dir, file, text, strlen(text), 0644, ret_changed, err);
 }

@@ -23,8 +23,7 @@
 #define SL_CDI_DIR        "/var/run/cdi"
 
 /* What a container needs besides its devices: driver files, control nodes, environment. */
-int sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits,
-                        struct sl_err *err) SL_MUST_CHECK;
+void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits);
 /* One card (mig SL_NO_MIG) or one MIG device, by their indices in the inventory; not the common edits. */
 int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventory *inv, size_t gpu,
                         size_t mig, struct sl_edits *edits, struct sl_err *err) SL_MUST_CHECK;

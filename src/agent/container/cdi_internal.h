@@ -9,7 +9,7 @@
 
 #define CDI_FILE_MAX_BYTES (16u << 20)
 
-/* A spec of that kind without devices; NULL when out of memory. */
+/* A spec of that kind without devices. */
 json_t *sl_cdi_spec_new(const char *kind);
 /* Devices are unique by name, and have at least one edit: runtimes refuse the whole file otherwise. */
 int sl_cdi_spec_device(json_t *spec, const char *name, const struct sl_edits *edits,

@@ -12,6 +12,7 @@
 #include "agent/container/cdi_internal.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/xalloc.h"
 
 #define SLOT_PREFIX "k8s.gpu.sluice.io-slot_"
 
@@ -38,23 +39,15 @@ int sl_cdi_list_files(const char *dir, const char *prefix, char ***ret, size_t *
     if (count < 0 && errno != ENOENT)
         return sl_err_errno(err, errno, "cannot list %s", dir);
     size_t n = count < 0 ? 0 : (size_t)count, done = 0;
-    char **names = calloc(n + 1, sizeof(*names));
-    bool whole = names != NULL;
+    char **names = sl_xcalloc(n + 1, sizeof(*names));
     for (size_t i = 0; i < n; i++) {
         const char *name = found[i]->d_name;
-        if (whole && is_ours(name, prefix)) {
-            names[done] = strndup(name + strlen(prefix),
-                                  strlen(name) - strlen(prefix) - strlen(CDI_SUFFIX));
-            whole = names[done] != NULL;
-            done += whole;
-        }
+        if (is_ours(name, prefix))
+            names[done++] = sl_xstrndup(name + strlen(prefix),
+                                        strlen(name) - strlen(prefix) - strlen(CDI_SUFFIX));
         free(found[i]);
     }
     free(found);
-    if (!whole) {
-        sl_cdi_free_claims(names, done);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
     *ret = names;
     *ret_count = done;
     return 0;
@@ -86,8 +79,6 @@ int sl_cdi_write_slot(const char *dir, const char *slot, const struct sl_edits *
     if (rc < 0)
         return rc;
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_SLOT_KIND);
-    if (!spec)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     rc = sl_cdi_spec_device(spec, slot, edits, err);
     SL_FAULT("cdi.slot.made");
     if (rc == 0)

@@ -16,13 +16,12 @@
 #define IMEX_FILE    "k8s.device-plugin.nvidia.com-imex-channel.json"
 #define CLAIM_PREFIX "k8s.gpu.sluice.io-claim_"
 
-int sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits, struct sl_err *err)
+void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits)
 {
-    int rc = sl_edits_add(edits, &driver->nodes, err);
-    if (rc == 0)
-        rc = sl_edits_add(edits, &driver->files, err);
+    sl_edits_add(edits, &driver->nodes);
+    sl_edits_add(edits, &driver->files);
     /* "void" tells NVIDIA's runtime, where it is the default one, that there is nothing left to do. */
-    return rc < 0 ? rc : sl_edits_env(edits, "NVIDIA_VISIBLE_DEVICES", "void", err);
+    sl_edits_env(edits, "NVIDIA_VISIBLE_DEVICES", "void");
 }
 
 int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventory *inv, size_t gpu,
@@ -57,7 +56,7 @@ static int add_device(json_t *spec, const struct sl_driver *driver, const struct
     if (rc == 0)
         rc = sl_cdi_spec_device(spec, index, &edits, &cause);
     if (rc == 0)
-        rc = sl_edits_add(all, &edits, &cause);
+        sl_edits_add(all, &edits);
     sl_edits_clear(&edits);
     if (rc == -ENOENT)
         return 0;
@@ -101,10 +100,10 @@ static int write_imex(const char *dir, const struct sl_driver *driver, bool *ret
     struct sl_edits channel = {0};
     struct sl_err cause = SL_ERR_INIT;
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_IMEX_KIND);
-    int rc = spec ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0 && sl_driver_imex_node(driver, 0, &channel, &cause) == 0)
+    int rc = 0;
+    if (sl_driver_imex_node(driver, 0, &channel, &cause) == 0)
         rc = sl_cdi_spec_device(spec, "0", &channel, err);
-    else if (rc == 0 && cause.code != -ENOENT)
+    else if (cause.code != -ENOENT)
         rc = sl_err_set(err, cause.code, "%s", cause.msg);
     if (rc == 0)
         rc = write_or_remove(dir, IMEX_FILE, spec, ret_changed, err);
@@ -118,11 +117,8 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
     struct sl_edits all = {0}, common = {0};
     bool changed = false, imex_changed = false;
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_NODE_KIND);
-    int rc = spec ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = add_devices(spec, driver, inv, &all, err);
-    if (rc == 0)
-        rc = sl_cdi_common_edits(driver, &common, err);
+    int rc = add_devices(spec, driver, inv, &all, err);
+    sl_cdi_common_edits(driver, &common);
     if (rc == 0)
         rc = sl_cdi_spec_common(spec, &common, err);
     if (rc == 0)
@@ -170,8 +166,6 @@ int sl_cdi_write_claim(const char *dir, const char *claim_uid, const struct sl_c
     if (count == 0)
         return sl_err_set(err, -EINVAL, "claim %s has no device to describe", claim_uid);
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_CLAIM_KIND);
-    if (!spec)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         rc = sl_cdi_claim_name(claim_uid, devices[i].name, name, sizeof(name), err);
         if (rc == 0)

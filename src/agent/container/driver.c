@@ -14,6 +14,7 @@
 
 #include "agent/container/driver_internal.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 #define RESOLVE_TRIES 100
 
@@ -31,23 +32,13 @@ int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struc
     return 0;
 }
 
-int sl_driver_warn(struct sl_driver *d, struct sl_err *err, const char *fmt, ...)
+void sl_driver_warn(struct sl_driver *d, const char *fmt, ...)
 {
-    char *text = NULL;
     va_list ap;
     va_start(ap, fmt);
-    int n = vasprintf(&text, fmt, ap);
+    d->warning = sl_xreallocarray(d->warning, d->warning_count + 1, sizeof(*d->warning));
+    d->warning[d->warning_count++] = sl_xvasprintf(fmt, ap);
     va_end(ap);
-    if (n < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    char **more = reallocarray(d->warning, d->warning_count + 1, sizeof(*more));
-    if (!more) {
-        free(text);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
-    d->warning = more;
-    d->warning[d->warning_count++] = text;
-    return 0;
 }
 
 /* Links in a driver's tree may be absolute (Debian's alternatives are): they mean the tree's own files. */
@@ -82,12 +73,6 @@ int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX
     return sl_take_fd(fd);
 }
 
-static int copy(char **slot, const char *text, struct sl_err *err)
-{
-    *slot = strdup(text);
-    return *slot ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-}
-
 static int set_roots(struct sl_driver *d, const struct sl_driver_options *o, struct sl_err *err)
 {
     const char *root = o->root && *o->root ? o->root : "/";
@@ -96,15 +81,16 @@ static int set_roots(struct sl_driver *d, const struct sl_driver_options *o, str
     const char *dev_host = o->dev_root_host && *o->dev_root_host ? o->dev_root_host : dev;
     char path[PATH_MAX], real[PATH_MAX];
 
-    int rc = copy(&d->root, root, err);
-    if (rc == 0)
-        rc = copy(&d->root_host, root_host, err);
-    if (rc == 0 && (rc = sl_driver_join(path, dev ? dev : root, "dev", err)) == 0)
-        rc = copy(&d->dev, path, err);
-    if (rc == 0 && (rc = sl_driver_join(path, dev_host ? dev_host : root_host, "dev", err)) == 0)
-        rc = copy(&d->dev_host, path, err);
+    d->root = sl_xstrdup(root);
+    d->root_host = sl_xstrdup(root_host);
+    int rc = sl_driver_join(path, dev ? dev : root, "dev", err);
     if (rc < 0)
         return rc;
+    d->dev = sl_xstrdup(path);
+    rc = sl_driver_join(path, dev_host ? dev_host : root_host, "dev", err);
+    if (rc < 0)
+        return rc;
+    d->dev_host = sl_xstrdup(path);
     int fd = sl_driver_open_in_root(root, "sluice-sim", real);
     if (fd >= 0) {
         (void)close(fd);
@@ -112,7 +98,9 @@ static int set_roots(struct sl_driver *d, const struct sl_driver_options *o, str
     }
     /* A simulated driver has no kernel part: what a kernel would say is in its tree. */
     rc = sl_driver_join(path, d->simulated ? root : "/", "proc", err);
-    return rc < 0 ? rc : copy(&d->proc, o->proc && *o->proc ? o->proc : path, err);
+    if (rc == 0)
+        d->proc = sl_xstrdup(o->proc && *o->proc ? o->proc : path);
+    return rc;
 }
 
 void sl_driver_options_set(struct sl_driver_options *o, const struct sl_config *config,
@@ -139,9 +127,7 @@ void sl_driver_options_set(struct sl_driver_options *o, const struct sl_config *
 int sl_driver_find(const struct sl_driver_options *options, struct sl_driver **ret,
                    struct sl_err *err)
 {
-    struct sl_driver *d = calloc(1, sizeof(*d));
-    if (!d)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_driver *d = sl_xcalloc(1, sizeof(*d));
     int rc = set_roots(d, options, err);
     const char *version = options->version ? options->version : "";
     if (rc == 0 && (strchr(version, '/') || (size_t)snprintf(d->version, sizeof(d->version), "%s",

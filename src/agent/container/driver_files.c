@@ -15,6 +15,7 @@
 #include "agent/container/driver_internal.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 #if defined(__x86_64__)
 #define MULTIARCH "x86_64-linux-gnu"
@@ -127,7 +128,7 @@ static int mount_as(struct sl_driver *d, const char *host, const char *name, str
         char path[PATH_MAX];
         rc = sl_driver_join(path, container_dirs[i], name, err);
         if (rc == 0 && !have_mount(&d->files, path))
-            rc = sl_edits_mount(&d->files, host, path, true, err);
+            sl_edits_mount(&d->files, host, path, true);
     }
     return rc;
 }
@@ -144,8 +145,10 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
         return 0;
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
     SL_CLEANUP(close) int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || sl_driver_elf_read(fd, &elf) < 0)
-        return sl_driver_warn(d, err, "%s is not a library that can be read: it is left out", path);
+    if (fd < 0 || sl_driver_elf_read(fd, &elf) < 0) {
+        sl_driver_warn(d, "%s is not a library that can be read: it is left out", path);
+        return 0;
+    }
     if (!elf.native)
         return 0;
     int rc = sl_driver_join(path, d->root_host, real, err);
@@ -160,18 +163,16 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
     return rc;
 }
 
-/* Every name in root/dir, sorted, so that the same driver always gives the same spec. A directory
- * that is not there or cannot be read has none. */
-static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret, int *ret_count,
-                struct sl_err *err)
+/* Every name in root/dir, sorted, so that the same driver always gives the same spec; returns their number.
+ * A directory that is not there or cannot be read has none. */
+static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret)
 {
     char real[PATH_MAX];
     SL_CLEANUP(close) int fd = sl_driver_open_in_root(d->root, dir, real);
     int count = fd < 0 ? 0 : scandirat(fd, ".", ret, NULL, alphasort);
     if (count < 0 && errno == ENOMEM)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    *ret_count = count < 0 ? 0 : count;
-    return 0;
+        sl_out_of_memory();
+    return count < 0 ? 0 : count;
 }
 
 static void unlist(struct dirent **names, int count)
@@ -182,13 +183,11 @@ static void unlist(struct dirent **names, int count)
 }
 
 /* Without NVML's word: the version of the libcuda that is there. */
-static int guess_version(struct sl_driver *d, struct sl_err *err)
+static void guess_version(struct sl_driver *d)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
+    for (size_t i = 0; i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
         struct dirent **names = NULL;
-        int count = 0;
-        rc = list(d, library_dirs[i], &names, &count, err);
+        int count = list(d, library_dirs[i], &names);
         for (int k = 0; k < count; k++) {
             const char *v = version_of(names[k]->d_name);
             if (v && begins(names[k]->d_name, "libcuda.so.") && strchr(v, '.'))
@@ -196,7 +195,6 @@ static int guess_version(struct sl_driver *d, struct sl_err *err)
         }
         unlist(names, count);
     }
-    return rc;
 }
 
 static int find_libraries(struct sl_driver *d, struct sl_err *err)
@@ -204,8 +202,7 @@ static int find_libraries(struct sl_driver *d, struct sl_err *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(library_dirs); i++) {
         struct dirent **names = NULL;
-        int count = 0;
-        rc = list(d, library_dirs[i], &names, &count, err);
+        int count = list(d, library_dirs[i], &names);
         for (int k = 0; k < count && rc == 0; k++) {
             if (wanted(d, names[k]->d_name))
                 rc = add_library(d, library_dirs[i], names[k]->d_name, err);
@@ -220,14 +217,14 @@ static int find_libraries(struct sl_driver *d, struct sl_err *err)
         return sl_err_set(err, -ENOENT,
                           "there is no libcuda%s%s under %s: is that the driver's root?",
                           d->version[0] ? ".so." : "", d->version, d->root);
-    for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(expected); i++) {
+    for (size_t i = 0; !d->simulated && i < SL_ARRAY_LEN(expected); i++) {
         (void)snprintf(path, sizeof(path), "%s/%s.so.%s", container_dirs[0], expected[i].stem,
                        d->version);
         if (!have_mount(&d->files, path))
-            rc = sl_driver_warn(d, err, "there is no %s.so.%s under %s: %s", expected[i].stem,
-                                d->version, d->root, expected[i].without);
+            sl_driver_warn(d, "there is no %s.so.%s under %s: %s", expected[i].stem, d->version,
+                           d->root, expected[i].without);
     }
-    return rc;
+    return 0;
 }
 
 /* Mounts what is at root/rel, if anything is, as `container`. */
@@ -239,7 +236,9 @@ static int add_file(struct sl_driver *d, const char *rel, const char *container,
         return 0;
     (void)close(fd);
     int rc = sl_driver_join(host, d->root_host, real, err);
-    return rc < 0 ? rc : sl_edits_mount(&d->files, host, container, true, err);
+    if (rc == 0)
+        sl_edits_mount(&d->files, host, container, true);
+    return rc;
 }
 
 static int find_programs(struct sl_driver *d, struct sl_err *err)
@@ -259,11 +258,9 @@ static int find_programs(struct sl_driver *d, struct sl_err *err)
 
 int sl_driver_find_files(struct sl_driver *d, struct sl_err *err)
 {
-    int rc = 0;
     if (!d->version[0] && !d->simulated)
-        rc = guess_version(d, err);
-    if (rc == 0)
-        rc = find_libraries(d, err);
+        guess_version(d);
+    int rc = find_libraries(d, err);
     if (rc == 0)
         rc = find_programs(d, err);
     for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(others); i++) {

@@ -26,8 +26,7 @@ int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX
 int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel,
                    struct sl_err *err) SL_MUST_CHECK;
 
-int sl_driver_warn(struct sl_driver *d, struct sl_err *err, const char *fmt, ...)
-    SL_PRINTF(3, 4) SL_MUST_CHECK;
+void sl_driver_warn(struct sl_driver *d, const char *fmt, ...) SL_PRINTF(2, 3);
 
 /* The parts of sl_driver_find(): each fills its edits of d. */
 int sl_driver_find_files(struct sl_driver *d, struct sl_err *err) SL_MUST_CHECK;

@@ -17,6 +17,7 @@
 #include "agent/container/driver_internal.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/xalloc.h"
 
 #define PROC_MAX_BYTES (256u << 10)
 
@@ -55,7 +56,7 @@ static int read_proc(const struct sl_driver *d, const char *rel, char **ret, str
     char path[PATH_MAX];
     int rc = sl_driver_join(path, d->proc, rel, err);
     if (rc == 0 && sl_fs_read(AT_FDCWD, path, PROC_MAX_BYTES, ret, NULL, NULL) == -ENOMEM)
-        rc = sl_err_set(err, -ENOMEM, "out of memory");
+        sl_out_of_memory();
     return rc;
 }
 
@@ -92,17 +93,23 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
     if (rc < 0)
         return rc;
     bool there = stat(path, &st) == 0;
-    if (there && S_ISCHR(st.st_mode))
-        return sl_edits_node(e, host, container, "rw", err);
-    if (there && d->simulated && S_ISREG(st.st_mode))
-        return sl_edits_mount(e, host, container, true, err);
+    if (there && S_ISCHR(st.st_mode)) {
+        sl_edits_node(e, host, container, "rw");
+        return 0;
+    }
+    if (there && d->simulated && S_ISREG(st.st_mode)) {
+        sl_edits_mount(e, host, container, true);
+        return 0;
+    }
     for (size_t i = 0; !there && i < devices_count && devices[i]; i++) {
         uint32_t major;
         rc = major_of(d, devices[i], &major, err);
         if (rc < 0)
             return rc;
-        if (major)
-            return sl_edits_node_numbered(e, host, container, "rw", major, minor, err);
+        if (major) {
+            sl_edits_node_numbered(e, host, container, "rw", major, minor);
+            return 0;
+        }
     }
     return sl_err_set(err, -ENOENT, "%s %s", path,
                       there ? "is not a device node" : "is not there, nor is its driver loaded");
@@ -118,7 +125,7 @@ static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *e
         int rc = sl_driver_join(path, d->dev, companion_nodes[i].dir, err);
         int count = rc == 0 ? scandir(path, &found, NULL, alphasort) : 0;
         if (count < 0 && errno == ENOMEM)
-            return sl_err_set(err, -ENOMEM, "out of memory");
+            sl_out_of_memory();
         for (int k = 0; k < count; k++) {
             (void)snprintf(name, sizeof(name), "%s/%s", companion_nodes[i].dir, found[k]->d_name);
             struct sl_err cause = SL_ERR_INIT;
@@ -143,15 +150,11 @@ int sl_driver_find_nodes(struct sl_driver *d, const struct sl_driver_options *op
         int rc = add_node(d, control_nodes[i].name, control_nodes[i].devices,
                           SL_ARRAY_LEN(control_nodes[i].devices), control_nodes[i].minor, &d->nodes,
                           &cause);
-        if (rc == -ENOENT)
-            rc = control_nodes[i].required
-                     ? sl_driver_warn(d, err, "%s (%s): run nvidia-modprobe -u -c=0 on the node",
-                                      cause.msg, control_nodes[i].why)
-                     : 0;
-        else if (rc < 0)
+        if (rc == -ENOENT && control_nodes[i].required)
+            sl_driver_warn(d, "%s (%s): run nvidia-modprobe -u -c=0 on the node", cause.msg,
+                           control_nodes[i].why);
+        else if (rc < 0 && rc != -ENOENT)
             return sl_err_set(err, rc, "%s", cause.msg);
-        if (rc < 0)
-            return rc;
     }
     return add_companions(d,
                           (options->gdrcopy ? GDRCOPY : 0u) | (options->gds ? GDS : 0u) |

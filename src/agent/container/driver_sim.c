@@ -21,9 +21,11 @@ static int add_state(struct sl_driver *d, const char *value, struct sl_err *err)
     char host[PATH_MAX];
     int rc = value[0] == '/' ? sl_driver_join(host, "/", value, err)
                              : sl_driver_join(host, d->root_host, value, err);
-    if (rc == 0)
-        rc = sl_edits_mount(&d->files, host, STATE_CONTAINER, false, err);
-    return rc < 0 ? rc : sl_edits_env(&d->files, "SLUICE_SIM_STATE", STATE_CONTAINER, err);
+    if (rc < 0)
+        return rc;
+    sl_edits_mount(&d->files, host, STATE_CONTAINER, false);
+    sl_edits_env(&d->files, "SLUICE_SIM_STATE", STATE_CONTAINER);
+    return 0;
 }
 
 static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
@@ -38,9 +40,9 @@ static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
     if (strcmp(line, "SLUICE_SIM_STATE") == 0)
         return add_state(d, value, err);
     /* A file of cards is the node's own; the state has the cards in it already. */
-    if (strcmp(line, "SLUICE_SIM") == 0 && strchr(value, '/'))
-        return 0;
-    return sl_edits_env(&d->files, line, value, err);
+    if (strcmp(line, "SLUICE_SIM") != 0 || !strchr(value, '/'))
+        sl_edits_env(&d->files, line, value);
+    return 0;
 }
 
 int sl_driver_find_simulation(struct sl_driver *d, struct sl_err *err)
@@ -55,5 +57,7 @@ int sl_driver_find_simulation(struct sl_driver *d, struct sl_err *err)
     char *rest = text;
     for (char *line; rc == 0 && (line = strsep(&rest, "\n"));)
         rc = add_line(d, line, err);
-    return rc < 0 ? rc : sl_edits_env(&d->files, "SLUICE_SIM_DEV", "/dev", err);
+    if (rc == 0)
+        sl_edits_env(&d->files, "SLUICE_SIM_DEV", "/dev");
+    return rc;
 }

@@ -1,176 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/container/edits.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
+
 /* Makes room for one more and returns it zeroed; *items grows by doubling at powers of two. */
-static void *grow(void **items, size_t *count, size_t size, struct sl_err *err)
+static void *grow(void **items, size_t *count, size_t size)
 {
     size_t n = *count;
-    if ((n & (n - 1)) == 0) {
-        void *p = reallocarray(*items, n ? n * 2 : 1, size);
-        if (!p) {
-            sl_err_set(err, -ENOMEM, "out of memory");
-            return NULL;
-        }
-        *items = p;
-    }
+    if ((n & (n - 1)) == 0)
+        *items = sl_xreallocarray(*items, n ? n * 2 : 1, size);
     *count = n + 1;
     return memset((char *)*items + n * size, 0, size);
 }
 
-static int put(char **slot, const char *text, struct sl_err *err)
+static void put(char **slot, const char *text)
 {
-    char *copy = strdup(text);
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    char *copy = sl_xstrdup(text);
     free(*slot);
     *slot = copy;
-    return 0;
 }
 
-static int pair(struct sl_edit_pair **pairs, size_t *count, const char *name, const char *value,
-                struct sl_err *err)
+static void pair(struct sl_edit_pair **pairs, size_t *count, const char *name, const char *value)
 {
     struct sl_edit_pair *p = NULL;
     for (size_t i = 0; i < *count && !p; i++)
         p = strcmp((*pairs)[i].name, name) == 0 ? &(*pairs)[i] : NULL;
-    if (p)
-        return put(&p->value, value, err);
-    char *copy_name = NULL, *copy_value = NULL;
-    void *items = *pairs;
-    if (put(&copy_name, name, err) == 0 && put(&copy_value, value, err) == 0) {
-        p = grow(&items, count, sizeof(*p), err);
-        *pairs = items;
-    }
     if (!p) {
-        free(copy_name);
-        free(copy_value);
-        return -ENOMEM;
+        void *items = *pairs;
+        p = grow(&items, count, sizeof(*p));
+        *pairs = items;
+        put(&p->name, name);
     }
-    *p = (struct sl_edit_pair){copy_name, copy_value};
-    return 0;
+    put(&p->value, value);
 }
 
-int sl_edits_env(struct sl_edits *e, const char *name, const char *value, struct sl_err *err)
+void sl_edits_env(struct sl_edits *e, const char *name, const char *value)
 {
-    return pair(&e->env, &e->env_count, name, value, err);
+    pair(&e->env, &e->env_count, name, value);
 }
 
-int sl_edits_annotation(struct sl_edits *e, const char *name, const char *value, struct sl_err *err)
+void sl_edits_annotation(struct sl_edits *e, const char *name, const char *value)
 {
-    return pair(&e->annotation, &e->annotation_count, name, value, err);
+    pair(&e->annotation, &e->annotation_count, name, value);
 }
 
-int sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only,
-                   struct sl_err *err)
+void sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only)
 {
-    for (size_t i = 0; i < e->mount_count; i++) {
-        if (strcmp(e->mount[i].container, container) != 0)
-            continue;
-        e->mount[i].read_only = read_only;
-        return put(&e->mount[i].host, host, err);
-    }
-    struct sl_edit_mount m = {.read_only = read_only};
-    struct sl_edit_mount *slot = NULL;
-    void *items = e->mount;
-    if (put(&m.host, host, err) == 0 && put(&m.container, container, err) == 0) {
-        slot = grow(&items, &e->mount_count, sizeof(m), err);
+    struct sl_edit_mount *m = NULL;
+    for (size_t i = 0; i < e->mount_count && !m; i++)
+        m = strcmp(e->mount[i].container, container) == 0 ? &e->mount[i] : NULL;
+    if (!m) {
+        void *items = e->mount;
+        m = grow(&items, &e->mount_count, sizeof(*m));
         e->mount = items;
+        put(&m->container, container);
     }
-    if (!slot) {
-        free(m.host);
-        free(m.container);
-        return -ENOMEM;
-    }
-    *slot = m;
-    return 0;
+    put(&m->host, host);
+    m->read_only = read_only;
 }
 
-/* Of n only the number counts. */
-static int put_node(struct sl_edits *e, struct sl_edit_node n, const char *host,
-                    const char *container, const char *permissions, struct sl_err *err)
+/* Of number only the number counts. */
+static void put_node(struct sl_edits *e, struct sl_edit_node number, const char *host,
+                     const char *container, const char *permissions)
 {
-    if (strlen(permissions) >= sizeof(n.permissions))
-        return sl_err_set(err, -EINVAL, "device permissions \"%s\": r, w and m at most",
-                          permissions);
-    memcpy(n.permissions, permissions, strlen(permissions) + 1);
-    for (size_t i = 0; i < e->node_count; i++) {
-        if (strcmp(e->node[i].container, container) != 0)
-            continue;
-        n.host = e->node[i].host;
-        n.container = e->node[i].container;
-        e->node[i] = n;
-        return put(&e->node[i].host, host, err);
-    }
-    n.host = n.container = NULL;
-    struct sl_edit_node *slot = NULL;
-    void *items = e->node;
-    if (put(&n.host, host, err) == 0 && put(&n.container, container, err) == 0) {
-        slot = grow(&items, &e->node_count, sizeof(n), err);
+    struct sl_edit_node *n = NULL;
+    for (size_t i = 0; i < e->node_count && !n; i++)
+        n = strcmp(e->node[i].container, container) == 0 ? &e->node[i] : NULL;
+    if (!n) {
+        void *items = e->node;
+        n = grow(&items, &e->node_count, sizeof(*n));
         e->node = items;
+        put(&n->container, container);
     }
-    if (!slot) {
-        free(n.host);
-        free(n.container);
-        return -ENOMEM;
-    }
-    *slot = n;
-    return 0;
+    put(&n->host, host);
+    assert(strlen(permissions) < sizeof(n->permissions));
+    memset(n->permissions, 0, sizeof(n->permissions));
+    memcpy(n->permissions, permissions, strnlen(permissions, sizeof(n->permissions) - 1));
+    n->numbered = number.numbered;
+    n->major = number.major;
+    n->minor = number.minor;
 }
 
-int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
-                  const char *permissions, struct sl_err *err)
+void sl_edits_node(struct sl_edits *e, const char *host, const char *container,
+                   const char *permissions)
 {
-    return put_node(e, (struct sl_edit_node){0}, host, container, permissions, err);
+    put_node(e, (struct sl_edit_node){0}, host, container, permissions);
 }
 
-int sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
-                           const char *permissions, uint32_t major, uint32_t minor,
-                           struct sl_err *err)
+void sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
+                            const char *permissions, uint32_t major, uint32_t minor)
 {
     struct sl_edit_node n = {.numbered = true, .major = major, .minor = minor};
-    return put_node(e, n, host, container, permissions, err);
+    put_node(e, n, host, container, permissions);
 }
 
-int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err)
+void sl_edits_cdi(struct sl_edits *e, const char *name)
 {
     for (size_t i = 0; i < e->cdi_count; i++) {
         if (strcmp(e->cdi[i], name) == 0)
-            return 0;
+            return;
     }
-    char *copy = NULL;
-    if (put(&copy, name, err) < 0)
-        return -ENOMEM;
     void *items = e->cdi;
-    char **slot = grow(&items, &e->cdi_count, sizeof(*slot), err);
+    char **slot = grow(&items, &e->cdi_count, sizeof(*slot));
     e->cdi = items;
-    if (!slot) {
-        free(copy);
-        return -ENOMEM;
-    }
-    *slot = copy;
-    return 0;
+    put(slot, name);
 }
 
-int sl_edits_add(struct sl_edits *e, const struct sl_edits *from, struct sl_err *err)
+void sl_edits_add(struct sl_edits *e, const struct sl_edits *from)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < from->env_count; i++)
-        rc = sl_edits_env(e, from->env[i].name, from->env[i].value, err);
-    for (size_t i = 0; rc == 0 && i < from->annotation_count; i++)
-        rc = sl_edits_annotation(e, from->annotation[i].name, from->annotation[i].value, err);
-    for (size_t i = 0; rc == 0 && i < from->mount_count; i++)
-        rc = sl_edits_mount(e, from->mount[i].host, from->mount[i].container,
-                            from->mount[i].read_only, err);
-    for (size_t i = 0; rc == 0 && i < from->node_count; i++)
-        rc = put_node(e, from->node[i], from->node[i].host, from->node[i].container,
-                      from->node[i].permissions, err);
-    for (size_t i = 0; rc == 0 && i < from->cdi_count; i++)
-        rc = sl_edits_cdi(e, from->cdi[i], err);
-    return rc;
+    for (size_t i = 0; i < from->env_count; i++)
+        sl_edits_env(e, from->env[i].name, from->env[i].value);
+    for (size_t i = 0; i < from->annotation_count; i++)
+        sl_edits_annotation(e, from->annotation[i].name, from->annotation[i].value);
+    for (size_t i = 0; i < from->mount_count; i++)
+        sl_edits_mount(e, from->mount[i].host, from->mount[i].container, from->mount[i].read_only);
+    for (size_t i = 0; i < from->node_count; i++)
+        put_node(e, from->node[i], from->node[i].host, from->node[i].container,
+                 from->node[i].permissions);
+    for (size_t i = 0; i < from->cdi_count; i++)
+        sl_edits_cdi(e, from->cdi[i]);
 }
 
 void sl_edits_clear(struct sl_edits *e)

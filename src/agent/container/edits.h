@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 struct sl_edit_pair {
     char *name, *value;
 };
@@ -40,20 +38,17 @@ struct sl_edits {
 };
 
 /* Each copies its strings. The same env name or the same container path twice: the last one counts. */
-int sl_edits_env(struct sl_edits *e, const char *name, const char *value,
-                 struct sl_err *err) SL_MUST_CHECK;
-int sl_edits_annotation(struct sl_edits *e, const char *name, const char *value,
-                        struct sl_err *err) SL_MUST_CHECK;
-int sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only,
-                   struct sl_err *err) SL_MUST_CHECK;
-int sl_edits_node(struct sl_edits *e, const char *host, const char *container,
-                  const char *permissions, struct sl_err *err) SL_MUST_CHECK;
-int sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
-                           const char *permissions, uint32_t major, uint32_t minor,
-                           struct sl_err *err) SL_MUST_CHECK;
-int sl_edits_cdi(struct sl_edits *e, const char *name, struct sl_err *err) SL_MUST_CHECK;
+void sl_edits_env(struct sl_edits *e, const char *name, const char *value);
+void sl_edits_annotation(struct sl_edits *e, const char *name, const char *value);
+void sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only);
+/* Permissions: of r, w and m. */
+void sl_edits_node(struct sl_edits *e, const char *host, const char *container,
+                   const char *permissions);
+void sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
+                            const char *permissions, uint32_t major, uint32_t minor);
+void sl_edits_cdi(struct sl_edits *e, const char *name);
 /* Everything of `from`, by the same rule: what it says counts over what is there. */
-int sl_edits_add(struct sl_edits *e, const struct sl_edits *from, struct sl_err *err) SL_MUST_CHECK;
+void sl_edits_add(struct sl_edits *e, const struct sl_edits *from);
 void sl_edits_clear(struct sl_edits *e);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/fsutil.h"
 #include "base/json_dump.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define VERSION  1
 #define OLD_FILE SL_CHECKPOINT_FILE ".old"
@@ -37,13 +38,8 @@ static void prepared_free(struct sl_prepared *p)
 
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices)
 {
-    struct sl_prepared *p = calloc(1, sizeof(*p));
-    if (p)
-        p->device = calloc(devices ? devices : 1, sizeof(*p->device));
-    if (!p || !p->device) {
-        free(p);
-        return NULL;
-    }
+    struct sl_prepared *p = sl_xcalloc(1, sizeof(*p));
+    p->device = sl_xcalloc(devices, sizeof(*p->device));
     (void)snprintf(p->uid, sizeof(p->uid), "%s", uid);
     p->device_count = devices;
     p->next = c->claims;
@@ -67,22 +63,18 @@ void sl_checkpoint_clear(struct sl_checkpoint *c)
         sl_checkpoint_drop(c, c->claims);
 }
 
-uint64_t sl_prepared_memory(const struct sl_prepared_device *d)
+struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
 {
-    return d->resized_memory_bytes ? d->resized_memory_bytes : d->memory_bytes;
-}
-
-uint32_t sl_prepared_cores(const struct sl_prepared_device *d)
-{
-    return d->resized_cores_permille ? d->resized_cores_permille : d->cores_permille;
-}
-
-uint32_t sl_prepared_limit(const struct sl_prepared_device *d)
-{
-    uint32_t limit = d->resized_limit_permille;
-    if (!limit || d->config.cores_limit_permille > limit)
-        limit = d->config.cores_limit_permille;
-    return limit > sl_prepared_cores(d) ? limit : sl_prepared_cores(d);
+    struct sl_share now = d->share;
+    if (d->resized.memory_bytes)
+        now.memory_bytes = d->resized.memory_bytes;
+    if (d->resized.cores_permille)
+        now.cores_permille = d->resized.cores_permille;
+    if (d->resized.limit_permille > now.limit_permille)
+        now.limit_permille = d->resized.limit_permille;
+    if (now.limit_permille < now.cores_permille)
+        now.limit_permille = now.cores_permille;
+    return now;
 }
 
 /* --- fields: one table, written and read by it --- */
@@ -103,16 +95,10 @@ static const struct field device_fields[] = {
     D(TEXT, "device", device),
     D(TEXT, "shareID", share_id),
     D(FLAG, "admin", admin),
-    D(TEXT, "gpu", gpu_uuid),
     D(TEXT, "tenant", tenant),
-    D(U64, "memoryBytes", memory_bytes),
-    D(U32, "coresPermille", cores_permille),
-    D(U32, "limitPermille", config.cores_limit_permille),
-    D(WORD, "priority", config.priority),
-    D(WORD, "strategy", config.strategy),
-    D(U64, "resizedMemoryBytes", resized_memory_bytes),
-    D(U32, "resizedCoresPermille", resized_cores_permille),
-    D(U32, "resizedLimitPermille", resized_limit_permille),
+    D(U64, "resizedMemoryBytes", resized.memory_bytes),
+    D(U32, "resizedCoresPermille", resized.cores_permille),
+    D(U32, "resizedLimitPermille", resized.limit_permille),
     D(WORD, "mig", mig),
     D(U32, "migProfileID", mig_profile_id),
     D(U32, "migStart", mig_start),
@@ -121,6 +107,10 @@ static const struct field device_fields[] = {
     D(TEXT, "migUUID", mig_uuid),
     D(U32, "migGPUInstance", mig_gpu_instance),
     D(U32, "migComputeInstance", mig_compute_instance),
+    D(U64, "readySince", ready_since.yes_s),
+    D(U64, "notReadySince", ready_since.no_s),
+    D(U64, "resizedSince", resized_since.yes_s),
+    D(U64, "notResizedSince", resized_since.no_s),
 };
 static const struct field claim_fields[] = {
     F(struct sl_prepared, TEXT, "uid", uid),
@@ -222,9 +212,11 @@ static json_t *write_data(const struct sl_checkpoint *c)
         json_t *o = write_fields(claim_fields, SL_ARRAY_LEN(claim_fields), p);
         json_t *devices = json_array();
         int bad = 0;
-        for (size_t i = 0; i < p->device_count; i++)
-            bad |= json_array_append_new(
-                devices, write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i]));
+        for (size_t i = 0; i < p->device_count; i++) {
+            json_t *d = write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i]);
+            sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
+            bad |= json_array_append_new(devices, d);
+        }
         bad |= json_object_set_new(o, "devices", devices);
         bad |= json_array_append_new(claims, o);
         if (bad) {
@@ -243,12 +235,13 @@ static int read_data(const json_t *data, struct sl_checkpoint *c)
         const json_t *o = json_array_get(claims, i);
         const json_t *devices = json_object_get(o, "devices");
         struct sl_prepared *p = sl_checkpoint_add(c, "", json_array_size(devices));
-        if (!p)
-            return -ENOMEM;
         bool good = read_fields(claim_fields, SL_ARRAY_LEN(claim_fields), o, p);
-        for (size_t k = 0; good && k < p->device_count; k++)
-            good = read_fields(device_fields, SL_ARRAY_LEN(device_fields),
-                               json_array_get(devices, k), &p->device[k]);
+        for (size_t k = 0; good && k < p->device_count; k++) {
+            const json_t *d = json_array_get(devices, k);
+            p->device[k].share = (struct sl_share)SL_SHARE_INIT;
+            good = read_fields(device_fields, SL_ARRAY_LEN(device_fields), d, &p->device[k]) &&
+                   sl_share_read(d, SL_SHARE_KEPT, &p->device[k].share, NULL) == 0;
+        }
         if (!good || p->state > SL_UNPREPARING)
             return -EBADMSG;
     }
@@ -300,7 +293,7 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
     if (rc == 0)
         return 0;
     /* A newer version's state must not be overwritten by us. */
-    if (rc == -EPROTONOSUPPORT || rc == -ENOMEM)
+    if (rc == -EPROTONOSUPPORT)
         return sl_err_set(err, rc, "%s/%s", dir, why.msg);
     bool first = rc == -ENOENT;
     if (!first) {
@@ -343,14 +336,12 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
 {
     json_t *data = write_data(c);
     SL_CLEANUP(free) char *body = data ? canonical(data) : NULL;
-    SL_CLEANUP(free) char *text = NULL;
-    char sum[24] = "";
-    if (body)
-        (void)snprintf(sum, sizeof(sum), "%016llx", (unsigned long long)checksum(body));
     json_decref(data);
-    if (!body || asprintf(&text, "{\"version\":%d,\"checksum\":\"%s\",\"data\":%s}\n", VERSION, sum,
-                          body) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory writing the checkpoint");
+    if (!body)
+        return sl_err_set(err, -EILSEQ, "a claim's names are not UTF-8: the checkpoint cannot be written");
+    SL_CLEANUP(free)
+    char *text = sl_xasprintf("{\"version\":%d,\"checksum\":\"%016llx\",\"data\":%s}\n", VERSION,
+                              (unsigned long long)checksum(body), body);
     SL_CLEANUP(close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot open %s", dir);

@@ -29,20 +29,22 @@ enum sl_prepared_mig {
 #define SL_CONTAINERS_SIZE 128
 
 /* One device of a prepared claim. */
+/* Since when a condition of the claim's status is so, in seconds of the calendar. One of them is 0. */
+struct sl_prepared_since {
+    uint64_t yes_s, no_s;
+};
+
 struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
-    char gpu_uuid[SL_GPU_UUID_SIZE]; /* the card's */
-    char tenant[SL_NAME_MAX];        /* in the arbiter; "": none */
-    uint64_t memory_bytes;           /* of a share, as allocated */
-    uint32_t cores_permille;
-    struct sl_share_config config;
-    uint64_t resized_memory_bytes; /* 0: as allocated */
-    uint32_t resized_cores_permille, resized_limit_permille;
+    char tenant[SL_NAME_MAX];       /* in the arbiter; "": none */
+    struct sl_share share;          /* as allocated; of a device given whole, only the GPU */
+    struct sl_claim_resize resized; /* what was changed since */
     enum sl_prepared_mig mig;
     uint32_t mig_profile_id, mig_start, mig_size;
     char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
     uint32_t mig_gpu_instance, mig_compute_instance;
+    struct sl_prepared_since ready_since, resized_since;
     char containers[SL_CONTAINERS_SIZE]; /* not kept: whose it is, "a,b"; "": not known yet */
 };
 
@@ -76,8 +78,6 @@ struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, 
 void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry); /* frees it */
 
 /* What the share holds now, resized or not. */
-uint64_t sl_prepared_memory(const struct sl_prepared_device *d);
-uint32_t sl_prepared_cores(const struct sl_prepared_device *d);
-uint32_t sl_prepared_limit(const struct sl_prepared_device *d);
+struct sl_share sl_prepared_share(const struct sl_prepared_device *d);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/dra/claim_quantity.h"
+#include "base/quantity.h"
 #include "base/units.h"
 
 static const char *text_of(const json_t *object, const char *key)
@@ -37,7 +37,6 @@ static int read_config(const json_t *configs, const char *driver, const char *na
                        const char *full, struct sl_claim_result *r, struct sl_err *err)
 {
     static const char *const sources[] = {"FromClass", "FromClaim"};
-    r->config = (struct sl_share_config)SL_SHARE_CONFIG_DEFAULT;
     bool said = false;
     for (size_t s = 0; s < 2; s++) {
         const struct sl_share_reader reader = {name_space, s == 0 ? &r->allow : NULL};
@@ -47,25 +46,25 @@ static int read_config(const json_t *configs, const char *driver, const char *na
             if (strcmp(text_of(c, "source"), sources[s]) != 0 ||
                 strcmp(text_of(opaque, "driver"), driver) != 0 || !concerns(c, full, r->request))
                 continue;
-            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader, &r->config,
+            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader, &r->share,
                                            err);
             if (rc < 0)
                 return sl_err_wrap(err, "request %s", r->request);
             said |= s == 1;
         }
         if (s == 0)
-            r->by_class = r->config;
+            r->by_class = r->share;
     }
     if (said && r->name.kind != SL_DEVICE_SHARE)
         return sl_err_set(err, -EINVAL,
                           "request %s has a ShareConfig but got %s, which is not shared: remove the "
                           "config from the claim, or ask for a share (class gpu.sluice.io)",
                           r->request, r->device);
-    if (r->config.cores_limit_permille && r->config.cores_limit_permille < r->cores_permille)
+    if (r->share.limit_permille && r->share.limit_permille < r->share.cores_permille)
         return sl_err_set(err, -EINVAL,
                           "request %s: ShareConfig cores.limit is %u %%, below its share of %u %%: raise "
                           "the limit, or ask for fewer cores",
-                          r->request, r->config.cores_limit_permille / 10, r->cores_permille / 10);
+                          r->request, r->share.limit_permille / 10, r->share.cores_permille / 10);
     return 0;
 }
 
@@ -80,18 +79,17 @@ static int read_share(const json_t *result, struct sl_claim_result *r, struct sl
                           "the allocation of %s says no share: kube-scheduler needs the feature "
                           "DRAConsumableCapacity (on since Kubernetes 1.36)",
                           r->device);
-    int rc = sl_quantity_whole(memory, &r->memory_bytes, err);
+    int rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
     if (rc == 0)
-        rc = sl_quantity_milli(cores, &permille, err);
+        rc = sl_quantity_read(cores, 1, &permille, err);
     if (rc < 0)
         return sl_err_wrap(err, "request %s", r->request);
-    permille /= 100; /* thousandths of a percent to tenths of a percent */
-    if (permille == 0 || permille > 1000 || r->memory_bytes == 0)
+    if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
         return sl_err_set(err, -EINVAL,
                           "request %s was given memory %s and cores %s: both must be more than "
                           "nothing, and cores at most 100",
                           r->request, memory, cores);
-    r->cores_permille = (uint32_t)permille;
+    r->share.cores_permille = (uint32_t)permille;
     return 0;
 }
 
@@ -104,6 +102,7 @@ static int read_result(const json_t *result, const json_t *configs, const char *
         !copy(r->device, sizeof(r->device), text_of(result, "device")))
         return sl_err_set(err, -EINVAL, "the claim's allocation has a result without a request's name");
     memcpy(r->request, full, n);
+    r->share = (struct sl_share)SL_SHARE_INIT;
     r->admin = json_is_true(json_object_get(result, "adminAccess"));
     int rc = sl_device_name_parse(r->device, &r->name, err);
     if (rc == 0 && r->name.kind == SL_DEVICE_SHARE && !r->admin)

@@ -24,10 +24,9 @@ struct sl_claim_result {
     char share_id[SL_UID_SIZE]; /* "" for devices given whole */
     bool admin;                 /* admin access: looks on, takes nothing */
     struct sl_device_name name;
-    uint64_t memory_bytes; /* of a share */
-    uint32_t cores_permille;
-    struct sl_share_config config, by_class; /* by_class: before the claim's own words */
-    struct sl_config_allow allow;            /* what its class adds to what may be asked for */
+    struct sl_share share;        /* GPU not known yet; of devices given whole, only what a ShareConfig says */
+    struct sl_share by_class;     /* before the claim's own words */
+    struct sl_config_allow allow; /* what its class adds to what may be asked for */
     /* Results with the same number go to the same containers, and are one tenant. From sl_claim_parse:
      * each request by itself. */
     unsigned group;

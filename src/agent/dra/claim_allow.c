@@ -6,10 +6,6 @@
 #include "agent/tenant/allow.h"
 #include "base/units.h"
 
-_Static_assert(SL_ALLOW_LIBSLUICE == 1 << SL_SHARE_LIBSLUICE && SL_ALLOW_MPS == 1 << SL_SHARE_MPS &&
-                   SL_ALLOW_TIME_SLICING == 1 << SL_SHARE_TIME_SLICING,
-               "one order of strategies");
-
 static uint32_t larger(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
@@ -19,19 +15,24 @@ static uint32_t larger(uint32_t a, uint32_t b)
 static int check_result(const struct sl_config_allow *allow, const char *name_space,
                         const struct sl_claim_result *r, struct sl_err *err)
 {
-    const struct sl_share_config *c = &r->config, *class = &r->by_class;
+    const struct sl_share *s = &r->share, *class = &r->by_class;
     char what[80];
     (void)snprintf(what, sizeof(what), "request %s", r->request);
-    if (c->strategy != class->strategy && !(allow->strategies & 1u << c->strategy))
+    if (s->strategy != class->strategy && !(allow->strategies & 1u << s->strategy))
         return sl_err_set(err, -EPERM,
                           "request %s asks for strategy %s, by which nothing holds it to its share, and namespace "
                           "%s may not: remove the strategy, or " SL_ALLOW_ASK_WHOM,
-                          r->request, sl_share_strategy_name(c->strategy), name_space);
+                          r->request, sl_strategy_words[s->strategy], name_space);
+    if (s->compute != class->compute) /* one tenant by turns, and all tenants of the GPU are */
+        return sl_err_set(err, -EPERM,
+                          "request %s says how GPU time is shared (compute: %s), which all tenants of a GPU have to "
+                          "follow: remove it from the claim; the administrator can say it in the DeviceClass",
+                          r->request, sl_compute_words[s->compute]);
     unsigned highest = larger(allow->priority, class->priority);
-    int rc = sl_allow_priority(what, name_space, c->priority, highest, err);
-    uint32_t furthest = larger(larger(allow->burst * 10, class->cores_limit_permille), r->cores_permille);
+    int rc = sl_allow_priority(what, name_space, s->priority, highest, err);
+    uint32_t furthest = larger(larger(allow->burst * 10, class->limit_permille), s->cores_permille);
     if (rc == 0)
-        rc = sl_allow_burst(what, name_space, c->cores_limit_permille, furthest, err);
+        rc = sl_allow_burst(what, name_space, s->limit_permille, furthest, err);
     return rc;
 }
 
@@ -70,7 +71,7 @@ struct sl_config_allow sl_allow_resizes(const struct sl_config *config, const st
     return least;
 }
 
-int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *share,
+int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
                     const struct sl_claim_resize *wanted, uint64_t card_bytes, struct sl_err *err)
 {
     bool asks = wanted->memory_bytes || wanted->cores_permille;
@@ -80,17 +81,17 @@ int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepare
     char most[32];
     if (asks && allow->resize == SL_ALLOW_NEVER)
         return sl_err_set(err, -EPERM, "shares may not be resized here: " SL_ALLOW_ASK_WHOM);
-    if (memory < share->memory_bytes)
-        memory = share->memory_bytes;
+    if (memory < device->share.memory_bytes)
+        memory = device->share.memory_bytes;
     if (wanted->memory_bytes > memory)
         return sl_err_set(err, -EPERM, "the share may have %s of memory at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
                           sl_format_bytes(memory, most, sizeof(most)),
                           beyond ? "as far as resizes may go" : "which is what it was allocated");
-    cores = larger(cores, share->cores_permille);
+    cores = larger(cores, device->share.cores_permille);
     if (wanted->cores_permille > cores)
         return sl_err_set(err, -EPERM, "the share may have %u %% of the GPU's time at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
                           cores / 10, beyond ? "as far as resizes may go" : "which is what it was allocated");
-    uint32_t limit = larger(larger(cores, allow->burst * 10), share->config.cores_limit_permille);
+    uint32_t limit = larger(larger(cores, allow->burst * 10), device->share.limit_permille);
     if (wanted->limit_permille > limit)
         return sl_err_set(err, -EPERM, "the share may use %u %% of an idle GPU at most: ask for less, or " SL_ALLOW_ASK_WHOM,
                           limit / 10);

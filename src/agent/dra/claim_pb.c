@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/json_dump.h"
+#include "base/xalloc.h"
 #include "resourceclaim.pb-c.h"
 #include "rpc/pb.h"
 
@@ -27,22 +28,18 @@ static int64_t seconds_of(const char *text)
 }
 
 /* Into memory of its own. */
-static int pack(const ProtobufCMessage *m, size_t before, uint8_t **ret, size_t *ret_size,
-                struct sl_err *err)
+static uint8_t *pack(const ProtobufCMessage *m, size_t before, size_t *ret_size)
 {
     size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *bytes = malloc(before + size + 1);
-    if (!bytes)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    uint8_t *bytes = sl_xmalloc(before + size + 1);
     (void)protobuf_c_message_pack(m, bytes + before);
-    *ret = bytes;
     *ret_size = before + size;
-    return 0;
+    return bytes;
 }
 
 #define CONDITIONS_MAX 8 /* the API's own limit */
 
-static int pack_device(const json_t *from, ProtobufCBinaryData *ret, struct sl_err *err)
+static void pack_device(const json_t *from, ProtobufCBinaryData *ret)
 {
     Claimpb__Device d = CLAIMPB__DEVICE__INIT;
     Claimpb__RawExtension data = CLAIMPB__RAW_EXTENSION__INIT;
@@ -68,15 +65,12 @@ static int pack_device(const json_t *from, ProtobufCBinaryData *ret, struct sl_e
         to->message = text_of(c, "message");
     }
     char *text = raw ? sl_json_dump(raw, JSON_COMPACT) : NULL;
-    if (raw && !text)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     if (text) {
         data.raw = (ProtobufCBinaryData){.data = (uint8_t *)text, .len = strlen(text)};
         d.data = &data;
     }
-    int rc = pack(&d.base, 0, &ret->data, &ret->len, err);
+    ret->data = pack(&d.base, 0, &ret->len);
     free(text);
-    return rc;
 }
 
 /* -EBADMSG: not a device. */
@@ -108,9 +102,7 @@ static int list_make(const Claimpb__Status *status, const char *driver, const js
                      struct list *l, struct sl_err *err)
 {
     size_t old = status->n_devices, ours = json_array_size(devices);
-    l->item = calloc(old + ours + 1, sizeof(*l->item));
-    if (!l->item)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    l->item = sl_xcalloc(old + ours + 1, sizeof(*l->item));
     int rc = 0;
     for (size_t i = 0; i < old && rc == 0; i++) {
         bool replaced = false;
@@ -119,17 +111,14 @@ static int list_make(const Claimpb__Status *status, const char *driver, const js
             l->item[l->others++] = status->devices[i];
     }
     l->count = l->others;
-    for (size_t i = 0; i < ours && rc == 0; i++) {
-        rc = pack_device(json_array_get(devices, i), &l->item[l->count], err);
-        if (rc == 0)
-            l->count++;
-    }
+    for (size_t i = 0; i < ours && rc == 0; i++)
+        pack_device(json_array_get(devices, i), &l->item[l->count++]);
     return rc;
 }
 
 /* The claim with this list, in an envelope like the one it came in. */
-static int wrap(Claimpb__Envelope *envelope, Claimpb__Claim *claim, const struct list *l,
-                uint8_t **ret, size_t *ret_size, struct sl_err *err)
+static void wrap(Claimpb__Envelope *envelope, Claimpb__Claim *claim, const struct list *l,
+                 uint8_t **ret, size_t *ret_size)
 {
     Claimpb__Status fresh = CLAIMPB__STATUS__INIT, *status = claim->status ? claim->status : &fresh;
     Claimpb__Status *old = claim->status;
@@ -140,19 +129,15 @@ static int wrap(Claimpb__Envelope *envelope, Claimpb__Claim *claim, const struct
     status->n_devices = l->count;
     claim->status = status;
     ProtobufCBinaryData raw = {0};
-    int rc = pack(&claim->base, 0, &raw.data, &raw.len, err);
+    raw.data = pack(&claim->base, 0, &raw.len);
     claim->status = old;
     status->devices = old_list;
     status->n_devices = old_count;
-    if (rc < 0)
-        return rc;
     envelope->raw = raw;
-    rc = pack(&envelope->base, sizeof(magic), ret, ret_size, err);
+    *ret = pack(&envelope->base, sizeof(magic), ret_size);
     envelope->raw = old_raw;
     free(raw.data);
-    if (rc == 0)
-        memcpy(*ret, magic, sizeof(magic));
-    return rc;
+    memcpy(*ret, magic, sizeof(magic));
 }
 
 static int replace(Claimpb__Envelope *envelope, const char *uid, const char *driver,
@@ -170,7 +155,7 @@ static int replace(Claimpb__Envelope *envelope, const char *uid, const char *dri
     else
         rc = list_make(claim->status ? claim->status : &none, driver, devices, &l, err);
     if (rc == 0)
-        rc = wrap(envelope, claim, &l, ret, ret_size, err);
+        wrap(envelope, claim, &l, ret, ret_size);
     list_free(&l);
     sl_rpc_pb_free(m);
     return rc;

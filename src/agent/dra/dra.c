@@ -16,6 +16,7 @@
 #include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define STANDBY_NS (100 * SL_NS_PER_MS)
 
@@ -51,11 +52,6 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
         sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
 }
 
-uint32_t sl_dra_compute(const struct sl_dra *dra)
-{
-    return dra->config ? sl_leases_compute(dra->config->fractional.compute) : 0;
-}
-
 /* --- slices --- */
 
 struct owner {
@@ -69,7 +65,7 @@ static bool ours(void *data, uint32_t gpu_instance)
     for (const struct sl_prepared *p = o->dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
             if (p->device[i].mig == SL_MIG_MADE && p->device[i].mig_gpu_instance == gpu_instance &&
-                strcmp(p->device[i].gpu_uuid, o->uuid) == 0)
+                strcmp(p->device[i].share.gpu, o->uuid) == 0)
                 return true;
     return false;
 }
@@ -81,9 +77,9 @@ void sl_dra_republish(struct sl_dra *dra)
     if (!dra->inv || !dra->publisher || dra->owed)
         return;
     size_t n = dra->card_count;
-    struct sl_slice_gpu *gpu = calloc(n ? n : 1, sizeof(*gpu));
-    struct owner *owner = calloc(n ? n : 1, sizeof(*owner));
-    for (size_t i = 0; gpu && owner && i < n; i++) {
+    struct sl_slice_gpu *gpu = sl_xcalloc(n, sizeof(*gpu));
+    struct owner *owner = sl_xcalloc(n, sizeof(*owner));
+    for (size_t i = 0; i < n; i++) {
         struct card *c = &dra->card[i];
         owner[i] = (struct owner){.dra = dra, .uuid = c->uuid};
         gpu[i] = (struct sl_slice_gpu){.profile = c->profile,
@@ -99,7 +95,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                     .gpu = gpu,
                                     .fractional = dra->config ? &dra->config->fractional : NULL,
                                     .generation = 1};
-    if (!gpu || !owner || sl_slices_make(&opt, &slices, &err) < 0)
+    if (sl_slices_make(&opt, &slices, &err) < 0)
         sl_error("ResourceSlices are not made: %s", err.msg);
     else
         sl_slices_publish_want(dra->publisher, slices);
@@ -153,11 +149,9 @@ static void read_pcie_root(const char *sysfs, const char *nvml_bus_id, char *buf
 }
 
 /* Cards keep what is known of them; those that are new are looked at. */
-static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct sl_err *err)
+static void take_cards(struct sl_dra *dra, const struct sl_inventory *inv)
 {
-    struct card *fresh = calloc(inv->gpu_count ? inv->gpu_count : 1, sizeof(*fresh));
-    if (!fresh)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct card *fresh = sl_xcalloc(inv->gpu_count, sizeof(*fresh));
     for (size_t i = 0; i < inv->gpu_count; i++) {
         const struct sl_gpu_info *info = &inv->gpu[i].info;
         struct card *old = sl_dra_card(dra, info->uuid);
@@ -178,7 +172,6 @@ static int take_cards(struct sl_dra *dra, const struct sl_inventory *inv, struct
     free(dra->card);
     dra->card = fresh;
     dra->card_count = inv->gpu_count;
-    return 0;
 }
 
 static void tell_health(struct sl_dra *dra, const struct card *c)
@@ -186,7 +179,7 @@ static void tell_health(struct sl_dra *dra, const struct card *c)
     sl_dra_health_send(dra);
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
-            if (strcmp(p->device[i].gpu_uuid, c->uuid) == 0) {
+            if (strcmp(p->device[i].share.gpu, c->uuid) == 0) {
                 sl_dra_status_write(dra, p, "Ready", !sl_dra_card_trouble(c), "", "");
                 break;
             }
@@ -201,13 +194,10 @@ static void work(struct sl_dra *dra)
         sl_dra_recover(dra);
 }
 
-int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
-                  const struct sl_config *config, const struct sl_driver *driver,
-                  struct sl_err *err)
+void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
+                   const struct sl_config *config, const struct sl_driver *driver)
 {
-    int rc = take_cards(dra, inv, err);
-    if (rc < 0)
-        return rc;
+    take_cards(dra, inv);
     dra->inv = inv;
     dra->config = config;
     dra->driver = driver;
@@ -216,7 +206,6 @@ int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
             tell_health(dra, &dra->card[i]);
     if (!dra->standby.set)
         work(dra);
-    return 0;
 }
 
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason)
@@ -237,27 +226,24 @@ void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const cha
 
 /* --- life --- */
 
-static bool copy(char **to, const char *from, const char *fallback)
+static char *copy(const char *text, const char *fallback)
 {
-    *to = strdup(from ? from : fallback);
-    return *to;
+    return sl_xstrdup(text ? text : fallback);
 }
 
 static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, struct sl_err *err)
 {
     if (!o->node_name || !o->node_name[0] || !o->arbiter_dir)
         return sl_err_set(err, -EINVAL, "the DRA driver needs the node's name: set NODE_NAME");
-    bool good = copy(&dra->node_name, o->node_name, "") &&
-                copy(&dra->plugin_dir, o->plugin_dir, "/var/lib/kubelet/plugins/" SL_DRA_DRIVER) &&
-                copy(&dra->registry_dir, o->registry_dir, "/var/lib/kubelet/plugins_registry") &&
-                copy(&dra->cdi_dir, o->cdi_dir, SL_CDI_DIR) &&
-                copy(&dra->state_dir, o->state_dir, dra->plugin_dir) &&
-                copy(&dra->arbiter_dir, o->arbiter_dir, "") &&
-                copy(&dra->arbiter_dir_host, o->arbiter_dir_host, o->arbiter_dir) &&
-                copy(&dra->sluice_dir_host, o->sluice_dir_host, "/var/lib/sluice") &&
-                copy(&dra->sysfs, o->sysfs, "/sys");
-    if (!good)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    dra->node_name = copy(o->node_name, "");
+    dra->plugin_dir = copy(o->plugin_dir, "/var/lib/kubelet/plugins/" SL_DRA_DRIVER);
+    dra->registry_dir = copy(o->registry_dir, "/var/lib/kubelet/plugins_registry");
+    dra->cdi_dir = copy(o->cdi_dir, SL_CDI_DIR);
+    dra->state_dir = copy(o->state_dir, dra->plugin_dir);
+    dra->arbiter_dir = copy(o->arbiter_dir, "");
+    dra->arbiter_dir_host = copy(o->arbiter_dir_host, o->arbiter_dir);
+    dra->sluice_dir_host = copy(o->sluice_dir_host, "/var/lib/sluice");
+    dra->sysfs = copy(o->sysfs, "/sys");
     dra->no_dynamic_mig = o->no_dynamic_mig;
     const char *dash = o->instance && o->instance[0] ? "-" : "";
     const char *instance = dash[0] ? o->instance : "";
@@ -345,17 +331,11 @@ static int begin(struct sl_dra *dra, struct sl_err *err)
 int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
                   const struct sl_dra_ops *ops, void *data, struct sl_dra **ret, struct sl_err *err)
 {
-    struct sl_dra *dra = calloc(1, sizeof(*dra));
-    if (!dra)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_dra *dra = sl_xcalloc(1, sizeof(*dra));
     dra->loop = loop;
     dra->kube = kube;
     dra->ops = *ops;
-    dra->link = calloc(1, sizeof(*dra->link));
-    if (!dra->link) {
-        free(dra);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
+    dra->link = sl_xcalloc(1, sizeof(*dra->link));
     *dra->link = (struct dra_link){.dra = dra, .refs = 1};
     dra->data = data;
     dra->lock_fd = -1;
@@ -419,6 +399,7 @@ void sl_dra_each_lease(const struct sl_dra *dra,
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count && p->state == SL_PREPARED; i++) {
             const struct sl_prepared_device *d = &p->device[i];
+            const struct sl_share now = sl_prepared_share(d);
             struct sl_dra_lease l = {.tenant = d->tenant,
                                      .name_space = p->name_space,
                                      .claim = p->name,
@@ -427,9 +408,9 @@ void sl_dra_each_lease(const struct sl_dra *dra,
                                      .request = d->request,
                                      .device = d->device,
                                      .share_id = d->share_id,
-                                     .gpu_uuid = d->gpu_uuid,
-                                     .memory_bytes = sl_prepared_memory(d),
-                                     .cores_permille = sl_prepared_cores(d)};
+                                     .gpu_uuid = d->share.gpu,
+                                     .memory_bytes = now.memory_bytes,
+                                     .cores_permille = now.cores_permille};
             each(data, &l);
         }
 }

@@ -74,9 +74,8 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
 void sl_dra_destroy(struct sl_dra *dra);
 
 /* What this node has and how it is shared, now. All three are borrowed until the next call. */
-int sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
-                  const struct sl_config *config, const struct sl_driver *driver,
-                  struct sl_err *err) SL_MUST_CHECK;
+void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
+                   const struct sl_config *config, const struct sl_driver *driver);
 
 /* A card's or MIG device's health, as sl_health_ops.changed tells it. */
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "base/xalloc.h"
 
 static void device_word(const struct sl_prepared_device *d, char *buf, size_t size)
 {
@@ -58,18 +59,20 @@ static int mig_edits(struct sl_dra *dra, size_t gpu, const struct sl_prepared_de
 static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_edits *e,
                      struct sl_err *err)
 {
+    struct sl_share now = sl_prepared_share(d);
     char text[64];
     if (!dra->ops.mps)
         return sl_err_set(err, -EOPNOTSUPP,
                           "request %s has strategy mps, which this node does not offer: use libsluice",
                           d->request);
-    int rc = dra->ops.mps(dra->data, d->gpu_uuid, e, err);
-    (void)snprintf(text, sizeof(text), "%u", (sl_prepared_cores(d) + 9) / 10);
-    if (rc == 0)
-        rc = sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text, err);
-    (void)snprintf(text, sizeof(text), "0=%lluM",
-                   (unsigned long long)(sl_prepared_memory(d) >> 20));
-    return rc < 0 ? rc : sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text, err);
+    int rc = dra->ops.mps(dra->data, d->share.gpu, e, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(text, sizeof(text), "%u", (now.cores_permille + 9) / 10);
+    sl_edits_env(e, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", text);
+    (void)snprintf(text, sizeof(text), "0=%lluM", (unsigned long long)(now.memory_bytes >> 20));
+    sl_edits_env(e, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", text);
+    return 0;
 }
 
 static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t i,
@@ -78,13 +81,13 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
     const struct sl_prepared_device *d = &p->device[i];
     size_t gpu = 0;
     char attach[512];
-    int rc = find_card(dra->inv, d->gpu_uuid, &gpu, err);
+    int rc = find_card(dra->inv, d->share.gpu, &gpu, err);
     if (rc < 0)
         return rc;
     if (d->mig != SL_MIG_NO)
         return mig_edits(dra, gpu, d, e, err);
     rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
-    if (rc == 0 && d->share_id[0] && d->config.strategy == SL_SHARE_MPS)
+    if (rc == 0 && d->share_id[0] && d->share.strategy == SL_SHARE_MPS)
         rc = mps_edits(dra, d, e, err);
     /* The request's other devices come with this one; its tenant is mounted once. */
     if (rc == 0 && sl_dra_first_of_tenant(p, i)) {
@@ -97,12 +100,11 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
 int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p, struct sl_err *err)
 {
     size_t n = p->device_count;
-    struct sl_edits *edits = calloc(n, sizeof(*edits)), common = {0};
-    struct sl_cdi_device *devices = calloc(n, sizeof(*devices));
-    char(*words)[140] = calloc(n, sizeof(*words));
-    int rc = edits && devices && words ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
-    if (rc == 0)
-        rc = sl_cdi_common_edits(dra->driver, &common, err);
+    struct sl_edits *edits = sl_xcalloc(n, sizeof(*edits)), common = {0};
+    struct sl_cdi_device *devices = sl_xcalloc(n, sizeof(*devices));
+    char(*words)[140] = sl_xcalloc(n, sizeof(*words));
+    int rc = 0;
+    sl_cdi_common_edits(dra->driver, &common);
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = device_edits(dra, p, i, &edits[i], err);
         device_word(&p->device[i], words[i], sizeof(words[i]));
@@ -110,7 +112,7 @@ int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p, struct sl_
     }
     if (rc == 0)
         rc = sl_cdi_write_claim(dra->cdi_dir, p->uid, devices, n, &common, err);
-    for (size_t i = 0; edits && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         sl_edits_clear(&edits[i]);
     sl_edits_clear(&common);
     free(edits);

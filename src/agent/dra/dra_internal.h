@@ -22,7 +22,6 @@ struct op;
 struct health_stream;
 struct resize_watch;
 struct dra_tell;
-struct sweep;
 
 /* Outlives the driver while a job is under way. */
 struct dra_link {
@@ -66,7 +65,6 @@ struct sl_dra {
     struct sl_timer retell;  /* of what the API server could not be told */
     bool silent;             /* it is away, and that is said */
     bool recovered;
-    struct sweep *sweep; /* looking for what is left over */
 
     const struct sl_inventory *inv;
     const struct sl_config *config;
@@ -92,19 +90,15 @@ const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message);
 
-/* The flag of leases that says how the node wants GPU time to be shared. */
-uint32_t sl_dra_compute(const struct sl_dra *dra);
-
 /* dra_plan.c: what a claim means on this node, and whether there is room. Pure. */
 struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
                                 struct sl_err *err);
-/* Would the share still fit with so much? 0: as it is. */
-int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
-                uint64_t memory_bytes, uint32_t cores_permille, struct sl_err *err) SL_MUST_CHECK;
-/* The lease of one tenant of the claim; false: it has no such tenant. */
-bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
-/* The same as it is to be now, resized: for SET. */
-void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret);
+/* Would the share fit as it is to be now? */
+int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d,
+                struct sl_err *err) SL_MUST_CHECK;
+/* All shares of this device's tenant as one lease: as it was allocated, for CREATE, or as it is to be now, for SET. */
+int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device, bool now,
+                   struct sl_msg_lease *ret, struct sl_err *err) SL_MUST_CHECK;
 /* Is this device the first of its tenant? The others are part of the same lease. */
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 struct mig_job {
     struct dra_link *link;
@@ -36,7 +37,7 @@ void sl_dra_link_put(struct dra_link *link)
 static bool wants_card(const struct sl_dra *dra, const struct sl_prepared_device *d)
 {
     for (size_t i = 0; i < dra->inv->gpu_count; i++)
-        if (strcmp(dra->inv->gpu[i].info.uuid, d->gpu_uuid) == 0)
+        if (strcmp(dra->inv->gpu[i].info.uuid, d->share.gpu) == 0)
             return !d->mig_size && !d->admin && dra->inv->gpu[i].info.mig_enabled;
     return false;
 }
@@ -98,7 +99,7 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     struct sl_gpu_mig_info m;
     if (!d->mig_size || d->mig != SL_MIG_NO)
         return 0;
-    int rc = sl_devices_find(gpu, d->gpu_uuid, &card, err);
+    int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
     if (rc < 0)
         return rc;
     bool same = false;
@@ -153,7 +154,7 @@ static int make(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_device
     struct sl_gpu_mig_info m;
     if (d->admin || (d->mig != SL_MIG_PLANNED && d->mig_size))
         return 0;
-    int rc = sl_devices_find(gpu, d->gpu_uuid, &card, err);
+    int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
     if (rc < 0)
         return rc;
     if (d->mig != SL_MIG_PLANNED)
@@ -179,7 +180,7 @@ static int unmake(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_devi
     struct sl_gpu_mig_info m;
     if (d->mig != SL_MIG_PLANNED && d->mig != SL_MIG_MADE)
         return 0;
-    int rc = sl_devices_find(gpu, d->gpu_uuid, &card, err);
+    int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
     if (rc == -ENOENT) /* the card is gone, and with it what was on it */
         return 0;
     bool same = false;
@@ -233,9 +234,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
 {
     if (!dra->ops.submit)
         return sl_err_set(err, -EOPNOTSUPP, "this agent makes no MIG instances");
-    struct mig_job *j = calloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
-    if (!j)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct mig_job *j = sl_xcalloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
     j->op = op;
     j->done = done;
     j->work = work;
@@ -298,9 +297,7 @@ void sl_dra_ask_profiles(struct sl_dra *dra)
         struct card *c = &dra->card[i];
         if (c->asked_profiles || !dra->inv->gpu[i].info.mig_capable || dra->inv->gpu[i].lost)
             continue;
-        struct profiles_job *j = calloc(1, sizeof(*j));
-        if (!j)
-            return;
+        struct profiles_job *j = sl_xcalloc(1, sizeof(*j));
         memcpy(j->uuid, c->uuid, sizeof(j->uuid));
         c->asked_profiles = dra->ops.submit(dra->data, read_profiles, got_profiles, j, NULL) == 0;
         if (!c->asked_profiles) {

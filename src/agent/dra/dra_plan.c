@@ -9,10 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/dra/claim_allow.h"
 #include "base/units.h"
-#include "shm/packet.h"
+#include "share/lease.h"
 
 static enum sl_device_kind kind_of(const struct sl_prepared_device *d, struct sl_device_name *ret)
 {
@@ -41,7 +42,7 @@ static const struct sl_prepared_device *next_other(struct sl_dra *dra, struct ot
     for (; o->p; o->p = o->p->next, o->at = 0)
         while (o->at < o->p->device_count) {
             const struct sl_prepared_device *d = &o->p->device[o->at++];
-            if (d == self || d->admin || strcmp(d->gpu_uuid, self->gpu_uuid) != 0)
+            if (d == self || d->admin || strcmp(d->share.gpu, self->share.gpu) != 0)
                 continue;
             *ret_owner = o->p;
             return d;
@@ -74,29 +75,31 @@ static int check_strategy(const struct sl_prepared_device *d, const struct sl_pr
                           const struct sl_prepared_device *other, struct sl_err *err)
 {
     /* Whoever is held to nothing would take from those who are held to their shares. */
-    if (d->config.strategy == other->config.strategy)
+    if (d->share.strategy == other->share.strategy)
         return 0;
     return sl_err_set(err, -EBUSY,
                       "request %s has strategy %s, but claim %s/%.100s shares the same GPU by %s: use one "
                       "strategy for a GPU, or another GPU (a selector on the DeviceClass's devices)",
-                      d->request, sl_share_strategy_name(d->config.strategy), by->name_space, by->name,
-                      sl_share_strategy_name(other->config.strategy));
+                      d->request, sl_strategy_words[d->share.strategy], by->name_space, by->name,
+                      sl_strategy_words[other->share.strategy]);
 }
 
-static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, uint64_t memory,
-                      uint32_t cores, const char *advice, struct sl_err *err)
+static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, const char *advice,
+                      struct sl_err *err)
 {
-    uint64_t bytes = memory;
-    uint32_t permille = cores;
+    struct sl_share own = sl_prepared_share(d);
+    uint64_t memory = own.memory_bytes, bytes = memory;
+    uint32_t cores = own.cores_permille, permille = cores;
     struct others o = {0};
     const struct sl_prepared *by = NULL;
     uint64_t total = 0;
     for (size_t i = 0; i < dra->inv->gpu_count; i++)
-        if (strcmp(dra->inv->gpu[i].info.uuid, d->gpu_uuid) == 0)
+        if (strcmp(dra->inv->gpu[i].info.uuid, d->share.gpu) == 0)
             total = dra->inv->gpu[i].info.memory_total_bytes;
     for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
-        bytes += sl_prepared_memory(x);
-        permille += sl_prepared_cores(x);
+        struct sl_share held = sl_prepared_share(x);
+        bytes += held.memory_bytes;
+        permille += held.cores_permille;
     }
     char left[32], want[32];
     if (bytes > total)
@@ -127,20 +130,16 @@ static int check_room(struct sl_dra *dra, const struct sl_prepared_device *d, st
         if (rc < 0)
             return rc;
     }
-    return share ? check_sums(dra, d, sl_prepared_memory(d), sl_prepared_cores(d),
+    return share ? check_sums(dra, d,
                               "shares were made larger since they were scheduled; make one smaller, or "
                               "delete the pod to have it placed anew",
                               err)
                  : 0;
 }
 
-int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared *p, size_t device,
-                uint64_t memory_bytes, uint32_t cores_permille, struct sl_err *err)
+int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_err *err)
 {
-    const struct sl_prepared_device *d = &p->device[device];
-    return check_sums(dra, d, memory_bytes ? memory_bytes : sl_prepared_memory(d),
-                      cores_permille ? cores_permille : sl_prepared_cores(d),
-                      "it stays as it is; ask for less, or make another share smaller", err);
+    return check_sums(dra, d, "it stays as it is; ask for less, or make another share smaller", err);
 }
 
 /* --- planning --- */
@@ -194,11 +193,10 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     (void)snprintf(d->request, sizeof(d->request), "%s", r->request);
     (void)snprintf(d->device, sizeof(d->device), "%s", r->device);
     (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
-    (void)snprintf(d->gpu_uuid, sizeof(d->gpu_uuid), "%s", g->info.uuid);
     d->admin = r->admin;
-    d->memory_bytes = r->memory_bytes;
-    d->cores_permille = r->cores_permille;
-    d->config = r->config;
+    d->share = r->share;
+    (void)snprintf(d->share.gpu, sizeof(d->share.gpu), "%.63s", g->info.uuid);
+    d->ready_since.yes_s = (uint64_t)time(NULL);
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
@@ -209,7 +207,7 @@ static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
     for (size_t i = 0; i < p->device_count; i++) {
         struct sl_prepared_device *d = &p->device[i];
         if (d->admin || kind_of(d, NULL) != SL_DEVICE_SHARE ||
-            d->config.strategy != SL_SHARE_LIBSLUICE)
+            d->share.strategy != SL_SHARE_LIBSLUICE)
             continue;
         for (size_t k = 0; k < i && !d->tenant[0]; k++)
             if (claim->result[k].group == claim->result[i].group)
@@ -226,7 +224,7 @@ static int check_mps(const struct sl_claim *claim, struct sl_err *err)
         for (size_t k = 0; k < i; k++) {
             const struct sl_claim_result *a = &claim->result[k], *b = &claim->result[i];
             if (a->group == b->group && a->name.kind == SL_DEVICE_SHARE && !a->admin && !b->admin &&
-                a->config.strategy == SL_SHARE_MPS && b->config.strategy == SL_SHARE_MPS)
+                a->share.strategy == SL_SHARE_MPS && b->share.strategy == SL_SHARE_MPS)
                 return sl_err_set(err, -EINVAL,
                                   "request %s has strategy mps and several shares for one container (%s, "
                                   "%s), but an MPS client has one daemon and one limit: ask for one "
@@ -242,10 +240,6 @@ struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim
     if (sl_allow_claim(dra->config, claim, err) < 0 || check_mps(claim, err) < 0)
         return NULL;
     struct sl_prepared *p = sl_checkpoint_add(&dra->checkpoint, claim->uid, claim->result_count);
-    if (!p) {
-        (void)sl_err_set(err, -ENOMEM, "out of memory");
-        return NULL;
-    }
     (void)snprintf(p->name_space, sizeof(p->name_space), "%s", claim->name_space);
     (void)snprintf(p->name, sizeof(p->name), "%s", claim->name);
     (void)snprintf(p->pod, sizeof(p->pod), "%s", claim->pod);
@@ -275,73 +269,27 @@ bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device)
     return true;
 }
 
-/* A share's part in its tenant's lease: shares of one GPU add up. Cores are the tenant's on every GPU alike,
- * so where GPUs differ the least of them counts: never more than was allocated anywhere. */
-static void add_share(struct sl_msg_lease *m, const struct sl_prepared_device *d, uint64_t memory,
-                      uint32_t cores, uint32_t per_gpu[SL_MAX_GPUS])
-{
-    uint32_t at = 0;
-    while (at < m->gpu_count && strncmp(m->gpu[at], d->gpu_uuid, SL_UUID_MAX - 1) != 0)
-        at++;
-    if (at == SL_MAX_GPUS)
-        return;
-    if (at == m->gpu_count)
-        (void)snprintf(m->gpu[m->gpu_count++], SL_UUID_MAX, "%.63s", d->gpu_uuid);
-    m->gpu_memory_bytes[at] += memory;
-    per_gpu[at] += cores;
-}
-
-static void fill_lease(const struct sl_prepared *p, const char *tenant, bool resized,
-                       struct sl_msg_lease *m)
-{
-    uint32_t cores[SL_MAX_GPUS] = {0}, limit = 0, most = 0;
-    for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_prepared_device *d = &p->device[i];
-        if (strcmp(d->tenant, tenant) != 0)
-            continue;
-        add_share(m, d, resized ? sl_prepared_memory(d) : d->memory_bytes,
-                  resized ? sl_prepared_cores(d) : d->cores_permille, cores);
-        uint32_t own = resized ? sl_prepared_limit(d) : d->config.cores_limit_permille;
-        if (own > limit)
-            limit = own;
-        if (d->config.priority > most)
-            most = d->config.priority;
-    }
-    m->cores_request_permille = cores[0];
-    for (uint32_t i = 0; i < m->gpu_count; i++)
-        if (cores[i] < m->cores_request_permille)
-            m->cores_request_permille = cores[i];
-    m->cores_limit_permille = limit > m->cores_request_permille ? limit : m->cores_request_permille;
-    m->priority = most;
-}
-
-static bool lease_of(const struct sl_prepared *p, size_t device, bool resized,
-                     struct sl_msg_lease *ret)
+int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device, bool now,
+                   struct sl_msg_lease *ret, struct sl_err *err)
 {
     const struct sl_prepared_device *first = &p->device[device];
-    if (!first->tenant[0])
-        return false;
-    *ret = (struct sl_msg_lease){.fields = SL_FIELD_MEMORY | SL_FIELD_CORES | SL_FIELD_PRIORITY,
-                                 .flags = SL_LEASE_KEEP};
-    sl_packet_init(&ret->h, SL_MSG_CREATE, sizeof(*ret));
-    (void)snprintf(ret->name, sizeof(ret->name), "%s", first->tenant);
-    fill_lease(p, first->tenant, resized, ret);
-    (void)snprintf(ret->about, sizeof(ret->about),
-                   "namespace=%s%s%.253s claim=%.150s uid=%.36s request=%s", p->name_space,
-                   p->pod[0] ? " pod=" : "", p->pod, p->name, p->uid, first->request);
-    size_t n = strlen(ret->about);
-    if (first->containers[0] && n + 12 + strlen(first->containers) < sizeof(ret->about))
-        (void)snprintf(ret->about + n, sizeof(ret->about) - n, " container=%s", first->containers);
-    return true;
-}
-
-bool sl_dra_lease(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
-{
-    return lease_of(p, device, false, ret);
-}
-
-void sl_dra_lease_now(const struct sl_prepared *p, size_t device, struct sl_msg_lease *ret)
-{
-    if (lease_of(p, device, true, ret))
+    const struct sl_owner owner = {.name_space = p->name_space,
+                                   .pod = p->pod,
+                                   .claim = p->name,
+                                   .claim_uid = p->uid,
+                                   .request = first->request,
+                                   .container = first->containers};
+    struct sl_share share[SL_CLAIM_RESULTS];
+    size_t n = 0;
+    for (size_t i = 0; i < p->device_count && n < SL_CLAIM_RESULTS; i++)
+        if (strcmp(p->device[i].tenant, first->tenant) == 0)
+            share[n++] = now ? sl_prepared_share(&p->device[i]) : p->device[i].share;
+    int rc = sl_lease_compose(first->tenant, &owner, share, n, ret, err);
+    if (rc < 0)
+        return rc;
+    if (now)
         ret->fields = SL_FIELD_MEMORY | SL_FIELD_CORES;
+    else if (dra->config)
+        sl_lease_compute(ret, dra->config->fractional.compute);
+    return 0;
 }

@@ -17,10 +17,12 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/tenant/tenancy.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define RETRY_NS (5 * SL_NS_PER_S)
 #define TELL_NS  (20 * SL_NS_PER_MS)
@@ -34,12 +36,15 @@ struct op {
     struct op *next_commit; /* in dra->committing */
     struct sl_dra *dra;
     enum op_kind kind;
+    void (*run)(struct op *op); /* its first step */
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
     struct sl_kube_call *get;
-    struct sl_claim *claim; /* while its pod is being read */
+    struct sl_claim *claim; /* as the API server has it; NULL: not read */
     void (*after_commit)(struct op *op);
-    size_t at;          /* the device whose tenant is next */
+    struct sl_tenancy tenancy;
+    struct sl_tenancy_tenant *tenant; /* its list */
+    struct sl_msg_lease *lease;       /* what they are asked for */
     struct sl_timer again; /* an MPS daemon is being waited for */
     unsigned waits;
     bool undoing;       /* a prepare that failed */
@@ -47,7 +52,6 @@ struct op {
     struct sl_err err;
 };
 
-static void start(struct op *op);
 static void unprepare(struct op *op);
 
 static struct sl_prepared *entry(struct op *op)
@@ -67,6 +71,14 @@ static void count(struct op *op)
     s->claims = 0;
     for (const struct sl_prepared *p = op->dra->checkpoint.claims; p; p = p->next)
         s->claims += p->state == SL_PREPARED;
+}
+
+static void free_op(struct op *op)
+{
+    free(op->claim);
+    free(op->tenant);
+    free(op->lease);
+    free(op);
 }
 
 static void end(struct op *op)
@@ -92,9 +104,9 @@ static void end(struct op *op)
             after = o;
     if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
         sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + RETRY_NS);
-    free(op);
+    free_op(op);
     if (after)
-        start(after);
+        after->run(after);
 }
 
 static void give_up(struct op *op, int rc, const struct sl_err *err)
@@ -179,89 +191,88 @@ static void prepared(struct op *op)
     end(op);
 }
 
-static void write_cdi(struct op *op)
+/* --- its tenants and its spec --- */
+
+/* The tenants of the claim; to be made: with what each is asked for. */
+static int list_tenants(struct op *op, bool ask, struct sl_err *err)
+{
+    const struct sl_prepared *p = entry(op);
+    size_t n = 0;
+    free(op->tenant);
+    free(op->lease);
+    op->tenant = sl_xcalloc(p->device_count, sizeof(*op->tenant));
+    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_claim_resize *r = &p->device[i].resized;
+        bool resized = r->memory_bytes || r->cores_permille;
+        struct sl_msg_lease *make = &op->lease[2 * n], *set = make + 1;
+        if (!sl_dra_first_of_tenant(p, i))
+            continue;
+        int rc = ask ? sl_dra_compose(op->dra, p, i, false, make, err) : 0;
+        if (rc == 0 && ask && resized)
+            rc = sl_dra_compose(op->dra, p, i, true, set, err);
+        if (rc < 0)
+            return rc;
+        op->tenant[n++] = (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
+    }
+    op->tenancy.tenant = op->tenant;
+    op->tenancy.count = n;
+    return 0;
+}
+
+static int write_spec(void *data, struct sl_err *err)
+{
+    struct op *op = data;
+    return sl_dra_write_cdi(op->dra, entry(op), err);
+}
+
+static int remove_spec(void *data, struct sl_err *err)
+{
+    const struct op *op = data;
+    return sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, err);
+}
+
+static const struct sl_tenancy_ops tenancy_ops = {
+    .write_spec = write_spec,
+    .remove_spec = remove_spec,
+    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
+              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
+              .written = SL_FAULT_NAME("dra.prepare.cdi"),
+              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
+              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
+
+static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+{
+    struct op *op = data;
+    struct sl_prepared *p = entry(op);
+    /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
+    if (step == SL_TENANCY_SPEC && rc == -EAGAIN && op->waits++ < MPS_MAX) {
+        sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
+    } else if (rc < 0) {
+        undo(op, rc, err);
+    } else if (p->state == SL_PREPARED) { /* it was, all is there again */
+        prepared(op);
+    } else {
+        p->state = SL_PREPARED;
+        commit(op, prepared);
+    }
+}
+
+static void make_tenants(struct op *op)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_prepared *p = entry(op);
-    SL_FAULT("dra.prepare.leased");
-    int rc = sl_dra_write_cdi(op->dra, p, &err);
-    /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
-    if (rc == -EAGAIN && op->waits++ < MPS_MAX) {
-        sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
-        return;
-    }
-    if (rc < 0) {
+    SL_FAULT("dra.prepare.mig");
+    int rc = list_tenants(op, true, &err);
+    if (rc < 0)
         undo(op, rc, &err);
-        return;
-    }
-    SL_FAULT("dra.prepare.cdi");
-    if (p->state == SL_PREPARED) { /* it was, all is there again */
-        prepared(op);
-        return;
-    }
-    p->state = SL_PREPARED;
-    commit(op, prepared);
+    else
+        sl_tenancy_make(&op->tenancy, made);
 }
 
 static void again_fired(struct sl_timer *t)
 {
-    write_cdi(sl_container_of(t, struct op, again));
-}
-
-static void lease_next(struct op *op);
-
-static void resized_again(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct op *op = data;
-    (void)text;
-    if (rc < 0)
-        undo(op, rc, err);
-    else
-        lease_next(op);
-}
-
-static void leased(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct op *op = data;
-    (void)text;
-    if (rc < 0) {
-        undo(op, rc, err);
-        return;
-    }
-    SL_FAULT("dra.prepare.lease");
-    struct sl_prepared *p = entry(op);
-    struct sl_prepared_device *d = &p->device[op->at];
-    op->at++;
-    if (!d->resized_memory_bytes && !d->resized_cores_permille) {
-        lease_next(op);
-        return;
-    }
-    /* The arbiter may have lost what was changed since (a reboot): said again. */
-    struct sl_msg_lease set;
-    sl_dra_lease_now(p, op->at - 1, &set);
-    sl_leases_set(op->dra->leases, &set, resized_again, op);
-}
-
-static void lease_next(struct op *op)
-{
-    struct sl_prepared *p = entry(op);
-    struct sl_msg_lease ask;
-    while (op->at < p->device_count && !sl_dra_first_of_tenant(p, op->at))
-        op->at++;
-    if (op->at == p->device_count) {
-        write_cdi(op);
-        return;
-    }
-    (void)sl_dra_lease(p, op->at, &ask);
-    ask.flags |= sl_dra_compute(op->dra);
-    sl_leases_make(op->dra->leases, &ask, leased, op);
-}
-
-static void begin_leases(struct op *op)
-{
-    SL_FAULT("dra.prepare.mig");
-    op->at = 0;
-    lease_next(op);
+    struct op *op = sl_container_of(t, struct op, again);
+    sl_tenancy_make(&op->tenancy, made);
 }
 
 static void mig_made(struct op *op, int rc, const struct sl_err *err)
@@ -269,7 +280,7 @@ static void mig_made(struct op *op, int rc, const struct sl_err *err)
     if (rc < 0)
         undo(op, rc, err);
     else
-        commit(op, begin_leases);
+        commit(op, make_tenants);
 }
 
 static void make_mig(struct op *op)
@@ -278,7 +289,7 @@ static void make_mig(struct op *op)
     struct sl_prepared *p = entry(op);
     SL_FAULT("dra.prepare.planned");
     if (!sl_dra_mig_needed(op->dra, p, MIG_MAKE)) {
-        begin_leases(op);
+        make_tenants(op);
         return;
     }
     int rc = sl_dra_mig(op->dra, op, p, MIG_MAKE, mig_made, &err);
@@ -295,14 +306,14 @@ static void looked(struct op *op, int rc, const struct sl_err *err)
 }
 
 /* For people who wait for their pod: said on it, once per text by whoever counts events. */
-static void refuse(struct op *op, const struct sl_claim *c, int rc, const struct sl_err *err)
+static void refuse(struct op *op, int rc, const struct sl_err *err)
 {
     struct sl_prepared p = {0};
     (void)snprintf(p.name_space, sizeof(p.name_space), "%s", op->name_space);
     (void)snprintf(p.name, sizeof(p.name), "%s", op->name);
     (void)snprintf(p.uid, sizeof(p.uid), "%s", op->uid);
-    (void)snprintf(p.pod, sizeof(p.pod), "%s", c->pod);
-    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", c->pod_uid);
+    (void)snprintf(p.pod, sizeof(p.pod), "%s", op->claim->pod);
+    (void)snprintf(p.pod_uid, sizeof(p.pod_uid), "%s", op->claim->pod_uid);
     sl_dra_tell(op->dra, &p, true,
                 rc == -EINVAL  ? "SluiceConfigInvalid"
                 : rc == -EPERM ? "SluiceNotAllowed"
@@ -316,17 +327,14 @@ static void plan(struct op *op)
 {
     struct sl_dra *dra = op->dra;
     struct sl_err why = SL_ERR_INIT;
-    struct sl_claim *claim = op->claim;
-    op->claim = NULL;
     int rc = 0;
-    struct sl_prepared *p = sl_dra_plan(dra, claim, &why);
+    struct sl_prepared *p = sl_dra_plan(dra, op->claim, &why);
     if (!p)
-        refuse(op, claim, why.code, &why);
+        refuse(op, why.code, &why);
     else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
         commit(op, make_mig);
     else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, looked, &why)) < 0)
         undo(op, rc, &why);
-    free(claim);
 }
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
@@ -341,8 +349,6 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_err why = SL_ERR_INIT;
     int rc = sl_err_set(&why, -EIO, "pod %s/%.100s cannot be read, to see which container uses what: %s",
                         op->name_space, op->claim->pod, err->msg);
-    free(op->claim);
-    op->claim = NULL;
     give_up(op, rc, &why);
 }
 
@@ -359,15 +365,13 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         give_up(op, code, &why);
         return;
     }
-    struct sl_claim *claim = calloc(1, sizeof(*claim));
-    int rc = claim ? sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why)
-                   : sl_err_set(&why, -ENOMEM, "out of memory");
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    op->claim = claim;
+    int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
     if (rc < 0) {
-        refuse(op, claim ? claim : &(struct sl_claim){0}, rc, &why);
-        free(claim);
+        refuse(op, rc, &why);
         return;
     }
-    op->claim = claim;
     if (!sl_claim_several(claim) || !claim->pod[0]) {
         plan(op);
         return;
@@ -375,10 +379,8 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     char path[400];
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space, claim->pod);
     rc = sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_pod, op, &op->get, &why);
-    if (rc < 0) {
-        refuse(op, claim, rc, &why);
-        free(claim);
-    }
+    if (rc < 0)
+        refuse(op, rc, &why);
 }
 
 static void prepare(struct op *op)
@@ -399,7 +401,7 @@ static void prepare(struct op *op)
         return;
     }
     if (p) {
-        begin_leases(op);
+        make_tenants(op);
         return;
     }
     (void)snprintf(path, sizeof(path), SL_CLAIMS_PATH, op->name_space, op->name);
@@ -426,13 +428,13 @@ static void drop(struct op *op)
         return;
     }
     for (size_t i = 0; i < p->device_count && dra->ops.mps_done; i++) {
-        bool used = p->device[i].config.strategy != SL_SHARE_MPS;
+        bool used = p->device[i].share.strategy != SL_SHARE_MPS;
         for (const struct sl_prepared *o = dra->checkpoint.claims; o && !used; o = o->next)
             for (size_t k = 0; o != p && k < o->device_count; k++)
-                used |= o->device[k].config.strategy == SL_SHARE_MPS &&
-                        strcmp(o->device[k].gpu_uuid, p->device[i].gpu_uuid) == 0;
+                used |= o->device[k].share.strategy == SL_SHARE_MPS &&
+                        strcmp(o->device[k].share.gpu, p->device[i].share.gpu) == 0;
         if (!used)
-            dra->ops.mps_done(dra->data, p->device[i].gpu_uuid);
+            dra->ops.mps_done(dra->data, p->device[i].share.gpu);
     }
     sl_checkpoint_drop(&dra->checkpoint, p);
     commit(op, gone);
@@ -462,52 +464,24 @@ static void mig_unmade(struct op *op, int rc, const struct sl_err *err)
         drop(op);
 }
 
-static void unlease_next(struct op *op);
-
-static void unleased(void *data, int rc, const char *text, const struct sl_err *err)
+static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
     struct op *op = data;
-    (void)text;
-    if (rc < 0) {
-        stuck(op, rc, err);
-        return;
-    }
-    SL_FAULT("dra.unprepare.lease");
-    op->at++;
-    unlease_next(op);
-}
-
-static void unlease_next(struct op *op)
-{
-    struct sl_prepared *p = entry(op);
-    struct sl_err err = SL_ERR_INIT;
-    while (op->at < p->device_count && !sl_dra_first_of_tenant(p, op->at))
-        op->at++;
-    if (op->at < p->device_count) {
-        sl_leases_remove(op->dra->leases, p->device[op->at].tenant, unleased, op);
-        return;
-    }
-    if (!sl_dra_mig_needed(op->dra, p, MIG_UNMAKE)) {
-        drop(op);
-        return;
-    }
-    int rc = sl_dra_mig(op->dra, op, p, MIG_UNMAKE, mig_unmade, &err);
+    struct sl_err why = SL_ERR_INIT;
+    (void)step;
     if (rc < 0)
-        stuck(op, rc, &err);
+        stuck(op, rc, err);
+    else if (!sl_dra_mig_needed(op->dra, entry(op), MIG_UNMAKE))
+        drop(op);
+    else if ((rc = sl_dra_mig(op->dra, op, entry(op), MIG_UNMAKE, mig_unmade, &why)) < 0)
+        stuck(op, rc, &why);
 }
 
-static void take_down(struct op *op)
+static void unmake_tenants(struct op *op)
 {
-    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.unprepare.begun");
-    int rc = sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, &err);
-    if (rc < 0) {
-        stuck(op, rc, &err);
-        return;
-    }
-    SL_FAULT("dra.unprepare.cdi");
-    op->at = 0;
-    unlease_next(op);
+    (void)!list_tenants(op, false, NULL);
+    sl_tenancy_unmake(&op->tenancy, unmade);
 }
 
 static void unprepare(struct op *op)
@@ -527,20 +501,12 @@ static void unprepare(struct op *op)
     bool written = p->state != SL_PREPARED;
     p->state = SL_UNPREPARING;
     if (written)
-        take_down(op);
+        unmake_tenants(op);
     else
-        commit(op, take_down);
+        commit(op, unmake_tenants);
 }
 
 /* --- beginning --- */
-
-static void start(struct op *op)
-{
-    if (op->kind == OP_PREPARE)
-        prepare(op);
-    else
-        unprepare(op);
-}
 
 static void retry_fired(struct sl_timer *t);
 
@@ -577,58 +543,28 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     for (; *end_of; end_of = &(*end_of)->next)
         if (strcmp((*end_of)->uid, uid) == 0)
             last = *end_of;
-    struct waiter *w = calloc(1, sizeof(*w));
-    struct op *op = last && last->kind == kind && !last->undoing ? last : calloc(1, sizeof(*op));
-    if (!w || !op) {
-        struct sl_err err = SL_ERR_INIT;
-        int rc = sl_err_set(&err, -ENOMEM, "out of memory");
-        if (op != last)
-            free(op);
-        free(w);
-        if (done)
-            done(data, uid, rc, &err, NULL);
-        return;
-    }
+    struct waiter *w = sl_xcalloc(1, sizeof(*w));
+    struct op *op =
+        last && last->kind == kind && !last->undoing ? last : sl_xcalloc(1, sizeof(*op));
     *w = (struct waiter){.done = done, .data = data, .next = op->waiters};
     op->waiters = w;
     if (op == last)
         return;
     op->dra = dra;
+    op->tenancy =
+        (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = again_fired;
     op->kind = kind;
+    op->run = kind == OP_PREPARE ? prepare : unprepare;
     (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
     (void)snprintf(op->name, sizeof(op->name), "%s", name);
     (void)snprintf(op->uid, sizeof(op->uid), "%s", uid);
     *end_of = op;
     if (!last)
-        start(op);
+        op->run(op);
 }
 
 /* --- after a restart --- */
-
-/* Tenants of claims that are not in the checkpoint. */
-struct sweep {
-    struct sl_dra *dra;
-    char (*name)[SL_NAME_MAX];
-    size_t count;
-};
-
-static void sweep_tenant(void *data, const struct sl_msg_tenant *t)
-{
-    struct sweep *s = data;
-    const char *uid = strstr(t->about, " uid=");
-    char claim[SL_UID_SIZE];
-    if (!(t->flags & SL_LEASE_KEEP) || !uid)
-        return;
-    (void)snprintf(claim, sizeof(claim), "%.*s", (int)strcspn(uid + 5, " "), uid + 5);
-    if (sl_checkpoint_find(&s->dra->checkpoint, claim))
-        return;
-    void *grown = realloc(s->name, (s->count + 1) * sizeof(*s->name));
-    if (!grown)
-        return;
-    s->name = grown;
-    memcpy(s->name[s->count++], t->name, SL_NAME_MAX);
-}
 
 static void swept_one(void *data, int rc, const char *text, const struct sl_err *err)
 {
@@ -638,17 +574,22 @@ static void swept_one(void *data, int rc, const char *text, const struct sl_err 
         sl_warn("a tenant that was left over stays: %s", err->msg);
 }
 
-static void swept(void *data, int rc, const char *text, const struct sl_err *err)
+/* Tenants of claims that are not in the checkpoint. */
+static void swept(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    struct sweep *s = data;
-    (void)text;
-    if (rc < 0)
+    struct sl_dra *dra = data;
+    char claim[SL_UID_SIZE];
+    if (!status) {
         sl_warn("left-over tenants are not looked for: %s", err->msg);
-    for (size_t i = 0; i < s->count; i++)
-        sl_leases_remove(s->dra->leases, s->name[i], swept_one, NULL);
-    s->dra->sweep = NULL;
-    free(s->name);
-    free(s);
+        return;
+    }
+    for (size_t i = 0; i < status->tenant_count; i++) {
+        const struct sl_msg_tenant *t = &status->tenant[i];
+        if ((t->flags & SL_LEASE_KEEP) && sl_client_about(t->about, "uid", claim, sizeof(claim)) &&
+            !sl_checkpoint_find(&dra->checkpoint, claim))
+            sl_leases_remove(dra->leases, t->name, swept_one, NULL);
+    }
+    sl_client_status_free(status);
 }
 
 static void sweep(struct sl_dra *dra)
@@ -666,12 +607,7 @@ static void sweep(struct sl_dra *dra)
             sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
             sl_warn("a CDI spec that was left over stays: %s", err.msg);
     sl_cdi_free_claims(claims, n);
-    struct sweep *s = calloc(1, sizeof(*s));
-    if (!s)
-        return;
-    s->dra = dra;
-    dra->sweep = s;
-    sl_leases_list(dra->leases, sweep_tenant, swept, s);
+    sl_leases_status(dra->leases, swept, dra);
 }
 
 static void recover_entries(struct sl_dra *dra, bool prepared_too)
@@ -680,11 +616,11 @@ static void recover_entries(struct sl_dra *dra, bool prepared_too)
     size_t n = 0;
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         n++;
-    char(*uid)[SL_UID_SIZE] = calloc(n ? n : 1, sizeof(*uid));
+    char(*uid)[SL_UID_SIZE] = sl_xcalloc(n, sizeof(*uid));
     size_t i = 0;
-    for (const struct sl_prepared *p = dra->checkpoint.claims; uid && p; p = p->next)
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         memcpy(uid[i++], p->uid, SL_UID_SIZE);
-    for (i = 0; uid && i < n; i++) {
+    for (i = 0; i < n; i++) {
         struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, uid[i]);
         if (!p || (p->state == SL_PREPARED && !prepared_too))
             continue;
@@ -718,16 +654,12 @@ void sl_dra_forget_ops(struct sl_dra *dra)
     sl_timer_stop(dra->loop, &dra->commit);
     sl_timer_stop(dra->loop, &dra->retry);
     sl_timer_stop(dra->loop, &dra->telling);
-    if (dra->sweep)
-        free(dra->sweep->name);
-    free(dra->sweep);
     while (dra->running) {
         struct op *op = dra->running;
         dra->running = op->next;
         if (op->get)
             sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
-        free(op->claim);
         while (op->waiters) {
             struct waiter *w = op->waiters;
             op->waiters = w->next;
@@ -737,6 +669,6 @@ void sl_dra_forget_ops(struct sl_dra *dra)
                 w->done(w->data, op->uid, rc, &err, NULL);
             free(w);
         }
-        free(op);
+        free_op(op);
     }
 }

@@ -13,6 +13,7 @@
 #include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "dra.pb-c.h"
 #include "drahealth.pb-c.h"
 #include "pluginregistration.pb-c.h"
@@ -80,22 +81,6 @@ struct batch {
     struct part part[];
 };
 
-static char *duplicate(const char *text)
-{
-    char *s = strdup(text);
-    if (!s)
-        abort();
-    return s;
-}
-
-static void *cleared(size_t count, size_t size)
-{
-    void *p = calloc(count ? count : 1, size);
-    if (!p)
-        abort(); /* an answer that lacks a claim would fail the pod for a reason nobody finds */
-    return p;
-}
-
 static void part_free(struct part *p)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -114,8 +99,8 @@ static void part_free(struct part *p)
 
 static void part_fill(struct sl_dra *dra, struct part *part, const struct sl_prepared *p)
 {
-    part->device = cleared(p->device_count, sizeof(*part->device));
-    part->list = cleared(p->device_count, sizeof(Dra__Device *));
+    part->device = sl_xcalloc(p->device_count, sizeof(*part->device));
+    part->list = sl_xcalloc(p->device_count, sizeof(Dra__Device *));
     part->count = p->device_count;
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *from = &p->device[i];
@@ -123,15 +108,15 @@ static void part_fill(struct sl_dra *dra, struct part *part, const struct sl_pre
         char cdi[SL_CDI_NAME_SIZE];
         dra__device__init(d);
         sl_dra_cdi_name(p, from, cdi, sizeof(cdi));
-        d->request_names = cleared(1, sizeof(char *));
-        d->request_names[0] = duplicate(from->request);
+        d->request_names = sl_xcalloc(1, sizeof(char *));
+        d->request_names[0] = sl_xstrdup(from->request);
         d->n_request_names = 1;
-        d->pool_name = duplicate(dra->node_name);
-        d->device_name = duplicate(from->device);
-        d->cdi_device_ids = cleared(1, sizeof(char *));
-        d->cdi_device_ids[0] = duplicate(cdi);
+        d->pool_name = sl_xstrdup(dra->node_name);
+        d->device_name = sl_xstrdup(from->device);
+        d->cdi_device_ids = sl_xcalloc(1, sizeof(char *));
+        d->cdi_device_ids[0] = sl_xstrdup(cdi);
         d->n_cdi_device_ids = 1;
-        d->share_id = duplicate(from->share_id);
+        d->share_id = sl_xstrdup(from->share_id);
         part->list[i] = d;
     }
 }
@@ -139,10 +124,10 @@ static void part_fill(struct sl_dra *dra, struct part *part, const struct sl_pre
 static void reply_prepare(struct batch *b)
 {
     Dra__NodePrepareResourcesResponse answer = DRA__NODE_PREPARE_RESOURCES_RESPONSE__INIT;
-    Dra__NodePrepareResourcesResponse__ClaimsEntry *entry = cleared(b->count, sizeof(*entry));
-    Dra__NodePrepareResourceResponse *value = cleared(b->count, sizeof(*value));
+    Dra__NodePrepareResourcesResponse__ClaimsEntry *entry = sl_xcalloc(b->count, sizeof(*entry));
+    Dra__NodePrepareResourceResponse *value = sl_xcalloc(b->count, sizeof(*value));
     answer.claims =
-        cleared(b->count, sizeof(Dra__NodePrepareResourcesResponse__ClaimsEntry *));
+        sl_xcalloc(b->count, sizeof(Dra__NodePrepareResourcesResponse__ClaimsEntry *));
     answer.n_claims = b->count;
     for (size_t i = 0; i < b->count; i++) {
         dra__node_prepare_resources_response__claims_entry__init(&entry[i]);
@@ -163,10 +148,10 @@ static void reply_prepare(struct batch *b)
 static void reply_unprepare(struct batch *b)
 {
     Dra__NodeUnprepareResourcesResponse answer = DRA__NODE_UNPREPARE_RESOURCES_RESPONSE__INIT;
-    Dra__NodeUnprepareResourcesResponse__ClaimsEntry *entry = cleared(b->count, sizeof(*entry));
-    Dra__NodeUnprepareResourceResponse *value = cleared(b->count, sizeof(*value));
+    Dra__NodeUnprepareResourcesResponse__ClaimsEntry *entry = sl_xcalloc(b->count, sizeof(*entry));
+    Dra__NodeUnprepareResourceResponse *value = sl_xcalloc(b->count, sizeof(*value));
     answer.claims =
-        cleared(b->count, sizeof(Dra__NodeUnprepareResourcesResponse__ClaimsEntry *));
+        sl_xcalloc(b->count, sizeof(Dra__NodeUnprepareResourcesResponse__ClaimsEntry *));
     answer.n_claims = b->count;
     for (size_t i = 0; i < b->count; i++) {
         dra__node_unprepare_resources_response__claims_entry__init(&entry[i]);
@@ -233,26 +218,6 @@ static void call_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *da
 
 static const struct sl_rpc_call_events batch_events = {.ended = call_ended};
 
-static void begin_all(struct sl_dra *dra, struct sl_rpc_call *call, enum op_kind kind,
-                      Dra__Claim **claims, size_t count)
-{
-    struct batch *b = cleared(1, sizeof(*b) + count * sizeof(b->part[0]));
-    b->call = call;
-    b->kind = kind;
-    b->count = b->left = count;
-    b->beginning = true;
-    sl_rpc_call_watch(call, &batch_events, b);
-    for (size_t i = 0; i < count; i++) {
-        struct claim_part *c = cleared(1, sizeof(*c));
-        *c = (struct claim_part){.dra = dra, .batch = b, .index = i};
-        (void)snprintf(b->part[i].uid, sizeof(b->part[i].uid), "%s", claims[i]->uid);
-        sl_dra_begin(dra, kind, claims[i]->namespace_, claims[i]->name, b->part[i].uid, claim_done,
-                     c);
-    }
-    b->beginning = false;
-    batch_done(b);
-}
-
 /* Either call is a list of claims and nothing else, in either version of the API. */
 static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size, struct sl_dra *dra,
                         enum op_kind kind)
@@ -262,7 +227,21 @@ static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
         return;
     const Dra__NodePrepareResourcesRequest *r =
         (const Dra__NodePrepareResourcesRequest *)(const void *)m;
-    begin_all(dra, call, kind, r->claims, r->n_claims);
+    struct batch *b = sl_xcalloc(1, sizeof(*b) + r->n_claims * sizeof(b->part[0]));
+    b->call = call;
+    b->kind = kind;
+    b->count = b->left = r->n_claims;
+    b->beginning = true;
+    sl_rpc_call_watch(call, &batch_events, b);
+    for (size_t i = 0; i < r->n_claims; i++) {
+        const Dra__Claim *claim = r->claims[i];
+        struct claim_part *c = sl_xcalloc(1, sizeof(*c));
+        *c = (struct claim_part){.dra = dra, .batch = b, .index = i};
+        (void)snprintf(b->part[i].uid, sizeof(b->part[i].uid), "%s", claim->uid);
+        sl_dra_begin(dra, kind, claim->namespace_, claim->name, b->part[i].uid, claim_done, c);
+    }
+    b->beginning = false;
+    batch_done(b);
     sl_rpc_pb_free(m);
 }
 
@@ -312,10 +291,10 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
     size_t n = 0, at = 0;
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         n += p->device_count;
-    Drahealth__DeviceHealth *health = cleared(n, sizeof(*health));
-    Drahealth__DeviceIdentifier *id = cleared(n, sizeof(*id));
+    Drahealth__DeviceHealth *health = sl_xcalloc(n, sizeof(*health));
+    Drahealth__DeviceIdentifier *id = sl_xcalloc(n, sizeof(*id));
     Drahealth__NodeWatchResourcesResponse answer = DRAHEALTH__NODE_WATCH_RESOURCES_RESPONSE__INIT;
-    answer.devices = cleared(n, sizeof(Drahealth__DeviceHealth *));
+    answer.devices = sl_xcalloc(n, sizeof(Drahealth__DeviceHealth *));
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++) {
             struct sl_prepared_device *d = &p->device[i];
@@ -324,7 +303,7 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
                 again = strcmp(id[k].device_name, d->device) == 0;
             if (again)
                 continue;
-            struct card *c = sl_dra_card(dra, d->gpu_uuid);
+            struct card *c = sl_dra_card(dra, d->share.gpu);
             drahealth__device_health__init(&health[at]);
             drahealth__device_identifier__init(&id[at]);
             id[at].pool_name = dra->node_name;
@@ -371,7 +350,7 @@ static void watch_resources(struct sl_rpc_call *call, const uint8_t *msg, size_t
     struct sl_dra *dra = data;
     (void)msg;
     (void)size;
-    struct health_stream *s = cleared(1, sizeof(*s));
+    struct health_stream *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct health_stream){.next = dra->streams, .dra = dra, .call = call};
     dra->streams = s;
     sl_rpc_call_watch(call, &stream_events, s);

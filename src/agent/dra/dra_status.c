@@ -14,11 +14,12 @@
 
 #include "agent/dra/claim_allow.h"
 #include "agent/dra/claim_pb.h"
-#include "agent/dra/claim_quantity.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 
 #define FIELD_MANAGER "?fieldManager=" SL_DRA_DRIVER
 #define UPDATES_MAX   3
@@ -26,32 +27,39 @@
 
 /* --- status.devices --- */
 
-static json_t *condition(const char *type, bool good, const char *reason, const char *message)
+/* Its time is when the status changed, however often it is written. */
+static json_t *condition(struct sl_prepared_since *since, const char *type, bool good, const char *reason,
+                         const char *message)
 {
-    char now[32];
-    time_t t = time(NULL);
+    char text[32];
+    uint64_t *now = good ? &since->yes_s : &since->no_s;
     struct tm tm;
+    if (*now == 0) {
+        *since = (struct sl_prepared_since){0};
+        *now = (uint64_t)time(NULL);
+    }
+    time_t t = (time_t)*now;
     (void)gmtime_r(&t, &tm);
-    (void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
     return json_pack("{s:s,s:s,s:s,s:s,s:s}", "type", type, "status", good ? "True" : "False",
-                     "reason", reason, "message", message, "lastTransitionTime", now);
+                     "reason", reason, "message", message, "lastTransitionTime", text);
 }
 
 static json_t *lease_data(const struct sl_prepared_device *d)
 {
     char memory[40], cores[40];
     json_t *o = json_pack("{s:s,s:s,s:s}", "apiVersion", SL_SHARE_API_VERSION, "kind",
-                          "DeviceLease", "gpu", d->gpu_uuid);
+                          "DeviceLease", "gpu", d->share.gpu);
     if (d->mig != SL_MIG_NO)
         (void)json_object_set_new(o, "mig", json_string(d->mig_uuid));
     if (!d->share_id[0])
         return o;
-    sl_quantity_binary(sl_prepared_memory(d), memory, sizeof(memory));
-    (void)sl_format_cores(sl_prepared_cores(d), sl_prepared_limit(d), cores, sizeof(cores));
+    const struct sl_share now = sl_prepared_share(d);
+    sl_quantity_binary(now.memory_bytes, memory, sizeof(memory));
+    (void)sl_format_cores(now.cores_permille, now.limit_permille, cores, sizeof(cores));
     (void)json_object_set_new(o, "memory", json_string(memory));
     (void)json_object_set_new(o, "cores", json_string(cores));
-    (void)json_object_set_new(o, "strategy",
-                              json_string(sl_share_strategy_name(d->config.strategy)));
+    (void)json_object_set_new(o, "strategy", json_string(sl_strategy_words[now.strategy]));
     if (d->tenant[0])
         (void)json_object_set_new(o, "tenant", json_string(d->tenant));
     return o;
@@ -208,7 +216,7 @@ static void apply(struct dra_tell *t)
     (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER "&force=true", t->path);
     if (!t->body || sl_kube_request(t->dra->kube, "PATCH", path, SL_KUBE_PATCH_APPLY, t->body,
                                     status_written, t, &t->call, &err) < 0)
-        not_told(t, t->body ? err.msg : "out of memory");
+        not_told(t, t->body ? err.msg : "it is not UTF-8");
 }
 
 /* One at a time for a claim, and of those that wait only the last. */
@@ -237,24 +245,26 @@ static void queue(struct dra_tell *t)
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message)
 {
-    struct dra_tell *t = dra->kube ? calloc(1, sizeof(*t)) : NULL;
-    if (!t)
+    if (!dra->kube)
         return;
+    struct dra_tell *t = sl_xcalloc(1, sizeof(*t));
     json_t *devices = json_array();
     for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_prepared_device *d = &p->device[i];
-        const struct card *c = sl_dra_card(dra, d->gpu_uuid);
+        struct sl_prepared_device *d = &p->device[i];
+        const struct card *c = sl_dra_card(dra, d->share.gpu);
         const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
         bool ok = !trouble;
         json_t *conditions = json_array();
         (void)json_array_append_new(conditions,
-                                    condition("Ready", ok, ok ? "Prepared" : "Unhealthy",
+                                    condition(&d->ready_since, "Ready", ok, ok ? "Prepared" : "Unhealthy",
                                               ok ? "" : trouble));
         if (strcmp(type, "Ready") != 0)
-            (void)json_array_append_new(conditions, condition(type, good, reason, message));
-        else if (d->resized_memory_bytes || d->resized_cores_permille) /* as the write before said */
             (void)json_array_append_new(conditions,
-                                        condition("Resized", true, "Resized", "the share was resized"));
+                                        condition(&d->resized_since, type, good, reason, message));
+        else if (d->resized.memory_bytes || d->resized.cores_permille) /* as the write before said */
+            (void)json_array_append_new(conditions,
+                                        condition(&d->resized_since, "Resized", true, "Resized",
+                                                  "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
     *t = (struct dra_tell){.dra = dra, .devices = devices};
@@ -316,22 +326,9 @@ static void resize_next(struct resize_watch *w);
 /* The tenant's devices now hold what was asked for; the claim's own figures where it was not named. */
 static void record(struct sl_prepared *p, const char *tenant, const struct sl_claim_resize *r)
 {
-    for (size_t i = 0; i < p->device_count; i++) {
-        struct sl_prepared_device *d = &p->device[i];
-        if (strcmp(d->tenant, tenant) != 0)
-            continue;
-        d->resized_memory_bytes = r->memory_bytes;
-        d->resized_cores_permille = r->cores_permille;
-        d->resized_limit_permille = r->limit_permille;
-    }
-}
-
-static void held(const struct sl_prepared *p, size_t device, struct sl_claim_resize *ret)
-{
-    const struct sl_prepared_device *d = &p->device[device];
-    *ret = (struct sl_claim_resize){.memory_bytes = d->resized_memory_bytes,
-                                    .cores_permille = d->resized_cores_permille,
-                                    .limit_permille = d->resized_limit_permille};
+    for (size_t i = 0; i < p->device_count; i++)
+        if (strcmp(p->device[i].tenant, tenant) == 0)
+            p->device[i].resized = *r;
 }
 
 static void resize_done(void *data, int rc, const char *text, const struct sl_err *err)
@@ -371,7 +368,7 @@ static int check_allowed(const struct resize_watch *w, const struct sl_prepared 
     for (size_t i = 0; i < p->device_count && rc == 0; i++)
         if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0)
             rc = sl_allow_resize(&w->allow, &p->device[i], &w->wanted,
-                                 card_bytes(w->dra, p->device[i].gpu_uuid), err);
+                                 card_bytes(w->dra, p->device[i].share.gpu), err);
     return rc;
 }
 
@@ -390,8 +387,7 @@ static void resize_next(struct resize_watch *w)
         return;
     }
     /* Tried on, and taken back if it does not fit: the arbiter is asked with what it would be. */
-    struct sl_claim_resize before;
-    held(p, w->at, &before);
+    const struct sl_claim_resize before = p->device[w->at].resized;
     if (check_allowed(w, p, &err) < 0) {
         resize_told(w, false, "NotAllowed", err.msg);
         return;
@@ -399,23 +395,26 @@ static void resize_next(struct resize_watch *w)
     record(p, p->device[w->at].tenant, &w->wanted);
     for (size_t i = 0; i < p->device_count; i++)
         if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0 &&
-            sl_dra_fits(w->dra, p, i, 0, 0, &err) < 0) {
+            sl_dra_fits(w->dra, &p->device[i], &err) < 0) {
             record(p, p->device[w->at].tenant, &before);
             resize_told(w, false, "NoRoom", err.msg);
             return;
         }
-    sl_dra_lease_now(p, w->at, &set);
+    int rc = sl_dra_compose(w->dra, p, w->at, true, &set, &err);
     record(p, p->device[w->at].tenant, &before);
-    sl_leases_set(w->dra->leases, &set, resize_done, w);
+    if (rc < 0)
+        resize_told(w, false, "Refused", err.msg);
+    else
+        sl_leases_set(w->dra->leases, &set, resize_done, w);
 }
 
 static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize *r)
 {
     for (size_t i = 0; i < p->device_count; i++) {
         const struct sl_prepared_device *d = &p->device[i];
-        if (d->tenant[0] && (d->resized_memory_bytes != r->memory_bytes ||
-                             d->resized_cores_permille != r->cores_permille ||
-                             d->resized_limit_permille != r->limit_permille))
+        if (d->tenant[0] && (d->resized.memory_bytes != r->memory_bytes ||
+                             d->resized.cores_permille != r->cores_permille ||
+                             d->resized.limit_permille != r->limit_permille))
             return false;
     }
     return true;
@@ -450,12 +449,12 @@ static void resize_begin(struct resize_watch *w, const char *text)
 /* The class's word is in the claim's allocation, where the scheduler copied it. */
 static void learn_allowed(struct resize_watch *w, const json_t *object)
 {
-    struct sl_claim *claim = calloc(1, sizeof(*claim));
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     const struct sl_config *config = w->dra->config;
     const char *space =
         json_string_value(json_object_get(json_object_get(object, "metadata"), "namespace"));
     w->allow = sl_config_allowed(config, space ? space : "");
-    if (claim && sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
+    if (sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
         w->allow = sl_allow_resizes(config, claim);
     free(claim);
 }
@@ -503,9 +502,9 @@ static void got_containers(void *data, int status, json_t *pod, const struct sl_
     for (size_t i = 0; i < p->device_count; i++) {
         struct sl_prepared_device *d = &p->device[i];
         sl_claim_containers(pod, p->name, d->request, d->containers, sizeof(d->containers));
-        if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] || !sl_dra_lease(p, i, &ask))
+        if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] ||
+            sl_dra_compose(w->dra, p, i, false, &ask, NULL) < 0)
             continue;
-        ask.flags |= sl_dra_compute(w->dra);
         sl_leases_make(w->dra->leases, &ask, described, NULL);
     }
 }
@@ -534,9 +533,7 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
             return;
     if (!tenant || !dra->kube)
         return;
-    struct resize_watch *w = calloc(1, sizeof(*w));
-    if (!w)
-        return;
+    struct resize_watch *w = sl_xcalloc(1, sizeof(*w));
     w->dra = dra;
     memcpy(w->uid, p->uid, sizeof(w->uid));
     (void)snprintf(path, sizeof(path),

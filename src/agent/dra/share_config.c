@@ -6,56 +6,8 @@
 
 #include "base/cleanup.h"
 
-static const char *const strategies[] = {
-    [SL_SHARE_LIBSLUICE] = "libsluice", [SL_SHARE_MPS] = "mps", [SL_SHARE_TIME_SLICING] = "timeSlicing"};
-static const char *const priorities[] = {
-    [SL_PRIORITY_LOW] = "low", [SL_PRIORITY_NORMAL] = "normal", [SL_PRIORITY_HIGH] = "high"};
-
-const char *sl_share_strategy_name(enum sl_share_strategy strategy)
-{
-    return strategies[strategy];
-}
-
-/* A word of a list. */
-static int word(const json_t *value, const char *key, const char *const *list, size_t count,
-                unsigned *ret, struct sl_err *err)
-{
-    const char *text = json_string_value(value);
-    for (size_t i = 0; text && i < count; i++)
-        if (strcmp(text, list[i]) == 0) {
-            *ret = (unsigned)i;
-            return 0;
-        }
-    return sl_err_set(err, -EINVAL, "ShareConfig: %s \"%.40s\" is not known: write %s, %s or %s", key,
-                      text ? text : "(not a string)", list[0], list[1], list[2]);
-}
-
-static int read_cores(const json_t *cores, struct sl_share_config *c, struct sl_err *err)
-{
-    const char *key;
-    json_t *value;
-    if (!json_is_object(cores))
-        return sl_err_set(err, -EINVAL,
-                          "ShareConfig: cores is a mapping: write `cores: {limit: 100}`; the share "
-                          "itself is the request's capacity");
-    /* jansson wants it writable for iteration only. */
-    json_object_foreach((json_t *)(uintptr_t)cores, key, value)
-    {
-        if (strcmp(key, "limit") != 0)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.%.40s is not known: cores has only limit", key);
-        json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (n < 1 || n > 100)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.limit is a whole percentage of one GPU from 1 to "
-                              "100: write for example `limit: 100`");
-        c->cores_limit_permille = (uint32_t)n * 10;
-    }
-    return 0;
-}
-
 static const char *const resizes[] = {
-    [SL_ALLOW_NEVER] = "never", [SL_ALLOW_ALLOCATED] = "allocated", [SL_ALLOW_FREE] = "free"};
+    [SL_ALLOW_NEVER] = "never", [SL_ALLOW_ALLOCATED] = "allocated", [SL_ALLOW_FREE] = "free", NULL};
 
 static int read_percent(const json_t *value, const char *key, unsigned *ret, struct sl_err *err)
 {
@@ -75,7 +27,7 @@ static int read_strategies(const json_t *list, unsigned *ret, struct sl_err *err
         return sl_err_set(err, -EINVAL, "ShareConfig: allow.strategies is a list: write [libsluice, mps]");
     json_array_foreach(list, i, one)
     {
-        int rc = word(one, "allow.strategies", strategies, SL_ARRAY_LEN(strategies), &n, err);
+        int rc = sl_share_config_word(one, "allow.strategies", sl_strategy_words, &n, err);
         if (rc < 0)
             return rc;
         *ret |= 1u << n;
@@ -125,10 +77,10 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
         else if (strcmp(key, "resizeTo") == 0)
             rc = read_percent(value, key, &a.resize_to, err);
         else if (strcmp(key, "priority") == 0 &&
-                 (rc = word(value, "allow.priority", priorities, SL_ARRAY_LEN(priorities), &n, err)) == 0)
-            a.priority = (enum sl_allow_priority)n;
+                 (rc = sl_share_config_word(value, "allow.priority", sl_priority_words, &n, err)) == 0)
+            a.priority = (enum sl_priority)n;
         else if (strcmp(key, "resize") == 0 &&
-                 (rc = word(value, "allow.resize", resizes, SL_ARRAY_LEN(resizes), &n, err)) == 0)
+                 (rc = sl_share_config_word(value, "allow.resize", resizes, &n, err)) == 0)
             a.resize = (enum sl_allow_resize)n;
         else if (rc == 0)
             rc = sl_err_set(err, -EINVAL,
@@ -143,39 +95,10 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
     return 0;
 }
 
-static int read_key(const char *key, const json_t *value, const struct sl_share_reader *reader,
-                    struct sl_share_config *c, struct sl_err *err)
-{
-    unsigned n = 0;
-    int rc;
-    if (strcmp(key, "apiVersion") == 0 || strcmp(key, "kind") == 0)
-        return 0;
-    if (strcmp(key, "priority") == 0) {
-        rc = word(value, key, priorities, SL_ARRAY_LEN(priorities), &n, err);
-        if (rc == 0)
-            c->priority = (enum sl_priority)n;
-        return rc;
-    }
-    if (strcmp(key, "strategy") == 0) {
-        rc = word(value, key, strategies, SL_ARRAY_LEN(strategies), &n, err);
-        if (rc == 0)
-            c->strategy = (enum sl_share_strategy)n;
-        return rc;
-    }
-    if (strcmp(key, "cores") == 0)
-        return read_cores(value, c, err);
-    if (strcmp(key, "allow") == 0)
-        return read_allow(value, reader, err);
-    return sl_err_set(err, -EINVAL,
-                      "ShareConfig: %.40s is not known: it has priority, cores.limit and strategy; "
-                      "memory and cores of the share are the request's capacity",
-                      key);
-}
-
 int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
-                          struct sl_share_config *config, struct sl_err *err)
+                          struct sl_share *share, struct sl_err *err)
 {
-    struct sl_share_config c = *config;
+    struct sl_share s = *share;
     const char *version = json_string_value(json_object_get(parameters, "apiVersion"));
     const char *kind = json_string_value(json_object_get(parameters, "kind"));
     if (!version || strcmp(version, SL_SHARE_API_VERSION) != 0 || !kind ||
@@ -188,11 +111,13 @@ int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
     {
-        int rc = read_key(key, value, reader, &c, err);
+        if (strcmp(key, "apiVersion") == 0 || strcmp(key, "kind") == 0)
+            continue;
+        int rc = strcmp(key, "allow") == 0 ? read_allow(value, reader, err)
+                                           : sl_share_config_key(key, value, &s, err);
         if (rc < 0)
             return rc;
-        c.any |= strcmp(key, "apiVersion") != 0 && strcmp(key, "kind") != 0;
     }
-    *config = c;
+    *share = s;
     return 0;
 }

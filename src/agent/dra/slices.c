@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/dra/claim_quantity.h"
 #include "agent/dra/device_name.h"
 #include "base/cleanup.h"
+#include "base/quantity.h"
 
 #define MIB       (1ULL << 20)
 #define TAINT_KEY SL_DRA_DRIVER "/unhealthy"

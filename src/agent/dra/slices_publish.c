@@ -10,6 +10,7 @@
 #include "agent/dra/slices.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define COLLECTION  "/apis/resource.k8s.io/v1/resourceslices"
 #define BACKOFF_NS  (500 * SL_NS_PER_MS)
@@ -143,7 +144,7 @@ static void send(struct sl_slices_publisher *p, const char *method, const char *
 {
     char path[400];
     struct sl_err err = SL_ERR_INIT;
-    struct write *w = calloc(1, sizeof(*w));
+    struct write *w = sl_xcalloc(1, sizeof(*w));
     bool create = strcmp(method, "POST") == 0;
     if (!w) {
         p->failed = true;
@@ -239,9 +240,7 @@ int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const c
     static const struct sl_kube_watch_ops ops = {
         .object = told, .synced = synced, .trouble = trouble};
     char path[500];
-    struct sl_slices_publisher *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_slices_publisher *p = sl_xcalloc(1, sizeof(*p));
     p->loop = loop;
     p->kube = kube;
     p->timer.fire = reconcile;
@@ -250,8 +249,7 @@ int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const c
     (void)snprintf(path, sizeof(path),
                    COLLECTION "?fieldSelector=spec.driver%%3D%s%%2Cspec.nodeName%%3D%s", driver,
                    node_name);
-    int rc = p->have && p->gone ? sl_kube_watch_start(kube, path, &ops, p, &p->watch, err)
-                                : sl_err_set(err, -ENOMEM, "out of memory");
+    int rc = sl_kube_watch_start(kube, path, &ops, p, &p->watch, err);
     if (rc < 0) {
         sl_slices_publish_destroy(p);
         return rc;

@@ -10,6 +10,7 @@
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define LEASE_NS (5 * SL_NS_PER_S) /* how long the arbiter may take */
 
@@ -50,9 +51,9 @@ size_t sl_fraction_count(const struct sl_fraction *f)
     return n;
 }
 
-void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute)
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute)
 {
-    f->compute = sl_leases_compute(compute);
+    f->compute = compute;
 }
 
 /* --- what a container gets ------------------------------------------------------------------------ */
@@ -67,8 +68,10 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
         rc = sl_cdi_slot_name(token, name, sizeof(name), err);
     if (rc < 0)
         return rc;
-    if (!(how & SL_LIST_CDI_ANNOTATIONS) || (how & SL_LIST_CDI_CRI))
-        return sl_edits_cdi(edits, name, err);
+    if (!(how & SL_LIST_CDI_ANNOTATIONS) || (how & SL_LIST_CDI_CRI)) {
+        sl_edits_cdi(edits, name);
+        return 0;
+    }
     /* Annotations of a pod's containers are merged: the key is the slot's own. */
     uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
     for (const char *c = token; *c; c++)
@@ -76,7 +79,8 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
     const char *prefix = config->cdi_annotation_prefix;
     (void)snprintf(key, sizeof(key), "%.80ssluice-slot_%016llx", prefix ? prefix : "cdi.k8s.io/",
                    (unsigned long long)hash);
-    return sl_edits_annotation(edits, key, name, err);
+    sl_edits_annotation(edits, key, name);
+    return 0;
 }
 
 static int gpu_edits(const struct sl_driver *driver, const struct sl_inventory *inv,
@@ -101,7 +105,8 @@ int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
     f->opt.machine(f->opt.data, &inv, &driver);
     if (!inv || !driver)
         return sl_err_set(err, -EAGAIN, "the driver's files are not found yet; see the agent's log");
-    int rc = sl_cdi_common_edits(driver, &edits, err);
+    int rc = 0;
+    sl_cdi_common_edits(driver, &edits);
     for (uint32_t i = 0; rc == 0 && i < lease->gpu_count; i++)
         rc = gpu_edits(driver, inv, lease->gpu[i], &edits, err);
     if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", f->opt.arbiter_dir_host, lease->name) >=
@@ -118,36 +123,26 @@ int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
 
 /* --- life ---------------------------------------------------------------------------------------- */
 
-static int copy_options(struct sl_fraction *f, const struct sl_fraction_options *opt,
-                        struct sl_err *err)
+static void copy_options(struct sl_fraction *f, const struct sl_fraction_options *opt)
 {
     const char **to[] = {&f->opt.node_name,        &f->opt.cdi_dir,         &f->opt.arbiter_dir,
                          &f->opt.arbiter_dir_host, &f->opt.sluice_dir_host, &f->opt.podres_socket};
     f->opt = *opt;
     for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++) {
-        if (!*to[i])
-            continue;
-        f->text[i] = strdup(*to[i]);
-        if (!f->text[i])
-            return sl_err_set(err, -ENOMEM, "out of memory for fractions");
+        f->text[i] = sl_xstrdup(*to[i]);
         *to[i] = f->text[i];
     }
-    return 0;
 }
 
 int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *opt,
                        struct sl_kube *kube, struct sl_fraction **ret, struct sl_err *err)
 {
-    struct sl_fraction *f = calloc(1, sizeof(*f));
-    if (!f)
-        return sl_err_set(err, -ENOMEM, "out of memory for fractions");
+    struct sl_fraction *f = sl_xcalloc(1, sizeof(*f));
     f->loop = loop;
     f->kube = kube;
-    int rc = copy_options(f, opt, err);
-    if (rc == 0)
-        rc = sl_leases_create(loop, f->opt.arbiter_dir, LEASE_NS, &f->leases, err);
-    if (rc == 0)
-        rc = sl_podres_create(loop, f->opt.podres_socket, 0, &f->podres, err);
+    copy_options(f, opt);
+    f->podres = sl_podres_create(loop, f->opt.podres_socket, 0);
+    int rc = sl_leases_create(loop, f->opt.arbiter_dir, LEASE_NS, &f->leases, err);
     if (rc < 0) {
         sl_fraction_destroy(f);
         return rc;

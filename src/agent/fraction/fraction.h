@@ -45,7 +45,7 @@ int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *o
 void sl_fraction_destroy(struct sl_fraction *f);
 
 /* How GPU time is to be shared by the tenants that are made from now on. */
-void sl_fraction_set_compute(struct sl_fraction *f, enum sl_config_compute compute);
+void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute);
 
 /* What Allocate answers: the slot's name, as a CDI device or, where the configuration has annotations
  * only, as one. Pure. */

@@ -5,9 +5,9 @@
 
 #include "agent/fraction/fraction.h"
 #include "agent/kubelet/podres.h"
-#include "agent/tenant/leases.h"
+#include "agent/tenant/tenancy.h"
 #include "config/plan.h"
-#include "policy/promise.h"
+#include "share/promise.h"
 
 #define SL_POD_SPACE_SIZE 64
 #define SL_POD_NAME_SIZE  254
@@ -20,6 +20,8 @@ struct sl_fraction_slot {
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
+    struct sl_tenancy_tenant only;
+    struct sl_tenancy tenancy; /* to unmake it */
     bool unlisted; /* not in kubelet's last list */
     bool removing; /* the arbiter is asked to */
     struct sl_kube_call *asking; /* the API server, whether the pod is still there */
@@ -40,7 +42,7 @@ struct sl_fraction {
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
     uint64_t unsure_ns;      /* the next look, while some are not listed and not gone */
-    uint32_t compute;        /* flag of leases: how GPU time is shared */
+    enum sl_compute compute; /* how the node wants GPU time to be shared */
     char said[400];          /* the last trouble that was logged */
 };
 
@@ -92,6 +94,7 @@ void sl_fraction_load(struct sl_fraction *f);
 void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map);
 /* All of them are looked up, listed or not: somebody needs the room. */
 void sl_fraction_sweep_all(struct sl_fraction *f);
+void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot); /* which is f's now */
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot);
 void sl_fraction_sweep_timer(struct sl_fraction *f);
 

@@ -8,7 +8,7 @@
 #include "agent/fraction/fraction_internal.h"
 #include "arbiter/client.h"
 #include "kube/kube.h"
-#include "shm/packet.h"
+#include "share/lease.h"
 
 int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SIZE],
                       struct sl_err *err)
@@ -168,67 +168,24 @@ static void name_tenant(const char *uid, const char *container, const char *toke
     (void)snprintf(buf, SL_NAME_MAX, "slot-%016" PRIx64, hash);
 }
 
-/* Shares of one GPU add up; cores are a tenant's on all its GPUs alike, so the least of them counts. */
-static int add_device(struct sl_msg_lease *m, const struct sl_promise_device *d,
-                      uint32_t cores[SL_MAX_GPUS], struct sl_err *err)
-{
-    uint32_t at = 0;
-    while (at < m->gpu_count && strcmp(m->gpu[at], d->uuid) != 0)
-        at++;
-    if (at == SL_MAX_GPUS)
-        return sl_err_set(err, -ENOSPC, "more than %d GPUs in one container", SL_MAX_GPUS);
-    if (at == m->gpu_count)
-        (void)snprintf(m->gpu[m->gpu_count++], SL_UUID_MAX, "%s", d->uuid);
-    m->gpu_memory_bytes[at] += (uint64_t)d->memory_mib << 20;
-    cores[at] += d->cores * 10u;
-    return 0;
-}
-
-static void set_cores(struct sl_msg_lease *m, const uint32_t cores[SL_MAX_GPUS], uint32_t limit)
-{
-    uint32_t least = cores[0];
-    for (uint32_t i = 1; i < m->gpu_count; i++)
-        if (cores[i] < least)
-            least = cores[i];
-    if (least > 1000)
-        least = 1000;
-    if (least == 0 && limit == 0)
-        return; /* no share of its own and no bound: what is idle */
-    m->fields |= SL_FIELD_CORES;
-    m->cores_request_permille = least ? least : 1;
-    m->cores_limit_permille = limit > least ? limit : m->cores_request_permille;
-}
-
 int sl_fraction_lease(const json_t *pod, const struct sl_promise *promise, const char *container,
                       const char *token, struct sl_msg_lease *ret, struct sl_err *err)
 {
-    static const uint32_t priority[] = {SL_PRIORITY_NORMAL, SL_PRIORITY_LOW, SL_PRIORITY_NORMAL,
-                                        SL_PRIORITY_HIGH};
-    const char *space = sl_kube_meta(pod, "namespace"), *name = sl_kube_meta(pod, "name");
-    const char *uid = sl_kube_meta(pod, "uid");
+    char tenant[SL_NAME_MAX];
+    const struct sl_owner owner = {.name_space = sl_kube_meta(pod, "namespace"),
+                                   .pod = sl_kube_meta(pod, "name"),
+                                   .pod_uid = sl_kube_meta(pod, "uid"),
+                                   .container = container,
+                                   .slot = token};
     const struct sl_promise_container *c = promised(promise, container);
-    uint32_t cores[SL_MAX_GPUS] = {0};
     if (!c)
         return sl_err_set(err, -ENODATA,
                           "pod %s/%s: its annotation " SL_PROMISE_LEASE_KEY
                           " promises container %s nothing, and it has a GPU in its limits: delete "
                           "the pod, sluice-controller places its successor",
-                          space, name, container);
-    *ret = (struct sl_msg_lease){.fields = SL_FIELD_MEMORY | SL_FIELD_PRIORITY,
-                                 .flags = SL_LEASE_KEEP};
-    sl_packet_init(&ret->h, SL_MSG_CREATE, sizeof(*ret));
-    name_tenant(uid, container, token, ret->name);
-    for (unsigned i = c->first; i < (unsigned)c->first + c->count; i++) {
-        int rc = add_device(ret, &promise->device[i], cores, err);
-        if (rc < 0)
-            return rc;
-    }
-    set_cores(ret, cores, c->cores_limit * 10u);
-    ret->priority = priority[c->priority & 3];
-    (void)snprintf(ret->about, sizeof(ret->about),
-                   "namespace=%.63s pod=%.253s container=%.63s slot=%.63s pod-uid=%.63s", space,
-                   name, container, token, uid);
-    return 0;
+                          owner.name_space, owner.pod, container);
+    name_tenant(owner.pod_uid, container, token, tenant);
+    return sl_lease_compose(tenant, &owner, &promise->share[c->first], c->count, ret, err);
 }
 
 static bool read_about(const char *about, struct sl_fraction_slot *ret)

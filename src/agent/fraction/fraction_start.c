@@ -13,11 +13,13 @@
 #include "agent/container/cdi.h"
 #include "agent/fraction/fraction_internal.h"
 #include "agent/tenant/allow.h"
+#include "agent/tenant/tenancy.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 #define PATIENCE_NS (20 * SL_NS_PER_S) /* kubelet waits 30 s */
 #define MARGIN_NS   SL_NS_PER_S        /* of its own deadline, to be heard */
@@ -50,6 +52,8 @@ struct sl_start {
     struct sl_timer timer;
     void (*again)(struct sl_start *op);
     struct sl_msg_lease lease;
+    struct sl_tenancy_tenant tenant;
+    struct sl_tenancy tenancy;
 };
 
 static void ask_kubelet(struct sl_start *op);
@@ -131,7 +135,7 @@ static void never_begun(struct sl_start *op)
                        : "the arbiter does not answer yet: see the agent's log");
 }
 
-/* --- spec ---------------------------------------------------------------------------------------- */
+/* --- the tenant and its spec ---------------------------------------------------------------------- */
 
 static int remember(struct sl_start *op, struct sl_err *err)
 {
@@ -140,36 +144,40 @@ static int remember(struct sl_start *op, struct sl_err *err)
         return sl_err_set(err, -EAGAIN, "pod %s/%s is gone", slot->space, slot->pod);
     if (slot)
         return 0;
-    slot = malloc(sizeof(*slot));
-    if (!slot)
-        return sl_err_set(err, -ENOMEM, "out of memory for a container");
+    slot = sl_xmalloc(sizeof(*slot));
     sl_fraction_slot_of(&op->lease, slot);
-    slot->fraction = op->f;
-    slot->next = op->f->slots;
-    op->f->slots = slot;
+    sl_fraction_slot_add(op->f, slot);
     sl_fraction_sweep_timer(op->f);
     return 0;
 }
 
-static void write_spec(struct sl_start *op)
+static int write_spec(void *data, struct sl_err *err)
 {
-    struct sl_err err = SL_ERR_INIT;
-    int rc = remember(op, &err);
-    SL_FAULT("fraction.leased");
-    if (rc == 0)
-        rc = sl_fraction_write_spec(op->f, op->token, &op->lease, &err);
-    SL_FAULT("fraction.ready");
-    if (rc == 0)
-        sl_info("%s: %s", op->lease.name, op->lease.about);
-    finish(op, rc < 0 ? &err : NULL);
+    struct sl_start *op = data;
+    int rc = remember(op, err);
+    return rc < 0 ? rc : sl_fraction_write_spec(op->f, op->token, &op->lease, err);
 }
 
-/* --- tenant -------------------------------------------------------------------------------------- */
-
-static void removed_other_lease(void *data, int rc, const char *text, const struct sl_err *err)
+static int remove_spec(void *data, struct sl_err *err)
 {
-    (void)text;
+    const struct sl_start *op = data;
+    return sl_cdi_remove_slot(op->f->opt.cdi_dir, op->token, err);
+}
+
+static const struct sl_tenancy_ops tenancy_ops = {
+    .write_spec = write_spec,
+    .remove_spec = remove_spec,
+    .fault = {.made = SL_FAULT_NAME("fraction.lease"),
+              .all_made = SL_FAULT_NAME("fraction.leased"),
+              .written = SL_FAULT_NAME("fraction.ready"),
+              .removed = SL_FAULT_NAME("fraction.unspecified"),
+              .unmade = SL_FAULT_NAME("fraction.removed")}};
+
+static void removed_other_lease(void *data, enum sl_tenancy_step step, int rc,
+                                const struct sl_err *err)
+{
     struct sl_start *op = data;
+    (void)step;
     op->made_room = true;
     if (rc < 0)
         finish(op, err);
@@ -177,28 +185,26 @@ static void removed_other_lease(void *data, int rc, const char *text, const stru
         make(op);
 }
 
-static void made(void *data, int rc, const char *text, const struct sl_err *err)
+static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
-    (void)text;
     struct sl_start *op = data;
-    SL_FAULT("fraction.lease");
-    if (rc == -EEXIST && !op->made_room) {
+    if (step == SL_TENANCY_TENANT && rc == -EEXIST && !op->made_room) {
         /* The promise was changed while the container was down. */
-        sl_leases_remove(op->f->leases, op->lease.name, removed_other_lease, op);
-    } else if (rc == -ENOSPC) {
+        sl_tenancy_unmake(&op->tenancy, removed_other_lease);
+    } else if (step == SL_TENANCY_TENANT && rc == -ENOSPC) {
         /* Who had it before may be gone without our knowing. */
         sl_fraction_sweep_all(op->f);
         try_again(op, ROOM_NS, make, err);
-    } else if (rc < 0) {
-        finish(op, err);
     } else {
-        write_spec(op);
+        if (rc == 0)
+            sl_info("%s: %s", op->lease.name, op->lease.about);
+        finish(op, rc < 0 ? err : NULL);
     }
 }
 
 static void make(struct sl_start *op)
 {
-    sl_leases_make(op->f->leases, &op->lease, made, op);
+    sl_tenancy_make(&op->tenancy, made);
 }
 
 /* The slot may have been another's, and its tenant may be on its way out. */
@@ -248,7 +254,7 @@ static int read_promise(struct sl_start *op, const struct candidate *c, struct s
         rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
     if (rc < 0)
         return rc;
-    op->lease.flags |= op->f->compute;
+    sl_lease_compute(&op->lease, op->f->compute);
     const struct sl_fraction_options *opt = &op->f->opt;
     return sl_allow_lease(opt->config ? opt->config(opt->data) : NULL, c->space, op->lease.priority,
                           op->lease.cores_request_permille, op->lease.cores_limit_permille, err);
@@ -335,24 +341,21 @@ static bool name_ok(const char *text, size_t size)
     return n > 0 && n < size && text[n] == '\0';
 }
 
-static int add_candidate(struct sl_start *op, const struct sl_podres_device *d)
+static void add_candidate(struct sl_start *op, const struct sl_podres_device *d)
 {
     struct candidate *c = op->candidate;
     for (size_t i = 0; i < op->candidate_count; i++)
         if (strcmp(c[i].space, d->pod_namespace) == 0 && strcmp(c[i].pod, d->pod) == 0)
-            return 0;
+            return;
     if (!name_ok(d->pod_namespace, sizeof(c->space)) || !name_ok(d->pod, sizeof(c->pod)))
-        return 0; /* nothing the API server could have */
-    c = reallocarray(c, op->candidate_count + 1, sizeof(*c));
-    if (!c)
-        return -ENOMEM;
+        return; /* nothing the API server could have */
+    c = sl_xreallocarray(c, op->candidate_count + 1, sizeof(*c));
     op->candidate = c;
     c += op->candidate_count++;
     *c = (struct candidate){.object = NULL};
     (void)snprintf(c->space, sizeof(c->space), "%s", d->pod_namespace);
     (void)snprintf(c->pod, sizeof(c->pod), "%s", d->pod);
     (void)snprintf(c->container, sizeof(c->container), "%.63s", d->container);
-    return 0;
 }
 
 static void kubelet_listed(void *data, const struct sl_podres_map *map, const struct sl_err *err)
@@ -369,10 +372,7 @@ static void kubelet_listed(void *data, const struct sl_podres_map *map, const st
         const struct sl_podres_device *d;
         size_t n = sl_podres_find(map, op->resource, op->id[i], &d);
         for (size_t k = 0; k < n; k++)
-            if (add_candidate(op, &d[k]) < 0) {
-                fail(op, -ENOMEM, "out of memory for a container");
-                return;
-            }
+            add_candidate(op, &d[k]);
     }
     if (op->candidate_count == 0)
         fail(op, -ENODATA,
@@ -426,14 +426,8 @@ static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
                                   const char *const *ids, size_t n, struct sl_prestart *call,
                                   struct sl_err *err)
 {
-    struct sl_start *op = calloc(1, sizeof(*op));
-    if (op)
-        op->id = calloc(n, sizeof(*op->id));
-    if (!op || !op->id) {
-        free(op);
-        (void)sl_err_set(err, -ENOMEM, "out of memory for a container");
-        return NULL;
-    }
+    struct sl_start *op = sl_xcalloc(1, sizeof(*op));
+    op->id = sl_xcalloc(n, sizeof(*op->id));
     if (sl_fraction_token(ids, n, op->token, err) < 0) {
         free_start(op);
         return NULL;
@@ -443,6 +437,9 @@ static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
     (void)snprintf(op->resource, sizeof(op->resource), "%s", resource);
     uint64_t deadline = sl_prestart_deadline(call);
     op->f = f;
+    op->tenant = (struct sl_tenancy_tenant){.name = op->lease.name, .make = &op->lease};
+    op->tenancy = (struct sl_tenancy){
+        .leases = f->leases, .ops = &tenancy_ops, .data = op, .tenant = &op->tenant, .count = 1};
     op->call = call;
     op->begun_ns = sl_loop_now(f->loop);
     op->give_up_ns = op->begun_ns + PATIENCE_NS;

@@ -15,18 +15,18 @@
 #include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define SWEEP_NS  (10 * SL_NS_PER_S)
 #define UNSURE_NS SL_NS_PER_S /* some are not listed, and their pods are not gone yet */
 
 /* --- removing ------------------------------------------------------------------------------------ */
 
-static void removed(void *data, int rc, const char *text, const struct sl_err *err)
+static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
-    (void)text;
     struct sl_fraction_slot *slot = data;
     struct sl_fraction *f = slot->fraction;
-    SL_FAULT("fraction.removed");
+    (void)step;
     slot->removing = false;
     if (rc < 0) {
         sl_fraction_say(f, "a tenant whose pod is gone stays for now", err);
@@ -43,18 +43,35 @@ static void removed(void *data, int rc, const char *text, const struct sl_err *e
     sl_fraction_wake(f);
 }
 
+/* A spec that stays is found again at the next start. */
+static int remove_spec(void *data, struct sl_err *err)
+{
+    const struct sl_fraction_slot *slot = data;
+    if (sl_cdi_remove_slot(slot->fraction->opt.cdi_dir, slot->token, err) < 0)
+        sl_fraction_say(slot->fraction, "a spec that was left over stays", err);
+    return 0;
+}
+
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_fraction *f = slot->fraction;
     if (slot->removing)
         return;
     slot->removing = true;
-    /* First the spec, so that nothing is left that names a tenant that is gone. */
-    if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
-        sl_fraction_say(f, "a spec that was left over stays", &err);
-    SL_FAULT("fraction.unspecified");
-    sl_leases_remove(f->leases, slot->tenant, removed, slot);
+    sl_tenancy_unmake(&slot->tenancy, unmade);
+}
+
+void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
+{
+    static const struct sl_tenancy_ops ops = {
+        .remove_spec = remove_spec,
+        .fault = {.removed = SL_FAULT_NAME("fraction.unspecified"),
+                  .unmade = SL_FAULT_NAME("fraction.removed")}};
+    slot->only = (struct sl_tenancy_tenant){.name = slot->tenant};
+    slot->tenancy = (struct sl_tenancy){
+        .leases = f->leases, .ops = &ops, .data = slot, .tenant = &slot->only, .count = 1};
+    slot->fraction = f;
+    slot->next = f->slots;
+    f->slots = slot;
 }
 
 /* --- is the pod still there? --------------------------------------------------------------------- */
@@ -139,19 +156,14 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
 
 /* --- after a start --------------------------------------------------------------------------------- */
 
-static void load_tenant(void *data, const struct sl_msg_tenant *tenant)
+static void load_tenant(struct sl_fraction *f, const struct sl_msg_tenant *tenant)
 {
-    struct sl_fraction *f = data;
     struct sl_fraction_slot read, *slot;
     if (!sl_fraction_slot_read(tenant, &read) || sl_fraction_find(f, read.tenant))
         return;
-    slot = malloc(sizeof(*slot));
-    if (!slot)
-        return; /* found at the next start, or when its slot is used again */
+    slot = sl_xmalloc(sizeof(*slot));
     *slot = read;
-    slot->fraction = f;
-    slot->next = f->slots;
-    f->slots = slot;
+    sl_fraction_slot_add(f, slot);
 }
 
 /* Specs of tenants that are not there: the arbiter's memory is gone with a reboot, for one. */
@@ -174,15 +186,17 @@ static void drop_specs(struct sl_fraction *f)
     sl_cdi_free_claims(token, n);
 }
 
-static void loaded(void *data, int rc, const char *text, const struct sl_err *err)
+static void loaded(void *data, struct sl_client_status *status, const struct sl_err *err)
 {
-    (void)text;
     struct sl_fraction *f = data;
-    if (rc < 0) {
+    if (!status) {
         sl_fraction_say(f, "the arbiter's tenants are not known yet", err);
         sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
         return;
     }
+    for (size_t i = 0; i < status->tenant_count; i++)
+        load_tenant(f, &status->tenant[i]);
+    sl_client_status_free(status);
     drop_specs(f);
     f->loaded = true;
     f->said[0] = '\0';
@@ -194,7 +208,7 @@ static void loaded(void *data, int rc, const char *text, const struct sl_err *er
 
 void sl_fraction_load(struct sl_fraction *f)
 {
-    sl_leases_list(f->leases, load_tenant, loaded, f);
+    sl_leases_status(f->leases, loaded, f);
 }
 
 static void timer_fired(struct sl_timer *timer)

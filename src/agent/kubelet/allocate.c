@@ -10,6 +10,7 @@
 
 #include "agent/container/cdi.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 #define VOLUME_DIR   "/var/run/nvidia-container-devices" /* NVIDIA's runtime lists this directory */
 #define CDI_ANY      (SL_LIST_CDI_ANNOTATIONS | SL_LIST_CDI_CRI)
@@ -45,9 +46,7 @@ static int choose(struct answer *a, const struct sl_plan_resource *resource, con
                           "invalid allocation request for \"%s\": invalid request: maximum request "
                           "size for shared resources is 1; found %zu",
                           resource->name, id_count);
-    a->device = calloc(id_count, sizeof(const struct sl_plan_device *));
-    if (!a->device)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    a->device = sl_xcalloc(id_count, sizeof(const struct sl_plan_device *));
     for (size_t i = 0; i < id_count; i++) {
         const struct sl_plan_device *d = find_device(resource, ids[i]);
         if (!d || d->gpu >= a->inv->gpu_count ||
@@ -81,9 +80,7 @@ static char *names(const struct answer *a, const char *prefix)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return NULL;
+    FILE *out = sl_xmemstream(&text, &size);
     for (size_t i = 0; i < a->device_count; i++) {
         char name[SL_GPU_UUID_SIZE];
         device_name(a, i, name);
@@ -91,38 +88,30 @@ static char *names(const struct answer *a, const char *prefix)
     }
     if (a->imex && *prefix)
         (void)fprintf(out, ",%s=%s", SL_CDI_IMEX_KIND, IMEX_CHANNEL);
-    bool whole = ferror(out) == 0;
-    if (fclose(out) != 0 || !whole) {
-        free(text);
-        return NULL;
-    }
+    sl_xmemstream_close(out);
     return text;
 }
 
-static int by_envvar(const struct answer *a, struct sl_err *err)
+static void by_envvar(const struct answer *a)
 {
     SL_CLEANUP(free) char *list = names(a, "");
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    int rc = sl_edits_env(a->edits, "NVIDIA_VISIBLE_DEVICES", list, err);
-    if (rc == 0 && a->imex)
-        rc = sl_edits_env(a->edits, "NVIDIA_IMEX_CHANNELS", IMEX_CHANNEL, err);
-    return rc;
+    sl_edits_env(a->edits, "NVIDIA_VISIBLE_DEVICES", list);
+    if (a->imex)
+        sl_edits_env(a->edits, "NVIDIA_IMEX_CHANNELS", IMEX_CHANNEL);
 }
 
 /* Which devices are mounted, not what the environment says, decides: a pod cannot write this list. */
-static int by_volume_mounts(const struct answer *a, struct sl_err *err)
+static void by_volume_mounts(const struct answer *a)
 {
-    int rc = sl_edits_env(a->edits, "NVIDIA_VISIBLE_DEVICES", VOLUME_DIR, err);
-    for (size_t i = 0; rc == 0 && i < a->device_count; i++) {
+    sl_edits_env(a->edits, "NVIDIA_VISIBLE_DEVICES", VOLUME_DIR);
+    for (size_t i = 0; i < a->device_count; i++) {
         char name[SL_GPU_UUID_SIZE], path[sizeof(VOLUME_DIR) + SL_GPU_UUID_SIZE];
         device_name(a, i, name);
         (void)snprintf(path, sizeof(path), VOLUME_DIR "/%s", name);
-        rc = sl_edits_mount(a->edits, "/dev/null", path, false, err);
+        sl_edits_mount(a->edits, "/dev/null", path, false);
     }
-    if (rc == 0 && a->imex)
-        rc = sl_edits_mount(a->edits, "/dev/null", VOLUME_DIR "/imex/" IMEX_CHANNEL, false, err);
-    return rc;
+    if (a->imex)
+        sl_edits_mount(a->edits, "/dev/null", VOLUME_DIR "/imex/" IMEX_CHANNEL, false);
 }
 
 /* A random (version 4) UUID: annotations of a pod's containers are merged, so each key is its own. */
@@ -142,16 +131,15 @@ static int random_uuid(char buf[37], struct sl_err *err)
 static int by_cdi_annotation(const struct answer *a, struct sl_err *err)
 {
     char uuid[37];
-    SL_CLEANUP(free) char *key = NULL;
-    SL_CLEANUP(free) char *list = names(a, SL_CDI_NODE_KIND "=");
     int rc = random_uuid(uuid, err);
     if (rc < 0)
         return rc;
     const char *prefix = a->config->cdi_annotation_prefix;
-    if (!list ||
-        asprintf(&key, "%snvidia-device-plugin_%s", prefix ? prefix : "cdi.k8s.io/", uuid) < 0)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    return sl_edits_annotation(a->edits, key, list, err);
+    SL_CLEANUP(free) char *list = names(a, SL_CDI_NODE_KIND "=");
+    SL_CLEANUP(free)
+    char *key = sl_xasprintf("%snvidia-device-plugin_%s", prefix ? prefix : "cdi.k8s.io/", uuid);
+    sl_edits_annotation(a->edits, key, list);
+    return 0;
 }
 
 static int by_cdi_cri(const struct answer *a, struct sl_err *err)
@@ -162,10 +150,10 @@ static int by_cdi_cri(const struct answer *a, struct sl_err *err)
         device_name(a, i, name);
         rc = sl_cdi_node_name(name, qualified, sizeof(qualified), err);
         if (rc == 0)
-            rc = sl_edits_cdi(a->edits, qualified, err);
+            sl_edits_cdi(a->edits, qualified);
     }
     if (rc == 0 && a->imex)
-        rc = sl_edits_cdi(a->edits, SL_CDI_IMEX_KIND "=" IMEX_CHANNEL, err);
+        sl_edits_cdi(a->edits, SL_CDI_IMEX_KIND "=" IMEX_CHANNEL);
     return rc;
 }
 
@@ -174,7 +162,8 @@ static int by_cdi_cri(const struct answer *a, struct sl_err *err)
 static int by_device_specs(const struct answer *a, struct sl_err *err)
 {
     struct sl_edits all = {0};
-    int rc = sl_edits_add(&all, &a->driver->nodes, err);
+    int rc = 0;
+    sl_edits_add(&all, &a->driver->nodes);
     for (size_t i = 0; rc == 0 && i < a->device_count; i++)
         rc =
             sl_cdi_device_edits(a->driver, a->inv, a->device[i]->gpu, a->device[i]->mig, &all, err);
@@ -182,18 +171,18 @@ static int by_device_specs(const struct answer *a, struct sl_err *err)
         rc = sl_driver_imex_node(a->driver, 0, &all, err);
     for (size_t i = 0; rc == 0 && i < all.node_count; i++) {
         if (!all.node[i].numbered)
-            rc = sl_edits_node(a->edits, all.node[i].host, all.node[i].container,
-                               all.node[i].permissions, err);
+            sl_edits_node(a->edits, all.node[i].host, all.node[i].container,
+                          all.node[i].permissions);
     }
     for (size_t i = 0; rc == 0 && i < all.mount_count; i++) /* a simulated driver's */
-        rc = sl_edits_mount(a->edits, all.mount[i].host, all.mount[i].container,
-                            all.mount[i].read_only, err);
+        sl_edits_mount(a->edits, all.mount[i].host, all.mount[i].container,
+                       all.mount[i].read_only);
     sl_edits_clear(&all);
     return rc;
 }
 
 /* What NVIDIA's runtime does for the companions of the driver when these are set. */
-static int companions(const struct answer *a, struct sl_err *err)
+static void companions(const struct answer *a)
 {
     const struct {
         bool enabled;
@@ -203,12 +192,10 @@ static int companions(const struct answer *a, struct sl_err *err)
         {a->config->gds, "NVIDIA_GDS"},
         {a->config->mofed, "NVIDIA_MOFED"},
     };
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(env); i++) {
+    for (size_t i = 0; i < SL_ARRAY_LEN(env); i++) {
         if (env[i].enabled)
-            rc = sl_edits_env(a->edits, env[i].name, "enabled", err);
+            sl_edits_env(a->edits, env[i].name, "enabled");
     }
-    return rc;
 }
 
 static int find_imex(struct answer *a, struct sl_err *err)
@@ -219,8 +206,6 @@ static int find_imex(struct answer *a, struct sl_err *err)
         return 0;
     a->imex = sl_driver_imex_node(a->driver, 0, &channel, &cause) == 0;
     sl_edits_clear(&channel);
-    if (cause.code == -ENOMEM)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     if (!a->imex && a->config->imex_required)
         return sl_err_set(err, -ENODEV, "the IMEX channel that the configuration requires: %s",
                           cause.msg);
@@ -238,20 +223,20 @@ int sl_allocate_edits(const struct sl_config *config, const struct sl_inventory 
     if (rc == 0)
         rc = find_imex(&a, err);
     if (rc == 0 && (list & SL_LIST_ENVVAR))
-        rc = by_envvar(&a, err);
+        by_envvar(&a);
     if (rc == 0 && (list & SL_LIST_VOLUME_MOUNTS))
-        rc = by_volume_mounts(&a, err);
+        by_volume_mounts(&a);
     if (rc == 0 && (list & SL_LIST_CDI_ANNOTATIONS))
         rc = by_cdi_annotation(&a, err);
     if (rc == 0 && (list & SL_LIST_CDI_CRI))
         rc = by_cdi_cri(&a, err);
     if (rc == 0 && (list & ~(unsigned)CDI_ANY)) {
-        rc = companions(&a, err); /* the CDI spec has their nodes */
-        if (rc == 0 && config->pass_device_specs)
+        companions(&a); /* the CDI spec has their nodes */
+        if (config->pass_device_specs)
             rc = by_device_specs(&a, err);
     }
     if (rc == 0 && extra)
-        rc = sl_edits_add(edits, extra, err);
+        sl_edits_add(edits, extra);
     free(a.device);
     return rc;
 }

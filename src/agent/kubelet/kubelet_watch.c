@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 enum {
     INTEREST = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF
@@ -179,10 +180,8 @@ static int split_path(struct sl_kubelet_watch *w, const char *path, struct sl_er
                           "kubelet's socket \"%s\" is no absolute path: write one such as "
                           "/var/lib/kubelet/device-plugins/kubelet.sock",
                           path);
-    w->socket_path = strdup(path);
-    w->dir_path = strndup(path, (size_t)(slash - path));
-    if (!w->socket_path || !w->dir_path)
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's directory");
+    w->socket_path = sl_xstrdup(path);
+    w->dir_path = sl_xstrndup(path, (size_t)(slash - path));
     w->socket_name = strrchr(w->socket_path, '/') + 1;
     return 0;
 }
@@ -191,9 +190,7 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
                             const struct sl_kubelet_watch_ops *ops, void *data,
                             struct sl_kubelet_watch **ret, struct sl_err *err)
 {
-    struct sl_kubelet_watch *w = calloc(1, sizeof(*w));
-    if (!w)
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's directory");
+    struct sl_kubelet_watch *w = sl_xcalloc(1, sizeof(*w));
     w->loop = loop;
     w->ops = ops;
     w->data = data;

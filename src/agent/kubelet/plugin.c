@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define DEFAULT_SOCKET "/var/lib/kubelet/device-plugins/kubelet.sock"
 
@@ -59,18 +60,13 @@ int sl_plugins_create(struct sl_loop *loop, const struct sl_plugins_options *opt
 {
     static const struct sl_kubelet_watch_ops ops = {.kubelet = kubelet_there,
                                                     .touched = file_touched};
-    struct sl_plugins *plugins = calloc(1, sizeof(*plugins));
-    if (!plugins)
-        return sl_err_set(err, -ENOMEM, "out of memory for device plugins");
+    struct sl_plugins *plugins = sl_xcalloc(1, sizeof(*plugins));
     plugins->loop = loop;
     plugins->options = *options;
     const char *path = options->kubelet_socket ? options->kubelet_socket : DEFAULT_SOCKET;
-    plugins->kubelet_socket = strdup(path);
+    plugins->kubelet_socket = sl_xstrdup(path);
     plugins->options.kubelet_socket = plugins->kubelet_socket;
-    int rc =
-        plugins->kubelet_socket ? 0 : sl_err_set(err, -ENOMEM, "out of memory for device plugins");
-    if (rc == 0)
-        rc = sl_kubelet_watch_create(loop, path, &ops, plugins, &plugins->watch, err);
+    int rc = sl_kubelet_watch_create(loop, path, &ops, plugins, &plugins->watch, err);
     if (rc < 0) {
         sl_plugins_destroy(plugins);
         return rc;
@@ -134,9 +130,7 @@ static int name_socket(struct plugin *p, struct sl_err *err)
 int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
                 const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
 {
-    struct plugin *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory for a resource");
+    struct plugin *p = sl_xcalloc(1, sizeof(*p));
     p->owner = plugins;
     sl_plugin_serve_init(p);
     sl_plugin_register_init(p);
@@ -215,10 +209,8 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
 {
     struct plugin_cards cards;
     struct plugin *fresh = NULL;
-    int rc = sl_plugin_cards_copy(inv, &cards, err);
-    if (rc < 0)
-        return rc;
-    rc = make_plugins(plugins, plan, &cards, &fresh, err);
+    sl_plugin_cards_copy(inv, &cards);
+    int rc = make_plugins(plugins, plan, &cards, &fresh, err);
     if (rc < 0) {
         sl_plugin_cards_free(&cards);
         return rc;
@@ -275,10 +267,7 @@ int sl_plugins_set_health(struct sl_plugins *plugins, const char *uuid, bool hea
     } else {
         if (strlen(uuid) >= size)
             return sl_err_set(err, -EINVAL, "\"%.40s…\" is no device", uuid);
-        void *more = reallocarray(plugins->unhealthy, at + 1, size);
-        if (!more)
-            return sl_err_set(err, -ENOMEM, "out of memory for a device's health");
-        plugins->unhealthy = more;
+        plugins->unhealthy = sl_xreallocarray(plugins->unhealthy, at + 1, size);
         (void)snprintf(plugins->unhealthy[at], size, "%s", uuid);
         plugins->unhealthy_count++;
     }

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 
 typedef Dp__ContainerAllocateResponse__EnvsEntry env_entry;
@@ -50,8 +51,10 @@ static int check_edits(const struct sl_edits *e, struct sl_err *err)
 
 /* Allocates the items and the list of pointers to them that protobuf-c wants. */
 #define ITEMS(answer, items, list, n)                                                              \
-    (((answer)->items = calloc((n) + 1, sizeof(*(answer)->items))) &&                              \
-     ((answer)->message.list = calloc((n) + 1, sizeof(*(answer)->message.list))))
+    do {                                                                                           \
+        (answer)->items = sl_xcalloc((n) + 1, sizeof(*(answer)->items));                           \
+        (answer)->message.list = sl_xcalloc((n) + 1, sizeof(*(answer)->message.list));             \
+    } while (0)
 
 static void fill_pairs(struct plugin_answer *a, const struct sl_edits *e)
 {
@@ -99,18 +102,13 @@ int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer *
     int rc = check_edits(edits, err);
     if (rc < 0)
         return rc;
-    struct plugin_answer *a = calloc(1, sizeof(*a));
-    if (!a)
-        return sl_err_set(err, -ENOMEM, "out of memory for an answer to kubelet");
+    struct plugin_answer *a = sl_xcalloc(1, sizeof(*a));
     dp__container_allocate_response__init(&a->message);
-    if (!ITEMS(a, env, envs, edits->env_count) ||
-        !ITEMS(a, annotation, annotations, edits->annotation_count) ||
-        !ITEMS(a, mount, mounts, edits->mount_count) ||
-        !ITEMS(a, node, devices, edits->node_count) ||
-        !ITEMS(a, cdi, cdi_devices, edits->cdi_count)) {
-        sl_plugin_answer_free(a);
-        return sl_err_set(err, -ENOMEM, "out of memory for an answer to kubelet");
-    }
+    ITEMS(a, env, envs, edits->env_count);
+    ITEMS(a, annotation, annotations, edits->annotation_count);
+    ITEMS(a, mount, mounts, edits->mount_count);
+    ITEMS(a, node, devices, edits->node_count);
+    ITEMS(a, cdi, cdi_devices, edits->cdi_count);
     fill_pairs(a, edits);
     fill_files(a, edits);
     *ret = a;

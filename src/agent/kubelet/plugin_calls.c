@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
@@ -47,9 +48,7 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
         return sl_err_set(err, -ERANGE, "%d devices are asked for of %zu", request->allocation_size,
                           p->devices.res.device_count);
     size_t size = (size_t)request->allocation_size;
-    answer->deviceids = calloc(size + 1, sizeof(*answer->deviceids));
-    if (!answer->deviceids)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing devices");
+    answer->deviceids = sl_xcalloc(size + 1, sizeof(*answer->deviceids));
     int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
                            request->must_include_deviceids, request->n_must_include_deviceids, size,
                            answer->deviceids, err);
@@ -67,9 +66,9 @@ void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t 
     const Dp__PreferredAllocationRequest *request = (const void *)m;
     size_t n = request->n_container_requests;
     Dp__PreferredAllocationResponse answer = DP__PREFERRED_ALLOCATION_RESPONSE__INIT;
-    Dp__ContainerPreferredAllocationResponse *one = calloc(n + 1, sizeof(*one));
-    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
-    int rc = one && answer.container_responses ? 0 : sl_err_set(&err, -ENOMEM, "out of memory");
+    Dp__ContainerPreferredAllocationResponse *one = sl_xcalloc(n + 1, sizeof(*one));
+    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    int rc = 0;
     for (; rc == 0 && answer.n_container_responses < n; answer.n_container_responses++) {
         size_t i = answer.n_container_responses;
         answer.container_responses[i] = &one[i];
@@ -82,7 +81,7 @@ void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t 
         p->owner->stats.preferred_failures++;
         refuse(call, p, "GetPreferredAllocation", &err);
     }
-    for (size_t i = 0; one && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         free(one[i].deviceids);
     free(one);
     free(answer.container_responses);
@@ -102,9 +101,7 @@ static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n,
             "Ask for 1, or set failRequestsGreaterThanOne: false: several shares "
             "do not make a larger one",
             n);
-    SL_CLEANUP(free) bool *seen = calloc(d->res.device_count + 1, sizeof(*seen));
-    if (!seen)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
+    SL_CLEANUP(free) bool *seen = sl_xcalloc(d->res.device_count + 1, sizeof(*seen));
     for (size_t i = 0; i < n; i++) {
         size_t at = sl_plugin_devices_find(d, ids[i]);
         if (at == SIZE_MAX)
@@ -171,11 +168,9 @@ void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_
     const Dp__AllocateRequest *request = (const void *)m;
     size_t n = request->n_container_requests;
     Dp__AllocateResponse answer = DP__ALLOCATE_RESPONSE__INIT;
-    struct container *containers = calloc(n + 1, sizeof(*containers));
-    answer.container_responses = calloc(n + 1, sizeof(*answer.container_responses));
-    int rc = containers && answer.container_responses
-                 ? 0
-                 : sl_err_set(&err, -ENOMEM, "out of memory for %zu containers", n);
+    struct container *containers = sl_xcalloc(n + 1, sizeof(*containers));
+    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct container *c = &containers[i];
         rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
@@ -187,7 +182,7 @@ void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_
         sl_rpc_pb_reply(call, &answer.base);
     else
         refuse(call, p, "Allocate", &err);
-    for (size_t i = 0; containers && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         sl_plugin_answer_free(containers[i].answer);
         sl_edits_clear(&containers[i].edits);
     }

@@ -8,20 +8,17 @@
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 
-int sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret, struct sl_err *err)
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
 {
     struct plugin_cards c = {.count = inv->gpu_count};
     size_t n = c.count;
-    c.uuid = calloc(n + 1, sizeof(*c.uuid));
-    c.lost = calloc(n + 1, sizeof(*c.lost));
-    c.numa = calloc(n + 1, sizeof(*c.numa));
-    c.links = inv->nvlinks ? calloc(n * n + 1, 1) : NULL;
-    if (!c.uuid || !c.lost || !c.numa || (inv->nvlinks && !c.links)) {
-        sl_plugin_cards_free(&c);
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu GPUs", n);
-    }
+    c.uuid = sl_xcalloc(n + 1, sizeof(*c.uuid));
+    c.lost = sl_xcalloc(n + 1, sizeof(*c.lost));
+    c.numa = sl_xcalloc(n + 1, sizeof(*c.numa));
+    c.links = inv->nvlinks ? sl_xcalloc(n * n + 1, 1) : NULL;
     for (size_t i = 0; i < n; i++) {
         memcpy(c.uuid[i], inv->gpu[i].info.uuid, sizeof(c.uuid[i]));
         c.lost[i] = inv->gpu[i].lost;
@@ -30,7 +27,6 @@ int sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *re
     if (c.links)
         memcpy(c.links, inv->nvlinks, n * n);
     *ret = c;
-    return 0;
 }
 
 void sl_plugin_cards_free(struct plugin_cards *cards)
@@ -133,17 +129,14 @@ int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plug
         return rc;
     size_t n = res->device_count;
     struct plugin_devices d = {.res = *res};
-    d.res.device = calloc(n + 1, sizeof(*d.res.device));
-    d.healthy = calloc(n + 1, sizeof(*d.healthy));
-    d.by_id = calloc(n + 1, sizeof(*d.by_id));
-    d.unit_of = calloc(n + 1, sizeof(*d.unit_of));
-    d.units = calloc(n + 1, sizeof(*d.units));
-    if (!d.res.device || !d.healthy || !d.by_id || !d.unit_of || !d.units)
-        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu devices", n);
-    if (rc == 0 && n)
+    d.res.device = sl_xcalloc(n + 1, sizeof(*d.res.device));
+    d.healthy = sl_xcalloc(n + 1, sizeof(*d.healthy));
+    d.by_id = sl_xcalloc(n + 1, sizeof(*d.by_id));
+    d.unit_of = sl_xcalloc(n + 1, sizeof(*d.unit_of));
+    d.units = sl_xcalloc(n + 1, sizeof(*d.units));
+    if (n)
         memcpy(d.res.device, res->device, n * sizeof(*res->device));
-    if (rc == 0)
-        rc = index_devices(&d, err);
+    rc = index_devices(&d, err);
     if (rc < 0) {
         sl_plugin_devices_free(&d);
         return rc;
@@ -232,10 +225,8 @@ int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint
                         size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;
-    SL_CLEANUP(free) struct item *items = calloc(n + 1, sizeof(*items));
-    SL_CLEANUP(free) Dp__Device **pointers = calloc(n + 1, sizeof(*pointers));
-    if (!items || !pointers)
-        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    SL_CLEANUP(free) struct item *items = sl_xcalloc(n + 1, sizeof(*items));
+    SL_CLEANUP(free) Dp__Device **pointers = sl_xcalloc(n + 1, sizeof(*pointers));
     for (size_t i = 0; i < n; i++) {
         fill_item(&items[i], &devices->res.device[i], devices->healthy[i]);
         pointers[i] = &items[i].device;
@@ -249,9 +240,7 @@ int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint
             err, -EMSGSIZE,
             "%s has %zu devices, more than kubelet takes in one message: lower replicas",
             devices->res.name, n);
-    uint8_t *data = malloc(size + 1);
-    if (!data)
-        return sl_err_set(err, -ENOMEM, "out of memory for a list of %zu devices", n);
+    uint8_t *data = sl_xmalloc(size + 1);
     (void)dp__list_and_watch_response__pack(&message, data);
     *ret = data;
     *ret_size = size;

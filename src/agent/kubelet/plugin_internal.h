@@ -112,8 +112,7 @@ struct sl_plugins {
 };
 
 /* plugin_devices.c */
-int sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret,
-                      struct sl_err *err) SL_MUST_CHECK;
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret);
 void sl_plugin_cards_free(struct plugin_cards *cards);
 int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                         struct plugin_devices *ret, struct sl_err *err) SL_MUST_CHECK;

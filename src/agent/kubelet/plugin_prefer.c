@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 enum mark { MARK_NONE, MARK_AVAILABLE, MARK_MUST };
 
@@ -38,12 +39,10 @@ static int prefer_whole(const struct plugin *p, const uint8_t *marks, size_t siz
     const struct plugin_devices *d = &p->devices;
     const struct plugin_cards *cards = &p->owner->cards;
     size_t n = d->res.device_count, free_count = 0, must_count = 0;
-    SL_CLEANUP(free) size_t *gpus = calloc(n + 1, sizeof(*gpus));
-    SL_CLEANUP(free) size_t *must = calloc(n + 1, sizeof(*must));
-    SL_CLEANUP(free) size_t *chosen = calloc(n + 1, sizeof(*chosen));
-    SL_CLEANUP(free) size_t *device_of = calloc(cards->count + 1, sizeof(*device_of));
-    if (!gpus || !must || !chosen || !device_of)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing GPUs");
+    SL_CLEANUP(free) size_t *gpus = sl_xcalloc(n + 1, sizeof(*gpus));
+    SL_CLEANUP(free) size_t *must = sl_xcalloc(n + 1, sizeof(*must));
+    SL_CLEANUP(free) size_t *chosen = sl_xcalloc(n + 1, sizeof(*chosen));
+    SL_CLEANUP(free) size_t *device_of = sl_xcalloc(cards->count + 1, sizeof(*device_of));
     for (size_t i = 0; i < n; i++) {
         device_of[d->res.device[i].gpu] = i;
         if (marks[i] == MARK_AVAILABLE)
@@ -75,10 +74,8 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
                          struct sl_err *err)
 {
     const struct plugin_devices *d = &p->devices;
-    SL_CLEANUP(free) struct sl_prefer_unit *units = calloc(d->unit_count + 1, sizeof(*units));
-    SL_CLEANUP(free) unsigned *take = calloc(d->unit_count + 1, sizeof(*take));
-    if (!units || !take)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing shares");
+    SL_CLEANUP(free) struct sl_prefer_unit *units = sl_xcalloc(d->unit_count + 1, sizeof(*units));
+    SL_CLEANUP(free) unsigned *take = sl_xcalloc(d->unit_count + 1, sizeof(*take));
     for (size_t i = 0; i < d->unit_count; i++)
         units[i] = (struct sl_prefer_unit){.gpu = d->units[i].gpu, .used = d->units[i].replicas};
     for (size_t i = 0; i < d->res.device_count; i++) {
@@ -111,9 +108,7 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
 int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
                   char *const *must, size_t must_count, size_t size, char **ret, struct sl_err *err)
 {
-    SL_CLEANUP(free) uint8_t *marks = calloc(p->devices.res.device_count + 1, sizeof(*marks));
-    if (!marks)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing devices");
+    SL_CLEANUP(free) uint8_t *marks = sl_xcalloc(p->devices.res.device_count + 1, sizeof(*marks));
     int rc = mark_ids(&p->devices, available, available_count, must, must_count, marks, err);
     if (rc < 0)
         return rc;

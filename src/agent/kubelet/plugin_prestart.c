@@ -6,6 +6,7 @@
 
 #include "agent/kubelet/plugin_internal.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
@@ -107,12 +108,7 @@ void sl_plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_
         sl_rpc_pb_free(m);
         return;
     }
-    struct sl_prestart *s = calloc(1, sizeof(*s));
-    if (!s) {
-        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory for a container");
-        sl_rpc_pb_free(m);
-        return;
-    }
+    struct sl_prestart *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct sl_prestart){.call = call, .plugins = plugins, .next = plugins->prestarts};
     (void)snprintf(s->resource, sizeof(s->resource), "%s", p->devices.res.name);
     if (s->next)

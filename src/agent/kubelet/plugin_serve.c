@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "rpc/pb.h"
 
 static const uint64_t RETIRE_NS = SL_NS_PER_S;
@@ -33,7 +34,7 @@ static void send_list(struct plugin_stream *s)
     if (rc == 0) {
         s->stale = false;
         p->owner->stats.lists_sent++;
-    } else if (rc == -ENOMEM || rc == -EMSGSIZE) {
+    } else if (rc == -EMSGSIZE) {
         sl_error("%s: the list of devices was not sent: %s", p->devices.res.name, err.msg);
         sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop) + PACK_AGAIN_NS);
     }
@@ -76,11 +77,7 @@ static void list_and_watch(struct sl_rpc_call *call, const uint8_t *msg, size_t 
     static const struct sl_rpc_call_events events = {
         .writable = stream_writable, .draining = stream_draining, .ended = stream_ended};
     struct plugin *p = data;
-    struct plugin_stream *s = calloc(1, sizeof(*s));
-    if (!s) {
-        sl_rpc_call_finish(call, SL_RPC_RESOURCE_EXHAUSTED, "out of memory for a stream");
-        return;
-    }
+    struct plugin_stream *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct plugin_stream){.plugin = p, .call = call, .next = p->streams};
     p->streams = s;
     sl_rpc_call_watch(call, &events, s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "podresources.pb-c.h"
 #include "rpc/pb.h"
 
@@ -96,22 +97,15 @@ static void walk(const Podres__ListPodResourcesResponse *answer, struct sl_podre
     }
 }
 
-static int make_map(const Podres__ListPodResourcesResponse *answer, struct sl_podres_map *ret,
-                    struct sl_err *err)
+static struct sl_podres_map make_map(const Podres__ListPodResourcesResponse *answer)
 {
     struct sl_podres_map map = {0};
     walk(answer, &map);
-    map.device = calloc(map.device_count + 1, sizeof(*map.device));
-    map.claim = calloc(map.claim_count + 1, sizeof(*map.claim));
-    if (!map.device || !map.claim) {
-        free(map.device);
-        free(map.claim);
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's list of pods");
-    }
+    map.device = sl_xcalloc(map.device_count + 1, sizeof(*map.device));
+    map.claim = sl_xcalloc(map.claim_count + 1, sizeof(*map.claim));
     walk(answer, &map);
     qsort(map.device, map.device_count, sizeof(*map.device), by_device);
-    *ret = map;
-    return 0;
+    return map;
 }
 
 /* ---- asking ---- */
@@ -166,17 +160,12 @@ static void on_message(struct sl_rpc_call *call, const uint8_t *msg, size_t size
     (void)call;
     struct sl_podres *p = data;
     ProtobufCMessage *m = NULL;
-    struct sl_podres_map map;
     p->failed = (struct sl_err)SL_ERR_INIT;
     if (sl_rpc_pb_unpack(&podres__list_pod_resources_response__descriptor, msg, size, &m,
                          &p->failed) < 0)
         return;
-    if (make_map((const Podres__ListPodResourcesResponse *)(const void *)m, &map, &p->failed) < 0) {
-        sl_rpc_pb_free(m);
-        return;
-    }
     drop_answer(p);
-    p->map = map;
+    p->map = make_map((const Podres__ListPodResourcesResponse *)(const void *)m);
     p->message = m;
     p->at_ns = sl_loop_now(p->loop);
 }
@@ -230,21 +219,6 @@ static int ask(struct sl_podres *p, struct sl_err *err)
     return rc;
 }
 
-/* Puts the question into a line; false: there is no memory, and it was answered with that. */
-static bool wait_in(struct sl_podres *podres, struct waiter **line, sl_podres_done *done, void *data)
-{
-    struct waiter *w = malloc(sizeof(*w));
-    if (!w) {
-        struct sl_err err = SL_ERR_INIT;
-        sl_err_set(&err, -ENOMEM, "out of memory for kubelet's list of pods");
-        done(data, sl_podres_last(podres), &err);
-        return false;
-    }
-    *w = (struct waiter){*line, done, data};
-    *line = w;
-    return true;
-}
-
 void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
     uint64_t now = sl_loop_now(podres->loop);
@@ -261,16 +235,18 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
             return;
         }
     }
-    if (!wait_in(podres, &podres->waiters, done, data))
-        return;
+    struct waiter *w = sl_xmalloc(sizeof(*w));
+    *w = (struct waiter){podres->waiters, done, data};
+    podres->waiters = w;
     if (!podres->asking && ask(podres, &err) < 0)
         finish(podres, &err);
 }
 
 void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
-    if (!wait_in(podres, &podres->later, done, data))
-        return;
+    struct waiter *w = sl_xmalloc(sizeof(*w));
+    *w = (struct waiter){podres->later, done, data};
+    podres->later = w;
     if (!podres->asking)
         ask_later(podres);
 }
@@ -299,21 +275,13 @@ const struct sl_podres_map *sl_podres_last(const struct sl_podres *podres)
     return podres->message ? &podres->map : NULL;
 }
 
-int sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns,
-                     struct sl_podres **ret, struct sl_err *err)
+struct sl_podres *sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns)
 {
-    struct sl_podres *p = calloc(1, sizeof(*p));
-    char *copy = strdup(socket ? socket : SOCKET);
-    if (!p || !copy) {
-        free(p);
-        free(copy);
-        return sl_err_set(err, -ENOMEM, "out of memory for kubelet's list of pods");
-    }
+    struct sl_podres *p = sl_xcalloc(1, sizeof(*p));
     p->loop = loop;
-    p->socket = copy;
+    p->socket = sl_xstrdup(socket ? socket : SOCKET);
     p->max_age_ns = max_age_ns ? max_age_ns : MAX_AGE_NS;
-    *ret = p;
-    return 0;
+    return p;
 }
 
 void sl_podres_destroy(struct sl_podres *podres)

@@ -40,8 +40,7 @@ struct sl_podres_map {
 };
 
 /* socket NULL: kubelet's usual one. max_age_ns 0: 5 s. Connects when first asked. */
-int sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns,
-                     struct sl_podres **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_podres *sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns);
 /* Who still waits is not called. NULL is fine; not from inside a callback. */
 void sl_podres_destroy(struct sl_podres *podres);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 struct family;
 
@@ -309,25 +310,15 @@ static const struct family families[] = {
 #undef FAMILY
 };
 
-int sl_metrics_text(const struct sl_metrics *metrics, char **ret, size_t *ret_size,
-                    struct sl_err *err)
+char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 {
     char *text = NULL;
-    size_t size = 0;
-    struct writer w = {.m = metrics, .out = open_memstream(&text, &size)};
-    if (!w.out)
-        return sl_err_set(err, -ENOMEM, "out of memory for metrics");
+    struct writer w = {.m = metrics, .out = sl_xmemstream(&text, ret_size)};
     for (size_t i = 0; i < SL_ARRAY_LEN(families); i++) {
         w.family = &families[i];
         w.begun = false;
         families[i].write(&w);
     }
-    bool bad = ferror(w.out);
-    if (fclose(w.out) != 0 || bad) {
-        free(text);
-        return sl_err_set(err, -ENOMEM, "out of memory for metrics");
-    }
-    *ret = text;
-    *ret_size = size;
-    return 0;
+    sl_xmemstream_close(w.out);
+    return text;
 }

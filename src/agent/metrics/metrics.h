@@ -116,7 +116,6 @@ struct sl_metrics {
 };
 
 /* Fresh, NUL-terminated text. */
-int sl_metrics_text(const struct sl_metrics *metrics, char **ret, size_t *ret_size,
-                    struct sl_err *err) SL_MUST_CHECK;
+char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/xalloc.h"
+
 static double known(uint32_t value, double scale)
 {
     return value == SL_GPU_UNKNOWN ? (double)NAN : (double)value * scale;
@@ -17,14 +19,11 @@ struct list {
     size_t count;
 };
 
-/* One more, with nothing known of it but these. NULL: out of memory. */
+/* One more, with nothing known of it but these. */
 static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t memory_bytes)
 {
-    struct sl_gpu_numbers *grown = reallocarray(list->item, list->count + 1, sizeof(*list->item));
-    if (!grown)
-        return NULL;
-    list->item = grown;
-    struct sl_gpu_numbers *x = &grown[list->count++];
+    list->item = sl_xreallocarray(list->item, list->count + 1, sizeof(*list->item));
+    struct sl_gpu_numbers *x = &list->item[list->count++];
     *x = (struct sl_gpu_numbers){.memory_total_bytes = (double)memory_bytes,
                                  .memory_used_bytes = (double)NAN,
                                  .utilisation_ratio = (double)NAN,
@@ -34,17 +33,15 @@ static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t 
     return x;
 }
 
-static bool read_card(struct sl_gpu *gpu, size_t i, struct list *list)
+static void read_card(struct sl_gpu *gpu, size_t i, struct list *list)
 {
     struct sl_gpu_info info;
     struct sl_gpu_mig_info mig;
     struct sl_gpu_memory memory;
     struct sl_gpu_sample sample;
     if (sl_gpu_info(gpu, i, &info, NULL) < 0)
-        return true; /* it has fallen off the bus: health tells */
+        return; /* it has fallen off the bus: health tells */
     struct sl_gpu_numbers *x = add(list, info.uuid, info.memory_total_bytes);
-    if (!x)
-        return false;
     if (sl_gpu_memory(gpu, i, &memory, NULL) == 0) {
         x->memory_total_bytes = (double)memory.total_bytes;
         x->memory_used_bytes = (double)memory.used_bytes;
@@ -58,11 +55,8 @@ static bool read_card(struct sl_gpu *gpu, size_t i, struct list *list)
         if (sl_gpu_mig_info(gpu, i, slot, &mig, NULL) < 0)
             continue;
         x = add(list, mig.uuid, mig.memory_total_bytes);
-        if (!x)
-            return false;
         x->memory_used_bytes = (double)mig.memory_used_bytes;
     }
-    return true;
 }
 
 int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
@@ -72,12 +66,9 @@ int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t 
     struct list list = {0};
     int rc = sl_gpu_count(gpu, &count, err);
     for (size_t i = 0; rc == 0 && i < count; i++)
-        if (!read_card(gpu, i, &list))
-            rc = sl_err_set(err, -ENOMEM, "out of memory for metrics");
-    if (rc < 0) {
-        free(list.item);
+        read_card(gpu, i, &list);
+    if (rc < 0)
         return rc;
-    }
     *ret = list.item;
     *ret_count = list.count;
     return 0;

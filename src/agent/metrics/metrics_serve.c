@@ -10,10 +10,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/metrics/metrics_arbiter.h"
+#include "agent/tenant/leases.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 #include "sluice/pages.h"
 
 #define TIMEOUT_NS    (2 * SL_NS_PER_S)
@@ -27,7 +28,7 @@ enum part { PART_SAMPLE = 1, PART_PODS = 2, PART_ARBITER = 4 };
 struct sl_exporter {
     struct sl_loop *loop;
     struct sl_exporter_options opt;
-    struct sl_arbiter_query *arbiter;
+    struct sl_leases *arbiter;
     struct sl_http_call *call[SCRAPES];
     size_t calls;
     unsigned missing; /* enum part: what this gathering still waits for */
@@ -187,7 +188,7 @@ static void fill_own(struct sl_exporter *x, struct sl_metrics_agent *a)
     fill_process(a);
 }
 
-static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
+static char *make_text(struct sl_exporter *x, size_t *ret_size)
 {
     struct sl_metrics m = {0};
     size_t rows = 0;
@@ -195,17 +196,15 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
         x->opt.fill(x->opt.data, &m);
     for (size_t i = 0; i < x->status.tenant_count; i++)
         rows += x->status.tenant[i].gpu_count;
-    SL_CLEANUP(free) struct sl_metrics_gpu *gpus = calloc(m.gpu_count + 1, sizeof(*gpus));
-    SL_CLEANUP(free) struct sl_metrics_mig *migs = calloc(m.mig_count + 1, sizeof(*migs));
+    SL_CLEANUP(free) struct sl_metrics_gpu *gpus = sl_xcalloc(m.gpu_count + 1, sizeof(*gpus));
+    SL_CLEANUP(free) struct sl_metrics_mig *migs = sl_xcalloc(m.mig_count + 1, sizeof(*migs));
     SL_CLEANUP(free)
-    struct sl_metrics_resource *resources = calloc(m.resource_count + 1, sizeof(*resources));
-    SL_CLEANUP(free) struct sl_metrics_tenant *tenants = calloc(rows + 1, sizeof(*tenants));
+    struct sl_metrics_resource *resources = sl_xcalloc(m.resource_count + 1, sizeof(*resources));
+    SL_CLEANUP(free) struct sl_metrics_tenant *tenants = sl_xcalloc(rows + 1, sizeof(*tenants));
     SL_CLEANUP(free)
-    struct sl_metrics_compute *compute = calloc(x->status.gpu_count + 1, sizeof(*compute));
+    struct sl_metrics_compute *compute = sl_xcalloc(x->status.gpu_count + 1, sizeof(*compute));
     SL_CLEANUP(free)
-    struct sl_tenant_owner *owners = calloc(x->status.tenant_count + 1, sizeof(*owners));
-    if (!gpus || !migs || !resources || !tenants || !compute || !owners)
-        return -ENOMEM;
+    struct sl_tenant_owner *owners = sl_xcalloc(x->status.tenant_count + 1, sizeof(*owners));
     fill_gpus(x, &m, gpus);
     fill_migs(x, &m, migs);
     for (size_t i = 0; i < m.resource_count; i++) {
@@ -222,7 +221,7 @@ static int make_text(struct sl_exporter *x, char **ret, size_t *ret_size)
     m.tenant = tenants;
     m.tenant_count = fill_tenants(x, tenants, owners);
     fill_own(x, &m.agent);
-    return sl_metrics_text(&m, ret, ret_size, NULL);
+    return sl_metrics_text(&m, ret_size);
 }
 
 /* ---- gathering ---- */
@@ -234,19 +233,14 @@ static void say(struct sl_http_call *call, unsigned status, const char *text)
 
 static void finish(struct sl_exporter *x)
 {
-    char *text = NULL;
     size_t size = 0;
     x->gathering = false;
     sl_timer_stop(x->loop, &x->timeout);
-    int rc = make_text(x, &text, &size);
+    char *text = make_text(x, &size);
     size_t count = x->calls;
     x->calls = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (rc == 0)
-            sl_http_answer(x->call[i], 200, SL_METRICS_CONTENT_TYPE, text, size);
-        else
-            say(x->call[i], 500, "out of memory\n");
-    }
+    for (size_t i = 0; i < count; i++)
+        sl_http_answer(x->call[i], 200, SL_METRICS_CONTENT_TYPE, text, size);
     free(text);
 }
 
@@ -263,14 +257,12 @@ void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbe
     exporter->sampling = false;
     exporter->nvml_up = !err;
     if (!err) {
-        struct sl_gpu_numbers *copy = calloc(count + 1, sizeof(*copy));
-        if (copy) {
-            memcpy(copy, numbers, count * sizeof(*copy));
-            free(exporter->numbers);
-            exporter->numbers = copy;
-            exporter->numbers_count = count;
-            exporter->numbers_ns = sl_loop_now(exporter->loop);
-        }
+        struct sl_gpu_numbers *copy = sl_xcalloc(count + 1, sizeof(*copy));
+        memcpy(copy, numbers, count * sizeof(*copy));
+        free(exporter->numbers);
+        exporter->numbers = copy;
+        exporter->numbers_count = count;
+        exporter->numbers_ns = sl_loop_now(exporter->loop);
     }
     got(exporter, PART_SAMPLE);
 }
@@ -304,7 +296,7 @@ static void timeout_fire(struct sl_timer *timer)
         x->podres_up = false;
     }
     if (x->missing & PART_ARBITER) {
-        sl_arbiter_query_give_up(x->arbiter);
+        sl_leases_forget(x->arbiter, x);
         sl_client_status_free(&x->status);
         x->arbiter_up = false;
     }
@@ -328,7 +320,7 @@ static void gather(struct sl_exporter *x)
     if (x->opt.podres)
         sl_podres_get(x->opt.podres, got_pods, x);
     if (x->arbiter)
-        sl_arbiter_query_ask(x->arbiter);
+        sl_leases_status_now(x->arbiter, got_status, x);
     x->starting = false;
     if (!x->missing)
         finish(x);
@@ -386,12 +378,9 @@ void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call)
     }
 }
 
-int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,
-                       struct sl_exporter **ret, struct sl_err *err)
+struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt)
 {
-    struct sl_exporter *x = calloc(1, sizeof(*x));
-    if (!x)
-        return sl_err_set(err, -ENOMEM, "out of memory for metrics");
+    struct sl_exporter *x = sl_xcalloc(1, sizeof(*x));
     x->loop = loop;
     x->opt = *opt;
     x->opt.timeout_ns = opt->timeout_ns ? opt->timeout_ns : TIMEOUT_NS;
@@ -399,16 +388,15 @@ int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *o
     x->timeout.fire = timeout_fire;
     x->lag.fire = lag_fire;
     sl_timer_set(loop, &x->lag, sl_loop_now(loop) + LAG_EVERY_NS);
-    *ret = x;
-    return 0;
+    return x;
 }
 
-int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place,
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
                         struct sl_err *err)
 {
     return exporter->arbiter ? 0
-                             : sl_arbiter_query_create(exporter->loop, place, got_status, exporter,
-                                                       &exporter->arbiter, err);
+                             : sl_leases_create(exporter->loop, place->dir, exporter->opt.timeout_ns,
+                                                &exporter->arbiter, err);
 }
 
 void sl_exporter_destroy(struct sl_exporter *exporter)
@@ -419,7 +407,7 @@ void sl_exporter_destroy(struct sl_exporter *exporter)
     sl_timer_stop(exporter->loop, &exporter->lag);
     if (exporter->opt.podres)
         sl_podres_forget(exporter->opt.podres, exporter);
-    sl_arbiter_query_destroy(exporter->arbiter);
+    sl_leases_destroy(exporter->arbiter);
     sl_client_status_free(&exporter->status);
     for (size_t i = 0; i < exporter->calls; i++)
         say(exporter->call[i], 503, "the agent is stopping\n");

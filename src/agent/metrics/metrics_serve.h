@@ -9,7 +9,7 @@
 
 #include "agent/kubelet/podres.h"
 #include "agent/metrics/metrics.h"
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 #include "base/loop.h"
 #include "gpu/gpu.h"
 #include "http/server.h"
@@ -47,13 +47,12 @@ struct sl_exporter_options {
     uint64_t sample_age_ns;   /* GPUs are not asked more often: asking disturbs them; 0: 10 s */
 };
 
-int sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt,
-                       struct sl_exporter **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_exporter *sl_exporter_create(struct sl_loop *loop, const struct sl_exporter_options *opt);
 /* Before the HTTP server it answers for. NULL is fine. */
 void sl_exporter_destroy(struct sl_exporter *exporter);
 
 /* There is to be an arbiter from now on: tenants are asked of it. Again is fine. */
-int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_place *place,
+int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
                         struct sl_err *err) SL_MUST_CHECK;
 
 /* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */

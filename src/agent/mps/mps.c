@@ -11,6 +11,7 @@
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 
 #define MIB (1024ULL * 1024)
 
@@ -20,12 +21,6 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise)
 }
 
 /* ---- life ---- */
-
-static int copy_text(char **to, const char *text, struct sl_err *err)
-{
-    *to = text ? strdup(text) : NULL;
-    return text && !*to ? sl_err_set(err, -ENOMEM, "out of memory") : 0;
-}
 
 /* A driver that is not the machine's own brings its libraries and its server along. */
 static char **make_env(const struct sl_mps *mps)
@@ -53,15 +48,10 @@ static int copy_options(struct sl_mps *mps, const struct sl_mps_options *o, stru
         return sl_err_set(err, -EINVAL,
                           "MPS needs a directory of its own: set flags.mpsRoot (--mps-root) to an "
                           "absolute path, for example /run/nvidia/mps");
-    int rc = copy_text(&mps->root, o->root, err);
-    if (rc == 0)
-        rc = copy_text(&mps->host_root, o->host_root ? o->host_root : o->root, err);
-    if (rc == 0)
-        rc = copy_text(&mps->control, o->control, err);
-    if (rc == 0)
-        rc = copy_text(&mps->driver_root, strcmp(root, "/") == 0 ? "" : root, err);
-    if (rc < 0)
-        return rc;
+    mps->root = sl_xstrdup(o->root);
+    mps->host_root = sl_xstrdup(o->host_root ? o->host_root : o->root);
+    mps->control = sl_xstrdup(o->control);
+    mps->driver_root = sl_xstrdup(strcmp(root, "/") == 0 ? "" : root);
     mps->options = (struct sl_mps_options){
         .shm = o->shm,
         .one_user = o->one_user,
@@ -75,15 +65,13 @@ static int copy_options(struct sl_mps *mps, const struct sl_mps_options *o, stru
     };
     mps->env = make_env(mps);
     mps->options.environ_list = NULL;
-    return mps->env ? 0 : sl_err_set(err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options,
                   const struct sl_mps_ops *ops, void *data, struct sl_mps **ret, struct sl_err *err)
 {
-    struct sl_mps *mps = calloc(1, sizeof(*mps));
-    if (!mps)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_mps *mps = sl_xcalloc(1, sizeof(*mps));
     mps->loop = loop;
     mps->ops = *ops;
     mps->data = data;
@@ -207,11 +195,9 @@ static char **daemon_env(const struct daemon *d)
     return sl_mps_env(d->mps->env, set, SL_ARRAY_LEN(set));
 }
 
-static int add(struct sl_mps *mps, const struct sl_mps_gpu *g, struct sl_err *err)
+static void add(struct sl_mps *mps, const struct sl_mps_gpu *g)
 {
-    struct daemon *d = calloc(1, sizeof(*d));
-    if (!d)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct daemon *d = sl_xcalloc(1, sizeof(*d));
     d->mps = mps;
     d->exit.fd = -1;
     d->index = g->index;
@@ -223,14 +209,9 @@ static int add(struct sl_mps *mps, const struct sl_mps_gpu *g, struct sl_err *er
     (void)snprintf(d->log_dir, sizeof(d->log_dir), "%.400s/log", d->dir);
     (void)snprintf(d->shm, sizeof(d->shm), "%.400s/shm", d->dir);
     d->env = daemon_env(d);
-    if (!d->env) {
-        free(d);
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    }
     d->next = mps->daemons;
     mps->daemons = d;
     sl_mps_daemon_init(d);
-    return 0;
 }
 
 static bool named(const struct sl_mps_gpu *gpus, size_t count, const char *uuid)
@@ -259,9 +240,7 @@ int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count
         if (!d)
             d = call_back(mps, gpus[i].uuid);
         if (!d) {
-            int rc = add(mps, &gpus[i], err);
-            if (rc < 0)
-                return rc;
+            add(mps, &gpus[i]);
             continue;
         }
         bool changed = d->limit_mib != limit_mib(&gpus[i]) || d->percent != limit_percent(&gpus[i]);
@@ -285,6 +264,19 @@ int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_stat
     return 0;
 }
 
+const char *sl_mps_trouble(const struct sl_mps *mps)
+{
+    const char *reason = NULL;
+    for (const struct daemon *d = mps->daemons; d; d = d->next) {
+        if (d->removed)
+            continue;
+        if (d->state != SL_MPS_FAILED)
+            return NULL;
+        reason = d->reason;
+    }
+    return reason;
+}
+
 int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *edits,
                  struct sl_err *err)
 {
@@ -295,14 +287,13 @@ int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *ed
     if (d->state != SL_MPS_READY)
         return sl_err_set(err, -EAGAIN, "%s", d->reason);
     /* The same path inside: it is in the daemon's own messages, and no image has it. */
-    int rc = sl_edits_env(edits, "CUDA_MPS_PIPE_DIRECTORY", d->pipe, err);
+    sl_edits_env(edits, "CUDA_MPS_PIPE_DIRECTORY", d->pipe);
     (void)snprintf(host, sizeof(host), "%.300s/%s/pipe", mps->host_root, uuid);
-    if (rc == 0)
-        rc = sl_edits_mount(edits, host, d->pipe, false, err);
+    sl_edits_mount(edits, host, d->pipe, false);
     (void)snprintf(host, sizeof(host), "%.300s/%s/shm", mps->host_root, uuid);
-    if (rc == 0 && mps->options.shm == SL_MPS_SHM_OWN)
-        rc = sl_edits_mount(edits, host, "/dev/shm", false, err);
-    else if (rc == 0 && mps->options.shm == SL_MPS_SHM_MACHINE)
-        rc = sl_edits_mount(edits, "/dev/shm", "/dev/shm", false, err);
-    return rc;
+    if (mps->options.shm == SL_MPS_SHM_OWN)
+        sl_edits_mount(edits, host, "/dev/shm", false);
+    else if (mps->options.shm == SL_MPS_SHM_MACHINE)
+        sl_edits_mount(edits, "/dev/shm", "/dev/shm", false);
+    return 0;
 }

@@ -86,6 +86,8 @@ int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count
 
 /* -ENOENT: not shared by MPS. */
 int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_state *ret);
+/* Why no card that is to be shared by MPS is; NULL: there is none, or one is, or may yet be. */
+const char *sl_mps_trouble(const struct sl_mps *mps);
 
 /* What a tenant of the card needs: CUDA_MPS_PIPE_DIRECTORY, the pipe directory, /dev/shm.
  * -EAGAIN with the reason while the daemon is not ready, -ENOENT for a card not shared by MPS. */

@@ -14,6 +14,7 @@
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 
 struct mps_command {
     struct mps_command *next, **link;
@@ -124,9 +125,7 @@ int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *p
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     char name[] = "nvidia-cuda-mps-control";
     char *argv[] = {name, NULL};
-    struct mps_command *c = calloc(1, sizeof(*c));
-    if (!c)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct mps_command *c = sl_xcalloc(1, sizeof(*c));
     int rc = make_pipes(in, out, err);
     if (rc == 0) { /* a few hundred bytes: they fit, and the end of file follows them */
         struct mps_spawn spawn = {.path = path,

@@ -19,6 +19,7 @@
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 
 static const char *const names[] = {"daemon.out", "control.log", "server.log"};
 enum { NAMES = SL_ARRAY_LEN(names), CHUNK = 16 * 1024, FILE_MAX = 4 * 1024 * 1024 };
@@ -107,9 +108,7 @@ int sl_mps_log_create(struct sl_loop *loop, const char *dir,
                       void (*fault)(void *data, const char *line), void *data, struct mps_log **ret,
                       struct sl_err *err)
 {
-    struct mps_log *log = calloc(1, sizeof(*log));
-    if (!log)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct mps_log *log = sl_xcalloc(1, sizeof(*log));
     log->loop = loop;
     log->fault = fault;
     log->data = data;

@@ -12,6 +12,7 @@
 
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 static int pidfd_of(pid_t pid)
 {
@@ -147,17 +148,12 @@ char **sl_mps_env(char *const *base, const char *const *set, size_t set_count)
     size_t n = 0, count = 0;
     while (base && base[n])
         n++;
-    char **env = calloc(n + set_count + 1, sizeof(*env));
-    bool ok = env != NULL;
-    for (size_t i = 0; ok && i < n; i++)
+    char **env = sl_xcalloc(n + set_count + 1, sizeof(*env));
+    for (size_t i = 0; i < n; i++)
         if (!is_set_anew(base[i], set, set_count))
-            ok = (env[count++] = strdup(base[i])) != NULL;
-    for (size_t i = 0; ok && i < set_count; i++)
-        ok = (env[count++] = strdup(set[i])) != NULL;
-    if (!ok) {
-        sl_mps_env_free(env);
-        return NULL;
-    }
+            env[count++] = sl_xstrdup(base[i]);
+    for (size_t i = 0; i < set_count; i++)
+        env[count++] = sl_xstrdup(set[i]);
     return env;
 }
 

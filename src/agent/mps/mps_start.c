@@ -154,7 +154,14 @@ static int make_dirs(const struct daemon *d, struct sl_err *err)
         rc = make_dir(d->log_dir, 0755, err);
     if (rc == 0 && d->mps->options.shm == SL_MPS_SHM_OWN)
         rc = make_dir(d->shm, 01777, err);
-    return rc;
+    if (rc != -EROFS && rc != -EACCES && rc != -EPERM)
+        return rc;
+    char why[200];
+    (void)snprintf(why, sizeof(why), "%.199s", err->msg);
+    return sl_err_set(err, rc,
+                      "%s: MPS needs a folder of the node at %s; install the agent with "
+                      "deploy/components/mps, which mounts it",
+                      why, d->mps->root);
 }
 
 static int spawn_new(struct daemon *d, struct sl_err *err)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* Index of the key, or where it belongs. */
 static size_t place_of(const struct sl_labels *labels, const char *key, bool *ret_found)
@@ -28,28 +29,21 @@ static size_t place_of(const struct sl_labels *labels, const char *key, bool *re
     return low;
 }
 
-int sl_labels_set(struct sl_labels *labels, const char *key, const char *value, struct sl_err *err)
+void sl_labels_set(struct sl_labels *labels, const char *key, const char *value)
 {
     bool found = false;
     size_t at = place_of(labels, key, &found);
-    SL_CLEANUP(free) char *copy = strdup(value);
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    char *copy = sl_xstrdup(value);
     if (found) {
         free(labels->label[at].value);
-        labels->label[at].value = sl_take_ptr(copy);
-        return 0;
+        labels->label[at].value = copy;
+        return;
     }
-    SL_CLEANUP(free) char *name = strdup(key);
-    struct sl_label *grown = reallocarray(labels->label, labels->count + 1, sizeof(*labels->label));
-    if (grown)
-        labels->label = grown;
-    if (!grown || !name)
-        return sl_err_set(err, -ENOMEM, "out of memory for labels");
-    memmove(&grown[at + 1], &grown[at], (labels->count - at) * sizeof(*grown));
-    grown[at] = (struct sl_label){sl_take_ptr(name), sl_take_ptr(copy)};
+    struct sl_label *l = sl_xreallocarray(labels->label, labels->count + 1, sizeof(*l));
+    memmove(&l[at + 1], &l[at], (labels->count - at) * sizeof(*l));
+    l[at] = (struct sl_label){sl_xstrdup(key), copy};
+    labels->label = l;
     labels->count++;
-    return 0;
 }
 
 const char *sl_labels_get(const struct sl_labels *labels, const char *key)
@@ -71,18 +65,12 @@ bool sl_labels_equal(const struct sl_labels *a, const struct sl_labels *b)
     return true;
 }
 
-int sl_labels_copy(const struct sl_labels *from, struct sl_labels *ret, struct sl_err *err)
+struct sl_labels sl_labels_copy(const struct sl_labels *from)
 {
     struct sl_labels copy = {0};
-    for (size_t i = 0; i < from->count; i++) {
-        int rc = sl_labels_set(&copy, from->label[i].key, from->label[i].value, err);
-        if (rc < 0) {
-            sl_labels_clear(&copy);
-            return rc;
-        }
-    }
-    *ret = copy;
-    return 0;
+    for (size_t i = 0; i < from->count; i++)
+        sl_labels_set(&copy, from->label[i].key, from->label[i].value);
+    return copy;
 }
 
 void sl_labels_clear(struct sl_labels *labels)

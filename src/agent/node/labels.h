@@ -36,19 +36,16 @@ struct sl_labels_host {
     uint64_t start_s;                                     /* unix time the agent started at */
 };
 
-/* plan may be NULL (nothing is advertised). *ret is cleared with sl_labels_clear. */
-int sl_labels_make(const struct sl_config *config, const struct sl_inventory *inv,
-                   const struct sl_plan *plan, const struct sl_labels_host *host,
-                   struct sl_labels *ret, struct sl_err *err) SL_MUST_CHECK;
+/* plan may be NULL (nothing is advertised). Cleared with sl_labels_clear. */
+struct sl_labels sl_labels_make(const struct sl_config *config, const struct sl_inventory *inv,
+                                const struct sl_plan *plan, const struct sl_labels_host *host);
 void sl_labels_clear(struct sl_labels *labels);
 
 /* Adds a label, or gives an existing one a new value. Both are copied. */
-int sl_labels_set(struct sl_labels *labels, const char *key, const char *value,
-                  struct sl_err *err) SL_MUST_CHECK;
+void sl_labels_set(struct sl_labels *labels, const char *key, const char *value);
 const char *sl_labels_get(const struct sl_labels *labels, const char *key); /* NULL: not there */
 bool sl_labels_equal(const struct sl_labels *a, const struct sl_labels *b);
-int sl_labels_copy(const struct sl_labels *from, struct sl_labels *ret,
-                   struct sl_err *err) SL_MUST_CHECK;
+struct sl_labels sl_labels_copy(const struct sl_labels *from);
 
 /*
  * Text as a label's value: runs of spaces become '-', what a value may not have is dropped, at most

@@ -21,10 +21,9 @@ struct labels_view {
 };
 
 /* `<domain><resource>.<key>`, or `<domain><key>` where resource is empty; the value is made fit. */
-int sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
-               const char *suffix, struct sl_err *err) SL_MUST_CHECK;
+void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
+                const char *suffix);
 /* `gpu.…`, and `mig-….…` where the plan has such. v->card is not NULL. */
-int sl_labels_resources(const struct labels_view *v, struct sl_labels *out,
-                     struct sl_err *err) SL_MUST_CHECK;
+void sl_labels_resources(const struct labels_view *v, struct sl_labels *out);
 
 #endif

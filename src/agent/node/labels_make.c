@@ -223,28 +223,22 @@ static const struct {
     {"vgpu.host-driver-branch", CARD, row_vgpu_branch},
 };
 
-int sl_labels_make(const struct sl_config *config, const struct sl_inventory *inv,
-                   const struct sl_plan *plan, const struct sl_labels_host *host,
-                   struct sl_labels *ret, struct sl_err *err)
+struct sl_labels sl_labels_make(const struct sl_config *config, const struct sl_inventory *inv,
+                                const struct sl_plan *plan, const struct sl_labels_host *host)
 {
     struct labels_view v = {.config = config, .inv = inv, .plan = plan, .host = host};
     struct sl_labels out = {0};
     v.card = typical_card(inv, &v.count);
     v.driver_parts =
         sscanf(inv->driver_version, "%31[^.].%31[^.].%31s", v.driver[0], v.driver[1], v.driver[2]);
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
         char value[VALUE];
         bool apt = rows[i].need == ALWAYS || (rows[i].need == DRIVER && inv->gpu_count > 0) ||
                    (rows[i].need == CARD && v.card);
         if (apt && rows[i].row(&v, value))
-            rc = sl_labels_put(&out, "", rows[i].key, value, NULL, err);
+            sl_labels_put(&out, "", rows[i].key, value, NULL);
     }
-    if (rc == 0 && v.card)
-        rc = sl_labels_resources(&v, &out, err);
-    if (rc < 0)
-        sl_labels_clear(&out);
-    else
-        *ret = out;
-    return rc;
+    if (v.card)
+        sl_labels_resources(&v, &out);
+    return out;
 }

@@ -15,6 +15,7 @@
 #include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 struct sl_labeler {
     struct sl_loop *loop;
@@ -45,9 +46,8 @@ static int open_folder(const char *path, const char **ret_name, struct sl_err *e
     if (!**ret_name)
         return sl_err_set(err, -EISDIR, "%s is no file's name", path);
     SL_CLEANUP(free)
-    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!folder)
-        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    char *folder =
+        slash ? sl_xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : sl_xstrdup(".");
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd >= 0 ? fd : sl_err_errno(err, errno, "cannot open the folder %s", folder);
 }
@@ -55,15 +55,10 @@ static int open_folder(const char *path, const char **ret_name, struct sl_err *e
 static char *file_text(const struct sl_labels *labels, size_t *ret_size)
 {
     char *text = NULL;
-    FILE *out = open_memstream(&text, ret_size);
-    if (!out)
-        return NULL;
+    FILE *out = sl_xmemstream(&text, ret_size);
     for (size_t i = 0; i < labels->count; i++)
         (void)fprintf(out, "%s=%s\n", labels->label[i].key, labels->label[i].value);
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
+    sl_xmemstream_close(out);
     return text;
 }
 
@@ -72,8 +67,6 @@ int sl_labels_write_file(const struct sl_labels *labels, const char *path, struc
     const char *name;
     size_t size = 0, old_size = 0;
     SL_CLEANUP(free) char *text = file_text(labels, &size), *old = NULL;
-    if (!text)
-        return sl_err_set(err, -ENOMEM, "out of memory for labels");
     SL_CLEANUP(close) int folder = open_folder(path, &name, err);
     if (folder < 0)
         return folder;
@@ -124,20 +117,15 @@ static void write_file(struct sl_labeler *l, const struct sl_labels *labels)
     }
     l->said = (struct sl_err)SL_ERR_INIT;
     if (!l->file)
-        l->file = strdup(path);
+        l->file = sl_xstrdup(path);
 }
 
 static void refresh(struct sl_labeler *l)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_labels labels = {0};
     struct sl_labels_host host;
     sl_labels_host_read(l->opt.sys_root, l->config->gfd_machine_type_file, l->inv, &host);
     host.start_s = l->start_s;
-    if (sl_labels_make(l->config, l->inv, l->plan, &host, &labels, &err) < 0) {
-        complain(l, &err);
-        return;
-    }
+    struct sl_labels labels = sl_labels_make(l->config, l->inv, l->plan, &host);
     write_file(l, &labels);
     if (l->published && sl_labels_equal(&labels, &l->last)) {
         sl_labels_clear(&labels);
@@ -168,18 +156,14 @@ static void fire(struct sl_timer *timer)
     set_timer(l);
 }
 
-int sl_labeler_create(struct sl_loop *loop, const struct sl_labeler_options *opt,
-                      struct sl_labeler **ret, struct sl_err *err)
+struct sl_labeler *sl_labeler_create(struct sl_loop *loop, const struct sl_labeler_options *opt)
 {
-    struct sl_labeler *l = calloc(1, sizeof(*l));
-    if (!l)
-        return sl_err_set(err, -ENOMEM, "out of memory for labels");
+    struct sl_labeler *l = sl_xcalloc(1, sizeof(*l));
     l->loop = loop;
     l->opt = *opt;
     l->timer.fire = fire;
     l->start_s = opt->wall_s ? opt->wall_s() : wall_s();
-    *ret = l;
-    return 0;
+    return l;
 }
 
 void sl_labeler_destroy(struct sl_labeler *labeler)

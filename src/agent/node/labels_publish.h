@@ -21,8 +21,7 @@ struct sl_labeler_options {
     uint64_t (*wall_s)(void); /* NULL: the clock */
 };
 
-int sl_labeler_create(struct sl_loop *loop, const struct sl_labeler_options *opt,
-                      struct sl_labeler **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_labeler *sl_labeler_create(struct sl_loop *loop, const struct sl_labeler_options *opt);
 /* Removes the file it wrote, unless gfd.oneshot. NULL is fine. */
 void sl_labeler_destroy(struct sl_labeler *labeler);
 

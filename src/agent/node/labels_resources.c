@@ -37,41 +37,37 @@ static void advert_merge(struct advert *into, struct advert other)
         *into = other;
 }
 
-int sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
-               const char *suffix, struct sl_err *err)
+void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
+               const char *suffix)
 {
     char name[192], clean[SL_LABEL_VALUE_MAX + 1];
     (void)snprintf(name, sizeof(name), LABELS_DOMAIN "%s%s%s", resource, *resource ? "." : "", key);
     sl_label_value(value, suffix, clean);
-    return sl_labels_set(out, name, clean, err);
+    sl_labels_set(out, name, clean);
 }
 
-static int set_number(struct sl_labels *out, const char *resource, const char *key, uint64_t value,
-                      struct sl_err *err)
+static void set_number(struct sl_labels *out, const char *resource, const char *key, uint64_t value)
 {
     char text[24];
     (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-    return sl_labels_put(out, resource, key, text, NULL, err);
+    sl_labels_put(out, resource, key, text, NULL);
 }
 
-static int set_advert(struct sl_labels *out, const char *resource, struct advert a,
-                      struct sl_err *err)
+static void set_advert(struct sl_labels *out, const char *resource, struct advert a)
 {
-    int rc = set_number(out, resource, "replicas", a.replicas, err);
-    return rc < 0 ? rc
-                  : sl_labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing),
-                               NULL, err);
+    set_number(out, resource, "replicas", a.replicas);
+    sl_labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing), NULL);
 }
 
-static int set_product(struct sl_labels *out, const char *resource, const char *name,
-                       const char *profile, struct advert a, struct sl_err *err)
+static void set_product(struct sl_labels *out, const char *resource, const char *name,
+                       const char *profile, struct advert a)
 {
     char suffix[64] = "";
     bool shared = a.sharing != SL_SHARING_NONE && !a.renamed;
     if (profile || shared)
         (void)snprintf(suffix, sizeof(suffix), "%s%s%s", profile ? "-MIG-" : "",
                        profile ? profile : "", shared ? "-SHARED" : "");
-    return sl_labels_put(out, resource, "product", name, suffix, err);
+    sl_labels_put(out, resource, "product", name, suffix);
 }
 
 /* As resource names have them: a label's key knows no '+'. */
@@ -82,8 +78,8 @@ static void profile_name(const char *profile, char *ret, size_t size)
         *c = *c == '+' ? '.' : *c;
 }
 
-static int set_mig(struct sl_labels *out, const char *resource, const char *card_name,
-                   const struct sl_inv_mig *m, size_t count, struct advert a, struct sl_err *err)
+static void set_mig(struct sl_labels *out, const char *resource, const char *card_name,
+                   const struct sl_inv_mig *m, size_t count, struct advert a)
 {
     char profile[40];
     profile_name(m->info.profile, profile, sizeof(profile));
@@ -102,23 +98,21 @@ static int set_mig(struct sl_labels *out, const char *resource, const char *card
         {"engines.jpeg", m->jpegs},
         {"engines.ofa", m->ofas},
     };
-    int rc = set_product(out, resource, card_name, profile, a, err);
-    if (rc == 0)
-        rc = set_advert(out, resource, a, err);
-    for (size_t i = 0; rc == 0 && i < SL_ARRAY_LEN(numbers); i++)
-        rc = set_number(out, resource, numbers[i].key, numbers[i].value, err);
-    return rc;
+    set_product(out, resource, card_name, profile, a);
+    set_advert(out, resource, a);
+    for (size_t i = 0; i < SL_ARRAY_LEN(numbers); i++)
+        set_number(out, resource, numbers[i].key, numbers[i].value);
 }
 
-static int whole_gpus(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+static void whole_gpus(const struct labels_view *v, struct sl_labels *out)
 {
     struct advert a = {0};
     for (size_t i = 0; i < v->inv->gpu_count; i++) {
         if (!v->inv->gpu[i].lost)
             advert_merge(&a, advert_of(v->plan, i, SL_NO_MIG));
     }
-    int rc = set_product(out, "gpu", v->card->info.name, NULL, a, err);
-    return rc < 0 ? rc : set_advert(out, "gpu", a, err);
+    set_product(out, "gpu", v->card->info.name, NULL, a);
+    set_advert(out, "gpu", a);
 }
 
 /* A compute instance smaller than its GPU instance has no resource name. */
@@ -128,8 +122,7 @@ static bool has_resource(const struct sl_inv_mig *m)
 }
 
 /* All devices of m's profile, told once: by the first of them. */
-static int profile_rows(const struct labels_view *v, size_t gpu, size_t mig, struct sl_labels *out,
-                        struct sl_err *err)
+static void profile_rows(const struct labels_view *v, size_t gpu, size_t mig, struct sl_labels *out)
 {
     const struct sl_inv_mig *m = &v->inv->gpu[gpu].mig[mig];
     struct advert a = {0};
@@ -140,7 +133,7 @@ static int profile_rows(const struct labels_view *v, size_t gpu, size_t mig, str
             if (strcmp(g->mig[j].info.profile, m->info.profile) != 0 || !has_resource(&g->mig[j]))
                 continue;
             if (i < gpu || (i == gpu && j < mig))
-                return 0;
+                return;
             advert_merge(&a, advert_of(v->plan, i, j));
             count++;
         }
@@ -148,7 +141,7 @@ static int profile_rows(const struct labels_view *v, size_t gpu, size_t mig, str
     char profile[40], resource[48];
     profile_name(m->info.profile, profile, sizeof(profile));
     (void)snprintf(resource, sizeof(resource), "mig-%s", profile);
-    return set_mig(out, resource, v->inv->gpu[gpu].info.name, m, count, a, err);
+    set_mig(out, resource, v->inv->gpu[gpu].info.name, m, count, a);
 }
 
 /* Is it `nvidia.com/gpu` that the device is advertised as, before any renaming? */
@@ -164,14 +157,12 @@ static bool offered_as_gpu(const struct sl_plan *plan, size_t gpu, size_t mig)
     return false;
 }
 
-static int single_invalid(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+static void single_invalid(const struct labels_view *v, struct sl_labels *out)
 {
-    int rc = sl_labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID", err);
-    if (rc == 0)
-        rc = set_number(out, "gpu", "count", 0, err);
-    if (rc == 0)
-        rc = set_number(out, "gpu", "memory", 0, err);
-    return rc < 0 ? rc : set_advert(out, "gpu", (struct advert){0}, err);
+    sl_labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID");
+    set_number(out, "gpu", "count", 0);
+    set_number(out, "gpu", "memory", 0);
+    set_advert(out, "gpu", (struct advert){0});
 }
 
 /*
@@ -179,57 +170,57 @@ static int single_invalid(const struct labels_view *v, struct sl_labels *out, st
  * makes one of them `gpu` and leaves the others their own names, and so do the labels; none at all is what
  * NVIDIA's calls invalid.
  */
-static int single(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+static void single(const struct labels_view *v, struct sl_labels *out)
 {
     const struct sl_inv_mig *first = NULL;
     struct advert a = {0};
     size_t count = 0, enabled = 0;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < v->inv->gpu_count; i++) {
+    for (size_t i = 0; i < v->inv->gpu_count; i++) {
         const struct sl_inv_gpu *g = &v->inv->gpu[i];
         if (g->lost || !g->info.mig_enabled)
             continue;
         enabled++;
-        for (size_t m = 0; rc == 0 && m < g->mig_count; m++) {
+        for (size_t m = 0; m < g->mig_count; m++) {
             if (offered_as_gpu(v->plan, i, m)) {
                 first = first ? first : &g->mig[m];
                 advert_merge(&a, advert_of(v->plan, i, m));
                 count++;
             } else if (has_resource(&g->mig[m])) {
-                rc = profile_rows(v, i, m, out, err);
+                profile_rows(v, i, m, out);
             }
         }
     }
-    if (rc < 0)
-        return rc;
     if (enabled == 0)
-        return whole_gpus(v, out, err);
-    return first ? set_mig(out, "gpu", v->card->info.name, first, count, a, err)
-                 : single_invalid(v, out, err);
+        whole_gpus(v, out);
+    else if (first)
+        set_mig(out, "gpu", v->card->info.name, first, count, a);
+    else
+        single_invalid(v, out);
 }
 
-static int mixed(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+static void mixed(const struct labels_view *v, struct sl_labels *out)
 {
-    int rc = whole_gpus(v, out, err);
-    for (size_t i = 0; rc == 0 && i < v->inv->gpu_count; i++) {
+    whole_gpus(v, out);
+    for (size_t i = 0; i < v->inv->gpu_count; i++) {
         const struct sl_inv_gpu *g = &v->inv->gpu[i];
-        for (size_t j = 0; rc == 0 && !g->lost && g->info.mig_enabled && j < g->mig_count; j++) {
+        for (size_t j = 0; !g->lost && g->info.mig_enabled && j < g->mig_count; j++) {
             if (has_resource(&g->mig[j]))
-                rc = profile_rows(v, i, j, out, err);
+                profile_rows(v, i, j, out);
         }
     }
-    return rc;
 }
 
-int sl_labels_resources(const struct labels_view *v, struct sl_labels *out, struct sl_err *err)
+void sl_labels_resources(const struct labels_view *v, struct sl_labels *out)
 {
     switch (v->config->mig_strategy) {
     case SL_MIG_SINGLE:
-        return single(v, out, err);
+        single(v, out);
+        break;
     case SL_MIG_MIXED:
-        return mixed(v, out, err);
+        mixed(v, out);
+        break;
     case SL_MIG_NONE:
     default:
-        return whole_gpus(v, out, err);
+        whole_gpus(v, out);
     }
 }

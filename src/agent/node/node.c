@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define BACKOFF_MIN_NS  SL_NS_PER_S
 #define BACKOFF_MAX_NS  (30 * SL_NS_PER_S)
@@ -72,17 +73,9 @@ static struct node_rival *rival_of(struct sl_node *node, const char *key, bool m
     }
     if (!make)
         return NULL;
-    struct node_rival *grown =
-        reallocarray(node->rival, node->rival_count + 1, sizeof(*node->rival));
-    char *copy = strdup(key);
-    if (grown)
-        node->rival = grown;
-    if (!grown || !copy) {
-        free(copy);
-        return NULL;
-    }
-    grown[node->rival_count] = (struct node_rival){.key = copy};
-    return &grown[node->rival_count++];
+    node->rival = sl_xreallocarray(node->rival, node->rival_count + 1, sizeof(*node->rival));
+    node->rival[node->rival_count] = (struct node_rival){.key = sl_xstrdup(key)};
+    return &node->rival[node->rival_count++];
 }
 
 static bool yielded(struct sl_node *node, const char *key)
@@ -130,39 +123,27 @@ static void look_for_rivals(struct sl_node *node, const struct sl_labels *now)
     }
 }
 
-static int read_labels(const json_t *object, struct sl_labels *ret, struct sl_err *err)
+static struct sl_labels read_labels(const json_t *object)
 {
     const char *key;
     json_t *value;
     struct sl_labels labels = {0};
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        if (!json_is_string(value))
-            continue;
-        int rc = sl_labels_set(&labels, key, json_string_value(value), err);
-        if (rc < 0) {
-            sl_labels_clear(&labels);
-            return rc;
-        }
+        if (json_is_string(value))
+            sl_labels_set(&labels, key, json_string_value(value));
     }
-    *ret = labels;
-    return 0;
+    return labels;
 }
 
-static int read_owned(const char *text, struct sl_labels *ret, struct sl_err *err)
+static struct sl_labels read_owned(const char *text)
 {
     struct sl_labels owned = {0};
-    SL_CLEANUP(free) char *copy = strdup(text ? text : "");
-    int rc = copy ? 0 : sl_err_set(err, -ENOMEM, "out of memory for labels");
+    SL_CLEANUP(free) char *copy = sl_xstrdup(text ? text : "");
     char *rest = NULL;
-    for (char *key = copy ? strtok_r(copy, ",", &rest) : NULL; rc == 0 && key;
-         key = strtok_r(NULL, ",", &rest))
-        rc = sl_labels_set(&owned, key, "", err);
-    if (rc < 0)
-        sl_labels_clear(&owned);
-    else
-        *ret = owned;
-    return rc;
+    for (char *key = strtok_r(copy, ",", &rest); key; key = strtok_r(NULL, ",", &rest))
+        sl_labels_set(&owned, key, "");
+    return owned;
 }
 
 static void tell_config(struct sl_node *node)
@@ -171,9 +152,7 @@ static void tell_config(struct sl_node *node)
     bool same = node->config && value ? strcmp(node->config, value) == 0 : node->config == value;
     if (node->config_told && same)
         return;
-    char *copy = value ? strdup(value) : NULL;
-    if (value && !copy)
-        return; /* told with the next change of the node, which is never far */
+    char *copy = sl_xstrdup(value);
     free(node->config);
     node->config = copy;
     node->config_told = true;
@@ -188,33 +167,20 @@ static void take_object(struct sl_node *node, const json_t *object)
     const char *name = json_string_value(json_object_get(meta, "name"));
     const char *uid = json_string_value(json_object_get(meta, "uid"));
     const json_t *notes = json_object_get(meta, "annotations");
-    struct sl_labels labels = {0}, owned = {0}, annotations = {0};
-    struct sl_err err = SL_ERR_INIT;
     if (!name || strcmp(name, node->name) != 0)
         return;
-    if (read_labels(json_object_get(meta, "labels"), &labels, &err) < 0 ||
-        read_owned(json_string_value(json_object_get(notes, SL_NODE_OWNED_ANNOTATION)), &owned,
-                   &err) < 0 ||
-        read_labels(notes, &annotations, &err) < 0) {
-        sl_labels_clear(&labels);
-        sl_labels_clear(&owned);
-        sl_node_say(node, "reading it", 0, &err);
-        return;
-    }
+    struct sl_labels labels = read_labels(json_object_get(meta, "labels"));
     if (node->present)
         look_for_rivals(node, &labels);
     sl_labels_clear(&node->seen);
     sl_labels_clear(&node->owned);
     node->seen = labels;
-    node->owned = owned;
+    node->owned = read_owned(json_string_value(json_object_get(notes, SL_NODE_OWNED_ANNOTATION)));
     sl_labels_clear(&node->notes_seen);
-    node->notes_seen = annotations;
+    node->notes_seen = read_labels(notes);
     if (uid && (!node->uid || strcmp(uid, node->uid) != 0)) {
-        char *copy = strdup(uid);
-        if (copy) {
-            free(node->uid);
-            node->uid = copy;
-        }
+        free(node->uid);
+        node->uid = sl_xstrdup(uid);
     }
     node->present = node->ever_seen = true;
 }
@@ -264,9 +230,7 @@ static char *difference(struct sl_node *node, json_t *labels)
 {
     char *keys = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&keys, &size);
-    if (!out)
-        return NULL;
+    FILE *out = sl_xmemstream(&keys, &size);
     bool first = true;
     for (size_t i = 0; i < node->wanted.count; i++) {
         const struct sl_label *w = &node->wanted.label[i];
@@ -286,14 +250,13 @@ static char *difference(struct sl_node *node, json_t *labels)
         if (!sl_labels_get(&node->wanted, key) && sl_labels_get(&node->seen, key))
             (void)json_object_set_new(labels, key, json_null());
     }
-    return fclose(out) == 0 ? keys : NULL;
+    sl_xmemstream_close(out);
+    return keys;
 }
 
 static bool same_keys(const struct sl_labels *owned, const char *keys)
 {
-    struct sl_labels now = {0};
-    if (read_owned(keys, &now, NULL) < 0)
-        return false;
+    struct sl_labels now = read_owned(keys);
     bool same = sl_labels_equal(&now, owned);
     sl_labels_clear(&now);
     return same;
@@ -397,20 +360,15 @@ int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, stru
     if (!opt->name || !sl_node_is_name(opt->name))
         return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME",
                           opt->name ? opt->name : "");
-    struct sl_node *node = calloc(1, sizeof(*node));
-    char *name = strdup(opt->name);
-    if (!node || !name) {
-        free(node);
-        free(name);
-        return sl_err_set(err, -ENOMEM, "out of memory for the node");
-    }
+    struct sl_node *node = sl_xcalloc(1, sizeof(*node));
     node->loop = loop;
     node->opt = *opt;
-    node->name = name;
+    node->name = sl_xstrdup(opt->name);
     node->retry.fire = retry;
     sl_node_events_start(node);
     char path[360];
-    (void)snprintf(path, sizeof(path), "/api/v1/nodes?fieldSelector=metadata.name%%3D%s", name);
+    (void)snprintf(path, sizeof(path), "/api/v1/nodes?fieldSelector=metadata.name%%3D%s",
+                   node->name);
     int rc = opt->api.watch(opt->api.server, path, &ops, node, &node->watch, err);
     if (rc < 0) {
         node->watch = NULL;
@@ -445,18 +403,14 @@ void sl_node_destroy(struct sl_node *node)
     free(node);
 }
 
-int sl_node_labels(struct sl_node *node, const struct sl_labels *labels, struct sl_err *err)
+void sl_node_labels(struct sl_node *node, const struct sl_labels *labels)
 {
-    struct sl_labels copy = {0};
-    int rc = sl_labels_copy(labels, &copy, err);
-    if (rc < 0)
-        return rc;
+    struct sl_labels copy = sl_labels_copy(labels);
     sl_labels_clear(&node->wanted);
     node->wanted = copy;
     node->wanted_set = true;
     node->leave = false;
     sync_labels(node);
-    return 0;
 }
 
 void sl_node_disown(struct sl_node *node)
@@ -466,16 +420,12 @@ void sl_node_disown(struct sl_node *node)
     sync_labels(node);
 }
 
-int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes, struct sl_err *err)
+void sl_node_annotations(struct sl_node *node, const struct sl_labels *notes)
 {
-    struct sl_labels copy = {0};
-    int rc = sl_labels_copy(notes, &copy, err);
-    if (rc < 0)
-        return rc;
+    struct sl_labels copy = sl_labels_copy(notes);
     sl_labels_clear(&node->notes);
     node->notes = copy;
     sync_labels(node);
-    return 0;
 }
 
 const char *sl_node_annotation(const struct sl_node *node, const char *key)

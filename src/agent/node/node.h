@@ -54,8 +54,7 @@ void sl_node_destroy(struct sl_node *node);
  * after a restart too; others' labels are never touched. A key that somebody else keeps changing back is
  * left to them (and said in an event) after a few times.
  */
-int sl_node_labels(struct sl_node *node, const struct sl_labels *labels,
-                   struct sl_err *err) SL_MUST_CHECK;
+void sl_node_labels(struct sl_node *node, const struct sl_labels *labels);
 
 /* Labels are somebody else's from now on: none is written, and those that are there stay for them to keep. */
 void sl_node_disown(struct sl_node *node);
@@ -64,8 +63,7 @@ void sl_node_disown(struct sl_node *node);
  * Annotations the node is to have from us, copied; a value of "" is one it is not to have. Those not named
  * are not touched.
  */
-int sl_node_annotations(struct sl_node *node, const struct sl_labels *notes,
-                        struct sl_err *err) SL_MUST_CHECK;
+void sl_node_annotations(struct sl_node *node, const struct sl_labels *notes);
 
 /* What the Node has, as seen last; NULL: nothing, or it was not seen yet. Good until the loop runs again. */
 const char *sl_node_annotation(const struct sl_node *node, const char *key);

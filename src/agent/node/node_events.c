@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 #define COMPONENT   "sluiced"
 #define AGAIN_NS    (30 * SL_NS_PER_S)  /* between two requests about one event */
@@ -121,24 +122,17 @@ static void put(struct sl_node *node, const char *event_namespace, const char *k
                 const char *object, const char *uid, enum sl_event_type type, const char *reason,
                 const char *fmt, va_list ap)
 {
-    struct node_event *e = calloc(1, sizeof(*e));
+    struct node_event *e = sl_xcalloc(1, sizeof(*e));
     char message[MESSAGE_MAX];
     (void)vsnprintf(message, sizeof(message), fmt, ap);
     sl_utf8_mend(message); /* JSON and Go both insist on UTF-8 */
-    if (e) {
-        e->type = type;
-        e->event_namespace = strdup(event_namespace);
-        e->kind = strdup(kind);
-        e->object = strdup(object);
-        e->uid = uid ? strdup(uid) : NULL;
-        e->reason = strdup(reason);
-        e->message = strdup(message);
-    }
-    if (!e || !e->event_namespace || !e->kind || !e->object || !e->reason || !e->message) {
-        event_free(e);
-        node->events.dropped++;
-        return;
-    }
+    e->type = type;
+    e->event_namespace = sl_xstrdup(event_namespace);
+    e->kind = sl_xstrdup(kind);
+    e->object = sl_xstrdup(object);
+    e->uid = sl_xstrdup(uid);
+    e->reason = sl_xstrdup(reason);
+    e->message = sl_xstrdup(message);
     happen(node, e);
 }
 
@@ -256,17 +250,14 @@ static int send_event(struct sl_node *node, struct node_event *e, struct sl_err 
     struct node_events *events = &node->events;
     char path[640];
     bool fresh = e->sent == 0;
-    if (fresh && !e->name &&
-        asprintf(&e->name, "%.200s.%" PRIx64 "-%" PRIx64, e->object, wall_now(node),
-                 ++events->serial) < 0) {
-        e->name = NULL;
-        return sl_err_set(err, -ENOMEM, "out of memory for an event");
-    }
+    if (fresh && !e->name)
+        e->name = sl_xasprintf("%.200s.%" PRIx64 "-%" PRIx64, e->object, wall_now(node),
+                               ++events->serial);
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/events%s%s", e->event_namespace,
                    fresh ? "" : "/", fresh ? "" : e->name);
     json_t *body = fresh ? new_body(node, e) : more_body(e);
     if (!body)
-        return sl_err_set(err, -ENOMEM, "out of memory for an event");
+        return sl_err_set(err, -EILSEQ, "an event's text is not UTF-8");
     events->sending = e;
     events->sending_count = e->count;
     events->sending_new = fresh;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define GROUP      "nfd.k8s-sigs.io/v1alpha1"
 #define NODE_LABEL "nfd.node.kubernetes.io/node-name"
@@ -171,19 +172,13 @@ int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_op
                           "\"%s\" is no namespace for NodeFeature objects: set "
                           "POD_NAMESPACE",
                           opt->name_space);
-    struct sl_node_feature *f = calloc(1, sizeof(*f));
-    if (!f)
-        return sl_err_set(err, -ENOMEM, "out of memory for the node");
+    struct sl_node_feature *f = sl_xcalloc(1, sizeof(*f));
     f->loop = loop;
     f->opt = *opt;
     f->timer.fire = fire;
     f->may_be = true;
-    f->node = strdup(opt->node);
-    f->name_space = strdup(opt->name_space);
-    if (!f->node || !f->name_space) {
-        sl_node_feature_destroy(f);
-        return sl_err_set(err, -ENOMEM, "out of memory for the node");
-    }
+    f->node = sl_xstrdup(opt->node);
+    f->name_space = sl_xstrdup(opt->name_space);
     (void)snprintf(f->path, sizeof(f->path),
                    "/apis/" GROUP "/namespaces/%.253s/nodefeatures/" NAME
                    "%.253s?fieldManager=sluiced&force=true",
@@ -205,15 +200,11 @@ void sl_node_feature_destroy(struct sl_node_feature *feature)
     free(feature);
 }
 
-int sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_labels *labels,
-                           struct sl_err *err)
+void sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_labels *labels)
 {
-    struct sl_labels copy = {0};
     if (feature->wanted_set && sl_labels_equal(labels, &feature->wanted))
-        return 0;
-    int rc = sl_labels_copy(labels, &copy, err);
-    if (rc < 0)
-        return rc;
+        return;
+    struct sl_labels copy = sl_labels_copy(labels);
     bool waiting = feature->wanted_set && !feature->current && feature->timer.set;
     sl_labels_clear(&feature->wanted);
     feature->wanted = copy;
@@ -222,7 +213,6 @@ int sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_labe
     /* A server that failed is asked when its time comes, not with each change. */
     if (!feature->call && !waiting)
         send(feature);
-    return 0;
 }
 
 void sl_node_feature_withdraw(struct sl_node_feature *feature)

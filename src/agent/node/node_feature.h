@@ -32,8 +32,7 @@ int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_op
 void sl_node_feature_destroy(struct sl_node_feature *feature);
 
 /* The labels the object is to have, copied. */
-int sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_labels *labels,
-                           struct sl_err *err) SL_MUST_CHECK;
+void sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_labels *labels);
 /* There is to be no such object any more. */
 void sl_node_feature_withdraw(struct sl_node_feature *feature);
 

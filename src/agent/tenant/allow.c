@@ -3,12 +3,7 @@
 
 #include <errno.h>
 
-#include "sluice/pages.h" /* enum sl_priority */
-
-_Static_assert((int)SL_ALLOW_LOW == SL_PRIORITY_LOW && (int)SL_ALLOW_HIGH == SL_PRIORITY_HIGH,
-               "one order of priorities");
-
-static const char *const priority_names[] = {"low", "normal", "high"};
+#include "share/share.h"
 
 int sl_allow_priority(const char *what, const char *name_space, unsigned asked, unsigned highest,
                       struct sl_err *err)
@@ -18,7 +13,7 @@ int sl_allow_priority(const char *what, const char *name_space, unsigned asked, 
     return sl_err_set(err, -EPERM,
                       "%s asks for priority %s, and namespace %s may have %s at most: ask for that, or "
                       SL_ALLOW_ASK_WHOM,
-                      what, priority_names[asked], name_space, priority_names[highest]);
+                      what, sl_priority_name(asked), name_space, sl_priority_name(highest));
 }
 
 int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_permille,

@@ -11,31 +11,24 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 #include "shm/packet.h"
 
 #define RECONNECT_NS (50 * SL_NS_PER_MS)
-#define REFUSALS     256
 
 struct question {
     struct question *next;
     struct sl_msg_lease ask; /* STATUS uses its header alone */
     uint64_t deadline_ns;
+    bool now; /* not asked again where there is no arbiter */
     sl_leases_done *done;
-    void (*each)(void *data, const struct sl_msg_tenant *tenant);
-    void *data;
-};
-
-/* A question there was no memory for: told in the next turn of the loop, from memory that is always there. */
-struct refusal {
-    sl_leases_done *done;
+    sl_leases_status_done *status_done; /* of STATUS */
+    struct sl_client_status status;     /* what came of it so far */
     void *data;
 };
 
 struct sl_leases {
     struct sl_loop *loop;
-    struct refusal refusal[REFUSALS];
-    size_t refused_first, refused_count; /* a ring */
-    struct sl_timer refusing;
     struct sl_source conn; /* fd -1: not connected */
     struct sl_timer timer;
     uint64_t timeout_ns;
@@ -47,19 +40,6 @@ struct sl_leases {
 
 static void advance(struct sl_leases *l);
 
-uint32_t sl_leases_compute(enum sl_config_compute compute)
-{
-    switch (compute) {
-    case SL_CONFIG_COMPUTE_SLICES:
-        return SL_LEASE_SLICES;
-    case SL_CONFIG_COMPUTE_TURNS:
-        return SL_LEASE_TURNS;
-    case SL_CONFIG_COMPUTE_AUTO:
-        break;
-    }
-    return 0;
-}
-
 static void hang_up(struct sl_leases *l)
 {
     if (l->conn.fd < 0)
@@ -68,6 +48,8 @@ static void hang_up(struct sl_leases *l)
     (void)close(l->conn.fd);
     l->conn.fd = -1;
     l->unsent = l->first; /* all of them again, on the next connection */
+    if (l->first)
+        sl_client_status_free(&l->first->status);
 }
 
 static void finish(struct sl_leases *l, struct question *q, int rc, const char *text,
@@ -78,7 +60,12 @@ static void finish(struct sl_leases *l, struct question *q, int rc, const char *
         l->last = &l->first;
     if (l->unsent == q)
         l->unsent = q->next;
-    q->done(q->data, rc, text, err);
+    if (q->status_done)
+        q->status_done(q->data, rc < 0 ? NULL : &q->status, err);
+    else if (q->done)
+        q->done(q->data, rc, text, err);
+    if (rc < 0 || !q->status_done)
+        sl_client_status_free(&q->status);
     free(q);
 }
 
@@ -90,6 +77,12 @@ static bool answered(struct sl_leases *l, union sl_packet *p)
     if (!q || q == l->unsent)
         return false;
     uint16_t asked = q->ask.h.type;
+    if (asked == SL_MSG_STATUS) {
+        int rc = sl_client_status_take(&q->status, p, &err);
+        if (rc != 0)
+            finish(l, q, rc < 0 ? rc : 0, "", &err);
+        return rc >= 0 || p->h.type == SL_MSG_ERROR;
+    }
     if (p->h.type == SL_MSG_ERROR) {
         p->text.text[sizeof(p->text.text) - 1] = '\0';
         int rc = p->text.code < 0 ? p->text.code : -EIO;
@@ -98,15 +91,6 @@ static bool answered(struct sl_leases *l, union sl_packet *p)
         else
             (void)sl_err_set(&err, rc, "%s", p->text.text);
         finish(l, q, rc, "", &err);
-        return true;
-    }
-    if (asked == SL_MSG_STATUS) {
-        if (p->h.type == SL_MSG_TENANT) {
-            p->tenant.name[SL_NAME_MAX - 1] = p->tenant.about[SL_ABOUT_MAX - 1] = '\0';
-            q->each(q->data, &p->tenant);
-        } else if (p->h.type == SL_MSG_END) {
-            finish(l, q, 0, "", &err);
-        }
         return true;
     }
     if (p->h.type != (asked == SL_MSG_CREATE ? SL_MSG_CREATED : SL_MSG_OK))
@@ -146,35 +130,13 @@ static void conn_ready(struct sl_source *s, uint32_t events)
     advance(l);
 }
 
-static void tell_refusal(struct sl_leases *l)
-{
-    struct sl_err err = SL_ERR_INIT;
-    struct refusal r = l->refusal[l->refused_first];
-    l->refused_first = (l->refused_first + 1) % REFUSALS;
-    l->refused_count--;
-    r.done(r.data, sl_err_set(&err, -ENOMEM, "out of memory"), "", &err);
-}
-
-static void refusing_fired(struct sl_timer *t)
-{
-    struct sl_leases *l = sl_container_of(t, struct sl_leases, refusing);
-    for (size_t n = l->refused_count; n > 0; n--) /* those that are refused meanwhile: next time */
-        tell_refusal(l);
-}
-
-static void refuse(struct sl_leases *l, sl_leases_done *done, void *data)
-{
-    /* So many in one turn, and no memory: the oldest asker's call is long over, so that one is told now. */
-    if (l->refused_count == REFUSALS)
-        tell_refusal(l);
-    l->refusal[(l->refused_first + l->refused_count++) % REFUSALS] = (struct refusal){done, data};
-    sl_timer_set(l->loop, &l->refusing, sl_loop_now(l->loop));
-}
-
 static void dial(struct sl_leases *l)
 {
     /* A stopped arbiter accepts nobody: then it is tried again, and the loop goes on. */
-    int fd = sl_packet_connect_now(l->path, NULL);
+    struct sl_err err = SL_ERR_INIT;
+    int fd = sl_packet_connect_now(l->path, &err);
+    while (fd < 0 && l->first && l->first->now)
+        finish(l, l->first, fd, "", &err);
     if (fd < 0)
         return;
     l->conn = (struct sl_source){.fd = fd, .ready = conn_ready};
@@ -216,15 +178,12 @@ static void timer_fired(struct sl_timer *t)
 int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
                      struct sl_leases **ret, struct sl_err *err)
 {
-    struct sl_leases *l = calloc(1, sizeof(*l));
-    if (!l)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_leases *l = sl_xcalloc(1, sizeof(*l));
     l->loop = loop;
     l->conn.fd = -1;
     l->last = &l->first;
     l->timeout_ns = timeout_ns;
     l->timer.fire = timer_fired;
-    l->refusing.fire = refusing_fired;
     if ((size_t)snprintf(l->path, sizeof(l->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(l->path)) {
         free(l);
@@ -241,30 +200,21 @@ void sl_leases_destroy(struct sl_leases *l)
         return;
     hang_up(l);
     sl_timer_stop(l->loop, &l->timer);
-    sl_timer_stop(l->loop, &l->refusing);
     while (l->first) {
         struct question *q = l->first;
         l->first = q->next;
+        sl_client_status_free(&q->status);
         free(q);
     }
     free(l);
 }
 
-static void ask(struct sl_leases *l, const struct sl_msg_lease *lease, enum sl_msg_type type,
-                size_t size, void (*each)(void *, const struct sl_msg_tenant *),
-                sl_leases_done *done, void *data)
+/* Puts a question like this one behind the others. */
+static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type, size_t size)
 {
-    struct question *q = calloc(1, sizeof(*q));
-    if (!q) {
-        refuse(l, done, data);
-        return;
-    }
-    if (lease)
-        q->ask = *lease;
+    struct question *q = sl_xmalloc(sizeof(*q));
+    *q = *model;
     sl_packet_init(&q->ask.h, type, size);
-    q->done = done;
-    q->each = each;
-    q->data = data;
     q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;
     *l->last = q;
     l->last = &q->next;
@@ -276,25 +226,41 @@ static void ask(struct sl_leases *l, const struct sl_msg_lease *lease, enum sl_m
 void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                     void *data)
 {
-    ask(l, lease, SL_MSG_CREATE, sizeof(*lease), NULL, done, data);
+    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_CREATE,
+        sizeof(*lease));
 }
 
 void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                    void *data)
 {
-    ask(l, lease, SL_MSG_SET, sizeof(*lease), NULL, done, data);
+    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_SET,
+        sizeof(*lease));
 }
 
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data)
 {
-    struct sl_msg_lease m = {0};
-    (void)snprintf(m.name, sizeof(m.name), "%s", name);
-    ask(l, &m, SL_MSG_REMOVE, sizeof(m), NULL, done, data);
+    struct question q = {.done = done, .data = data};
+    (void)snprintf(q.ask.name, sizeof(q.ask.name), "%s", name);
+    ask(l, &q, SL_MSG_REMOVE, sizeof(q.ask));
 }
 
-void sl_leases_list(struct sl_leases *l,
-                    void (*each)(void *data, const struct sl_msg_tenant *tenant),
-                    sl_leases_done *done, void *data)
+void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data)
 {
-    ask(l, NULL, SL_MSG_STATUS, sizeof(struct sl_msg), each, done, data);
+    ask(l, &(struct question){.status_done = done, .data = data}, SL_MSG_STATUS,
+        sizeof(struct sl_msg));
+}
+
+void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data)
+{
+    ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS,
+        sizeof(struct sl_msg));
+}
+
+void sl_leases_forget(struct sl_leases *l, const void *data)
+{
+    for (struct question *q = l->first; q; q = q->next)
+        if (q->data == data) {
+            q->done = NULL;
+            q->status_done = NULL;
+        }
 }

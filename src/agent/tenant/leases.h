@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
+#include "arbiter/client.h"
 #include "base/err.h"
 #include "base/loop.h"
-#include "config/config.h"
 #include "sluice/attach.h"
 
 struct sl_leases;
@@ -20,15 +20,12 @@ struct sl_leases;
  * arbiter's remark; it may be empty. */
 typedef void sl_leases_done(void *data, int rc, const char *text, const struct sl_err *err);
 
-/* The flag of a lease (enum sl_lease_flag) that says how the node wants GPU time to be shared. */
-uint32_t sl_leases_compute(enum sl_config_compute compute);
-
 int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t timeout_ns,
                      struct sl_leases **ret, struct sl_err *err) SL_MUST_CHECK;
 /* Questions under way are forgotten: their done does not come. NULL is fine. */
 void sl_leases_destroy(struct sl_leases *l);
 
-/* Copied. Without memory done still comes, with -ENOMEM, in the next turn of the loop. Nothing here ever waits for the
+/* Copied. Nothing here ever waits for the
  * arbiter, not for its accepting us either. */
 void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
                     void *data);
@@ -36,9 +33,14 @@ void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_lea
                    void *data);
 /* A tenant that is not there is a success. */
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data);
-/* Every tenant the arbiter has, then done. */
-void sl_leases_list(struct sl_leases *l,
-                    void (*each)(void *data, const struct sl_msg_tenant *tenant),
-                    sl_leases_done *done, void *data);
+
+/* All that the arbiter knows. It is handed over: free it with sl_client_status_free. NULL: err says why. */
+typedef void sl_leases_status_done(void *data, struct sl_client_status *status,
+                                   const struct sl_err *err);
+void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data);
+/* The same without patience: where there is no arbiter done says so at once, from inside this call too. */
+void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data);
+/* The done of these questions will not come. */
+void sl_leases_forget(struct sl_leases *l, const void *data);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the cluster share. */
-#ifndef SLUICE_CONTROLLER_CLUSTER_INT_H
-#define SLUICE_CONTROLLER_CLUSTER_INT_H
+#ifndef SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
+#define SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
 
 #include "controller/cluster.h"
 
@@ -100,10 +100,13 @@ struct sl_cluster {
 
 /* cluster.c */
 struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name);
-/* The node, known by its name only if need be. NULL: out of memory. */
+/* The node, known by its name only if need be. */
 struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name);
-int sl_cluster_scratch(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_cluster_scratch(struct sl_cluster *c);
 void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
+
+/* cluster_decide.c: what a share takes of a GPU, in the engine's words. */
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count);
 
 /* cluster_pods.c */
 struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection (HTTP/2 session on a descriptor) and its calls, as server and client share them. */
-#ifndef SLUICE_RPC_INTERNAL_H
-#define SLUICE_RPC_INTERNAL_H
+#ifndef SLUICE_RPC_RPC_INTERNAL_H
+#define SLUICE_RPC_RPC_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>

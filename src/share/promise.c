@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/promise.h"
+#include "share/promise.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -10,29 +10,9 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "share/share_json.h"
 
-#define TEXT_MAX   (256u << 10) /* all annotations of an object together, by the API */
-#define MEMORY_MAX (64u << 20)  /* MiB */
-
-static const char *const priorities[] = {[SL_PROMISE_PRIORITY_NONE] = "",
-                                         [SL_PROMISE_PRIORITY_LOW] = "low",
-                                         [SL_PROMISE_PRIORITY_NORMAL] = "normal",
-                                         [SL_PROMISE_PRIORITY_HIGH] = "high"};
-
-const char *sl_promise_priority_name(enum sl_promise_priority priority)
-{
-    return priority < SL_ARRAY_LEN(priorities) ? priorities[priority] : "";
-}
-
-int sl_promise_priority_parse(const char *text, enum sl_promise_priority *ret, struct sl_err *err)
-{
-    for (unsigned i = SL_PROMISE_PRIORITY_LOW; i < SL_ARRAY_LEN(priorities); i++)
-        if (strcmp(text, priorities[i]) == 0) {
-            *ret = (enum sl_promise_priority)i;
-            return 0;
-        }
-    return sl_err_set(err, -EINVAL, "priority \"%.40s\" is not known: low, normal or high", text);
-}
+#define TEXT_MAX (256u << 10) /* all annotations of an object together, by the API */
 
 static json_t *load(const char *text, struct sl_err *err)
 {
@@ -90,7 +70,7 @@ static int gpu_read(const json_t *object, const struct gpu_names *names, struct 
     const json_t *numa = json_object_get(object, "numa");
     int rc = get_text(object, names->uuid, g->uuid, sizeof(g->uuid), err);
     if (!rc)
-        rc = sl_jget_number(object, names->memory, 0, MEMORY_MAX, &g->memory_mib, err);
+        rc = sl_jget_number(object, names->memory, 0, SL_SHARE_MIB_MAX, &g->memory_mib, err);
     if (!rc)
         rc = sl_jget_number(object, names->cores, 100, 10000, &g->cores, err);
     if (rc)
@@ -176,7 +156,7 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
         struct sl_promise_gpu g = {.numa = -1, .cores = 100, .healthy = true};
         uint32_t numa = 0;
         if (n < 5 || !good_name(part[0], sizeof(g.uuid)) ||
-            whole_number(part[2], MEMORY_MAX, &g.memory_mib) != 0 ||
+            whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) != 0 ||
             whole_number(part[3], 10000, &g.cores) != 0)
             return sl_err_set(err, -EINVAL, "device %zu is not as HAMi writes one", node.count);
         (void)snprintf(g.uuid, sizeof(g.uuid), "%s", part[0]);
@@ -247,50 +227,31 @@ char *sl_promise_register_text(const struct sl_promise_node *node, unsigned spli
 
 /* --- leases --- */
 
-static int device_read(const json_t *object, struct sl_promise *p, struct sl_err *err)
-{
-    struct sl_promise_device d = {.uuid = ""};
-    uint32_t cores = 0;
-    if (p->device_count == SL_PROMISE_DEVICES)
-        return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod", SL_PROMISE_DEVICES);
-    int rc = get_text(object, "uuid", d.uuid, sizeof(d.uuid), err);
-    if (!rc)
-        rc = sl_jget_number(object, "memoryMiB", 0, MEMORY_MAX, &d.memory_mib, err);
-    if (!rc)
-        rc = sl_jget_number(object, "cores", 0, 100, &cores, err);
-    if (rc)
-        return rc;
-    d.cores = (uint8_t)cores;
-    p->device[p->device_count++] = d;
-    return 0;
-}
-
 static int container_read(const json_t *object, struct sl_promise *p, struct sl_err *err)
 {
     const json_t *gpus = json_object_get(object, "gpus"), *gpu;
-    const char *priority = json_string_value(json_object_get(object, "priority"));
-    enum sl_promise_priority level = SL_PROMISE_PRIORITY_NONE;
-    uint32_t limit = 0;
+    struct sl_share all = SL_SHARE_INIT; /* what is said once for all its GPUs */
     size_t i;
     if (p->container_count == SL_PROMISE_CONTAINERS)
         return sl_err_set(err, -EINVAL, "more than %d containers", SL_PROMISE_CONTAINERS);
     struct sl_promise_container *c = &p->container[p->container_count++];
-    *c = (struct sl_promise_container){.first = (uint8_t)p->device_count};
+    *c = (struct sl_promise_container){.first = (uint8_t)p->share_count};
     int rc = get_text(object, "name", c->name, sizeof(c->name), err);
     if (!rc)
-        rc = sl_jget_number(object, "coresLimit", 0, 100, &limit, err);
-    if (!rc && priority)
-        rc = sl_promise_priority_parse(priority, &level, err);
+        rc = sl_share_read(object, SL_SHARE_CONTAINER, &all, err);
     if (!rc && !json_is_array(gpus))
         rc = sl_err_set(err, -EINVAL, "container %s has no list of GPUs", c->name);
     json_array_foreach(gpus, i, gpu)
     {
-        if (!rc)
-            rc = device_read(gpu, p, err);
+        if (!rc && p->share_count == SL_PROMISE_SHARES)
+            rc = sl_err_set(err, -EINVAL, "more than %d GPUs for a pod", SL_PROMISE_SHARES);
+        if (rc)
+            return rc;
+        p->share[p->share_count] = all;
+        rc = sl_share_read(gpu, SL_SHARE_GPU, &p->share[p->share_count], err);
+        p->share_count += rc == 0;
     }
-    c->cores_limit = (uint8_t)limit;
-    c->priority = (uint8_t)level;
-    c->count = (uint8_t)(p->device_count - c->first);
+    c->count = (uint8_t)(p->share_count - c->first);
     return rc;
 }
 
@@ -323,36 +284,22 @@ int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_e
 static json_t *container_write(const struct sl_promise *p, const struct sl_promise_container *c)
 {
     json_t *gpus = json_array();
-    int bad = 0;
-    for (unsigned i = c->first; i < c->first + c->count; i++)
-        bad |= json_array_append_new(
-            gpus, json_pack("{s:s,s:I,s:i}", "uuid", p->device[i].uuid, "memoryMiB",
-                            (json_int_t)p->device[i].memory_mib, "cores", (int)p->device[i].cores));
-    json_t *j = json_pack("{s:s,s:o}", "name", c->name, "gpus", gpus);
-    if (c->cores_limit)
-        bad |= json_object_set_new(j, "coresLimit", json_integer(c->cores_limit));
-    if (c->priority)
-        bad |= json_object_set_new(
-            j, "priority",
-            json_string(sl_promise_priority_name((enum sl_promise_priority)c->priority)));
-    if (bad) {
-        json_decref(j);
-        return NULL;
+    for (unsigned i = c->first; i < c->first + c->count; i++) {
+        json_t *gpu = json_object();
+        sl_share_write(&p->share[i], SL_SHARE_GPU, gpu);
+        (void)json_array_append_new(gpus, gpu);
     }
+    json_t *j = json_pack("{s:s,s:o}", "name", c->name, "gpus", gpus);
+    sl_share_write(&p->share[c->first], SL_SHARE_CONTAINER, j);
     return j;
 }
 
 char *sl_promise_lease_text(const struct sl_promise *p)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < p->container_count; i++) {
-        if (p->container[i].count == 0)
-            continue;
-        if (json_array_append_new(list, container_write(p, &p->container[i])) < 0) {
-            json_decref(list);
-            return NULL;
-        }
-    }
+    for (size_t i = 0; i < p->container_count; i++)
+        if (p->container[i].count)
+            (void)json_array_append_new(list, container_write(p, &p->container[i]));
     return dump_free(json_pack("{s:i,s:s,s:o}", "version", 1, "node", p->node, "containers", list));
 }
 
@@ -361,18 +308,18 @@ static int hami_device(char *one, struct sl_promise *p)
     char *part[4] = {NULL};
     size_t n = 0;
     uint32_t memory, cores;
-    struct sl_promise_device d = {.uuid = ""};
+    struct sl_share share = SL_SHARE_INIT;
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
-    if (n != 4 || *one || !good_name(part[0], sizeof(d.uuid)) ||
-        whole_number(part[2], MEMORY_MAX, &memory) != 0 || whole_number(part[3], 100, &cores) != 0)
+    if (n != 4 || *one || !good_name(part[0], sizeof(share.gpu)) ||
+        whole_number(part[2], SL_SHARE_MIB_MAX, &memory) != 0 || whole_number(part[3], 100, &cores) != 0)
         return -EINVAL;
-    if (p->device_count == SL_PROMISE_DEVICES)
+    if (p->share_count == SL_PROMISE_SHARES)
         return -E2BIG;
-    (void)snprintf(d.uuid, sizeof(d.uuid), "%s", part[0]);
-    d.memory_mib = memory;
-    d.cores = (uint8_t)cores;
-    p->device[p->device_count++] = d;
+    (void)snprintf(share.gpu, sizeof(share.gpu), "%s", part[0]);
+    share.memory_bytes = (uint64_t)memory << 20;
+    share.cores_permille = cores * 10;
+    p->share[p->share_count++] = share;
     return 0;
 }
 
@@ -388,10 +335,10 @@ int sl_promise_hami_parse(const char *text, struct sl_promise *ret, struct sl_er
             break;
         }
         struct sl_promise_container *c = &ret->container[ret->container_count++];
-        c->first = (uint8_t)ret->device_count;
+        c->first = (uint8_t)ret->share_count;
         while (!rc && field(&container, ':', &one))
             rc = hami_device(one, ret);
-        c->count = (uint8_t)(ret->device_count - c->first);
+        c->count = (uint8_t)(ret->share_count - c->first);
     }
     return rc ? sl_err_set(err, rc, "%s is not as HAMi writes it: UUID,NVIDIA,MiB,cores:;",
                            SL_PROMISE_HAMI_TODO)
@@ -400,13 +347,14 @@ int sl_promise_hami_parse(const char *text, struct sl_promise *ret, struct sl_er
 
 char *sl_promise_hami_text(const struct sl_promise *p)
 {
-    size_t size = p->device_count * 100 + p->container_count + 1, n = 0;
+    size_t size = p->share_count * 100 + p->container_count + 1, n = 0;
     char *text = malloc(size);
     for (size_t i = 0; text && i < p->container_count; i++) {
         const struct sl_promise_container *c = &p->container[i];
         for (unsigned d = c->first; d < c->first + c->count; d++)
-            n += (size_t)snprintf(text + n, size - n, "%s,NVIDIA,%u,%u:", p->device[d].uuid,
-                                  p->device[d].memory_mib, p->device[d].cores);
+            n += (size_t)snprintf(text + n, size - n, "%s,NVIDIA,%u,%u:", p->share[d].gpu,
+                                  (uint32_t)(p->share[d].memory_bytes >> 20),
+                                  p->share[d].cores_permille / 10);
         text[n++] = ';';
     }
     if (text)

@@ -6,8 +6,8 @@
  * simulated world: sim-<cards> below that, so everyone who says `--sim h200` shares one card.
  * --dir or $SLUICE_DIR names the directory itself instead.
  */
-#ifndef SLUICE_ARBITER_PLACE_H
-#define SLUICE_ARBITER_PLACE_H
+#ifndef SLUICE_ARBITER_DIR_H
+#define SLUICE_ARBITER_DIR_H
 
 #include <stdbool.h>
 
@@ -15,7 +15,7 @@
 
 #define SL_DIR_ENV "SLUICE_DIR"
 
-struct sl_place {
+struct sl_arbiter_dir {
     char dir[256];       /* absolute */
     char parent[256];    /* made too where it is missing; empty when `dir` was named by the user */
     char socket[108];    /* the control socket */
@@ -24,16 +24,16 @@ struct sl_place {
 };
 
 /* Works the place out; touches nothing. `dir` and `sim` may be NULL. */
-int sl_place_find(const char *dir, const char *sim, struct sl_place *ret,
+int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
 /*
  * Is the directory there and safe to trust: a real directory (no link) of ours or root's that nobody
  * else can write to? -ENOENT: it is not there.
  */
-int sl_place_check(const struct sl_place *place, struct sl_err *err) SL_MUST_CHECK;
+int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK;
 
 /* Makes the directory (mode 0700) where it is missing, checks it, and that we may write there. */
-int sl_place_make(const struct sl_place *place, struct sl_err *err) SL_MUST_CHECK;
+int sl_arbiter_dir_make(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

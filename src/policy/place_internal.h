@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the placement files share. See place.h for the contract. */
-#ifndef SLUICE_POLICY_PLACE_INT_H
-#define SLUICE_POLICY_PLACE_INT_H
+#ifndef SLUICE_POLICY_PLACE_INTERNAL_H
+#define SLUICE_POLICY_PLACE_INTERNAL_H
 
 #include "policy/place.h"
 

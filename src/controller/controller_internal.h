@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the controller share. */
-#ifndef SLUICE_CONTROLLER_CONTROLLER_INT_H
-#define SLUICE_CONTROLLER_CONTROLLER_INT_H
+#ifndef SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
+#define SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 
 #include "controller/claims.h"
 #include "base/map.h"

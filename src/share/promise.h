@@ -9,14 +9,10 @@
  *                                          {"uuid":…,"memoryMiB":…,"cores":…}],"coresLimit":100,"priority":"high"}]}
  *   pod   hami.io/vgpu-devices-…         UUID,NVIDIA,MiB,cores:;  one part a container, init containers first
  */
-#ifndef SLUICE_POLICY_PROMISE_H
-#define SLUICE_POLICY_PROMISE_H
+#ifndef SLUICE_SHARE_PROMISE_H
+#define SLUICE_SHARE_PROMISE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/err.h"
+#include "share/share.h"
 
 #define SL_PROMISE_GPUS_KEY     "sluice.io/gpus"
 #define SL_PROMISE_REGISTER_KEY "hami.io/node-nvidia-register"
@@ -31,7 +27,7 @@
 
 #define SL_PROMISE_NODE_GPUS  16
 #define SL_PROMISE_CONTAINERS 32
-#define SL_PROMISE_DEVICES    64 /* of a pod, all containers together */
+#define SL_PROMISE_SHARES     64 /* of a pod, all containers together */
 
 struct sl_promise_gpu {
     char uuid[64];
@@ -57,27 +53,9 @@ int sl_promise_register_parse(const char *text, struct sl_promise_node *ret,
 char *sl_promise_gpus_text(const struct sl_promise_node *node);
 char *sl_promise_register_text(const struct sl_promise_node *node, unsigned split);
 
-enum sl_promise_priority {
-    SL_PROMISE_PRIORITY_NONE, /* nothing said: normal */
-    SL_PROMISE_PRIORITY_LOW,
-    SL_PROMISE_PRIORITY_NORMAL,
-    SL_PROMISE_PRIORITY_HIGH
-};
-const char *sl_promise_priority_name(enum sl_promise_priority priority); /* "" for none */
-int sl_promise_priority_parse(const char *text, enum sl_promise_priority *ret,
-                              struct sl_err *err) SL_MUST_CHECK;
-
-struct sl_promise_device {
-    char uuid[64];
-    uint32_t memory_mib;
-    uint8_t cores; /* percent; 0: no share of its own, what is idle */
-};
-
 struct sl_promise_container {
     char name[64];
-    uint8_t first, count; /* of the devices */
-    uint8_t cores_limit;  /* percent; 0: as cores */
-    uint8_t priority;     /* enum sl_promise_priority */
+    uint8_t first, count; /* of the shares */
 };
 
 /* In the order of the pod, init containers first; those without a GPU have count 0. */
@@ -85,8 +63,8 @@ struct sl_promise {
     char node[254];
     struct sl_promise_container container[SL_PROMISE_CONTAINERS];
     size_t container_count;
-    struct sl_promise_device device[SL_PROMISE_DEVICES];
-    size_t device_count;
+    struct sl_share share[SL_PROMISE_SHARES];
+    size_t share_count;
 };
 
 int sl_promise_lease_parse(const char *text, struct sl_promise *ret,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "arbiter/place.h"
+#include "arbiter/dir.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static void sim_name(const char *sim, char *buf, size_t size)
         (void)snprintf(buf, size, "sim-%.16s-%08x", safe, (unsigned)(hash ^ (hash >> 32)));
 }
 
-static int find_sim(const char *sim, struct sl_place *p, struct sl_err *err)
+static int find_sim(const char *sim, struct sl_arbiter_dir *p, struct sl_err *err)
 {
     const char *text = sim;
     SL_CLEANUP(free) char *real = NULL;
@@ -101,9 +101,9 @@ static int absolute(const char *dir, char *buf, size_t size, struct sl_err *err)
     return 0;
 }
 
-int sl_place_find(const char *dir, const char *sim, struct sl_place *ret, struct sl_err *err)
+int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret, struct sl_err *err)
 {
-    struct sl_place p = {.dir = ""};
+    struct sl_arbiter_dir p = {.dir = ""};
     char name[64] = "";
     int rc;
     if (sim) {
@@ -172,7 +172,7 @@ static int check_dir(const char *path, struct sl_err *err)
     return 0;
 }
 
-int sl_place_check(const struct sl_place *place, struct sl_err *err)
+int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
     if (place->parent[0]) {
         int rc = check_dir(place->parent, err);
@@ -192,7 +192,7 @@ static int make_one(const char *path, struct sl_err *err)
     return check_dir(path, err);
 }
 
-int sl_place_make(const struct sl_place *place, struct sl_err *err)
+int sl_arbiter_dir_make(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
     int rc;
     if (place->parent[0] && (rc = make_one(place->parent, err)) < 0)

@@ -3,8 +3,8 @@
  * What the arbiter's files share. One thread runs the loop and owns everything here; only the NVML
  * worker (measure.c) is a second thread, and it talks through a queue.
  */
-#ifndef SLUICE_ARBITER_INTERNAL_H
-#define SLUICE_ARBITER_INTERNAL_H
+#ifndef SLUICE_ARBITER_ARBITER_INTERNAL_H
+#define SLUICE_ARBITER_ARBITER_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

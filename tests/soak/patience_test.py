@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The soak's judge of hangs: who sleeps, and who works without an answer, hangs; who gets no processor does not."""
+import os
+import select
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import patience  # noqa: E402
+
+SLEEPS = "exec sleep 1000"
+WORKS = "while :; do :; done"
+ANSWERS = "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; echo done"
+
+
+class Judge(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(setattr, patience, "LIMIT", patience.LIMIT)
+        patience.LIMIT = 1.0
+
+    def start(self, code, prepare=None):
+        p = subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE, preexec_fn=prepare)
+        self.addCleanup(p.stdout.close)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        return p
+
+    @staticmethod
+    def answer(p):
+        def ready(seconds):
+            return bool(select.select([p.stdout], [], [], seconds)[0])
+        wait = patience.Patience(lambda: [p.pid])
+        wait.until(ready, "the answer")
+        return wait
+
+    def test_sleeps(self):
+        with self.assertRaisesRegex(patience.Hang, "no answer"):
+            self.answer(self.start(SLEEPS))
+
+    def test_works(self):
+        with self.assertRaisesRegex(patience.Hang, "no answer"):
+            self.answer(self.start(WORKS))
+
+    def test_gets_no_processor(self):
+        """Beside one of ordinary priority on the same processor, a nice one gets a seventieth of it."""
+        cpu = min(os.sched_getaffinity(0))
+
+        def nice():
+            os.sched_setaffinity(0, {cpu})
+            os.nice(19)
+
+        self.start(WORKS, lambda: os.sched_setaffinity(0, {cpu}))
+        wait = self.answer(self.start(ANSWERS, nice))
+        self.assertGreater(wait.took, patience.LIMIT)  # by the clock alone it would be one
+        self.assertLess(wait.stood, patience.LIMIT)
+
+
+if __name__ == "__main__":
+    unittest.main()
