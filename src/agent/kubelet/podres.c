@@ -219,6 +219,14 @@ static int ask(struct sl_podres *p, struct sl_err *err)
     return rc;
 }
 
+/* Puts the question into a line. */
+static void wait_in(struct waiter **line, sl_podres_done *done, void *data)
+{
+    struct waiter *w = sl_xmalloc(sizeof(*w));
+    *w = (struct waiter){*line, done, data};
+    *line = w;
+}
+
 void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
     uint64_t now = sl_loop_now(podres->loop);
@@ -235,18 +243,14 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
             return;
         }
     }
-    struct waiter *w = sl_xmalloc(sizeof(*w));
-    *w = (struct waiter){podres->waiters, done, data};
-    podres->waiters = w;
+    wait_in(&podres->waiters, done, data);
     if (!podres->asking && ask(podres, &err) < 0)
         finish(podres, &err);
 }
 
 void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
-    struct waiter *w = sl_xmalloc(sizeof(*w));
-    *w = (struct waiter){podres->later, done, data};
-    podres->later = w;
+    wait_in(&podres->later, done, data);
     if (!podres->asking)
         ask_later(podres);
 }
