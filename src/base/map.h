@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 /* First member of what is kept. The key is the owner's and stays where it is while kept. */
 struct sl_map_item {
     struct sl_map_item *next;

@@ -25,7 +25,9 @@ static gnutls_datum_t datum(const char *text)
 char *sl_base64_encode(const char *text)
 {
     gnutls_datum_t in = datum(text), out = {0};
-    return !in.size || gnutls_base64_encode2(&in, &out) == 0 ? text_of(&out) : NULL;
+    if (in.size && gnutls_base64_encode2(&in, &out) != 0)
+        sl_out_of_memory(); /* the only reason there is */
+    return text_of(&out);
 }
 
 char *sl_base64_decode(const char *coded)

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* NUL-terminated, to be freed; NULL: (decoding) not base64 of a text. */
+/* NUL-terminated, to be freed; NULL: not base64 of a text. */
 char *sl_base64_encode(const char *text);
 char *sl_base64_decode(const char *coded);
 

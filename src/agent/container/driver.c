@@ -29,7 +29,7 @@ int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struc
         return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, root);
     memcpy(path, root, n);
     path[n] = '/';
-    memcpy(path + n + 1, rel, strlen(rel) + 1);
+    (void)snprintf(path + n + 1, PATH_MAX - n - 1, "%s", rel);
     return 0;
 }
 
