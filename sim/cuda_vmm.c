@@ -274,8 +274,9 @@ static CUresult unmap(CUdeviceptr ptr, size_t size)
             return CUDA_ERROR_INVALID_VALUE; /* whole mappings only */
         struct phys *p = a->owner;
         at = a->address + a->size;
-        (void)mmap((void *)(uintptr_t)a->address, a->size, PROT_NONE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (mmap((void *)(uintptr_t)a->address, a->size, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
         sim_alloc_remove(a);
         phys_unref(p);
     }

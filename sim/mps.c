@@ -46,7 +46,8 @@ int sl_sim_mps_listen(const char *pipe_dir)
     if (r < 0)
         return r;
     SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    (void)unlinkat(dir, SL_SIM_MPS_SOCKET, 0);
+    if (dir >= 0)
+        (void)unlinkat(dir, SL_SIM_MPS_SOCKET, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) != 0 || listen(fd, 128) != 0)
         return -errno;
     if (fchmodat(dir, SL_SIM_MPS_SOCKET, 0666, 0) != 0) /* tenants are other users */

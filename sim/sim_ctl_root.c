@@ -182,8 +182,10 @@ int sl_sim_ctl_make_root(int argc, char **argv)
     (void)umask(0);
     if (sl_fs_mkdirs(argv[0], 0755, &err) < 0)
         return failed(argv[0], err.msg);
-    if (!realpath(argv[0], path) || strlen(path) >= sizeof(dir))
-        return failed(argv[0], errno ? strerror(errno) : "the name is too long");
+    if (!realpath(argv[0], path))
+        return failed(argv[0], strerror(errno));
+    if (strlen(path) >= sizeof(dir))
+        return failed(argv[0], "the name is too long");
     (void)snprintf(dir, sizeof(dir), "%.511s", path);
     SL_CLEANUP(close) int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)

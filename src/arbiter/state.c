@@ -93,7 +93,7 @@ static bool parse_cookie(const char *hex, uint8_t cookie[16])
 {
     for (int i = 0; i < 16; i++) {
         unsigned byte;
-        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
+        if (sscanf(hex + 2 * (size_t)i, "%2x", &byte) != 1)
             return false;
         cookie[i] = (uint8_t)byte;
     }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define SL_ERR_ITSELF
 #include "base/err.h"
 
 #include <errno.h>

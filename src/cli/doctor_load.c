@@ -37,9 +37,10 @@ void sl_doctor_scratch_end(void)
 {
     SL_CLEANUP(closedir) DIR *d = scratch_dir[0] ? opendir(scratch_dir) : NULL;
     const struct dirent *e;
-    while (d && (e = readdir(d)))
+    int at = d ? dirfd(d) : -1;
+    while (at >= 0 && (e = readdir(d)))
         if (e->d_name[0] != '.' || strlen(e->d_name) > 2)
-            (void)unlinkat(dirfd(d), e->d_name, 0);
+            (void)unlinkat(at, e->d_name, 0);
     if (scratch_dir[0])
         (void)rmdir(scratch_dir);
     scratch_dir[0] = '\0';

@@ -87,7 +87,8 @@ static uint32_t next_pod(struct run *run, uint64_t i)
 {
     if (i < run->pods->count)
         return run->order[i];
-    return (uint32_t)(sl_random(&run->rng) % run->pods->count);
+    size_t count = run->pods->count;
+    return count ? (uint32_t)(sl_random(&run->rng) % count) : 0;
 }
 
 /* 1: placed, 0: no room, negative: an error. */

@@ -121,6 +121,6 @@ void sl_sim_report_svg(const struct sim_report *r, FILE *out)
                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                   columns * PANEL_W, rows * PANEL_H, columns * PANEL_W, rows * PANEL_H);
     for (size_t t = 0; t < r->trace_count; t++)
-        panel(r, t, (double)(t % columns * PANEL_W), (double)(t / columns * PANEL_H), out);
+        panel(r, t, (double)(t % columns * PANEL_W), (double)(t / columns) * PANEL_H, out);
     (void)fputs("</svg>\n", out);
 }

@@ -59,6 +59,8 @@ static void print_cell(const struct sl_table *t, size_t column, const char *text
 void sl_table_print(const struct sl_table *t, FILE *out, bool colour)
 {
     int width[SL_TABLE_COLUMNS] = {0};
+    if (!t->column_count)
+        return;
     for (size_t c = 0; c < t->column_count; c++)
         width[c] = (int)strlen(t->columns[c].title);
     for (size_t i = 0; i < t->cell_count; i++) {

@@ -18,7 +18,7 @@
 #include "http/cert.h"
 
 #define DAYS    365
-#define RENEW_S (30 * 86400)
+#define RENEW_S (30L * 86400)
 #define WAIT_S  10 /* between two attempts to write */
 
 struct certs {

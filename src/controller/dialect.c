@@ -120,7 +120,7 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
                           "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write "
                           "\"%u\"",
                           container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
-                          3072 / row->unit_mib);
+                          row->unit_mib == 1 ? 3072U : 3U);
     return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name, text,
                       words[row->word].is);
 }

@@ -21,9 +21,9 @@ static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = "",
 
 uint8_t sl_request_policy_of(const char *text)
 {
-    for (uint8_t i = SL_REQUEST_BINPACK; i <= SL_REQUEST_SPREAD; i++)
+    for (unsigned i = SL_REQUEST_BINPACK; i <= SL_REQUEST_SPREAD; i++)
         if (sl_request_uuid_listed(text, policies[i]))
-            return i;
+            return (uint8_t)i;
     return SL_REQUEST_POLICY_NONE;
 }
 

@@ -166,7 +166,7 @@ int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
     r = sl_nvml_check(g, result, "reading GPU load by process", err);
     if (r < 0)
         return r;
-    struct sl_gpu_utilization *out = calloc(n, sizeof(*out));
+    struct sl_gpu_utilization *out = calloc(n + 1, sizeof(*out));
     if (!out)
         return sl_err_set(err, -ENOMEM, "out of memory reading GPU load");
     size_t used = 0;

@@ -40,7 +40,7 @@ static void pair_close(struct pair *p)
 /* What the authority and the server have in common. */
 static int pair_open(struct pair *p, const char *common_name, time_t from, time_t until)
 {
-    unsigned char serial[SERIAL_BYTES];
+    unsigned char serial[SERIAL_BYTES] = {0};
     int rc = gnutls_x509_privkey_init(&p->key);
     if (rc == 0)
         rc = gnutls_x509_privkey_generate(p->key, GNUTLS_PK_ECDSA,

@@ -54,7 +54,7 @@ static int open_one(const struct addrinfo *a)
 
 int sl_http_listen(const char *address, struct sl_err *err)
 {
-    char host[64], port[8];
+    char host[64] = "", port[8] = "";
     int rc = split(address, host, port, err);
     if (rc < 0)
         return rc;
@@ -80,7 +80,7 @@ int sl_http_listen(const char *address, struct sl_err *err)
 
 unsigned sl_http_listen_port(int fd)
 {
-    struct sockaddr_storage sa;
+    struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof(sa);
     if (getsockname(fd, (struct sockaddr *)&sa, &size) != 0)
         return 0;

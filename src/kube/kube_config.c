@@ -165,7 +165,7 @@ static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config 
 
 static int read_document(struct reader *r, struct sl_kube_config *ret, struct sl_err *err)
 {
-    yaml_node_t *context, *cluster, *user;
+    yaml_node_t *context = NULL, *cluster = NULL, *user = NULL;
     const char *name = text_of(r, yaml_document_get_root_node(&r->doc), "current-context");
     if (!name)
         return sl_err_set(err, -EINVAL, "the kubeconfig has no current-context");

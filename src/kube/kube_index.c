@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/kube_index.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,7 +111,7 @@ bool sl_kube_known_update(struct kube_known *known, const json_t *object)
     if (strlen(version) >= sizeof(known->version))
         version = ""; /* never equal: told once too often rather than not at all */
     bool same = version[0] && strcmp(version, known->version) == 0;
-    (void)strcpy(known->version, version);
+    (void)snprintf(known->version, sizeof(known->version), "%s", version);
     return !same;
 }
 

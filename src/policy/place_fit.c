@@ -38,8 +38,8 @@ int sl_place_mig_start(uint8_t used, uint8_t profile)
             continue;
         uint8_t after = (uint8_t)(used | mig_mask(profile, start));
         unsigned value = 1;
-        for (uint8_t q = SL_PLACE_MIG_1G; q < SL_PLACE_MIG_PROFILES; q++)
-            value += mig_places(after, q) * sl_place_mig_slices[q];
+        for (unsigned q = SL_PLACE_MIG_1G; q < SL_PLACE_MIG_PROFILES; q++)
+            value += mig_places(after, (uint8_t)q) * sl_place_mig_slices[q];
         if (value >= best_value) { /* later starts first: the low end takes the large profiles */
             best_value = value;
             best = start;
@@ -70,6 +70,8 @@ static uint16_t memory_permille(const struct place_gpu *g, const struct sl_place
 {
     if (!r->gpu_memory_mib)
         return r->gpu_memory_permille;
+    if (!g->mem_total_mib)
+        return UINT16_MAX; /* room for nothing */
     return (uint16_t)(((uint64_t)r->gpu_memory_mib * 1000 + g->mem_total_mib - 1) /
                       g->mem_total_mib);
 }
@@ -213,6 +215,8 @@ static uint16_t pick_from(const struct place_node *n, const struct sl_place_requ
                 best_value = v;
             }
         }
+        if (best < 0)
+            break; /* not on a node that fits */
         chosen = (uint16_t)(chosen | 1u << best);
         value += best_value;
     }

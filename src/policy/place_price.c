@@ -158,8 +158,10 @@ void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_t
     for (unsigned u = 0; u <= SL_PLACE_MAX_GPUS; u++)
         for (unsigned v = 0; v <= u; v++) {
             double cost = 0;
-            for (unsigned k = 2; k <= u; k++)
-                cost += each[k] > 0 ? each[k] * (u / k - v / k) : 0;
+            for (unsigned k = 2; k <= u; k++) {
+                unsigned lost = u / k - v / k;
+                cost += each[k] > 0 ? each[k] * lost : 0;
+            }
             ret[u][v] = (int32_t)lrint(cost);
         }
 }

@@ -93,7 +93,7 @@ static bool next_set(const struct choice *c, size_t *set)
 
 static void choose_exact(const struct choice *c, size_t *best)
 {
-    size_t set[EXACT_POOL];
+    size_t set[EXACT_POOL] = {0};
     for (size_t i = 0; i < c->size; i++)
         set[i] = best[i] = i;
     struct worth best_worth = worth_of(c, set);

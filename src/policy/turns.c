@@ -7,11 +7,11 @@
 
 #include "policy/turns_internal.h"
 
-#define US 1000ULL
-#define MS 1000000ULL
-#define MAX_STEP_NS (86400ULL * 1000 * MS)
+#define US             1000ULL
+#define MS             1000000ULL
+#define MAX_STEP_NS    (86400ULL * 1000 * MS)
 #define CLOCK_START_NS (1000 * MS) /* so that "one window ago" is never negative */
-#define CLOCK_END_NS (UINT64_MAX / 4)
+#define CLOCK_END_NS   (UINT64_MAX / 4)
 
 static void default_u64(uint64_t *field, uint64_t value)
 {
@@ -54,11 +54,11 @@ static void fill_defaults(struct sl_turns_config *c)
 static int check_config(const struct sl_turns_config *c, struct sl_err *err)
 {
     const uint64_t times[] = {c->quantum_ns,      c->quantum_high_ns, c->round_ns,
-                              c->min_turn_ns,     c->drain_ns,        c->idle_ns,      c->come_ns,
-                              c->grace_ns,        c->debt_bound_ns,   c->start_credit_ns,
-                              c->cap_period_ns,   c->burst_idle_ns,   c->burst_wait_ns,
-                              c->floor_turn_ns,   c->window_ns,       c->window_high_ns,
-                              c->repay_ns,        c->claim_ns};
+                              c->min_turn_ns,     c->drain_ns,        c->idle_ns,
+                              c->come_ns,         c->grace_ns,        c->debt_bound_ns,
+                              c->start_credit_ns, c->cap_period_ns,   c->burst_idle_ns,
+                              c->burst_wait_ns,   c->floor_turn_ns,   c->window_ns,
+                              c->window_high_ns,  c->repay_ns,        c->claim_ns};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
         if (times[i] > MAX_STEP_NS)
             return sl_err_set(err, -EINVAL, "turns: a time of more than a day in the settings");
@@ -124,7 +124,7 @@ static void move_clock(struct sl_turns *s, uint64_t offset)
     s->offset = offset;
     for (uint32_t i = 0; i < s->n_busy; i++) {
         struct tenant *t = &s->tenants[s->busy[i]];
-        if (t->state == SL_TURNS_OPEN && !t->free)
+        if (t->state == SL_TURNS_OPEN && !t->turn.free)
             t->dirty = true;
     }
 }
@@ -172,8 +172,8 @@ void sl_turns_occupy(struct sl_turns *s, uint32_t id)
 {
     struct tenant *t = &s->tenants[id];
     t->hold_mask = t->spec.gpu_mask;
-    FOR_EACH_GPU (g, t->hold_mask)
-        s->gpu[g].holder = id;
+    FOR_EACH_GPU(g, t->hold_mask)
+    s->gpu[g].holder = id;
     s->busy[s->n_busy++] = id;
 }
 
@@ -181,7 +181,8 @@ void sl_turns_occupy(struct sl_turns *s, uint32_t id)
 void sl_turns_pass_over(struct sl_turns *s, uint32_t id)
 {
     struct tenant *t = &s->tenants[id];
-    FOR_EACH_GPU (g, t->hold_mask) {
+    FOR_EACH_GPU(g, t->hold_mask)
+    {
         s->gpu[g].holder = NOBODY;
         s->gpu[g].overruns++;
     }
@@ -199,7 +200,8 @@ void sl_turns_vacate(struct sl_turns *s, uint32_t id)
         uint64_t left_ns = t->drain_until_ns - min_u64(s->now_ns, t->drain_until_ns);
         t->drain_ns = (t->drain_ns + s->cfg.drain_ns - min_u64(left_ns, s->cfg.drain_ns)) / 2;
     }
-    FOR_EACH_GPU (g, t->hold_mask) {
+    FOR_EACH_GPU(g, t->hold_mask)
+    {
         if (t->state == SL_TURNS_OVERRUN)
             s->gpu[g].overruns--;
         else
@@ -208,7 +210,8 @@ void sl_turns_vacate(struct sl_turns *s, uint32_t id)
     list_drop(s->busy, &s->n_busy, id);
     t->state = SL_TURNS_IDLE;
     t->hold_mask = 0;
-    t->free = t->floor = t->backfill = t->gives_up = t->dirty = false;
+    t->turn = (struct turn){0};
+    t->dirty = false;
     t->wait_from_ns = s->now_ns;
 }
 
@@ -316,7 +319,7 @@ void sl_turns_want(struct sl_turns *turns, uint32_t id, bool want, uint64_t now_
     } else {
         if (t->state == SL_TURNS_IDLE) {
             t->waited_ns = add_sat(t->waited_ns, turns->now_ns - t->wait_from_ns);
-            t->live = false;
+            t->seen.live = false;
         }
         t->slept_ns = turns->now_ns;
         t->idle_since_ns = turns->now_ns;
@@ -329,14 +332,14 @@ void sl_turns_started(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
     if (!t)
         return;
     sl_turns_tick(turns, now_ns);
-    if (t->started || (t->state != SL_TURNS_OPEN && t->state != SL_TURNS_CLOSING))
+    if (t->turn.started || (t->state != SL_TURNS_OPEN && t->state != SL_TURNS_CLOSING))
         return;
-    t->started = true;
+    t->turn.started = true;
     if (t->charge_from_ns > turns->now_ns) { /* give back what it did not need */
         t->credit_ns = add_sat(t->credit_ns, t->charge_from_ns - turns->now_ns);
         t->charge_from_ns = turns->now_ns;
     }
-    if (t->state == SL_TURNS_OPEN && !t->free && !t->backfill) {
+    if (t->state == SL_TURNS_OPEN && !t->turn.free && !t->turn.backfill) {
         uint64_t late_ns = min_u64(turns->now_ns - t->granted_ns, turns->cfg.come_ns);
         t->until_ns = add_sat(t->until_ns, late_ns);
         t->dirty |= late_ns > 0;
@@ -350,9 +353,9 @@ void sl_turns_released(struct sl_turns *turns, uint32_t id, uint64_t now_ns)
         return;
     sl_turns_tick(turns, now_ns);
     /* Not told yet what it says it did: the gate may be open. */
-    bool ended = !t->dirty && !t->free && turns->now_ns >= t->until_ns;
+    bool ended = !t->dirty && !t->turn.free && turns->now_ns >= t->until_ns;
     if (t->state == SL_TURNS_OPEN && !ended)
-        t->gives_up = true;
+        t->turn.gives_up = true;
     else if (!t->dirty)
         sl_turns_vacate(turns, id);
 }
@@ -370,7 +373,7 @@ int sl_turns_stats(struct sl_turns *turns, uint32_t id, uint64_t now_ns, struct 
     *ret = (struct sl_turns_stats){
         .state = t->state,
         .want = t->want,
-        .free = t->state == SL_TURNS_OPEN && t->free,
+        .free = t->state == SL_TURNS_OPEN && t->turn.free,
         .held_ns = t->held_ns,
         .overrun_ns = t->overrun_ns,
         .waited_ns = waited_ns,

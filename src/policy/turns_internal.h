@@ -13,25 +13,36 @@
 #include "policy/ring.h"
 #include "policy/turns.h"
 
-#define CLASSES      3U
-#define NOBODY       UINT32_MAX
-#define MIN_RUN_NS   200000ULL     /* a grant with less cap left than this is not worth renewing */
+#define CLASSES    3U
+#define NOBODY     UINT32_MAX
+#define MIN_RUN_NS 200000ULL /* a grant with less cap left than this is not worth renewing */
+
+/* The turn a tenant has: all of it false without one. */
+struct turn {
+    bool free;     /* open without end */
+    bool floor;    /* the floor of a lower priority: not interrupted */
+    bool backfill; /* fills a gap: up to until_ns it costs no virtual time */
+    bool started;  /* it was used */
+    bool gives_up; /* was released while the gate is open: close it */
+};
+
+/* What the last decision saw of a tenant. */
+struct seen {
+    bool ready;   /* has work, and its cap allows a turn */
+    bool live;    /* ready or running */
+    bool returns; /* live, and was not the time before */
+    bool stale;   /* awake for longer than it had reason to be */
+    bool soft;    /* its turn may end now */
+};
 
 struct tenant {
     bool used;
     bool want;
-    bool free;      /* OPEN without end */
-    bool floor;     /* this turn is the floor of a lower priority: not interrupted */
-    bool backfill;  /* this turn fills a gap: up to until_ns it costs no virtual time */
-    bool woken;     /* came back from a pause and has not had a turn since */
-    bool gives_up;  /* released an open gate: close it */
-    bool dirty;     /* an action is to be told */
-    bool ready;     /* has work, and its cap allows a turn */
-    bool live;      /* ready or running */
-    bool stale;     /* during decide: awake for longer than it had reason to be */
-    bool returns;   /* during decide: live, and was not */
-    bool awake;     /* live within grace_ns: v_ns counts; otherwise rel_ns does */
-    bool soft;      /* during decide: its turn may end now */
+    bool woken; /* came back from a pause and has not had a turn since */
+    bool awake; /* live within grace_ns: v_ns counts; otherwise rel_ns does */
+    bool dirty; /* an action is to be told */
+    struct turn turn;
+    struct seen seen;
     enum sl_turns_state state;
     uint32_t rank;  /* during decide: who goes first … */
     int64_t key_ns; /* … and among equals */
@@ -41,13 +52,12 @@ struct tenant {
     uint64_t granted_ns;
     uint64_t until_ns;
     uint64_t charge_from_ns; /* within the start credit nothing is charged */
-    bool started;
     uint64_t drain_until_ns;
     uint64_t drain_ns;  /* how long it usually takes to drain */
     uint64_t length_ns; /* … and holds its turns */
     uint64_t idle_since_ns;
-    uint64_t ready_ns;  /* last moment it was seen live */
-    uint64_t slept_ns;  /* when rel_ns was taken */
+    uint64_t ready_ns; /* last moment it was seen live */
+    uint64_t slept_ns; /* when rel_ns was taken */
     uint64_t wait_from_ns;
     uint64_t promise_ns; /* while its GPUs are kept for it: when it was to start, 0: none */
     int64_t v_ns;
@@ -70,12 +80,12 @@ struct gpu {
     /* rebuilt by each decide */
     uint32_t attached, attached_high;
     uint32_t wanting;
-    uint32_t top;                /* highest class that is ready or busy, CLASSES if none */
-    uint32_t n[CLASSES];         /* with work */
-    uint64_t weights[CLASSES];   /* of those */
-    uint64_t promised[CLASSES];  /* requests of those ready or busy */
+    uint32_t top;               /* highest class that is ready or busy, CLASSES if none */
+    uint32_t n[CLASSES];        /* with work */
+    uint64_t weights[CLASSES];  /* of those */
+    uint64_t promised[CLASSES]; /* requests of those ready or busy */
     bool has_v[CLASSES];
-    int64_t v_ns[CLASSES];       /* least virtual time of the awake */
+    int64_t v_ns[CLASSES]; /* least virtual time of the awake */
 };
 
 struct sl_turns {

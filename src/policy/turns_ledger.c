@@ -52,18 +52,19 @@ static void charge_floor(struct sl_turns *s, const struct tenant *t, uint64_t ns
 {
     int64_t cost = to_i64(mul_sat(ns, 1000));
     int64_t least = -to_i64(mul_sat(s->cfg.debt_bound_ns, 1000));
-    FOR_EACH_GPU (g, t->hold_mask) {
+    FOR_EACH_GPU(g, t->hold_mask)
+    {
         struct gpu *gpu = &s->gpu[g];
         if (gpu->top >= CLASSES || (uint32_t)t->spec.priority >= gpu->top)
             continue;
-        int64_t bottom = t->floor ? least : min_i64(gpu->floor, 0);
+        int64_t bottom = t->turn.floor ? least : min_i64(gpu->floor, 0);
         gpu->floor = max_i64(iadd_sat(gpu->floor, -cost), bottom);
     }
 }
 
 static void charge_virtual(struct tenant *t, uint64_t from, uint64_t to, uint64_t divisor)
 {
-    if (t->backfill)
+    if (t->turn.backfill)
         from = max_u64(from, t->until_ns);
     if (to <= from)
         return;
@@ -76,7 +77,8 @@ static void charge_virtual(struct tenant *t, uint64_t from, uint64_t to, uint64_
 static uint64_t slices(const struct sl_turns *s, const struct tenant *t)
 {
     uint64_t most = 1;
-    FOR_EACH_GPU (g, t->hold_mask) {
+    FOR_EACH_GPU(g, t->hold_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         most = max_u64(most, gpu->overruns + (gpu->holder != NOBODY ? 1U : 0U));
     }
@@ -86,12 +88,12 @@ static uint64_t slices(const struct sl_turns *s, const struct tenant *t)
 static void charge(struct sl_turns *s, uint32_t id, uint64_t from, uint64_t to)
 {
     struct tenant *t = &s->tenants[id];
-    if (t->state == SL_TURNS_OPEN && t->free && !t->want)
+    if (t->state == SL_TURNS_OPEN && t->turn.free && !t->want)
         return; /* an open gate that nobody uses */
     from = max_u64(from, t->charge_from_ns);
     if (to <= from)
         return;
-    if (!t->free)
+    if (!t->turn.free)
         /* A clock that jumps must not ruin anybody. */
         from = max_u64(from, to - min_u64(to, s->cfg.debt_bound_ns));
     /*

@@ -13,11 +13,11 @@
 #define NO_HORIZON UINT64_MAX
 
 struct plan {
-    uint32_t asked;    /* some candidate can use it */
-    uint32_t avail;    /* no holder, or a soft one */
-    uint32_t soft;     /* of those: has a soft holder */
-    uint32_t taken;    /* given away by this plan */
-    uint32_t reserved; /* waited for by a better candidate … */
+    uint32_t asked;                         /* some candidate can use it */
+    uint32_t avail;                         /* no holder, or a soft one */
+    uint32_t soft;                          /* of those: has a soft holder */
+    uint32_t taken;                         /* given away by this plan */
+    uint32_t reserved;                      /* waited for by a better candidate … */
     uint64_t horizon_ns[SL_TURNS_MAX_GPUS]; /* … which cannot start before this */
 };
 
@@ -29,7 +29,8 @@ static bool meets(const struct tenant *a, const struct tenant *b)
 /* Is anybody else there that has work, or is still on one of its GPUs? */
 static bool contended(const struct sl_turns *s, const struct tenant *t)
 {
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         if (gpu->overruns || gpu->wanting > (t->want ? 1U : 0U))
             return true;
@@ -46,9 +47,9 @@ static bool may_be_free(const struct sl_turns *s, const struct tenant *t)
 
 static bool alone(const struct sl_turns *s, const struct tenant *t)
 {
-    FOR_EACH_GPU (g, t->spec.gpu_mask)
-        if (s->gpu[g].attached > 1)
-            return false;
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    if (s->gpu[g].attached > 1)
+        return false;
     return true;
 }
 
@@ -57,7 +58,8 @@ static uint64_t turn_ns(const struct sl_turns *s, const struct tenant *t)
 {
     uint32_t c = (uint32_t)t->spec.priority;
     uint64_t turn = s->cfg.round_ns;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         uint64_t quantum = gpu->attached_high ? s->cfg.quantum_high_ns : s->cfg.quantum_ns;
         uint64_t n = gpu->n[c] ? gpu->n[c] : 1;
@@ -71,9 +73,9 @@ static uint64_t turn_ns(const struct sl_turns *s, const struct tenant *t)
 static bool beside_high(const struct sl_turns *s, const struct tenant *t)
 {
     uint32_t self = t->spec.priority == SL_TURNS_HIGH;
-    FOR_EACH_GPU (g, t->spec.gpu_mask)
-        if (s->gpu[g].attached_high > self)
-            return true;
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    if (s->gpu[g].attached_high > self)
+        return true;
     return false;
 }
 
@@ -83,7 +85,7 @@ static void set_window(struct sl_turns *s, struct tenant *t)
     uint32_t kernels = 1;
     if (beside_high(s, t)) {
         window = s->cfg.window_high_ns;
-    } else if (t->free) {
+    } else if (t->turn.free) {
         if (alone(s, t))
             window = 0;
     } else {
@@ -100,9 +102,9 @@ static void set_window(struct sl_turns *s, struct tenant *t)
 
 static void set_until(struct tenant *t, uint64_t until_ns)
 {
-    if (t->free || t->until_ns != until_ns)
+    if (t->turn.free || t->until_ns != until_ns)
         t->dirty = true;
-    t->free = false;
+    t->turn.free = false;
     t->until_ns = until_ns;
 }
 
@@ -111,9 +113,9 @@ static void close_turn(struct sl_turns *s, struct tenant *t)
     uint64_t length_ns = min_u64(s->now_ns - t->granted_ns, s->cfg.round_ns);
     t->length_ns = t->turns == 1 ? length_ns : (3 * t->length_ns + length_ns) / 4;
     t->state = SL_TURNS_CLOSING;
-    t->soft = false;
-    if (t->free) {
-        t->free = false;
+    t->seen.soft = false;
+    if (t->turn.free) {
+        t->turn.free = false;
         t->until_ns = s->now_ns;
         t->charge_from_ns = min_u64(t->charge_from_ns, s->now_ns);
     }
@@ -124,7 +126,7 @@ static void close_turn(struct sl_turns *s, struct tenant *t)
 /* The end of a turn that begins or goes on now. */
 static uint64_t end_ns(struct sl_turns *s, struct tenant *t, uint64_t horizon_ns)
 {
-    uint64_t length = t->floor ? s->cfg.floor_turn_ns : turn_ns(s, t);
+    uint64_t length = t->turn.floor ? s->cfg.floor_turn_ns : turn_ns(s, t);
     length = min_u64(length, sl_turns_ledger_run_ns(s, t));
     return min_u64(add_sat(s->now_ns, length), horizon_ns);
 }
@@ -134,18 +136,18 @@ static void grant(struct sl_turns *s, uint32_t id, bool floor, uint64_t horizon_
     struct tenant *t = &s->tenants[id];
     if (t->want)
         t->waited_ns = add_sat(t->waited_ns, s->now_ns - t->wait_from_ns);
-    t->free = may_be_free(s, t);
+    t->turn.free = may_be_free(s, t);
     sl_turns_occupy(s, id);
     t->state = SL_TURNS_OPEN;
-    t->floor = floor;
-    t->backfill = horizon_ns != NO_HORIZON;
-    t->woken = t->gives_up = t->started = false;
+    t->turn.floor = floor;
+    t->turn.backfill = horizon_ns != NO_HORIZON;
+    t->woken = t->turn.gives_up = t->turn.started = false;
     t->promise_ns = 0;
-    t->ready = false;
+    t->seen.ready = false;
     t->turns++;
     t->granted_ns = s->now_ns;
     t->idle_since_ns = s->now_ns;
-    t->until_ns = t->free ? SL_TURNS_NEVER : end_ns(s, t, horizon_ns);
+    t->until_ns = t->turn.free ? SL_TURNS_NEVER : end_ns(s, t, horizon_ns);
     uint64_t credit = min_u64(t->credit_ns, s->cfg.start_credit_ns);
     t->credit_ns -= credit;
     t->charge_from_ns = s->now_ns + credit;
@@ -154,11 +156,11 @@ static void grant(struct sl_turns *s, uint32_t id, bool floor, uint64_t horizon_
 
 static void extend(struct sl_turns *s, struct tenant *t, uint64_t horizon_ns)
 {
-    t->soft = false;
-    if (t->until_ns > s->now_ns && !t->free)
+    t->seen.soft = false;
+    if (t->until_ns > s->now_ns && !t->turn.free)
         return; /* somebody better came, but cannot use it: the turn just goes on */
-    t->floor = false;
-    t->backfill = horizon_ns != NO_HORIZON;
+    t->turn.floor = false;
+    t->turn.backfill = horizon_ns != NO_HORIZON;
     set_until(t, end_ns(s, t, horizon_ns));
 }
 
@@ -166,13 +168,14 @@ static void extend(struct sl_turns *s, struct tenant *t, uint64_t horizon_ns)
 static bool on_floor(const struct sl_turns *s, const struct tenant *t)
 {
     bool held_back = false;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         if (gpu->top >= CLASSES || gpu->top <= (uint32_t)t->spec.priority)
             continue;
         if (!gpu->floor_accrues || gpu->floor < to_i64(mul_sat(s->cfg.floor_turn_ns, 1000)))
             return false;
-        if (gpu->holder != NOBODY && s->tenants[gpu->holder].floor)
+        if (gpu->holder != NOBODY && s->tenants[gpu->holder].turn.floor)
             return false;
         held_back = true;
     }
@@ -206,10 +209,10 @@ static bool goes_before(const struct tenant *a, const struct tenant *b)
 
 static bool must_close(struct sl_turns *s, struct tenant *t)
 {
-    if (t->hold_mask != t->spec.gpu_mask || t->gives_up)
+    if (t->hold_mask != t->spec.gpu_mask || t->turn.gives_up)
         return true;
     if (!t->want) {
-        if (t->free)
+        if (t->turn.free)
             return contended(s, t) || capped(t);
         if (s->now_ns - t->idle_since_ns >= s->cfg.idle_ns)
             return true;
@@ -223,11 +226,11 @@ static bool must_close(struct sl_turns *s, struct tenant *t)
 /* May somebody who waits end this turn before its time? */
 static bool interrupted(const struct sl_turns *s, const struct tenant *h)
 {
-    if (h->floor)
+    if (h->turn.floor)
         return false;
     for (uint32_t i = 0; i < s->n_ids; i++) {
         const struct tenant *t = &s->tenants[s->ids[i]];
-        if (!t->ready || !meets(t, h))
+        if (!t->seen.ready || !meets(t, h))
             continue;
         if (rank(s, t) > (uint32_t)h->spec.priority)
             return true;
@@ -243,21 +246,21 @@ static bool interrupted(const struct sl_turns *s, const struct tenant *h)
 
 static void review_holder(struct sl_turns *s, struct tenant *t)
 {
-    t->soft = false;
+    t->seen.soft = false;
     if (must_close(s, t)) {
         close_turn(s, t);
         return;
     }
     if (may_be_free(s, t)) {
-        if (!t->free) {
-            t->free = true;
-            t->floor = t->backfill = false;
+        if (!t->turn.free) {
+            t->turn.free = true;
+            t->turn.floor = t->turn.backfill = false;
             t->until_ns = SL_TURNS_NEVER;
             t->dirty = true;
         }
         return;
     }
-    if (t->free) {
+    if (t->turn.free) {
         /* Company: the turn it would have had, if any of it is left. */
         uint64_t turn = min_u64(turn_ns(s, t), sl_turns_ledger_run_ns(s, t));
         set_until(t, max_u64(add_sat(t->granted_ns, turn), s->now_ns));
@@ -265,8 +268,8 @@ static void review_holder(struct sl_turns *s, struct tenant *t)
     /* On a machine short of processors a tenant wakes late: a turn that ended before it could begin
      * would be lost again and again. */
     bool over = s->now_ns >= t->until_ns &&
-                (t->started || s->now_ns - t->granted_ns >= s->cfg.come_ns);
-    t->soft = over || interrupted(s, t);
+                (t->turn.started || s->now_ns - t->granted_ns >= s->cfg.come_ns);
+    t->seen.soft = over || interrupted(s, t);
 }
 
 static void collect(struct sl_turns *s, struct plan *p)
@@ -275,10 +278,11 @@ static void collect(struct sl_turns *s, struct plan *p)
     for (uint32_t i = 0; i < s->n_ids; i++) {
         uint32_t id = s->ids[i];
         struct tenant *t = &s->tenants[id];
-        if (!t->ready)
+        if (!t->seen.ready)
             t->promise_ns = 0;
-        bool opens = t->state == SL_TURNS_IDLE && !t->ready && may_be_free(s, t) && alone(s, t);
-        if (!t->ready && !(t->state == SL_TURNS_OPEN && t->soft) && !opens)
+        bool opens =
+            t->state == SL_TURNS_IDLE && !t->seen.ready && may_be_free(s, t) && alone(s, t);
+        if (!t->seen.ready && !(t->state == SL_TURNS_OPEN && t->seen.soft) && !opens)
             continue;
         t->rank = rank(s, t);
         t->key_ns = order_key(s, t);
@@ -287,7 +291,7 @@ static void collect(struct sl_turns *s, struct plan *p)
     }
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++) {
         uint32_t holder = s->gpu[g].holder;
-        bool soft = holder != NOBODY && s->tenants[holder].soft;
+        bool soft = holder != NOBODY && s->tenants[holder].seen.soft;
         if (holder == NOBODY || soft)
             p->avail |= 1U << g;
         if (soft)
@@ -317,7 +321,7 @@ static uint64_t free_at(const struct sl_turns *s, const struct gpu *gpu)
     uint64_t closed_ns = s->now_ns;
     if (h->state == SL_TURNS_CLOSING)
         closed_ns = h->drain_until_ns - min_u64(s->cfg.drain_ns, h->drain_until_ns);
-    else if (!h->soft) /* some usually have no more work long before their turn is over */
+    else if (!h->seen.soft) /* some usually have no more work long before their turn is over */
         closed_ns = min_u64(h->until_ns, add_sat(h->granted_ns, h->length_ns));
     return max_u64(add_sat(closed_ns, h->drain_ns), s->now_ns);
 }
@@ -331,16 +335,16 @@ static void reserve(const struct sl_turns *s, struct plan *p, struct tenant *t)
 {
     uint32_t mask = t->spec.gpu_mask;
     uint64_t start_ns = s->now_ns;
-    FOR_EACH_GPU (g, mask & (~p->avail | p->taken))
-        start_ns = max_u64(start_ns, free_at(s, &s->gpu[g]));
+    FOR_EACH_GPU(g, mask & (~p->avail | p->taken))
+    start_ns = max_u64(start_ns, free_at(s, &s->gpu[g]));
     if (mask & p->taken)
         t->promise_ns = 0;
     else if (!t->promise_ns)
         t->promise_ns = start_ns;
     else
         start_ns = min_u64(start_ns, t->promise_ns);
-    FOR_EACH_GPU (f, mask & ~p->taken)
-        p->horizon_ns[f] = min_u64(p->horizon_ns[f], start_ns);
+    FOR_EACH_GPU(f, mask & ~p->taken)
+    p->horizon_ns[f] = min_u64(p->horizon_ns[f], start_ns);
     p->reserved |= mask & ~p->taken;
 }
 
@@ -350,15 +354,15 @@ static void consider(struct sl_turns *s, struct plan *p, uint32_t id)
     uint32_t mask = t->spec.gpu_mask;
     bool holds = t->state == SL_TURNS_OPEN;
     uint64_t horizon = NO_HORIZON;
-    FOR_EACH_GPU (g, mask & p->reserved)
-        horizon = min_u64(horizon, p->horizon_ns[g]);
+    FOR_EACH_GPU(g, mask & p->reserved)
+    horizon = min_u64(horizon, p->horizon_ns[g]);
     bool gap = horizon != NO_HORIZON;
     if (gap)
         horizon -= min_u64(horizon, t->drain_ns); /* it has to be off again by then */
     if (mask & (~p->avail | p->taken)) {
         reserve(s, p, t);
-    } else if (gap && (horizon < add_sat(s->now_ns, s->cfg.min_turn_ns) ||
-                       (!holds && (mask & p->soft)))) {
+    } else if (gap &&
+               (horizon < add_sat(s->now_ns, s->cfg.min_turn_ns) || (!holds && (mask & p->soft)))) {
         return; /* not worth a hand-over */
     } else if (holds) {
         extend(s, t, horizon);
@@ -380,7 +384,7 @@ static void plan(struct sl_turns *s)
         consider(s, &p, take_best(s));
     for (uint32_t i = 0; i < s->n_busy; i++) {
         struct tenant *t = &s->tenants[s->busy[i]];
-        if (t->state == SL_TURNS_OPEN && t->soft)
+        if (t->state == SL_TURNS_OPEN && t->seen.soft)
             close_turn(s, t);
     }
 }
@@ -397,9 +401,9 @@ static uint64_t wake_of(struct sl_turns *s, struct tenant *t)
     switch (t->state) {
     case SL_TURNS_OPEN: {
         uint64_t wake = t->until_ns;
-        if (!t->started && !t->free)
+        if (!t->turn.started && !t->turn.free)
             wake = max_u64(wake, add_sat(t->granted_ns, s->cfg.come_ns));
-        if (!t->want && !t->free)
+        if (!t->want && !t->turn.free)
             wake = min_u64(wake, add_sat(t->idle_since_ns, s->cfg.idle_ns));
         return wake;
     }
@@ -412,13 +416,14 @@ static uint64_t wake_of(struct sl_turns *s, struct tenant *t)
     }
     if (!t->want)
         return SL_TURNS_NEVER;
-    if (!t->ready) {
+    if (!t->seen.ready) {
         int64_t start = sl_turns_ledger_start_tokens(s, t);
         return add_sat(s->now_ns, wait_for(t->tokens, start, t->spec.limit_permille));
     }
     uint64_t wake = SL_TURNS_NEVER;
     if (t->woken) { /* it may interrupt once the holder has had its least */
-        FOR_EACH_GPU (g, t->spec.gpu_mask) {
+        FOR_EACH_GPU(g, t->spec.gpu_mask)
+        {
             uint32_t holder = s->gpu[g].holder;
             if (holder == NOBODY || s->tenants[holder].state != SL_TURNS_OPEN)
                 continue;
@@ -439,8 +444,8 @@ static uint64_t next_wake(struct sl_turns *s)
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++) {
         const struct gpu *gpu = &s->gpu[g];
         if (gpu->floor_accrues && gpu->floor < full)
-            wake = min_u64(wake, add_sat(s->now_ns,
-                                         wait_for(gpu->floor, full, s->cfg.floor_permille)));
+            wake = min_u64(wake,
+                           add_sat(s->now_ns, wait_for(gpu->floor, full, s->cfg.floor_permille)));
     }
     return max_u64(wake, s->now_ns + 1);
 }
@@ -458,9 +463,9 @@ static size_t tell(struct sl_turns *s, bool closes, struct sl_turns_action *acti
         }
         t->dirty = false;
         struct sl_turns_action *a = &actions[n++];
-        *a = (struct sl_turns_action){.kind = closes ? SL_TURNS_CLOSE
-                                              : t->free ? SL_TURNS_FREE
-                                                        : SL_TURNS_GRANT,
+        *a = (struct sl_turns_action){.kind = closes         ? SL_TURNS_CLOSE
+                                              : t->turn.free ? SL_TURNS_FREE
+                                                             : SL_TURNS_GRANT,
                                       .id = s->busy[i],
                                       .turn = t->turns,
                                       .until_ns = SL_TURNS_NEVER,

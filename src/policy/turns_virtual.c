@@ -15,7 +15,8 @@
 bool sl_turns_virtual_least(const struct sl_turns *s, const struct tenant *t, int64_t *ret)
 {
     bool found = false;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         uint32_t c = (uint32_t)t->spec.priority;
         if (!gpu->has_v[c])
@@ -29,7 +30,8 @@ bool sl_turns_virtual_least(const struct sl_turns *s, const struct tenant *t, in
 static void count_virtual(struct sl_turns *s, const struct tenant *t)
 {
     uint32_t c = (uint32_t)t->spec.priority;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         struct gpu *gpu = &s->gpu[g];
         gpu->v_ns[c] = gpu->has_v[c] ? min_i64(gpu->v_ns[c], t->v_ns) : t->v_ns;
         gpu->has_v[c] = true;
@@ -43,7 +45,7 @@ static bool least_of_others(const struct sl_turns *s, const struct tenant *t, bo
     bool found = false;
     for (uint32_t i = 0; i < s->n_ids; i++) {
         const struct tenant *o = &s->tenants[s->ids[i]];
-        if (o == t || !o->awake || o->stale || (live && !o->live) ||
+        if (o == t || !o->awake || o->seen.stale || (live && !o->seen.live) ||
             o->spec.priority != t->spec.priority || !(o->spec.gpu_mask & t->spec.gpu_mask))
             continue;
         *ret = found ? min_i64(*ret, o->v_ns) : o->v_ns;
@@ -69,7 +71,7 @@ void sl_turns_virtual_leave(struct sl_turns *s, struct tenant *t)
     int64_t least;
     t->rel_ns = least_of_others(s, t, false, &least) ? t->v_ns - least : 0;
     clamp_distance(s, t);
-    t->awake = t->stale = false;
+    t->awake = t->seen.stale = false;
     t->slept_ns = s->now_ns;
 }
 
@@ -113,8 +115,8 @@ static void shift(struct sl_turns *s, uint32_t mask, enum sl_turns_priority clas
         if (t->awake && t->spec.priority == class && (t->spec.gpu_mask & mask))
             t->v_ns = iadd_sat(t->v_ns, by);
     }
-    FOR_EACH_GPU (g, mask)
-        s->gpu[g].v_ns[class] = iadd_sat(s->gpu[g].v_ns[class], by);
+    FOR_EACH_GPU(g, mask)
+    s->gpu[g].v_ns[class] = iadd_sat(s->gpu[g].v_ns[class], by);
 }
 
 /*
@@ -126,7 +128,8 @@ static void align(struct sl_turns *s, const struct tenant *t)
     enum sl_turns_priority class = t->spec.priority;
     uint32_t tied = 0;
     int64_t reference = 0;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         const struct gpu *gpu = &s->gpu[g];
         if (!gpu->has_v[class] || (tied & (1U << g)))
             continue;
@@ -167,7 +170,7 @@ static void resume(struct sl_turns *s, struct tenant *t)
 /* Is it using a GPU, as far as the ledger can see? */
 static bool running(const struct tenant *t)
 {
-    return t->state != SL_TURNS_IDLE && !(t->state == SL_TURNS_OPEN && t->free && !t->want);
+    return t->state != SL_TURNS_IDLE && !(t->state == SL_TURNS_OPEN && t->turn.free && !t->want);
 }
 
 static void reset_gpus(struct sl_turns *s)
@@ -189,16 +192,17 @@ static void reset_gpus(struct sl_turns *s)
 static void count_tenant(struct sl_turns *s, const struct tenant *t)
 {
     uint32_t c = (uint32_t)t->spec.priority;
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         struct gpu *gpu = &s->gpu[g];
         gpu->attached++;
         gpu->attached_high += t->spec.priority == SL_TURNS_HIGH;
         gpu->wanting += t->want;
-        if (t->want || t->live) {
+        if (t->want || t->seen.live) {
             gpu->n[c]++;
             gpu->weights[c] += t->weight;
         }
-        if (t->live) {
+        if (t->seen.live) {
             gpu->promised[c] += t->spec.request_permille;
             if (gpu->top == CLASSES || c > gpu->top)
                 gpu->top = c;
@@ -208,7 +212,8 @@ static void count_tenant(struct sl_turns *s, const struct tenant *t)
 
 static void note_floor(struct sl_turns *s, const struct tenant *t)
 {
-    FOR_EACH_GPU (g, t->spec.gpu_mask) {
+    FOR_EACH_GPU(g, t->spec.gpu_mask)
+    {
         struct gpu *gpu = &s->gpu[g];
         uint64_t above = 0;
         for (uint32_t c = (uint32_t)t->spec.priority + 1; c < CLASSES; c++)
@@ -225,28 +230,28 @@ void sl_turns_virtual_refresh(struct sl_turns *s)
         struct tenant *t = &s->tenants[s->ids[i]];
         sl_turns_ledger_accrue(s, t);
         bool allowed = !capped(t) || t->tokens >= sl_turns_ledger_start_tokens(s, t);
-        t->ready = t->want && t->state == SL_TURNS_IDLE && allowed;
+        t->seen.ready = t->want && t->state == SL_TURNS_IDLE && allowed;
         /* It slept since it was last live, even if nobody asked for a plan meanwhile. */
-        t->stale = t->awake && !t->live && s->now_ns - t->ready_ns > s->cfg.grace_ns;
-        bool was_live = t->live;
-        t->live = t->ready || running(t);
-        t->returns = t->live && !was_live;
-        if (t->live)
+        t->seen.stale = t->awake && !t->seen.live && s->now_ns - t->ready_ns > s->cfg.grace_ns;
+        bool was_live = t->seen.live;
+        t->seen.live = t->seen.ready || running(t);
+        t->seen.returns = t->seen.live && !was_live;
+        if (t->seen.live)
             t->ready_ns = s->now_ns;
         count_tenant(s, t);
-        if (t->awake && !t->stale)
+        if (t->awake && !t->seen.stale)
             count_virtual(s, t);
     }
     for (uint32_t i = 0; i < s->n_ids; i++) {
         struct tenant *t = &s->tenants[s->ids[i]];
-        if (t->stale)
+        if (t->seen.stale)
             sl_turns_virtual_leave(s, t);
     }
     for (uint32_t i = 0; i < s->n_ids; i++) {
         struct tenant *t = &s->tenants[s->ids[i]];
-        if (!t->awake && t->live)
+        if (!t->awake && t->seen.live)
             come_back(s, t);
-        else if (t->returns)
+        else if (t->seen.returns)
             resume(s, t);
         int64_t least;
         if (t->awake && sl_turns_virtual_least(s, t, &least)) {
@@ -255,7 +260,7 @@ void sl_turns_virtual_refresh(struct sl_turns *s)
                 shift(s, component(s, t->spec.gpu_mask, t->spec.priority), t->spec.priority,
                       -least);
         }
-        if (t->ready)
+        if (t->seen.ready)
             note_floor(s, t);
     }
 }

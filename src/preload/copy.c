@@ -19,7 +19,7 @@ static uint64_t size_key(const void *function, uint64_t bytes)
 static bool on_card(CUdeviceptr address)
 {
     __typeof__(&cuPointerGetAttribute) ask = SL_REAL(cuPointerGetAttribute);
-    CUmemorytype type = 0;
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
     return ask && ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
            type == CU_MEMORYTYPE_DEVICE;
 }

@@ -94,7 +94,7 @@ int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeou
                  struct sl_link *ret, struct sl_err *err)
 {
     struct sl_link link = {-1, -1, SL_LEASE_MAP_INIT, SL_LEDGER_MAP_INIT, SL_NO_SLOT, 0};
-    union sl_packet packet;
+    union sl_packet packet = {.h = {0}};
     struct sl_packet_fds fds = {.count = 0};
     SL_CLEANUP(close) int sock = sl_packet_connect(path, err);
     if (sock < 0)

@@ -28,7 +28,7 @@ int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struc
         return sl_err_set(err, -ENAMETOOLONG, "the path %.80s… is too long", root);
     memcpy(path, root, n);
     path[n] = '/';
-    memcpy(path + n + 1, rel, strlen(rel) + 1);
+    (void)snprintf(path + n + 1, PATH_MAX - n - 1, "%s", rel);
     return 0;
 }
 

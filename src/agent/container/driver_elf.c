@@ -81,7 +81,7 @@ static int read_soname(int fd, const Elf64_Phdr *ph, size_t count, const Elf64_P
 int sl_driver_elf_read(int fd, struct driver_elf *ret)
 {
     Elf64_Ehdr eh;
-    Elf64_Phdr ph[MAX_SEGMENTS];
+    Elf64_Phdr ph[MAX_SEGMENTS] = {0};
     *ret = (struct driver_elf){.native = false};
     /* A 32-bit header is shorter, but no library is as short as a 64-bit one. */
     if (!read_at(fd, &eh, sizeof(eh), 0) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||

@@ -63,7 +63,7 @@ static int find_at(struct sl_gpu *gpu, size_t card, const struct sl_prepared_dev
 {
     SL_CLEANUP(free) struct sl_gpu_mig_instance *list = NULL;
     size_t n = 0, at = 0;
-    struct sl_gpu_info info;
+    struct sl_gpu_info info = {0};
     int rc = sl_gpu_mig_instances(gpu, card, &list, &n, err);
     if (rc == 0)
         rc = sl_gpu_info(gpu, card, &info, err);
@@ -187,7 +187,7 @@ static int unmake(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_devi
     if (rc == 0)
         rc = find_at(gpu, card, d, &m, &same, err);
     /* Another kind, or another uuid: made by somebody after ours was gone, by a reset say. */
-    if (rc == 0 && (!same || (d->mig == SL_MIG_MADE && m.uuid[0] && strcmp(d->mig_uuid, m.uuid))))
+    if (rc == 0 && (!same || (d->mig == SL_MIG_MADE && m.uuid[0] && strcmp(d->mig_uuid, m.uuid) != 0)))
         rc = -ENOENT;
     if (rc == 0) {
         rc = sl_gpu_mig_destroy(gpu, card, m.gpu_instance, m.compute_instance, err);

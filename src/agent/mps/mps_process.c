@@ -42,7 +42,7 @@ static void place_fd(int fd, int as)
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd == as)
         (void)fcntl(fd, F_SETFD, 0);
-    else
+    else if (fd >= 0)
         (void)dup2(fd, as);
 }
 

@@ -117,10 +117,11 @@ static void clean(const char *path, const char *prefix)
 {
     SL_CLEANUP(closedir) DIR *dir = opendir(path);
     struct dirent *e;
-    while (dir && (e = readdir(dir)) != NULL)
+    int at = dir ? dirfd(dir) : -1;
+    while (at >= 0 && (e = readdir(dir)) != NULL)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
             strncmp(e->d_name, prefix, strlen(prefix)) == 0)
-            (void)unlinkat(dirfd(dir), e->d_name, 0);
+            (void)unlinkat(at, e->d_name, 0);
 }
 
 void sl_mps_daemon_sweep(const struct daemon *d)

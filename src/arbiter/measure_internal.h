@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside measuring. measure.c: when the driver is asked, and who is told; measure_gpus.c: which GPUs there are;
+ * measure_overhead.c: how much of what the driver shows is overhead; measure_audit.c: who uses a GPU outside every ledger. */
+#ifndef SLUICE_ARBITER_MEASURE_INTERNAL_H
+#define SLUICE_ARBITER_MEASURE_INTERNAL_H
+
+#include "arbiter/arbiter_internal.h"
+#include "arbiter/measure.h"
+
+/* A ledger that never stands still is measured anyhow after this many tries. */
+#define UNSTEADY_MAX 8
+
+struct measure {
+    struct sl_gpu *gpu;
+    struct nvml_worker *worker;
+    struct source results;
+    uint32_t cards;
+    uint64_t next_audit_ns;
+    uint64_t audit_gap_ns;
+    uint64_t seen_changes; /* arbiter.changes at the last audit */
+    uint64_t seen_ends;    /* … and arbiter.ends */
+    uint32_t unsettled;    /* bit per card: somebody ended, and the card may not show it yet */
+    uint32_t looks_left;   /* for that */
+    uint64_t ended_ns;     /* when the last one was seen to end */
+    uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: in use by no process, at the least */
+    uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
+    uint64_t paid_ns[SL_MAX_GPUS]; /* what processes asked for is paid for until then */
+    uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for those that wait */
+};
+
+/* --- the loop's side -------------------------------------------------------------------------- */
+
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* measure_gpus.c */
+int sl_measure_gpus(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+
+/* measure_overhead.c; i: the GPU's place in the lease */
+bool sl_measure_on_gpu(const struct gpu *g, const struct snapshot *s,
+                       const struct sl_gpu_process *p);
+void sl_measure_read_ledger(struct member *m, uint32_t i); /* before the driver is asked */
+bool sl_measure_waits_for_later(const struct member *m, const struct snapshot *s, uint32_t i);
+void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct member *m, uint32_t i);
+void sl_measure_balance(struct arbiter *a, const struct snapshot *s, struct tenant *t, uint32_t i);
+uint64_t sl_measure_unaccounted(const struct member *m, uint32_t i);
+bool sl_measure_booked(const struct member *m); /* its ledger says that it has something */
+
+/* measure_audit.c */
+void sl_measure_audit(struct arbiter *a, const struct snapshot *s);
+void sl_measure_not_outside(struct arbiter *a,
+                            const struct member *m); /* it attached: no finding any more */
+
+#endif
