@@ -115,7 +115,9 @@ void sl_burst_end(const struct sl_launch *l, bool ok)
         return; /* given up meanwhile */
     ok = ok && burst.launches > 1 && record(burst.end, l->stream);
     /* Had the GPU begun with it before all of it was there, it may have waited for the host. */
+    CUstreamCaptureMode mode = sl_capture_relax();
     ok = ok && query && query(burst.begin) == CUDA_ERROR_NOT_READY;
+    sl_capture_restore(mode);
     atomic_store(&burst.state, ok ? CLOSED : NONE);
 }
 
@@ -129,7 +131,7 @@ uint64_t sl_burst_correct(uint64_t estimate_ns)
 static bool is_odd(uint64_t ns, uint64_t usual_ns)
 {
     if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
-        burst.odd -= burst.odd > 0;
+        burst.odd = burst.odd ? burst.odd - 1 : 0;
         return false;
     }
     burst.odd = burst.odd < ODD_MOST ? burst.odd + ODD_WEIGHT : burst.odd;

@@ -250,7 +250,7 @@ static bool is_odd(uint64_t key, uint64_t ns, uint64_t usual_ns)
 {
     uint8_t *many = &samples.odd[key % ODD_KEYS];
     if (ns <= usual_ns + usual_ns / 4 + ODD_LEAST_NS) {
-        *many -= *many > 0;
+        *many = *many ? (uint8_t)(*many - 1) : 0;
         return false;
     }
     *many = *many < ODD_MOST ? (uint8_t)(*many + ODD_WEIGHT) : *many;
