@@ -81,7 +81,7 @@ size_t sl_devices_merge(const struct sl_inventory *before, char (*uuids)[SL_GPU_
     size_t n = make_places(before, fresh, places), gone = 0;
     uint8_t *nvlinks = sl_xcalloc(n * n + 1, sizeof(*nvlinks));
     for (size_t i = 0; i < n; i++) {
-        if (places[i].now == SIZE_MAX)
+        if (before && places[i].now == SIZE_MAX)
             recall(&gpu[i], &before->gpu[places[i].old]);
         for (size_t j = 0; j < n; j++)
             nvlinks[i * n + j] = links(before, fresh, &places[i], &places[j]);
