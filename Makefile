@@ -16,7 +16,7 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
-	coverage lint format install uninstall clean picture image e2e
+	coverage lint format docs install uninstall clean picture image e2e
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,10 @@ picture: core ## run the demo and draw its output into docs/img/demo.svg
 
 test: build ## everything that needs no GPU and no Kubernetes
 	@$(call CTEST,build)
+
+docs: ## write docs/errors.md from the tables of messages, and wrap Markdown at 120 columns
+	@tools/errors.py
+	@tools/mdwrap.py
 
 check: build ## only the checks on the tree itself: layers, headers, exports, licences, both compilers
 	@$(call CTEST,build) -L check
@@ -94,10 +98,10 @@ coverage: deps-dev ## branch coverage of src/policy, src/shm and src/preload; fa
 	@$(call BUILD,build-coverage)
 	@tools/coverage.sh build-coverage $(JOBS)
 
-lint: deps-dev ## clang-tidy, clang-format (check only), shellcheck
+lint: deps-dev ## clang-format (check only), shellcheck, clang-tidy on what changed since main; BASE=COMMIT, or ALL=1
 	@$(call CONFIGURE,build-lint,-DCMAKE_C_COMPILER=clang)
 	@nice cmake --build build-lint --target sl_proto >/dev/null # the headers it generates
-	@tools/lint.sh build-lint
+	@ALL="$(ALL)" BASE="$(BASE)" tools/lint.sh build-lint
 
 format: deps-dev ## clang-format the sources in place
 	@tools/lint.sh --format

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is spoken over the arbiter's unix sockets (SOCK_SEQPACKET: one packet, one message).
+ * The protocol of the arbiter's unix sockets (SOCK_SEQPACKET: one packet is one message).
  *
- * Two kinds of socket. The *control* socket serves people and programs of the user who runs the
- * arbiter: create a tenant, change it, list tenants. Each tenant has an *attach* socket of its own;
- * whoever connects to it becomes a process of that tenant, so no message and no environment
- * variable says who one is: the socket does, and the kernel's peer credentials give the host PID.
+ * There are two kinds of socket. The *control* socket serves people and programs of the user who
+ * runs the arbiter: they create, change and list tenants. Each tenant has an *attach* socket of its
+ * own. A process that connects to it becomes a process of that tenant. So no message and no
+ * environment variable states the identity of a process: the socket states the tenant, and the peer
+ * credentials of the kernel state the host PID.
  *
  * Every message starts with struct sl_msg. Unknown types and wrong sizes end the connection.
  */
@@ -33,7 +34,7 @@ enum sl_msg_type {
     /* attach socket, arbiter → process */
     SL_MSG_WELCOME,  /* sl_msg_welcome + fds: lease (read-only), ledger, doorbell (eventfd) */
     SL_MSG_MEASURED, /* sl_msg_measure */
-    SL_MSG_GATE,     /* bare: a gate that stood free was closed; wakes who does not watch it */
+    SL_MSG_GATE,     /* bare: a free gate was closed; wakes processes that do not watch it */
     /* control socket, client → arbiter */
     SL_MSG_CREATE, /* sl_msg_lease; the tenant lives while this connection or a process does */
     SL_MSG_SET,    /* sl_msg_lease: name, and the fields named in `fields` */
@@ -43,13 +44,13 @@ enum sl_msg_type {
     SL_MSG_OK,      /* sl_msg_text: a remark for the user, may be empty */
     SL_MSG_TENANT,  /* sl_msg_tenant */
     SL_MSG_GPU,     /* sl_msg_gpu */
-    SL_MSG_AUDIT,   /* sl_msg_audit: GPU memory in use outside every ledger */
+    SL_MSG_AUDIT,   /* sl_msg_audit: GPU memory in use that no ledger contains */
     SL_MSG_END,     /* bare */
     /* either socket, arbiter → peer */
     SL_MSG_ERROR, /* sl_msg_text: cause and cure */
     /* control socket, client → arbiter; later than the others, whose numbers stay */
     SL_MSG_REMOVE, /* sl_msg_lease: name of a kept tenant; answered by OK */
-    SL_MSG_PING,   /* bare: answered by OK; from who watches whether the arbiter is there */
+    SL_MSG_PING,   /* bare: answered by OK; sent to check whether the arbiter answers */
     SL_MSG_LAST = SL_MSG_PING,
 };
 
@@ -90,23 +91,23 @@ enum sl_lease_field {
 };
 
 enum sl_lease_flag {
-    /* The tenant lives until REMOVE, whoever comes and goes, and over the arbiter's own restarts.
-     * Asking again for the same name and the same lease is answered as the first time, whatever SET
-     * changed meanwhile (`about` and the two flags below are the latest that was said); another lease
-     * under that name is an error. Its socket is open to every uid and alone in its directory, which can be mounted into a
-     * container. */
+    /* The tenant lives until REMOVE, whichever processes come and go, and also while the arbiter
+     * restarts. A second request with the same name and the same lease gets the same answer as
+     * the first, whatever SET changed meanwhile (`about` and the two flags below are taken from
+     * the latest request). Another lease under that name is an error. The socket is open to
+     * every uid and alone in its directory, which can be mounted into a container. */
     SL_LEASE_KEEP = 1,
     /* How GPU time is to be shared (enum sl_compute); none of the two: as the driver allows. */
     SL_LEASE_SLICES = 2,
     SL_LEASE_TURNS = 4,
-    /* One GPU, the first that has room, of those named; of all when none is named. They are named as in
-     * CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and what follows a GPU that is not there
-     * does not count. */
+    /* One GPU: the first of the named GPUs that has room, or the first of all GPUs when none is
+     * named. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and
+     * names after one that does not exist do not count. */
     SL_LEASE_ANY = 8,
 };
 
-/* Who a tenant is, for people and metrics: "namespace=… pod=… container=… claim=… uid=… request=…",
- * what is known of it, no spaces in values. */
+/* The identity of a tenant for people and metrics: "namespace=… pod=… container=… claim=… uid=…
+ * request=…", as far as known, without spaces in values. */
 #define SL_ABOUT_MAX 640
 
 struct sl_msg_lease {
@@ -187,7 +188,8 @@ struct sl_msg_gpu {
 
 enum sl_audit_kind {
     SL_AUDIT_STRANGER = 1, /* a process of no tenant */
-    SL_AUDIT_UNATTACHED,   /* a tenant's child that did not attach: preload removed, or static */
+    SL_AUDIT_UNATTACHED,   /* a child of a tenant that did not attach: LD_PRELOAD was removed, or
+                            * the program is static */
     SL_AUDIT_UNACCOUNTED,  /* attached, but uses far more than it accounts for */
 };
 

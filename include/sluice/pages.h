@@ -41,13 +41,14 @@ enum sl_priority { SL_PRIORITY_LOW, SL_PRIORITY_NORMAL, SL_PRIORITY_HIGH };
  * not submit waits on it. One gate per tenant, so a tenant on several GPUs gets them together.
  */
 enum sl_gate {
-    SL_GATE_FREE = 0,   /* nobody to share with: submit without accounting */
+    SL_GATE_FREE = 0,   /* the tenant is alone on the GPU: submit without accounting */
     SL_GATE_OPEN = 1,   /* our turn: submit, bounded by window_ns in flight */
     SL_GATE_CLOSED = 2, /* submit nothing, drain what is in flight */
-    SL_GATE_METER = 3,  /* submit at will, and account for what is submitted: the hardware's slices share */
+    SL_GATE_METER = 3,  /* submit without waiting, and account for it: the hardware's slices
+                         * share the GPU */
 };
 
-/* How GPU time is shared: chosen by people, and what came of it. */
+/* How GPU time is shared: the request of the user, and the result. */
 enum sl_compute {
     SL_COMPUTE_AUTO = 0,   /* slices where the driver lets us set them, else turns */
     SL_COMPUTE_SLICES = 1, /* the hardware's own time slices */
@@ -71,7 +72,7 @@ struct sl_lease_page {
     uint8_t cookie[16]; /* ties a ledger to its lease across an arbiter restart */
     char name[SL_NAME_MAX];
     uint32_t gpu_count;
-    _Atomic uint32_t revision; /* goes up with every change a person made (sluice set) */
+    _Atomic uint32_t revision; /* goes up with every change by `sluice set` */
 
     _Atomic uint32_t gate __attribute__((aligned(64)));
     _Atomic uint32_t priority;               /* enum sl_priority */

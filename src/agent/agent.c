@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "agent/agent_internal.h"
+#include "agent/errors.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -63,8 +65,7 @@ static void no_driver(void *data, const struct sl_err *err, uint64_t retry_ns)
     struct sl_agent *a = data;
     if (retry_ns == 0) {
         struct sl_err words = SL_ERR_INIT;
-        (void)sl_err_set(&words, err->code, "%.380s; or wait for one with failOnInitError: false",
-                         err->msg);
+        (void)sl_err_set(&words, err->code, SL_E_AGENT_NO_DRIVER, err->msg);
         stop_for(a, &words);
         return;
     }
@@ -81,7 +82,8 @@ static void trouble(void *data, const struct sl_err *err)
 static void stalled(void *data, const char *what, uint64_t for_ns)
 {
     sl_agent_say(data, SL_EVENT_WARNING, "NVMLStalled",
-                 "NVML has not answered (%s) for %llu s: what is known stays, the rest goes on",
+                 "NVML has not answered (%s) for %llu s: the agent keeps what it knows and "
+                 "continues with the rest",
                  what, (unsigned long long)(for_ns / 1000000000U));
 }
 
@@ -191,7 +193,7 @@ static void signalled(struct sl_source *s, uint32_t events)
 {
     (void)events;
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)s - offsetof(struct sl_agent, signals));
+        sl_container_of(s, struct sl_agent, signals);
     struct signalfd_siginfo info;
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGHUP) {
@@ -253,7 +255,7 @@ static int open_all(struct sl_agent *a, struct sl_err *err)
 
 static void close_all(struct sl_agent *a)
 {
-    /* Those who ask go before those who answer. */
+    /* Stop the clients before the servers: a client may still call a server while it closes. */
     sl_agent_observe_close(a);
     sl_dra_destroy(a->dra);
     sl_fraction_destroy(a->fraction);

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "agent/agent_internal.h"
+#include "agent/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 
@@ -56,17 +58,14 @@ static int choose(const struct sl_agent *a, char *path, size_t size, struct sl_e
     if (!name)
         return 0;
     if (strchr(name, '/') || name[0] == '.')
-        return sl_err_set(err, -EINVAL,
-                          "the Node's label %s is \"%.60s\", which names no file of %s",
-                          SL_NODE_CONFIG_LABEL, name, a->opt.config_dir);
+        return sl_err_set(err, -EINVAL, SL_E_CONFIG_LABEL, SL_NODE_CONFIG_LABEL, name,
+                          a->opt.config_dir);
     if ((size_t)snprintf(path, size, "%s/%s", a->opt.config_dir, name) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, "the name \"%.60s\" of a config is too long", name);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CONFIG_NAME_LONG, name);
     if (access(path, F_OK) != 0) {
         path[0] = '\0';
-        return sl_err_set(
-            err, -ENOENT,
-            "no config \"%.60s\" in %s: add it to the ConfigMap, or change the Node's label %s",
-            name, a->opt.config_dir, SL_NODE_CONFIG_LABEL);
+        return sl_err_set(err, -ENOENT, SL_E_CONFIG_NO_FILE_NAMED, name, a->opt.config_dir,
+                          SL_NODE_CONFIG_LABEL);
     }
     return 0;
 }
@@ -127,7 +126,7 @@ static void remember_label(const struct sl_agent *a)
     if (rc == 0)
         rc = sl_fs_replace(AT_FDCWD, path, a->config_label, strlen(a->config_label), 0644, &err);
     if (rc < 0)
-        sl_warn("the Node's label is not remembered: %s", err.msg);
+        sl_warn(SL_E_CONFIG_LABEL_UNSAVED_LOG, err.msg);
 }
 
 bool sl_agent_config_waits(const struct sl_agent *a)
@@ -139,10 +138,11 @@ bool sl_agent_config_waits(const struct sl_agent *a)
 static void waited(struct sl_timer *timer)
 {
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, label_wait));
+        sl_container_of(timer, struct sl_agent, label_wait);
     if (a->label_known)
         return;
-    sl_warn("the Node's label %s is not known yet: going on without it", SL_NODE_CONFIG_LABEL);
+    sl_warn("label %s of the Node is not known yet: the agent continues without it",
+            SL_NODE_CONFIG_LABEL);
     a->label_known = true;
     sl_agent_replan(a);
 }
@@ -154,8 +154,7 @@ int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
         recall_label(a);
     int rc = load(a, err);
     if (rc < 0 && a->config_label[0]) {
-        sl_warn("the Node's label was \"%.60s\", which is of no use now: %s", a->config_label,
-                err->msg);
+        sl_warn("label \"%.60s\" of the Node cannot be used now: %s", a->config_label, err->msg);
         a->config_label[0] = '\0';
         rc = load(a, err);
     }
@@ -171,14 +170,15 @@ static void refuse(struct sl_agent *a, const struct sl_err *why)
         return; /* said already */
     a->reloads_failed++;
     (void)snprintf(a->reload_error, sizeof(a->reload_error), "%s", why->msg);
-    sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", "the old configuration stays: %s", why->msg);
+    sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", SL_E_CONFIG_KEPT_LOG, why->msg);
 }
 
 /* What was refused is not there any more: the file that is in force is, as it was. */
 static void settle(struct sl_agent *a)
 {
     if (a->reload_error[0])
-        sl_agent_say(a, SL_EVENT_NORMAL, "ConfigAccepted", "the configuration is as it was before");
+        sl_agent_say(a, SL_EVENT_NORMAL, "ConfigAccepted",
+                     "the configuration is the same as before");
     a->reload_error[0] = '\0';
 }
 
@@ -203,7 +203,7 @@ static void say_what_waits(const struct sl_config *old, const struct sl_config *
     };
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (fixed[i].changed)
-            sl_warn("%s has changed: that takes effect when the agent is restarted", fixed[i].key);
+            sl_warn(SL_E_CONFIG_RESTART_LOG, fixed[i].key);
 }
 
 static void accept_config(struct sl_agent *a, struct sl_config *config)

@@ -8,6 +8,7 @@
 
 #include "agent/agent_internal.h"
 #include "agent/container/cdi.h"
+#include "agent/errors.h"
 #include "base/log.h"
 
 static int submit(void *data, sl_devices_job_fn *fn, sl_devices_done_fn *done, void *arg,
@@ -31,13 +32,12 @@ static int mps(void *data, const char *uuid, struct sl_edits *edits, struct sl_e
         i++;
     if (i == a->dra_mps_count) {
         if (i == SL_AGENT_MAX_GPUS)
-            return sl_err_set(err, -ENOSPC, "MPS on more than %d GPUs of one node",
-                              SL_AGENT_MAX_GPUS);
+            return sl_err_set(err, -ENOSPC, SL_E_AGENT_MPS_GPUS, SL_AGENT_MAX_GPUS);
         (void)snprintf(a->dra_mps[a->dra_mps_count++], SL_GPU_UUID_SIZE, "%s", uuid);
     }
     int rc = sl_agent_mps_apply(a, err);
     if (rc == 0 && !a->mps)
-        rc = sl_err_set(err, -EAGAIN, "the cards are not known yet");
+        rc = sl_err_set(err, -EAGAIN, SL_E_AGENT_NO_CARDS);
     return rc < 0 ? rc : sl_mps_edits(a->mps, uuid, edits, err);
 }
 
@@ -89,8 +89,7 @@ static int find_libsluice(const struct sl_agent *a, char *path, size_t size, str
         if (access(path, R_OK) == 0)
             return 0;
     }
-    return sl_err_set(err, -ENOENT,
-                      "libsluice.so is not installed beside sluiced: name it with --libsluice");
+    return sl_err_set(err, -ENOENT, SL_E_AGENT_NO_LIBSLUICE);
 }
 
 int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err)
@@ -105,8 +104,7 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
     if (!a->opt.dra)
         return 0;
     if (!a->kube)
-        return sl_err_set(err, -EINVAL,
-                          "--dra needs the API server: give --kubeconfig, or run in a pod");
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_DRA_API);
     int rc = sl_agent_install_sluice(a, err);
     if (rc < 0)
         return rc;

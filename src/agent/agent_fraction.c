@@ -8,6 +8,7 @@
 
 #include "agent/agent_internal.h"
 #include "agent/container/cdi.h"
+#include "agent/errors.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -76,7 +77,7 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
     if (whole(res, ids, n) == n) {
         sl_prestart_answer(call, NULL);
     } else if (!a->fraction) {
-        (void)sl_err_set(&err, -EAGAIN, "fractions are not ready yet: see the agent's log");
+        (void)sl_err_set(&err, -EAGAIN, SL_E_FRACTION_NOT_READY);
         sl_prestart_answer(call, &err);
     } else {
         sl_fraction_prestart(a->fraction, res->name, ids, n, call);

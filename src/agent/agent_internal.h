@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that put the agent together share. Everything here belongs to the loop's thread. */
+/* Shared by the files of the composition root. Everything here belongs to the thread of the
+ * loop. */
 #ifndef SLUICE_AGENT_AGENT_INTERNAL_H
 #define SLUICE_AGENT_AGENT_INTERNAL_H
 
@@ -43,13 +44,13 @@ struct sl_agent {
     size_t config_size;     /* of that text: a NUL in it is for the parser to refuse */
     char config_file[4096]; /* "": none */
     char config_label[256]; /* "": no such label */
-    bool text_refused;      /* that text is not what is in force */
+    bool text_refused;      /* the configuration in force is another text */
     bool label_known;       /* the Node was read, or what it said is remembered, or is not waited for */
     struct sl_timer label_wait;
     uint64_t reloads_ok, reloads_failed;
     double reload_time_s;   /* of the last that went well; NAN: none */
     char reload_error[400]; /* "": the last one went well */
-    char unfit[400];        /* why what is configured cannot be offered on these cards; "": it is */
+    char unfit[400];        /* why these cards cannot offer what is configured; "": they can */
     bool vacated;           /* kubelet was told whose the names of resources are now */
 
     struct sl_driver *driver; /* NULL until one was found */
@@ -98,7 +99,7 @@ void sl_agent_config_label(void *data, const char *value);
 /* agent_plan.c: inventory and configuration become what the node offers. */
 void sl_agent_replan(struct sl_agent *a);
 void sl_agent_retry_files(struct sl_timer *timer);
-/* Would this configuration do on this node? Nothing is changed. */
+/* Checks whether this configuration fits this node. Changes nothing. */
 int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
                         struct sl_err *err) SL_MUST_CHECK;
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "agent/agent_internal.h"
+#include "agent/errors.h"
 #include "base/log.h"
 
 static bool by_feature(const struct sl_agent *a)
@@ -44,8 +45,10 @@ static void feature_changed(void *data, const char *why)
     if (why)
         sl_agent_say(
             a, SL_EVENT_WARNING, "NodeFeatureRefused",
-            "the NodeFeature object with this node's labels was not taken: %s; until it is, %s",
-            why, a->opt.labels ? "they go straight to the Node" : "they go nowhere");
+            "the API server refused the NodeFeature object with the labels of this node: %s; "
+            "until it accepts the object, %s",
+            why,
+            a->opt.labels ? "the labels are written to the Node" : "the labels are not published");
     else
         sl_info("labels are in a NodeFeature object: Node Feature Discovery puts them on the Node");
     sl_agent_labels(a);
@@ -76,14 +79,13 @@ int sl_agent_node_open(struct sl_agent *a, struct sl_err *err)
         .publish = publish, .data = a, .write_file = a->opt.nfd};
     a->labeler = sl_labeler_create(a->loop, &labeler);
     if (a->opt.no_api && a->opt.node_feature)
-        return sl_err_set(err, -EINVAL,
-                          "--node-feature needs the API server, and --no-api says there is none");
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_FEATURE_API);
     if (a->opt.no_api)
         return 0;
     const struct sl_kube_options kube = {.kubeconfig = a->opt.kubeconfig};
     int rc = sl_kube_create(a->loop, &kube, &a->kube, err);
     if (rc < 0)
-        return sl_err_wrap(err, "the API server (--no-api to do without it)");
+        return sl_err_wrap(err, "cannot reach the API server (--no-api to do without it)");
     const struct sl_node_options options = {.name = a->node_name,
                                             .api = sl_node_api_kube(a->kube),
                                             .config_label = sl_agent_config_label,

@@ -86,7 +86,8 @@ static void make_room(struct sl_agent *a, const struct sl_inventory *inv)
     a->metrics_gpu = sl_xcalloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
     a->metrics_mig = sl_xcalloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
     a->metrics_xid = sl_xcalloc(a->xid_count + 1, sizeof(*a->metrics_xid));
-    a->metrics_resource = sl_xcalloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
+    a->metrics_resource =
+        sl_xcalloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
 }
 
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
@@ -255,11 +256,11 @@ static bool ready(void *data, char *why, size_t size)
         return false;
     }
     if (a->opt.dra && !dra_ready(a)) {
-        (void)snprintf(why, size, "kubelet has not taken the DRA driver yet");
+        (void)snprintf(why, size, "kubelet has not registered the DRA driver yet");
         return false;
     }
     if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
-        (void)snprintf(why, size, "kubelet has not taken every resource yet");
+        (void)snprintf(why, size, "kubelet has not registered every resource yet");
         return false;
     }
     const char *trouble = !a->opt.dra && a->mps ? sl_mps_trouble(a->mps) : NULL;

@@ -7,9 +7,11 @@
 
 #include "agent/agent_internal.h"
 #include "agent/container/cdi.h"
+#include "agent/errors.h"
 #include "agent/kubelet/allocate.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -186,18 +188,14 @@ static int mps_part(struct sl_agent *a, const struct sl_inventory *inv,
         if (!d || d->sharing != SL_SHARING_MPS || d->gpu >= inv->gpu_count)
             continue;
         if (shares && d->gpu != gpu)
-            return sl_err_set(
-                err, -EINVAL,
-                "%s: shares of two GPUs in one container, and a process has one MPS daemon: "
-                "no GPU had so many free, ask for fewer",
-                res->name);
+            return sl_err_set(err, -EINVAL, SL_E_MPS_TWO_GPUS, res->name);
         gpu = d->gpu;
         shares++;
     }
     if (shares == 0)
         return 0;
     if (!a->mps)
-        return sl_err_set(err, -EAGAIN, "%s: MPS is not running yet", res->name);
+        return sl_err_set(err, -EAGAIN, SL_E_MPS_NOT_RUNNING, res->name);
     int rc = sl_mps_edits(a->mps, inv->gpu[gpu].info.uuid, extra, err);
     if (rc == 0)
         mps_share(a, gpu, inv, shares, extra);
@@ -211,16 +209,12 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     struct sl_edits extra = {0};
     if (!inv || !a->driver)
-        return sl_err_set(err, -EAGAIN,
-                          "%s: the driver's files are not found yet; see the agent's log",
-                          res->name);
+        return sl_err_set(err, -EAGAIN, SL_E_DRIVER_FILES_MISSING, res->name);
     size_t fractions = sl_agent_fractions(res, ids, n);
     if (fractions == n)
         return sl_fraction_allocate(a->config, ids, n, edits, err);
     if (fractions)
-        return sl_err_set(err, -EINVAL,
-                          "fractions and whole devices in one container: give them names of their "
-                          "own in the node's configuration (resources)");
+        return sl_err_set(err, -EINVAL, SL_E_FRACTION_AND_WHOLE);
     int rc = mps_part(a, inv, res, ids, n, &extra, err);
     if (rc == 0)
         rc = sl_allocate_edits(a->config, inv, a->driver, res, ids, n, &extra, edits, err);
@@ -268,7 +262,7 @@ static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
 void sl_agent_retry_files(struct sl_timer *timer)
 {
     struct sl_agent *a =
-        (struct sl_agent *)(void *)((char *)timer - offsetof(struct sl_agent, files_retry));
+        sl_container_of(timer, struct sl_agent, files_retry);
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     if (!inv)
         return;
@@ -310,8 +304,7 @@ void sl_agent_replan(struct sl_agent *a)
     find_driver(a, inv);
     if (sl_plan_make(a->config, inv, &plan, &err) < 0) {
         if (strcmp(a->unfit, err.msg) != 0)
-            sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit",
-                         "what the node offers stays as it was: %s", err.msg);
+            sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", SL_E_PLAN_KEPT_LOG, err.msg);
         (void)snprintf(a->unfit, sizeof(a->unfit), "%s", err.msg);
         /* It holds on to what it was told last, and that goes with this change. */
         if (a->labeler)

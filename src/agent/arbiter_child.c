@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #include "agent/arbiter_watch.h"
+#include "agent/errors.h"
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -53,7 +55,6 @@ struct sl_arbiter_child {
     void *data;
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
@@ -83,14 +84,10 @@ static void stuck(void *data, pid_t pid)
     if (c->pid > 0)
         pid = c->pid;
     if (pid <= 0) {
-        sl_error("the arbiter at %s has not answered for %d s, and whose process it is cannot be seen "
-                 "from here: end it, and this agent starts another",
-                 c->dir, SL_ARBITER_SILENT_S);
+        sl_error(SL_E_ARBITER_FOREIGN_LOG, c->dir, SL_ARBITER_SILENT_S);
         return;
     }
-    sl_warn("the arbiter (process %d) has not answered for %d s: it is ended, and another starts; tenants "
-            "go on meanwhile",
-            (int)pid, SL_ARBITER_SILENT_S);
+    sl_warn(SL_E_ARBITER_REPLACED_LOG, (int)pid, SL_ARBITER_SILENT_S);
     (void)kill(pid, SIGKILL);
 }
 
@@ -103,12 +100,12 @@ static void try_later(struct sl_arbiter_child *c)
 static void said(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, ready);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, ready);
     char text[512];
     ssize_t n = read(s->fd, text, sizeof(text) - 1);
     close_source(c, s);
     if (n > 0 && text[0] == SL_READY_YES) {
-        tell(c, true, "the arbiter is up");
+        tell(c, true, "the arbiter is running");
     } else if (n > 1) {
         text[n] = '\0'; /* told when it has ended: it may only have found another one there */
         (void)snprintf(c->last_words, sizeof(c->last_words), "%.399s", text + 1);
@@ -118,7 +115,7 @@ static void said(struct sl_source *s, uint32_t events)
 static void ended(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_arbiter_child *c = container_of(s, struct sl_arbiter_child, pidfd);
+    struct sl_arbiter_child *c = sl_container_of(s, struct sl_arbiter_child, pidfd);
     int status = 0;
     char words[500];
     (void)waitpid(c->pid, &status, 0);
@@ -128,15 +125,17 @@ static void ended(struct sl_source *s, uint32_t events)
         said(&c->ready, 0); /* both may be ready in one turn of the loop */
     if (taken)
         (void)snprintf(words, sizeof(words),
-                       "another arbiter serves %s already: it is used, and looked for again",
+                       "another arbiter serves %s already: the agent uses it and checks it again",
                        c->dir);
     else if (c->last_words[0])
-        (void)snprintf(words, sizeof(words), "the arbiter does not start: %s", c->last_words);
+        (void)snprintf(words, sizeof(words), "cannot start the arbiter: %s", c->last_words);
     else if (WIFSIGNALED(status))
-        (void)snprintf(words, sizeof(words), "the arbiter was ended by signal %d: starting another",
-                       WTERMSIG(status));
+        (void)snprintf(words, sizeof(words),
+                       "signal %d ended the arbiter: the agent starts another", WTERMSIG(status));
     else
-        (void)snprintf(words, sizeof(words), "the arbiter ended with status %d: starting another",
+        (void)snprintf(words, sizeof(words),
+                       "the arbiter ended with status %d: the agent starts "
+                       "another",
                        WEXITSTATUS(status));
     c->last_words[0] = '\0';
     if (sl_loop_now(c->loop) - c->started_ns > STEADY_NS)
@@ -216,7 +215,7 @@ static int start(struct sl_arbiter_child *c, struct sl_err *err)
 
 static void again(struct sl_timer *timer)
 {
-    struct sl_arbiter_child *c = container_of(timer, struct sl_arbiter_child, retry);
+    struct sl_arbiter_child *c = sl_container_of(timer, struct sl_arbiter_child, retry);
     struct sl_err err = SL_ERR_INIT;
     if (start(c, &err) < 0) {
         sl_error("%s", err.msg);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter as a process of its own beside the agent: who runs next on a GPU must not wait for a label, and an
- * agent that dies takes no turn with it. Started, watched, started again.
+ * Runs the arbiter as a separate process beside the agent: decisions about GPU time must not wait
+ * for a label, and tenants must keep their turns when the agent dies. The agent starts the arbiter,
+ * watches it, and starts it again.
  */
 #ifndef SLUICE_AGENT_ARBITER_CHILD_H
 #define SLUICE_AGENT_ARBITER_CHILD_H

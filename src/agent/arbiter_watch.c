@@ -10,14 +10,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/errors.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "shm/packet.h"
 
 #define ASK_NS SL_NS_PER_S
 
-#define of(ptr, field)                                                                             \
-    ((struct sl_arbiter_watch *)(void *)((char *)(ptr)-offsetof(struct sl_arbiter_watch, field)))
 
 static void hang_up(struct sl_arbiter_watch *w)
 {
@@ -31,7 +31,7 @@ static void hang_up(struct sl_arbiter_watch *w)
 /* Whatever it says, it lives. An arbiter of an older build ends the connection instead: it lives too. */
 static void heard(struct sl_source *s, uint32_t events)
 {
-    struct sl_arbiter_watch *w = of(s, conn);
+    struct sl_arbiter_watch *w = sl_container_of(s, struct sl_arbiter_watch, conn);
     union sl_packet p;
     (void)events;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
@@ -80,7 +80,7 @@ static int ask(struct sl_arbiter_watch *w)
 
 static void tick(struct sl_timer *timer)
 {
-    struct sl_arbiter_watch *w = of(timer, timer);
+    struct sl_arbiter_watch *w = sl_container_of(timer, struct sl_arbiter_watch, timer);
     sl_timer_set(w->loop, timer, sl_loop_now(w->loop) + ASK_NS);
     if (w->asked && ++w->silent_s >= SL_ARBITER_SILENT_S) {
         pid_t pid = w->conn.fd >= 0 ? sl_client_peer_pid(w->conn.fd) : 0;
@@ -105,8 +105,7 @@ int sl_arbiter_watch_init(struct sl_arbiter_watch *w, struct sl_loop *loop, cons
     w->timer.fire = tick;
     if ((size_t)snprintf(w->path, sizeof(w->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(w->path))
-        return sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
-                          arbiter_dir);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_ARBITER_DIR_LONG, arbiter_dir);
     return 0;
 }
 

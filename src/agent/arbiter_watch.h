@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the arbiter still answers. A process that ended is seen by its parent; one that hangs, or was
- * stopped, is seen by nobody, and every pod on the node waits for it. It is asked once a second.
+ * Checks once a second whether the arbiter still answers. The parent notices when the process ends;
+ * nobody notices when the process hangs or was stopped, and then every pod on the node waits.
  */
 #ifndef SLUICE_AGENT_ARBITER_WATCH_H
 #define SLUICE_AGENT_ARBITER_WATCH_H
@@ -11,8 +11,8 @@
 #include "base/err.h"
 #include "base/loop.h"
 
-/* So many questions in a row without an answer, one a second, and it is taken for stuck. Seconds in which
- * this process itself stood still are not counted. */
+/* After this many questions in a row without an answer, one each second, the arbiter counts as
+ * stuck. Seconds in which this process itself did not run are not counted. */
 #define SL_ARBITER_SILENT_S 10
 
 struct sl_arbiter_watch {

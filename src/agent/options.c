@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/errors.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -21,11 +22,11 @@ static const struct option_row {
     const char *fallback; /* NULL: none, or false */
 } rows[] = {
 #define FIELD(f) offsetof(struct sl_agent_options, f)
-    {"node-name", "NODE_NAME", "NAME", "this node's name (default: the host's)", TEXT,
+    {"node-name", "NODE_NAME", "NAME", "name of this node (default: the name of the host)", TEXT,
      FIELD(node_name), NULL},
-    {"kubeconfig", "KUBECONFIG", "FILE", "how to reach the API server (default: as a pod)", TEXT,
-     FIELD(kubeconfig), NULL},
-    {"no-api", "SLUICE_NO_API", NULL, "there is no API server: no labels, no events", YES_NO,
+    {"kubeconfig", "KUBECONFIG", "FILE", "kubeconfig to reach the API server (default: as a pod)",
+     TEXT, FIELD(kubeconfig), NULL},
+    {"no-api", "SLUICE_NO_API", NULL, "do without the API server: no labels, no events", YES_NO,
      FIELD(no_api), NULL},
     {"dra", "SLUICE_DRA", NULL,
      "serve resource claims (Kubernetes 1.36.3 and later) instead\nof device plugins", YES_NO,
@@ -36,44 +37,44 @@ static const struct option_row {
     {"default-config", "DEFAULT_CONFIG", "NAME", "the file of --config-dir without that label",
      TEXT, FIELD(default_config), NULL},
     {"metrics-address", "METRICS_ADDRESS", "ADDRESS",
-     "where /metrics, /healthz and /readyz are; empty: nowhere", TEXT_OR_NOTHING,
+     "address of /metrics, /healthz and /readyz; empty: none", TEXT_OR_NOTHING,
      FIELD(metrics_address), ":9400"},
     {"labels", "SLUICE_LABELS", NULL, "write GPU labels to the Node", YES_NO, FIELD(labels),
      "true"},
-    {"nfd", "SLUICE_NFD", NULL, "write them as a file for Node Feature Discovery too", YES_NO,
-     FIELD(nfd), NULL},
+    {"nfd", "SLUICE_NFD", NULL, "write the labels to a file for Node Feature Discovery, too",
+     YES_NO, FIELD(nfd), NULL},
     {"node-feature", "SLUICE_NODE_FEATURE", NULL,
-     "write them as a NodeFeature object for Node Feature Discovery\ninstead; to the Node where "
-     "that "
-     "is not possible",
+     "write the labels to a NodeFeature object for Node Feature\nDiscovery instead; to the Node "
+     "where that is not possible",
      YES_NO, FIELD(node_feature), NULL},
-    {"pod-namespace", "POD_NAMESPACE", "NAME", "where that object goes", TEXT, FIELD(pod_namespace),
-     "sluice-system"},
-    {"cdi-dir", "CDI_DIR", "DIR", "where CDI specs go", TEXT, FIELD(cdi_dir), "/var/run/cdi"},
+    {"pod-namespace", "POD_NAMESPACE", "NAME", "namespace of that object", TEXT,
+     FIELD(pod_namespace), "sluice-system"},
+    {"cdi-dir", "CDI_DIR", "DIR", "directory for CDI specs", TEXT, FIELD(cdi_dir), "/var/run/cdi"},
     {"state-dir", "SLUICE_STATE_DIR", "DIR",
-     "what must survive a restart, and libsluice.so for pods", TEXT, FIELD(state_dir),
-     "/var/lib/sluice"},
+     "directory for what must survive a restart, and for the\nlibsluice.so of pods", TEXT,
+     FIELD(state_dir), "/var/lib/sluice"},
     {"state-dir-host", "SLUICE_STATE_DIR_HOST", "DIR", "the same directory as the host sees it",
      TEXT, FIELD(state_dir_host), NULL},
-    {"arbiter-dir", "SLUICE_DIR", "DIR", "where the arbiter lives", TEXT, FIELD(arbiter_dir),
+    {"arbiter-dir", "SLUICE_DIR", "DIR", "directory of the arbiter", TEXT, FIELD(arbiter_dir),
      "/run/sluice"},
     {"arbiter-dir-host", "SLUICE_DIR_HOST", "DIR", "the same directory as the host sees it", TEXT,
      FIELD(arbiter_dir_host), NULL},
     {"libsluice", "SLUICE_LIBSLUICE", "FILE",
-     "the libsluice.so pods get (default: the one installed with\nthis program)", TEXT,
+     "the libsluice.so for pods (default: the one installed with\nthis program)", TEXT,
      FIELD(libsluice), NULL},
     {"pod-uid", "POD_UID", "UID",
-     "the agent's own pod, so that two agents may overlap in an upgrade", TEXT, FIELD(instance),
-     NULL},
+     "uid of the agent's own pod, so that two agents may overlap\nin an upgrade", TEXT,
+     FIELD(instance), NULL},
     {"pod-resources-socket", "POD_RESOURCES_SOCKET", "FILE", "kubelet's PodResources API", TEXT,
      FIELD(podres_socket), "/var/lib/kubelet/pod-resources/kubelet.sock"},
-    {"kubelet-plugin-dir", "KUBELET_PLUGIN_DIR", "DIR", "where the DRA socket goes", TEXT,
+    {"kubelet-plugin-dir", "KUBELET_PLUGIN_DIR", "DIR", "directory for the DRA socket", TEXT,
      FIELD(plugin_dir), NULL},
-    {"kubelet-registry-dir", "KUBELET_REGISTRY_DIR", "DIR", "where kubelet looks for DRA drivers",
+    {"kubelet-registry-dir", "KUBELET_REGISTRY_DIR", "DIR",
+     "directory in which kubelet looks for "
+     "DRA drivers",
      TEXT, FIELD(registry_dir), NULL},
     {"supervise", "SLUICE_SUPERVISE", NULL,
-     "a parent process starts the agent again when a signal ended\nit, so that its container lives "
-     "on",
+     "a parent process restarts the agent when a signal ended it,\nso that the container lives on",
      YES_NO, FIELD(supervise), NULL},
     {"log-level", "SLUICE_LOG", "LEVEL", "off, error, warn, info or debug", TEXT, FIELD(log_level),
      "info"},
@@ -93,13 +94,13 @@ static int set(struct sl_agent_options *opt, const struct option_row *row, const
     char *at = (char *)opt + row->field;
     if (row->kind != YES_NO) {
         if (!*value && row->kind == TEXT)
-            return sl_err_set(err, -EINVAL, "--%s needs a value", row->flag);
+            return sl_err_set(err, -EINVAL, SL_E_AGENT_NEEDS_VALUE, row->flag);
         *(const char **)(void *)at = value;
         return 0;
     }
     bool yes = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
     if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0)
-        return sl_err_set(err, -EINVAL, "--%s: true or false, not \"%.40s\"", row->flag, value);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_BOOL, row->flag, value);
     *(bool *)(void *)at = yes;
     return 0;
 }
@@ -147,16 +148,15 @@ static int unknown(const char *name, struct sl_err *err)
     for (size_t i = 0; i < ROWS; i++)
         ours[i] = rows[i].flag;
     if (sl_config_closest_flag(name, ours, best, sizeof(best)))
-        return sl_err_set(err, -EINVAL, "no option --%s: did you mean --%s? See sluiced --help",
-                          name, best);
-    return sl_err_set(err, -EINVAL, "no option --%s: see sluiced --help", name);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_NEAR, name, best);
+    return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_UNKNOWN, name);
 }
 
 static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, struct sl_err *err)
 {
     const char *word = argv[*i];
     if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
-        return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option: see sluiced --help", word);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION, word);
     word += 2;
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
@@ -165,7 +165,7 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
     bool takes_value = row && row->kind != YES_NO;
     if (!row) {
         if (length >= sizeof(name))
-            return sl_err_set(err, -EINVAL, "no option --%.60s: see sluiced --help", word);
+            return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_LONG, word);
         memcpy(name, word, length);
         name[length] = '\0';
         if (!sl_config_is_flag(name, &takes_value))
@@ -176,7 +176,7 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
     if (!value && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) != 0)
         value = argv[++*i];
     if (!value)
-        return sl_err_set(err, -EINVAL, "--%.*s needs a value", (int)length, word);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_WORD_NEEDS_VALUE, (int)length, word);
     if (row)
         return set(opt, row, value, err);
     pass_on(opt, name, value);
@@ -192,10 +192,7 @@ int sl_agent_options_parse(struct sl_agent_options *opt, int argc, char **argv,
         rc = one(opt, argv, argc, &i, err);
     if (rc == 0 && sl_log_level_parse(opt->log_level, SL_LOG_OFF) == SL_LOG_OFF &&
         strcmp(opt->log_level, "off") != 0)
-        rc = sl_err_set(
-            err, -EINVAL,
-            "--log-level (or SLUICE_LOG): off, error, warn, info or debug, not \"%.40s\"",
-            opt->log_level);
+        rc = sl_err_set(err, -EINVAL, SL_E_AGENT_LOG_LEVEL, opt->log_level);
     if (rc < 0) {
         sl_agent_options_clear(opt);
         return rc;
@@ -240,7 +237,8 @@ static void print_row(FILE *out, const char *left, const char *help, const char 
 
 void sl_agent_options_help(FILE *out)
 {
-    (void)fputs("Usage: sluiced [OPTION...]\nSluice's agent on a node with GPUs.\n\nOptions:\n",
+    (void)fputs("Usage: sluiced [OPTION...]\nThe agent of Sluice on a node with "
+                "GPUs.\n\nOptions:\n",
                 out);
     for (size_t i = 0; i < ROWS; i++) {
         char left[64];
@@ -248,12 +246,12 @@ void sl_agent_options_help(FILE *out)
                        rows[i].value ? rows[i].value : "");
         print_row(out, left, rows[i].help, rows[i].fallback, rows[i].env);
     }
-    (void)fputs("\nNVIDIA's device plugin's options and their variables mean what they mean there; "
-                "the\nmost used are\n",
+    (void)fputs("\nOptions and variables of NVIDIA's device plugin have the same meaning here; "
+                "the most\nused are\n",
                 out);
     print_row(out, "--config-file FILE", "the node's configuration; `sluice config check` tries it",
               NULL, "CONFIG_FILE");
-    print_row(out, "--driver-root DIR", "where the driver's files are on the host", "/",
+    print_row(out, "--driver-root DIR", "where the files of the driver are on the host", "/",
               "NVIDIA_DRIVER_ROOT");
     print_row(out, "--mig-strategy WORD", "none, single or mixed", "none", "MIG_STRATEGY");
     (void)fputs("The others are in docs/config.md.\n", out);

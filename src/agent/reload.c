@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -29,7 +29,6 @@ struct sl_reload {
     char path[PATH_MAX]; /* "": none */
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* The directory, not the file: an editor and kubelet both replace what has the name. */
 static void watch_directory(struct sl_reload *r)
@@ -46,7 +45,7 @@ static void watch_directory(struct sl_reload *r)
 static void inotify_ready(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_reload *r = container_of(s, struct sl_reload, inotify);
+    struct sl_reload *r = sl_container_of(s, struct sl_reload, inotify);
     _Alignas(struct inotify_event) char buf[4096];
     ssize_t n;
     while ((n = read(s->fd, buf, sizeof(buf))) > 0) {
@@ -62,7 +61,7 @@ static void inotify_ready(struct sl_source *s, uint32_t events)
 
 static void settled(struct sl_timer *timer)
 {
-    struct sl_reload *r = container_of(timer, struct sl_reload, settle);
+    struct sl_reload *r = sl_container_of(timer, struct sl_reload, settle);
     watch_directory(r); /* a directory that was replaced */
     if (r->path[0] != '\0')
         r->changed(r->data);
@@ -70,7 +69,7 @@ static void settled(struct sl_timer *timer)
 
 static void looked(struct sl_timer *timer)
 {
-    struct sl_reload *r = container_of(timer, struct sl_reload, look);
+    struct sl_reload *r = sl_container_of(timer, struct sl_reload, look);
     sl_timer_set(r->loop, &r->look, sl_loop_now(r->loop) + LOOK_NS);
     watch_directory(r);
     if (r->path[0] != '\0')
@@ -87,7 +86,8 @@ int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *da
     r->inotify =
         (struct sl_source){.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .ready = inotify_ready};
     if (r->inotify.fd < 0)
-        sl_warn("no inotify (%s): a changed config is noticed within 20 s", strerror(errno));
+        sl_warn("inotify is not available (%s): a changed configuration is noticed within 20 s",
+                strerror(errno));
     else if (sl_loop_watch(loop, &r->inotify, EPOLLIN, err) < 0) {
         (void)close(r->inotify.fd);
         free(r);

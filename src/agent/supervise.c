@@ -92,7 +92,7 @@ int sl_supervise(void)
             return 128 + WTERMSIG(p.status);
         if (sl_now_ns() - p.began_ns > STEADY_NS)
             p.backoff_ns = BACKOFF_MIN_NS;
-        sl_error("the agent was ended by signal %d: starting it again", WTERMSIG(p.status));
+        sl_error("signal %d ended the agent: it is started again", WTERMSIG(p.status));
         sl_sleep_ns(p.backoff_ns);
         p.backoff_ns = p.backoff_ns * 2 < BACKOFF_MAX_NS ? p.backoff_ns * 2 : BACKOFF_MAX_NS;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parent that does nothing but start the agent again when a signal ended it. In a container the agent's death
- * would otherwise end the container, and with it the MPS daemons and the arbiter that pods are using, and kubelet
- * takes its time to start another.
+ * A parent process that only starts the agent again when a signal ended it. Otherwise the death of
+ * the agent would end its container, and with it the MPS daemons and the arbiter that pods use; and
+ * kubelet waits before it starts another container.
  */
 #ifndef SLUICE_AGENT_SUPERVISE_H
 #define SLUICE_AGENT_SUPERVISE_H

@@ -84,7 +84,7 @@ void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, cons
     sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
-        sl_debug("the peer left before its error was told");
+        sl_debug("the peer closed the connection before the error could be sent");
     sl_arb_hang_up(a, t, &conn);
 }
 
@@ -110,7 +110,7 @@ int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns
 {
     int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-        sl_warn("cannot accept a connection for now: out of descriptors or memory");
+        sl_warn("cannot accept a connection now: the arbiter has no free descriptors or memory");
         pause_listener(a, listener, again_ns, a->now_ns + PAUSE_NS);
     }
     return fd;

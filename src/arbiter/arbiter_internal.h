@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "arbiter/arbiter.h"
+#include "base/container.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
 
@@ -33,7 +34,6 @@ struct source {
     void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
 };
 
-#define container_of(ptr, type, field) ((type *)(void *)((char *)(ptr)-offsetof(type, field)))
 
 /* A whole card, or one MIG instance of a card that is cut up. */
 struct gpu {
@@ -112,10 +112,11 @@ struct terms {
 struct tenant {
     char name[SL_NAME_MAX];
     uint64_t id;          /* never used again, unlike its name */
-    struct sl_lane *lane; /* where what its processes passed is closed; NULL until there is some */
+    struct sl_lane *lane; /* closes the descriptors that its processes passed; NULL until there
+                           * are some */
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
-    bool left; /* somebody left: it ends in run_due if nobody is there any more */
+    bool left; /* a process left: the tenant ends in run_due if no process is left */
     struct asked asked;
     struct terms terms;
     struct {
@@ -123,7 +124,7 @@ struct tenant {
         uint64_t granted_ns;  /* when its current turn began */
         bool waiting_release; /* told to stop, not drained yet */
         bool running;         /* one of its processes has begun this turn */
-        bool absent;          /* was given a turn and did not come: asks again before the next */
+        bool absent;          /* got a turn and did not use it: asks again before the next */
         uint32_t rings;       /* of its doorbell, since rings_since_ns */
         uint64_t rings_since_ns;
         bool muted; /* rang too often: not listened to for a moment */
@@ -232,14 +233,16 @@ void sl_arb_stop_close(struct arbiter *a);
 /* foreign.c: what others passed to us, or may have */
 int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_foreign_close(struct arbiter *a);
-/* As sl_arb_unwatch, for a connection of a tenant (NULL: of nobody's). Never blocks. fd -1 is fine. */
+/* As sl_arb_unwatch, for a connection of a tenant (NULL: of no tenant). Never blocks. fd -1 is
+ * fine. */
 void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s);
 void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 /* Takes a connection whose next packet brings descriptors; sl_arb_visitor_received has it back. */
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, pid_t pid);
 
 /* admit.c: who may connect now */
-/* One more may pass (0), or not before the time returned: `burst` at once, then one each `each_ns`. */
+/* Returns 0 if one more event may pass, or the time before which none may: `burst` events at
+ * once, then one each `each_ns`. */
 uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst);
 int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t); /* connections it may add; ≤ 0: none */
 bool sl_arb_room_for_client(const struct arbiter *a);
@@ -250,7 +253,7 @@ void sl_arb_heard(struct arbiter *a, struct member *m); /* it said something: to
 void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
 uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 
-/* reach.c: what GPU time cannot be divided among is refused, not passed over */
+/* reach.c: refuses tenants among which GPU time cannot be divided, instead of ignoring the limit */
 int sl_arb_reach_check(const struct arbiter *a, const struct tenant *t, bool divided,
                        struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
@@ -267,7 +270,8 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, s
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
 /* Somebody left. Nothing is freed before the loop's next round: callers go on using the tenant. */
 void sl_arb_tenant_left(struct tenant *t);
-/* Nobody is there: destroys it and says true. Only from run_due. */
+/* Destroys the tenant if no process and no client is left, and returns whether it did. Only from
+ * run_due. */
 bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
 void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
 void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
@@ -277,12 +281,13 @@ int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err) SL_MUST_CHECK;
 
-/* grant.c: memory. Are these limits to be had? Nothing is changed. */
+/* grant.c: memory. Checks whether these limits can be granted. Changes nothing. */
 int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const struct tenant *t,
                         uint64_t ret_limit[SL_MAX_GPUS], struct sl_err *err) SL_MUST_CHECK;
-/* Promises on these GPUs, or who has none, have changed: what is left is shared again. */
+/* Promises on these GPUs, or the tenants without a limit, have changed: the rest is shared
+ * again. */
 void sl_arb_grant_share(struct arbiter *a, const uint32_t *gpus, uint32_t count);
-/* What nobody was promised and nobody uses, but for one tenant. */
+/* The memory that is neither promised nor used, not counting one tenant. */
 uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except);
 /* After that: nobody took what this tenant got, between the question and now. */
 int sl_arb_grant_holds(const struct arbiter *a, const struct tenant *t,
@@ -303,6 +308,7 @@ void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone *
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
                       struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
+uint64_t sl_arb_process_stat(pid_t pid, int number); /* field of /proc/PID/stat; 0: no such process */
 uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
 
 /* overheads.c: of each process, over a restart */
@@ -349,6 +355,8 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
 
 /* turnstile.c: only for tenants whose GPUs are shared by turns */
 void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state);
+/* Tells the processes that the gate changed: one that runs behind a free gate does not watch it. */
+void sl_arb_tell_gate(const struct tenant *t);
 int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_turnstile_close(struct arbiter *a);
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "shm/packet.h"
 
@@ -18,13 +19,13 @@ int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
     int rc = sl_arbiter_dir_check(place, err);
     if (rc == -ENOENT)
-        return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
+        return sl_err_set(err, -ENOENT, SL_E_NO_ARBITER, place->dir);
     if (rc < 0)
         return rc;
     struct sl_err inner = SL_ERR_INIT;
     int fd = sl_packet_connect(place->socket, &inner);
     if (fd == -ENOENT || fd == -ECONNREFUSED)
-        return sl_err_set(err, -ENOENT, "no arbiter is running in %s", place->dir);
+        return sl_err_set(err, -ENOENT, SL_E_NO_ARBITER, place->dir);
     if (fd < 0) {
         if (err)
             *err = inner;
@@ -56,11 +57,7 @@ static int wait_for_answer(int fd, struct sl_err *err)
     int pid = sl_client_peer_pid(fd);
     if (rc != -ETIMEDOUT || pid <= 0)
         return rc < 0 ? sl_err_wrap(err, "asking the arbiter") : rc;
-    return sl_err_set(
-        err, rc,
-        "the arbiter (process %d) has not answered for %d s: if it hangs, end it with "
-        "`kill -KILL %d`; tenants go on, and another takes its place",
-        pid, ANSWER_TIMEOUT_MS / 1000, pid);
+    return sl_err_set(err, rc, SL_E_ARBITER_SILENT, pid, ANSWER_TIMEOUT_MS / 1000, pid);
 }
 
 static int receive(int fd, union sl_packet *ret, struct sl_err *err)
@@ -83,17 +80,13 @@ static int ask(int fd, const struct sl_msg *question, union sl_packet *ret, stru
     /* Who was hung up on before he spoke may still have been told why. */
     int answered = receive(fd, ret, err);
     if (rc == -EPIPE && answered == -ECONNRESET)
-        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+        return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
     return answered;
 }
 
 static int unexpected(const union sl_packet *got, struct sl_err *err)
 {
-    return sl_err_set(
-        err, -EPROTO,
-        "the arbiter gave an answer of type %u that does not belong here: install the "
-        "same Sluice everywhere and restart it",
-        got->h.type);
+    return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
@@ -162,7 +155,7 @@ bool sl_client_about(const char *about, const char *key, char *buf, size_t size)
 static int append(void **list, size_t *count, const void *item, size_t size, struct sl_err *err)
 {
     if (*count >= STATUS_MAX)
-        return sl_err_set(err, -E2BIG, "the arbiter lists more than can be");
+        return sl_err_set(err, -E2BIG, SL_E_ARBITER_LIST);
     if ((*count & (*count - 1)) == 0) {
         void *grown = realloc(*list, (*count ? *count * 2 : 1) * size);
         if (!grown)
@@ -215,7 +208,7 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
     sl_packet_init(&question, SL_MSG_STATUS, sizeof(question));
     int rc = sl_packet_send(fd, &question, NULL, 0, err);
     if (rc == -EPIPE)
-        return sl_err_set(err, -ECONNRESET, "the arbiter went away");
+        return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
     if (rc < 0)
         return sl_err_wrap(err, "asking the arbiter");
     while (rc == 0) {

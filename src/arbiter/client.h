@@ -13,7 +13,7 @@
 /* What the hidden `arbiter` verb exits with when another arbiter has the directory already. */
 #define SL_ARBITER_EXIT_TAKEN 75
 
-/* The words a freshly started arbiter says on its ready descriptor. */
+/* What a freshly started arbiter writes to its ready descriptor. */
 #define SL_READY_YES 'R'
 #define SL_READY_NO  'E' /* the reason follows */
 
@@ -23,7 +23,8 @@ struct sl_client_start {
 };
 
 /* Connects. -ENOENT: no arbiter runs there (never started, left, or died without its socket). */
-int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK; /* fd */
+int sl_client_connect(const struct sl_arbiter_dir *place,
+                      struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /*
  * Connects, starting an arbiter first where none runs. Any number of callers may do this at once:
@@ -32,13 +33,13 @@ int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err) SL
 int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
                     struct sl_err *err) SL_MUST_CHECK; /* fd */
 
-/* The arbiter's refusals come back as its own text. -ECONNRESET: it went away before answering;
- * nothing was done, try a new connection. */
+/* The arbiter's refusals are returned with the text of the arbiter. -ECONNRESET: the arbiter
+ * ended before it answered; nothing was done, try a new connection. */
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
-/* A kept tenant goes, whoever still uses it. -ENOENT: there is none of that name. */
+/* Removes a kept tenant, even if processes still use it. -ENOENT: no kept tenant has that name. */
 int sl_client_remove(int fd, const char *name, struct sl_err *err) SL_MUST_CHECK;
 
 /* One value of a tenant's `about`; false and an empty text when it is not in there. */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -97,10 +98,7 @@ static int read_ready(int fd, uint64_t deadline_ns, char *buf, size_t size, stru
         if (rc < 0 && errno == EINTR)
             continue;
         if (rc <= 0)
-            return sl_err_set(
-                err, -ETIMEDOUT,
-                "the arbiter was started but is not ready after a minute: see whether "
-                "nvidia-smi answers, and run `sluice doctor`");
+            return sl_err_set(err, -ETIMEDOUT, SL_E_ARBITER_NOT_READY);
         ssize_t got = read(fd, buf + n, size - 1 - n);
         if (got < 0 && errno == EINTR)
             continue;
@@ -135,14 +133,12 @@ static int judge(pid_t pid, const char *said, enum outcome *ret, struct sl_err *
         const char *text = said + 1 + strspn(said + 1, " ");
         return sl_err_set(err, -EIO, "%s", text);
     }
-    return sl_err_set(err, -EIO,
-                      code > 128 ? "the arbiter was killed by signal %d before it was ready"
-                                 : "the arbiter ended with code %d before it was ready",
+    return sl_err_set(err, -EIO, code > 128 ? SL_E_ARBITER_KILLED_EARLY : SL_E_ARBITER_ENDED_EARLY,
                       code > 128 ? code - 128 : code);
 }
 
-static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_start *how, enum outcome *ret,
-                 struct sl_err *err)
+static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_start *how,
+                 enum outcome *ret, struct sl_err *err)
 {
     char idle[16], ready_fd[16];
     (void)snprintf(idle, sizeof(idle), "%u", how->idle_exit_s);
@@ -204,9 +200,5 @@ int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_s
         if (outcome == TAKEN)
             sl_sleep_ns(RETRY_NS);
     } while (sl_now_ns() < deadline_ns);
-    return sl_err_set(
-        err, -ETIMEDOUT,
-        "another arbiter has %s but does not answer: look for a hung `sluice arbiter` "
-        "process and end it",
-        place->dir);
+    return sl_err_set(err, -ETIMEDOUT, SL_E_ARBITER_HUNG, place->dir);
 }

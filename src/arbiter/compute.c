@@ -120,15 +120,6 @@ static void choose_modes(struct arbiter *a)
     }
 }
 
-static void wake_members(const struct tenant *t)
-{
-    struct sl_msg m;
-    sl_packet_init(&m, SL_MSG_GATE, sizeof(m));
-    for (const struct member *k = t->members; k; k = k->next)
-        if (k->conn.fd >= 0 && sl_packet_send(k->conn.fd, &m, NULL, 0, NULL) < 0)
-            sl_debug("process %d is not reading", k->pid);
-}
-
 static void obey(struct tenant *t, const struct sl_steer_order *order)
 {
     struct sl_lease_page *p = t->lease.page;
@@ -137,14 +128,14 @@ static void obey(struct tenant *t, const struct sl_steer_order *order)
     atomic_store(&p->slice_us, own ? 0 : order->slice_us);
     atomic_store(&p->off_until_ns, order->off_until_ns);
     atomic_store(&p->meter, order->meter);
-    wake_members(t);
+    sl_arb_tell_gate(t);
 }
 
 static void open_gate(struct tenant *t)
 {
     bool limited = atomic_load(&t->lease.page->cores_limit_permille) < 1000;
     sl_arb_gate_set(t, 0, limited ? SL_GATE_METER : SL_GATE_FREE);
-    wake_members(t);
+    sl_arb_tell_gate(t);
 }
 
 static void enter_mode(struct arbiter *a, struct tenant *t)
@@ -156,7 +147,7 @@ static void enter_mode(struct arbiter *a, struct tenant *t)
     if (turns) {
         obey(t, &(struct sl_steer_order){.slice_us = SL_STEER_DEFAULT_US});
         sl_arb_turnstile_add(a, t);
-        wake_members(t);
+        sl_arb_tell_gate(t);
     } else {
         sl_arb_turnstile_remove(a, t);
         open_gate(t);
@@ -247,7 +238,7 @@ void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
     if (id == SL_STEER_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_steer_add(a->compute->steer, id, &spec, a->now_ns, &err) < 0) {
-        sl_error("the GPU time of tenant %s is not shared: %s", t->name, err.msg);
+        sl_error("the GPU time of tenant %s is not shared by slices: %s", t->name, err.msg);
         return;
     }
     t->steer_id = id;

@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "shm/account.h"
 
@@ -216,7 +218,7 @@ static int on_status(struct arbiter *a, struct client *c)
 
 static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
-    struct client *c = container_of(s, struct client, conn);
+    struct client *c = sl_container_of(s, struct client, conn);
     if ((events & EPOLLOUT) && flush(a, c) < 0) {
         sl_arb_client_remove(a, c);
         return;
@@ -259,9 +261,7 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
     if (fd < 0)
         return;
     if (!sl_arb_room_for_client(a)) {
-        sl_arb_refuse(a, NULL, fd, -EMFILE,
-                      "the arbiter is out of descriptors: end some of its clients, or raise its limit "
-                      "(ulimit -n) and start it again");
+        sl_arb_refuse(a, NULL, fd, -EMFILE, SL_E_ARBITER_DESCRIPTORS);
         return;
     }
     struct ucred peer;

@@ -12,17 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/hash.h"
 #include "sluice/attach.h"
 
 static int too_long(struct sl_err *err, const char *what)
 {
-    return sl_err_set(
-        err, -ENAMETOOLONG,
-        "the directory \"%.100s...\" is too long for a unix socket in it (107 bytes with "
-        "\"/%s\"): name a shorter one with --dir",
-        what, SL_CONTROL_SOCKET);
+    return sl_err_set(err, -ENAMETOOLONG, SL_E_PLACE_LONG, what, SL_CONTROL_SOCKET);
 }
 
 /* The directory for real GPUs. An XDG_RUNTIME_DIR that is not ours (su, sudo) is passed over. */
@@ -45,13 +43,11 @@ static void default_base(char *buf, size_t size)
  * kept of them and a hash. */
 static void sim_name(const char *sim, char *buf, size_t size)
 {
-    uint64_t hash = 0xcbf29ce484222325ULL;
+    uint64_t hash = sl_hash_text(sim);
     char safe[33];
     size_t n = 0;
     bool exact = true;
     const char *tail = strrchr(sim, '/');
-    for (const char *p = sim; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 0x100000001b3ULL;
     for (const char *p = tail ? tail + 1 : sim; *p; p++) {
         bool plain = isalnum((unsigned char)*p) || (n > 0 && strchr(".@,_-", *p));
         if (plain && n + 1 < sizeof(safe))
@@ -73,13 +69,13 @@ static int find_sim(const char *sim, struct sl_arbiter_dir *p, struct sl_err *er
     if (strchr(sim, '/')) {
         real = realpath(sim, NULL);
         if (!real)
-            return sl_err_errno(err, errno, "cannot read the simulated cards from \"%s\"", sim);
+            return sl_err_errno(err, errno, SL_E_SIM_FILE, sim);
         text = real;
     }
     if (text[0] == '\0')
-        return sl_err_set(err, -EINVAL, "no simulated card is named: write for example --sim h200");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_UNNAMED);
     if ((size_t)snprintf(p->sim, sizeof(p->sim), "%s", text) >= sizeof(p->sim))
-        return sl_err_set(err, -ENAMETOOLONG, "--sim \"%.60s...\" is too long", text);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_SIM_LONG, text);
     return 0;
 }
 
@@ -88,7 +84,7 @@ static int absolute(const char *dir, char *buf, size_t size, struct sl_err *err)
     char cwd[PATH_MAX];
     int n;
     if (dir[0] == '\0')
-        return sl_err_set(err, -EINVAL, "the arbiter's directory is empty: name one with --dir");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_EMPTY);
     if (dir[0] == '/')
         n = snprintf(buf, size, "%s", dir);
     else if (getcwd(cwd, sizeof(cwd)))
@@ -102,7 +98,8 @@ static int absolute(const char *dir, char *buf, size_t size, struct sl_err *err)
     return 0;
 }
 
-int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret, struct sl_err *err)
+int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret,
+                        struct sl_err *err)
 {
     struct sl_arbiter_dir p = {.dir = ""};
     char name[64] = "";
@@ -144,32 +141,20 @@ static int check_dir(const char *path, struct sl_err *err)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
-        return sl_err_errno(err, errno, "cannot look at the arbiter's directory %s", path);
+        return sl_err_errno(err, errno, SL_E_PLACE_LOOK, path);
     if (S_ISLNK(st.st_mode)) {
         /* Only a link nobody else could have put there is followed. */
         if (st.st_uid != geteuid() && st.st_uid != 0)
-            return sl_err_set(
-                err, -EPERM,
-                "%s is a link that another user (uid %u) put there: remove it, or name "
-                "another place with --dir",
-                path, (unsigned)st.st_uid);
+            return sl_err_set(err, -EPERM, SL_E_PLACE_LINK, path, (unsigned)st.st_uid);
         if (stat(path, &st) != 0)
-            return sl_err_errno(err, errno, "cannot look at the arbiter's directory %s", path);
+            return sl_err_errno(err, errno, SL_E_PLACE_LOOK, path);
     }
     if (!S_ISDIR(st.st_mode))
-        return sl_err_set(err, -ENOTDIR,
-                          "%s is not a directory: remove it, or name another place with --dir",
-                          path);
+        return sl_err_set(err, -ENOTDIR, SL_E_PLACE_FILE, path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
-        return sl_err_set(err, -EPERM,
-                          "the directory %s belongs to another user (uid %u): name one of your own "
-                          "with --dir",
-                          path, (unsigned)st.st_uid);
+        return sl_err_set(err, -EPERM, SL_E_PLACE_FOREIGN, path, (unsigned)st.st_uid);
     if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return sl_err_set(err, -EPERM,
-                          "other users can write to the directory %s (mode %03o): chmod 700 it, or "
-                          "name another place with --dir",
-                          path, (unsigned)st.st_mode & 0777);
+        return sl_err_set(err, -EPERM, SL_E_PLACE_OPEN, path, (unsigned)st.st_mode & 0777);
     return 0;
 }
 
@@ -187,9 +172,7 @@ int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err)
 static int make_one(const char *path, struct sl_err *err)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return sl_err_errno(
-            err, errno, "cannot make the arbiter's directory %s (name another place with --dir)",
-            path);
+        return sl_err_errno(err, errno, SL_E_PLACE_MAKE, path);
     return check_dir(path, err);
 }
 
@@ -202,15 +185,12 @@ int sl_arbiter_dir_make(const struct sl_arbiter_dir *place, struct sl_err *err)
     if (lstat(place->dir, &st) != 0) {
         rc = sl_fs_mkdirs(place->dir, 0700, err);
         if (rc < 0)
-            return sl_err_wrap(err, "the arbiter has no place to live (name one with --dir)");
+            return sl_err_wrap(err, "the arbiter has no usable directory (name one with --dir)");
     }
     rc = make_one(place->dir, err);
     if (rc < 0)
         return rc;
     if (faccessat(AT_FDCWD, place->dir, R_OK | W_OK | X_OK, AT_EACCESS) != 0)
-        return sl_err_errno(err, errno,
-                            "cannot use the arbiter's directory %s (chmod 700 it, or name another "
-                            "place with --dir)",
-                            place->dir);
+        return sl_err_errno(err, errno, SL_E_PLACE_USE, place->dir);
     return 0;
 }

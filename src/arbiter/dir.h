@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where an arbiter lives: one directory with its socket and lock.
+ * The directory of an arbiter, with its socket and its lock.
  *
- * Real GPUs: /run/sluice for root, else $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>. A
- * simulated world: sim-<cards> below that, so everyone who says `--sim h200` shares one card.
- * --dir or $SLUICE_DIR names the directory itself instead.
+ * Real GPUs: /run/sluice for root, else $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>. Simulated
+ * GPUs: sim-<cards> below that, so all who use `--sim h200` share one card. --dir or $SLUICE_DIR
+ * names the directory itself.
  */
 #ifndef SLUICE_ARBITER_DIR_H
 #define SLUICE_ARBITER_DIR_H
@@ -25,11 +25,11 @@ struct sl_arbiter_dir {
 
 /* Works the place out; touches nothing. `dir` and `sim` may be NULL. */
 int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret,
-                  struct sl_err *err) SL_MUST_CHECK;
+                        struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Is the directory there and safe to trust: a real directory (no link) of ours or root's that nobody
- * else can write to? -ENOENT: it is not there.
+ * Checks that the directory exists and can be trusted: a real directory (not a link) that belongs
+ * to this user or to root, and that no other user can write to. -ENOENT: it does not exist.
  */
 int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK;
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "arbiter/errors.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "shm/account.h"
@@ -67,10 +68,7 @@ static struct standing look(const struct arbiter *a, uint32_t gpu, const struct 
 
 static int too_early(const struct gpu *g, const struct tenant *t, struct sl_err *err)
 {
-    return sl_err_set(err, -EAGAIN,
-                      "what tenant %s uses of GPU %u is not known yet, since the arbiter has just "
-                      "restarted: try again in a second",
-                      t->name, g->index);
+    return sl_err_set(err, -EAGAIN, SL_E_USE_UNKNOWN, t->name, g->index);
 }
 
 /* Does a promise fit beside what is promised, and what those without a limit use? */
@@ -81,21 +79,16 @@ static int check_promise(const struct gpu *g, const struct standing *s, uint64_t
     (void)sl_format_bytes(g->total_bytes, has, sizeof(has));
     (void)sl_format_bytes(bytes, want, sizeof(want));
     if (bytes > g->total_bytes)
-        return sl_err_set(err, -ENOSPC, "GPU %u (%s) has %s, %s were asked for: ask for less",
-                          g->index, g->name, has, want);
+        return sl_err_set(err, -ENOSPC, SL_E_GPU_SMALL, g->index, g->name, has, want);
     uint64_t rest = g->total_bytes > s->promised_bytes ? g->total_bytes - s->promised_bytes : 0;
     if (bytes > rest)
-        return sl_err_set(err, -ENOSPC,
-                          "GPU %u (%s) has %s left of %s, %s were asked for: ask for less, or see "
-                          "`sluice status` for who has the rest",
-                          g->index, g->name, sl_format_bytes(rest, left, sizeof(left)), has, want);
+        return sl_err_set(err, -ENOSPC, SL_E_GPU_MEMORY_LEFT, g->index, g->name,
+                          sl_format_bytes(rest, left, sizeof(left)), has, want);
     if (s->open_bytes <= rest - bytes)
         return 0;
     uint64_t free_bytes = rest > s->open_bytes ? rest - s->open_bytes : 0;
-    return sl_err_set(err, -ENOSPC,
-                      "GPU %u (%s) has %s left of %s, %s were asked for: tenants without a memory limit use "
-                      "%s (%s most of it); ask for less, or end them, or start them with --memory",
-                      g->index, g->name, sl_format_bytes(free_bytes, left, sizeof(left)), has, want,
+    return sl_err_set(err, -ENOSPC, SL_E_GPU_MEMORY_USED, g->index, g->name,
+                      sl_format_bytes(free_bytes, left, sizeof(left)), has, want,
                       sl_format_bytes(s->open_bytes, used, sizeof(used)), s->open_most->name);
 }
 
@@ -104,7 +97,7 @@ static int asked_bytes(const struct gpu *g, const struct sl_msg_lease *ask, uint
 {
     uint64_t own = ask->gpu_memory_bytes[i];
     if (ask->memory_percent > 100 || (!own && !ask->memory_percent && !ask->memory_bytes))
-        return sl_err_set(err, -EINVAL, "a tenant needs some memory, for example 1Gi or 25%%");
+        return sl_err_set(err, -EINVAL, SL_E_TENANT_NEEDS_MEMORY);
     uint64_t bytes = ask->memory_bytes;
     if (own)
         bytes = own;
@@ -129,10 +122,8 @@ static uint64_t left_of(const struct gpu *g, const struct standing *s)
 static int nothing_left(const struct gpu *g, struct sl_err *err)
 {
     char has[32];
-    return sl_err_set(err, -ENOSPC,
-                      "GPU %u (%s) has nothing left of %s: all of it is promised or used; see `sluice "
-                      "status` for who has it",
-                      g->index, g->name, sl_format_bytes(g->total_bytes, has, sizeof(has)));
+    return sl_err_set(err, -ENOSPC, SL_E_GPU_MEMORY_GONE, g->index, g->name,
+                      sl_format_bytes(g->total_bytes, has, sizeof(has)));
 }
 
 uint64_t sl_arb_grant_left(const struct arbiter *a, uint32_t gpu, const struct tenant *except)
@@ -203,7 +194,7 @@ static void set_share(struct arbiter *a, struct tenant *t, int i, uint64_t bytes
     sl_arb_tenant_terms(t);
     /* Only for the first second after a restart: better an old figure there than no tenant now. */
     if (sl_arb_state_save(a, t, &t->terms, &err) < 0)
-        sl_warn("tenant %s: its part of what is left is not written down: %s", t->name, err.msg);
+        sl_warn("tenant %s: its part of the free memory cannot be saved: %s", t->name, err.msg);
 }
 
 static void share_gpu(struct arbiter *a, uint32_t gpu)

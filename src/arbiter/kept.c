@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 
 struct asked sl_arb_asked(const struct sl_msg_lease *ask)
@@ -58,14 +59,11 @@ int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct t
     char name[SL_NAME_MAX];
     (void)snprintf(name, sizeof(name), "%.63s", ask->name);
     if (!name[0] || ask->gpu_count == 0)
-        return sl_err_set(err, -EINVAL, "a tenant that is kept needs a name and its GPUs' UUIDs");
+        return sl_err_set(err, -EINVAL, SL_E_TENANT_KEPT_INCOMPLETE);
     struct tenant *t = sl_arb_tenant_find(a, name);
     struct asked wanted = sl_arb_asked(ask);
     if (t && (!t->kept || !same_gpus(a, ask, t) || !asked_same(&t->asked, &wanted)))
-        return sl_err_set(err, -EEXIST,
-                          "tenant %s is there with another lease: remove it first, or change it "
-                          "with `sluice set`",
-                          name);
+        return sl_err_set(err, -EEXIST, SL_E_TENANT_OTHER_LEASE, name);
     *ret = t;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes: where descriptors that others passed to us are received and closed. Either may block for as long
- * as the one who passed them likes (a socket that lingers, a file on a file system of his), so it is done
- * in a thread, one lane a tenant: who blocks, blocks himself.
+ * Lanes receive and close the descriptors that tenants pass. Both may block for as long as the
+ * sender likes (a socket that lingers, a file on a file system of the sender). So each tenant has a
+ * lane, with a thread of its own: a tenant that blocks it holds up only itself.
  */
 #ifndef SLUICE_ARBITER_LANE_H
 #define SLUICE_ARBITER_LANE_H
@@ -28,7 +28,7 @@ struct sl_received {
 };
 
 struct sl_lanes *sl_lanes_open(int bell_fd); /* an eventfd, the caller's; NULL: no memory */
-/* Waits for nobody: what blocks stays behind, and ends with the process. NULL is fine. */
+/* Does not wait: a thread that blocks stays behind, and ends with the process. NULL is fine. */
 void sl_lanes_close(struct sl_lanes *l);
 struct sl_received *sl_lanes_take(struct sl_lanes *l); /* NULL: none ready */
 

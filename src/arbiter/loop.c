@@ -13,6 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsutil.h"
@@ -58,16 +59,10 @@ static int enter_directory(struct arbiter *a, struct sl_err *err)
         return sl_err_errno(err, errno, "cannot open %s", a->opt.dir);
     a->lock_fd = openat(a->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (a->lock_fd < 0)
-        return sl_err_errno(err, errno,
-                            "cannot write in %s: is the disk full, or the directory not yours?",
-                            a->opt.dir);
+        return sl_err_errno(err, errno, SL_E_PLACE_WRITE, a->opt.dir);
     if (flock(a->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
-            return sl_err_set(
-                err, SL_ARBITER_TAKEN,
-                "an arbiter already serves %s: use it, or choose another directory with "
-                "--dir",
-                a->opt.dir);
+            return sl_err_set(err, SL_ARBITER_TAKEN, SL_E_ARBITER_SECOND, a->opt.dir);
         return sl_err_errno(err, errno, "cannot lock %s/lock", a->opt.dir);
     }
     if (mkdirat(a->dir_fd, "t", 0700) != 0 && errno != EEXIST)
@@ -290,7 +285,7 @@ int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
     int rc = start(a, &local);
     tell_starter(opt->ready_fd, rc, &local);
     if (rc == 0) {
-        sl_info("arbiter serves %s: %u GPUs", opt->dir, a->gpu_count);
+        sl_info("the arbiter serves %s: %u GPUs", opt->dir, a->gpu_count);
         loop(a);
     } else if (err) {
         *err = local;

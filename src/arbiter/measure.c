@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/measure.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -69,8 +70,7 @@ static void add_gpu(struct arbiter *a, const struct gpu *g)
     if (a->gpu_count < SL_ARB_MAX_GPUS)
         a->gpu[a->gpu_count++] = *g;
     else
-        sl_warn("%s is left out: there are more than %d GPUs and MIG instances", g->uuid,
-                SL_ARB_MAX_GPUS);
+        sl_warn(SL_E_GPU_LEFT_OUT_LOG, g->uuid, SL_ARB_MAX_GPUS);
 }
 
 static int list_gpus(struct arbiter *a, struct sl_err *err)
@@ -80,8 +80,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     if (rc < 0)
         return rc;
     if (count > SL_MAX_GPUS) {
-        sl_warn("GPUs %d to %zu are left out: the arbiter serves %d cards", SL_MAX_GPUS, count - 1,
-                SL_MAX_GPUS);
+        sl_warn(SL_E_CARDS_LEFT_OUT_LOG, SL_MAX_GPUS, count - 1, SL_MAX_GPUS);
         count = SL_MAX_GPUS;
     }
     a->measure->cards = (uint32_t)count;
@@ -89,7 +88,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;
         if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
-            sl_warn("GPU %zu is left out: %s", i, err->msg);
+            sl_warn(SL_E_GPU_UNREADABLE_LOG, i, err->msg);
             continue;
         }
         struct gpu g = {
@@ -110,10 +109,7 @@ static int list_gpus(struct arbiter *a, struct sl_err *err)
         }
     }
     if (a->gpu_count == 0)
-        return sl_err_set(
-            err, -ENODEV,
-            "the driver is there, but no GPU is: see `nvidia-smi`, or use a simulated one "
-            "with --sim h200");
+        return sl_err_set(err, -ENODEV, SL_E_NO_GPU);
     return 0;
 }
 
@@ -253,16 +249,7 @@ static uint64_t unaccounted(const struct member *m, uint32_t i)
 
 static pid_t parent_of(pid_t pid)
 {
-    char path[64], buf[512];
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    SL_CLEANUP(fclose) FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    size_t n = fread(buf, 1, sizeof(buf) - 1, f);
-    buf[n] = '\0';
-    int ppid = 0;
-    const char *p = strrchr(buf, ')');
-    return p && sscanf(p + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
+    return (pid_t)sl_arb_process_stat(pid, 4);
 }
 
 static struct tenant *family_of(struct arbiter *a, pid_t pid)
@@ -642,7 +629,7 @@ int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
         return sl_err_errno(err, errno, "cannot create an event descriptor");
     m->worker = sl_nvml_worker_start(m->gpu, m->results.fd);
     if (!m->worker)
-        return sl_err_set(err, -ENOMEM, "cannot start the NVML thread");
+        return sl_err_set(err, -ENOMEM, SL_E_NVML_THREAD);
     return sl_arb_watch(a, &m->results, EPOLLIN, err);
 }
 

@@ -15,9 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "shm/account.h"
 #include "shm/shared.h"
@@ -31,7 +33,7 @@ static void send_error(int sock, const struct sl_err *cause)
     sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
     (void)snprintf(m.text, sizeof(m.text), "%s", cause->msg);
     if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
-        sl_debug("the peer left before its error was told");
+        sl_debug("the peer closed the connection before the error could be sent");
 }
 
 /* --- slots ------------------------------------------------------------------------------------ */
@@ -78,11 +80,7 @@ static int slot_take(struct tenant *t, uint32_t wish, uint32_t *ret, struct sl_e
         slot_mark(t, *ret, true);
         return 0;
     }
-    return sl_err_set(
-        err, -EAGAIN,
-        "tenant %s already has %d processes on the GPU, the most one tenant may have: end "
-        "some, or start a second tenant",
-        t->name, SL_PROCESS_SLOTS);
+    return sl_err_set(err, -EAGAIN, SL_E_TENANT_PROCESSES, t->name, SL_PROCESS_SLOTS);
 }
 
 static bool is_slot(uint32_t slot, const void *arg)
@@ -154,7 +152,8 @@ static void fresh_ledger(struct tenant *t)
     struct sl_ledger_map fresh = SL_LEDGER_MAP_INIT;
     struct sl_err err = SL_ERR_INIT;
     if (sl_ledger_create(t->cookie, t->gpu_count, &fresh, &err) < 0) {
-        sl_warn("tenant %s keeps its old ledger: %s", t->name, err.msg);
+        sl_warn("tenant %s keeps its old ledger, because a new one cannot be made: %s", t->name,
+                err.msg);
         sl_account_clear(t->ledger.page);
         sl_shared_clear(t->ledger.page);
     } else {
@@ -196,7 +195,7 @@ static void member_gone(struct arbiter *a, struct member *m)
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    member_gone(a, container_of(s, struct member, pidfd));
+    member_gone(a, sl_container_of(s, struct member, pidfd));
 }
 
 /*
@@ -249,7 +248,7 @@ static void member_hangup(struct arbiter *a, struct member *m)
 static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct member *m = container_of(s, struct member, conn);
+    struct member *m = sl_container_of(s, struct member, conn);
     union sl_packet p;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
@@ -282,9 +281,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     m->pidfd = (struct source){.fd = (int)syscall(SYS_pidfd_open, v->pid, 0), .ready = pidfd_ready};
     int rc = 0;
     if (m->pidfd.fd < 0 && errno == EMFILE)
-        rc = sl_err_set(
-            err, -EMFILE,
-            "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+        rc = sl_err_set(err, -EMFILE, SL_E_ARBITER_DESCRIPTORS_NOW);
     if (rc == 0 && m->pidfd.fd >= 0)
         rc = sl_arb_watch(a, &m->pidfd, EPOLLIN, err);
     if (rc == 0)
@@ -390,7 +387,7 @@ static bool adopt_ledger(struct tenant *t, int *page_fd)
     if (*page_fd < 0)
         return false;
     if (sl_ledger_attach(*page_fd, t->cookie, &t->ledger, &err) < 0) {
-        sl_warn("tenant %s: a ledger is refused: %s", t->name, err.msg);
+        sl_warn("tenant %s: a ledger that a process brought is refused: %s", t->name, err.msg);
         return false;
     }
     *page_fd = -1;
@@ -496,7 +493,7 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
 static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    visitor_read(a, container_of(s, struct visitor, conn));
+    visitor_read(a, sl_container_of(s, struct visitor, conn));
 }
 
 static struct visitor *visitor_add(struct tenant *t, int sock, pid_t pid)
@@ -529,17 +526,14 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, listener);
+    struct tenant *t = sl_container_of(s, struct tenant, listener);
     int64_t room = sl_arb_room(a, t);
     for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {
         int fd = sl_arb_accept(a, s, &t->listen_again_ns);
         if (fd < 0)
             return;
         if (room-- <= 0) {
-            sl_arb_refuse(a, t, fd, -EMFILE,
-                          "this tenant has its part of the arbiter's descriptors, two for each "
-                          "process: end some of its processes, or raise the arbiter's limit (ulimit "
-                          "-n)");
+            sl_arb_refuse(a, t, fd, -EMFILE, SL_E_TENANT_DESCRIPTORS);
             continue;
         }
         struct ucred peer;

@@ -55,7 +55,7 @@ void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
     file_name(t, file, sizeof(file));
     /* Without it the next arbiter measures, as it does anyway. */
     if (!text || sl_fs_replace(a->tenants_fd, file, text, n, 0600, &err) < 0)
-        sl_debug("tenant %s: its overhead is not written down: %s", t->name, err.msg);
+        sl_debug("tenant %s: its overhead cannot be saved: %s", t->name, err.msg);
 }
 
 static struct overhead_before *parse(const char *line, uint32_t gpu_count)

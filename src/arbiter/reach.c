@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "arbiter/errors.h"
 #include "base/log.h"
 #include "policy/steer.h"
 #include "policy/turns.h"
@@ -31,11 +32,8 @@ int sl_arb_reach_check(const struct arbiter *a, const struct tenant *t, bool div
     for (uint32_t i = 0; i < t->gpu_count; i++) {
         const struct gpu *g = &a->gpu[t->gpu[i]];
         if (t->gpu[i] >= SL_TURNS_MAX_GPUS && (divided || shares_gpu(a, t, t->gpu[i])))
-            return sl_err_set(err, -ENOSPC,
-                              "the time of %s (GPU %u) cannot be divided, only that of the first %u of "
-                              "the %u GPUs and MIG instances here: use one of those, or have it alone "
-                              "and ask for no cores",
-                              g->uuid, g->index, SL_TURNS_MAX_GPUS, a->gpu_count);
+            return sl_err_set(err, -ENOSPC, SL_E_TIME_NOT_DIVIDED, g->uuid, g->index,
+                              SL_TURNS_MAX_GPUS, a->gpu_count);
     }
     return 0;
 }
@@ -44,10 +42,7 @@ int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err)
 {
     if (a->tenant_count < SL_TURNS_MAX_TENANTS)
         return 0;
-    return sl_err_set(err, -EUSERS,
-                      "%u tenants are here already, the most among whom GPU time can be divided: end "
-                      "some",
-                      a->tenant_count);
+    return sl_err_set(err, -EUSERS, SL_E_TENANTS_FULL, a->tenant_count);
 }
 
 /* Taken over from an earlier arbiter: it runs already, so it is only told. */
@@ -57,6 +52,6 @@ void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t)
     bool divided = atomic_load(&t->lease.page->cores_request_permille) > 0 ||
                    atomic_load(&t->lease.page->cores_limit_permille) < 1000;
     if (sl_arb_reach_check(a, t, divided, &err) < 0 || a->tenant_count > SL_TURNS_MAX_TENANTS)
-        sl_warn("tenant %s is not held to its share of GPU time: %s", t->name,
+        sl_warn("the share of GPU time of tenant %s is not enforced: %s", t->name,
                 err.code ? err.msg : "there are too many tenants");
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsutil.h"
@@ -22,7 +23,7 @@
  * hundred milliseconds at the slowest. */
 #define RECOVER_NS (1000 * SL_NS_PER_MS)
 
-uint64_t sl_arb_process_start(pid_t pid)
+uint64_t sl_arb_process_stat(pid_t pid, int number)
 {
     char path[64], buf[1024];
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
@@ -33,9 +34,14 @@ uint64_t sl_arb_process_start(pid_t pid)
     buf[n] = '\0';
     /* The command may hold spaces and parentheses; fields are counted after the last one. */
     const char *p = strrchr(buf, ')');
-    for (int field = 2; p && field < 22; field++)
+    for (int field = 2; p && field < number; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+uint64_t sl_arb_process_start(pid_t pid)
+{
+    return sl_arb_process_stat(pid, 22);
 }
 
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
@@ -171,7 +177,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         while (g < a->gpu_count && strcmp(a->gpu[g].uuid, s->uuid[i]) != 0)
             g++;
         if (g == a->gpu_count) {
-            rc = sl_err_set(err, -ENODEV, "its GPU %s is gone", s->uuid[i]);
+            rc = sl_err_set(err, -ENODEV, SL_E_LEASE_GPU_GONE, s->uuid[i]);
             break;
         }
         struct sl_lease_gpu *lg = &t->lease.page->gpu[i];
@@ -206,16 +212,16 @@ static void load_one(struct arbiter *a, const char *file)
     (void)snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(".lease")), file);
     int rc = sl_fs_read(a->tenants_fd, file, STATE_MAX, &text, NULL, &err);
     if (rc == 0 && parse_state(text, &s) < 0)
-        rc = sl_err_set(&err, -EPROTO, "the file is cut short or not ours");
+        rc = sl_err_set(&err, -EPROTO, SL_E_LEASE_DAMAGED);
     if (rc == 0)
         rc = revive(a, name, &s, &err);
     if (rc < 0) {
         char aside[NAME_MAX + 1];
         (void)snprintf(aside, sizeof(aside), "%s.bad", name);
-        sl_warn("tenant %s is not taken over: %s (its state is set aside as %s)", name, err.msg, aside);
+        sl_warn(SL_E_LEASE_REFUSED_LOG, name, err.msg, aside);
         (void)renameat(a->tenants_fd, file, a->tenants_fd, aside);
     } else {
-        sl_info("tenant %s taken over from an earlier arbiter", name);
+        sl_info("tenant %s is taken over from an earlier arbiter", name);
     }
 }
 

@@ -37,8 +37,8 @@ static void on_stop(int number)
 
 static void on_stuck(int number)
 {
-    static const char text[] = "sluice: the arbiter was told to end and is held up: it ends at once; "
-                               "tenants go on, and the next arbiter takes them over\n";
+    static const char text[] = "sluice: the arbiter should end and did not do so in time: it ends "
+                               "now; tenants continue, and the next arbiter takes them over\n";
     (void)number;
     ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
     (void)ignored;

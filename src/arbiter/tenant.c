@@ -11,8 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arbiter/errors.h"
 #include "arbiter/lane.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "shm/account.h"
@@ -39,10 +41,7 @@ static int check_name(const char *name, struct sl_err *err)
     for (size_t i = 0; good && i < n; i++)
         good = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", name[i]);
     if (!good)
-        return sl_err_set(err, -EINVAL,
-                          "name \"%.40s\" does not do: use up to 40 letters, digits, '.', '_' or '-', "
-                          "beginning with a letter or digit",
-                          name);
+        return sl_err_set(err, -EINVAL, SL_E_TENANT_NAME_BAD, name);
     return 0;
 }
 
@@ -52,10 +51,7 @@ static int choose_name(struct arbiter *a, const char *asked, char ret[SL_NAME_MA
     if (asked[0]) {
         int rc = check_name(asked, err);
         if (rc == 0 && sl_arb_tenant_find(a, asked))
-            rc = sl_err_set(err, -EEXIST,
-                            "a tenant named \"%s\" already runs: choose another --name, or see `sluice "
-                            "status`",
-                            asked);
+            rc = sl_err_set(err, -EEXIST, SL_E_TENANT_NAME_TAKEN, asked);
         if (rc == 0)
             (void)snprintf(ret, SL_NAME_MAX, "%s", asked);
         return rc;
@@ -82,14 +78,14 @@ static int find_gpu(struct arbiter *a, const char *asked, uint32_t *ret, struct 
     for (uint32_t i = 0; i < a->gpu_count && strlen(have) < 150; i++)
         (void)snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u (%s)", i ? ", " : "",
                        a->gpu[i].index, a->gpu[i].uuid);
-    return sl_err_set(err, -ENODEV, "there is no GPU \"%.64s\" here; this machine has %s", asked, have);
+    return sl_err_set(err, -ENODEV, SL_E_GPU_UNKNOWN, asked, have);
 }
 
 static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                        struct sl_err *err)
 {
     if (ask->gpu_count > SL_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "a tenant may use at most %d GPUs", SL_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_TENANT_GPUS, SL_MAX_GPUS);
     t->gpu_count = ask->gpu_count ? ask->gpu_count : 1;
     for (uint32_t i = 0; i < ask->gpu_count; i++) {
         char name[SL_UUID_MAX];
@@ -99,8 +95,7 @@ static int choose_gpus(struct arbiter *a, const struct sl_msg_lease *ask, struct
             return rc;
         for (uint32_t j = 0; j < i; j++)
             if (t->gpu[j] == t->gpu[i])
-                return sl_err_set(err, -EINVAL, "GPU %u is named twice; name each GPU once",
-                                  a->gpu[t->gpu[i]].index);
+                return sl_err_set(err, -EINVAL, SL_E_GPU_TWICE, a->gpu[t->gpu[i]].index);
     }
     return 0;
 }
@@ -124,18 +119,15 @@ static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct
         return rc;
     if (ask->cores_request_permille == 0 || ask->cores_limit_permille > 1000 ||
         ask->cores_request_permille > ask->cores_limit_permille)
-        return sl_err_set(err, -EINVAL,
-                          "cores must be a percentage of one GPU from 0.1 to 100, request before limit");
+        return sl_err_set(err, -EINVAL, SL_E_CORES_RANGE);
     for (uint32_t i = 0; i < t->gpu_count; i++) {
         uint32_t others = promised_permille(a, t->gpu[i], t);
         char left[16], want[16];
         if (others + ask->cores_request_permille > 1000)
-            return sl_err_set(err, -ENOSPC,
-                              "GPU %u has %s %% of its time left, %s %% were asked for: ask for less, or "
-                              "see `sluice status` for who has the rest",
-                              a->gpu[t->gpu[i]].index,
+            return sl_err_set(err, -ENOSPC, SL_E_GPU_TIME_LEFT, a->gpu[t->gpu[i]].index,
                               sl_format_cores(others < 1000 ? 1000 - others : 0,
-                                              others < 1000 ? 1000 - others : 0, left, sizeof(left)),
+                                              others < 1000 ? 1000 - others : 0, left,
+                                              sizeof(left)),
                               sl_format_cores(ask->cores_request_permille,
                                               ask->cores_request_permille, want, sizeof(want)));
     }
@@ -145,7 +137,7 @@ static int check_cores(struct arbiter *a, const struct sl_msg_lease *ask, struct
 static int check_priority(const struct sl_msg_lease *ask, struct sl_err *err)
 {
     if ((ask->fields & SL_FIELD_PRIORITY) && ask->priority > SL_PRIORITY_HIGH)
-        return sl_err_set(err, -EINVAL, "priority is high, normal or low");
+        return sl_err_set(err, -EINVAL, SL_E_PRIORITY_RANGE);
     return 0;
 }
 
@@ -177,10 +169,7 @@ static int none_fits(struct arbiter *a, const struct tenant *t, const uint32_t *
                        sl_format_bytes(sl_arb_grant_left(a, gpu[i], t), memory, sizeof(memory)),
                        sl_format_cores(left, left, cores, sizeof(cores)));
     }
-    return sl_err_set(err, -ENOSPC,
-                      "none of %u GPUs has room for this (left: %s): ask for less, or see `sluice "
-                      "status` for who has the rest",
-                      count, text);
+    return sl_err_set(err, -ENOSPC, SL_E_NO_GPU_HAS_ROOM, count, text);
 }
 
 /* One GPU: the first of those named, or of all, on which the rest of what is asked for can be had. */
@@ -223,7 +212,7 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
 static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, creator);
+    struct tenant *t = sl_container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
     sl_arb_tenant_left(t);
 }
@@ -392,7 +381,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
                          struct tenant **ret, struct sl_err *err)
 {
     if ((ask->flags & SL_LEASE_SLICES) && (ask->flags & SL_LEASE_TURNS))
-        return sl_err_set(err, -EINVAL, "GPU time is shared by slices or by turns: ask for one of them");
+        return sl_err_set(err, -EINVAL, SL_E_COMPUTE_RANGE);
     if (ask->flags & SL_LEASE_KEEP) {
         struct tenant *old = NULL;
         int found = sl_arb_kept_find(a, ask, &old, err);
@@ -428,7 +417,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     if (rc == 0)
         rc = sl_arb_tenant_open(a, t, err);
     if (rc == 0 && !t->kept && t->creator.fd < 0 && sl_arb_process_start(creator) == 0)
-        rc = sl_err_set(err, -ESRCH, "the process that asked for tenant %s has ended", t->name);
+        rc = sl_err_set(err, -ESRCH, SL_E_TENANT_ASKER_GONE, t->name);
     if (rc == 0) {
         sl_arb_grant_share(a, t->gpu, t->gpu_count);
         rc = sl_arb_grant_holds(a, t, err);
@@ -457,8 +446,8 @@ static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
         char u[32], l[32];
         if (used > t->terms.memory_bytes[i])
             (void)snprintf(remark, remark_size,
-                           "%s uses %s, more than its new limit of %s: nothing is taken away, but every "
-                           "further allocation is refused until it frees enough",
+                           "%s uses %s, more than its new limit of %s: nothing is taken away, but "
+                           "every further allocation is refused until the tenant frees enough",
                            t->name, sl_format_bytes(used, u, sizeof(u)),
                            sl_format_bytes(t->terms.memory_bytes[i], l, sizeof(l)));
     }
@@ -483,14 +472,23 @@ static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *be
     return more ? sl_arb_grant_holds(a, t, err) : 0;
 }
 
-int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
-                      size_t remark_size, struct sl_err *err)
+/* The tenant that is asked about; NULL, and *err says so: there is none. */
+static struct tenant *named(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
     (void)snprintf(name, sizeof(name), "%.63s", ask->name);
     struct tenant *t = sl_arb_tenant_find(a, name);
     if (!t)
-        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+        (void)sl_err_set(err, -ENOENT, SL_E_TENANT_UNKNOWN, name);
+    return t;
+}
+
+int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
+                      size_t remark_size, struct sl_err *err)
+{
+    struct tenant *t = named(a, ask, err);
+    if (!t)
+        return -ENOENT;
     uint64_t limit[SL_MAX_GPUS] = {0};
     int rc = ask->fields & SL_FIELD_MEMORY ? sl_arb_grant_memory(a, ask, t, limit, err) : 0;
     if (rc == 0 && (ask->fields & SL_FIELD_CORES))
@@ -503,7 +501,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
     struct terms next = t->terms, before = t->terms;
     apply_ask(ask, limit, &next);
     if (sl_arb_state_save(a, t, &next, err) < 0)
-        return sl_err_wrap(err, "tenant %s keeps the limits it had", t->name);
+        return sl_err_wrap(err, "tenant %s keeps its old limits", t->name);
     put_in_force(a, t, &next);
     rc = took_hold(a, t, &before, err);
     if (rc < 0) {
@@ -589,15 +587,11 @@ bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)
 
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
 {
-    char name[SL_NAME_MAX];
-    (void)snprintf(name, sizeof(name), "%.63s", ask->name);
-    struct tenant *t = sl_arb_tenant_find(a, name);
+    struct tenant *t = named(a, ask, err);
     if (!t)
-        return sl_err_set(err, -ENOENT, "no tenant is named \"%s\"; `sluice status` lists them", name);
+        return -ENOENT;
     if (!t->kept)
-        return sl_err_set(err, -EBUSY,
-                          "tenant %s was made by a command and ends with its last process: end those",
-                          name);
+        return sl_err_set(err, -EBUSY, SL_E_TENANT_OF_COMMAND, t->name);
     sl_arb_tenant_destroy(a, t);
     return 0;
 }

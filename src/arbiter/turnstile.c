@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "policy/turns.h"
 
@@ -74,8 +75,7 @@ void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state)
         (void)syscall(SYS_futex, gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A process that runs behind a free gate does not watch it. */
-static void tell_members(const struct tenant *t)
+void sl_arb_tell_gate(const struct tenant *t)
 {
     struct sl_msg m;
     sl_packet_init(&m, SL_MSG_GATE, sizeof(m));
@@ -166,13 +166,13 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
         atomic_store(&p->turn_end_ns, act->until_ns);
         sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_OPEN);
         if (was_free)
-            tell_members(t);
+            sl_arb_tell_gate(t);
         break;
     case SL_TURNS_CLOSE:
         t->turn.waiting_release = true;
         sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_CLOSED);
         if (was_free)
-            tell_members(t);
+            sl_arb_tell_gate(t);
         look(a, t); /* nobody was on the GPU: released at once */
         /* On few processors the spinning would take the one that the end is seen with. */
         if (a->turnstile->may_stay_awake && atomic_load(&p->window_ns) < SHORT_WINDOW_NS &&
@@ -306,7 +306,7 @@ uint64_t sl_arb_turnstile_tick(struct arbiter *a)
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = container_of(s, struct tenant, doorbell);
+    struct tenant *t = sl_container_of(s, struct tenant, doorbell);
     uint64_t count;
     ssize_t ignored = read(s->fd, &count, sizeof(count));
     (void)ignored;
@@ -340,7 +340,7 @@ void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
     if (id == SL_TURNS_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_turns_add(a->turnstile->turns, id, &spec, a->now_ns, &err) < 0) {
-        sl_error("tenant %s takes no part in turns: %s", t->name, err.msg);
+        sl_error("tenant %s gets no turns: %s", t->name, err.msg);
         return;
     }
     t->turn.id = id;

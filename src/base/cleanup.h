@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static inline void sl_cleanup_free(void *p)
@@ -34,6 +35,14 @@ static inline void sl_cleanup_closedir(DIR **d)
 {
     if (*d)
         (void)closedir(*d);
+}
+
+/* What was secret is not left in freed memory. NULL is fine. */
+static inline void sl_free_secret(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
 }
 
 #define SL_CLEANUP(what) __attribute__((cleanup(sl_cleanup_##what)))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Named fault points. In a build with SLUICE_FAULTS, SLUICE_FAULT=name[:n] in the environment kills
- * the process with SIGKILL the n-th time it passes that point; SLUICE_FAULT=random:seed:p kills at
- * any point with probability 1/p; SLUICE_FAULT=@FILE kills at the point whose name is in the file, which
- * goes with it: one death, whoever is started next. In a release build the points vanish.
+ * the process with SIGKILL the n-th time it passes that point. SLUICE_FAULT=random:seed:p kills at
+ * any point with probability 1/p. SLUICE_FAULT=@FILE kills at the point whose name is in the file
+ * and removes the file, so only one process dies. In a release build the points vanish.
  */
 #ifndef SLUICE_BASE_FAULT_H
 #define SLUICE_BASE_FAULT_H

@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/errors.h"
 
 int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err)
 {
     char buf[PATH_MAX];
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(buf))
-        return sl_err_set(err, -ENAMETOOLONG, "directory \"%s\": the path is empty or too long",
-                          path);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_DIRECTORY_PATH, path);
     memcpy(buf, path, n + 1);
     for (char *p = buf + 1;; p++) {
         if (*p != '/' && *p != '\0')
@@ -35,11 +35,9 @@ int sl_fs_mkdirs(const char *path, mode_t mode, struct sl_err *err)
     if (stat(path, &st) != 0)
         return sl_err_errno(err, errno, "cannot look at %s", path);
     if (!S_ISDIR(st.st_mode))
-        return sl_err_set(err, -ENOTDIR, "%s is not a directory: remove it, or name another place",
-                          path);
+        return sl_err_set(err, -ENOTDIR, SL_E_NOT_A_DIRECTORY, path);
     if (st.st_uid != geteuid())
-        return sl_err_set(err, -EPERM, "%s belongs to another user (uid %u): name another place",
-                          path, (unsigned)st.st_uid);
+        return sl_err_set(err, -EPERM, SL_E_FOREIGN_DIRECTORY, path, (unsigned)st.st_uid);
     return 0;
 }
 
@@ -63,7 +61,7 @@ int sl_fs_read(int dirfd, const char *name, size_t max, char **ret_text, size_t 
             break;
         n += (size_t)got;
         if (n > max)
-            return sl_err_set(err, -EFBIG, "%s is larger than %zu bytes", name, max);
+            return sl_err_set(err, -EFBIG, SL_E_FILE_LARGE, name, max);
     }
     buf[n] = '\0';
     *ret_text = sl_take_ptr(buf);
@@ -77,7 +75,7 @@ int sl_fs_replace(int dirfd, const char *name, const void *data, size_t size, mo
 {
     char tmp[NAME_MAX + 1];
     if ((size_t)snprintf(tmp, sizeof(tmp), "%s.new", name) >= sizeof(tmp))
-        return sl_err_set(err, -ENAMETOOLONG, "file name %s is too long", name);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_FILE_NAME_LONG, name);
     SL_CLEANUP(close) int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot write %s", tmp);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of JSON that somebody else wrote. For rooms that use jansson; base itself does not. */
+/* Reads fields of JSON from outside. For rooms that use jansson; base itself does not. */
 #ifndef SLUICE_BASE_JSON_READ_H
 #define SLUICE_BASE_JSON_READ_H
 
@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/errors.h"
 #include "base/quantity.h"
 
 /* Never NULL: "" where there is no such text. */
@@ -25,8 +26,7 @@ static inline int sl_jget_number(const json_t *object, const char *key, json_int
     const json_t *value = json_object_get(object, key);
     json_int_t n = value ? json_integer_value(value) : missing;
     if ((value && !json_is_integer(value)) || n < 0 || n > max)
-        return sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", key,
-                          (long long)max);
+        return sl_err_set(err, -EINVAL, SL_E_JSON_NUMBER, key, (long long)max);
     *ret = (uint32_t)n;
     return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/container.h"
 #include "base/loop.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ struct sl_loop {
 static void alarm_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct sl_loop *loop = (struct sl_loop *)((char *)source - offsetof(struct sl_loop, alarm));
+    struct sl_loop *loop = sl_container_of(source, struct sl_loop, alarm);
     uint64_t count;
     ssize_t ignored = read(source->fd, &count, sizeof(count));
     (void)ignored;

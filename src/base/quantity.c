@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/errors.h"
 
 typedef unsigned __int128 wide;
 
@@ -101,8 +102,7 @@ int sl_quantity_read(const char *text, int decimals, uint64_t *ret, struct sl_er
 {
     int rc = sl_quantity_parse(text, decimals, ret);
     if (rc < 0)
-        return sl_err_set(err, rc, "\"%.40s\" is not a Kubernetes quantity such as 10Gi or 30",
-                          text);
+        return sl_err_set(err, rc, SL_E_QUANTITY_BAD, text);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/errors.h"
 #include "base/quantity.h"
 
 typedef unsigned __int128 wide;
@@ -16,8 +17,7 @@ typedef unsigned __int128 wide;
 /* What people write: no exponents, nothing below a byte. */
 static bool memory_unit(const char *text)
 {
-    static const char *const units[] = {"",  "k",  "M",  "G",  "T", "P",
-                                        "Ki", "Mi", "Gi", "Ti", "Pi"};
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"};
     for (size_t i = 0; i < SL_ARRAY_LEN(units); i++)
         if (strcmp(text, units[i]) == 0)
             return true;
@@ -29,14 +29,9 @@ static int memory_error(struct sl_err *err, const char *text)
     size_t n = strlen(text);
     if (n > 2 && (strcmp(text + n - 2, "Gb") == 0 || strcmp(text + n - 2, "GB") == 0 ||
                   strcmp(text + n - 2, "Mb") == 0 || strcmp(text + n - 2, "MB") == 0))
-        return sl_err_set(
-            err, -EINVAL,
-            "memory \"%s\": the unit \"%s\" is not known; write \"%.*s%ci\" (powers of "
-            "1024) or \"%.*s%c\" (powers of 1000)",
-            text, text + n - 2, (int)(n - 2), text, text[n - 2], (int)(n - 2), text, text[n - 2]);
-    return sl_err_set(err, -EINVAL,
-                      "memory \"%s\" is not an amount; write for example 10Gi, 512Mi or 25%%",
-                      text);
+        return sl_err_set(err, -EINVAL, SL_E_MEMORY_UNIT, text, text + n - 2, (int)(n - 2), text,
+                          text[n - 2], (int)(n - 2), text, text[n - 2]);
+    return sl_err_set(err, -EINVAL, SL_E_MEMORY_BAD, text);
 }
 
 int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_err *err)
@@ -48,21 +43,17 @@ int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_er
         return memory_error(err, text);
     if (strcmp(rest, "%") == 0) {
         if (billionths % BILLION || billionths == 0 || billionths > (wide)100 * BILLION)
-            return sl_err_set(
-                err, -EINVAL,
-                "memory \"%s\": a share of a card is a whole number from 1%% to 100%%", text);
+            return sl_err_set(err, -EINVAL, SL_E_MEMORY_PERCENT, text);
         *ret = (struct sl_memory_amount){.percent = (uint32_t)(billionths / BILLION)};
         return 0;
     }
     int rc = memory_unit(rest) ? sl_quantity_parse(text, 0, &bytes) : -EINVAL;
     if (rc == -ERANGE)
-        return sl_err_set(err, -ERANGE, "memory \"%s\" is more than any GPU has", text);
+        return sl_err_set(err, -ERANGE, SL_E_MEMORY_HUGE, text);
     if (rc < 0)
         return memory_error(err, text);
     if (bytes == 0)
-        return sl_err_set(err, -EINVAL,
-                          "memory \"%s\" is nothing at all; a tenant needs some, for example 1Gi",
-                          text);
+        return sl_err_set(err, -EINVAL, SL_E_MEMORY_ZERO, text);
     *ret = (struct sl_memory_amount){.bytes = bytes};
     return 0;
 }
@@ -88,16 +79,9 @@ int sl_parse_cores(const char *text, uint32_t *ret_request_permille, uint32_t *r
     else
         limit = request;
     if (!rest || *rest != '\0')
-        return sl_err_set(
-            err, -EINVAL,
-            "cores \"%s\" is not a share; write a percentage of one GPU from 0.1 to 100, "
-            "for example 30, or 30:100 to also use what is idle",
-            text);
+        return sl_err_set(err, -EINVAL, SL_E_CORES_BAD, text);
     if (limit < request)
-        return sl_err_set(err, -EINVAL,
-                          "cores \"%s\": the limit is below the request; write request:limit, for "
-                          "example 30:100",
-                          text);
+        return sl_err_set(err, -EINVAL, SL_E_CORES_ORDER, text);
     *ret_request_permille = request;
     *ret_limit_permille = limit;
     return 0;

@@ -10,6 +10,7 @@
 #include "arbiter/arbiter.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/errors.h"
 #include "cli/world.h"
 
 static int parse_number(const char *text, long most, long *ret)
@@ -68,7 +69,7 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
     const char *ready_text = sl_cli_value(args, "ready-fd");
     if ((idle_text && parse_number(idle_text, 86400, &idle_s) < 0) ||
         (ready_text && parse_number(ready_text, 65535, &ready_fd) < 0)) {
-        sl_cli_complain("arbiter: --idle-exit and --ready-fd take a number");
+        sl_cli_complain(SL_E_ARBITER_NEEDS_NUMBERS);
         return SL_EXIT_USAGE;
     }
     (void)umask(077);

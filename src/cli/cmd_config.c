@@ -4,17 +4,17 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/errors.h"
 
 /* The one word after `config`, and its file; NULL when the command line is wrong. */
 static const char *checked_file(const struct sl_cli_args *args)
 {
     if (args->rest_count == 0 || strcmp(args->rest[0], "check") != 0)
-        sl_cli_complain("config: say what to do: `sluice config check FILE`");
+        sl_cli_complain(SL_E_CONFIG_NO_ACTION);
     else if (args->rest_count == 1)
-        sl_cli_complain("config: no file is named: `sluice config check FILE`, or - for standard "
-                        "input");
+        sl_cli_complain(SL_E_CONFIG_NO_FILE);
     else if (args->rest_count > 2)
-        sl_cli_complain("config: \"%.40s\" is one word too many", args->rest[2]);
+        sl_cli_complain(SL_E_CONFIG_EXTRA_WORD, args->rest[2]);
     else
         return args->rest[1];
     return NULL;
@@ -26,8 +26,7 @@ int sl_cmd_config(const struct sl_cli_args *args)
 {
     if (!checked_file(args))
         return SL_EXIT_USAGE;
-    sl_cli_complain("config: reading a node's configuration is not in this build (it needs "
-                    "libyaml): `make build` makes one that has it, in build/bin");
+    sl_cli_complain(SL_E_CONFIG_NOT_BUILT);
     return SL_EXIT_FAILED;
 }
 

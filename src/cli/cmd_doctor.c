@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "cli/doctor.h"
+#include "cli/errors.h"
 #include "cli/table.h"
 
 static const char *const result_names[] = {"ok", "warning", "problem"};
@@ -82,7 +83,7 @@ int sl_cmd_doctor(const struct sl_cli_args *args)
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
     if (args->rest_count > 0) {
-        sl_cli_complain("doctor: \"%.40s\" is one word too many", args->rest[0]);
+        sl_cli_complain(SL_E_DOCTOR_EXTRA_WORD, args->rest[0]);
         return SL_EXIT_USAGE;
     }
     if (sl_world_find(args, &world, &err) < 0) {

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "cli/errors.h"
 #include "cli/run_child.h"
 #include "cli/world.h"
 #include "shm/find.h"
@@ -44,15 +45,10 @@ static int check_attach(struct sl_err *err)
 {
     switch (sl_attach_find()) {
     case SL_ATTACH_MOUNTED:
-        sl_cli_complain("run: the command is held to the share of this container (%s), not to what is "
-                        "asked for here",
-                        SL_ATTACH_DEFAULT);
+        sl_cli_complain(SL_E_RUN_HELD_BY_CONTAINER, SL_ATTACH_DEFAULT);
         return 0;
     case SL_ATTACH_HIDDEN:
-        return sl_err_errno(err, errno,
-                            "cannot look for " SL_ATTACH_DEFAULT
-                            ", and without that a program is refused the GPU: let every user pass "
-                            "through /run");
+        return sl_err_errno(err, errno, SL_E_RUN_ATTACH_HIDDEN, SL_ATTACH_DEFAULT);
     default:
         return 0;
     }
@@ -69,13 +65,7 @@ static void tenant_environment(const struct sl_world *world, const struct sl_msg
         n += (size_t)snprintf(visible + n, sizeof(visible) - n, "%s%s", i ? "," : "",
                               tenant->gpu[i]);
 
-    sl_env_copy(env);
-    sl_env_set(env, SL_ATTACH_ENV, tenant->attach_path);
-    sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible);
-    sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
-#endif
+    sl_env_tenant(env, tenant->attach_path, visible, libsluice);
     if (world->place.sim[0]) {
         sl_env_set(env, SL_SIM_ENV, world->place.sim);
         sl_env_set(env, SL_SIM_STATE_ENV, world->place.sim_state);
@@ -89,12 +79,9 @@ static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_ms
         return;
     for (uint32_t i = 0; i < tenant->gpu_count; i++)
         if (tenant->memory_limit_bytes[i] != lease->memory_bytes) {
-            sl_cli_complain(
-                "run: memory is counted in units of %llu bytes: %s gets %llu of the %llu "
-                "bytes asked for",
-                (unsigned long long)SL_UNIT_BYTES, tenant->name,
-                (unsigned long long)tenant->memory_limit_bytes[i],
-                (unsigned long long)lease->memory_bytes);
+            sl_cli_complain(SL_E_RUN_MEMORY_ROUNDED, (unsigned long long)SL_UNIT_BYTES,
+                            tenant->name, (unsigned long long)tenant->memory_limit_bytes[i],
+                            (unsigned long long)lease->memory_bytes);
             return;
         }
 }
@@ -112,9 +99,7 @@ static void start_again(struct keeper *k)
     sl_sleep_ns(pause);
     int fd = sl_world_start(k->world, &err);
     if (fd < 0)
-        sl_cli_complain("run: the arbiter went away and cannot be started again (%s); the command "
-                        "runs on under its last limits",
-                        err.msg);
+        sl_cli_complain(SL_E_RUN_ARBITER_LOST, err.msg);
     _exit(fd < 0 ? SL_EXIT_FAILED : SL_EXIT_OK);
 }
 
@@ -163,7 +148,7 @@ int sl_cmd_run(const struct sl_cli_args *args)
     struct sl_env env = {0};
     char libsluice[PATH_MAX];
     if (args->rest_count == 0) {
-        sl_cli_complain("run: no command is given: write sluice run [OPTIONS] -- COMMAND");
+        sl_cli_complain(SL_E_RUN_NO_COMMAND);
         return SL_EXIT_RUN_OURS;
     }
     int rc = sl_world_lease(args, &lease, &err);

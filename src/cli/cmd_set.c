@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/units.h"
+#include "cli/errors.h"
 #include "cli/world.h"
 #include "share/share.h"
 
@@ -93,29 +94,30 @@ int sl_cmd_set(const struct sl_cli_args *args)
     struct sl_world world;
     struct sl_msg_lease lease;
     if (args->rest_count != 1) {
-        sl_cli_complain("set: %s: write sluice set NAME --memory AMOUNT",
-                        args->rest_count ? "only one tenant can be named" : "no tenant is named");
+        if (args->rest_count)
+            sl_cli_complain(SL_E_SET_TWO_NAMES);
+        else
+            sl_cli_complain(SL_E_SET_NO_NAME);
         return SL_EXIT_USAGE;
     }
     int rc = sl_world_lease(args, &lease, &err);
     if (rc < 0 || lease.fields == 0) {
-        sl_cli_complain("set: %s", rc < 0
-                                       ? err.msg
-                                       : "nothing to change: give --memory, --cores or --priority");
+        if (rc < 0)
+            sl_cli_complain("set: %s", err.msg);
+        else
+            sl_cli_complain(SL_E_SET_NOTHING);
         return SL_EXIT_USAGE;
     }
     const char *name = args->rest[0];
     if (strlen(name) >= sizeof(lease.name)) {
-        sl_cli_complain("set: no tenant is named \"%.40s...\"; `sluice status` lists them", name);
+        sl_cli_complain(SL_E_SET_NAME_LONG, name);
         return SL_EXIT_FAILED;
     }
     memcpy(lease.name, name, strlen(name) + 1);
     rc = sl_world_find(args, &world, &err);
     SL_CLEANUP(close) int fd = rc < 0 ? rc : sl_client_connect(&world.place, &err);
     if (fd == -ENOENT)
-        sl_cli_complain("set: %s, so there is no tenant \"%s\"; one that was started with --sim "
-                        "or --dir needs the same here",
-                        err.msg, name);
+        sl_cli_complain(SL_E_SET_NO_ARBITER, err.msg, name);
     else if (fd < 0 || change(fd, &lease, &err) < 0)
         sl_cli_complain("set: %s", err.msg);
     else

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/xalloc.h"
 #include "cli/cli.h"
+#include "cli/errors.h"
 #include "cli/simulate_report.h"
 
 #define DEFAULT_NODES 1213
@@ -94,11 +95,11 @@ static int parse_policies(const char *s, struct sim_report *r, struct sl_err *er
             return rc;
         for (size_t i = 0; i < r->policy_count; i++)
             if (r->policies[i] == p)
-                return usage(err, "policy", name, "this one is named twice");
+                return usage(err, "policy", name, "this name is given twice");
         r->policies[r->policy_count++] = p;
         s += n + (s[n] == ',');
     }
-    return r->policy_count ? 0 : usage(err, "policy", "", "name at least one");
+    return r->policy_count ? 0 : usage(err, "policy", "", "give at least one name");
 }
 
 static int parse_levels(const char *s, struct sim_report *r, unsigned until, struct sl_err *err)
@@ -163,7 +164,7 @@ static int parse_strategy(const char *s, struct sim_options *o, struct sl_err *e
         unsigned long n = strncmp(s, "slots:", 6) == 0 ? strtoul(s + 6, &end, 10) : 0;
         if (n < 2 || n > 100 || *end)
             return usage(err, "strategy", s,
-                         "one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+                         "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
         o->strategy = SIM_SLOTS;
         o->slots = (unsigned)n;
     }
@@ -188,7 +189,7 @@ static int add_trace(struct job *job, const char *path, struct sl_err *err)
 {
     struct sim_report *r = &job->report;
     if (r->trace_count == SIM_MAX_TRACES)
-        return sl_err_set(err, -EINVAL, "more than %d pod files", SIM_MAX_TRACES);
+        return sl_err_set(err, -EINVAL, SL_E_SIM_MANY_FILES, SIM_MAX_TRACES);
     job->paths[r->trace_count] = path;
     short_name(*path ? path : "generated", r->traces[r->trace_count], sizeof(r->traces[0]));
     r->trace_count++;
@@ -221,10 +222,9 @@ static int parse_churn(const struct sl_cli_args *args, struct sim_options *o, st
     o->churn = sl_cli_value(args, "churn") != NULL;
     for (size_t i = 0; !o->churn && i < SL_ARRAY_LEN(only); i++)
         if (sl_cli_value(args, only[i]))
-            return sl_err_set(err, -EINVAL, "--%s only makes sense with --churn", only[i]);
+            return sl_err_set(err, -EINVAL, SL_E_SIM_ONLY_CHURN, only[i]);
     if (o->churn && sl_cli_value(args, "svg"))
-        return sl_err_set(err, -EINVAL,
-                          "--svg draws arrivals; with --churn use --json or the table");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_SVG_CHURN);
     int rc = number(args, "load", 1, 1000, &o->load_percent, err);
     if (!rc)
         rc = number(args, "turnovers", 1, 100, &o->turnovers, err);
@@ -279,9 +279,7 @@ static int check_cluster(const struct sl_cli_args *args, struct sl_err *err)
     if (!!sl_cli_value(args, "nodes") + !!sl_cli_value(args, "mix") +
             !!sl_cli_value(args, "generate") >
         1)
-        return sl_err_set(err, -EINVAL,
-                          "--nodes, --mix and --generate each describe the cluster: "
-                          "name one");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
     return 0;
 }
 
@@ -290,12 +288,12 @@ static int load_cluster(const struct sl_cli_args *args, struct job *job, struct 
     const char *file = sl_cli_value(args, "nodes"), *mix = sl_cli_value(args, "mix");
     unsigned count = DEFAULT_NODES;
     if (file)
-        return sim_cluster_load(file, &job->cluster, err);
+        return sl_sim_cluster_load(file, &job->cluster, err);
     if (mix)
-        return sim_cluster_parse_mix(mix, &job->cluster, err);
+        return sl_sim_cluster_parse_mix(mix, &job->cluster, err);
     int rc = number(args, "generate", 1, 1000000, &count, err);
     if (!rc)
-        sim_cluster_generate(count, &job->cluster);
+        sl_sim_cluster_generate(count, &job->cluster);
     return rc;
 }
 
@@ -323,26 +321,26 @@ static int run_trace(struct job *job, size_t trace, uint64_t start_ns, struct sl
     struct sim_pods raw = {0}, pods = {0};
     struct sim_cluster cluster = {0};
     const char *path = job->paths[trace];
-    int rc = *path ? sim_pods_load(path, &job->cluster.models, &raw, err) : 0;
+    int rc = *path ? sl_sim_pods_load(path, &job->cluster.models, &raw, err) : 0;
     if (rc)
         return rc;
     if (!*path)
-        sim_pods_generate(1, &raw);
-    sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods);
+        sl_sim_pods_generate(1, &raw);
+    sl_sim_transform(&job->options, &job->cluster, &raw, &cluster, &pods);
     for (size_t p = 0; !rc && p < r->policy_count; p++) {
         struct sim_options o = job->options;
         o.place.policy = r->policies[p];
         for (size_t s = 0; !rc && s < r->seed_count; s++) {
             size_t done = (trace * r->policy_count + p) * r->seed_count + s;
             progress(job, done, r->traces[trace], start_ns);
-            rc = sim_run(&cluster, &pods, &o, r->seeds[s], sim_report_at(r, trace, p, s), err);
+            rc = sl_sim_run(&cluster, &pods, &o, r->seeds[s], sl_sim_report_at(r, trace, p, s), err);
             if (!rc && job->json)
-                sim_report_json(r, trace, p, s, stdout);
+                sl_sim_report_json(r, trace, p, s, stdout);
         }
     }
-    sim_pods_fini(&raw);
-    sim_pods_fini(&pods);
-    sim_cluster_fini(&cluster);
+    sl_sim_pods_fini(&raw);
+    sl_sim_pods_fini(&pods);
+    sl_sim_cluster_fini(&cluster);
     return rc;
 }
 
@@ -351,7 +349,7 @@ static int write_svg(const struct job *job, struct sl_err *err)
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;
     FILE *memory = sl_xmemstream(&text, &size);
-    sim_report_svg(&job->report, memory);
+    sl_sim_report_svg(&job->report, memory);
     sl_xmemstream_close(memory);
     /* Written, not replaced: it may be /dev/stdout, or a link. */
     FILE *out = fopen(job->svg, "we");
@@ -380,7 +378,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_FAILED;
     job->report.options = &job->options;
     job->report.cluster = &job->cluster;
-    sim_report_init(&job->report);
+    sl_sim_report_init(&job->report);
     uint64_t start_ns = sl_now_ns();
     for (size_t t = 0; !rc && t < job->report.trace_count; t++)
         rc = run_trace(job, t, start_ns, err);
@@ -389,7 +387,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     progress(job, job->report.trace_count * job->report.policy_count * job->report.seed_count, "",
              start_ns);
     if (!job->json)
-        sim_report_tables(&job->report, stdout);
+        sl_sim_report_tables(&job->report, stdout);
     return job->svg ? write_svg(job, err) : 0;
 }
 
@@ -402,8 +400,8 @@ int sl_cmd_simulate(const struct sl_cli_args *args)
         sl_cli_complain("simulate: %s", err.msg);
     else
         code = SL_EXIT_OK;
-    sim_report_fini(&job->report);
-    sim_cluster_fini(&job->cluster);
+    sl_sim_report_fini(&job->report);
+    sl_sim_cluster_fini(&job->cluster);
     free(job->path_text);
     free(job);
     return sl_cli_finish(code);

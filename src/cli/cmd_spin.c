@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/errors.h"
 #include "cli/spin.h"
 
 #define KERNEL_NS  (SL_NS_PER_MS / 2)
@@ -167,14 +168,14 @@ static bool spin(void)
 int sl_cmd_spin(const struct sl_cli_args *args)
 {
     if (args->rest_count != 2) {
-        sl_cli_complain("spin: only `sluice doctor` starts this");
+        sl_cli_complain(SL_E_SPIN_BY_HAND);
         return SL_EXIT_USAGE;
     }
     int fd = (int)strtol(args->rest[0], NULL, 10), index = (int)strtol(args->rest[1], NULL, 10);
     struct sl_spin_page *pages =
         mmap(NULL, 2 * sizeof(*pages), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (pages == MAP_FAILED || index < 0 || index > 1) {
-        sl_cli_complain("spin: only `sluice doctor` starts this");
+        sl_cli_complain(SL_E_SPIN_BY_HAND);
         return SL_EXIT_USAGE;
     }
     page = &pages[index];

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "base/xalloc.h"
+#include "cli/errors.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
 #include "cli/world.h"
@@ -28,7 +29,8 @@ static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
             continue;
         SL_CLEANUP(close) int fd = sl_client_connect(&other, NULL);
         if (fd >= 0)
-            (void)fprintf(out, "A simulated world is alive: sluice status --dir %s\n", dir);
+            (void)fprintf(out, "Tenants of simulated GPUs are shown by: sluice status --dir %s\n",
+                          dir);
     }
 }
 
@@ -56,7 +58,9 @@ static int look(const struct sl_world *world, bool json, bool colour, FILE *out,
     } else if (running) {
         sl_status_text(&view, out, colour);
     } else {
-        (void)fprintf(out, "No arbiter is running in %s: no tenants. `sluice run` starts one.\n",
+        (void)fprintf(out,
+                      "No arbiter is running in %s, so there are no tenants. `sluice run` "
+                      "starts the arbiter.\n",
                       world->place.dir);
         mention_simulated(&world->place, out);
     }
@@ -91,8 +95,7 @@ int sl_cmd_status(const struct sl_cli_args *args)
     struct sl_world world;
     bool json = sl_cli_value(args, "json");
     if (args->rest_count > 0) {
-        sl_cli_complain("status: \"%.40s\" is one word too many: it shows all tenants",
-                        args->rest[0]);
+        sl_cli_complain(SL_E_STATUS_EXTRA_WORD, args->rest[0]);
         return SL_EXIT_USAGE;
     }
     int rc = sl_world_find(args, &world, &err);

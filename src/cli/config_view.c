@@ -98,7 +98,10 @@ void sl_config_view_text(const struct sl_config_view *v, FILE *out)
     sl_config_print(v->config, out);
     (void)fputs("#\n", out);
     if (!v->plan) {
-        (void)fprintf(out, "# What this node would advertise is not known: %s\n", v->no_gpus);
+        (void)fprintf(out,
+                      "# The GPUs of this node cannot be read, so what it would advertise is "
+                      "not known: %s\n",
+                      v->no_gpus);
         return;
     }
     (void)fprintf(out, "# With %zu GPU%s (driver %s) this node would advertise%s\n",

@@ -72,10 +72,10 @@ static void check_nodes(struct sl_doctor *d)
 
 static const char *cuda_trouble(int code, const char **cure)
 {
-    *cure = "see `dmesg | grep -i nvrm`";
+    *cure = "look at `dmesg | grep -i nvrm`";
     switch (code) {
     case 100:
-        *cure = "see CUDA_VISIBLE_DEVICES and the container's GPUs";
+        *cure = "check CUDA_VISIBLE_DEVICES and the GPUs of the container";
         return "finds no GPU";
     case 803:
         *cure = "reboot, or reload the kernel module after a driver upgrade";
@@ -101,7 +101,7 @@ static bool check_cuda(struct sl_doctor *d)
         (void)snprintf(path, sizeof(path), "%s/libcuda.so.1", d->world->sim_lib);
     sl_doctor_load(path, true, &r);
     if (r.crashed)
-        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, "see `dmesg | grep -i nvrm`",
+        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, "look at `dmesg | grep -i nvrm`",
                       "libcuda.so.1 crashed or did not answer");
     else if (!r.loaded)
         sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM,
@@ -123,14 +123,14 @@ static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
     struct sl_gpu_info info;
     char total[32];
     if (sl_gpu_info(gpu, i, &info, &err) < 0) {
-        sl_doctor_add(d, "gpu", SL_DOCTOR_PROBLEM, "see `dmesg | grep -i xid`", "GPU %zu: %s", i,
-                      err.msg);
+        sl_doctor_add(d, "gpu", SL_DOCTOR_PROBLEM, "look at `dmesg | grep -i xid`", "GPU %zu: %s",
+                      i, err.msg);
         return;
     }
     (void)sl_format_bytes(info.memory_total_bytes, total, sizeof(total));
     if (info.mig_enabled)
         sl_doctor_add(d, "gpu", SL_DOCTOR_WARNING,
-                      "for a slice of the whole card switch MIG off: nvidia-smi -mig 0",
+                      "to share the whole card, switch MIG off: nvidia-smi -mig 0",
                       "GPU %zu: %s, %s: MIG is on, the card itself cannot be shared", i, info.name,
                       total);
     else
@@ -151,10 +151,10 @@ static void check_nvml(struct sl_doctor *d)
     if (rc == 0)
         rc = sl_gpu_count(gpu, &count, &err);
     if (rc < 0)
-        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi` works", "%s",
+        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "check whether `nvidia-smi` works", "%s",
                       err.msg);
     else if (count == 0)
-        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "see whether `nvidia-smi -L` lists any",
+        sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "check whether `nvidia-smi -L` lists a GPU",
                       "driver %s has no GPU", version);
     else
         sl_doctor_add(d, "nvml", SL_DOCTOR_OK, NULL, "driver %s, %zu GPU%s", version, count,
@@ -197,7 +197,7 @@ static void check_mps(struct sl_doctor *d)
         if (sl_fs_read(AT_FDCWD, path, 64, &comm, NULL, NULL) == 0 &&
             strncmp(comm, "nvidia-cuda-mps", 15) == 0) {
             sl_doctor_add(
-                d, "mps", SL_DOCTOR_WARNING, "stop it: echo quit | nvidia-cuda-mps-control",
+                d, "mps", SL_DOCTOR_WARNING, "stop MPS: echo quit | nvidia-cuda-mps-control",
                 "MPS is running (process %s): its clients share one context, so a fault in "
                 "one ends all",
                 e->d_name);

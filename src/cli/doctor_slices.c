@@ -34,11 +34,11 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
                       r->status, when);
         return;
     case SL_SLICES_NO_GROUP:
-        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
-                      "stop MPS if it runs; else nothing has to be done",
-                      "GPU %zu: processes have no compute channels of their own (MPS, or an unknown "
-                      "driver): " BY_TURNS "%s",
-                      i, when);
+        sl_doctor_add(
+            d, "slices", SL_DOCTOR_WARNING, "stop MPS if it runs; otherwise nothing has to be done",
+            "GPU %zu: processes have no compute channels of their own (MPS, or an unknown "
+            "driver): " BY_TURNS "%s",
+            i, when);
         return;
     }
 }
@@ -56,8 +56,8 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
         tell_verdict(d, i, &r, " (measured earlier)");
     } else if (sl_slices_probe(d->world, libsluice, uuid, &r, &err) < 0) {
         sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
-                      "run it again when the GPU has memory and time to spare",
-                      "GPU %zu: whether time slices work could not be measured: %s", i, err.msg);
+                      "run `sluice doctor` again when the GPU has free memory and time",
+                      "GPU %zu: the measurement of time slices failed: %s", i, err.msg);
     } else {
         tell_verdict(d, i, &r, "");
         sl_slices_remember(&d->world->place, uuid, driver, &r);

@@ -31,7 +31,7 @@ static void check_kernel(struct sl_doctor *d)
     if (page < 0)
         sl_doctor_add(d, "kernel", SL_DOCTOR_PROBLEM,
                       "use Linux 5.1 or newer; in a sandbox, allow memfd_create",
-                      "Linux %s gives no memory files", u.release);
+                      "Linux %s has no memory files (memfd_create)", u.release);
     else if (fcntl(page, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)
         sl_doctor_add(d, "kernel", SL_DOCTOR_PROBLEM, "use Linux 5.1 or newer",
                       "Linux %s cannot seal a page against writing", u.release);
@@ -63,7 +63,7 @@ static void check_limits(struct sl_doctor *d)
         return;
     /* The arbiter raises the soft limit to the hard one; it needs two descriptors a process. */
     if (r.rlim_max != RLIM_INFINITY && r.rlim_max < 4096)
-        sl_doctor_add(d, "limits", SL_DOCTOR_WARNING, "raise it: ulimit -Hn 65536",
+        sl_doctor_add(d, "limits", SL_DOCTOR_WARNING, "raise the limit: ulimit -Hn 65536",
                       "at most %llu open files: enough for about %llu processes in all tenants",
                       (unsigned long long)r.rlim_max, (unsigned long long)r.rlim_max / 2);
     else
@@ -110,7 +110,8 @@ static void check_attach(struct sl_doctor *d)
         break;
     case SL_ATTACH_FOREIGN:
         sl_doctor_add(d, "attach", SL_DOCTOR_OK, NULL,
-                      "/run/sluice belongs to another user's arbiter; programs of yours go to your own");
+                      "/run/sluice belongs to the arbiter of another user; your programs use your "
+                      "own arbiter");
         break;
     case SL_ATTACH_MOUNTED:
         sl_doctor_add(d, "attach", SL_DOCTOR_WARNING,
@@ -119,7 +120,8 @@ static void check_attach(struct sl_doctor *d)
                       "): programs are held to it, whatever `sluice run` asks for");
         break;
     case SL_ATTACH_HIDDEN:
-        sl_doctor_add(d, "attach", SL_DOCTOR_PROBLEM, "let every user pass through /run",
+        sl_doctor_add(d, "attach", SL_DOCTOR_PROBLEM,
+                      "let every user pass through /run: chmod 755 /run",
                       "cannot look for " SL_ATTACH_DEFAULT " (%s): programs are refused the GPU",
                       strerror(errno));
         break;
@@ -132,16 +134,17 @@ static void check_libsluice(struct sl_doctor *d)
     struct sl_err err = SL_ERR_INIT;
     struct sl_load_result r;
     if (sl_world_libsluice(d->world, d->libsluice, path, sizeof(path), &err) < 0) {
-        sl_doctor_add(d, "libsluice", SL_DOCTOR_PROBLEM, "install it with `make install`", "%s",
-                      err.msg);
+        sl_doctor_add(d, "libsluice", SL_DOCTOR_PROBLEM, "install libsluice with `make install`",
+                      "%s", err.msg);
         return;
     }
     sl_doctor_load(path, false, &r);
     if (r.loaded)
         sl_doctor_add(d, "libsluice", SL_DOCTOR_OK, NULL, "%s", path);
     else
-        sl_doctor_add(d, "libsluice", SL_DOCTOR_PROBLEM, "install it again: `make install`",
-                      "cannot be loaded: %s", r.crashed ? "it crashed the process" : r.message);
+        sl_doctor_add(d, "libsluice", SL_DOCTOR_PROBLEM, "install libsluice again: `make install`",
+                      "cannot be loaded: %s",
+                      r.crashed ? "libsluice crashed the process" : r.message);
 }
 
 /* Two libraries that count the same calls disagree sooner or later. */
@@ -156,8 +159,8 @@ static void check_interposers(struct sl_doctor *d)
     for (size_t i = 0; i < SL_ARRAY_LEN(others); i++)
         if ((env && strstr(env, others[i])) || (file && strstr(file, others[i]))) {
             sl_doctor_add(d, "preload", SL_DOCTOR_WARNING,
-                          "take it out of LD_PRELOAD or /etc/ld.so.preload",
-                          "%s is preloaded and also limits GPUs", others[i]);
+                          "remove that library from LD_PRELOAD or /etc/ld.so.preload",
+                          "%s is preloaded and limits GPUs too", others[i]);
             return;
         }
 }
@@ -171,9 +174,10 @@ static void check_container(struct sl_doctor *d)
     if (kind && !d->world->place.sim[0])
         sl_doctor_add(
             d, "container", SL_DOCTOR_WARNING,
-            "limits hold; for exact context overhead start the container with the host's "
-            "PID namespace",
-            "inside %s: the driver names processes as the host does, not as this container", kind);
+            "nothing has to be done: limits hold; to measure the context overhead exactly, use "
+            "the host's PID namespace",
+            "inside %s: the driver uses the host's process numbers, not those of this container",
+            kind);
 }
 
 void sl_doctor_system(struct sl_doctor *d)

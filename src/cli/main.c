@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/errors.h"
 
 /* A closed stdin, stdout or stderr would be handed to the next file opened (a socket, a page), and
  * a stray message would go there. */
@@ -22,9 +23,9 @@ static int wrong_verb(const char *word)
 {
     const char *close_one = sl_cli_verb_suggest(word);
     if (close_one)
-        sl_cli_complain("unknown verb \"%.60s\": did you mean \"%s\"?", word, close_one);
+        sl_cli_complain(SL_E_VERB_UNKNOWN_NEAR, word, close_one);
     else
-        sl_cli_complain("unknown verb \"%.60s\": `sluice --help` lists the verbs", word);
+        sl_cli_complain(SL_E_VERB_UNKNOWN, word);
     return SL_EXIT_USAGE;
 }
 
@@ -46,15 +47,12 @@ static int global_options(int argc, char **argv, const char **dir)
             *dir = word + 6;
         } else if (strcmp(word, "--dir") == 0) {
             if (at + 1 >= argc) {
-                sl_cli_complain("--dir needs a value: --dir DIR");
+                sl_cli_complain(SL_E_DIR_NEEDS_VALUE);
                 return -1 - SL_EXIT_USAGE;
             }
             *dir = argv[++at];
         } else {
-            sl_cli_complain(
-                "unknown option \"%.60s\" before the verb: write `sluice VERB %.60s`, or "
-                "see `sluice --help`",
-                word, word);
+            sl_cli_complain(SL_E_OPTION_BEFORE_VERB, word, word);
             return -1 - SL_EXIT_USAGE;
         }
     }

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/words.h"
+#include "cli/errors.h"
 
 void sl_cli_complain(const char *fmt, ...)
 {
@@ -23,9 +25,10 @@ int sl_cli_finish(int exit_code)
     int cause = fflush(stdout) != 0 ? errno : 0;
     if (!cause && !ferror(stdout))
         return exit_code;
-    if (cause != EPIPE)
-        sl_cli_complain("cannot write the output: %s",
-                        cause ? strerror(cause) : "is the disk full, or its reader gone?");
+    if (!cause)
+        sl_cli_complain(SL_E_OUTPUT_LOST);
+    else if (cause != EPIPE)
+        sl_cli_complain(SL_E_OUTPUT_REFUSED, strerror(cause));
     return exit_code ? exit_code : SL_EXIT_FAILED;
 }
 
@@ -37,41 +40,14 @@ const struct sl_cli_verb *sl_cli_verb_find(const char *name)
     return NULL;
 }
 
-/* Edits (insert, delete, replace, swap of neighbours) between two short words, at most 99. */
-static unsigned distance(const char *a, const char *b)
-{
-    enum { MAX = 24 };
-    size_t na = strlen(a), nb = strlen(b);
-    unsigned d[MAX + 1][MAX + 1];
-    if (na > MAX || nb > MAX)
-        return 99;
-    for (size_t i = 0; i <= na; i++)
-        d[i][0] = (unsigned)i;
-    for (size_t j = 0; j <= nb; j++)
-        d[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= na; i++)
-        for (size_t j = 1; j <= nb; j++) {
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[na][nb];
-}
-
-/* Keeps the closer of two candidates; one edit in three letters is still "meant that". */
+/* Keeps the closer of two candidates. */
 static void consider(const char *word, const char *candidate, const char **best, unsigned *best_d)
 {
-    unsigned d = distance(word, candidate);
+    unsigned d = sl_word_distance(word, candidate);
     size_t n = strlen(word);
     if (n >= 2 && strncmp(word, candidate, n) == 0)
         d = 1; /* an abbreviation */
-    if (d < *best_d && d <= 1 + n / 4) {
+    if (d < *best_d) {
         *best = candidate;
         *best_d = d;
     }
@@ -80,7 +56,7 @@ static void consider(const char *word, const char *candidate, const char **best,
 const char *sl_cli_verb_suggest(const char *word)
 {
     const char *best = NULL;
-    unsigned best_d = 99;
+    unsigned best_d = SL_WORD_FAR;
     for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++)
         if (!(v->flags & SL_VERB_HIDDEN))
             consider(word, v->name, &best, &best_d);
@@ -90,7 +66,7 @@ const char *sl_cli_verb_suggest(const char *word)
 static const char *option_suggest(const struct sl_cli_verb *verb, const char *word)
 {
     const char *best = NULL;
-    unsigned best_d = 99;
+    unsigned best_d = SL_WORD_FAR;
     for (const struct sl_cli_option *o = verb->options; o && o->name; o++)
         consider(word, o->name, &best, &best_d);
     for (const struct sl_cli_option *o = sl_cli_global_options; o->name; o++)
@@ -114,11 +90,8 @@ static int unknown_option(const struct sl_cli_verb *verb, const char *word, stru
     (void)snprintf(bare, sizeof(bare), "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
     const char *close = option_suggest(verb, bare);
     if (close)
-        return sl_err_set(err, -EINVAL, "unknown option \"%.60s\": did you mean \"--%s\"?", word,
-                          close);
-    return sl_err_set(err, -EINVAL,
-                      "unknown option \"%.60s\": `sluice %s --help` lists the options", word,
-                      verb->name);
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN_NEAR, word, close);
+    return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN, word, verb->name);
 }
 
 /* Answers --help and --version, stores --dir. 1: it was one of those. */
@@ -134,7 +107,7 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
         return -ECANCELED;
     }
     if (args->dir && strcmp(args->dir, value) != 0)
-        return sl_err_set(err, -EINVAL, "--dir is given twice: name one directory");
+        return sl_err_set(err, -EINVAL, SL_E_DIR_TWICE);
     args->dir = value;
     return 0;
 }
@@ -162,18 +135,17 @@ static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args,
     if (name[len] == '=') {
         value = name + len + 1;
         if (!o->arg)
-            return sl_err_set(err, -EINVAL, "--%s takes no value", o->name);
+            return sl_err_set(err, -EINVAL, SL_E_OPTION_TAKES_NO_VALUE, o->name);
     } else if (o->arg) {
         if (*at + 1 >= argc || strcmp(argv[*at + 1], "--") == 0)
-            return sl_err_set(err, -EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
-                              o->arg);
+            return sl_err_set(err, -EINVAL, SL_E_OPTION_NEEDS_VALUE, o->name, o->name, o->arg);
         value = argv[++*at];
     }
     if (!own)
         return take_global(o, value, args, err);
     const char **slot = &args->value[own - args->verb->options];
     if (*slot && o->arg)
-        return sl_err_set(err, -EINVAL, "--%s is given twice: say it once", o->name);
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_TWICE, o->name);
     *slot = value;
     return 0;
 }

@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "cli/cli.h"
+#include "cli/errors.h"
 
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
                                 SIGUSR2, SIGALRM, SIGWINCH, SIGTSTP, SIGCONT};
@@ -27,7 +28,7 @@ static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
 static int cannot_run(const char *command, int error, struct sl_err *err)
 {
     if (error == ENOENT || error == ENOTDIR) {
-        (void)sl_err_set(err, -ENOENT, "%s: command not found", command);
+        (void)sl_err_set(err, -ENOENT, SL_E_COMMAND_NOT_FOUND, command);
         return SL_EXIT_RUN_NOT_FOUND;
     }
     (void)sl_err_errno(err, error, "cannot execute %s", command);

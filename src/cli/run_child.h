@@ -22,6 +22,9 @@ void sl_env_set(struct sl_env *env, const char *name, const char *value);
 /* Puts value before what the variable holds, `separator` between; a part that is there already is
  * moved, not doubled. */
 void sl_env_prepend(struct sl_env *env, const char *name, const char *value, char separator);
+/* Ours, changed for a tenant: where it attaches, which GPUs it has, libsluice before all else. */
+void sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
+                   const char *libsluice);
 const char *sl_env_get(const struct sl_env *env, const char *name);
 void sl_env_free(struct sl_env *env);
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "cli/run_child.h"
+#include "sluice/attach.h"
 
 static bool names(const char *entry, const char *name)
 {
@@ -75,4 +76,16 @@ void sl_env_prepend(struct sl_env *env, const char *name, const char *value, cha
     }
     joined[n] = '\0';
     sl_env_set(env, name, joined);
+}
+
+void sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
+                   const char *libsluice)
+{
+    sl_env_copy(env);
+    sl_env_set(env, SL_ATTACH_ENV, attach);
+    sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible);
+    sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
+#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
+    sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
+#endif
 }

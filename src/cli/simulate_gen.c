@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/xalloc.h"
+#include "cli/errors.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
@@ -75,7 +77,7 @@ static struct sl_place_node make_node(unsigned model, unsigned gpus, unsigned cp
     return n;
 }
 
-void sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
+void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
 {
     *ret = (struct sim_cluster){0};
     size_t made = 0, parts = 0;
@@ -84,7 +86,7 @@ void sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
         parts += node_kinds[k].per_10000;
         size_t until = (nodes * parts + 5000) / 10000;
         const char *name = node_kinds[k].model;
-        int model = sim_model_number(&ret->models, name, strlen(name));
+        int model = sl_sim_model_number(&ret->models, name, strlen(name));
         struct sl_place_node n =
             make_node((unsigned)model, node_kinds[k].gpus, node_kinds[k].cpu_milli,
                       node_kinds[k].memory_mib, node_kinds[k].gpu_memory_mib);
@@ -95,14 +97,14 @@ void sim_cluster_generate(size_t nodes, struct sim_cluster *ret)
 
 static double normal(uint64_t *rng)
 {
-    double u = ((double)(sim_random(rng) >> 11) + 0.5) / 9007199254740992.0;
-    double v = (double)(sim_random(rng) >> 11) / 9007199254740992.0;
+    double u = ((double)(sl_random(rng) >> 11) + 0.5) / 9007199254740992.0;
+    double v = (double)(sl_random(rng) >> 11) / 9007199254740992.0;
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
 static uint16_t draw_share(uint64_t *rng)
 {
-    unsigned at = (unsigned)(sim_random(rng) % 1000);
+    unsigned at = (unsigned)(sl_random(rng) % 1000);
     for (size_t i = 0; i < SL_ARRAY_LEN(share_sizes); i++) {
         if (at < share_sizes[i].per_1000)
             return share_sizes[i].milli;
@@ -117,7 +119,7 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     size_t k = 0;
     while (k + 1 < SL_ARRAY_LEN(pod_kinds) && at >= pod_kinds[k].per_10000)
         at -= pod_kinds[k++].per_10000;
-    unsigned cpu = 500u * pod_kinds[k].half_cores[sim_random(rng) % 10];
+    unsigned cpu = 500u * pod_kinds[k].half_cores[sl_random(rng) % 10];
     struct sl_place_request *r = &pod->request;
     r->cpu_milli = cpu;
     r->memory_mib = cpu / 1000 * 3584 + 1024;
@@ -129,7 +131,7 @@ static void draw_pod(uint64_t *rng, unsigned at, struct sim_pod *pod)
     pod->runtime_s = seconds < 1 ? 1 : seconds > 1e7 ? 10000000 : (uint32_t)seconds;
 }
 
-void sim_pods_generate(uint64_t seed, struct sim_pods *ret)
+void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret)
 {
     *ret = (struct sim_pods){.count = GENERATED_PODS};
     ret->pods = sl_xcalloc(ret->count, sizeof(*ret->pods));
@@ -164,7 +166,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
         return NULL;
     s++;
     size_t n = strcspn(s, ":,");
-    int model = sim_model_number(models, s, n);
+    int model = sl_sim_model_number(models, s, n);
     for (s += n; *s == ':' && fields < 4; fields++) {
         s = mix_number(s + 1, fields ? UINT32_MAX : SL_PLACE_MAX_GPUS, &v[fields]);
         if (!s)
@@ -176,7 +178,7 @@ static const char *mix_part(const char *s, struct sim_models *models, struct sl_
     return s;
 }
 
-int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_err *err)
 {
     *ret = (struct sim_cluster){0};
     int rc = 0;
@@ -185,18 +187,14 @@ int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct sl_e
         unsigned count;
         const char *next = mix_part(s, &ret->models, &n, &count);
         if (!next)
-            rc = sl_err_set(err, -EINVAL,
-                            "--mix \"%.60s\" is not a list of nodes; write COUNTxMODEL:GPUS:"
-                            "CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB], for example "
-                            "100xH200:8:192000:2097152:143771",
-                            s);
+            rc = sl_err_set(err, -EINVAL, SL_E_SIM_MIX_BAD, s);
         else
             add_nodes(ret, &n, count);
         s = next ? next + (*next == ',') : s;
     }
     if (!rc && ret->count == 0)
-        rc = sl_err_set(err, -EINVAL, "--mix has no node in it");
+        rc = sl_err_set(err, -EINVAL, SL_E_SIM_MIX_EMPTY);
     if (rc)
-        sim_cluster_fini(ret);
+        sl_sim_cluster_fini(ret);
     return rc;
 }

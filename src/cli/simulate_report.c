@@ -13,29 +13,29 @@
 
 static const unsigned json_levels[] = {90, 95, 100, 130};
 
-void sim_report_init(struct sim_report *r)
+void sl_sim_report_init(struct sim_report *r)
 {
     size_t count = r->trace_count * r->policy_count * r->seed_count;
     r->results = sl_xcalloc(count, sizeof(*r->results));
 }
 
-void sim_report_fini(struct sim_report *r)
+void sl_sim_report_fini(struct sim_report *r)
 {
     free(r->results);
     r->results = NULL;
 }
 
-struct sim_result *sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
+struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
                                  size_t seed)
 {
     return &r->results[(trace * r->policy_count + policy) * r->seed_count + seed];
 }
 
-double sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
+double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
 {
     double sum = 0;
     for (size_t s = 0; s < r->seed_count; s++)
-        sum += sim_report_at(r, trace, policy, s)->unallocated[level];
+        sum += sl_sim_report_at(r, trace, policy, s)->unallocated[level];
     return sum / (double)r->seed_count;
 }
 
@@ -46,9 +46,9 @@ static double cell(const struct sim_report *r, size_t trace, size_t policy, enum
 {
     double sum = 0;
     if (what == COLUMN_LEVEL)
-        return sim_report_mean(r, trace, policy, level);
+        return sl_sim_report_mean(r, trace, policy, level);
     for (size_t s = 0; s < r->seed_count; s++) {
-        const struct sim_result *x = sim_report_at(r, trace, policy, s);
+        const struct sim_result *x = sl_sim_report_at(r, trace, policy, s);
         sum += what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent : x->mean_unallocated;
     }
     return sum / (double)r->seed_count;
@@ -79,7 +79,7 @@ static void print_table(const struct sim_report *r, enum column what, unsigned l
     sl_table_free(&t);
 }
 
-void sim_report_tables(const struct sim_report *r, FILE *out)
+void sl_sim_report_tables(const struct sim_report *r, FILE *out)
 {
     (void)fprintf(out, "%zu nodes, %llu GPUs; mean of %zu seed%s\n", r->cluster->count,
                   (unsigned long long)(r->cluster->gpu_milli / 1000), r->seed_count,
@@ -123,7 +123,7 @@ static void json_curve(struct sl_json *j, const char *key, const double *curve, 
 static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace, size_t policy,
                      size_t seed)
 {
-    const struct sim_result *x = sim_report_at(r, trace, policy, seed);
+    const struct sim_result *x = sl_sim_report_at(r, trace, policy, seed);
     sl_json_begin(j, '{');
     sl_json_key(j, "trace");
     sl_json_string(j, r->traces[trace]);
@@ -157,7 +157,7 @@ static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace
     sl_json_end(j, '}');
 }
 
-void sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out)
+void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out)
 {
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;

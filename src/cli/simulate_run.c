@@ -13,7 +13,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/xalloc.h"
+#include "cli/errors.h"
 
 struct running {
     double ends;
@@ -34,17 +36,9 @@ struct run {
     size_t heap_count, heap_room;
 };
 
-uint64_t sim_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
-
 static double uniform(uint64_t *state)
 {
-    return ((double)(sim_random(state) >> 11) + 0.5) / 9007199254740992.0;
+    return ((double)(sl_random(state) >> 11) + 0.5) / 9007199254740992.0;
 }
 
 static void heap_push(struct run *run, struct running x)
@@ -94,7 +88,7 @@ static uint32_t next_pod(struct run *run, uint64_t i)
 {
     if (i < run->pods->count)
         return run->order[i];
-    return (uint32_t)(sim_random(&run->rng) % run->pods->count);
+    return (uint32_t)(sl_random(&run->rng) % run->pods->count);
 }
 
 /* 1: placed, 0: no room, negative: an error. */
@@ -215,9 +209,7 @@ static int run_churn(struct run *run, struct sl_err *err)
     double scale, mean = mean_lifetime(run, &scale), sum = 0;
     bool by_trace = run->options->lifetimes == SIM_LIFETIME_TRACE;
     if (by_trace && scale <= 0)
-        return sl_err_set(err, -EINVAL,
-                          "the pods have no creation and deletion times; use "
-                          "--lifetimes exponential");
+        return sl_err_set(err, -EINVAL, SL_E_SIM_NO_TIMES);
     int rc = by_trace ? fill_stationary(run, scale, err) : 0;
     if (rc)
         return rc;
@@ -271,7 +263,7 @@ static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
     for (size_t i = 0; i < count; i++)
         run->order[i] = (uint32_t)i;
     for (size_t i = count; i > 1; i--) {
-        size_t j = (size_t)(sim_random(&run->rng) % i);
+        size_t j = (size_t)(sl_random(&run->rng) % i);
         uint32_t t = run->order[i - 1];
         run->order[i - 1] = run->order[j];
         run->order[j] = t;
@@ -279,7 +271,7 @@ static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
     return 0;
 }
 
-int sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
+int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
             const struct sim_options *options, uint64_t seed, struct sim_result *ret,
             struct sl_err *err)
 {

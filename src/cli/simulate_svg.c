@@ -73,7 +73,7 @@ static void curve(const struct sim_report *r, size_t trace, size_t policy, const
     (void)fprintf(out, "<polyline class=\"%s\" stroke=\"%s\" points=\"",
                   p == SL_PLACE_SLUICE ? "ours" : "curve", colours[p]);
     for (unsigned v = s->from; v <= s->to; v++)
-        (void)fprintf(out, "%.1f,%.1f ", at_x(s, v), at_y(s, sim_report_mean(r, trace, policy, v)));
+        (void)fprintf(out, "%.1f,%.1f ", at_x(s, v), at_y(s, sl_sim_report_mean(r, trace, policy, v)));
     (void)fprintf(out, "\"><title>%s</title></polyline>\n", sl_place_policy_name(p));
 }
 
@@ -109,7 +109,7 @@ static void panel(const struct sim_report *r, size_t trace, double x, double y, 
     legend(r, &s, out);
 }
 
-void sim_report_svg(const struct sim_report *r, FILE *out)
+void sl_sim_report_svg(const struct sim_report *r, FILE *out)
 {
     size_t columns = r->trace_count < 3 ? r->trace_count : 3;
     size_t rows = (r->trace_count + columns - 1) / columns;

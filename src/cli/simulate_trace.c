@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"
+#include "cli/errors.h"
 
 #define MAX_FILE_BYTES (256u << 20)
 #define MAX_COLUMNS    64
@@ -45,7 +46,7 @@ static int csv_line(struct csv *c, struct sl_err *err)
     c->count = 0;
     for (;;) {
         if (c->count == MAX_COLUMNS)
-            return csv_error(c, 0, err, "more columns than any known trace has", NULL);
+            return csv_error(c, 0, err, SL_E_CSV_COLUMNS, NULL);
         char *field = s;
         c->columns[c->count] = (unsigned)(s - start) + 1;
         size_t n = strcspn(s, ",\r\n");
@@ -73,7 +74,7 @@ static int csv_open(struct csv *c, const char *path, char **ret_text, struct sl_
     *c = (struct csv){.path = path, .next = *ret_text};
     if (strlen(*ret_text) != size) {
         c->line = 1;
-        return csv_error(c, 0, err, "the file has a NUL byte: this is not CSV", NULL);
+        return csv_error(c, 0, err, SL_E_CSV_NUL, NULL);
     }
     if (memcmp(*ret_text, "\xef\xbb\xbf", size < 3 ? size : 3) == 0 && size >= 3)
         c->next += 3;
@@ -89,7 +90,7 @@ static int csv_header(struct csv *c, const char *const *names, unsigned required
         return rc;
     if (rc == 0) {
         c->line = 1;
-        return csv_error(c, 0, err, "the file is empty: a header line is expected", NULL);
+        return csv_error(c, 0, err, SL_E_CSV_EMPTY, NULL);
     }
     for (unsigned i = 0; names[i]; i++) {
         ret_at[i] = -1;
@@ -97,7 +98,7 @@ static int csv_header(struct csv *c, const char *const *names, unsigned required
             if (strcmp(c->fields[f], names[i]) == 0)
                 ret_at[i] = (int)f;
         if (ret_at[i] < 0 && i < required)
-            return csv_error(c, 0, err, "the header has no column", names[i]);
+            return csv_error(c, 0, err, SL_E_CSV_NO_COLUMN, names[i]);
     }
     return 0;
 }
@@ -121,7 +122,7 @@ static int csv_number(const struct csv *c, int field, const char *name, uint64_t
     return 0;
 }
 
-int sim_model_number(struct sim_models *models, const char *name, size_t length)
+int sl_sim_model_number(struct sim_models *models, const char *name, size_t length)
 {
     if (length == 0 || length >= SIM_MODEL_NAME)
         return -1;
@@ -167,10 +168,9 @@ static int node_line(const struct csv *c, const int *at, struct sim_cluster *ret
         return 0;
     }
     const char *name = c->fields[at[NODE_MODEL]];
-    int model = sim_model_number(&ret->models, name, strlen(name));
+    int model = sl_sim_model_number(&ret->models, name, strlen(name));
     if (model < 0)
-        return csv_error(c, (unsigned)at[NODE_MODEL], err,
-                         "column model: empty, too long, or more than 64 models:", name);
+        return csv_error(c, (unsigned)at[NODE_MODEL], err, SL_E_CSV_MODEL, name);
     struct sl_place_node *n = append((void **)&ret->nodes, ret->count, sizeof(*n));
     ret->count++;
     *n = (struct sl_place_node){.cpu_milli = (uint32_t)cpu,
@@ -187,12 +187,11 @@ static int width_check(const struct csv *c, const int *at, unsigned columns, str
 {
     for (unsigned i = 0; i < columns; i++)
         if (at[i] >= (int)c->count)
-            return csv_error(c, c->count - 1, err, "the line has fewer columns than the header",
-                             NULL);
+            return csv_error(c, c->count - 1, err, SL_E_CSV_SHORT_LINE, NULL);
     return 0;
 }
 
-int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err)
+int sl_sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
     struct csv c;
@@ -212,9 +211,9 @@ int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *e
             rc = node_line(&c, at, ret, err);
     }
     if (!rc && ret->count == 0)
-        rc = sl_err_set(err, -EINVAL, "%s: no node with a GPU in it", path);
+        rc = sl_err_set(err, -EINVAL, SL_E_SIM_NO_GPU_NODES, path);
     if (rc)
-        sim_cluster_fini(ret);
+        sl_sim_cluster_fini(ret);
     return rc;
 }
 
@@ -240,11 +239,9 @@ static int pod_models(const struct csv *c, int field, struct sim_models *models,
     *ret = 0;
     while (*s) {
         size_t n = strcspn(s, "|");
-        int model = sim_model_number(models, s, n);
+        int model = sl_sim_model_number(models, s, n);
         if (model < 0)
-            return csv_error(
-                c, (unsigned)field, err,
-                "column gpu_spec: models separated by | are expected:", c->fields[field]);
+            return csv_error(c, (unsigned)field, err, SL_E_CSV_GPU_SPEC, c->fields[field]);
         *ret |= 1ULL << model;
         s += n + (s[n] == '|');
     }
@@ -280,8 +277,7 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
     if (rc)
         return rc;
     if (num && !milli && !gpu_memory)
-        return csv_error(c, (unsigned)at[POD_MILLI], err,
-                         "column gpu_milli: 0, but num_gpu asks for a GPU", NULL);
+        return csv_error(c, (unsigned)at[POD_MILLI], err, SL_E_CSV_GPU_MILLI, NULL);
     struct sim_pod *pod = append((void **)&ret->pods, ret->count, sizeof(*pod));
     ret->count++;
     pod->request.cpu_milli = (uint32_t)cpu;
@@ -298,7 +294,7 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
     return 0;
 }
 
-int sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
+int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
                   struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
@@ -319,20 +315,20 @@ int sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *
             rc = pod_line(&c, at, models, ret, err);
     }
     if (!rc && ret->gpu_milli == 0)
-        rc = sl_err_set(err, -EINVAL, "%s: no pod asks for a GPU", path);
+        rc = sl_err_set(err, -EINVAL, SL_E_SIM_NO_GPU_PODS, path);
     if (rc)
-        sim_pods_fini(ret);
+        sl_sim_pods_fini(ret);
     return rc;
 }
 
-void sim_cluster_fini(struct sim_cluster *c)
+void sl_sim_cluster_fini(struct sim_cluster *c)
 {
     free(c->nodes);
     c->nodes = NULL;
     c->count = 0;
 }
 
-void sim_pods_fini(struct sim_pods *p)
+void sl_sim_pods_fini(struct sim_pods *p)
 {
     free(p->pods);
     p->pods = NULL;

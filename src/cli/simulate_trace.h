@@ -37,22 +37,22 @@ struct sim_pods {
 };
 
 /* Both read CSV by column name; errors carry file, line and column. */
-int sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err) SL_MUST_CHECK;
-int sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
+int sl_sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err) SL_MUST_CHECK;
+int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
 /* "100xH200:8:192000:2097152:143771,…": COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB]. */
-int sim_cluster_parse_mix(const char *text, struct sim_cluster *ret,
+int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret,
                           struct sl_err *err) SL_MUST_CHECK;
 
 /* A cluster and pods with the proportions of a large production cluster; see docs/simulate.md. */
-void sim_cluster_generate(size_t nodes, struct sim_cluster *ret);
-void sim_pods_generate(uint64_t seed, struct sim_pods *ret);
+void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret);
+void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret);
 
 /* The number of a model, added when new; -1 when there are too many or the name is too long. */
-int sim_model_number(struct sim_models *models, const char *name, size_t length);
+int sl_sim_model_number(struct sim_models *models, const char *name, size_t length);
 
-void sim_cluster_fini(struct sim_cluster *c);
-void sim_pods_fini(struct sim_pods *p);
+void sl_sim_cluster_fini(struct sim_cluster *c);
+void sl_sim_pods_fini(struct sim_pods *p);
 
 #endif

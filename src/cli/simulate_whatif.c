@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/xalloc.h"
 #include "cli/simulate_run.h"
 
@@ -58,12 +59,12 @@ static void apply_memory(const struct sim_options *o, struct sim_pods *pods)
             continue;
         r->gpu_memory_mib = 0;
         r->gpu_memory_permille =
-            o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sim_random(&rng) % count];
+            o->memory == SIM_MEMORY_SAME ? r->cores_permille : shares[sl_random(&rng) % count];
     }
     free(shares);
 }
 
-void sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
+void sl_sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
                    const struct sim_pods *pods, struct sim_cluster *ret_cluster,
                    struct sim_pods *ret_pods)
 {

@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/errors.h"
 #include "cli/run_child.h"
 #include "cli/spin.h"
 #include "shm/packet.h"
@@ -145,13 +146,7 @@ static int fill_lease(struct spinner *s, const char *uuid, uint32_t slice_us, st
 static void make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
                      const struct spinner *s, struct sl_env *env)
 {
-    sl_env_copy(env);
-    sl_env_set(env, SL_ATTACH_ENV, s->socket);
-    sl_env_set(env, "CUDA_VISIBLE_DEVICES", uuid);
-    sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
-    sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
-#endif
+    sl_env_tenant(env, s->socket, uuid, libsluice);
     if (w->sim_lib[0])
         sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':');
 }
@@ -182,17 +177,17 @@ static int await_ready(struct probe *p, struct spinner *s, struct sl_err *err)
         if (waitpid(s->pid, NULL, WNOHANG) == s->pid) {
             s->pid = 0;
             if (atomic_load(&s->page->state) == SL_SPIN_STARTING)
-                return sl_err_set(err, -ECHILD, "the process that was to use the GPU ended");
+                return sl_err_set(err, -ECHILD, SL_E_PROBE_ENDED);
             break;
         }
         if (sl_now_ns() > end)
-            return sl_err_set(err, -ETIMEDOUT, "the GPU did not answer in time");
+            return sl_err_set(err, -ETIMEDOUT, SL_E_PROBE_SILENT);
         serve_for(p, 10 * SL_NS_PER_MS);
     }
     if (atomic_load(&s->page->state) == SL_SPIN_FAILED)
         return sl_err_set(err, -EIO, "%.63s answers %d", s->page->what, s->page->code);
     if (s->conn < 0)
-        return sl_err_set(err, -ENOLINK, "libsluice was not loaded into the process");
+        return sl_err_set(err, -ENOLINK, SL_E_PROBE_NO_LIBSLUICE);
     return 0;
 }
 
@@ -288,7 +283,7 @@ static int measure_slices(struct probe *p, struct sl_slices_result *ret, struct 
         ret->verdict = ret->tenths >= LEAST_TENTHS ? SL_SLICES_WORK : SL_SLICES_NO_EFFECT;
         return 0;
     }
-    return sl_err_set(err, -EAGAIN, "what two processes got varied too much");
+    return sl_err_set(err, -EAGAIN, SL_E_PROBE_VARIES);
 }
 
 static bool stands_still(struct probe *p)

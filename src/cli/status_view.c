@@ -170,24 +170,24 @@ static void print_finding(const struct sl_status_view *v, const struct sl_msg_au
     (void)gpu_label(v->status, a->uuid, gpu, sizeof(gpu));
     switch (a->kind) {
     case SL_AUDIT_STRANGER:
-        (void)fprintf(out, "process %u (%s) uses %s on GPU %s and belongs to no tenant\n", a->pid,
+        (void)fprintf(out, "process %u (%s) uses %s on GPU %s; it belongs to no tenant\n", a->pid,
                       command, bytes, gpu);
         break;
     case SL_AUDIT_UNATTACHED:
         (void)fprintf(
             out,
-            "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: it is static, "
-            "or LD_PRELOAD was removed\n",
+            "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: the program is "
+            "static, or LD_PRELOAD was removed\n",
             a->pid, command, tenant, bytes, gpu);
         break;
     case SL_AUDIT_UNACCOUNTED:
         (void)fprintf(
-            out, "process %u (%s) of tenant %s uses %s on GPU %s that it does not account for\n",
+            out, "process %u (%s) of tenant %s uses %s on GPU %s that libsluice did not count\n",
             a->pid, command, tenant, bytes, gpu);
         break;
     default:
-        (void)fprintf(out, "process %u (%s) uses %s on GPU %s outside every ledger\n", a->pid,
-                      command, bytes, gpu);
+        (void)fprintf(out, "process %u (%s) uses %s on GPU %s that no tenant's account contains\n",
+                      a->pid, command, bytes, gpu);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a status is shown: for people and as JSON. Asks nobody anything. */
+/* Shows a status: for people and as JSON. Sends no requests. */
 #ifndef SLUICE_CLI_STATUS_VIEW_H
 #define SLUICE_CLI_STATUS_VIEW_H
 

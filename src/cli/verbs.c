@@ -12,22 +12,15 @@
             "t4 l4 a10g a100-40g a100-80g h100-80g h200 b200 h200x2 h200x4"                        \
     }
 #define OPTION_MEMORY                                                                              \
-    {                                                                                              \
-        "memory", "AMOUNT", "most GPU memory, on each GPU: 10Gi, 512Mi, or 25%",                   \
-            "1Gi 2Gi 4Gi 8Gi 10Gi 16Gi 25% 50%"                                                    \
-    }
+    {"memory", "AMOUNT", "GPU memory limit on each GPU: 10Gi, 512Mi, or 25%",                      \
+     "1Gi 2Gi 4Gi 8Gi 10Gi 16Gi 25% 50%"}
 #define OPTION_CORES                                                                               \
-    {                                                                                              \
-        "cores", "SHARE",                                                                          \
-            "share of GPU time in percent: 30 (exactly that), or\n30:100 (at least 30, and what "  \
-            "is idle)",                                                                            \
-            "10 25 30 50 75 30:100 50:100"                                                         \
-    }
+    {"cores", "SHARE",                                                                             \
+     "share of GPU time in percent: 30 (at least and at most),\n"                                  \
+     "or 30:100 (at least 30, up to 100 while others are idle)",                                   \
+     "10 25 30 50 75 30:100 50:100"}
 #define OPTION_PRIORITY                                                                            \
-    {                                                                                              \
-        "priority", "LEVEL", "high, normal or low: high goes first, low takes what is left",       \
-            "high normal low"                                                                      \
-    }
+    {"priority", "LEVEL", "high, normal or low: high runs first, low runs last", "high normal low"}
 #define OPTION_JSON                                                                                \
     {                                                                                              \
         "json", NULL, "print JSON", NULL                                                           \
@@ -38,14 +31,17 @@
     }
 
 const struct sl_cli_option sl_cli_global_options[] = {
-    {"dir", "DIR", "where the arbiter lives (default: see sluice(1))", "@dir"},
+    {"dir", "DIR", "directory of the arbiter (default: see sluice(1))", "@dir"},
     {"help", NULL, "show this help", NULL},
     {"version", NULL, "show the version", NULL},
     OPTION_END,
 };
 
 static const struct sl_cli_option run_options[] = {
-    {"gpu", "GPU[,GPU...]", "which GPUs, by index or UUID (default: the first\nthat has room, of those in CUDA_VISIBLE_DEVICES)", "@gpu"},
+    {"gpu", "GPU[,GPU...]",
+     "which GPUs, by index or UUID (default: the first\nthat has room, of those in "
+     "CUDA_VISIBLE_DEVICES)",
+     "@gpu"},
     OPTION_MEMORY,
     OPTION_CORES,
     OPTION_PRIORITY,
@@ -53,7 +49,7 @@ static const struct sl_cli_option run_options[] = {
      "how GPU time is shared: auto (default), slices (by the\nhardware) or turns (one tenant at a "
      "time)",
      "auto slices turns"},
-    {"name", "NAME", "what to call it in `sluice status` and `sluice set`", ""},
+    {"name", "NAME", "name of the tenant in `sluice status` and `sluice set`", ""},
     OPTION_SIM,
     {"libsluice", "FILE", "use this libsluice.so (default: the one installed with\nthis program)",
      "@file"},
@@ -62,7 +58,7 @@ static const struct sl_cli_option run_options[] = {
 
 static const struct sl_cli_option status_options[] = {
     OPTION_JSON,
-    {"watch", NULL, "show it again every second until Ctrl-C", NULL},
+    {"watch", NULL, "repeat every second until Ctrl-C", NULL},
     OPTION_SIM,
     OPTION_END,
 };
@@ -94,19 +90,24 @@ static const struct sl_cli_option simulate_options[] = {
      "(default: best-fit,fgd,sluice)",
      "random first-fit dot-product clustering packing best-fit binpack spread fgd sluice"},
     {"seeds", "SEEDS", "orders to try: 42-51 (default), or 1,2,3", "42-51"},
-    {"until", "PERCENT", "stop when so much of capacity has arrived (default: 130)", "100 130"},
-    {"at", "PERCENT[,...]", "print tables for these (default: 90,100)", "90,95,100,130"},
+    {"until", "PERCENT", "stop when demand reaches this percentage (default: 130)", "100 130"},
+    {"at", "PERCENT[,...]", "percentages of demand to print tables for (default: 90,100)",
+     "90,95,100,130"},
     {"churn", NULL, "pods also leave; measure the steady state", NULL},
-    {"load", "PERCENT", "with --churn: demand running at once, of capacity\n(default: 100)",
+    {"load", "PERCENT",
+     "with --churn: demand that runs at the same time, in\npercent of capacity (default: 100)",
      "90 95 100 105"},
-    {"turnovers", "COUNT", "with --churn: mean lifetimes to measure over (default: 2)", "2 5"},
+    {"turnovers", "COUNT", "with --churn: measure for this many mean lifetimes\n(default: 2)",
+     "2 5"},
     {"lifetimes", "HOW", "with --churn: exponential (default), or as in the trace",
      "exponential trace"},
     {"strategy", "HOW",
-     "what if: fractional (default), exclusive, mig, or\nslots:N (N equal slots a card)",
+     "how GPUs are shared: fractional (default), exclusive,\n"
+     "mig, or slots:N (N equal slots on each card)",
      "fractional exclusive mig slots:4"},
     {"gpu-memory", "HOW",
-     "what if shares also take GPU memory: none (default),\nsame as compute, or independent",
+     "GPU memory that shares take: none (default), same (as\n"
+     "compute), or independent",
      "none same independent"},
     {"learn", NULL, "policies learn what arrives instead of being told", NULL},
     {"tune", "NAME=VALUE[,...]", "change constants of the sluice policy", ""},
@@ -123,8 +124,8 @@ static const struct sl_cli_option config_options[] = {
 
 static const struct sl_cli_option arbiter_options[] = {
     OPTION_SIM,
-    {"idle-exit", "SECONDS", "leave after this long without tenants; 0: never", ""},
-    {"ready-fd", "FD", "say here when it listens, or why not", ""},
+    {"idle-exit", "SECONDS", "end after this many seconds without tenants; 0: never", ""},
+    {"ready-fd", "FD", "descriptor for the report that the arbiter listens", ""},
     OPTION_END,
 };
 
@@ -140,32 +141,33 @@ const struct sl_cli_verb sl_cli_verbs[] = {
     {.name = "run",
      .synopsis = "[--] COMMAND [ARGUMENT...]",
      .summary = "give a command a slice of a GPU",
-     .details = "COMMAND and everything it starts is one tenant: together they get no more GPU\n"
-                "memory and time than asked for here. No root and no daemon is needed.\n"
-                "Ends with COMMAND's exit code; 125: sluice itself failed, 126: COMMAND cannot be\n"
-                "executed, 127: COMMAND was not found.",
+     .details =
+         "COMMAND and every process that it starts are one tenant: together they get no\n"
+         "more GPU memory and time than the options say. It needs neither root nor a daemon.\n"
+         "The exit code is COMMAND's; 125: sluice itself failed, 126: COMMAND cannot be\n"
+         "executed, 127: COMMAND was not found.",
      .options = run_options,
      .flags = SL_VERB_STOP,
      .usage_exit = SL_EXIT_RUN_OURS,
      .run = sl_cmd_run},
     {.name = "status",
      .synopsis = "",
-     .summary = "show GPUs, tenants, what they asked for and what they get",
+     .summary = "show GPUs and tenants: what each tenant asked for and got",
      .options = status_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_status},
     {.name = "set",
      .synopsis = "NAME",
      .summary = "change what a running tenant may use",
-     .details = "More memory or time counts at once. Less memory than the tenant uses now takes\n"
-                "nothing away from it, but it gets no more until it is below the new limit.",
+     .details = "A higher limit counts at once. A memory limit below what the tenant uses now\n"
+                "takes nothing away, but the tenant gets no more memory until it uses less.",
      .options = set_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_set},
     {.name = "doctor",
      .synopsis = "",
-     .summary = "check what works on this machine, and say what to do about the rest",
-     .details = "Ends with 1 when something keeps `sluice run` from working.",
+     .summary = "check this machine, and say how to mend what does not work",
+     .details = "The exit code is 1 when a problem keeps `sluice run` from working.",
      .options = doctor_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_doctor},
@@ -185,22 +187,22 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .synopsis = "check FILE",
      .summary = "check a node's configuration file",
      .details =
-         "Prints the effective configuration: FILE (\"-\": standard input) with the defaults,\n"
-         "under the environment variables the agent reads; and what this node would advertise\n"
-         "with it, as comments. A bad file is met with its line and column, and exit code 1.",
+         "Prints the effective configuration: FILE (\"-\": standard input), the defaults, and\n"
+         "the environment variables that the agent reads. Comments show what this node would\n"
+         "advertise. For a wrong file it prints line and column, and the exit code is 1.",
      .options = config_options,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_config},
     {.name = "arbiter",
      .synopsis = "",
-     .summary = "serve one directory's tenants; `sluice run` starts it by itself",
+     .summary = "serve the tenants of one directory; `sluice run` starts the arbiter",
      .options = arbiter_options,
      .flags = SL_VERB_HIDDEN,
      .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_arbiter},
     {.name = "spin",
      .synopsis = "FD INDEX",
-     .summary = "keep a GPU busy; `sluice doctor` starts it by itself",
+     .summary = "keep a GPU busy; only `sluice doctor` starts this",
      .options = spin_options,
      .flags = SL_VERB_HIDDEN,
      .usage_exit = SL_EXIT_USAGE,

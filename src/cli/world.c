@@ -12,6 +12,7 @@
 #include "base/fsutil.h"
 #include "base/units.h"
 #include "base/xalloc.h"
+#include "cli/errors.h"
 #include "share/lease.h"
 #include "sim/profiles.h"
 
@@ -69,17 +70,11 @@ static int find_sim_lib(struct sl_world *w, struct sl_err *err)
     char file[PATH_MAX];
     if (find_beside(w->program, folders, "libcuda.so.1", file, sizeof(file)) < 0 ||
         find_beside(w->program, folders, "libnvidia-ml.so.1", file, sizeof(file)) < 0)
-        return sl_err_set(err, -ENOENT,
-                          "the simulated driver is not installed with this program (looked for "
-                          "lib/sluice/sim beside %.200s)",
-                          w->program);
+        return sl_err_set(err, -ENOENT, SL_E_SIM_MISSING, w->program);
     tidy(file);
     *strrchr(file, '/') = '\0';
     if (strchr(file, ':'))
-        return sl_err_set(err, -EINVAL,
-                          "the simulated driver's folder %s has a ':' in its name, which "
-                          "LD_LIBRARY_PATH cannot carry: move it",
-                          file);
+        return sl_err_set(err, -EINVAL, SL_E_SIM_PATH_CHARS, file);
     memcpy(w->sim_lib, file, sizeof(w->sim_lib));
     return 0;
 }
@@ -116,21 +111,13 @@ int sl_world_libsluice(const struct sl_world *world, const char *named, char *bu
         if (!real)
             return sl_err_errno(err, errno, "--libsluice %s", named);
         if ((size_t)snprintf(buf, size, "%s", real) >= size)
-            return sl_err_set(err, -ENAMETOOLONG, "--libsluice %.60s...: the path is too long",
-                              named);
+            return sl_err_set(err, -ENAMETOOLONG, SL_E_LIBSLUICE_PATH_LONG, named);
     } else if (find_beside(world->program, folders, "libsluice.so", buf, size) < 0) {
-        return sl_err_set(
-            err, -ENOENT,
-            "libsluice.so is not installed with this program (looked for "
-            "lib/libsluice.so beside %.200s): install it, or name it with --libsluice",
-            world->program);
+        return sl_err_set(err, -ENOENT, SL_E_LIBSLUICE_MISSING, world->program);
     }
     tidy(buf);
     if (strpbrk(buf, ": \t"))
-        return sl_err_set(err, -EINVAL,
-                          "the path %s has a space or a ':' in it, which LD_PRELOAD cannot carry: "
-                          "install Sluice elsewhere",
-                          buf);
+        return sl_err_set(err, -EINVAL, SL_E_LIBSLUICE_PATH_CHARS, buf);
     return 0;
 }
 
@@ -148,10 +135,7 @@ int sl_world_libsluice_check(const char *path, struct sl_err *err)
     if (memcmp(head.e_ident, magic, sizeof(magic)) == 0 && head.e_type == ET_DYN &&
         memmem(image, n, SL_ATTACH_ENV, strlen(SL_ATTACH_ENV)))
         return 0;
-    return sl_err_set(err, -ENOEXEC,
-                      "--libsluice %s is no libsluice.so: name one that was built with this "
-                      "program, or leave the option away",
-                      path);
+    return sl_err_set(err, -ENOEXEC, SL_E_LIBSLUICE_WRONG, path);
 }
 
 int sl_world_arbiter_cards(int pid, char *buf, size_t size)
@@ -183,14 +167,10 @@ static int check_same_world(const struct sl_world *w, int fd, struct sl_err *err
         strcmp(cards, w->place.sim) == 0)
         return 0;
     if (!w->place.sim[0])
-        return sl_err_set(err, -EBUSY,
-                          "the arbiter in %s has simulated GPUs: add --sim %s, or name another "
-                          "directory with --dir",
-                          w->place.dir, cards);
-    return sl_err_set(err, -EBUSY,
-                      "the arbiter in %s has other GPUs (%s) than the simulated %s: name another "
-                      "directory with --dir",
-                      w->place.dir, cards[0] ? cards : "real ones", w->place.sim);
+        return sl_err_set(err, -EBUSY, SL_E_ARBITER_IS_SIMULATED, w->place.dir, cards);
+    if (!cards[0])
+        return sl_err_set(err, -EBUSY, SL_E_ARBITER_REAL_GPUS, w->place.dir, w->place.sim);
+    return sl_err_set(err, -EBUSY, SL_E_ARBITER_OTHER_GPUS, w->place.dir, cards, w->place.sim);
 }
 
 int sl_world_start(const struct sl_world *world, struct sl_err *err)
@@ -211,8 +191,7 @@ static int parse_compute(const char *text, struct sl_msg_lease *lease, struct sl
 {
     int i = sl_word_find(sl_compute_words, text);
     if (i < 0)
-        return sl_err_set(err, -EINVAL,
-                          "compute \"%.40s\" is not known: write auto, slices or turns", text);
+        return sl_err_set(err, -EINVAL, SL_E_COMPUTE_UNKNOWN, text);
     sl_lease_compute(lease, (enum sl_compute)i);
     return 0;
 }
@@ -222,20 +201,14 @@ static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_er
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ",");
         if (n == 0)
-            return sl_err_set(
-                err, -EINVAL,
-                "--gpu \"%.60s\" has an empty name in it: write indices or UUIDs with "
-                "commas between them, for example 0,1",
-                text);
+            return sl_err_set(err, -EINVAL, SL_E_GPU_LIST_EMPTY_NAME, text);
         if (n >= SL_UUID_MAX)
-            return sl_err_set(err, -EINVAL, "--gpu \"%.20s...\" is longer than any GPU's name", p);
+            return sl_err_set(err, -EINVAL, SL_E_GPU_NAME_LONG, p);
         if (lease->gpu_count == SL_MAX_GPUS)
-            return sl_err_set(err, -E2BIG, "--gpu names more than %d GPUs: name fewer",
-                              SL_MAX_GPUS);
+            return sl_err_set(err, -E2BIG, SL_E_GPU_LIST_LONG, SL_MAX_GPUS);
         for (uint32_t i = 0; i < lease->gpu_count; i++)
             if (strlen(lease->gpu[i]) == n && memcmp(lease->gpu[i], p, n) == 0)
-                return sl_err_set(err, -EINVAL, "GPU %s is named twice: name each GPU once",
-                                  lease->gpu[i]);
+                return sl_err_set(err, -EINVAL, SL_E_GPU_NAMED_TWICE, lease->gpu[i]);
         memcpy(lease->gpu[lease->gpu_count++], p, n);
         p += n;
         if (*p == '\0')
@@ -262,20 +235,16 @@ int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err)
         p += p ? 1 : 0;
     }
     if (text && lease->gpu_count == 0)
-        return sl_err_set(err, -ENODEV,
-                          "CUDA_VISIBLE_DEVICES is \"%.40s\", which hides every GPU: unset it, or name "
-                          "GPUs with --gpu",
-                          text);
+        return sl_err_set(err, -ENODEV, SL_E_VISIBLE_DEVICES_EMPTY, text);
     return 0;
 }
 
 static int parse_name(const char *text, struct sl_msg_lease *lease, struct sl_err *err)
 {
     if (text[0] == '\0')
-        return sl_err_set(err, -EINVAL, "the name is empty: leave --name away to have one chosen");
+        return sl_err_set(err, -EINVAL, SL_E_NAME_EMPTY);
     if (strlen(text) >= sizeof(lease->name))
-        return sl_err_set(err, -EINVAL, "name \"%.20s...\" is too long: use at most 40 letters",
-                          text);
+        return sl_err_set(err, -EINVAL, SL_E_NAME_LONG, text);
     memcpy(lease->name, text, strlen(text) + 1);
     return 0;
 }
@@ -291,10 +260,8 @@ int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret, str
         struct sl_memory_amount amount = {0};
         rc = sl_parse_memory(memory, &amount, err);
         if (rc == 0 && !amount.percent && amount.bytes < SL_UNIT_BYTES)
-            rc = sl_err_set(err, -EINVAL,
-                            "memory \"%s\" is less than the %llu bytes it is counted in: give a "
-                            "unit, for example 10Gi, 512Mi or 25%%",
-                            memory, (unsigned long long)SL_UNIT_BYTES);
+            rc = sl_err_set(err, -EINVAL, SL_E_MEMORY_BELOW_UNIT, memory,
+                            (unsigned long long)SL_UNIT_BYTES);
         lease.fields |= SL_FIELD_MEMORY;
         lease.memory_bytes = amount.bytes;
         lease.memory_percent = amount.percent;

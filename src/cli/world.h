@@ -24,8 +24,8 @@ struct sl_world {
 int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
-/* libsluice.so: the one named, or the one beside this binary. The loader must be able to take the
- * path from LD_PRELOAD. */
+/* The path of libsluice.so: the named file, or the file beside this binary. It must be a path
+ * that LD_PRELOAD can express. */
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
                        struct sl_err *err) SL_MUST_CHECK;
 
@@ -41,7 +41,8 @@ int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
 /* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
-/* For a lease that names no GPU: those that CUDA_VISIBLE_DEVICES names, one of which will do. */
+/* For a lease that names no GPU: names the GPUs of CUDA_VISIBLE_DEVICES; the arbiter chooses one
+ * of them. */
 int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
 
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,

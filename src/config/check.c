@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "config/errors.h"
 #include "config/schema.h"
 
 static struct sl_origin said(const struct sl_draft *d, const char *path)
@@ -29,8 +30,7 @@ static int check_one_sharing(const struct sl_draft *d, struct sl_err *err)
         }
         struct sl_origin a = said(d, path[first]), b = said(d, path[i]);
         bool later = b.line > a.line || (b.line == a.line && b.column > a.column);
-        return sl_config_fail(d, later ? b : a, err, -EINVAL,
-                              "%s and %s (line %u) are two ways to share the same GPUs: choose one",
+        return sl_config_fail(d, later ? b : a, err, -EINVAL, SL_E_TWO_WAYS_TO_SHARE,
                               later ? path[i] : path[first], later ? path[first] : path[i],
                               later ? a.line : b.line);
     }
@@ -42,9 +42,7 @@ static int check_mig(const struct sl_draft *d, struct sl_err *err)
     if (d->c.mig_strategy != SL_MIG_MIXED || !is_said(d, "sharing.mps"))
         return 0;
     struct sl_origin at = said(d, "flags.migStrategy");
-    return sl_config_fail(d, at, err, -EINVAL,
-                          "migStrategy mixed does not go with sharing.mps: an MPS server cannot "
-                          "divide MIG devices by replicas, use time-slicing for them, or no MIG");
+    return sl_config_fail(d, at, err, -EINVAL, SL_E_MIG_AND_MPS);
 }
 
 static int check_discovery(const struct sl_draft *d, struct sl_err *err)
@@ -53,9 +51,7 @@ static int check_discovery(const struct sl_draft *d, struct sl_err *err)
         strcmp(d->c.discovery_strategy, "nvml") == 0)
         return 0;
     return sl_config_fail(d, said(d, "flags.deviceDiscoveryStrategy"), err, -EINVAL,
-                          "deviceDiscoveryStrategy \"%s\": this agent finds GPUs by NVML only, "
-                          "write auto or nvml",
-                          d->c.discovery_strategy);
+                          SL_E_DISCOVERY_UNKNOWN, d->c.discovery_strategy);
 }
 
 static bool has_list(const struct sl_config_shared *s)
@@ -72,16 +68,12 @@ static int check_pair(const struct sl_draft *d, const struct sl_config_shared *a
     if (strcmp(a->name, b->name) != 0)
         return 0;
     if (!has_list(a) || !has_list(b))
-        return sl_config_fail(d, at, err, -EINVAL,
-                              "%s is shared twice (first on line %u): list different devices in "
-                              "each entry, or make it one entry",
-                              b->name, a->line);
+        return sl_config_fail(d, at, err, -EINVAL, SL_E_RESOURCE_SHARED_TWICE, b->name, a->line);
     for (size_t i = 0; i < a->devices_count; i++)
         for (size_t j = 0; j < b->devices_count; j++)
             if (strcmp(a->devices[i], b->devices[j]) == 0)
-                return sl_config_fail(d, at, err, -EINVAL,
-                                      "device %s of %s is shared twice (first on line %u)",
-                                      b->devices[j], b->name, a->line);
+                return sl_config_fail(d, at, err, -EINVAL, SL_E_DEVICE_SHARED_TWICE, b->devices[j],
+                                      b->name, a->line);
     return 0;
 }
 
@@ -94,10 +86,8 @@ static int check_block(const struct sl_draft *d, const struct sl_draft_block *bl
         struct sl_origin at = {.line = s[i].line, .column = s[i].column};
         size_t len = strlen(s[i].name) + strlen(SL_SHARED_SUFFIX);
         if (block->rename_by_default && !s[i].rename && len > SL_RESOURCE_NAME_MAX)
-            rc = sl_config_fail(d, at, err, -EINVAL,
-                                "%s" SL_SHARED_SUFFIX " has %zu characters, at most %d are "
-                                "allowed: rename it yourself",
-                                s[i].name, len, SL_RESOURCE_NAME_MAX);
+            rc = sl_config_fail(d, at, err, -EINVAL, SL_E_RESOURCE_RENAMED_LONG, s[i].name,
+                                SL_SHARED_SUFFIX, len, SL_RESOURCE_NAME_MAX);
         for (size_t j = 0; j < i && rc == 0; j++)
             rc = check_pair(d, &s[j], &s[i], err);
     }

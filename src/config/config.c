@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/schema.h"
 
 #define MAX_FILE_BYTES ((size_t)1 << 20) /* a ConfigMap is no larger */
@@ -195,7 +196,7 @@ static int fill(struct sl_draft *d, const char *text, size_t size, char *const *
 {
     int rc = sl_layer_defaults(d, err);
     if (rc == 0 && text && size > MAX_FILE_BYTES)
-        rc = sl_err_set(err, -EFBIG, "%.200s is larger than a ConfigMap can be (1 MiB)", d->file);
+        rc = sl_err_set(err, -EFBIG, SL_E_CONFIG_LARGE, d->file);
     if (rc == 0 && text)
         rc = sl_yaml_read(d, text, size, err);
     if (rc == 0)

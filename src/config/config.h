@@ -63,18 +63,19 @@ struct sl_config_allow_space { /* more, in some namespaces */
     char *name;                /* with * and ? */
     struct sl_config_allow allow;
 };
-/* Where nobody says anything. Only what libsluice enforces, and nothing that takes from others. */
+/* The default: only what libsluice enforces, and nothing that takes from other tenants. */
 #define SL_CONFIG_ALLOW_DEFAULT                                                                    \
-    {                                                                                              \
-        .strategies = 1u << SL_SHARE_LIBSLUICE, .priority = SL_PRIORITY_NORMAL, .burst = 100,       \
-        .resize = SL_ALLOW_ALLOCATED, .resize_to = 100                                             \
-    }
+    {.strategies = 1u << SL_SHARE_LIBSLUICE,                                                       \
+     .priority = SL_PRIORITY_NORMAL,                                                               \
+     .burst = 100,                                                                                 \
+     .resize = SL_ALLOW_ALLOCATED,                                                                 \
+     .resize_to = 100}
 
 struct sl_config_fractional { /* sharing.fractional: ours */
     bool enabled;
     uint64_t memory_min_bytes, memory_step_bytes;
     unsigned cores_min, cores_step; /* percent */
-    enum sl_compute compute; /* how the GPU time of fractions is shared */
+    enum sl_compute compute;        /* how the GPU time of fractions is shared */
     unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
     struct sl_config_allow allow;
     struct sl_config_allow_space *allow_spaces;
@@ -168,7 +169,8 @@ void sl_config_json(const struct sl_config *config, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);
-/* The flag, or the one of `more` (ends with NULL), that was probably meant; false: none is like it. */
+/* The flag, or the name in `more` (ends with NULL), that was probably meant; false: no name is
+ * similar. */
 bool sl_config_closest_flag(const char *name, const char *const *more, char *buf, size_t size);
 
 #endif

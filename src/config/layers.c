@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/words.h"
+#include "config/errors.h"
 #include "config/schema.h"
 
 static struct sl_scalar outside(const char *text, const char *dashes, const char *from)
@@ -68,7 +70,7 @@ bool sl_config_closest_flag(const char *name, const char *const *more, char *buf
              count < MOST && sl_schema_name(sl_schema[i].flag, n, flag[count], sizeof(flag[0]));
              n++, count++)
             words[count] = flag[count];
-    const char *best = sl_schema_closest(name, words);
+    const char *best = sl_word_closest(name, words);
     if (best)
         (void)snprintf(buf, size, "%s", best);
     return best != NULL;
@@ -78,8 +80,8 @@ static int unknown_flag(const char *flag, struct sl_err *err)
 {
     char best[64];
     if (sl_config_closest_flag(flag, NULL, best, sizeof(best)))
-        return sl_err_set(err, -EINVAL, "unknown flag --%.60s: did you mean --%s?", flag, best);
-    return sl_err_set(err, -EINVAL, "unknown flag --%.60s", flag);
+        return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN_NEAR, flag, best);
+    return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN, flag);
 }
 
 int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, size_t count,
@@ -92,7 +94,7 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
             return unknown_flag(flags[f].flag, err);
         size_t i = sl_schema_index(row);
         if (!flags[f].value && row->type != SL_TYPE_BOOL)
-            return sl_err_set(err, -EINVAL, "--%s needs a value", flags[f].flag);
+            return sl_err_set(err, -EINVAL, SL_E_FLAG_NEEDS_VALUE, flags[f].flag);
         struct sl_scalar s = outside(flags[f].value ? flags[f].value : "true", "--", flags[f].flag);
         /* A list may come in several flags; anything else counts as last said. */
         int rc = given[i] && sl_value_is_list(row->type) ? sl_value_add(d, row, d, &s, err)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/words.h"
 #include "config/schema.h"
 
 const char *sl_schema_key_in(const char *path, const char *parent)
@@ -69,60 +70,6 @@ const struct sl_schema_row *sl_schema_flag(const char *flag)
     return NULL;
 }
 
-/* Lower case without - and _: time_slicing, timeslicing and time-slicing are all timeSlicing. */
-static size_t plain(const char *text, char *buf, size_t size)
-{
-    size_t n = 0;
-    for (; *text && n + 1 < size; text++)
-        if (*text != '-' && *text != '_')
-            buf[n++] = (char)tolower((unsigned char)*text);
-    buf[n] = '\0';
-    return n;
-}
-
-enum { WORD_MAX = 40, FAR = 99 };
-
-/* Edits (insert, delete, replace, swap of neighbours) between two words, FAR when it is too many. */
-static unsigned distance(const char *one, const char *other)
-{
-    char a[WORD_MAX + 1], b[WORD_MAX + 1];
-    unsigned row[3][WORD_MAX + 1]; /* the line before the last, the last, this one */
-    size_t na = plain(one, a, sizeof(a)), nb = plain(other, b, sizeof(b));
-    if (strlen(one) > WORD_MAX)
-        return FAR;
-    for (size_t j = 0; j <= nb; j++)
-        row[1][j] = row[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= na; i++) {
-        row[2][0] = (unsigned)i;
-        for (size_t j = 1; j <= nb; j++) {
-            unsigned best = row[1][j - 1] + (a[i - 1] != b[j - 1]);
-            best = row[1][j] + 1 < best ? row[1][j] + 1 : best;
-            best = row[2][j - 1] + 1 < best ? row[2][j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                row[0][j - 2] + 1 < best)
-                best = row[0][j - 2] + 1;
-            row[2][j] = best;
-        }
-        memcpy(row[0], row[1], sizeof(row[0]));
-        memcpy(row[1], row[2], sizeof(row[1]));
-    }
-    return row[1][nb] <= 1 + na / 4 ? row[1][nb] : FAR;
-}
-
-const char *sl_schema_closest(const char *text, const char *const *words)
-{
-    const char *best = NULL;
-    unsigned best_d = FAR;
-    for (; *words; words++) {
-        unsigned d = distance(text, *words);
-        if (d < best_d) {
-            best = *words;
-            best_d = d;
-        }
-    }
-    return best;
-}
-
 static const char *last_key(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -145,8 +92,8 @@ static const struct sl_schema_row *meant(const char *parent, const char *key)
     unsigned best_score = 0;
     for (size_t i = 0; i < sl_schema_count; i++) {
         const char *path = sl_schema[i].path;
-        unsigned d = path ? distance(key, last_key(path)) : FAR;
-        if (d == FAR)
+        unsigned d = path ? sl_word_distance(key, last_key(path)) : SL_WORD_FAR;
+        if (d == SL_WORD_FAR)
             continue;
         bool here = sl_schema_key_in(path, parent) != NULL;
         /* 1000 for an exact match, 500 for being here, less by edit, more by nearness. */

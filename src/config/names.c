@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/schema.h"
 
 /* Lower-case letters, digits, '-' and '.', each part between dots beginning and ending with a letter
@@ -30,26 +31,17 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
     const char *name = s->text;
     if (slash) {
         if (strncmp(name, SL_DOMAIN, strlen(SL_DOMAIN)) != 0)
-            return sl_config_fail(d, s->at, err, -EINVAL,
-                                  "resource name \"%.80s\" is not in nvidia.com/: write only what "
-                                  "comes after the slash",
-                                  s->text);
+            return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_DOMAIN, s->text);
         name += strlen(SL_DOMAIN);
     }
     if (!*name)
-        return sl_config_fail(d, s->at, err, -EINVAL,
-                              "the resource name is empty: write for example nvidia.com/gpu");
+        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_EMPTY);
     size_t len = strlen(SL_DOMAIN) + strlen(name);
     if (len > SL_RESOURCE_NAME_MAX)
-        return sl_config_fail(d, s->at, err, -EINVAL,
-                              "resource name \"" SL_DOMAIN "%.90s\" has %zu characters, at most %d "
-                              "are allowed",
-                              name, len, SL_RESOURCE_NAME_MAX);
+        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_LONG, SL_DOMAIN, name, len,
+                              SL_RESOURCE_NAME_MAX);
     if (!is_subdomain(name))
-        return sl_config_fail(d, s->at, err, -EINVAL,
-                              "resource name \"%.80s\" does not do: lower-case letters, digits, "
-                              "\"-\" and \".\" between them",
-                              s->text);
+        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_BAD, s->text);
     char *full = sl_xmalloc(len + 1);
     (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
     *ret = full;

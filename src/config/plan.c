@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -18,7 +19,8 @@ int sl_plan_warn(struct sl_planning *p, const char *fmt, ...)
     struct sl_plan *plan = p->plan;
     va_list ap;
     va_start(ap, fmt);
-    plan->warning = sl_xreallocarray(plan->warning, plan->warning_count + 1, sizeof(*plan->warning));
+    plan->warning =
+        sl_xreallocarray(plan->warning, plan->warning_count + 1, sizeof(*plan->warning));
     plan->warning[plan->warning_count++] = sl_xvasprintf(fmt, ap);
     va_end(ap);
     return 0;
@@ -67,9 +69,7 @@ static struct sl_plan_resource *resource_for(struct sl_planning *p, const struct
             continue;
         if (strcmp(r->base_name, f->name) == 0)
             return r;
-        (void)sl_err_set(p->err, -EINVAL,
-                         "%s and %s would both be advertised as %s: rename one of them otherwise",
-                         r->base_name, f->name, s->name);
+        (void)sl_err_set(p->err, -EINVAL, SL_E_NAME_TAKEN, r->base_name, f->name, s->name);
         return NULL;
     }
     plan->resource =
@@ -85,10 +85,7 @@ static int add_replicas(struct sl_planning *p, struct sl_plan_resource *r, const
                         const struct share *s)
 {
     if (r->device_count + s->replicas > MAX_DEVICES)
-        return sl_err_set(p->err, -E2BIG,
-                          "%s would have more than %d devices, which kubelet cannot be told of: "
-                          "use fewer replicas",
-                          r->name, MAX_DEVICES);
+        return sl_err_set(p->err, -E2BIG, SL_E_TOO_MANY_DEVICES, r->name, MAX_DEVICES);
     r->device = sl_xreallocarray(r->device, r->device_count + s->replicas, sizeof(*r->device));
     const char *uuid = sl_plan_uuid(p->inv, f->gpu, f->mig);
     for (unsigned n = 0; n < s->replicas; n++) {
@@ -134,10 +131,7 @@ static int warn_mixtures(struct sl_planning *p)
             whole += r->device[d].sharing == SL_SHARING_NONE;
         if (whole == 0 || r->sharing == SL_SHARING_NONE)
             continue;
-        int rc = sl_plan_warn(p,
-                              "%s is %zu whole devices and %zu shares: a pod may get either (give "
-                              "the shares another name with rename or renameByDefault)",
-                              r->name, whole, r->device_count - whole);
+        int rc = sl_plan_warn(p, SL_E_WARN_MIXED_NAME, r->name, whole, r->device_count - whole);
         if (rc < 0)
             return rc;
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -81,17 +82,10 @@ static int keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *r
     if (named || resource)
         return keep(p, gpu, mig, named ? named : resource);
     if (is_partial(profile))
-        return sl_plan_warn(p,
-                            "GPU %zu: MIG device %zu is a %s, a part of a GPU instance, and has no "
-                            "resource name of its own: it is left out (name it in resources.mig "
-                            "to advertise it)",
-                            gpu, mig, profile);
+        return sl_plan_warn(p, SL_E_WARN_MIG_PART, gpu, mig, profile);
     mixed_name(profile, name, sizeof(name));
     if (strlen(name) > SL_RESOURCE_NAME_MAX)
-        return sl_plan_warn(p,
-                            "GPU %zu: the MIG profile %s is too long for a resource name: "
-                            "MIG device %zu is left out",
-                            gpu, profile, mig);
+        return sl_plan_warn(p, SL_E_WARN_MIG_PROFILE, gpu, profile, mig);
     return keep(p, gpu, mig, name);
 }
 
@@ -157,16 +151,10 @@ static int collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_m
     const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
     int rc = 0;
     if (g->mig_count == 0)
-        return sl_plan_warn(p,
-                            "GPU %zu is in MIG mode and has no MIG devices: nothing of it is "
-                            "advertised until some are made",
-                            gpu);
+        return sl_plan_warn(p, SL_E_WARN_MIG_EMPTY, gpu);
     for (size_t m = 0; m < g->mig_count && rc == 0; m++) {
         if (strlen(g->mig[m].info.uuid) > SL_PLAN_UUID_MAX)
-            rc = sl_plan_warn(p,
-                              "GPU %zu: the UUID of MIG device %zu is too long for kubelet: it "
-                              "is left out",
-                              gpu, m);
+            rc = sl_plan_warn(p, SL_E_WARN_MIG_UUID, gpu, m);
         else
             rc = keep_mig(p, gpu, m, type && same_type(&g->mig[m].info, type) ? GPU_NAME : NULL);
     }
@@ -179,17 +167,10 @@ static int collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu_
     int rc = keep_whole(p, gpu);
     if (rc == 0 && type && strcmp(p->found[p->found_count - 1].name, GPU_NAME) == 0) {
         p->found_count--;
-        return sl_plan_warn(p,
-                            "GPU %zu is not in MIG mode, and with migStrategy single " GPU_NAME
-                            " is a %s here: the card is left out (use mixed, or name it in "
-                            "resources.gpus)",
-                            gpu, type->profile);
+        return sl_plan_warn(p, SL_E_WARN_NOT_MIG, gpu, GPU_NAME, type->profile);
     }
     if (rc == 0 && g->info.mig_enabled)
-        rc = sl_plan_warn(p,
-                          "GPU %zu is in MIG mode, but migStrategy is none: it is advertised as a "
-                          "whole card, and programs find at most one MIG device on it",
-                          gpu);
+        rc = sl_plan_warn(p, SL_E_WARN_MIG_NONE, gpu);
     return rc;
 }
 
@@ -210,18 +191,13 @@ int sl_plan_collect(struct sl_planning *p)
     if (p->config->mig_strategy == SL_MIG_SINGLE)
         type = single_type(p, &others);
     if (type && others)
-        rc = sl_plan_warn(
-            p,
-            "migStrategy is single and there is more than one type of MIG device: " GPU_NAME
-            " is a %s here, the others are advertised under their own names "
-            "as with mixed",
-            type->profile);
+        rc = sl_plan_warn(p, SL_E_WARN_MIG_TYPES, GPU_NAME, type->profile);
     for (size_t g = 0; g < p->inv->gpu_count && rc == 0; g++) {
         const struct sl_inv_gpu *gpu = &p->inv->gpu[g];
         if (!gpu->info.uuid[0])
-            rc = sl_plan_warn(p, "GPU %zu does not answer and was never known: it is left out", g);
+            rc = sl_plan_warn(p, SL_E_WARN_GPU_SILENT, g);
         else if (strlen(gpu->info.uuid) > SL_PLAN_UUID_MAX)
-            rc = sl_plan_warn(p, "GPU %zu: its UUID is too long for kubelet: it is left out", g);
+            rc = sl_plan_warn(p, SL_E_WARN_GPU_UUID, g);
         else
             rc = is_mig(p, g) ? collect_migs(p, g, type) : collect_whole(p, g, type);
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/errors.h"
 #include "config/plan_internal.h"
 #include "config/schema.h"
 
@@ -27,9 +28,7 @@ static int check_mps_clients(const struct sl_planning *p, const struct sl_config
         most = MPS_CLIENTS_PRE_VOLTA;
     if (p->config->sharing != SL_SHARING_MPS || e->replicas <= most)
         return 0;
-    (void)snprintf(text, sizeof(text),
-                   "%u replicas of GPU %zu: an MPS server takes at most %u clients there (%s)",
-                   e->replicas, gpu, most,
+    (void)snprintf(text, sizeof(text), SL_E_MPS_CLIENTS, e->replicas, gpu, most,
                    most == MPS_CLIENTS_PRE_VOLTA ? "the card is older than Volta"
                                                  : "60 from CUDA 13.1 on");
     return located(p, e, text);
@@ -41,7 +40,7 @@ static int assign(struct sl_planning *p, const struct sl_config_shared *e, struc
     if (f->mig != SL_NO_MIG && p->config->sharing == SL_SHARING_MPS)
         return 0; /* warned about, once for the entry */
     if (f->entry && f->entry != e) {
-        (void)snprintf(text, sizeof(text), "%s is shared twice (first on line %u)",
+        (void)snprintf(text, sizeof(text), SL_E_DEVICE_SHARED_AGAIN,
                        sl_plan_uuid(p->inv, f->gpu, f->mig), f->entry->line);
         return located(p, e, text);
     }
@@ -66,8 +65,7 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
     for (size_t i = 0; i < p->inv->gpu_count && gpu == p->inv->gpu_count; i++)
         gpu = p->inv->gpu[i].index == index ? i : gpu;
     if (gpu == p->inv->gpu_count) {
-        (void)snprintf(why, sizeof(why), "devices: there is no GPU %zu, this node has %zu", index,
-                       p->inv->gpu_count);
+        (void)snprintf(why, sizeof(why), SL_E_NO_SUCH_GPU_INDEX, index, p->inv->gpu_count);
         return located(p, e, why);
     }
     *ret_gpu = gpu;
@@ -75,8 +73,7 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
         return 0;
     size_t mig = strtoul(end + 1, NULL, 10);
     if (mig >= p->inv->gpu[gpu].mig_count) {
-        (void)snprintf(why, sizeof(why),
-                       "devices: there is no MIG device %s, GPU %zu has %zu of them", text, index,
+        (void)snprintf(why, sizeof(why), SL_E_NO_SUCH_MIG_INDEX, text, index,
                        p->inv->gpu[gpu].mig_count);
         return located(p, e, why);
     }
@@ -107,8 +104,7 @@ static int share_listed(struct sl_planning *p, const struct sl_config_shared *e)
             rc = assign(p, e, f);
         }
         if (rc == 0 && hits == 0)
-            rc = sl_plan_warn(p, "device %s is to be shared as %s, but this node has no such %s",
-                              e->devices[d], e->name, e->name);
+            rc = sl_plan_warn(p, SL_E_WARN_SHARED_DEVICE, e->devices[d], e->name, e->name);
         if (rc < 0)
             return rc;
     }
@@ -126,10 +122,9 @@ static int share_counted(struct sl_planning *p, const struct sl_config_shared *e
         rc = assign(p, e, &p->found[i]);
     }
     if (rc == 0 && e->device_count > n && n > 0)
-        rc = sl_plan_warn(p, "%u devices of %s are to be shared, this node has %zu",
-                          e->device_count, e->name, n);
+        rc = sl_plan_warn(p, SL_E_WARN_SHARED_FEWER, e->device_count, e->name, n);
     if (rc == 0 && n == 0)
-        rc = sl_plan_warn(p, "%s is to be shared, but this node has none", e->name);
+        rc = sl_plan_warn(p, SL_E_WARN_SHARED_NONE, e->name);
     return rc;
 }
 
@@ -139,10 +134,7 @@ static int warn_mps_on_mig(struct sl_planning *p, const struct sl_config_shared 
         return 0;
     for (size_t i = 0; i < p->found_count; i++)
         if (p->found[i].mig != SL_NO_MIG && strcmp(p->found[i].name, e->name) == 0)
-            return sl_plan_warn(p,
-                                "%s are MIG devices, which MPS cannot divide by replicas: they "
-                                "are advertised whole",
-                                e->name);
+            return sl_plan_warn(p, SL_E_WARN_MPS_MIG, e->name);
     return 0;
 }
 

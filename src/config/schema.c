@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/cleanup.h"
+#include "config/errors.h"
 
 #define IN(field)      offsetof(struct sl_draft, field)
 #define SHARED(field)  offsetof(struct sl_config_shared, field)
@@ -33,10 +34,10 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
         {.path = path_ "[].pattern",                                                               \
          .type = SL_TYPE_STRING,                                                                   \
          .offset = PATTERN(pattern),                                                               \
-         .required = "no pattern: say which devices it is for, for example pattern: \"*H200*\""},  \
+         .required = SL_E_NO_PATTERN},                                                             \
     {                                                                                              \
         .path = path_ "[].name", .type = SL_TYPE_NAME, .offset = PATTERN(name),                    \
-        .required = "no name: say what to advertise the devices as, for example name: gpu-large"   \
+        .required = SL_E_NO_ADVERTISED_NAME                                                        \
     }
 
 /* sharing.timeSlicing or sharing.mps. MPS with one replica is a card under an MPS server that one
@@ -55,19 +56,16 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
          .type = SL_TYPE_ITEMS,                                                                    \
          .offset = IN(field.shared),                                                               \
          .item_size = sizeof(struct sl_config_shared),                                             \
-         .required = "no resources: list what is shared, for example\n"                            \
-                     "resources: [{name: nvidia.com/gpu, replicas: 4}]"},                          \
+         .required = SL_E_NO_RESOURCES},                                                           \
         {.path = path_ ".resources[].name",                                                        \
          .type = SL_TYPE_NAME,                                                                     \
          .offset = SHARED(name),                                                                   \
-         .required = "no name: say which resource is shared, for example name: nvidia.com/gpu"},   \
+         .required = SL_E_NO_SHARED_NAME},                                                         \
         {.path = path_ ".resources[].rename", .type = SL_TYPE_NAME, .offset = SHARED(rename)},     \
         {.path = path_ ".resources[].devices", .type = SL_TYPE_DEVICES},                           \
     {                                                                                              \
         .path = path_ ".resources[].replicas", .type = SL_TYPE_UNSIGNED,                           \
-        .offset = SHARED(replicas), .min = (min_), .max = (max_),                                  \
-        .required = "no replicas: say how many shares of each device there are, for example "      \
-                    "replicas: 4"                                                                  \
+        .offset = SHARED(replicas), .min = (min_), .max = (max_), .required = SL_E_NO_REPLICAS     \
     }
 
 /* What may be asked for: by all, or (at_, without anything said) more in a namespace. */
@@ -76,12 +74,12 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
      .type = SL_TYPE_STRATEGIES,                                                                   \
      .offset = at_(allow.strategies),                                                              \
      .initial = (strategies_),                                                                     \
-     .words = sl_strategy_words},                                                                        \
+     .words = sl_strategy_words},                                                                  \
         {.path = path_ ".priority",                                                                \
          .type = SL_TYPE_ENUM,                                                                     \
          .offset = at_(allow.priority),                                                            \
          .initial = (priority_),                                                                   \
-         .words = sl_priority_words},                                                                 \
+         .words = sl_priority_words},                                                              \
         {.path = path_ ".burst",                                                                   \
          .type = SL_TYPE_UNSIGNED,                                                                 \
          .offset = at_(allow.burst),                                                               \
@@ -92,10 +90,11 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
          .offset = at_(allow.resize),                                                              \
          .initial = (resize_),                                                                     \
          .words = resize_words},                                                                   \
-    {                                                                                              \
-        .path = path_ ".resizeTo", .type = SL_TYPE_UNSIGNED, .offset = at_(allow.resize_to),       \
-        .initial = (to_), .max = 100                                                               \
-    }
+        {.path = path_ ".resizeTo",                                                                \
+         .type = SL_TYPE_UNSIGNED,                                                                 \
+         .offset = at_(allow.resize_to),                                                           \
+         .initial = (to_),                                                                         \
+         .max = 100}
 #define OF_ALL(field) IN(c.fractional.field)
 
 const struct sl_schema_row sl_schema[] = {
@@ -286,7 +285,7 @@ const struct sl_schema_row sl_schema[] = {
     {.path = "sharing.fractional.allow.namespaces[].name",
      .type = SL_TYPE_STRING,
      .offset = SPACE(name),
-     .required = "no name: say which namespaces it is for, for example name: \"team-*\""},
+     .required = SL_E_NO_NAMESPACE_NAME},
     ALLOW("sharing.fractional.allow.namespaces[]", SPACE, NULL, NULL, NULL, NULL, NULL),
 
     SECTION("imex"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One table says what a setting is called in the file, on the command line and in the environment,
- * what it may be, what it is when nobody says, and where it is kept. Reading, overriding, printing,
- * comparing, suggesting and documenting all go by it.
+ * One table of all settings: the name of a setting in the file, on the command line and in the
+ * environment, its possible values, its default, and where it is kept. Reading, overriding,
+ * printing, comparing, suggesting and documenting use this table.
  */
 #ifndef SLUICE_CONFIG_SCHEMA_H
 #define SLUICE_CONFIG_SCHEMA_H
@@ -72,7 +72,7 @@ struct sl_schema_row {
     const char *const *words;
     uint64_t min, max;
     size_t item_size;     /* SL_TYPE_ITEMS */
-    const char *required; /* what to say when it is missing */
+    const char *required; /* the message for a missing key */
 };
 
 extern const struct sl_schema_row sl_schema[];
@@ -94,10 +94,9 @@ bool sl_schema_name(const char *names, size_t n, char *buf, size_t size);
 /* The n-th environment variable of a row. */
 bool sl_schema_env(const struct sl_schema_row *row, size_t n, char *buf, size_t size);
 
-/* What to tell someone who wrote an unknown key: "did you mean …?", where it belongs, or what is there. */
+/* The hint for an unknown key: "did you mean …?", the place where the key belongs, or the keys
+ * that exist there. */
 void sl_schema_suggest(const char *parent, const char *key, char *buf, size_t size);
-/* The closest of `words`, or NULL. */
-const char *sl_schema_closest(const char *text, const char *const *words);
 
 /* Sets "FILE:LINE:COLUMN: text" or "--flag: text" and returns code. */
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,
@@ -143,7 +142,7 @@ int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret
                  struct sl_err *err) SL_MUST_CHECK;
 #define SL_GPU_UUID_TEXT   96 /* with its NUL */
 #define SL_DOMAIN          "nvidia.com/"
-#define SL_RESOURCE_NAME_MAX        63 /* with the domain, as NVIDIA's plugin counts */
+#define SL_RESOURCE_NAME_MAX 63 /* with the domain, as NVIDIA's plugin counts */
 #define SL_SHARED_SUFFIX   ".shared"
 #define SL_MAX_REPLICAS    1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
 #define SL_MAX_MPS_CLIENTS 60   /* of one card, since CUDA 13.1 */

@@ -9,7 +9,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/schema.h"
 
 /* What a setter works on. */
@@ -47,7 +49,7 @@ static int set_version(const struct set *w)
 {
     if (strcmp(w->s->text, "v1") == 0)
         return 0;
-    return FAIL(w, "\"%.40s\" is not known: this is a v1 file, write version: v1", w->s->text);
+    return FAIL(w, SL_E_VERSION_UNKNOWN, w->s->text);
 }
 
 /* As YAML 1.1 has them in the file, as Go's flag parser has them outside. */
@@ -58,9 +60,9 @@ static int set_bool(const struct set *w)
     static const char *const outside_words[2][4] = {{"false", "0", "f", ""},
                                                     {"true", "1", "t", ""}};
     if (w->s->quoted)
-        return FAIL(w, "\"%.40s\" is text: write true or false without quotes", w->s->text);
+        return FAIL(w, SL_E_BOOL_QUOTED, w->s->text);
     if (w->s->outside && w->s->len == 0)
-        return FAIL(w, "needs true or false");
+        return FAIL(w, SL_E_BOOL_MISSING);
     for (int value = 0; value < 2; value++)
         for (size_t i = 0; i < 4; i++) {
             const char *word = (w->s->outside ? outside_words : file_words)[value][i];
@@ -69,7 +71,7 @@ static int set_bool(const struct set *w)
                 return 0;
             }
         }
-    return FAIL(w, "\"%.40s\" is not true or false", w->s->text);
+    return FAIL(w, SL_E_BOOL_BAD, w->s->text);
 }
 
 /* Says what the words are, and which was probably meant. */
@@ -83,11 +85,10 @@ static int wrong_word(const struct set *w)
                       : w->row->words[i + 1] ? ", "
                                              : " or ",
                       w->row->words[i]);
-    const char *close = sl_schema_closest(w->s->text, w->row->words);
+    const char *close = sl_word_closest(w->s->text, w->row->words);
     if (close)
-        return FAIL(w, "\"%.40s\" is not known: did you mean \"%s\"? It is %s", w->s->text, close,
-                    list);
-    return FAIL(w, "\"%.40s\" is not known: it is %s", w->s->text, list);
+        return FAIL(w, SL_E_WORD_UNKNOWN_NEAR, w->s->text, close, list);
+    return FAIL(w, SL_E_WORD_UNKNOWN, w->s->text, list);
 }
 
 static int word_index(const struct set *w)
@@ -150,19 +151,20 @@ static int set_unsigned(const struct set *w)
 {
     uint64_t n = 0;
     if (w->s->quoted)
-        return FAIL(w, "\"%.40s\" is text: write the number without quotes", w->s->text);
+        return FAIL(w, SL_E_NUMBER_QUOTED, w->s->text);
     size_t digits = strspn(w->s->text + (w->s->text[0] == '-'), "0123456789");
     if (digits == 0 || w->s->text[digits + (w->s->text[0] == '-')] != '\0')
-        return FAIL(w, "\"%.40s\" is not a whole number", w->s->text);
+        return FAIL(w, SL_E_NUMBER_BAD, w->s->text);
     bool fits = number(w->s->text, &n);
     if (w->s->text[0] == '-' || (fits && n < w->row->min))
-        return FAIL(w, "%.20s is too few: at least %u%s", w->s->text, (unsigned)w->row->min,
-                    w->row->min == 2 ? ", fewer share nothing" : "");
+        return FAIL(w, SL_E_NUMBER_LOW, w->s->text, (unsigned)w->row->min,
+                    w->row->min == 2 ? ", because with fewer nothing is shared" : "");
     if (!fits || n > w->row->max)
-        return FAIL(w, "%.20s is too many: at most %u%s", w->s->text, (unsigned)w->row->max,
-                    w->row->max == SL_MAX_REPLICAS ? ", kubelet keeps a record of each one"
+        return FAIL(w, SL_E_NUMBER_HIGH, w->s->text, (unsigned)w->row->max,
+                    w->row->max == SL_MAX_REPLICAS ? ", because kubelet keeps a record of each "
+                                                     "replica"
                     : w->row->max == SL_MAX_MPS_CLIENTS
-                        ? ", an MPS server has no more clients on a card"
+                        ? ", because an MPS server has no more clients on a card"
                         : "");
     *(unsigned *)w->field = (unsigned)n;
     return 0;
@@ -175,8 +177,7 @@ static int set_bytes(const struct set *w)
     if (sl_parse_memory(w->s->text, &amount, &why) < 0)
         return FAIL(w, "%s", why.msg);
     if (amount.percent)
-        return FAIL(w, "\"%.40s\" depends on the card: write an amount, for example 1Gi",
-                    w->s->text);
+        return FAIL(w, SL_E_AMOUNT_OF_CARD, w->s->text);
     *(uint64_t *)w->field = amount.bytes;
     return 0;
 }
@@ -232,7 +233,7 @@ static int set_duration(const struct set *w)
     if (strcmp(w->s->text, "infinite") == 0)
         ns = UINT64_MAX;
     else if (!duration(w->s->text, &ns))
-        return FAIL(w, "\"%.40s\" is not a time: write 60s, 5m, 1h30m or infinite", w->s->text);
+        return FAIL(w, SL_E_DURATION_BAD, w->s->text);
     *(uint64_t *)w->field = ns;
     return 0;
 }
@@ -249,7 +250,7 @@ static int add_strategy(const struct set *w)
 static int add_channel(const struct set *w)
 {
     if (strcmp(w->s->text, "0") != 0)
-        return FAIL(w, "\"%.40s\": only channel 0 can be given out, write [] or [0]", w->s->text);
+        return FAIL(w, SL_E_CHANNEL_BAD, w->s->text);
     *(bool *)w->field = true;
     return 0;
 }
@@ -263,7 +264,7 @@ static int add_xid(const struct set *w)
         return 0;
     }
     if (!number(w->s->text, &xid))
-        return FAIL(w, "\"%.40s\" is not an XID: write numbers, or all", w->s->text);
+        return FAIL(w, SL_E_XID_BAD, w->s->text);
     list->xid = sl_xreallocarray(list->xid, list->count + 1, sizeof(*list->xid));
     list->xid[list->count++] = xid;
     return 0;
@@ -313,14 +314,10 @@ static int add_device(const struct set *w)
 {
     struct sl_config_shared *shared = w->field;
     if (!is_device(w->s->text))
-        return FAIL(
-            w,
-            "\"%.60s\" names no device: write an index (0), a MIG device of a card (\"0:1\") "
-            "or a UUID (GPU-... or MIG-...)",
-            w->s->text);
+        return FAIL(w, SL_E_DEVICE_BAD, w->s->text);
     for (size_t i = 0; i < shared->devices_count; i++)
         if (strcmp(shared->devices[i], w->s->text) == 0)
-            return FAIL(w, "%.60s is listed twice", w->s->text);
+            return FAIL(w, SL_E_DEVICE_TWICE, w->s->text);
     shared->devices =
         sl_xreallocarray(shared->devices, shared->devices_count + 1, sizeof(*shared->devices));
     shared->devices[shared->devices_count++] = sl_xstrdup(w->s->text);
@@ -340,10 +337,7 @@ static int set_devices(const struct set *w)
         shared->device_count = (unsigned)n;
         return 0;
     }
-    return FAIL(w,
-                "\"%.40s\" is neither \"all\", nor a count from 1 to 64, nor a list: "
-                "[0, \"1:0\", GPU-...]",
-                w->s->text);
+    return FAIL(w, SL_E_DEVICES_BAD, w->s->text);
 }
 
 typedef int setter(const struct set *w);
@@ -367,7 +361,7 @@ static int check_text(const struct set *w)
 {
     for (size_t i = 0; i < w->s->len; i++)
         if (w->s->text[i] < ' ' || w->s->text[i] > '~')
-            return FAIL(w, "\"%.40s\" has characters other than printable ASCII", w->s->text);
+            return FAIL(w, SL_E_NOT_ASCII, w->s->text);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "config/errors.h"
 #include "config/schema.h"
 
 struct walk {
@@ -50,14 +51,14 @@ static int walk_sequence(const struct walk *w, const yaml_node_t *node,
     const yaml_node_item_t *item = node->data.sequence.items.start;
     if (item == node->data.sequence.items.top &&
         (row->type == SL_TYPE_DEVICES || row->type == SL_TYPE_STRATEGIES))
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL,
-                              "%s: the list is empty: name one, or leave the key away", row->path);
+        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_LIST_EMPTY,
+                              row->path);
     sl_value_clear(row, base);
     for (; item < node->data.sequence.items.top; item++) {
         const yaml_node_t *e = yaml_document_get_node(w->doc, *item);
         if (e->type != YAML_SCALAR_NODE || is_null(e))
             return sl_config_fail(w->d, where(e->start_mark), w->err, -EINVAL,
-                                  "%s: every element of the list is one value", row->path);
+                                  SL_E_NEEDS_PLAIN_ITEMS, row->path);
         struct sl_scalar s = scalar(e);
         int rc = sl_value_add(w->d, row, base, &s, w->err);
         if (rc < 0)
@@ -71,15 +72,15 @@ static int walk_items(const struct walk *w, const yaml_node_t *node,
 {
     char path[PATH_SIZE];
     if (node->type != YAML_SEQUENCE_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL,
-                              "%s is a list: begin each entry with \"- \"", row->path);
+        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_LIST,
+                              row->path);
     size_t count = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
     if (count == 0 && row->required)
         return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, "%s: %s", row->path,
                               row->required);
     if (count > MAX_ITEMS)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -E2BIG,
-                              "%s: %zu entries, at most %d are read", row->path, count, MAX_ITEMS);
+        return sl_config_fail(w->d, where(node->start_mark), w->err, -E2BIG, SL_E_LIST_LONG,
+                              row->path, count, MAX_ITEMS);
     (void)snprintf(path, sizeof(path), "%s[]", row->path);
     list->item = sl_xcalloc(count + 1, row->item_size);
     for (; list->count < count; list->count++) {
@@ -109,14 +110,13 @@ static int walk_value(const struct walk *w, const yaml_node_t *node,
     if (node->type == YAML_SEQUENCE_NODE && sl_value_is_list(row->type))
         return walk_sequence(w, node, row, base);
     if (node->type != YAML_SCALAR_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL,
-                              "%s takes one value, not %s", row->path,
+        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_ONE_VALUE,
+                              row->path,
                               node->type == YAML_SEQUENCE_NODE ? "a list" : "keys of its own");
     struct sl_scalar s = scalar(node);
     /* Outside the file "0" is a list with commas of one; in it, only [0] is a list. */
     if (row->type == SL_TYPE_CHANNELS)
-        return sl_config_fail(w->d, s.at, w->err, -EINVAL, "%s is a list: write [] or [0]",
-                              row->path);
+        return sl_config_fail(w->d, s.at, w->err, -EINVAL, SL_E_NEEDS_CHANNELS, row->path);
     return sl_value_set(w->d, row, base, &s, w->err);
 }
 
@@ -124,8 +124,8 @@ static int unknown_key(const struct walk *w, const char *path, const struct sl_s
 {
     char hint[200];
     sl_schema_suggest(path, key->text, hint, sizeof(hint));
-    return sl_config_fail(w->d, key->at, w->err, -EINVAL, "unknown key \"%.60s\"%s%s: %s",
-                          key->text, path[0] ? " in " : "", path, hint);
+    return sl_config_fail(w->d, key->at, w->err, -EINVAL, SL_E_KEY_UNKNOWN, key->text,
+                          path[0] ? " in " : "", path, hint);
 }
 
 static int check_required(const struct walk *w, const yaml_node_t *node, const char *path,
@@ -142,23 +142,21 @@ static int walk_mapping(const struct walk *w, const yaml_node_t *node, const cha
 {
     bool seen[SL_SCHEMA_MAX] = {false}, valued[SL_SCHEMA_MAX] = {false};
     if (node->type != YAML_MAPPING_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL,
-                              "%s%shas keys and values in it, like \"key: value\"", path,
-                              path[0] ? " " : "the file ");
+        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_MAPPING,
+                              path, path[0] ? " " : "the file ");
     const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
     for (; pair < node->data.mapping.pairs.top; pair++) {
         const yaml_node_t *k = yaml_document_get_node(w->doc, pair->key);
         const yaml_node_t *v = yaml_document_get_node(w->doc, pair->value);
         if (k->type != YAML_SCALAR_NODE)
-            return sl_config_fail(w->d, where(k->start_mark), w->err, -EINVAL,
-                                  "a key is one word, not a list or a mapping");
+            return sl_config_fail(w->d, where(k->start_mark), w->err, -EINVAL, SL_E_KEY_NOT_A_WORD);
         struct sl_scalar key = scalar(k);
         const struct sl_schema_row *row = sl_schema_child(path, key.text, key.len);
         if (!row)
             return unknown_key(w, path, &key);
         size_t i = sl_schema_index(row);
         if (seen[i])
-            return sl_config_fail(w->d, key.at, w->err, -EINVAL, "\"%s\" is given twice", key.text);
+            return sl_config_fail(w->d, key.at, w->err, -EINVAL, SL_E_KEY_TWICE, key.text);
         seen[i] = true;
         if (is_null(v))
             continue; /* as if it were not there, like NVIDIA's */
@@ -193,7 +191,7 @@ static int not_yaml(const struct sl_draft *d, const yaml_parser_t *p, const char
         sl_out_of_memory();
     struct sl_origin at = p->error == YAML_READER_ERROR ? where_byte(text, size, p->problem_offset)
                                                         : where(p->problem_mark);
-    return sl_config_fail(d, at, err, -EINVAL, "this is not YAML: %s%s%s",
+    return sl_config_fail(d, at, err, -EINVAL, SL_E_YAML_BAD,
                           p->problem ? p->problem : "cannot be read", p->context ? " " : "",
                           p->context ? p->context : "");
 }
@@ -213,8 +211,7 @@ static int load(struct sl_draft *d, yaml_parser_t *parser, const char *text, siz
             return 0;
         }
         if (n > 0)
-            rc = sl_config_fail(d, where(root->start_mark), err, -EINVAL,
-                                "a second document begins here: a configuration is one");
+            rc = sl_config_fail(d, where(root->start_mark), err, -EINVAL, SL_E_SECOND_DOCUMENT);
         else if (!is_null(root))
             rc = walk_mapping(&w, root, "", d);
         yaml_document_delete(&doc);

@@ -16,6 +16,7 @@
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
 #include "controller/dialect.h"
+#include "controller/errors.h"
 
 struct bind_call {
     struct bind_call *prev, *next;
@@ -51,10 +52,10 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
                 err->msg);
     }
     if (b->call)
-        controller_answer(b->call,
+        sl_controller_answer(b->call,
                           sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
     bind_drop(b);
-    controller_maybe_stopped(c);
+    sl_controller_maybe_stopped(c);
 }
 
 static void bound(void *data, int status, json_t *body, const struct sl_err *err)
@@ -81,8 +82,7 @@ static void post_binding(struct bind_call *b)
                              b->args.name_space, "uid", b->args.uid, "target", "apiVersion", "v1",
                              "kind", "Node", "name", b->args.node);
     (void)snprintf(path, sizeof(path), "%s/binding", b->path);
-    int rc =
-        controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, "this replica does not lead any more");
+    int rc = sl_controller_leads(c) ? 0 : sl_err_set(&err, -EPERM, SL_E_NO_LONGER_LEADING);
     if (!rc)
         rc = sl_kube_request(c->kube, "POST", path, NULL, body, bound, b, NULL, &err);
     json_decref(body);
@@ -155,7 +155,7 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
     int rc = why.code;
     if (!rc && strcmp(sl_kube_meta(pod, "uid"), b->args.uid) != 0)
-        rc = sl_err_set(&why, -ESTALE, "another pod has that name now");
+        rc = sl_err_set(&why, -ESTALE, SL_E_POD_REPLACED);
     if (!rc)
         rc = text ? sl_request_parse(text, &request, &why) : sl_dialect_read(pod, &request, &why);
     if (rc < 0) {
@@ -199,7 +199,7 @@ static void begin(struct bind_call *b)
         finish(b, SL_CLUSTER_FAILED, &err);
 }
 
-void bind_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                  const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -210,14 +210,13 @@ void bind_handle(struct sl_controller *c, struct sl_http_call *call,
                 sl_kube_escape(b->args.name, name, sizeof(name)) != 0 ||
                 snprintf(b->path, sizeof(b->path), "/api/v1/namespaces/%s/pods/%s", space, name) >=
                     (int)sizeof(b->path)))
-        rc = sl_err_set(&err, -ENAMETOOLONG, "the pod's name is too long");
-    if (!rc && (!controller_leads(c) || c->stopping || !feeds_synced(c)))
-        rc = sl_err_set(&err, -EAGAIN,
-                        "this replica does not lead, or does not know the cluster yet");
+        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_EXT_POD_NAME);
+    if (!rc && (!sl_controller_leads(c) || c->stopping || !sl_feeds_synced(c)))
+        rc = sl_err_set(&err, -EAGAIN, SL_E_NOT_LEADING);
     if (rc) {
         free(b);
         c->count.binds_failed++;
-        controller_answer(call, sl_extender_bind_answer(err.msg));
+        sl_controller_answer(call, sl_extender_bind_answer(err.msg));
         return;
     }
     b->c = c;
@@ -229,14 +228,14 @@ void bind_handle(struct sl_controller *c, struct sl_http_call *call,
     begin(b);
 }
 
-void bind_gone(struct sl_controller *c, struct sl_http_call *call)
+void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call)
 {
     for (struct bind_call *b = c->binds; b; b = b->next)
         if (b->call == call)
             b->call = NULL; /* it goes on: half of it may be done */
 }
 
-void bind_free(struct sl_controller *c)
+void sl_bind_free(struct sl_controller *c)
 {
     while (c->binds)
         bind_drop(c->binds);

@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "controller/base64.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 #include "http/cert.h"
 
 #define DAYS    365
@@ -38,20 +39,20 @@ static bool usable(const struct certs *s, const struct sl_cert *cert, time_t lef
            sl_cert_check(cert, s->name, time(NULL) + left_s, err) == 0;
 }
 
-int certs_create(struct sl_controller *c, struct sl_err *err)
+int sl_certs_create(struct sl_controller *c, struct sl_err *err)
 {
     struct certs *s = sl_xcalloc(1, sizeof(*s));
     if (snprintf(s->name, sizeof(s->name), "%s.%s.svc", c->opt.service, c->opt.name_space) >=
         (int)sizeof(s->name)) {
         free(s);
-        return sl_err_set(err, -ENAMETOOLONG, "the names of service and namespace are too long");
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CONTROLLER_SERVICE_LONG);
     }
     s->c = c;
     c->certs = s;
     return 0;
 }
 
-void certs_free(struct sl_controller *c)
+void sl_certs_free(struct sl_controller *c)
 {
     if (!c->certs)
         return;
@@ -70,7 +71,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     (void)body;
     s->patching = false;
     if (err->code)
-        sl_warn("writing caBundle into the webhook's configuration: %s", err->msg);
+        sl_warn(SL_E_CABUNDLE_LOG, err->msg);
 }
 
 /* Only the webhooks that point at our service. */
@@ -122,7 +123,7 @@ static void tell_webhook(struct certs *s)
     json_decref(patch);
 }
 
-void certs_webhook(struct sl_controller *c, const json_t *config)
+void sl_certs_webhook(struct sl_controller *c, const json_t *config)
 {
     struct certs *s = c->certs;
     json_decref(s->webhook);
@@ -135,8 +136,8 @@ void certs_webhook(struct sl_controller *c, const json_t *config)
 static void use(struct certs *s, struct sl_cert *cert)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (serve_tls(s->c, cert->cert_pem, cert->key_pem, &err) != 0) {
-        sl_error("the certificate of Secret %s cannot be used: %s", s->c->opt.secret, err.msg);
+    if (sl_serve_tls(s->c, cert->cert_pem, cert->key_pem, &err) != 0) {
+        sl_error(SL_E_SECRET_UNUSABLE_LOG, s->c->opt.secret, err.msg);
         return;
     }
     sl_cert_free(&s->used);
@@ -151,7 +152,7 @@ static char *item(const json_t *secret, const char *key)
     return coded ? sl_base64_decode(coded) : NULL;
 }
 
-void certs_secret(struct sl_controller *c, const json_t *secret)
+void sl_certs_secret(struct sl_controller *c, const json_t *secret)
 {
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;
@@ -163,11 +164,11 @@ void certs_secret(struct sl_controller *c, const json_t *secret)
     if (usable(s, &cert, 0, &err))
         use(s, &cert);
     else if (secret)
-        sl_info("Secret %s has no certificate that will do (%s)", c->opt.secret,
+        sl_info(SL_E_SECRET_MISSING_LOG, c->opt.secret,
                 err.msg[0] ? err.msg : "something is missing in it");
     sl_cert_free(&cert);
     if (!secret)
-        certs_tick(c);
+        sl_certs_tick(c);
 }
 
 static void written(void *data, int status, json_t *body, const struct sl_err *err)
@@ -177,7 +178,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     s->writing = false;
     if (err->code &&
         status != 409) /* another replica was faster: the watch brings its certificate */
-        sl_warn("writing Secret %s: %s", s->c->opt.secret, err->msg);
+        sl_warn(SL_E_SECRET_WRITE_LOG, s->c->opt.secret, err->msg);
 }
 
 static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_err *err)
@@ -204,7 +205,7 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
 }
 
 /* Makes a new certificate where there is none, or none for long. It is used once the Secret has it. */
-void certs_tick(struct sl_controller *c)
+void sl_certs_tick(struct sl_controller *c)
 {
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;
@@ -224,7 +225,7 @@ void certs_tick(struct sl_controller *c)
     if (!rc) /* somebody deleted the Secret: what is served goes back into one */
         rc = write_secret(s, good ? &s->used : &cert, &err);
     if (rc)
-        sl_error("a certificate of our own: %s", err.msg);
+        sl_error("cannot make a certificate: %s", err.msg);
     s->writing = rc == 0;
     sl_cert_free(&cert);
 }

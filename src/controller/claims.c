@@ -9,19 +9,20 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
+#include "controller/errors.h"
 
 #define RESULTS 32
 #define MIB     (1u << 20)
 
 struct claims_pool {
-    struct sl_table_item item; /* by name, which is the node's */
+    struct sl_map_item item; /* by name, which is the node's */
     char name[254];
     uint64_t total_mib, used_mib;
     size_t users; /* slices and claims that point here */
 };
 
 struct claims_slice {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     char name[254];
     struct claims_pool *pool;
     uint64_t total_mib;
@@ -30,7 +31,7 @@ struct claims_slice {
 };
 
 struct claims_claim {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     char uid[64];
     size_t count;
     struct {
@@ -41,12 +42,12 @@ struct claims_claim {
 
 static struct claims_pool *pool_get(struct sl_claims *c, const char *name)
 {
-    struct claims_pool *p = sl_table_find(&c->pools, name, strlen(name));
+    struct claims_pool *p = sl_map_find(&c->pools, name, strlen(name));
     if (!p && strlen(name) < sizeof(p->name)) {
         p = sl_xcalloc(1, sizeof(*p));
         (void)snprintf(p->name, sizeof(p->name), "%s", name);
         p->item.key = p->name;
-        sl_table_add(&c->pools, &p->item);
+        sl_map_add(&c->pools, &p->item);
     }
     if (p)
         p->users++;
@@ -57,7 +58,7 @@ static void pool_put(struct sl_claims *c, struct claims_pool *p)
 {
     if (--p->users)
         return;
-    sl_table_drop(&c->pools, &p->item);
+    sl_map_drop(&c->pools, &p->item);
     free(p);
 }
 
@@ -75,22 +76,22 @@ static void add_size(uint32_t *sizes, size_t *count, uint32_t mib)
 
 static void sizes_again(struct sl_claims *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct claims_slice *s;
     c->size_count = 0;
-    while ((s = sl_table_next(&c->slices, &walk)))
+    while ((s = sl_map_next(&c->slices, &walk)))
         for (size_t i = 0; i < s->size_count; i++)
             add_size(c->size_mib, &c->size_count, s->size_mib[i]);
 }
 
 void sl_claims_slice_gone(struct sl_claims *c, const char *name)
 {
-    struct claims_slice *s = sl_table_find(&c->slices, name, strlen(name));
+    struct claims_slice *s = sl_map_find(&c->slices, name, strlen(name));
     if (!s)
         return;
     s->pool->total_mib -= s->total_mib;
     pool_put(c, s->pool);
-    sl_table_drop(&c->slices, &s->item);
+    sl_map_drop(&c->slices, &s->item);
     free(s);
     sizes_again(c);
 }
@@ -105,8 +106,8 @@ static void read_devices(const json_t *devices, struct claims_slice *s)
         const json_t *attributes = json_object_get(d, "attributes");
         const json_t *memory = json_object_get(json_object_get(d, "capacity"), "memory");
         if (strcmp(sl_jget_text(json_object_get(attributes, "type"), "string"), "share") != 0 ||
-            sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 || bytes / MIB == 0 ||
-            bytes / MIB > 64u << 20)
+            sl_jget_quantity(json_object_get(memory, "value"), 0, &bytes) != 0 ||
+            bytes / MIB == 0 || bytes / MIB > 64u << 20)
             continue;
         s->total_mib += bytes / MIB;
         add_size(s->size_mib, &s->size_count, (uint32_t)(bytes / MIB));
@@ -124,12 +125,12 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
     struct claims_slice *s = sl_xcalloc(1, sizeof(*s));
     if (strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
         free(s);
-        return sl_err_set(err, -ENAMETOOLONG, "the name of a ResourceSlice or of its pool is too long");
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_SLICE_NAME_LONG);
     }
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
     read_devices(json_object_get(spec, "devices"), s);
-    sl_table_add(&c->slices, &s->item);
+    sl_map_add(&c->slices, &s->item);
     s->pool->total_mib += s->total_mib;
     sizes_again(c);
     return 0;
@@ -137,14 +138,14 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
 
 void sl_claims_claim_gone(struct sl_claims *c, const char *uid)
 {
-    struct claims_claim *k = sl_table_find(&c->claims, uid, strlen(uid));
+    struct claims_claim *k = sl_map_find(&c->claims, uid, strlen(uid));
     if (!k)
         return;
     for (size_t i = 0; i < k->count; i++) {
         k->part[i].pool->used_mib -= k->part[i].mib;
         pool_put(c, k->part[i].pool);
     }
-    sl_table_drop(&c->claims, &k->item);
+    sl_map_drop(&c->claims, &k->item);
     free(k);
 }
 
@@ -181,26 +182,26 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
         pool->used_mib += k->part[k->count++].mib;
     }
     if (k->count)
-        sl_table_add(&c->claims, &k->item);
+        sl_map_add(&c->claims, &k->item);
     else
         free(k);
 }
 
 void sl_claims_free(struct sl_claims *c)
 {
-    struct sl_table *const tables[] = {&c->slices, &c->claims, &c->pools};
+    struct sl_map *const tables[] = {&c->slices, &c->claims, &c->pools};
     for (size_t t = 0; t < SL_ARRAY_LEN(tables); t++) {
-        struct sl_table_walk walk = {.bucket = 0};
+        struct sl_map_walk walk = {.bucket = 0};
         void *item;
-        while ((item = sl_table_next(tables[t], &walk)))
+        while ((item = sl_map_next(tables[t], &walk)))
             free(item);
-        sl_table_free(tables[t]);
+        sl_map_free(tables[t]);
     }
 }
 
 unsigned sl_claims_fullness(const struct sl_claims *c, const char *node)
 {
-    const struct claims_pool *p = sl_table_find(&c->pools, node, strlen(node));
+    const struct claims_pool *p = sl_map_find(&c->pools, node, strlen(node));
     if (!p || !p->total_mib)
         return 0;
     uint64_t full = p->used_mib * 1000 / p->total_mib;

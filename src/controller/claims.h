@@ -11,14 +11,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "controller/table.h"
+#include "base/map.h"
 
 #define SL_CLAIMS_SIZES 8
 
 /* Zeroed before first use; driver set. */
 struct sl_claims {
     const char *driver;
-    struct sl_table slices, claims, pools;
+    struct sl_map slices, claims, pools;
     uint32_t size_mib[SL_CLAIMS_SIZES]; /* of cards, smallest first */
     size_t size_count;
 };

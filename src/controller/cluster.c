@@ -12,6 +12,7 @@
 #include "base/json_read.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
+#include "controller/errors.h"
 
 #define RESERVE_NS (30 * SL_NS_PER_S)
 
@@ -45,19 +46,19 @@ void sl_cluster_destroy(struct sl_cluster *c)
 {
     if (!c)
         return;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->pods, &walk)))
-        cluster_pod_free(c, item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->nodes, &walk)))
+    while ((item = sl_map_next(&c->pods, &walk)))
+        sl_cluster_pod_free(c, item);
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->nodes, &walk)))
         node_free(item);
-    walk = (struct sl_table_walk){.bucket = 0};
-    while ((item = sl_table_next(&c->spaces, &walk)))
+    walk = (struct sl_map_walk){.bucket = 0};
+    while ((item = sl_map_next(&c->spaces, &walk)))
         free(item);
-    sl_table_free(&c->pods);
-    sl_table_free(&c->nodes);
-    sl_table_free(&c->spaces);
+    sl_map_free(&c->pods);
+    sl_map_free(&c->nodes);
+    sl_map_free(&c->spaces);
     sl_place_destroy(c->placer);
     free(c->by_place);
     free(c->allow);
@@ -65,25 +66,25 @@ void sl_cluster_destroy(struct sl_cluster *c)
     free(c);
 }
 
-struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name)
 {
-    return sl_table_find(&c->nodes, name, strlen(name));
+    return sl_map_find(&c->nodes, name, strlen(name));
 }
 
-struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name)
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (n)
         return n;
     n = sl_xcalloc(1, sizeof(*n));
     n->name = sl_xstrdup(name);
     n->place = CLUSTER_NO_PLACE;
     n->item.key = n->name;
-    sl_table_add(&c->nodes, &n->item);
+    sl_map_add(&c->nodes, &n->item);
     return n;
 }
 
-void cluster_scratch(struct sl_cluster *c)
+void sl_cluster_scratch(struct sl_cluster *c)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
@@ -96,7 +97,7 @@ void cluster_scratch(struct sl_cluster *c)
 }
 
 /* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
-void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
 {
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_block_gpu(c->placer, n->place, gpu,
@@ -159,7 +160,7 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
                          const struct sl_promise_node *told, struct sl_err *err)
 {
     struct cluster_gpu *gpu = sl_xcalloc(told->count, sizeof(*gpu));
-    cluster_node_lift(c, n);
+    sl_cluster_node_lift(c, n);
     if (n->place != CLUSTER_NO_PLACE) {
         sl_place_open_node(c->placer, n->place, false);
         c->by_place[n->place] = NULL;
@@ -174,7 +175,7 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     n->gpu = gpu;
     n->gpu_count = (uint8_t)told->count;
     int rc = told->count ? engine_add(c, n, err) : 0;
-    cluster_node_settle(c, n);
+    sl_cluster_node_settle(c, n);
     return rc;
 }
 
@@ -215,8 +216,8 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     const char *hami = sl_jget_note(object, SL_PROMISE_REGISTER_KEY);
     struct sl_promise_node told = {.count = 0};
     if (!name)
-        return sl_err_set(err, -EINVAL, "a node without a name");
-    struct cluster_node *n = cluster_node_get(c, name);
+        return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_MISSING);
+    struct cluster_node *n = sl_cluster_node_get(c, name);
     int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
              : !ours && hami && hami[0]
                  ? sl_promise_register_parse(hami, &told, err)
@@ -234,7 +235,7 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
         rc = replace_cards(c, n, &told, err);
     for (unsigned i = 0; !rc && i < n->gpu_count; i++) {
         n->gpu[i].info = told.gpu[i];
-        cluster_block(c, n, i);
+        sl_cluster_block(c, n, i);
     }
     if (!rc && n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, true);
@@ -244,22 +245,22 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
 /* Pods may still be told to be there: the books stay until they go. */
 void sl_cluster_node_gone(struct sl_cluster *c, const char *name)
 {
-    struct cluster_node *n = cluster_node_find(c, name);
+    struct cluster_node *n = sl_cluster_node_find(c, name);
     if (!n)
         return;
     n->present = n->open = false;
     if (n->place != CLUSTER_NO_PLACE)
         sl_place_open_node(c->placer, n->place, false);
-    cluster_node_forget(c, n);
+    sl_cluster_node_forget(c, n);
 }
 
-void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n)
 {
     if (n->present || n->pods)
         return;
     if (n->place != CLUSTER_NO_PLACE)
         c->by_place[n->place] = NULL;
-    sl_table_drop(&c->nodes, &n->item);
+    sl_map_drop(&c->nodes, &n->item);
     node_free(n);
 }
 
@@ -281,12 +282,12 @@ void sl_cluster_learn(struct sl_cluster *c)
 void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 {
     struct sl_place_totals totals;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     *ret = c->stats;
     sl_place_totals(c->placer, &totals);
     ret->nodes = 0;
-    while ((n = sl_table_next(&c->nodes, &walk))) {
+    while ((n = sl_map_next(&c->nodes, &walk))) {
         if (!n->present)
             continue;
         ret->nodes++;
@@ -306,9 +307,9 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret)
 
 const char *sl_cluster_next_room(struct sl_cluster *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct cluster_node *n;
-    while (c->room && (n = sl_table_next(&c->nodes, &walk)))
+    while (c->room && (n = sl_map_next(&c->nodes, &walk)))
         if (n->room) {
             n->room = false;
             if (n->present)
@@ -350,18 +351,18 @@ static int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigne
         }
     sl_place_gpu_free(c->placer, n->place, gpu, &free_cores, &free_memory);
     if (cores > 1000 || memory > total || (whole && holders > 1))
-        return sl_err_set(err, -EIO, "node %s: GPU %u is given out twice", n->name, gpu);
+        return sl_err_set(err, -EIO, SL_E_BOOKS_TWICE, n->name, gpu);
     if (!whole && (free_cores != 1000 - cores || free_memory != total - memory))
-        return sl_err_set(err, -EIO, "node %s: GPU %u: the books do not agree", n->name, gpu);
+        return sl_err_set(err, -EIO, SL_E_BOOKS_WRONG, n->name, gpu);
     return 0;
 }
 
 int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_node *n;
     int rc = sl_place_audit(c->placer, err);
-    while (!rc && (n = sl_table_next(&c->nodes, &walk)))
+    while (!rc && (n = sl_map_next(&c->nodes, &walk)))
         for (unsigned i = 0; !rc && n->place != CLUSTER_NO_PLACE && i < n->gpu_count; i++)
             rc = audit_gpu(c, n, i, err);
     return rc;

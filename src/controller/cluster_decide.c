@@ -8,10 +8,11 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
+#include "controller/errors.h"
 
 /* --- a request in the engine's words --- */
 
-struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count)
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count)
 {
     return (struct sl_place_request){.gpu_count = (uint8_t)count,
                                      .gpu_memory_mib = (uint32_t)(share->memory_bytes >> 20),
@@ -21,7 +22,7 @@ struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned 
 
 static struct sl_place_request engine_request(const struct sl_request *r, size_t part)
 {
-    struct sl_place_request e = cluster_capacity(&r->part[part].share, r->part[part].count);
+    struct sl_place_request e = sl_cluster_capacity(&r->part[part].share, r->part[part].count);
     if (r->numa)
         e.prefer = SL_PLACE_PREFER_NUMA;
     return e;
@@ -82,14 +83,14 @@ static void remember(struct sl_cluster *c, const struct sl_place_request *e)
 
 static void candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask)
 {
-    cluster_scratch(c);
+    sl_cluster_scratch(c);
     if (!ask->nodes) {
         memset(c->allow, 0xff, c->scratch_room / 8);
         return;
     }
     memset(c->allow, 0, c->scratch_room / 8);
     for (size_t i = 0; i < ask->node_count; i++) {
-        const struct cluster_node *n = cluster_node_find(c, ask->nodes[i]);
+        const struct cluster_node *n = sl_cluster_node_find(c, ask->nodes[i]);
         if (n && n->place != CLUSTER_NO_PLACE)
             c->allow[n->place / 64] |= 1ULL << (n->place % 64);
     }
@@ -122,7 +123,7 @@ static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node 
             }
         }
         if (best < 0)
-            return sl_err_set(err, -ENOSPC, "no room on the node for %u GPUs", e->gpu_count);
+            return sl_err_set(err, -ENOSPC, SL_E_NODE_FULL, e->gpu_count);
         d.gpus = (uint16_t)(d.gpus | 1u << best);
         left--;
     }
@@ -266,7 +267,7 @@ static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
             return 0;
         }
     }
-    return sl_err_set(err, -ENOSPC, "no node has room for it");
+    return sl_err_set(err, -ENOSPC, SL_E_NO_NODE);
 }
 
 /* Does the engine know all there is to know about it? */
@@ -287,20 +288,20 @@ static bool wrong_cards(const struct cluster_node *n, const struct sl_request *r
 static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct cluster_node *n,
                     const struct cluster_grant *grant, size_t count, struct sl_err *err)
 {
-    struct cluster_pod *pod = cluster_pod_get(c, ask->uid, ask->name_space);
+    struct cluster_pod *pod = sl_cluster_pod_get(c, ask->uid, ask->name_space);
     if (!pod) {
         for (size_t i = 0; i < count; i++) {
             struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
             (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
         }
-        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", ask->name_space);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
     }
     struct cluster_grant *copy = sl_xcalloc(count, sizeof(*copy));
     if (!pod->request)
         pod->request = sl_xmalloc(sizeof(*pod->request));
     *pod->request = *ask->request;
     memcpy(copy, grant, count * sizeof(*copy));
-    cluster_pod_hold(c, pod, n, NULL, 0);
+    sl_cluster_pod_hold(c, pod, n, NULL, 0);
     pod->grant = copy;
     pod->grant_count = (uint8_t)count;
     return 0;
@@ -309,14 +310,14 @@ static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, stru
 static int check_ask(const struct sl_cluster *c, const struct sl_cluster_ask *ask,
                      struct cluster_pod **ret, struct sl_err *err)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, ask->uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, ask->uid);
     *ret = pod;
     if (!ask->uid[0] || own_parts(ask->request) == 0)
-        return sl_err_set(err, -EINVAL, "the pod has no uid or asks for no GPU");
+        return sl_err_set(err, -EINVAL, SL_E_EXT_POD);
     if (pod && pod->state == POD_BOUND)
-        return sl_err_set(err, -EEXIST, "the pod is on node %s already", pod->node->name);
+        return sl_err_set(err, -EEXIST, SL_E_POD_PLACED, pod->node->name);
     if (pod && pod->state == POD_BINDING)
-        return sl_err_set(err, -EBUSY, "the pod is being bound to node %s", pod->node->name);
+        return sl_err_set(err, -EBUSY, SL_E_POD_BINDING, pod->node->name);
     return 0;
 }
 
@@ -329,7 +330,7 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     size_t count = 0;
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
-        cluster_pod_release(c, pod); /* decided anew */
+        sl_cluster_pod_release(c, pod); /* decided anew */
     if (rc)
         return rc;
     candidates(c, ask);
@@ -346,10 +347,10 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
         rc = pod_take(c, ask, n, grant, count, err);
     c->stats.decisions += rc == 0;
     c->stats.refusals += rc == -ENOSPC;
-    cluster_refused(c, ask->uid, rc == -ENOSPC);
+    sl_cluster_refused(c, ask->uid, rc == -ENOSPC);
     if (rc)
         return rc;
-    cluster_reserve(c, cluster_pod_find(c, ask->uid), POD_RESERVED, now_ns + c->opt.reserve_ns);
+    sl_cluster_reserve(c, sl_cluster_pod_find(c, ask->uid), POD_RESERVED, now_ns + c->opt.reserve_ns);
     *ret_node = n->name;
     return 0;
 }
@@ -361,8 +362,8 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     struct sl_place_totals totals;
     int rc = check_ask(c, ask, &pod, err);
     if (!rc && pod)
-        cluster_pod_release(c, pod);
-    cluster_scratch(c);
+        sl_cluster_pod_release(c, pod);
+    sl_cluster_scratch(c);
     struct sl_place_request e = engine_request(ask->request, 0);
     e.models = models_of(c, ask->request);
     if (!rc)
@@ -373,7 +374,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     bool hard = !simple(c, ask->request) || (e.models == 0 && ask->request->use_type[0]);
     sl_place_totals(c->placer, &totals);
     for (size_t i = 0; i < ask->node_count; i++) {
-        struct cluster_node *n = cluster_node_find(c, ask->nodes[i]);
+        struct cluster_node *n = sl_cluster_node_find(c, ask->nodes[i]);
         bool there = n && n->place != CLUSTER_NO_PLACE && n->place < totals.nodes;
         ret[i] = there ? c->scores[n->place] : INT32_MIN;
         any |= ret[i] != INT32_MIN && !hard && !n->mixed;
@@ -391,14 +392,14 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
             (void)!sl_place_release(c->placer, &grant[g].request, &d, NULL);
         }
     }
-    cluster_refused(c, ask->uid, !any);
+    sl_cluster_refused(c, ask->uid, !any);
     return 0;
 }
 
 const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, const char *node,
                               bool *ret_never)
 {
-    const struct cluster_node *n = cluster_node_find(c, node);
+    const struct cluster_node *n = sl_cluster_node_find(c, node);
     *ret_never = true;
     if (!n || !n->present || n->gpu_count == 0)
         return "no GPUs of Sluice's on this node";
@@ -422,7 +423,8 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 /* --- binding --- */
 
 /* What a part asked for, of this card. */
-static struct sl_share share_on(const struct sl_request_part *part, const struct sl_promise_gpu *gpu)
+static struct sl_share share_on(const struct sl_request_part *part,
+                                const struct sl_promise_gpu *gpu)
 {
     struct sl_share share = part->share;
     memcpy(share.gpu, gpu->uuid, sizeof(share.gpu));
@@ -437,7 +439,7 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
     const struct sl_request *r = pod->request;
     memset(ret, 0, sizeof(*ret));
     if (!r || r->containers > SL_PROMISE_CONTAINERS)
-        return sl_err_set(err, -EINVAL, "a pod of more than %d containers", SL_PROMISE_CONTAINERS);
+        return sl_err_set(err, -EINVAL, SL_E_POD_CONTAINERS, SL_PROMISE_CONTAINERS);
     (void)snprintf(ret->node, sizeof(ret->node), "%s", pod->node->name);
     ret->container_count = r->containers;
     for (size_t i = 0; i < r->part_count; i++) {
@@ -451,8 +453,7 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
                 if (!(pod->grant[g].gpus >> x & 1))
                     continue;
                 if (ret->share_count == SL_PROMISE_SHARES)
-                    return sl_err_set(err, -EINVAL, "more than %d GPUs for a pod",
-                                      SL_PROMISE_SHARES);
+                    return sl_err_set(err, -EINVAL, SL_E_POD_GPUS, SL_PROMISE_SHARES);
                 ret->share[ret->share_count++] = share_on(p, &pod->node->gpu[x].info);
                 k->count++;
             }
@@ -467,7 +468,7 @@ static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     struct cluster_grant grant[SL_REQUEST_PARTS];
     size_t count = 0;
     if (!pod->request)
-        return sl_err_set(err, -ENOENT, "the pod asks for no GPU in %s", SL_PROMISE_REQUEST_KEY);
+        return sl_err_set(err, -ENOENT, SL_E_POD_NO_REQUEST, SL_PROMISE_REQUEST_KEY);
     struct sl_cluster_ask ask = {.uid = pod->uid,
                                  .name_space = pod->space->name,
                                  .request = pod->request,
@@ -475,26 +476,26 @@ static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     struct sl_request copy = *pod->request;
     ask.request = &copy;
     bool present = n->present;
-    cluster_pod_release(c, pod);
+    sl_cluster_pod_release(c, pod);
     int rc = present && n->open && n->place != CLUSTER_NO_PLACE
                  ? take_on(c, n, &ask, grant, &count, err)
-                 : sl_err_set(err, -ENOSPC, "it has no GPUs");
+                 : sl_err_set(err, -ENOSPC, SL_E_NODE_NO_GPUS);
     if (rc)
-        return sl_err_wrap(err, "no room on the node");
+        return sl_err_wrap(err, "the node has no room");
     return pod_take(c, &ask, n, grant, count, err);
 }
 
 int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *node, uint64_t now_ns,
                           struct sl_promise *ret, struct sl_err *err)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
-    struct cluster_node *n = cluster_node_find(c, node);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
+    struct cluster_node *n = sl_cluster_node_find(c, node);
     if (!pod)
-        return sl_err_set(err, -ENOENT, "the pod is not known here (yet)");
+        return sl_err_set(err, -ENOENT, SL_E_POD_UNKNOWN);
     if (!n || !n->present)
-        return sl_err_set(err, -ENOENT, "node %.100s is not known here", node);
+        return sl_err_set(err, -ENOENT, SL_E_NODE_UNKNOWN, node);
     if (pod->state == POD_BOUND || pod->state == POD_BINDING)
-        return sl_err_set(err, -EBUSY, "the pod is %s node %s",
+        return sl_err_set(err, -EBUSY, SL_E_POD_ELSEWHERE,
                           pod->state == POD_BOUND ? "on" : "being bound to", pod->node->name);
     int rc = pod->state == POD_RESERVED && pod->node == n && pod->request &&
                      own_parts(pod->request) == pod->grant_count &&
@@ -504,30 +505,30 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
     if (!rc)
         rc = promise_of(pod, ret, err);
     if (rc) {
-        cluster_pod_release(c, pod);
+        sl_cluster_pod_release(c, pod);
         return rc;
     }
-    cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+    sl_cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
     return 0;
 }
 
 void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
                          const char *lease, uint64_t now_ns)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (!pod || pod->state != POD_BINDING)
         return; /* the watch was faster */
     if (outcome == SL_CLUSTER_FAILED) {
-        cluster_pod_release(c, pod);
+        sl_cluster_pod_release(c, pod);
         return;
     }
     if (outcome == SL_CLUSTER_UNKNOWN) {
-        cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+        sl_cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
         return;
     }
     if (!pod->lease || strcmp(pod->lease, lease) != 0) {
         free(pod->lease);
         pod->lease = sl_xstrdup(lease);
     }
-    cluster_reserve(c, pod, POD_BOUND, 0);
+    sl_cluster_reserve(c, pod, POD_BOUND, 0);
 }

@@ -4,7 +4,8 @@
 #define SLUICE_CONTROLLER_CLUSTER_INTERNAL_H
 
 #include "controller/cluster.h"
-#include "controller/table.h"
+
+#include "base/map.h"
 
 #define CLUSTER_NO_PLACE UINT32_MAX
 #define CLUSTER_KINDS    256
@@ -17,7 +18,7 @@ struct cluster_gpu {
 };
 
 struct cluster_node {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     char *name;
     uint32_t place; /* the engine's number; CLUSTER_NO_PLACE: no GPUs */
     uint32_t cpu_milli;
@@ -41,7 +42,7 @@ struct cluster_grant {
 enum cluster_state { POD_PENDING, POD_RESERVED, POD_BINDING, POD_BOUND };
 
 struct cluster_pod {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     struct cluster_space *space;
     struct cluster_node *node;
     struct cluster_pod *prev, *next;     /* on the node */
@@ -62,7 +63,7 @@ struct cluster_pod {
 };
 
 struct cluster_space {
-    struct sl_table_item item; /* by name */
+    struct sl_map_item item; /* by name */
     uint64_t memory_mib, cores;
     size_t pods;
     char name[64];
@@ -77,7 +78,7 @@ struct cluster_kind {
 struct sl_cluster {
     struct sl_cluster_options opt;
     struct sl_placer *placer;
-    struct sl_table nodes, pods, spaces;
+    struct sl_map nodes, pods, spaces;
     struct cluster_node **by_place;
     size_t by_place_room;
     struct cluster_pod *reserved;
@@ -98,33 +99,33 @@ struct sl_cluster {
 };
 
 /* cluster.c */
-struct cluster_node *cluster_node_find(const struct sl_cluster *c, const char *name);
+struct cluster_node *sl_cluster_node_find(const struct sl_cluster *c, const char *name);
 /* The node, known by its name only if need be. */
-struct cluster_node *cluster_node_get(struct sl_cluster *c, const char *name);
-void cluster_scratch(struct sl_cluster *c);
-void cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
+struct cluster_node *sl_cluster_node_get(struct sl_cluster *c, const char *name);
+void sl_cluster_scratch(struct sl_cluster *c);
+void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu);
 
 /* cluster_decide.c: what a share takes of a GPU, in the engine's words. */
-struct sl_place_request cluster_capacity(const struct sl_share *share, unsigned count);
+struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count);
 
 /* cluster_pods.c */
-struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid);
-struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
-void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
+struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
+void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
 /* Gives back what it holds and takes it off its node. */
-void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
+void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
 /* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
-void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct cluster_grant *grant, size_t count);
 /* It fits nowhere, and waits for room; or not any more. */
-void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
-void cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
-void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
+void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                      uint64_t until_ns);
 /* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */
-void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
-void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
 /* A node that is gone and holds nothing is forgotten. */
-void cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
+void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
 
 #endif

@@ -10,11 +10,12 @@
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
 #include "controller/dialect.h"
+#include "controller/errors.h"
 #include "controller/mutate.h"
 
 /* --- holding --- */
 
-void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits)
+void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits)
 {
     if (pod->refused == waits)
         return;
@@ -23,11 +24,11 @@ void cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits
 }
 
 /* kube-scheduler may know a pod before we do. */
-void cluster_refused(struct sl_cluster *c, const char *uid, bool refused)
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
-        cluster_pod_waits(c, pod, refused);
+        sl_cluster_pod_waits(c, pod, refused);
     else if (refused)
         (void)snprintf(c->strangers[c->next_stranger++ % CLUSTER_STRANGERS],
                        sizeof(c->strangers[0]), "%s", uid);
@@ -56,7 +57,7 @@ static void unlink_reserved(struct sl_cluster *c, struct cluster_pod *pod)
 }
 
 /* Changes the state, and keeps the list of the reserved and the counts with it. */
-void cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
+void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                      uint64_t until_ns)
 {
     unlink_reserved(c, pod);
@@ -79,7 +80,7 @@ static void grant_misfit(struct sl_cluster *c, struct cluster_node *n, struct cl
     for (unsigned i = 0; i < n->gpu_count; i++)
         if (g->misfit_gpus >> i & 1) {
             n->gpu[i].misfits += (uint32_t)sign;
-            cluster_block(c, n, i);
+            sl_cluster_block(c, n, i);
         }
     c->stats.misfits += (size_t)(long)sign;
 }
@@ -99,7 +100,7 @@ static int commit_anyway(struct sl_cluster *c, struct cluster_node *n, struct cl
     sl_place_open_node(c->placer, n->place, n->open);
     for (unsigned i = 0; i < n->gpu_count; i++)
         if (g->gpus >> i & 1)
-            cluster_block(c, n, i);
+            sl_cluster_block(c, n, i);
     return rc;
 }
 
@@ -134,7 +135,7 @@ static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
     pod->grant_count = 0;
 }
 
-void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct cluster_grant *grant, size_t count)
 {
     pod->node = n;
@@ -148,10 +149,10 @@ void cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct clus
     grants_take(c, pod);
 }
 
-void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
+void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
 {
     struct cluster_node *n = pod->node;
-    cluster_reserve(c, pod, POD_PENDING, 0);
+    sl_cluster_reserve(c, pod, POD_PENDING, 0);
     if (!n)
         return;
     grants_give(c, pod);
@@ -163,7 +164,7 @@ void cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
         pod->next->prev = pod->prev;
     pod->prev = pod->next = NULL;
     pod->node = NULL;
-    cluster_node_forget(c, n);
+    sl_cluster_node_forget(c, n);
 }
 
 /* --- what a lease says --- */
@@ -182,7 +183,7 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
 {
     size_t count = 0;
     for (unsigned d = k->first; d < k->first + k->count; d++) {
-        struct sl_place_request want = cluster_capacity(&p->share[d], 0);
+        struct sl_place_request want = sl_cluster_capacity(&p->share[d], 0);
         int gpu = gpu_number(n, p->share[d].gpu);
         size_t g = 0;
         while (g < count && (out[g].request.gpu_memory_mib != want.gpu_memory_mib ||
@@ -235,7 +236,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     return out;
 }
 
-void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
 {
     struct cluster_pod *next;
     bool present = n->present;
@@ -245,12 +246,12 @@ void cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
         if (p->lease && p->state == POD_BOUND)
             grants_give(c, p);
         else
-            cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
+            sl_cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
     }
     n->present = present;
 }
 
-void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
+void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
 {
     for (struct cluster_pod *p = n->pods; p; p = p->next) {
         size_t count;
@@ -263,26 +264,26 @@ void cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
 
 /* --- pods --- */
 
-struct cluster_pod *cluster_pod_find(const struct sl_cluster *c, const char *uid)
+struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid)
 {
-    return sl_table_find(&c->pods, uid, strlen(uid));
+    return sl_map_find(&c->pods, uid, strlen(uid));
 }
 
 static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
 {
-    struct cluster_space *s = sl_table_find(&c->spaces, name, strlen(name));
+    struct cluster_space *s = sl_map_find(&c->spaces, name, strlen(name));
     if (s || strlen(name) >= sizeof(s->name))
         return s;
     s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     s->item.key = s->name;
-    sl_table_add(&c->spaces, &s->item);
+    sl_map_add(&c->spaces, &s->item);
     return s;
 }
 
-struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
         return pod;
     struct cluster_space *space = space_get(c, name_space);
@@ -292,7 +293,7 @@ struct cluster_pod *cluster_pod_get(struct sl_cluster *c, const char *uid, const
     memcpy(pod->uid, uid, strlen(uid) + 1);
     pod->item.key = pod->uid;
     pod->space = space;
-    sl_table_add(&c->pods, &pod->item);
+    sl_map_add(&c->pods, &pod->item);
     pod->space->pods++;
     return pod;
 }
@@ -305,7 +306,7 @@ static void count_for_quota(struct cluster_pod *pod, uint64_t memory_mib, uint64
     pod->cores = cores;
 }
 
-void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
+void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
 {
     (void)c;
     free(pod->request);
@@ -317,20 +318,20 @@ void cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod)
 
 static void pod_drop(struct sl_cluster *c, struct cluster_pod *pod)
 {
-    cluster_pod_waits(c, pod, false);
-    cluster_pod_release(c, pod);
+    sl_cluster_pod_waits(c, pod, false);
+    sl_cluster_pod_release(c, pod);
     count_for_quota(pod, 0, 0);
     if (--pod->space->pods == 0) {
-        sl_table_drop(&c->spaces, &pod->space->item);
+        sl_map_drop(&c->spaces, &pod->space->item);
         free(pod->space);
     }
-    sl_table_drop(&c->pods, &pod->item);
-    cluster_pod_free(c, pod);
+    sl_map_drop(&c->pods, &pod->item);
+    sl_cluster_pod_free(c, pod);
 }
 
 void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid)
 {
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)
         pod_drop(c, pod);
 }
@@ -461,11 +462,11 @@ static void hold_by_lease(struct sl_cluster *c, struct cluster_pod *pod, struct 
     } else {
         bool present = n->present;
         n->present = true; /* not to be forgotten between the two */
-        cluster_pod_release(c, pod);
+        sl_cluster_pod_release(c, pod);
         n->present = present;
-        cluster_pod_hold(c, pod, n, g, count);
+        sl_cluster_pod_hold(c, pod, n, g, count);
     }
-    cluster_reserve(c, pod, state, until_ns);
+    sl_cluster_reserve(c, pod, state, until_ns);
 }
 
 /* On a node without a lease: somebody else's pod. Its CPU still counts for where GPUs make sense. */
@@ -475,23 +476,23 @@ static void hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct clust
         return;
     bool present = n->present;
     n->present = true;
-    cluster_pod_release(c, pod);
+    sl_cluster_pod_release(c, pod);
     n->present = present;
     struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? sl_xcalloc(1, sizeof(*g)) : NULL;
     if (g)
         g->request.cpu_milli = pod->cpu_milli;
-    cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
-    cluster_reserve(c, pod, POD_BOUND, 0);
+    sl_cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
+    sl_cluster_reserve(c, pod, POD_BOUND, 0);
 }
 
 static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char *node_name,
                       bool new_lease, uint64_t now_ns)
 {
     if (node_name[0]) {
-        struct cluster_node *n = cluster_node_get(c, node_name);
+        struct cluster_node *n = sl_cluster_node_get(c, node_name);
         if (!n)
             return;
-        cluster_pod_waits(c, pod, false);
+        sl_cluster_pod_waits(c, pod, false);
         if (pod->lease)
             hold_by_lease(c, pod, n, POD_BOUND, 0);
         else
@@ -505,7 +506,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
     if (!pod->lease || !new_lease || pod->state != POD_PENDING ||
         sl_promise_lease_parse(pod->lease, &p, NULL) != 0)
         return;
-    struct cluster_node *n = cluster_node_find(c, p.node);
+    struct cluster_node *n = sl_cluster_node_find(c, p.node);
     if (n && n->present)
         hold_by_lease(c, pod, n, POD_RESERVED, now_ns + c->opt.reserve_ns);
 }
@@ -514,7 +515,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
 static bool of_interest(const struct sl_cluster *c, const char *request, const char *lease,
                         const char *template, const char *node_name)
 {
-    const struct cluster_node *n = node_name[0] ? cluster_node_find(c, node_name) : NULL;
+    const struct cluster_node *n = node_name[0] ? sl_cluster_node_find(c, node_name) : NULL;
     return request || lease || template || (n && n->place != CLUSTER_NO_PLACE);
 }
 
@@ -531,23 +532,23 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
     if (!lease) /* HAMi's, and only the one that policy.yaml keeps users from writing */
         lease = sl_jget_note(object, SL_PROMISE_HAMI_DONE);
     if (!uid[0])
-        return sl_err_set(err, -EINVAL, "a pod without a uid");
+        return sl_err_set(err, -EINVAL, SL_E_POD_UID_MISSING);
     if (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0) {
         sl_cluster_pod_gone(c, uid);
         return 0;
     }
     struct sl_request unasked;
     bool counts = !request && !lease && sl_dialect_read(object, &unasked, NULL) > 0;
-    struct cluster_pod *pod = cluster_pod_find(c, uid);
+    struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (!pod && !counts && !of_interest(c, request, lease, template, node))
         return 0;
-    pod = pod ? pod : cluster_pod_get(c, uid, space);
+    pod = pod ? pod : sl_cluster_pod_get(c, uid, space);
     if (!pod)
-        return sl_err_set(err, -ENAMETOOLONG, "the name of namespace %.80s… is too long", space);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, space);
     bool first = !pod->seen;
     pod->seen = true;
     if (first && was_refused(c, uid))
-        cluster_pod_waits(c, pod, true);
+        sl_cluster_pod_waits(c, pod, true);
     pod->cpu_milli = sl_cluster_pod_cpu(object);
     (void)keep_text(&pod->template_name, template);
     if (lease)
@@ -570,7 +571,7 @@ uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
             soonest = p->until_ns < soonest ? p->until_ns : soonest;
             continue;
         }
-        cluster_pod_release(c, p);
+        sl_cluster_pod_release(c, p);
         if (!p->seen)
             pod_drop(c, p); /* never came */
     }
@@ -580,7 +581,7 @@ uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
                      uint64_t *ret_cores)
 {
-    const struct cluster_space *s = sl_table_find(&c->spaces, name_space, strlen(name_space));
+    const struct cluster_space *s = sl_map_find(&c->spaces, name_space, strlen(name_space));
     *ret_memory_mib = s ? s->memory_mib : 0;
     *ret_cores = s ? s->cores : 0;
 }
@@ -588,9 +589,9 @@ void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct cluster_pod *p;
-    while ((p = sl_table_next(&c->pods, &walk)))
+    while ((p = sl_map_next(&c->pods, &walk)))
         if (p->template_name && strcmp(p->template_name, template_name) == 0 &&
             strcmp(p->space->name, name_space) == 0)
             return true;

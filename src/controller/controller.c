@@ -8,21 +8,23 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
 #define DRIVER   "gpu.sluice.io"
 #define TELL_MAX 16 /* nodes at once */
 
-bool controller_leads(const struct sl_controller *c)
+bool sl_controller_leads(const struct sl_controller *c)
 {
     return !c->opt.elect || (c->leader && sl_leader_is(c->leader));
 }
 
-void controller_answer(struct sl_http_call *call, char *json)
+void sl_controller_answer(struct sl_http_call *call, char *json)
 {
     static const char none[] = "out of memory\n";
     if (json)
@@ -39,7 +41,7 @@ static void labelled(void *data, int status, json_t *body, const struct sl_err *
     c->labelling = false;
     if (!err->code)
         return;
-    sl_warn("labelling our own pod: %s", err->msg);
+    sl_warn(SL_E_POD_LABEL_LOG, err->msg);
     if (status != 404 && status != 403)
         c->labelled = -1; /* once more */
 }
@@ -49,7 +51,7 @@ static void label_ourselves(struct sl_controller *c)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[512], name[256], space[256];
-    int want = controller_leads(c) && !c->stopping;
+    int want = sl_controller_leads(c) && !c->stopping;
     if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want ||
         sl_kube_escape(c->opt.pod, name, sizeof(name)) != 0 ||
         sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0 ||
@@ -72,7 +74,7 @@ static void told(void *data, int status, json_t *body, const struct sl_err *err)
     (void)body;
     c->telling--;
     if (err->code && status != 404)
-        sl_warn("telling the scheduler that a node has room: %s", err->msg);
+        sl_warn("cannot tell the scheduler that a node has room again: %s", err->msg);
 }
 
 /* A changed label of a node is what makes kube-scheduler look again at pods that fitted nowhere. */
@@ -81,7 +83,7 @@ static void tell_room(struct sl_controller *c)
     struct sl_err err = SL_ERR_INIT;
     const char *node;
     char path[1024], name[800], now[24];
-    if (!controller_leads(c) || c->stopping)
+    if (!sl_controller_leads(c) || c->stopping)
         return;
     (void)snprintf(now, sizeof(now), "%llu", (unsigned long long)(sl_loop_now(c->loop) / TICK_NS));
     while (c->telling < TELL_MAX && (node = sl_cluster_next_room(c->cluster))) {
@@ -99,12 +101,12 @@ static void tell_room(struct sl_controller *c)
 static void tick(struct sl_timer *timer)
 {
     struct sl_controller *c =
-        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, tick));
+        sl_container_of(timer, struct sl_controller, tick);
     uint64_t now = sl_loop_now(c->loop);
     (void)sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
-    certs_tick(c);
-    settle_tick(c);
+    sl_certs_tick(c);
+    sl_settle_tick(c);
     tell_room(c);
     label_ourselves(c);
     sl_timer_set(c->loop, timer, now + TICK_NS);
@@ -113,9 +115,9 @@ static void tick(struct sl_timer *timer)
 static void sweep(struct sl_timer *timer)
 {
     struct sl_controller *c =
-        (struct sl_controller *)((char *)timer - offsetof(struct sl_controller, sweep));
+        sl_container_of(timer, struct sl_controller, sweep);
     sl_cluster_learn(c->cluster);
-    templates_sweep(c);
+    sl_templates_sweep(c);
     uint64_t keep_ns = c->opt.template_keep_s * SL_NS_PER_S;
     sl_timer_set(c->loop, timer,
                  sl_loop_now(c->loop) + (keep_ns && keep_ns < SWEEP_NS ? keep_ns : SWEEP_NS));
@@ -135,13 +137,13 @@ static unsigned fullness(void *data, const char *node)
 
 static void started_leading(void *data)
 {
-    sl_info("this replica leads");
+    sl_info("this replica is the leader now");
     label_ourselves(data);
 }
 
 static void stopped_leading(void *data)
 {
-    sl_warn("this replica does not lead any more");
+    sl_warn(SL_E_NO_LONGER_LEADING);
     label_ourselves(data);
 }
 
@@ -188,11 +190,11 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
     if (!rc)
         rc = sl_kube_create(loop, &opt->kube, &c->kube, err);
     if (!rc && opt->listen && !opt->cert_file)
-        rc = certs_create(c, err);
+        rc = sl_certs_create(c, err);
     if (!rc)
-        rc = serve_start(c, err);
+        rc = sl_serve_start(c, err);
     if (!rc)
-        rc = feeds_start(c, err);
+        rc = sl_feeds_start(c, err);
     if (!rc)
         rc = elect(c, err);
     if (rc) {
@@ -211,15 +213,15 @@ void sl_controller_destroy(struct sl_controller *c)
         return;
     sl_timer_stop(c->loop, &c->tick);
     sl_timer_stop(c->loop, &c->sweep);
-    serve_stop(c);
+    sl_serve_stop(c);
     sl_leader_destroy(c->leader);
-    feeds_stop(c);
-    webhook_free(c);
-    bind_free(c);
+    sl_feeds_stop(c);
+    sl_webhook_free(c);
+    sl_bind_free(c);
     sl_kube_destroy(c->kube);
-    certs_free(c);
-    templates_free(c);
-    settle_free(c);
+    sl_certs_free(c);
+    sl_templates_free(c);
+    sl_settle_free(c);
     free(c->client_ca_pem);
     sl_claims_free(&c->claims);
     sl_quota_free(&c->quota);
@@ -233,7 +235,7 @@ static void released(void *data)
     c->stopped(c->stopped_data);
 }
 
-void controller_maybe_stopped(struct sl_controller *c)
+void sl_controller_maybe_stopped(struct sl_controller *c)
 {
     if (!c->stopping || c->binds)
         return;
@@ -252,7 +254,7 @@ void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void 
     for (unsigned i = 0; i < SERVE_COUNT; i++)
         if (c->server[i])
             sl_http_server_quiesce(c->server[i]);
-    controller_maybe_stopped(c);
+    sl_controller_maybe_stopped(c);
 }
 
 unsigned sl_controller_port(const struct sl_controller *c, const char *which)
@@ -265,5 +267,5 @@ unsigned sl_controller_port(const struct sl_controller *c, const char *which)
 
 bool sl_controller_ready(const struct sl_controller *c)
 {
-    return !c->stopping && feeds_synced(c) && (!c->opt.listen || c->server[SERVE_TLS]);
+    return !c->stopping && sl_feeds_synced(c) && (!c->opt.listen || c->server[SERVE_TLS]);
 }

@@ -4,11 +4,11 @@
 #define SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 
 #include "controller/claims.h"
+#include "base/map.h"
 #include "controller/cluster.h"
 #include "controller/controller.h"
 #include "controller/extender.h"
 #include "controller/quota.h"
-#include "controller/table.h"
 #include "controller/text.h"
 #include "http/server.h"
 #include "kube/leader.h"
@@ -47,8 +47,8 @@ struct sl_controller {
     struct sl_extender extender;
     struct sl_quota quota;
     struct sl_claims claims;
-    struct sl_table templates; /* by namespace/name */
-    struct sl_table settling;  /* pods whose HAMi annotations are behind, by uid */
+    struct sl_map templates; /* by namespace/name */
+    struct sl_map settling;  /* pods whose HAMi annotations are behind, by uid */
     unsigned settling_sent;
     unsigned telling; /* nodes that have room */
     struct sl_leader *leader;
@@ -60,7 +60,7 @@ struct sl_controller {
     struct bind_call *binds;
     struct sl_timer tick, sweep;
     struct counters count;
-    int labelled; /* our pod, as leader: 1, as none: 0, nobody knows: -1 */
+    int labelled; /* the label of this pod: 1 leader, 0 not the leader, -1 not known */
     bool labelling;
     bool stopping;
     void (*stopped)(void *data);
@@ -68,30 +68,30 @@ struct sl_controller {
 };
 
 /* controller.c */
-bool controller_leads(const struct sl_controller *c);
-void controller_maybe_stopped(struct sl_controller *c);
-void controller_answer(struct sl_http_call *call, char *json); /* takes json; NULL: 500 */
+bool sl_controller_leads(const struct sl_controller *c);
+void sl_controller_maybe_stopped(struct sl_controller *c);
+void sl_controller_answer(struct sl_http_call *call, char *json); /* takes json; NULL: 500 */
 
 /* feeds.c */
-int feeds_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
-void feeds_stop(struct sl_controller *c);
-bool feeds_synced(const struct sl_controller *c);
+int sl_feeds_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_feeds_stop(struct sl_controller *c);
+bool sl_feeds_synced(const struct sl_controller *c);
 
 /* serve.c */
-int serve_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
-int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
+int sl_serve_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
               struct sl_err *err) SL_MUST_CHECK;
-void serve_stop(struct sl_controller *c);
+void sl_serve_stop(struct sl_controller *c);
 
 /* webhook.c */
-void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request);
-void webhook_gone(struct sl_controller *c, struct sl_http_call *call);
-void webhook_free(struct sl_controller *c);
+void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call);
+void sl_webhook_free(struct sl_controller *c);
 
 /* templates.c: known ones come by the feed */
-void templates_set(struct sl_controller *c, const json_t *object);
-void templates_gone(struct sl_controller *c, const char *name_space, const char *name);
+void sl_templates_set(struct sl_controller *c, const json_t *object);
+void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name);
 /* Makes sure that it is there and stays for a while; done comes once, maybe at once. The call is the caller's
  * and stays until then. */
 struct templates_call {
@@ -99,31 +99,31 @@ struct templates_call {
     void (*done)(void *data, const struct sl_err *err);
     void *data;
 };
-void templates_ensure(struct templates_call *call, const char *name_space, const char *name,
+void sl_templates_ensure(struct templates_call *call, const char *name_space, const char *name,
                       json_t *object);
-void templates_sweep(struct sl_controller *c); /* deletes what nobody uses */
-void templates_free(struct sl_controller *c);
+void sl_templates_sweep(struct sl_controller *c); /* deletes what nobody uses */
+void sl_templates_free(struct sl_controller *c);
 
 /* bind.c */
-void bind_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                  const struct sl_http_request *request);
-void bind_gone(struct sl_controller *c, struct sl_http_call *call);
-void bind_free(struct sl_controller *c);
+void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call);
+void sl_bind_free(struct sl_controller *c);
 
 /* settle.c: HAMi's annotations, after the bind */
-void settle_pod(struct sl_controller *c, const json_t *pod);
-void settle_gone(struct sl_controller *c, const char *uid);
-void settle_tick(struct sl_controller *c);
-void settle_free(struct sl_controller *c);
+void sl_settle_pod(struct sl_controller *c, const json_t *pod);
+void sl_settle_gone(struct sl_controller *c, const char *uid);
+void sl_settle_tick(struct sl_controller *c);
+void sl_settle_free(struct sl_controller *c);
 
 /* certs.c: the Secret and the webhook's caBundle */
-int certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
-void certs_secret(struct sl_controller *c, const json_t *secret);  /* NULL: it went */
-void certs_webhook(struct sl_controller *c, const json_t *config); /* NULL: it went */
-void certs_tick(struct sl_controller *c);
-void certs_free(struct sl_controller *c);
+int sl_certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
+void sl_certs_secret(struct sl_controller *c, const json_t *secret);  /* NULL: it went */
+void sl_certs_webhook(struct sl_controller *c, const json_t *config); /* NULL: it went */
+void sl_certs_tick(struct sl_controller *c);
+void sl_certs_free(struct sl_controller *c);
 
 /* metrics.c */
-char *metrics_text(struct sl_controller *c);
+char *sl_controller_metrics(struct sl_controller *c);
 
 #endif

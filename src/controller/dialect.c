@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/utf8.h"
+#include "controller/errors.h"
 
 enum word { COUNT, MEMORY, PERCENT, CORES, PRIORITY, WORDS };
 
@@ -116,12 +117,9 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
     char text[48];
     value_text(value, text, sizeof(text));
     if (row->word == MEMORY)
-        return sl_err_set(err, -EINVAL,
-                          "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write "
-                          "\"%u\"",
-                          container, row->name, text, row->unit_mib == 1 ? "MiB" : "GiB",
-                          3072 / row->unit_mib);
-    return sl_err_set(err, -EINVAL, "container %s: %s \"%s\" is not %s", container, row->name, text,
+        return sl_err_set(err, -EINVAL, SL_E_DIALECT_NUMBER, container, row->name, text,
+                          row->unit_mib == 1 ? "MiB" : "GiB", 3072 / row->unit_mib);
+    return sl_err_set(err, -EINVAL, SL_E_DIALECT_VALUE, container, row->name, text,
                       words[row->word].is);
 }
 
@@ -135,10 +133,8 @@ static int container_words(const json_t *container, const char *name, struct sai
         if (!value)
             continue;
         if (s->any && s->dialect != row->dialect)
-            return sl_err_set(err, -EINVAL,
-                              "container %s asks for GPUs in the words of %s and of %s (%s): "
-                              "write it in one of them",
-                              name, dialects[s->dialect], dialects[row->dialect], row->name);
+            return sl_err_set(err, -EINVAL, SL_E_DIALECT_TWO, name, dialects[s->dialect],
+                              dialects[row->dialect], row->name);
         uint64_t unit = row->unit_mib ? row->unit_mib : 1;
         if (count_of(value, &n) != 0 || n > words[row->word].max / unit)
             return refuse_value(row, value, name, err);
@@ -146,7 +142,7 @@ static int container_words(const json_t *container, const char *name, struct sai
         s->dialect = row->dialect;
         s->name[row->word] = row->name;
         s->value[row->word] = n * unit;
-        /* Nought means "as if not said", but for the priority, whose nought is high. */
+        /* 0 means "not set", except for the priority, where 0 means high priority. */
         s->said[row->word] = n > 0 || row->word == PRIORITY;
     }
     return 0;
@@ -156,8 +152,7 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
                      struct sl_err *err)
 {
     if (s->said[MEMORY] && s->said[PERCENT])
-        return sl_err_set(err, -EINVAL, "container %s has both %s and %s: write only one of them",
-                          name, s->name[MEMORY], s->name[PERCENT]);
+        return sl_err_set(err, -EINVAL, SL_E_DIALECT_BOTH, name, s->name[MEMORY], s->name[PERCENT]);
     p->count = (uint8_t)(s->said[COUNT] ? s->value[COUNT] : 1);
     struct sl_share *share = &p->share;
     if (s->said[MEMORY])
@@ -167,7 +162,8 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
     if (s->said[CORES])
         share->cores_permille = (uint32_t)s->value[CORES] * 10;
     else if (share->memory_percent == 100)
-        share->cores_permille = 1000; /* all of the memory: nobody else could use the rest of the time */
+        share->cores_permille =
+            1000; /* all of the memory: nobody else could use the rest of the time */
     share->limit_permille = share->cores_permille ? 0 : 1000;
     if (s->said[PRIORITY])
         share->priority = s->value[PRIORITY] == 0 ? SL_PRIORITY_HIGH : SL_PRIORITY_LOW;
@@ -177,8 +173,7 @@ static int part_from(const struct said *s, const char *name, struct sl_request_p
 static int add_part(struct sl_request *r, const struct sl_request_part *part, struct sl_err *err)
 {
     if (r->part_count == SL_REQUEST_PARTS)
-        return sl_err_set(err, -EINVAL, "more than %d containers of the pod ask for GPUs",
-                          SL_REQUEST_PARTS);
+        return sl_err_set(err, -EINVAL, SL_E_POD_GPU_CONTAINERS, SL_REQUEST_PARTS);
     r->part[r->part_count++] = *part;
     return 0;
 }
@@ -209,7 +204,7 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
         if (rc)
             return rc;
         if (!s.said[COUNT] && !s.said[MEMORY] && !s.said[PERCENT] && !s.said[CORES])
-            continue; /* nothing, or noughts */
+            continue; /* nothing, or zeros */
         rc = part_from(&s, p.container, &p, err);
         if (!rc)
             rc = add_part(r, &p, err);
@@ -253,11 +248,7 @@ static int take_list(const char *key, const char *text, char *buf, struct sl_err
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                " ._-+/(),";
     if (!text || strlen(text) >= SL_REQUEST_LIST || strspn(text, good) != strlen(text))
-        return sl_err_set(
-            err, -EINVAL,
-            "annotation %s is not a list of names with commas between them: write for "
-            "example \"A100,H100\"",
-            key);
+        return sl_err_set(err, -EINVAL, SL_E_NAMES_BAD, key);
     if (text[0])
         (void)snprintf(buf, SL_REQUEST_LIST, "%s", text);
     return 0;
@@ -271,10 +262,7 @@ static int kubeshare_memory(const json_t *pod, struct sl_request_part *p, struct
         return 0;
     if (text[strspn(text, "0123456789")] || sl_quantity_parse(text, 0, &bytes) != 0 || bytes == 0 ||
         bytes >> 46)
-        return sl_err_set(err, -EINVAL,
-                          "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write "
-                          "\"3221225472\"",
-                          text);
+        return sl_err_set(err, -EINVAL, SL_E_KUBESHARE_MEM, text);
     p->share.memory_bytes = (bytes + (1u << 20) - 1) >> 20 << 20;
     p->share.memory_percent = 0;
     return 0;
@@ -285,21 +273,11 @@ static int kubeshare_part(const json_t *pod, const char *request, const char *li
 {
     uint32_t r = 0, l = 0;
     if (!limit || hundredths(limit, &l) != 0 || l == 0)
-        return sl_err_set(err, -EINVAL,
-                          "sharedgpu/gpu_limit \"%.40s\" is not a part of a GPU: write for example "
-                          "\"1.0\"",
-                          limit ? limit : "");
+        return sl_err_set(err, -EINVAL, SL_E_KUBESHARE_LIMIT, limit ? limit : "");
     if (request && (hundredths(request, &r) != 0 || r > l))
-        return sl_err_set(err, -EINVAL,
-                          "sharedgpu/gpu_request \"%.40s\" is not a part of a GPU up to "
-                          "sharedgpu/gpu_limit: write for example \"0.5\"",
-                          request);
+        return sl_err_set(err, -EINVAL, SL_E_KUBESHARE_REQUEST, request);
     if (l > 100 && (r != l || l % 100))
-        return sl_err_set(
-            err, -EINVAL,
-            "sharedgpu/gpu_limit \"%.40s\" is more than one GPU: write the same whole "
-            "number for gpu_request and gpu_limit",
-            limit);
+        return sl_err_set(err, -EINVAL, SL_E_KUBESHARE_LIMIT_HIGH, limit);
     p->count = (uint8_t)(l > 100 ? l / 100 : 1);
     r = r > 100 ? 100 : r;
     p->share.cores_permille = r * 10;
@@ -318,9 +296,7 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
     if (!request && !limit && !marked(pod, "sharedgpu/gpu_mem"))
         return 0;
     if (r->part_count)
-        return sl_err_set(err, -EINVAL,
-                          "the pod has labels sharedgpu/… and its containers ask for GPUs in other "
-                          "words: write one of them");
+        return sl_err_set(err, -EINVAL, SL_E_DIALECT_LABELS_TOO);
     const json_t *container =
         json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
     const char *name = json_string_value(json_object_get(container, "name"));
@@ -407,12 +383,7 @@ static int refuse_privileged(const json_t *pod, const struct sl_request *r, stru
         const json_t *context =
             json_object_get(container_of(pod, &r->part[i]), "securityContext");
         if (json_is_true(json_object_get(context, "privileged")))
-            return sl_err_set(
-                err, -EINVAL,
-                "container %s is privileged and would see every GPU, so a share cannot be "
-                "kept: remove securityContext.privileged, or label the pod "
-                "hami.io/webhook: ignore",
-                r->part[i].container);
+            return sl_err_set(err, -EINVAL, SL_E_POD_PRIVILEGED, r->part[i].container);
     }
     return 0;
 }
@@ -428,12 +399,7 @@ static int refuse_init_alone(const json_t *pod, const struct sl_request *r, stru
         if (alone(container_of(pod, &r->part[i])) == -1)
             lonely = &r->part[i];
     }
-    return lonely ? sl_err_set(err, -EINVAL,
-                               "init container %s asks for a GPU and no container of the pod does, "
-                               "which works with DRA only: give a container of the pod the same "
-                               "request, or do the work in a container",
-                               lonely->container)
-                  : 0;
+    return lonely ? sl_err_set(err, -EINVAL, SL_E_INIT_ALONE, lonely->container) : 0;
 }
 
 int sl_dialect_check_slots(const json_t *pod, const struct sl_request *r, const char *slot,
@@ -446,11 +412,7 @@ int sl_dialect_check_slots(const json_t *pod, const struct sl_request *r, const 
         uint64_t n;
         const json_t *value = resource(container_of(pod, &r->part[i]), slot);
         if (!value || count_of(value, &n) != 0 || n == 0)
-            rc = sl_err_set(err, -EINVAL,
-                            "container %s has no %s in its limits, so kubelet would give it no "
-                            "GPU: the pod came in past sluice-controller's webhook; delete it and "
-                            "create it again",
-                            r->part[i].container, slot);
+            rc = sl_err_set(err, -EINVAL, SL_E_POD_BYPASSED, r->part[i].container, slot);
     }
     return rc;
 }

@@ -33,7 +33,8 @@ int sl_dialect_check_slots(const json_t *pod, const struct sl_request *request, 
 /* Is this one of the resources in the table? Those are taken out of a container when it is translated. */
 bool sl_dialect_resource(const char *name);
 
-/* A scheduler some dialect wants its pods to name: it is not there when Sluice is. */
+/* Returns whether this is the scheduler of a dialect. Where Sluice runs, that scheduler does
+ * not. */
 bool sl_dialect_scheduler(const char *name);
 
 #define SL_DIALECT_WHOLE_RESOURCE "nvidia.com/gpu"

@@ -12,6 +12,7 @@
 #include "base/json_read.h"
 #include "base/xalloc.h"
 #include "controller/dialect.h"
+#include "controller/errors.h"
 #include "controller/load.h"
 #include "controller/mutate.h"
 #include "controller/names.h"
@@ -47,7 +48,7 @@ static int read_names(struct args *a, struct sl_err *err)
     size_t i;
     const json_t *one;
     if (!json_is_array(list) || json_array_size(list) > NODES_MAX)
-        return sl_err_set(err, -EINVAL, "the request names no nodes: set nodeCacheCapable: true");
+        return sl_err_set(err, -EINVAL, SL_E_EXT_NO_NODES);
     a->nodes = list == items ? nodes : NULL;
     a->names = sl_xcalloc(json_array_size(list) + 1, sizeof(*a->names));
     json_array_foreach(list, i, one)
@@ -55,7 +56,7 @@ static int read_names(struct args *a, struct sl_err *err)
         const char *name =
             a->nodes ? sl_jget_text(json_object_get(one, "metadata"), "name") : json_string_value(one);
         if (!name)
-            return sl_err_set(err, -EINVAL, "a node's name is no text");
+            return sl_err_set(err, -EINVAL, SL_E_EXT_NODE_NAME);
         a->names[a->count++] = name;
     }
     return 0;
@@ -104,7 +105,7 @@ static int args_read(const struct sl_extender *e, struct args *a, const char *bo
         return -EINVAL;
     a->pod = key_of(a->root, "Pod", "pod");
     if (!json_is_object(a->pod))
-        return sl_err_set(err, -EINVAL, "the request has no Pod");
+        return sl_err_set(err, -EINVAL, SL_E_EXT_NO_POD);
     int rc = a->scanned.text ? 0 : read_names(a, err);
     const char *slot = e->slot_resource ? e->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
     return rc ? rc : read_request(a, slot, err);
@@ -322,7 +323,7 @@ int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bin
     for (size_t i = 0; !rc && i < SL_ARRAY_LEN(rows); i++) {
         const char *text = json_string_value(key_of(j, rows[i].upper, rows[i].lower));
         if (!text || !text[0] || strlen(text) >= rows[i].size || strchr(text, '/'))
-            rc = sl_err_set(err, -EINVAL, "the bind request has no %s", rows[i].upper);
+            rc = sl_err_set(err, -EINVAL, SL_E_EXT_BIND, rows[i].upper);
         else
             (void)snprintf(rows[i].buf, rows[i].size, "%s", text);
     }

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 
 static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
@@ -21,13 +22,13 @@ static void on_pod(struct sl_controller *c, enum sl_kube_event event, json_t *ob
     struct sl_err err = SL_ERR_INIT;
     if (event == SL_KUBE_DELETED) {
         sl_cluster_pod_gone(c->cluster, sl_kube_meta(object, "uid"));
-        settle_gone(c, sl_kube_meta(object, "uid"));
+        sl_settle_gone(c, sl_kube_meta(object, "uid"));
         return;
     }
     if (sl_cluster_pod_set(c->cluster, object, sl_loop_now(c->loop), &err) != 0)
         sl_warn("%s", err.msg);
     if (c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL)
-        settle_pod(c, object);
+        sl_settle_pod(c, object);
 }
 
 static void on_quota(struct sl_controller *c, enum sl_kube_event event, json_t *object)
@@ -61,19 +62,19 @@ static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *
 static void on_template(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
     if (event == SL_KUBE_DELETED)
-        templates_gone(c, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
+        sl_templates_gone(c, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
     else
-        templates_set(c, object);
+        sl_templates_set(c, object);
 }
 
 static void on_secret(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
-    certs_secret(c, event == SL_KUBE_DELETED ? NULL : object);
+    sl_certs_secret(c, event == SL_KUBE_DELETED ? NULL : object);
 }
 
 static void on_webhook(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
-    certs_webhook(c, event == SL_KUBE_DELETED ? NULL : object);
+    sl_certs_webhook(c, event == SL_KUBE_DELETED ? NULL : object);
 }
 
 static const struct {
@@ -183,7 +184,7 @@ static int feed_start(struct sl_controller *c, unsigned which, struct sl_err *er
     if (!wanted(c, which) || f->watch)
         return 0;
     if (path_of(c, which, path) != 0)
-        return sl_err_set(err, -ENAMETOOLONG, "a name of the Secret or the webhook is too long");
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CONTROLLER_NAME_LONG);
     return sl_kube_watch_start(c->kube, path, &ops, f, &f->watch, err);
 }
 
@@ -194,7 +195,7 @@ static void feed_synced(void *data)
     bool first = !f->synced;
     f->synced = true;
     if (f->which == FEED_SECRET)
-        certs_tick(f->c); /* none there: make one */
+        sl_certs_tick(f->c); /* none there: make one */
     /* Pods after nodes and slices, so that what they hold, and how much that is, is known when they are told. */
     bool cards = f->c->feed[FEED_NODES].synced &&
                  (f->c->feed[FEED_SLICES].synced || !wanted(f->c, FEED_SLICES));
@@ -204,7 +205,7 @@ static void feed_synced(void *data)
         sl_info("known: %s", feeds[f->which].what);
 }
 
-int feeds_start(struct sl_controller *c, struct sl_err *err)
+int sl_feeds_start(struct sl_controller *c, struct sl_err *err)
 {
     int rc = 0;
     for (unsigned i = 0; !rc && i < FEED_COUNT; i++)
@@ -213,7 +214,7 @@ int feeds_start(struct sl_controller *c, struct sl_err *err)
     return rc;
 }
 
-void feeds_stop(struct sl_controller *c)
+void sl_feeds_stop(struct sl_controller *c)
 {
     for (unsigned i = 0; i < FEED_COUNT; i++) {
         sl_kube_watch_stop(c->feed[i].watch);
@@ -221,7 +222,7 @@ void feeds_stop(struct sl_controller *c)
     }
 }
 
-bool feeds_synced(const struct sl_controller *c)
+bool sl_feeds_synced(const struct sl_controller *c)
 {
     for (unsigned i = 0; i < FEED_COUNT; i++)
         if (wanted(c, i) && !c->feed[i].synced)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "controller/load.h"
 
+#include "controller/errors.h"
+
 #include <errno.h>
 
 unsigned long long sl_load_cost(const char *text, size_t size)
@@ -19,13 +21,11 @@ json_t *sl_load_json(const char *text, size_t size, size_t flags, struct sl_err 
 {
     json_error_t bad;
     if (sl_load_cost(text, size) > SL_LOAD_TREE_MAX) {
-        (void)sl_err_set(err, -EMSGSIZE,
-                         "this JSON has so many parts that it would need more than %llu MiB of memory",
-                         SL_LOAD_TREE_MAX >> 20);
+        (void)sl_err_set(err, -EMSGSIZE, SL_E_JSON_LARGE, SL_LOAD_TREE_MAX >> 20);
         return NULL;
     }
     json_t *json = json_loadb(text, size, flags, &bad);
     if (!json)
-        (void)sl_err_set(err, -EINVAL, "this is no JSON: %.150s", bad.text);
+        (void)sl_err_set(err, -EINVAL, SL_E_JSON_BAD, bad.text);
     return json;
 }

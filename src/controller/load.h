@@ -7,7 +7,8 @@
 
 #include "base/err.h"
 
-#define SL_LOAD_TREE_MAX (96ull << 20) /* of a tree in memory; an honest one of 8 MiB has about half of it */
+#define SL_LOAD_TREE_MAX (96ull << 20) /* the most memory of a parsed tree; a well-meant text of
+                                        * 8 MiB needs about half of it */
 
 /* At most so many bytes the tree of this text takes; too much rather than too little. */
 unsigned long long sl_load_cost(const char *text, size_t size);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/xalloc.h"
+#include "controller/errors.h"
 #include "controller/options.h"
 
 #define STOP_NS (20 * SL_NS_PER_S) /* for binds under way */
@@ -33,7 +34,7 @@ static void stopped(void *data)
 static void out_of_patience(struct sl_timer *timer)
 {
     (void)timer;
-    sl_warn("binds are still under way; ending anyway");
+    sl_warn("the controller ends, although some pods are still being bound");
     program.done = true;
 }
 
@@ -65,7 +66,7 @@ static int watch_signals(struct sl_err *err)
     program.signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     program.signals.ready = signalled;
     if (program.signals.fd < 0)
-        return sl_err_set(err, -1, "cannot watch signals");
+        return sl_err_set(err, -1, SL_E_CONTROLLER_SIGNALS);
     return sl_loop_watch(program.loop, &program.signals, EPOLLIN, err);
 }
 

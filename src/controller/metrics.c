@@ -14,7 +14,7 @@ static void value(struct sl_text *t, const char *name, const char *labels, uint6
     sl_text_format(t, "sluice_controller_%s%s %llu\n", name, labels, (unsigned long long)v);
 }
 
-char *metrics_text(struct sl_controller *c)
+char *sl_controller_metrics(struct sl_controller *c)
 {
     struct sl_cluster_stats s;
     struct sl_text t = {.data = NULL};
@@ -43,7 +43,7 @@ char *metrics_text(struct sl_controller *c)
          n->templates_made},
         {"claim_templates_deleted_total", "counter", "ResourceClaimTemplates deleted as unused.",
          n->templates_dropped},
-        {"leading", "gauge", "1 while this replica places pods.", controller_leads(c)},
+        {"leading", "gauge", "1 while this replica places pods.", sl_controller_leads(c)},
         {"ready", "gauge", "1 when the cluster is known.", sl_controller_ready(c)},
         {"nodes", "gauge", "Nodes known.", s.nodes},
         {"gpu_nodes", "gauge", "Nodes with GPUs told by their agent.", s.nodes_with_gpus},

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "controller/dialect.h"
+#include "controller/errors.h"
 
 /* Annotations that grant something: nobody may bring their own. */
 static const char *const granted[] = {
@@ -163,10 +164,8 @@ static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_
         const char *name =
             good ? json_string_value(json_object_get(container_at(pod, p, path), "name")) : NULL;
         if (!name || strcmp(name, p->container) != 0)
-            return sl_err_set(err, -EINVAL,
-                              "%s is about container %s at %u, which the pod does not have there: "
-                              "remove the annotation and write nvidia.com/gpumem and gpucores",
-                              SL_PROMISE_REQUEST_KEY, p->container, p->index);
+            return sl_err_set(err, -EINVAL, SL_E_REQUEST_CONTAINER, SL_PROMISE_REQUEST_KEY,
+                              p->container, p->index);
     }
     return 0;
 }
@@ -193,11 +192,7 @@ static int refuse_node_name(const json_t *pod, struct sl_err *err)
     const char *node = json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
     if (!node || !node[0])
         return 0;
-    return sl_err_set(
-        err, -EINVAL,
-        "the pod names its node (%.100s), so no scheduler can give it a share of a GPU: "
-        "write nodeSelector: {kubernetes.io/hostname: …} instead of nodeName",
-        node);
+    return sl_err_set(err, -EINVAL, SL_E_POD_HAS_NODE, node);
 }
 
 static void patch_scheduler(struct patching *p, const json_t *pod,
@@ -256,8 +251,7 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
         return 0;
     }
     if (claim)
-        return sl_err_set(err, -EINVAL, "the pod has a claim named %s already: rename it",
-                          SL_MUTATE_CLAIM);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAME_TAKEN, SL_MUTATE_CLAIM);
     rc = refuse_node_name(pod, err);
     if (!rc && !dra)
         rc = sl_dialect_check_slots(pod, &ret->request, NULL, err);

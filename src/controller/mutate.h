@@ -50,7 +50,8 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
                   struct sl_mutation *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_mutation_free(struct sl_mutation *mutation);
 
-/* The template alone; its name is made of what is in it, so that equal requests share one. */
+/* The template alone. Its name is made of its contents, so that equal requests share one
+ * template. */
 int sl_mutate_template(const struct sl_request *request, const struct sl_mutate_options *opt,
                        json_t **ret, char name[64], struct sl_err *err) SL_MUST_CHECK;
 /* The name of a part's request in the claim: "gpu0". */

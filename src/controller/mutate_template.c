@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/json_dump.h"
+#include "controller/errors.h"
 #include "controller/mutate.h"
 #include "share/share_json.h"
 
@@ -125,8 +127,7 @@ static json_t *device_request(const struct sl_request_part *p, const char *class
 
 static int too_long(struct sl_err *err)
 {
-    return sl_err_set(err, -EINVAL,
-                      "the lists of GPU types and UUIDs are too long together: name fewer");
+    return sl_err_set(err, -EINVAL, SL_E_NAMES_LONG);
 }
 
 /* Cards differ, a claim's amounts are absolute: one alternative for each size of card, largest share last. */
@@ -136,11 +137,8 @@ static int percent_request(const struct sl_request_part *p, const char *class,
 {
     const char *driver = opt->driver ? opt->driver : DRIVER;
     if (opt->card_count == 0)
-        return sl_err_set(
-            err, -EAGAIN,
-            "container %s asks for %u %% of a card's memory, and no node of the cluster "
-            "has told the size of its cards yet: try again later, or write MiB",
-            p->container, p->share.memory_percent);
+        return sl_err_set(err, -EAGAIN, SL_E_CARD_SIZE_UNKNOWN, p->container,
+                          p->share.memory_percent);
     json_t *list = json_array();
     (void)json_object_set_new(request, "firstAvailable", list);
     for (size_t i = 0; i < opt->card_count && i < SL_MUTATE_CARDS; i++) {
@@ -195,14 +193,6 @@ static void add_config(const struct sl_request *r, size_t i, const char *driver,
                                           "driver", driver, "parameters", parameters));
 }
 
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ULL;
-    return h;
-}
-
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
 static void name_of(const struct sl_request *r, const char *content, char name[64])
 {
@@ -214,7 +204,7 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
         (void)snprintf(memory, sizeof(memory), "%up", p->share.memory_percent);
     (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory,
                    p->share.cores_permille / 10,
-                   (unsigned long long)hash_text(content));
+                   (unsigned long long)sl_hash_text(content));
 }
 
 int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_options *opt,

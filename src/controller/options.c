@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "controller/errors.h"
 
 #define SPACE_FILE "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -16,9 +17,9 @@ const char *sl_ctl_help(void)
 {
     return "Usage: sluice-controller [OPTION]...\n"
            "\n"
-           "The cluster's side of Sluice: an admission webhook that takes pods written for HAMi, "
+           "The cluster side of Sluice: an admission webhook that takes pods written for HAMi, "
            "Volcano\n"
-           "vGPU, gpushare and KubeShare as they are, and a scheduler extender that places shares "
+           "vGPU, gpushare and KubeShare unchanged, and a scheduler extender that places shares "
            "of GPUs.\n"
            "\n"
            "  --admission MODE       dra (default): pods get ResourceClaims; extender: pods get "
@@ -32,7 +33,7 @@ const char *sl_ctl_help(void)
            "                         scores, to pack pods that DRA places\n"
            "  --policy NAME          placement policy (default sluice); see sluice simulate\n"
            "  --scheduler NAME       scheduler for pods that name hami-scheduler, volcano, …\n"
-           "                         (default default-scheduler; empty: they keep theirs)\n"
+           "                         (default default-scheduler; empty: the pods keep theirs)\n"
            "  --high-priority NAMES  namespaces whose pods may ask for priority high, with commas, "
            "or *\n"
            "                         (default: none; the nodes' configurations decide as well)\n"
@@ -44,25 +45,26 @@ const char *sl_ctl_help(void)
            "  --extender-client-ca FILE\n"
            "                         by TLS only clients with a certificate of these authorities "
            "may use\n"
-           "                         the extender (default: anybody who can reach it)\n"
+           "                         the extender (default: every client may)\n"
            "  --extender-client NAME … and with this common name, e.g. system:kube-scheduler\n"
            "  --metrics ADDR         /metrics, /healthz, /readyz, /leaderz (default :9402; off: "
            "none)\n"
            "  --cert-file, --key-file FILE\n"
-           "                         TLS certificate, read again when it changes; without them one "
-           "is\n"
-           "                         made and kept in a Secret, and put into the webhook's "
+           "                         TLS certificate, read again when it changes; without them a "
+           "certificate\n"
+           "                         is made and kept in a Secret, and put into the webhook's "
            "configuration\n"
            "  --secret NAME          (default sluice-controller-tls)\n"
            "  --service NAME         the certificate is for NAME.NAMESPACE.svc (default "
            "sluice-controller)\n"
            "  --webhook NAME         MutatingWebhookConfiguration (default sluice-controller)\n"
-           "  --namespace NAME       our own (default $POD_NAMESPACE, or the service account's)\n"
+           "  --namespace NAME       namespace of the controller (default $POD_NAMESPACE)\n"
            "\n"
            "  --leader-election WORD on (default) or off: one replica places pods\n"
            "  --lease NAME           (default sluice-controller)\n"
            "  --identity NAME        (default $POD_NAME, or the host's name)\n"
-           "  --lease-seconds N      how long others wait for a silent leader (default 15)\n"
+           "  --lease-seconds N      seconds until another replica replaces a silent leader "
+           "(default 15)\n"
            "\n"
            "  --kubeconfig FILE      (default: the pod's service account)\n"
            "  --server URL           the API server, instead of the kubeconfig's\n"
@@ -86,7 +88,7 @@ static int take_value(int argc, char **argv, int *i, const char *name, const cha
         return 0;
     }
     if (*i + 1 >= argc)
-        return sl_err_set(err, -EINVAL, "--%s needs a value; see --help", name);
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, name);
     *ret = argv[++*i];
     return 0;
 }
@@ -103,7 +105,7 @@ static int one_of(const char *name, const char *value, const char *const *list, 
         }
         (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", list[i]);
     }
-    return sl_err_set(err, -EINVAL, "--%s %.40s is not one of: %s", name, value, all);
+    return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_WORD, name, value, all);
 }
 
 static int modes(struct sl_controller_options *o, const char *admission, const char *extender,
@@ -133,33 +135,19 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
     bool places = o->extender == SL_EXTENDER_CHOOSE || o->extender == SL_EXTENDER_ALL;
     const char *slot = o->mutate.slot_resource;
     if (o->admission && o->mutate.mode == SL_MUTATE_EXTENDER && !places)
-        return sl_err_set(
-            err, -EINVAL,
-            "--admission extender needs somebody to place the pods: add --extender choose");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NO_EXTENDER);
     if (!o->admission && o->extender == SL_EXTENDER_OFF)
-        return sl_err_set(err, -EINVAL,
-                          "--admission off without --extender leaves nothing to do: give one of "
-                          "them");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_IDLE);
     if (o->admission && !o->listen)
-        return sl_err_set(err, -EINVAL,
-                          "--listen off leaves the webhook without an address: give one, or "
-                          "--admission off");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NO_LISTEN);
     if (o->extender != SL_EXTENDER_OFF && !o->listen && !o->extender_http)
-        return sl_err_set(err, -EINVAL,
-                          "--extender without --listen and --extender-http cannot be reached: give "
-                          "one of them");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_UNREACHABLE);
     if (o->client_name && !o->client_ca)
-        return sl_err_set(err, -EINVAL,
-                          "--extender-client needs an authority to vouch for the name: give "
-                          "--extender-client-ca");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_CA);
     if (o->client_ca && (o->extender == SL_EXTENDER_OFF || !o->listen))
-        return sl_err_set(err, -EINVAL,
-                          "--extender-client-ca is for an extender on --listen: there is none");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_LISTEN);
     if (slot && (!strchr(slot, '/') || slot[0] == '/' || slot[strlen(slot) - 1] == '/'))
-        return sl_err_set(err, -EINVAL,
-                          "--slot-resource \"%.100s\" is not a resource: write for example "
-                          "nvidia.com/gpu",
-                          slot);
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SLOT, slot);
     return 0;
 }
 
@@ -177,8 +165,7 @@ static int keep_time(struct sl_controller_options *o, const char *text, struct s
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (*end || end == text || n < 6 || n > 31536000)
-        return sl_err_set(err, -EINVAL,
-                          "--keep-templates is a number of seconds from 6 to 31536000");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_KEEP);
     o->template_keep_s = n;
     return 0;
 }
@@ -188,7 +175,7 @@ static int lease_time(struct sl_controller_options *o, const char *text, struct 
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (*end || n < 3 || n > 3600)
-        return sl_err_set(err, -EINVAL, "--lease-seconds is a number from 3 to 3600");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_LEASE);
     o->lease_ns = n * SL_NS_PER_S;
     o->renew_ns = o->lease_ns * 2 / 3;
     o->retry_ns = o->lease_ns * 2 / 15;
@@ -213,9 +200,9 @@ static int ourselves(struct sl_ctl_args *a, struct sl_err *err)
     }
     bool need = o->elect || (o->listen && !o->cert_file);
     if (need && (!o->name_space || !o->name_space[0]))
-        return sl_err_set(err, -EINVAL, "our own namespace is not known: give --namespace");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NAMESPACE);
     if (!o->cert_file != !o->key_file)
-        return sl_err_set(err, -EINVAL, "--cert-file and --key-file go together");
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CERT_KEY);
     return 0;
 }
 
@@ -244,7 +231,7 @@ static int read_all(int argc, char **argv, const struct row *rows, size_t count,
         while (r < count && !is_option(argv[i], rows[r].name))
             r++;
         if (r == count)
-            return sl_err_set(err, -EINVAL, "\"%.60s\" is not an option; see --help", argv[i]);
+            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_OPTION, argv[i]);
         int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
         if (rc)
             return rc;

@@ -9,11 +9,12 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
+#include "controller/errors.h"
 
 #define NO_LIMIT UINT64_MAX
 
 struct quota_limit {
-    struct sl_table_item item;
+    struct sl_map_item item;
     char key[320]; /* namespace/name */
     uint64_t memory_mib, cores;
 };
@@ -55,7 +56,7 @@ static int read_hard(const json_t *hard, struct quota_limit *l, struct sl_err *e
             if (strcmp(name, words[i].name) != 0)
                 continue;
             if (sl_jget_quantity(value, 0, &n) != 0)
-                return sl_err_set(err, -EINVAL, "%.100s is no quantity", key);
+                return sl_err_set(err, -EINVAL, SL_E_QUOTA_BAD, key);
             n = n > NO_LIMIT / 1024 ? NO_LIMIT - 1 : n * words[i].unit_mib;
             *at = n < *at ? n : *at; /* the smaller of two counts */
         }
@@ -67,10 +68,10 @@ void sl_quota_gone(struct sl_quota *q, const char *name_space, const char *name)
 {
     char key[320];
     struct quota_limit *l =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&q->limits, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&q->limits, key, strlen(key));
     if (!l)
         return;
-    sl_table_drop(&q->limits, &l->item);
+    sl_map_drop(&q->limits, &l->item);
     free(l);
 }
 
@@ -81,7 +82,7 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
     const char *space = json_string_value(json_object_get(meta, "namespace"));
     struct quota_limit l = {.key = ""};
     if (!name || !space || key_of(space, name, l.key) != 0)
-        return sl_err_set(err, -EINVAL, "a ResourceQuota without a name");
+        return sl_err_set(err, -EINVAL, SL_E_QUOTA_NAME);
     sl_quota_gone(q, space, name);
     int rc = read_hard(json_object_get(json_object_get(object, "spec"), "hard"), &l, err);
     if (rc)
@@ -91,17 +92,17 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
     struct quota_limit *kept = sl_xmalloc(sizeof(*kept));
     *kept = l;
     kept->item.key = kept->key;
-    sl_table_add(&q->limits, &kept->item);
+    sl_map_add(&q->limits, &kept->item);
     return 0;
 }
 
 void sl_quota_free(struct sl_quota *q)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&q->limits, &walk)))
+    while ((item = sl_map_next(&q->limits, &walk)))
         free(item);
-    sl_table_free(&q->limits);
+    sl_map_free(&q->limits);
     while (q->pending) {
         struct quota_pending *p = q->pending;
         q->pending = p->next;
@@ -114,12 +115,8 @@ static int over(const char *what, const char *unit, const struct quota_limit *l,
 {
     if (more == 0 || limit == NO_LIMIT || (used <= limit && more <= limit - used))
         return 0;
-    return sl_err_set(
-        err, -EDQUOT,
-        "ResourceQuota %.200s allows %llu %s of GPU %s, %llu are promised already and "
-        "the pod asks for %llu more: ask for less, or have the quota raised",
-        l->key, (unsigned long long)limit, unit, what, (unsigned long long)used,
-        (unsigned long long)more);
+    return sl_err_set(err, -EDQUOT, SL_E_QUOTA_REACHED, l->key, (unsigned long long)limit, unit,
+                      what, (unsigned long long)used, (unsigned long long)more);
 }
 
 static bool is_of(const struct quota_limit *l, const char *name_space)
@@ -130,9 +127,9 @@ static bool is_of(const struct quota_limit *l, const char *name_space)
 
 bool sl_quota_covers(const struct sl_quota *q, const char *name_space)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
-    while ((l = sl_table_next(&q->limits, &walk)))
+    while ((l = sl_map_next(&q->limits, &walk)))
         if (is_of(l, name_space))
             return true;
     return false;
@@ -142,7 +139,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
                    uint64_t memory_mib, uint64_t cores, struct sl_err *err)
 {
     uint64_t used_memory, used_cores;
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     const struct quota_limit *l;
     int rc = 0;
     sl_cluster_used(c, name_space, &used_memory, &used_cores);
@@ -151,7 +148,7 @@ int sl_quota_check(const struct sl_quota *q, const struct sl_cluster *c, const c
             used_memory += p->memory_mib;
             used_cores += p->cores;
         }
-    while (!rc && (l = sl_table_next(&q->limits, &walk))) {
+    while (!rc && (l = sl_map_next(&q->limits, &walk))) {
         if (!is_of(l, name_space))
             continue;
         rc = over("memory", "MiB", l, l->memory_mib, used_memory, memory_mib, err);

@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "controller/cluster.h"
-#include "controller/table.h"
 
 struct sl_quota {
-    struct sl_table limits;        /* by namespace/name */
+    struct sl_map limits;        /* by namespace/name */
     struct quota_pending *pending; /* let in, not seen yet */
 };
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "controller/errors.h"
 #include "share/share_json.h"
 
 #define NOT_SHARED 127 /* sameAs, where a part has GPUs of its own */
@@ -39,8 +40,8 @@ static const char *list_of(const struct sl_request *r, size_t i)
 
 static json_t *part_write(const struct sl_request_part *p)
 {
-    json_t *j = json_pack("{s:s,s:i,s:i}", "container", p->container, "index", (int)p->index, "gpus",
-                          (int)p->count);
+    json_t *j = json_pack("{s:s,s:i,s:i}", "container", p->container, "index", (int)p->index,
+                          "gpus", (int)p->count);
     sl_share_write(&p->share, SL_SHARE_REQUEST, j);
     if (p->init)
         (void)json_object_set_new(j, "init", json_true());
@@ -78,7 +79,7 @@ static int text_of(const json_t *object, const char *key, char *buf, size_t size
     const json_t *value = json_object_get(object, key);
     const char *text = value ? json_string_value(value) : "";
     if (!text || strlen(text) >= size)
-        return sl_err_set(err, -EINVAL, "%s is no text, or too long", key);
+        return sl_err_set(err, -EINVAL, SL_E_REQUEST_TEXT, key);
     (void)snprintf(buf, size, "%s", text);
     return 0;
 }
@@ -104,7 +105,7 @@ static int part_read(const json_t *j, size_t at, struct sl_request_part *p, stru
     p->same_as = same == NOT_SHARED ? -1 : (int8_t)same;
     if (p->count == 0 || (p->share.memory_bytes == 0) == (p->share.memory_percent == 0) ||
         (p->same_as >= 0 && (size_t)p->same_as >= at))
-        return sl_err_set(err, -EINVAL, "part %zu contradicts itself", at);
+        return sl_err_set(err, -EINVAL, SL_E_REQUEST_PART, at);
     return 0;
 }
 
@@ -120,13 +121,13 @@ int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *er
         rc = sl_jget_number(j, "containers", 0, 256, &containers, err);
     if (!rc && (version != 1 || !json_is_array(parts) || json_array_size(parts) == 0 ||
                 json_array_size(parts) > SL_REQUEST_PARTS))
-        rc = sl_err_set(err, -EINVAL, "it is not as the webhook writes it");
+        rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_FORM);
     json_array_foreach(parts, i, one)
     {
         if (!rc)
             rc = part_read(one, i, &ret->part[i], err);
         if (!rc && ret->part[i].index >= containers)
-            rc = sl_err_set(err, -EINVAL, "part %zu is of no container", i);
+            rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_NO_CONTAINER, i);
     }
     ret->part_count = json_array_size(parts) > SL_REQUEST_PARTS ? 0 : json_array_size(parts);
     ret->containers = (uint16_t)containers;

@@ -11,6 +11,7 @@
 #include "base/json_dump.h"
 #include "base/json_read.h"
 #include "controller/base64.h"
+#include "controller/errors.h"
 #include "controller/load.h"
 
 #define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
@@ -20,9 +21,9 @@ static int read_request(const json_t *request, struct sl_review *r, struct sl_er
     const char *uid = sl_jget_text(request, "uid"), *space = sl_jget_text(request, "namespace");
     const json_t *resource = json_object_get(request, "resource");
     if (!uid[0] || strlen(uid) >= sizeof(r->uid))
-        return sl_err_set(err, -EINVAL, "the AdmissionReview has no request.uid");
+        return sl_err_set(err, -EINVAL, SL_E_REVIEW_UID);
     if (strlen(space) >= sizeof(r->name_space))
-        return sl_err_set(err, -EINVAL, "the AdmissionReview's namespace is too long");
+        return sl_err_set(err, -EINVAL, SL_E_REVIEW_NAMESPACE);
     (void)snprintf(r->uid, sizeof(r->uid), "%s", uid);
     (void)snprintf(r->name_space, sizeof(r->name_space), "%s", space);
     r->dry_run = json_is_true(json_object_get(request, "dryRun"));
@@ -32,7 +33,7 @@ static int read_request(const json_t *request, struct sl_review *r, struct sl_er
                     sl_jget_text(request, "subResource")[0] == '\0';
     r->pod = json_object_get(request, "object");
     if (r->create_pod && (!json_is_object(r->pod) || !space[0]))
-        return sl_err_set(err, -EINVAL, "the AdmissionReview has no pod or no namespace in it");
+        return sl_err_set(err, -EINVAL, SL_E_REVIEW_POD);
     return 0;
 }
 
@@ -40,18 +41,16 @@ int sl_review_parse(const char *body, size_t size, struct sl_review *ret, struct
 {
     memset(ret, 0, sizeof(*ret));
     if (size > BODY_MAX)
-        return sl_err_set(err, -EMSGSIZE, "an AdmissionReview of %zu bytes is too large", size);
+        return sl_err_set(err, -EMSGSIZE, SL_E_REVIEW_LARGE, size);
     ret->root = sl_load_json(body, size, JSON_REJECT_DUPLICATES, err);
     if (!ret->root) {
-        (void)sl_err_wrap(err, "this is no AdmissionReview");
+        (void)sl_err_wrap(err, "the body is not an AdmissionReview");
         return -EINVAL;
     }
     int rc = strcmp(sl_jget_text(ret->root, "kind"), "AdmissionReview") == 0 &&
                      strcmp(sl_jget_text(ret->root, "apiVersion"), "admission.k8s.io/v1") == 0
                  ? read_request(json_object_get(ret->root, "request"), ret, err)
-                 : sl_err_set(err, -EINVAL,
-                              "this is no AdmissionReview of admission.k8s.io/v1: set "
-                              "admissionReviewVersions: [v1]");
+                 : sl_err_set(err, -EINVAL, SL_E_REVIEW_VERSION);
     if (rc)
         sl_review_free(ret);
     return rc;

@@ -9,6 +9,7 @@
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30
@@ -42,16 +43,16 @@ static void leaderz(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     (void)request;
-    if (controller_leads(c))
+    if (sl_controller_leads(c))
         plain(call, 200, "ok\n");
     else
-        plain(call, 503, "another replica leads\n");
+        plain(call, 503, "another replica is the leader\n");
 }
 
 static void metrics(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
-    char *text = metrics_text(c);
+    char *text = sl_controller_metrics(c);
     (void)request;
     if (text)
         sl_http_answer(call, 200, "text/plain; version=0.0.4", text, strlen(text));
@@ -66,14 +67,11 @@ static void filter(struct sl_controller *c, struct sl_http_call *call,
     c->count.filters++;
     bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
     if (!places)
-        controller_answer(call, sl_extender_filter_error("this controller does not place pods: "
-                                                         "start it with --extender choose"));
-    else if (!controller_leads(c) || !feeds_synced(c))
-        controller_answer(call,
-                          sl_extender_filter_error("this replica does not lead, or does not know "
-                                                   "the cluster yet"));
+        sl_controller_answer(call, sl_extender_filter_error(SL_E_NOT_PLACING));
+    else if (!sl_controller_leads(c) || !sl_feeds_synced(c))
+        sl_controller_answer(call, sl_extender_filter_error(SL_E_NOT_LEADING));
     else
-        controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
+        sl_controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
                                                    sl_loop_now(c->loop)));
 }
 
@@ -81,7 +79,7 @@ static void prioritize(struct sl_controller *c, struct sl_http_call *call,
                        const struct sl_http_request *request)
 {
     c->count.prioritizes++;
-    controller_answer(call,
+    sl_controller_answer(call,
                       sl_extender_prioritize(&c->extender, request->body, request->body_size));
 }
 
@@ -94,10 +92,10 @@ static const struct {
     unsigned where;
     unsigned guarded; /* where only the scheduler may come, if there is a way to know it */
 } routes[] = {
-    {"POST", "/mutate", webhook_handle, TLS, 0},
+    {"POST", "/mutate", sl_webhook_handle, TLS, 0},
     {"POST", "/filter", filter, TLS | EXTENDER, TLS},
     {"POST", "/prioritize", prioritize, TLS | EXTENDER, TLS},
-    {"POST", "/bind", bind_handle, TLS | EXTENDER, TLS},
+    {"POST", "/bind", sl_bind_handle, TLS | EXTENDER, TLS},
     {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS, 0},
     {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS, 0},
     {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS, 0},
@@ -136,13 +134,15 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
             continue;
         if ((routes[i].guarded & where) && !welcome(c, call))
             plain(call, 403,
-                  "only for the scheduler: a client certificate of --extender-client-ca, and of "
-                  "--extender-client's name, is needed (tlsConfig.certFile and keyFile)\n");
+                  "only the scheduler may do this: use a client certificate of "
+                  "--extender-client-ca with the name of --extender-client (tlsConfig.certFile "
+                  "and keyFile)\n");
         else
             routes[i].handle(c, call, request);
         return;
     }
-    plain(call, path ? 405 : 404, path ? "not that way\n" : "there is nothing here\n");
+    plain(call, path ? 405 : 404,
+          path ? "this path takes another method\n" : "there is no such path\n");
 }
 
 static size_t room_tls(void *data, struct sl_http_call *call, const char *method, const char *path)
@@ -179,14 +179,14 @@ static void handle_metrics(void *data, struct sl_http_call *call,
 
 static void gone(void *data, struct sl_http_call *call)
 {
-    webhook_gone(data, call);
-    bind_gone(data, call);
+    sl_webhook_gone(data, call);
+    sl_bind_gone(data, call);
 }
 
 static void trouble(void *data, const struct sl_err *err)
 {
     (void)data;
-    sl_warn("the certificate stays as it was: %s", err->msg);
+    sl_warn("the old certificate stays in use: %s", err->msg);
 }
 
 /* By server: together they stay below 1,024 descriptors, and far below the memory that deploy/ gives. */
@@ -216,7 +216,7 @@ static struct sl_http_server_options options(struct sl_controller *c, unsigned k
                                            .data = c};
 }
 
-int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
+int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
               struct sl_err *err)
 {
     if (!c->opt.listen)
@@ -229,7 +229,7 @@ int serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem
     return sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
 }
 
-int serve_start(struct sl_controller *c, struct sl_err *err)
+int sl_serve_start(struct sl_controller *c, struct sl_err *err)
 {
     struct sl_http_server_options opt;
     size_t size;
@@ -253,7 +253,7 @@ int serve_start(struct sl_controller *c, struct sl_err *err)
     return rc;
 }
 
-void serve_stop(struct sl_controller *c)
+void sl_serve_stop(struct sl_controller *c)
 {
     for (unsigned i = 0; i < SERVE_COUNT; i++) {
         sl_http_server_destroy(c->server[i]);

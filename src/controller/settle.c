@@ -19,7 +19,7 @@
 #define AT_ONCE 8 /* of the API client's 32: binds go first */
 
 struct settling {
-    struct sl_table_item item; /* by uid */
+    struct sl_map_item item; /* by uid */
     struct sl_controller *c;
     char uid[64], path[400];
     json_t *patch;
@@ -103,7 +103,7 @@ static void drop(struct settling *s)
     s->over = true;
     if (s->sending)
         return;
-    sl_table_drop(&s->c->settling, &s->item);
+    sl_map_drop(&s->c->settling, &s->item);
     settling_free(s);
 }
 
@@ -117,18 +117,18 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     /* Not there, or another pod by that name: nobody to tell. Anything else is tried again. */
     bool done = !err->code || status == 404 || status == 409 || s->over;
     if (!done) {
-        sl_warn("telling HAMi's tools of %s: %s", s->path, err->msg);
+        sl_warn("cannot write the annotations of HAMi for %s: %s", s->path, err->msg);
         return; /* with the next tick */
     }
     drop(s);
-    settle_tick(c);
+    sl_settle_tick(c);
 }
 
 static void send(struct settling *s)
 {
     struct sl_controller *c = s->c;
     struct sl_err err = SL_ERR_INIT;
-    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !controller_leads(c))
+    if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !sl_controller_leads(c))
         return;
     json_t *body = json_pack("{s:{s:s,s:O}}", "metadata", "uid", s->uid, "annotations", s->patch);
     if (body && sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s,
@@ -139,10 +139,10 @@ static void send(struct settling *s)
     json_decref(body);
 }
 
-void settle_pod(struct sl_controller *c, const json_t *pod)
+void sl_settle_pod(struct sl_controller *c, const json_t *pod)
 {
     const char *uid = sl_kube_meta(pod, "uid");
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     json_t *patch = sl_settle_patch(pod);
     if (s && !patch)
         drop(s);
@@ -163,30 +163,30 @@ void settle_pod(struct sl_controller *c, const json_t *pod)
     s->patch = patch;
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
     s->item.key = s->uid;
-    sl_table_add(&c->settling, &s->item);
+    sl_map_add(&c->settling, &s->item);
     send(s);
 }
 
-void settle_gone(struct sl_controller *c, const char *uid)
+void sl_settle_gone(struct sl_controller *c, const char *uid)
 {
-    struct settling *s = sl_table_find(&c->settling, uid, strlen(uid));
+    struct settling *s = sl_map_find(&c->settling, uid, strlen(uid));
     if (s)
         drop(s);
 }
 
-void settle_tick(struct sl_controller *c)
+void sl_settle_tick(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while (c->settling_sent < AT_ONCE && (s = sl_table_next(&c->settling, &walk)))
+    while (c->settling_sent < AT_ONCE && (s = sl_map_next(&c->settling, &walk)))
         send(s);
 }
 
-void settle_free(struct sl_controller *c)
+void sl_settle_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct settling *s;
-    while ((s = sl_table_next(&c->settling, &walk)))
+    while ((s = sl_map_next(&c->settling, &walk)))
         settling_free(s);
-    sl_table_free(&c->settling);
+    sl_map_free(&c->settling);
 }

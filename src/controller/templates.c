@@ -15,12 +15,13 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 
 #define KEEP_S 3600
 
 struct template
 {
-    struct sl_table_item item; /* by namespace/name */
+    struct sl_map_item item; /* by namespace/name */
     char key[320], uid[64], version[32];
     long long used_s;
 };
@@ -35,14 +36,14 @@ static int key_of(const char *name_space, const char *name, char key[320])
     return snprintf(key, 320, "%s/%s", name_space, name) < 320 ? 0 : -ENAMETOOLONG;
 }
 
-void templates_gone(struct sl_controller *c, const char *name_space, const char *name)
+void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name)
 {
     char key[320];
     struct template *t =
-        key_of(name_space, name, key) ? NULL : sl_table_find(&c->templates, key, strlen(key));
+        key_of(name_space, name, key) ? NULL : sl_map_find(&c->templates, key, strlen(key));
     if (!t)
         return;
-    sl_table_drop(&c->templates, &t->item);
+    sl_map_drop(&c->templates, &t->item);
     free(t);
 }
 
@@ -53,17 +54,17 @@ static long long mark_of(const json_t *object)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-void templates_set(struct sl_controller *c, const json_t *object)
+void sl_templates_set(struct sl_controller *c, const json_t *object)
 {
     char key[320];
     if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
         return;
-    struct template *t = sl_table_find(&c->templates, key, strlen(key));
+    struct template *t = sl_map_find(&c->templates, key, strlen(key));
     if (!t) {
         t = sl_xcalloc(1, sizeof(*t));
         memcpy(t->key, key, sizeof(key));
         t->item.key = t->key;
-        sl_table_add(&c->templates, &t->item);
+        sl_map_add(&c->templates, &t->item);
     }
     (void)snprintf(t->uid, sizeof(t->uid), "%.63s", sl_kube_meta(object, "uid"));
     (void)snprintf(t->version, sizeof(t->version), "%.31s",
@@ -71,13 +72,13 @@ void templates_set(struct sl_controller *c, const json_t *object)
     t->used_s = mark_of(object);
 }
 
-void templates_free(struct sl_controller *c)
+void sl_templates_free(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     void *item;
-    while ((item = sl_table_next(&c->templates, &walk)))
+    while ((item = sl_map_next(&c->templates, &walk)))
         free(item);
-    sl_table_free(&c->templates);
+    sl_map_free(&c->templates);
 }
 
 static void ensured(void *data, int status, json_t *body, const struct sl_err *err)
@@ -89,7 +90,7 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
     if (err->code == 0 && status == 201)
         e->c->count.templates_made++;
     if (err->code == 0 && json_is_object(body))
-        templates_set(e->c, body);
+        sl_templates_set(e->c, body);
     e->done(e->data, good ? &none : err);
 }
 
@@ -118,13 +119,13 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
     return rc;
 }
 
-void templates_ensure(struct templates_call *e, const char *name_space, const char *name,
+void sl_templates_ensure(struct templates_call *e, const char *name_space, const char *name,
                       json_t *object)
 {
     char key[320] = "";
     struct sl_err err = SL_ERR_INIT;
     (void)key_of(name_space, name, key);
-    const struct template *t = sl_table_find(&e->c->templates, key, strlen(key));
+    const struct template *t = sl_map_find(&e->c->templates, key, strlen(key));
     long long age = t ? time(NULL) - t->used_s : 0;
     bool fresh = t && age >= 0 && age < keep_s(e->c) / 6;
     if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
@@ -137,7 +138,7 @@ static void swept(void *data, int status, json_t *body, const struct sl_err *err
     (void)body;
     c->count.templates_dropped += err->code == 0;
     if (err->code && status != 404 && status != 409)
-        sl_warn("deleting an unused ResourceClaimTemplate: %s", err->msg);
+        sl_warn(SL_E_TEMPLATE_DELETE_LOG, err->msg);
 }
 
 static void drop(struct sl_controller *c, const struct template *t, const char *name_space,
@@ -155,13 +156,13 @@ static void drop(struct sl_controller *c, const struct template *t, const char *
     json_decref(body);
 }
 
-void templates_sweep(struct sl_controller *c)
+void sl_templates_sweep(struct sl_controller *c)
 {
-    struct sl_table_walk walk = {.bucket = 0};
+    struct sl_map_walk walk = {.bucket = 0};
     struct template *t;
-    if (!controller_leads(c) || !feeds_synced(c))
+    if (!sl_controller_leads(c) || !sl_feeds_synced(c))
         return;
-    while ((t = sl_table_next(&c->templates, &walk))) {
+    while ((t = sl_map_next(&c->templates, &walk))) {
         char space[320];
         const char *name = strchr(t->key, '/') + 1;
         if (time(NULL) - t->used_s < keep_s(c))

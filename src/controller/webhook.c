@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
+#include "controller/errors.h"
 #include "controller/review.h"
 
 #define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
@@ -47,7 +48,7 @@ static void finish(struct review_call *r, const struct sl_err *denied, unsigned 
         c->count.reviews_untouched++;
     }
     if (r->call)
-        controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
+        sl_controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
                                           : sl_review_allow(r->review.uid, r->mutation.patch));
     review_free(r);
 }
@@ -61,7 +62,7 @@ static void template_ready(void *data, const struct sl_err *err)
         return;
     }
     sl_quota_seen(&r->c->quota, r->review.uid); /* it does not come in after all */
-    (void)sl_err_wrap(&why, "the pod's ResourceClaimTemplate cannot be created; try again later");
+    (void)sl_err_wrap(&why, "cannot create the ResourceClaimTemplate of the pod; try again later");
     finish(r, &why, 500);
 }
 
@@ -87,11 +88,8 @@ static int check_priority(struct review_call *r, struct sl_err *err)
     for (size_t i = 0; i < request->part_count; i++)
         if (request->part[i].share.priority == SL_PRIORITY_HIGH &&
             !listed(r->c->opt.high_priority, r->review.name_space))
-            return sl_err_set(err, -EPERM,
-                              "container %s asks for priority high, and namespace %s may have normal at most: "
-                              "remove its priority, or have the administrator add the namespace to "
-                              "sluice-controller's --high-priority",
-                              request->part[i].container, r->review.name_space);
+            return sl_err_set(err, -EPERM, SL_E_PRIORITY_NOT_ALLOWED, request->part[i].container,
+                              r->review.name_space);
     return 0;
 }
 
@@ -133,11 +131,11 @@ static void decide(struct review_call *r)
     json_decref(r->review.root); /* many may wait for the API server */
     r->review.root = NULL;
     r->review.pod = NULL;
-    templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+    sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
                      r->mutation.template_object);
 }
 
-void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
+void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -158,14 +156,14 @@ void webhook_handle(struct sl_controller *c, struct sl_http_call *call,
     decide(r);
 }
 
-void webhook_gone(struct sl_controller *c, struct sl_http_call *call)
+void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call)
 {
     for (struct review_call *r = c->reviews; r; r = r->next)
         if (r->call == call)
             r->call = NULL;
 }
 
-void webhook_free(struct sl_controller *c)
+void sl_webhook_free(struct sl_controller *c)
 {
     while (c->reviews)
         review_free(c->reviews);

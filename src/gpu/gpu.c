@@ -3,10 +3,12 @@
 
 #include <errno.h>
 
+#include "gpu/errors.h"
+
 /* An implementation that lacks an operation says so; nobody calls through NULL. */
 #define DISPATCH(gpu, op, err, ...)                                                                \
     ((gpu)->ops->op ? (gpu)->ops->op((gpu), __VA_ARGS__, (err))                                    \
-                    : sl_err_set((err), -ENOSYS, "this GPU backend has no " #op))
+                    : sl_err_set((err), -ENOSYS, SL_E_BACKEND_LACKS, #op))
 
 void sl_gpu_close(struct sl_gpu *gpu)
 {

@@ -69,7 +69,7 @@ struct sl_gpu_mig_info {
     uint32_t copy_engines, decoders, encoders, jpegs, ofas;
 };
 
-/* How a card is, for whoever watches it. */
+/* The state of a card, for monitoring. */
 #define SL_GPU_UNKNOWN UINT32_MAX /* in any of the figures below */
 
 struct sl_gpu_sample {
@@ -231,14 +231,15 @@ int sl_gpu_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err 
 int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
                         struct sl_err *err) SL_MUST_CHECK;
 
-/* ---- MIG, for who manages it: -EOPNOTSUPP on cards without, -EPERM without the privilege ---- */
+/* ---- MIG, for programs that manage it: -EOPNOTSUPP on cards without MIG, -EPERM without the
+ * privilege ---- */
 
 /* Whether MIG is on, and whether it will be after the next reset. */
 int sl_gpu_mig_mode(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
                     struct sl_err *err) SL_MUST_CHECK;
 
-/* Turns MIG on or off. *ret_pending: it takes effect at the card's next reset only. -EBUSY while
- * the card is in use. Never called but where somebody asked for exactly this. */
+/* Turns MIG on or off. *ret_pending: it takes effect at the next reset of the card only. -EBUSY
+ * while the card is in use. Called only when a user asked for exactly this. */
 int sl_gpu_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
                         struct sl_err *err) SL_MUST_CHECK;
 

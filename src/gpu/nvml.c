@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading NVML, its errors as ours, and what is asked about a whole card. */
+#include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
 #include <dlfcn.h>
@@ -57,14 +58,13 @@ int sl_nvml_check(const struct nvml_gpu *g, nvmlReturn_t result, const char *wha
 {
     if (result == NVML_SUCCESS)
         return 0;
-    return sl_err_set(err, result_code(result), "%s: %s (NVML error %d)", what,
-                      result_text(g, result), (int)result);
+    return sl_err_set(err, result_code(result), SL_E_NVML_CALL, what, result_text(g, result),
+                      (int)result);
 }
 
 int sl_nvml_missing(const char *function, struct sl_err *err)
 {
-    return sl_err_set(err, -ENOSYS, "the NVML library of this driver has no %s; a newer driver has",
-                      function);
+    return sl_err_set(err, -ENOSYS, SL_E_NVML_OLD, function);
 }
 
 /* ---- open ---- */
@@ -99,15 +99,9 @@ static bool driver_present(const char *root)
 static int explain_no_library(bool named, const char *root, const char *why, struct sl_err *err)
 {
     if (driver_present(root))
-        return sl_err_set(err, -ELIBACC,
-                          "the NVIDIA driver is loaded but its NVML library is not there: %.160s; "
-                          "install the driver's libnvidia-ml package, or give the container the "
-                          "\"utility\" driver capability",
-                          why);
-    return sl_err_set(err, -ENODEV,
-                      "no NVIDIA driver on this machine: %.160s and no /dev/nvidiactl; install the "
-                      "driver%s",
-                      why, named ? "" : ", or use simulated GPUs (sluice run --sim h200)");
+        return sl_err_set(err, -ELIBACC, SL_E_NO_NVML, why);
+    return sl_err_set(err, -ENODEV, SL_E_NO_DRIVER, why,
+                      named ? "" : ", or use simulated GPUs (sluice run --sim h200)");
 }
 
 static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl_err *err)
@@ -116,22 +110,14 @@ static int explain_init(const struct nvml_gpu *g, nvmlReturn_t result, struct sl
     case NVML_SUCCESS:
         return 0;
     case NVML_ERROR_DRIVER_NOT_LOADED:
-        return sl_err_set(
-            err, -ENODEV,
-            "no NVIDIA driver on this machine: NVML is installed but the kernel module "
-            "is not loaded; run \"modprobe nvidia\", or install the driver");
+        return sl_err_set(err, -ENODEV, SL_E_DRIVER_NOT_LOADED);
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return sl_err_set(err, -ELIBBAD,
-                          "driver/library version mismatch: the loaded NVIDIA kernel module is not "
-                          "the one this NVML library came with; reboot, or unload and load the "
-                          "nvidia modules after the update");
+        return sl_err_set(err, -ELIBBAD, SL_E_DRIVER_MISMATCH);
     case NVML_ERROR_NO_PERMISSION:
-        return sl_err_set(err, -EPERM,
-                          "the NVIDIA driver may not be used by this user: no permission on "
-                          "/dev/nvidiactl; check the group and mode of /dev/nvidia*");
+        return sl_err_set(err, -EPERM, SL_E_DRIVER_PERMISSION);
     default:
-        return sl_err_set(err, result_code(result), "NVML did not start: %s (NVML error %d)",
-                          result_text(g, result), (int)result);
+        return sl_err_set(err, result_code(result), SL_E_NVML_START, result_text(g, result),
+                          (int)result);
     }
 }
 
@@ -318,7 +304,7 @@ int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret, s
     load_symbols(g);
     if (!g->api.nvmlInit_v2 || !g->api.nvmlShutdown) {
         (void)dlclose(g->library);
-        return sl_err_set(err, -ELIBBAD, "%s is not an NVML library: it has no nvmlInit_v2", name);
+        return sl_err_set(err, -ELIBBAD, SL_E_NVML_WRONG, name);
     }
     int r = explain_init(g, g->api.nvmlInit_v2(), err);
     if (r < 0) {

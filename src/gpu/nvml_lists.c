@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NVML answers in lists: processes, their load, events. */
+#include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
 #include <errno.h>
@@ -93,7 +94,7 @@ static int read_whole(const struct nvml_gpu *g, enum process_kind kind, nvmlDevi
         if (room > LIST_MAX)
             break;
     }
-    return sl_err_set(err, -EAGAIN, "listing GPU processes: the list keeps growing");
+    return sl_err_set(err, -EAGAIN, SL_E_PROCESSES_GROW);
 }
 
 int sl_nvml_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
@@ -207,7 +208,7 @@ static int subscribe(struct nvml_gpu *g, struct sl_err *err)
     }
     if (subscribed == 0) {
         (void)NVML_CALL(g, NULL, nvmlEventSetFree, set);
-        return sl_err_set(err, -EOPNOTSUPP, "no GPU of this machine reports XID events");
+        return sl_err_set(err, -EOPNOTSUPP, SL_E_NO_XIDS);
     }
     g->events = set;
     return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MIG: the devices there are, the profiles a card has, and making and destroying instances. */
+#include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
 #include <errno.h>
@@ -272,8 +273,7 @@ static int placement_of(struct nvml_gpu *g, nvmlDevice_t dev, uint32_t profile_i
             *ret = (nvmlGpuInstancePlacement_t){start, p.placements[k].size};
             return 0;
         }
-    return sl_err_set(err, -EINVAL, "MIG profile %u has no placement at memory slice %u",
-                      profile_id, start);
+    return sl_err_set(err, -EINVAL, SL_E_MIG_NO_PLACEMENT, profile_id, start);
 }
 
 /* The compute instance that takes the whole GPU instance. */
@@ -288,7 +288,7 @@ static int create_whole_ci(struct nvml_gpu *g, nvmlGpuInstance_t gi, uint32_t sl
             continue;
         return NVML_CALL(g, err, nvmlGpuInstanceCreateComputeInstance, gi, info.id, ret);
     }
-    return sl_err_set(err, -EOPNOTSUPP, "the driver has no compute instance of %u slices", slices);
+    return sl_err_set(err, -EOPNOTSUPP, SL_E_MIG_NO_COMPUTE, slices);
 }
 
 /* The MIG device on (gi, ci). */
@@ -307,7 +307,7 @@ static int find_device(struct sl_gpu *gpu, size_t i, uint32_t gi, uint32_t ci,
         if (sl_nvml_mig_info(gpu, i, slot, ret, NULL) == 0 && ret->gpu_instance == gi &&
             ret->compute_instance == ci)
             return 0;
-    return sl_err_set(err, -EIO, "the driver does not list the MIG device it just made");
+    return sl_err_set(err, -EIO, SL_E_MIG_NOT_LISTED);
 }
 
 static uint32_t slices_of(struct nvml_gpu *g, nvmlDevice_t dev, uint32_t profile_id)

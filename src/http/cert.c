@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/cert.h"
 
+#include "http/errors.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
@@ -147,11 +149,10 @@ int sl_cert_make_between(const char *const *names, size_t count, time_t from, ti
     struct pair ca = {0}, server = {0};
     struct sl_cert made = {0};
     if (count < 1 || count > NAMES_MAX || from >= until)
-        return sl_err_set(err, -EINVAL, "a certificate needs 1 to %d names and some time",
-                          NAMES_MAX);
+        return sl_err_set(err, -EINVAL, SL_E_CERT_NAMES, NAMES_MAX);
     for (size_t i = 0; i < count; i++)
         if (!names[i][0] || strlen(names[i]) > 253)
-            return sl_err_set(err, -EINVAL, "\"%.100s\" is not a name for a certificate", names[i]);
+            return sl_err_set(err, -EINVAL, SL_E_CERT_FOR, names[i]);
     int rc = pair_open(&ca, "sluice authority", from, until);
     if (rc == 0)
         rc = finish_ca(&ca);
@@ -176,7 +177,7 @@ int sl_cert_make(const char *const *names, size_t count, unsigned days, struct s
 {
     time_t now = time(NULL);
     if (days < 1 || days > 36500)
-        return sl_err_set(err, -EINVAL, "a certificate is for 1 to 36500 days, not %u", days);
+        return sl_err_set(err, -EINVAL, SL_E_CERT_DAYS, days);
     return sl_cert_make_between(names, count, now - 3600, now + (time_t)days * 86400, ret, err);
 }
 
@@ -219,12 +220,12 @@ static int check_parsed(gnutls_x509_crt_t ca, gnutls_x509_crt_t crt, const char 
     unsigned flaws = 0;
     if (gnutls_x509_crt_get_expiration_time(crt) <= at ||
         gnutls_x509_crt_get_activation_time(crt) > at)
-        return sl_err_set(err, -EKEYEXPIRED, "the certificate is over, or not yet valid");
+        return sl_err_set(err, -EKEYEXPIRED, SL_E_CERT_TIME);
     int rc = gnutls_x509_crt_verify(crt, &ca, 1, GNUTLS_VERIFY_DISABLE_TIME_CHECKS, &flaws);
     if (rc < 0 || flaws)
-        return sl_err_set(err, -EKEYREJECTED, "the certificate is not signed by its authority");
+        return sl_err_set(err, -EKEYREJECTED, SL_E_CERT_AUTHORITY);
     if (!gnutls_x509_crt_check_hostname(crt, name))
-        return sl_err_set(err, -EKEYREJECTED, "the certificate is not for \"%.100s\"", name);
+        return sl_err_set(err, -EKEYREJECTED, SL_E_CERT_NAME, name);
     return 0;
 }
 

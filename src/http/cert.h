@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates for a server that has nobody to ask for one: an authority of its own that signs once. */
+/* Certificates for a server without a certificate authority: makes an authority that signs once. */
 #ifndef SLUICE_HTTP_CERT_H
 #define SLUICE_HTTP_CERT_H
 

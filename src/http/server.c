@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libmicrohttpd inside the loop: it has one epoll descriptor and one deadline. */
+#include "http/errors.h"
 #include "http/server_internal.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 /* SPARE: MHD accepts some and then closes some; between the two there are more than connections_max. */
@@ -21,7 +23,7 @@ enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16, SPARE = 32 };
 /* GnuTLS's callback for a certificate carries nothing of ours; handshakes happen inside run(). */
 static _Thread_local struct sl_http_server *running;
 
-void http_run_soon(struct sl_http_server *server)
+void sl_http_run_soon(struct sl_http_server *server)
 {
     server->run_soon = true;
     sl_timer_set(server->loop, &server->timer, sl_loop_now(server->loop));
@@ -36,7 +38,7 @@ static void run(struct sl_http_server *server)
     (void)MHD_run(server->daemon);
     running = outer;
     if (server->run_soon)
-        http_run_soon(server);
+        sl_http_run_soon(server);
     else if (MHD_get_timeout(server->daemon, &timeout_ms) == MHD_YES)
         sl_timer_set(server->loop, &server->timer,
                      sl_loop_now(server->loop) + timeout_ms * SL_NS_PER_MS);
@@ -47,12 +49,12 @@ static void run(struct sl_http_server *server)
 static void ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    run((struct sl_http_server *)((char *)source - offsetof(struct sl_http_server, source)));
+    run(sl_container_of(source, struct sl_http_server, source));
 }
 
 static void timer_fired(struct sl_timer *timer)
 {
-    run((struct sl_http_server *)((char *)timer - offsetof(struct sl_http_server, timer)));
+    run(sl_container_of(timer, struct sl_http_server, timer));
 }
 
 /* --- MHD's callbacks ------------------------------------------------------------------------ */
@@ -60,7 +62,7 @@ static void timer_fired(struct sl_timer *timer)
 static void too_slow(struct sl_timer *timer)
 {
     struct http_conn *conn =
-        (struct http_conn *)((char *)timer - offsetof(struct http_conn, timer));
+        sl_container_of(timer, struct http_conn, timer);
     (void)shutdown(conn->fd, SHUT_RDWR); /* MHD sees the end and closes it */
 }
 
@@ -82,9 +84,9 @@ static void connection_changed(void *data, struct MHD_Connection *mhd, void **co
         conn->server = server;
         conn->fd = info->connect_fd;
         conn->timer.fire = too_slow;
-        http_conn_arrived(conn);
+        sl_http_conn_arrived(conn);
     } else if (conn) {
-        http_conn_left(conn);
+        sl_http_conn_left(conn);
         free(conn);
         *context = NULL;
     }
@@ -100,12 +102,12 @@ static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *
     struct sl_err err = SL_ERR_INIT;
     if (!server)
         return -1;
-    if (http_tls_refresh(&server->tls, &err) < 0 && server->opt.trouble)
+    if (sl_http_tls_refresh(&server->tls, &err) < 0 && server->opt.trouble)
         server->opt.trouble(server->opt.data, &err);
     *ocsp = NULL;
     *ocsp_count = 0;
     *flags = GNUTLS_CERT_RETR_DEINIT_ALL;
-    return http_tls_retrieve(&server->tls, certs, count, key);
+    return sl_http_tls_retrieve(&server->tls, certs, count, key);
 }
 
 static void SL_PRINTF(2, 0) complain(void *data, const char *fmt, va_list args)
@@ -124,15 +126,15 @@ static int open_tls(struct sl_http_server *server, const struct sl_http_server_o
     *ret_tls = files || texts;
     if ((files && (!opt->cert_file || !opt->key_file)) ||
         (texts && (!opt->cert_pem || !opt->key_pem)) || (files && texts))
-        return sl_err_set(err, -EINVAL, "TLS needs a certificate and its key, once");
+        return sl_err_set(err, -EINVAL, SL_E_TLS_PAIR);
     if (*ret_tls && opt->client_ca_pem) {
-        int rc = http_tls_ask_clients(&server->tls, opt->client_ca_pem, err);
+        int rc = sl_http_tls_ask_clients(&server->tls, opt->client_ca_pem, err);
         if (rc < 0)
             return rc;
     }
     if (files)
-        return http_tls_open(&server->tls, opt->cert_file, opt->key_file, err);
-    return texts ? http_tls_set(&server->tls, opt->cert_pem, opt->key_pem, err) : 0;
+        return sl_http_tls_open(&server->tls, opt->cert_file, opt->key_file, err);
+    return texts ? sl_http_tls_set(&server->tls, opt->cert_pem, opt->key_pem, err) : 0;
 }
 
 static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct sl_err *err)
@@ -150,24 +152,23 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
             (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, server->tls.client_ca_pem};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     server->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, http_call_handle, server, MHD_OPTION_EXTERNAL_LOGGER, complain,
+        flags, 0, NULL, NULL, sl_http_call_handle, server, MHD_OPTION_EXTERNAL_LOGGER, complain,
         server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         server->opt.connections_max + SPARE, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_PER_CONNECTION,
-        MHD_OPTION_URI_LOG_CALLBACK, http_call_open, server, MHD_OPTION_NOTIFY_COMPLETED,
-        http_call_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, server,
+        MHD_OPTION_URI_LOG_CALLBACK, sl_http_call_open, server, MHD_OPTION_NOTIFY_COMPLETED,
+        sl_http_call_completed, server, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, server,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls ? tls_options : none,
         MHD_OPTION_END);
     if (!server->daemon) {
         (void)close(fd);
-        return sl_err_set(err, -EIO, "the HTTP server does not start: %s",
+        return sl_err_set(err, -EIO, SL_E_HTTP_START,
                           server->complaint[0] ? server->complaint : "out of memory");
     }
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info)
-        return sl_err_set(err, -ENOTSUP,
-                          "the HTTP server does not start: libmicrohttpd has no epoll");
+        return sl_err_set(err, -ENOTSUP, SL_E_HTTP_NO_EPOLL);
     server->source.fd = info->epoll_fd;
     server->source.ready = ready;
     return sl_loop_watch(server->loop, &server->source, EPOLLIN, err);
@@ -192,9 +193,9 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
     if (!server->opt.idle_timeout_s)
         server->opt.idle_timeout_s = 60;
     int rc = open_tls(server, opt, &tls, err);
-    int fd = rc < 0 ? rc : http_listen(opt->address, err);
+    int fd = rc < 0 ? rc : sl_http_listen(opt->address, err);
     if (fd >= 0) {
-        server->port = http_listen_port(fd);
+        server->port = sl_http_listen_port(fd);
         rc = start_daemon(server, fd, tls, err);
     } else {
         rc = fd;
@@ -220,7 +221,7 @@ void sl_http_server_destroy(struct sl_http_server *server)
         return;
     for (struct sl_http_call *call = server->calls, *next; call; call = next) {
         next = call->next;
-        http_call_drop(call);
+        sl_http_call_drop(call);
     }
     if (server->daemon) {
         /* What is answered gets as far as the sockets take it without waiting. */
@@ -231,8 +232,8 @@ void sl_http_server_destroy(struct sl_http_server *server)
     }
     sl_timer_stop(server->loop, &server->timer);
     while (server->calls)
-        http_call_free(server->calls);
-    http_tls_close(&server->tls);
+        sl_http_call_free(server->calls);
+    sl_http_tls_close(&server->tls);
     free(server);
 }
 
@@ -250,6 +251,6 @@ int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, 
                            struct sl_err *err)
 {
     if (server->tls.cert_file || !server->tls.cert_pem)
-        return sl_err_set(err, -EINVAL, "this server does not take a certificate as a text");
-    return http_tls_set(&server->tls, cert_pem, key_pem, err);
+        return sl_err_set(err, -EINVAL, SL_E_TLS_TEXT);
+    return sl_http_tls_set(&server->tls, cert_pem, key_pem, err);
 }

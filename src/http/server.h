@@ -60,7 +60,7 @@ int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, 
                            struct sl_err *err) SL_MUST_CHECK;
 unsigned sl_http_server_port(const struct sl_http_server *server);
 
-/* A header of the request, "" where there is none. Only inside handle. */
+/* A header of the request; "" if the request does not have it. Only inside handle. */
 const char *sl_http_header(struct sl_http_call *call, const char *name);
 
 /* Whether the client has proven who it is, by a certificate of client_ca_pem. Its common name, cut to fit; "" where it

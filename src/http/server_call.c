@@ -9,13 +9,14 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 
 enum {
     DISCARD_FACTOR = 4,      /* so much of a body too large is read, so that the client sees the 413 */
     ANSWER_SMALL = 64 << 10, /* answers up to this always have room */
 };
 
-void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
+void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
 {
     struct sl_http_server *server = data;
     struct sl_http_call *call = calloc(1, sizeof(*call));
@@ -37,7 +38,7 @@ void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
     return call;
 }
 
-void http_call_free(struct sl_http_call *call)
+void sl_http_call_free(struct sl_http_call *call)
 {
     sl_loop_unwatch(call->server->loop, &call->hangup);
     *(call->prev ? &call->prev->next : &call->server->calls) = call->next;
@@ -47,7 +48,7 @@ void http_call_free(struct sl_http_call *call)
     if (call->response)
         MHD_destroy_response(call->response);
     call->server->held -= call->answer_size;
-    http_body_drop(call);
+    sl_http_body_drop(call);
     free(call->query);
     free(call);
 }
@@ -64,7 +65,7 @@ static bool grow(struct sl_http_call *call, size_t size)
     while (capacity - call->body_size <= size)
         capacity *= 2;
     capacity = capacity < call->body_max + 1 ? capacity : call->body_max + 1;
-    if (!http_room(s, capacity - call->body_capacity, capacity))
+    if (!sl_http_room(s, capacity - call->body_capacity, capacity))
         return false;
     char *grown = realloc(call->body, capacity);
     if (!grown)
@@ -83,7 +84,7 @@ static bool keep(struct sl_http_call *call, const char *data, size_t size)
     else if (!call->too_large && !call->crowded_out)
         call->crowded_out = !grow(call, size);
     if (call->too_large || call->crowded_out) {
-        http_body_drop(call);
+        sl_http_body_drop(call);
         call->discarded += size;
         return call->discarded <= DISCARD_FACTOR * call->server->opt.body_max;
     }
@@ -131,7 +132,7 @@ static bool hopeless(struct sl_http_call *call)
 static enum MHD_Result send_answer(struct sl_http_call *call)
 {
     if (call->conn)
-        http_conn_waits(call->conn);
+        sl_http_conn_waits(call->conn);
     return MHD_queue_response(call->mhd, call->status, call->response);
 }
 
@@ -150,7 +151,7 @@ static void resume(struct sl_http_call *call)
     if (call->suspended) {
         call->suspended = false;
         MHD_resume_connection(call->mhd);
-        http_run_soon(call->server); /* nothing of MHD's wakes the loop for it */
+        sl_http_run_soon(call->server); /* nothing of MHD's wakes the loop for it */
     }
 }
 
@@ -158,7 +159,7 @@ static void hangup_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct sl_http_call *call =
-        (struct sl_http_call *)((char *)source - offsetof(struct sl_http_call, hangup));
+        sl_container_of(source, struct sl_http_call, hangup);
     tell_gone(call);
     resume(call); /* without an answer: MHD closes it */
 }
@@ -190,7 +191,7 @@ static void call_handler(struct sl_http_call *call, const char *url, const char 
     call->server->opt.handle(call->server->opt.data, call, &request);
 }
 
-enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
+enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
                                  const char *method, const char *version, const char *upload,
                                  size_t *upload_size, void **context)
 {
@@ -216,7 +217,7 @@ enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const c
     bool first = !call->handled;
     if (first) {
         if (call->conn)
-            http_conn_busy(call->conn);
+            sl_http_conn_busy(call->conn);
         call->handled = true;
         if (call->too_large && !call->unread)
             answer_too_large(call);
@@ -224,7 +225,7 @@ enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const c
             answer_crowded(call);
         else
             call_handler(call, url, method);
-        http_body_drop(call); /* an answer that takes its time does not hold it */
+        sl_http_body_drop(call); /* an answer that takes its time does not hold it */
     }
     if (call->response)
         return send_answer(call);
@@ -234,7 +235,7 @@ enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const c
     return MHD_YES;
 }
 
-void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
+void sl_http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
                          enum MHD_RequestTerminationCode why)
 {
     (void)data;
@@ -245,17 +246,17 @@ void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
     if (!call)
         return;
     if (call->conn)
-        http_conn_waits(call->conn); /* until the next request is in */
+        sl_http_conn_waits(call->conn); /* until the next request is in */
     tell_gone(call);
     call->mhd = NULL;
     call->conn = NULL;
     if (call->closed || !call->handled)
-        http_call_free(call);
+        sl_http_call_free(call);
     else
         sl_loop_unwatch(call->server->loop, &call->hangup);
 }
 
-void http_call_drop(struct sl_http_call *call)
+void sl_http_call_drop(struct sl_http_call *call)
 {
     tell_gone(call);
     if (call->mhd)
@@ -269,10 +270,10 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
         return;
     call->closed = true;
     if (!call->mhd) { /* the client left, and nobody was to be told */
-        http_call_free(call);
+        sl_http_call_free(call);
         return;
     }
-    if (size > ANSWER_SMALL && !http_room(call->server, size, ANSWER_SMALL)) {
+    if (size > ANSWER_SMALL && !sl_http_room(call->server, size, ANSWER_SMALL)) {
         body = "too many answers are on their way; try again later\n";
         size = strlen(body);
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
@@ -299,7 +300,7 @@ bool sl_http_client(struct sl_http_call *call, char name[128])
         return false;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(call->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-    return info && info->tls_session && http_tls_client(info->tls_session, name);
+    return info && info->tls_session && sl_http_tls_client(info->tls_session, name);
 }
 
 const char *sl_http_header(struct sl_http_call *call, const char *name)

@@ -32,7 +32,7 @@ static void leave_line(struct http_conn *conn)
     conn->in_line = false;
 }
 
-void http_conn_waits(struct http_conn *conn)
+void sl_http_conn_waits(struct http_conn *conn)
 {
     struct sl_http_server *s = conn->server;
     sl_timer_set(s->loop, &conn->timer, sl_loop_now(s->loop) + s->opt.idle_timeout_s * SL_NS_PER_S);
@@ -43,7 +43,7 @@ void http_conn_waits(struct http_conn *conn)
     conn->in_line = true;
 }
 
-void http_conn_busy(struct http_conn *conn)
+void sl_http_conn_busy(struct http_conn *conn)
 {
     sl_timer_stop(conn->server->loop, &conn->timer);
     leave_line(conn);
@@ -99,21 +99,21 @@ static void make_room(struct sl_http_server *s, const struct http_conn *newest)
     }
 }
 
-void http_conn_arrived(struct http_conn *conn)
+void sl_http_conn_arrived(struct http_conn *conn)
 {
     struct sl_http_server *s = conn->server;
     s->conn_count++;
     conn->origin = origin_of(s, conn->fd);
     s->from[conn->origin]++;
-    http_conn_waits(conn);
+    sl_http_conn_waits(conn);
     if (s->conn_count - s->leaving > s->opt.connections_max)
         make_room(s, conn);
 }
 
-void http_conn_left(struct http_conn *conn)
+void sl_http_conn_left(struct http_conn *conn)
 {
     struct sl_http_server *s = conn->server;
-    http_conn_busy(conn);
+    sl_http_conn_busy(conn);
     s->conn_count--;
     if (conn->sent_away)
         s->leaving--;
@@ -132,7 +132,7 @@ static struct sl_http_call *largest_body(struct sl_http_server *s)
     return largest;
 }
 
-void http_body_drop(struct sl_http_call *call)
+void sl_http_body_drop(struct sl_http_call *call)
 {
     call->server->held -= call->body_capacity;
     free(call->body);
@@ -140,13 +140,13 @@ void http_body_drop(struct sl_http_call *call)
     call->body_size = call->body_capacity = 0;
 }
 
-bool http_room(struct sl_http_server *s, size_t more, size_t whole)
+bool sl_http_room(struct sl_http_server *s, size_t more, size_t whole)
 {
     while (s->held + more > s->opt.held_max) {
         struct sl_http_call *victim = largest_body(s);
         if (!victim || victim->body_capacity <= whole)
             return false;
-        http_body_drop(victim);
+        sl_http_body_drop(victim);
         victim->crowded_out = true;
     }
     return true;

@@ -10,7 +10,8 @@
 #include "http/server.h"
 #include "http/server_tls.h"
 
-/* Addresses are counted by a hash with a secret: nobody can choose to be counted with somebody else. */
+/* Addresses are counted by a hash with a secret, so that a client cannot choose to be counted
+ * together with another client. */
 enum { HTTP_ORIGINS = 256 };
 
 /* A connection: each of its phases (a request coming in, an answer going out, idle) has its deadline. While the next
@@ -62,29 +63,29 @@ struct sl_http_server {
 };
 
 /* server_listen.c: a listening socket, or -errno */
-int http_listen(const char *address, struct sl_err *err) SL_MUST_CHECK;
-unsigned http_listen_port(int fd);
+int sl_http_listen(const char *address, struct sl_err *err) SL_MUST_CHECK;
+unsigned sl_http_listen_port(int fd);
 
 /* server.c */
-void http_run_soon(struct sl_http_server *server);
+void sl_http_run_soon(struct sl_http_server *server);
 
 /* server_call.c: MHD's callbacks */
-void *http_call_open(void *data, const char *uri, struct MHD_Connection *mhd);
-enum MHD_Result http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
+void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
                                  const char *method, const char *version, const char *upload,
                                  size_t *upload_size, void **context);
-void http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
+void sl_http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
                          enum MHD_RequestTerminationCode why);
-void http_call_drop(struct sl_http_call *call); /* the server ends */
-void http_call_free(struct sl_http_call *call);
+void sl_http_call_drop(struct sl_http_call *call); /* the server ends */
+void sl_http_call_free(struct sl_http_call *call);
 
 /* server_crowd.c */
-void http_conn_arrived(struct http_conn *conn);
-void http_conn_left(struct http_conn *conn);
-void http_conn_waits(struct http_conn *conn); /* for its client, from now on, until its deadline */
-void http_conn_busy(struct http_conn *conn);  /* the handler has it */
+void sl_http_conn_arrived(struct http_conn *conn);
+void sl_http_conn_left(struct http_conn *conn);
+void sl_http_conn_waits(struct http_conn *conn); /* for its client, from now on, until its deadline */
+void sl_http_conn_busy(struct http_conn *conn);  /* the handler has it */
 /* Whether `more` bytes may be held for something of `whole` bytes; what is larger and unfinished gives way. */
-bool http_room(struct sl_http_server *server, size_t more, size_t whole);
-void http_body_drop(struct sl_http_call *call);
+bool sl_http_room(struct sl_http_server *server, size_t more, size_t whole);
+void sl_http_body_drop(struct sl_http_call *call);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From "127.0.0.1:9400" to a listening socket. */
+#include "http/errors.h"
 #include "http/server_internal.h"
 
 #include <errno.h>
@@ -24,10 +25,7 @@ static int split(const char *address, char host[64], char port[8], struct sl_err
                host_size >= 64 ||
                (!bracketed && memchr(address, ':', host_size));
     if (bad)
-        return sl_err_set(err, -EINVAL,
-                          "\"%.100s\" is not an address to listen on: write IP:PORT, "
-                          "[IPv6]:PORT or :PORT",
-                          address);
+        return sl_err_set(err, -EINVAL, SL_E_LISTEN_ADDRESS, address);
     (void)snprintf(host, 64, "%.*s", (int)(host_size - (bracketed ? 2 : 0)), address + bracketed);
     (void)snprintf(port, 8, "%s", colon + 1);
     return 0;
@@ -52,7 +50,7 @@ static int open_one(const struct addrinfo *a)
     return fd;
 }
 
-int http_listen(const char *address, struct sl_err *err)
+int sl_http_listen(const char *address, struct sl_err *err)
 {
     char host[64], port[8];
     int rc = split(address, host, port, err);
@@ -66,10 +64,7 @@ int http_listen(const char *address, struct sl_err *err)
                                  .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
         struct addrinfo *found = NULL;
         if (getaddrinfo(host[0] ? host : NULL, port, &hints, &found) != 0)
-            return sl_err_set(err, -EINVAL,
-                              "\"%.100s\" is not an address to listen on: write IP:PORT, "
-                              "[IPv6]:PORT or :PORT",
-                              address);
+            return sl_err_set(err, -EINVAL, SL_E_LISTEN_ADDRESS, address);
         fd = open_one(found);
         freeaddrinfo(found);
         if (host[0])
@@ -78,7 +73,7 @@ int http_listen(const char *address, struct sl_err *err)
     return fd < 0 ? sl_err_errno(err, -fd, "cannot listen on %.100s", address) : fd;
 }
 
-unsigned http_listen_port(int fd)
+unsigned sl_http_listen_port(int fd)
 {
     struct sockaddr_storage sa;
     socklen_t size = sizeof(sa);

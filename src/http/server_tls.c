@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"
+#include "http/errors.h"
 
 enum { PEM_MAX = 256 << 10, CHAIN_MAX = 16 };
 
@@ -19,14 +20,7 @@ static gnutls_datum_t datum(const char *text)
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)text, (unsigned)strlen(text)};
 }
 
-static void forget(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
-int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
+int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
                  struct sl_err *err)
 {
     gnutls_certificate_credentials_t both;
@@ -37,11 +31,10 @@ int http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem
         gnutls_certificate_free_credentials(both);
     }
     if (rc < 0)
-        return sl_err_set(err, -EINVAL, "the server's certificate does not do with its key: %s",
-                          gnutls_strerror(rc));
+        return sl_err_set(err, -EINVAL, SL_E_TLS_MISMATCH, gnutls_strerror(rc));
     char *new_cert = sl_xstrdup(cert_pem), *new_key = sl_xstrdup(key_pem);
     free(tls->cert_pem);
-    forget(tls->key_pem);
+    sl_free_secret(tls->key_pem);
     tls->cert_pem = new_cert;
     tls->key_pem = new_key;
     return 0;
@@ -54,7 +47,7 @@ static bool same(const struct stat *a, const struct stat *b)
 }
 
 /* What was looked at counts as read even if it does not do: the next look waits for a change. */
-int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
+int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
 {
     SL_CLEANUP(free) char *cert = NULL;
     char *key = NULL;
@@ -72,23 +65,23 @@ int http_tls_refresh(struct http_tls *tls, struct sl_err *err)
     if (rc == 0)
         rc = sl_fs_read(AT_FDCWD, tls->key_file, PEM_MAX, &key, &size, err);
     if (rc == 0)
-        rc = http_tls_set(tls, cert, key, err);
-    forget(key);
+        rc = sl_http_tls_set(tls, cert, key, err);
+    sl_free_secret(key);
     tls->cert_stat = c;
     tls->key_stat = k;
     return rc < 0 ? rc : 1;
 }
 
-int http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
+int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
                   struct sl_err *err)
 {
     tls->cert_file = sl_xstrdup(cert_file);
     tls->key_file = sl_xstrdup(key_file);
-    int rc = http_tls_refresh(tls, err);
+    int rc = sl_http_tls_refresh(tls, err);
     return rc < 0 ? rc : 0;
 }
 
-int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
+int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
                       gnutls_privkey_t *ret_key)
 {
     gnutls_datum_t cert = datum(tls->cert_pem), key = datum(tls->key_pem);
@@ -119,7 +112,7 @@ int http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, u
     return 0;
 }
 
-int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err)
+int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err)
 {
     gnutls_certificate_credentials_t trial;
     gnutls_datum_t ca = datum(ca_pem);
@@ -129,13 +122,13 @@ int http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err
         gnutls_certificate_free_credentials(trial);
     }
     if (rc <= 0)
-        return sl_err_set(err, -EINVAL, "the authorities of clients cannot be read: %s",
+        return sl_err_set(err, -EINVAL, SL_E_TLS_CLIENT_CA,
                           rc ? gnutls_strerror(rc) : "there is no certificate");
     tls->client_ca_pem = sl_xstrdup(ca_pem);
     return 0;
 }
 
-bool http_tls_client(gnutls_session_t session, char name[128])
+bool sl_http_tls_client(gnutls_session_t session, char name[128])
 {
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                      .data = (unsigned char *)(uintptr_t)GNUTLS_KP_TLS_WWW_CLIENT};
@@ -156,12 +149,12 @@ bool http_tls_client(gnutls_session_t session, char name[128])
     return good;
 }
 
-void http_tls_close(struct http_tls *tls)
+void sl_http_tls_close(struct http_tls *tls)
 {
     free(tls->cert_file);
     free(tls->key_file);
     free(tls->cert_pem);
     free(tls->client_ca_pem);
-    forget(tls->key_pem);
+    sl_free_secret(tls->key_pem);
     *tls = (struct http_tls){0};
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curl's multi interface inside the loop, and the small helpers. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -26,8 +28,8 @@ static void after_curl(struct sl_kube *kube)
 {
     CURLMsg *msg;
     int left;
-    kube_enter(kube);
-    kube_watches_pump(kube);
+    sl_kube_enter(kube);
+    sl_kube_watches_pump(kube);
     while (!kube->dead && (msg = curl_multi_info_read(kube->multi, &left))) {
         if (msg->msg != CURLMSG_DONE)
             continue;
@@ -39,14 +41,14 @@ static void after_curl(struct sl_kube *kube)
         t->done(t, code);
     }
     if (!kube->dead)
-        kube_calls_start(kube);
-    (void)kube_leave(kube);
+        sl_kube_calls_start(kube);
+    (void)sl_kube_leave(kube);
 }
 
 static void socket_ready(struct sl_source *source, uint32_t events)
 {
     struct kube_socket *s =
-        (struct kube_socket *)((char *)source - offsetof(struct kube_socket, source));
+        sl_container_of(source, struct kube_socket, source);
     struct sl_kube *kube = s->kube;
     int mask = 0, running;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
@@ -107,7 +109,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *data)
 
 static void timer_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, timer));
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, timer);
     int running;
     (void)curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     after_curl(kube);
@@ -115,10 +117,10 @@ static void timer_fired(struct sl_timer *timer)
 
 static void kick_fired(struct sl_timer *timer)
 {
-    struct sl_kube *kube = (struct sl_kube *)((char *)timer - offsetof(struct sl_kube, kick));
-    kube_enter(kube);
-    kube_calls_start(kube);
-    (void)kube_leave(kube);
+    struct sl_kube *kube = sl_container_of(timer, struct sl_kube, kick);
+    sl_kube_enter(kube);
+    sl_kube_calls_start(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
@@ -136,11 +138,10 @@ static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 
 static int curl_failed(CURLcode code, struct sl_err *err)
 {
-    return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
-                      curl_easy_strerror(code));
+    return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
 }
 
-int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
+int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                        struct sl_err *err)
 {
     t->easy = curl_easy_init();
@@ -172,10 +173,10 @@ int kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char
     SET(CURLOPT_SOCKOPTFUNCTION, on_connect);
     SET(CURLOPT_PATH_AS_IS, 1L);
 #undef SET
-    return code == CURLE_OK ? kube_auth_apply(kube, t, err) : curl_failed(code, err);
+    return code == CURLE_OK ? sl_kube_auth_apply(kube, t, err) : curl_failed(code, err);
 }
 
-void kube_transfer_header(struct kube_transfer *t, const char *name, const char *value)
+void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value)
 {
     char *line = sl_xasprintf("%s: %s", name, value);
     struct curl_slist *headers = curl_slist_append(t->headers, line);
@@ -186,20 +187,19 @@ void kube_transfer_header(struct kube_transfer *t, const char *name, const char 
     t->headers = headers;
 }
 
-int kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
+int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
 {
     CURLcode code = curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     if (code != CURLE_OK)
         return curl_failed(code, err);
     CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
     if (mcode != CURLM_OK)
-        return sl_err_set(err, -EINVAL, "cannot start a request to the API server: %s",
-                          curl_multi_strerror(mcode));
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_START, curl_multi_strerror(mcode));
     t->added = true;
     return 0;
 }
 
-void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
+void sl_kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
 {
     if (t->added)
         (void)curl_multi_remove_handle(kube->multi, t->easy);
@@ -213,7 +213,7 @@ void kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t)
     t->why[0] = 0;
 }
 
-void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err)
+void sl_kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err)
 {
     static const struct {
         CURLcode curl;
@@ -228,18 +228,17 @@ void kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (codes[i].curl == code)
             rc = codes[i].code;
-    (void)sl_err_set(err, rc, "no answer from the API server: %s",
-                     t->why[0] ? t->why : curl_easy_strerror(code));
+    (void)sl_err_set(err, rc, SL_E_KUBE_NO_ANSWER, t->why[0] ? t->why : curl_easy_strerror(code));
 }
 
 /* --- the client ----------------------------------------------------------------------------- */
 
-void kube_enter(struct sl_kube *kube)
+void sl_kube_enter(struct sl_kube *kube)
 {
     kube->depth++;
 }
 
-bool kube_leave(struct sl_kube *kube)
+bool sl_kube_leave(struct sl_kube *kube)
 {
     bool dead = kube->dead;
     if (--kube->depth == 0 && dead)
@@ -247,7 +246,7 @@ bool kube_leave(struct sl_kube *kube)
     return !dead;
 }
 
-uint64_t kube_random(struct sl_kube *kube)
+uint64_t sl_kube_random(struct sl_kube *kube)
 {
     kube->random ^= kube->random << 13; /* xorshift: only spreads retries out */
     kube->random ^= kube->random >> 7;
@@ -284,14 +283,9 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
         c->server[n - 1] = 0;
     bool plain = strncasecmp(c->server, "http://", 7) == 0;
     if (!plain && strncasecmp(c->server, "https://", 8) != 0)
-        return sl_err_set(err, -EINVAL,
-                          "the API server \"%.100s\" is not a URL: write https://HOST:PORT",
-                          c->server);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_URL, c->server);
     if (plain && (c->token || c->token_file))
-        return sl_err_set(err, -EINVAL,
-                          "a token is not sent to \"%.100s\", which is not encrypted: "
-                          "write https://",
-                          c->server);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PLAIN, c->server);
     return 0;
 }
 
@@ -300,7 +294,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     static bool
         ready; /* curl's own set-up, once a process; in the loop's thread like all of this */
     if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return sl_err_set(err, -ENOMEM, "cannot set up libcurl");
+        return sl_err_set(err, -ENOMEM, SL_E_KUBE_CURL_GONE);
     ready = true;
     kube->multi = curl_multi_init();
     if (!kube->multi)
@@ -318,7 +312,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     SET(CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX); /* kept for reuse */
 #undef SET
     if (code != CURLM_OK)
-        return sl_err_set(err, -EINVAL, "cannot set up libcurl: %s", curl_multi_strerror(code));
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_CURL, curl_multi_strerror(code));
     return 0;
 }
 
@@ -337,7 +331,7 @@ int sl_kube_create(struct sl_loop *loop, const struct sl_kube_options *opt, stru
     if (rc == 0)
         rc = open_multi(kube, err);
     if (rc == 0)
-        rc = kube_auth_open(kube, err);
+        rc = sl_kube_auth_open(kube, err);
     if (rc < 0) {
         sl_kube_destroy(kube);
         return rc;
@@ -350,12 +344,12 @@ void sl_kube_destroy(struct sl_kube *kube)
 {
     if (!kube || kube->dead)
         return;
-    kube_enter(kube);
+    sl_kube_enter(kube);
     kube->dead = true;
     while (kube->watches)
         sl_kube_watch_stop(kube->watches);
     while (kube->first_call)
-        kube_call_free(kube->first_call);
+        sl_kube_call_free(kube->first_call);
     if (kube->multi)
         (void)curl_multi_cleanup(kube->multi); /* tells on_socket of what it still had */
     kube->multi = NULL;
@@ -363,9 +357,9 @@ void sl_kube_destroy(struct sl_kube *kube)
         socket_drop(kube->sockets);
     sl_timer_stop(kube->loop, &kube->timer);
     sl_timer_stop(kube->loop, &kube->kick);
-    kube_auth_close(kube);
+    sl_kube_auth_close(kube);
     sl_kube_config_free(&kube->config);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* --- small helpers -------------------------------------------------------------------------- */

@@ -87,7 +87,7 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
                         void *data, struct sl_kube_watch **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_watch_stop(struct sl_kube_watch *watch); /* NULL is fine */
 
-/* metadata.<key> of an object, "" where there is none. */
+/* metadata.<key> of an object; "" if the object does not have it. */
 const char *sl_kube_meta(const json_t *object, const char *key);
 
 /* Percent-encodes text for a path segment or a query's value. -ENAMETOOLONG. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who we are to the API server, and how we know that it is the one. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
             size = 0; /* it goes into a header: no line ends, no surprises */
     if (size == 0) {
         free(text);
-        return sl_err_set(err, -EINVAL, "the token in %s is empty or not a token", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_TOKEN_BAD, path);
     }
     if (kube->token)
         explicit_bzero(kube->token, strlen(kube->token));
@@ -59,7 +60,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
     return 0;
 }
 
-void kube_token_refresh(struct sl_kube *kube, bool force)
+void sl_kube_token_refresh(struct sl_kube *kube, bool force)
 {
     struct stat st;
     const struct stat *old = &kube->token_stat;
@@ -74,7 +75,7 @@ void kube_token_refresh(struct sl_kube *kube, bool force)
     (void)rc;
 }
 
-int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
+int sl_kube_auth_open(struct sl_kube *kube, struct sl_err *err)
 {
     struct sl_kube_config *c = &kube->config;
     int rc = open_text("ca", c->ca_pem, &kube->ca_fd, err);
@@ -89,13 +90,13 @@ int kube_auth_open(struct sl_kube *kube, struct sl_err *err)
     if (c->token) {
         for (const char *p = c->token; *p; p++)
             if (*p <= ' ' || *p > '~')
-                return sl_err_set(err, -EINVAL, "the kubeconfig's token is not a token");
+                return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_TOKEN);
         kube->token = sl_xstrdup(c->token);
     }
     return 0;
 }
 
-void kube_auth_close(struct sl_kube *kube)
+void sl_kube_auth_close(struct sl_kube *kube)
 {
     int *fds[] = {&kube->ca_fd, &kube->cert_fd, &kube->key_fd};
     for (size_t i = 0; i < SL_ARRAY_LEN(fds); i++) {
@@ -118,7 +119,7 @@ static CURLcode set_file(CURL *easy, CURLoption option, const char *file, int fd
     return curl_easy_setopt(easy, option, path);
 }
 
-int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
+int sl_kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err *err)
 {
     const struct sl_kube_config *c = &kube->config;
     CURLcode code = set_file(t->easy, CURLOPT_CAINFO, c->ca_file, kube->ca_fd);
@@ -133,13 +134,12 @@ int kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_err
     if (code == CURLE_OK && c->insecure)
         code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
-    kube_token_refresh(kube, false);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+    sl_kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;
     char *value = sl_xasprintf("Bearer %s", kube->token);
-    kube_transfer_header(t, "Authorization", value);
+    sl_kube_transfer_header(t, "Authorization", value);
     explicit_bzero(value, strlen(value));
     free(value);
     return 0;

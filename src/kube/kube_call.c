@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single requests. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -7,10 +8,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/json_dump.h"
 #include "base/xalloc.h"
 
-int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
+int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
 {
     if (size > b->max - b->size)
         return -EMSGSIZE;
@@ -29,7 +31,7 @@ int kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
     return 0;
 }
 
-void kube_buffer_free(struct kube_buffer *b)
+void sl_kube_buffer_free(struct kube_buffer *b)
 {
     free(b->data);
     *b = (struct kube_buffer){.max = b->max};
@@ -50,7 +52,7 @@ static int status_code(long status)
     return status >= 500 ? -EREMOTEIO : -EINVAL;
 }
 
-void kube_status_error(const char *method, const char *path, long status, const json_t *body,
+void sl_kube_status_error(const char *method, const char *path, long status, const json_t *body,
                        struct sl_err *err)
 {
     const char *message = json_string_value(json_object_get(body, "message"));
@@ -61,8 +63,8 @@ void kube_status_error(const char *method, const char *path, long status, const 
     for (; message && message[n] && n + 1 < sizeof(text); n++)
         text[n] = (unsigned char)message[n] < ' ' ? ' ' : message[n]; /* it ends up in logs */
     text[n] = 0;
-    (void)sl_err_set(err, status_code(status), "the API server answers %s %.*s with %ld%s%s",
-                     method, (int)strcspn(path, "?"), path, status, n ? ": " : "", text);
+    (void)sl_err_set(err, status_code(status), SL_E_KUBE_STATUS, method, (int)strcspn(path, "?"),
+                     path, status, n ? ": " : "", text);
 }
 
 /* JSON, or a plain text as a JSON string. NULL: neither. */
@@ -77,14 +79,14 @@ static json_t *parse_answer(CURL *easy, const struct kube_buffer *answer, json_e
 
 /* --- one call ------------------------------------------------------------------------------- */
 
-void kube_call_free(struct sl_kube_call *call)
+void sl_kube_call_free(struct sl_kube_call *call)
 {
     struct sl_kube *kube = call->kube;
-    kube_transfer_close(kube, &call->transfer);
+    sl_kube_transfer_close(kube, &call->transfer);
     *(call->prev ? &call->prev->next : &kube->first_call) = call->next;
     *(call->next ? &call->next->prev : &kube->last_call) = call->prev;
     *(call->running ? &kube->active : &kube->waiting) -= 1;
-    kube_buffer_free(&call->answer);
+    sl_kube_buffer_free(&call->answer);
     free(call->method);
     free(call->path);
     free(call->content_type);
@@ -100,19 +102,19 @@ static void finish(struct sl_kube_call *call, long status, json_t *body, const s
     void *data = call->data;
     struct kube_buffer answer = call->answer;
     call->answer = (struct kube_buffer){0};
-    kube_call_free(call);
+    sl_kube_call_free(call);
     if (bytes_done)
         bytes_done(data, (int)status, (const uint8_t *)answer.data, answer.size, err);
     else
         done(data, (int)status, body, err);
-    kube_buffer_free(&answer);
+    sl_kube_buffer_free(&answer);
     json_decref(body);
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *user)
 {
     struct sl_kube_call *call = user;
-    int rc = kube_buffer_add(&call->answer, data, size * count);
+    int rc = sl_kube_buffer_add(&call->answer, data, size * count);
     call->too_big = rc == -EMSGSIZE;
     return rc == 0 ? size * count : 0;
 }
@@ -122,17 +124,16 @@ static int start(struct sl_kube_call *call, struct sl_err *err);
 static void call_done(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_call *call =
-        (struct sl_kube_call *)((char *)t - offsetof(struct sl_kube_call, transfer));
+        sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
     json_error_t why;
     json_t *body = NULL;
     long status = 0;
     if (code != CURLE_OK) {
         if (call->too_big)
-            (void)sl_err_set(&err, -EMSGSIZE, "the API server's answer is larger than %zu bytes",
-                             call->answer.max);
+            (void)sl_err_set(&err, -EMSGSIZE, SL_E_KUBE_ANSWER_LARGE, call->answer.max);
         else
-            kube_transfer_error(t, code, &err);
+            sl_kube_transfer_error(t, code, &err);
         (void)sl_err_wrap(&err, "%s %.*s", call->method, (int)strcspn(call->path, "?"), call->path);
         finish(call, 0, NULL, &err);
         return;
@@ -140,7 +141,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status == 401 && !call->retried && call->kube->config.token_file) {
         call->retried = true; /* the token was replaced since it was read */
-        kube_token_refresh(call->kube, true);
+        sl_kube_token_refresh(call->kube, true);
         if (start(call, &err) < 0)
             finish(call, 0, NULL, &err);
         return;
@@ -149,15 +150,11 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     if (call->answer.size > 0 && (json || status >= 400))
         body = parse_answer(t->easy, &call->answer, &why);
     if (status >= 400)
-        kube_status_error(call->method, call->path, status, body, &err);
+        sl_kube_status_error(call->method, call->path, status, body, &err);
     else if (status >= 300)
-        (void)sl_err_set(&err, -EPROTO,
-                         "the API server answers %s with a redirection (%ld), which "
-                         "is not followed",
-                         call->path, status);
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_REDIRECT, call->path, status);
     else if (json && call->answer.size > 0 && !body)
-        (void)sl_err_set(&err, -EPROTO, "the API server's answer to %s is not JSON: line %d: %s",
-                         call->path, why.line, why.text);
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_ANSWER_JSON, call->path, why.line, why.text);
     finish(call, status, body, &err);
 }
 
@@ -165,9 +162,9 @@ static void call_done(struct kube_transfer *t, CURLcode code)
 static int start(struct sl_kube_call *call, struct sl_err *err)
 {
     struct kube_transfer *t = &call->transfer;
-    kube_transfer_close(call->kube, t);
+    sl_kube_transfer_close(call->kube, t);
     call->answer.size = 0;
-    int rc = kube_transfer_open(call->kube, t, call->path, err);
+    int rc = sl_kube_transfer_open(call->kube, t, call->path, err);
     if (rc < 0)
         return rc;
     CURLcode code = CURLE_OK;
@@ -188,16 +185,15 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     SET(CURLOPT_CUSTOMREQUEST, call->method);
 #undef SET
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
     if (call->body)
-        kube_transfer_header(t, "Content-Type", call->content_type);
-    kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
-    kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
-    return kube_transfer_start(call->kube, t, err);
+        sl_kube_transfer_header(t, "Content-Type", call->content_type);
+    sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
+    sl_kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
+    return sl_kube_transfer_start(call->kube, t, err);
 }
 
-void kube_calls_start(struct sl_kube *kube)
+void sl_kube_calls_start(struct sl_kube *kube)
 {
     while (!kube->dead && kube->waiting > 0 && kube->active < KUBE_ACTIVE_MAX) {
         struct sl_kube_call *call = kube->first_call;
@@ -246,7 +242,7 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
     *(call->running ? &kube->active : &kube->waiting) += 1;
     int rc = call->running ? start(call, err) : 0;
     if (rc < 0) {
-        kube_call_free(call);
+        sl_kube_call_free(call);
         return rc;
     }
     if (ret)
@@ -257,10 +253,9 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
 static int may_ask(const struct sl_kube *kube, const char *path, struct sl_err *err)
 {
     if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
-        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
     if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
-        return sl_err_set(err, -ENOBUFS, "%d requests to the API server are waiting already",
-                          KUBE_WAITING_MAX);
+        return sl_err_set(err, -ENOBUFS, SL_E_KUBE_BUSY, KUBE_WAITING_MAX);
     return 0;
 }
 
@@ -275,7 +270,7 @@ int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
         return rc;
     r.body = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     if (body && !r.body)
-        return sl_err_set(err, -EILSEQ, "a request to the API server is not UTF-8");
+        return sl_err_set(err, -EILSEQ, SL_E_KUBE_UTF8);
     r.body_size = body ? strlen(r.body) : 0;
     return submit(kube, &r, ret, err);
 }
@@ -309,7 +304,7 @@ void sl_kube_cancel(struct sl_kube_call *call)
     if (!call)
         return;
     struct sl_kube *kube = call->kube;
-    kube_call_free(call);
+    sl_kube_call_free(call);
     if (kube->waiting > 0 &&
         !kube->dead) /* not from here: a start that fails calls its owner back */
         sl_timer_set(kube->loop, &kube->kick, sl_loop_now(kube->loop));

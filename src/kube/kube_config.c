@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "kube/errors.h"
 
 enum { FILE_MAX = 1 << 20, TEXT_MAX = 256 << 10 };
 
@@ -89,7 +90,7 @@ static int copy_data(struct reader *r, yaml_node_t *map, const char *key, char *
     gnutls_datum_t in = {.data = (unsigned char *)(uintptr_t)text, .size = (unsigned)strlen(text)};
     gnutls_datum_t out = {0};
     if (gnutls_base64_decode2(&in, &out) < 0)
-        return sl_err_set(err, -EINVAL, "%s is not base64", key);
+        return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_BASE64, key);
     *ret = strndup((const char *)out.data, out.size);
     gnutls_free(out.data);
     return *ret ? 0 : no_memory(err);
@@ -112,7 +113,7 @@ static int named(struct reader *r, const char *list, const char *inner, const ch
             }
         }
     }
-    return sl_err_set(err, -EINVAL, "the kubeconfig has no %s named \"%.100s\"", inner, name);
+    return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_NO_ENTRY, inner, name);
 }
 
 static int read_cluster(struct reader *r, yaml_node_t *cluster, struct sl_kube_config *ret,
@@ -121,11 +122,11 @@ static int read_cluster(struct reader *r, yaml_node_t *cluster, struct sl_kube_c
     static const char *const refused[] = {"proxy-url", "tls-server-name"};
     for (size_t i = 0; i < SL_ARRAY_LEN(refused); i++)
         if (text_of(r, cluster, refused[i]))
-            return sl_err_set(err, -ENOTSUP, "%s in a kubeconfig is not supported", refused[i]);
+            return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_UNSUPPORTED, refused[i]);
     ret->insecure = is_true(r, cluster, "insecure-skip-tls-verify");
     int rc = copy_text(r, cluster, "server", &ret->server, err);
     if (rc == 0 && !ret->server)
-        rc = sl_err_set(err, -EINVAL, "the kubeconfig's cluster has no server");
+        rc = sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_NO_SERVER);
     if (rc == 0)
         rc = copy_path(r, cluster, "certificate-authority", &ret->ca_file, err);
     if (rc == 0)
@@ -137,14 +138,9 @@ static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config 
                      struct sl_err *err)
 {
     if (member(r, user, "exec") || member(r, user, "auth-provider"))
-        return sl_err_set(err, -ENOTSUP,
-                          "the kubeconfig's user logs in by a plugin (exec or "
-                          "auth-provider), which is not supported: use a token, a "
-                          "tokenFile or a client certificate");
+        return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_PLUGIN);
     if (member(r, user, "username") || member(r, user, "password"))
-        return sl_err_set(err, -ENOTSUP,
-                          "the kubeconfig's user has a password, which API servers no "
-                          "longer take: use a token, a tokenFile or a client certificate");
+        return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_PASSWORD);
     int rc = copy_text(r, user, "token", &ret->token, err);
     if (rc == 0)
         rc = copy_path(r, user, "tokenFile", &ret->token_file, err);
@@ -157,9 +153,7 @@ static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config 
     if (rc == 0)
         rc = copy_data(r, user, "client-key-data", &ret->key_pem, err);
     if (rc == 0 && (ret->cert_file || ret->cert_pem) != (ret->key_file || ret->key_pem))
-        rc = sl_err_set(err, -EINVAL,
-                        "the kubeconfig's user has a client certificate without its key, "
-                        "or a key without its certificate");
+        rc = sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_PAIR);
     return rc;
 }
 
@@ -168,14 +162,14 @@ static int read_document(struct reader *r, struct sl_kube_config *ret, struct sl
     yaml_node_t *context, *cluster, *user;
     const char *name = text_of(r, yaml_document_get_root_node(&r->doc), "current-context");
     if (!name)
-        return sl_err_set(err, -EINVAL, "the kubeconfig has no current-context");
+        return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_CONTEXT);
     int rc = named(r, "contexts", "context", name, &context, err);
     if (rc < 0)
         return rc;
     const char *cluster_name = text_of(r, context, "cluster");
     const char *user_name = text_of(r, context, "user");
     if (!cluster_name)
-        return sl_err_set(err, -EINVAL, "the kubeconfig's context names no cluster");
+        return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_NO_CLUSTER);
     rc = named(r, "clusters", "cluster", cluster_name, &cluster, err);
     if (rc == 0)
         rc = read_cluster(r, cluster, ret, err);
@@ -194,16 +188,15 @@ int sl_kube_config_parse(const char *text, size_t size, const char *dir, struct 
     struct sl_kube_config config = {0};
     yaml_parser_t parser;
     if (size > FILE_MAX)
-        return sl_err_set(err, -EMSGSIZE, "the kubeconfig is larger than %d bytes", FILE_MAX);
+        return sl_err_set(err, -EMSGSIZE, SL_E_KUBECONFIG_LARGE, FILE_MAX);
     if (!yaml_parser_initialize(&parser))
         return no_memory(err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     if (!yaml_parser_load(&parser, &r.doc)) {
         int rc = parser.error == YAML_MEMORY_ERROR
                      ? no_memory(err)
-                     : sl_err_set(err, -EINVAL, "the kubeconfig is not YAML: line %zu: %s",
-                                  parser.problem_mark.line + 1,
-                                  parser.problem ? parser.problem : "it cannot be read");
+                     : sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_YAML, parser.problem_mark.line + 1,
+                                  parser.problem ? parser.problem : "the file cannot be read");
         yaml_parser_delete(&parser);
         return rc;
     }
@@ -241,9 +234,7 @@ int sl_kube_config_pod(const char *dir, struct sl_kube_config *ret, struct sl_er
     const char *port = getenv("KUBERNETES_SERVICE_PORT");
     struct sl_kube_config config = {0};
     if (!host || !host[0])
-        return sl_err_set(err, -ENOENT,
-                          "there is no kubeconfig and this is not a pod "
-                          "(KUBERNETES_SERVICE_HOST is not set): name a kubeconfig");
+        return sl_err_set(err, -ENOENT, SL_E_KUBE_NOWHERE);
     bool v6 = strchr(host, ':') != NULL;
     int rc = asprintf(&config.server, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "",
                       port && port[0] ? port : "443");
@@ -256,10 +247,7 @@ int sl_kube_config_pod(const char *dir, struct sl_kube_config *ret, struct sl_er
     if (rc < 0)
         rc = no_memory(err);
     else if (access(config.token_file, R_OK) != 0)
-        rc = sl_err_set(err, -ENOENT,
-                        "the pod has no service account token in %s: set "
-                        "automountServiceAccountToken, or name a kubeconfig",
-                        dir);
+        rc = sl_err_set(err, -ENOENT, SL_E_KUBE_NO_TOKEN, dir);
     else
         rc = 0;
     if (rc < 0)
@@ -267,13 +255,6 @@ int sl_kube_config_pod(const char *dir, struct sl_kube_config *ret, struct sl_er
     else
         *ret = config;
     return rc;
-}
-
-static void forget(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
 }
 
 void sl_kube_config_free(struct sl_kube_config *config)
@@ -284,8 +265,8 @@ void sl_kube_config_free(struct sl_kube_config *config)
     free(config->cert_file);
     free(config->cert_pem);
     free(config->key_file);
-    forget(config->key_pem);
-    forget(config->token);
+    sl_free_secret(config->key_pem);
+    sl_free_secret(config->token);
     free(config->token_file);
     *config = (struct sl_kube_config){0};
 }

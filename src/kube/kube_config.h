@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the API server is and who we are to it: from a kubeconfig, from a pod's service account. */
+/* The address of the API server and the identity of this program: from a kubeconfig, or from the
+ * service account of a pod. */
 #ifndef SLUICE_KUBE_KUBE_CONFIG_H
 #define SLUICE_KUBE_KUBE_CONFIG_H
 

@@ -19,7 +19,7 @@ static uint64_t hash_of(const json_t *object)
     return hash_text(h, sl_kube_meta(object, "name"));
 }
 
-struct kube_known *kube_index_find(const struct kube_index *index, const json_t *object)
+struct kube_known *sl_kube_index_find(const struct kube_index *index, const json_t *object)
 {
     if (!index->bucket_count)
         return NULL;
@@ -51,7 +51,7 @@ static bool grow(struct kube_index *index)
     return true;
 }
 
-struct kube_known *kube_index_add(struct kube_index *index, const json_t *object)
+struct kube_known *sl_kube_index_add(struct kube_index *index, const json_t *object)
 {
     const char *texts[3] = {sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"),
                             sl_kube_meta(object, "uid")};
@@ -76,7 +76,7 @@ struct kube_known *kube_index_add(struct kube_index *index, const json_t *object
     return k;
 }
 
-void kube_index_drop(struct kube_index *index, struct kube_known *known)
+void sl_kube_index_drop(struct kube_index *index, struct kube_known *known)
 {
     struct kube_known **at = &index->buckets[known->hash & (index->bucket_count - 1)];
     while (*at != known)
@@ -86,7 +86,7 @@ void kube_index_drop(struct kube_index *index, struct kube_known *known)
     free(known);
 }
 
-struct kube_known *kube_index_stale(const struct kube_index *index, unsigned round, size_t *at)
+struct kube_known *sl_kube_index_stale(const struct kube_index *index, unsigned round, size_t *at)
 {
     for (; *at < index->bucket_count; ++*at)
         for (struct kube_known *k = index->buckets[*at]; k; k = k->next)
@@ -95,16 +95,16 @@ struct kube_known *kube_index_stale(const struct kube_index *index, unsigned rou
     return NULL;
 }
 
-void kube_index_free(struct kube_index *index)
+void sl_kube_index_free(struct kube_index *index)
 {
     for (size_t i = 0; i < index->bucket_count; i++)
         while (index->buckets[i])
-            kube_index_drop(index, index->buckets[i]);
+            sl_kube_index_drop(index, index->buckets[i]);
     free(index->buckets);
     *index = (struct kube_index){.max = index->max};
 }
 
-bool kube_known_update(struct kube_known *known, const json_t *object)
+bool sl_kube_known_update(struct kube_known *known, const json_t *object)
 {
     const char *version = sl_kube_meta(object, "resourceVersion");
     if (strlen(version) >= sizeof(known->version))
@@ -114,7 +114,7 @@ bool kube_known_update(struct kube_known *known, const json_t *object)
     return !same;
 }
 
-json_t *kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind)
+json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind)
 {
     json_t *meta = json_object(), *stub = json_object();
     int rc = json_object_set_new(meta, "name", json_string(known->name));

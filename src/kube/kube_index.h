@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which objects of a collection are known: enough to say which went, nothing of what is in them. */
+/* The objects of a collection that are known: enough to say which were deleted, nothing of their
+ * contents. */
 #ifndef SLUICE_KUBE_KUBE_INDEX_H
 #define SLUICE_KUBE_KUBE_INDEX_H
 
@@ -22,17 +23,17 @@ struct kube_index {
     size_t bucket_count, count, max;
 };
 
-struct kube_known *kube_index_find(const struct kube_index *index, const json_t *object);
+struct kube_known *sl_kube_index_find(const struct kube_index *index, const json_t *object);
 /* NULL: out of memory, or max reached. The object must not be known. */
-struct kube_known *kube_index_add(struct kube_index *index, const json_t *object);
-void kube_index_drop(struct kube_index *index, struct kube_known *known);
+struct kube_known *sl_kube_index_add(struct kube_index *index, const json_t *object);
+void sl_kube_index_drop(struct kube_index *index, struct kube_known *known);
 /* One whose round is not this one, from bucket *at on; NULL: none. */
-struct kube_known *kube_index_stale(const struct kube_index *index, unsigned round, size_t *at);
-void kube_index_free(struct kube_index *index);
+struct kube_known *sl_kube_index_stale(const struct kube_index *index, unsigned round, size_t *at);
+void sl_kube_index_free(struct kube_index *index);
 
 /* Remembers the object's resourceVersion; false: it was that already. */
-bool kube_known_update(struct kube_known *known, const json_t *object);
+bool sl_kube_known_update(struct kube_known *known, const json_t *object);
 /* The object with nothing but its names. NULL: out of memory. */
-json_t *kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind);
+json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Watches: a list in pages, then a stream of lines, and again from the start when the server forgot. */
+#include "kube/errors.h"
 #include "kube/kube_internal.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
@@ -71,8 +73,8 @@ static void trouble(struct sl_kube_watch *w, const struct sl_err *why)
 
 static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
 {
-    json_t *stub = kube_known_stub(known, w->api_version, w->kind);
-    kube_index_drop(&w->index, known);
+    json_t *stub = sl_kube_known_stub(known, w->api_version, w->kind);
+    sl_kube_index_drop(&w->index, known);
     if (stub)
         tell(w, SL_KUBE_DELETED, stub);
     json_decref(stub);
@@ -80,31 +82,29 @@ static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
 
 static void tell_object(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = kube_index_find(&w->index, object);
+    struct kube_known *known = sl_kube_index_find(&w->index, object);
     if (known && strcmp(known->uid, sl_kube_meta(object, "uid")) != 0) {
         tell_gone(w, known); /* another one of the same name */
         known = NULL;
     }
     enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
-    if (!known && !(known = kube_index_add(&w->index, object))) {
+    if (!known && !(known = sl_kube_index_add(&w->index, object))) {
         struct sl_err err = SL_ERR_INIT;
-        (void)sl_err_set(&err, -ENOMEM,
-                         "an object is left out: out of memory, or more than %d of them",
-                         OBJECTS_MAX);
+        (void)sl_err_set(&err, -ENOMEM, SL_E_KUBE_OBJECT_DROPPED, OBJECTS_MAX);
         trouble(w, &err);
         return;
     }
     known->round = w->round;
-    if (kube_known_update(known, object) || event == SL_KUBE_ADDED)
+    if (sl_kube_known_update(known, object) || event == SL_KUBE_ADDED)
         tell(w, event, object);
 }
 
 static void tell_deleted(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = kube_index_find(&w->index, object);
+    struct kube_known *known = sl_kube_index_find(&w->index, object);
     if (!known)
         return;
-    kube_index_drop(&w->index, known);
+    sl_kube_index_drop(&w->index, known);
     tell(w, SL_KUBE_DELETED, object);
 }
 
@@ -117,7 +117,7 @@ static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe g
 {
     bool stopped = w->stopped;
     if (--w->busy == 0 && stopped)
-        kube_watch_free(w);
+        sl_kube_watch_free(w);
     return !stopped;
 }
 
@@ -126,9 +126,9 @@ static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe g
 static void close_stream(struct sl_kube_watch *w)
 {
     sl_timer_stop(w->kube->loop, &w->timer);
-    kube_transfer_close(w->kube, &w->transfer);
+    sl_kube_transfer_close(w->kube, &w->transfer);
     sl_lines_reset(&w->lines);
-    kube_buffer_free(&w->refusal);
+    sl_kube_buffer_free(&w->refusal);
     w->broken = (struct sl_err)SL_ERR_INIT;
     w->pending = false;
 }
@@ -136,14 +136,14 @@ static void close_stream(struct sl_kube_watch *w)
 static void retry_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
-    kube_enter(kube);
+    sl_kube_enter(kube);
     if (w->version[0])
         open_stream(w);
     else
         list(w);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 /* why NULL: nothing went wrong, the stream just ended. The watch may be gone afterwards. */
@@ -159,7 +159,7 @@ static void again(struct sl_kube_watch *w, const struct sl_err *why)
         if (most > BACKOFF_MAX_MS)
             most = BACKOFF_MAX_MS;
         uint64_t wait_ns =
-            (most / 2) * SL_NS_PER_MS + kube_random(w->kube) % (most / 2 * SL_NS_PER_MS);
+            (most / 2) * SL_NS_PER_MS + sl_kube_random(w->kube) % (most / 2 * SL_NS_PER_MS);
         w->attempts++;
         w->timer.fire = retry_fired;
         sl_timer_set(w->kube->loop, &w->timer, sl_loop_now(w->kube->loop) + wait_ns);
@@ -216,7 +216,7 @@ static void list_complete(struct sl_kube_watch *w, json_t *body)
 {
     size_t at = 0;
     struct kube_known *stale;
-    while (!w->stopped && (stale = kube_index_stale(&w->index, w->round, &at)))
+    while (!w->stopped && (stale = sl_kube_index_stale(&w->index, w->round, &at)))
         tell_gone(w, stale);
     (void)snprintf(w->version, sizeof(w->version), "%s", sl_kube_meta(body, "resourceVersion"));
     w->whole = false;
@@ -255,7 +255,7 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     if (err.code == 0 && ((!json_is_array(items) && !json_is_null(items)) ||
                           !sl_kube_meta(body, "resourceVersion")[0] ||
                           strlen(sl_kube_meta(body, "resourceVersion")) >= sizeof(w->version)))
-        (void)sl_err_set(&err, -EPROTO, "the API server's answer is not a list");
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_NOT_A_LIST);
     if (err.code != 0) {
         list_again(w, &err);
         return;
@@ -285,7 +285,7 @@ static void list(struct sl_kube_watch *w)
                      page[0] ? "&continue=" : "", page);
     int rc = 0;
     if (n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, "the list's address is too long");
+        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_LIST_LONG);
     else
         rc = sl_kube_request(w->kube, "GET", path, NULL, NULL, listed, w, &w->call, &err);
     if (rc < 0)
@@ -311,7 +311,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
         w->pending = true;
         if (sl_lines_feed(&w->lines, data, size * count, &w->broken) < 0)
             return 0;
-    } else if (kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
+    } else if (sl_kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
         return 0; /* beyond the maximum it is only not kept */
     }
     return size * count;
@@ -320,7 +320,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
 static void stream_ended(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)t - offsetof(struct sl_kube_watch, transfer));
+        sl_container_of(t, struct sl_kube_watch, transfer);
     struct sl_err err = w->broken;
     long status = 0;
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -329,13 +329,13 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
     if (err.code != 0) {
         refused(w, &err);
     } else if (code != CURLE_OK) {
-        kube_transfer_error(t, code, &err);
+        sl_kube_transfer_error(t, code, &err);
         again(w, &err);
     } else if (status != 200) {
         if (status == 401)
-            kube_token_refresh(w->kube, true);
+            sl_kube_token_refresh(w->kube, true);
         json_t *body = json_loadb(w->refusal.data ? w->refusal.data : "", w->refusal.size, 0, NULL);
-        kube_status_error("GET", w->path, status, body, &err);
+        sl_kube_status_error("GET", w->path, status, body, &err);
         json_decref(body);
         refused(w, &err);
     } else {
@@ -346,20 +346,20 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
 static void silent_fired(struct sl_timer *timer)
 {
     struct sl_kube_watch *w =
-        (struct sl_kube_watch *)((char *)timer - offsetof(struct sl_kube_watch, timer));
+        sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     struct sl_err err = SL_ERR_INIT;
-    (void)sl_err_set(&err, -ETIMEDOUT, "no answer from the API server in time");
-    kube_enter(kube);
+    (void)sl_err_set(&err, -ETIMEDOUT, SL_E_KUBE_SLOW);
+    sl_kube_enter(kube);
     again(w, &err);
-    (void)kube_leave(kube);
+    (void)sl_kube_leave(kube);
 }
 
 static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seconds,
                         struct sl_err *err)
 {
     struct kube_transfer *t = &w->transfer;
-    int rc = kube_transfer_open(w->kube, t, path, err);
+    int rc = sl_kube_transfer_open(w->kube, t, path, err);
     if (rc < 0)
         return rc;
     CURLcode code = curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_stream);
@@ -373,23 +373,22 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
         code =
             curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, "cannot set up a request to the API server: %s",
-                          curl_easy_strerror(code));
-    kube_transfer_header(t, "Accept", "application/json");
-    return kube_transfer_start(w->kube, t, err);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+    sl_kube_transfer_header(t, "Accept", "application/json");
+    return sl_kube_transfer_start(w->kube, t, err);
 }
 
 static void open_stream(struct sl_kube_watch *w)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[KUBE_PATH_MAX], version[200];
-    unsigned seconds = STREAM_S + (unsigned)(kube_random(w->kube) % (STREAM_S / 5));
+    unsigned seconds = STREAM_S + (unsigned)(sl_kube_random(w->kube) % (STREAM_S / 5));
     int rc = sl_kube_escape(w->version, version, sizeof(version));
     int n = snprintf(path, sizeof(path),
                      "%s%cwatch=1&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%u",
                      w->path, separator(w), version, seconds);
     if (rc < 0 || n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, "the watch's address is too long");
+        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_WATCH_LONG);
     else
         rc = start_stream(w, path, seconds, &err);
     if (rc < 0) {
@@ -406,7 +405,7 @@ static void open_stream(struct sl_kube_watch *w)
 static void error_event(struct sl_kube_watch *w, const json_t *object)
 {
     struct sl_err err = SL_ERR_INIT;
-    kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
+    sl_kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
                       object, &err);
     refused(w, &err);
 }
@@ -430,7 +429,7 @@ static bool handle_line(struct sl_kube_watch *w, const char *line, size_t size)
     const char *version = sl_kube_meta(object, "resourceVersion");
     if ((!deleted && !changed && !bookmark) || !version[0] ||
         strlen(version) >= sizeof(w->version) || (!bookmark && !sl_kube_meta(object, "name")[0])) {
-        (void)sl_err_set(&err, -EPROTO, "the API server sent a line that is not an event: %.100s",
+        (void)sl_err_set(&err, -EPROTO, SL_E_KUBE_NOT_AN_EVENT,
                          event ? (type ? type : "it has no type") : why.text);
         json_decref(event);
         refused(w, &err);
@@ -457,7 +456,7 @@ static void pump(struct sl_kube_watch *w)
     (void)let_go(w);
 }
 
-void kube_watches_pump(struct sl_kube *kube)
+void sl_kube_watches_pump(struct sl_kube *kube)
 {
     struct sl_kube_watch *w = kube->watches;
     while (w) {
@@ -472,11 +471,11 @@ void kube_watches_pump(struct sl_kube *kube)
 
 /* --- start and stop ------------------------------------------------------------------------- */
 
-void kube_watch_free(struct sl_kube_watch *w)
+void sl_kube_watch_free(struct sl_kube_watch *w)
 {
     sl_lines_reset(&w->lines);
-    kube_buffer_free(&w->refusal);
-    kube_index_free(&w->index);
+    sl_kube_buffer_free(&w->refusal);
+    sl_kube_index_free(&w->index);
     free(w->page);
     free(w->path);
     free(w);
@@ -486,7 +485,7 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
                         void *data, struct sl_kube_watch **ret, struct sl_err *err)
 {
     if (path[0] != '/' || strlen(path) > KUBE_PATH_MAX / 4)
-        return sl_err_set(err, -EINVAL, "\"%.100s\" is not a path of the API", path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
     struct sl_kube_watch *w = sl_xcalloc(1, sizeof(*w));
     w->path = sl_xstrdup(path);
     w->kube = kube;
@@ -518,7 +517,7 @@ void sl_kube_watch_stop(struct sl_kube_watch *w)
     sl_kube_cancel(w->call);
     w->call = NULL;
     sl_timer_stop(w->kube->loop, &w->timer);
-    kube_transfer_close(w->kube, &w->transfer);
+    sl_kube_transfer_close(w->kube, &w->transfer);
     if (w->busy == 0)
-        kube_watch_free(w);
+        sl_kube_watch_free(w);
 }

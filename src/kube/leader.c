@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
+#include "kube/errors.h"
 
 struct sl_leader {
     struct sl_loop *loop;
@@ -130,7 +132,8 @@ static json_t *filled(struct sl_leader *l, bool release)
     json_object_set_new(spec, "renewTime", json_string(now));
     if (!ours) {
         json_object_set_new(spec, "acquireTime", json_string(now));
-        json_object_set_new(spec, "leaseTransitions", json_integer(transitions + (l->lease != NULL)));
+        json_object_set_new(spec, "leaseTransitions",
+                            json_integer(transitions + (l->lease != NULL)));
     }
     return lease;
 }
@@ -213,13 +216,13 @@ static void looked(void *data, int status, json_t *body, const struct sl_err *er
 
 static void attempt_fired(struct sl_timer *timer)
 {
-    struct sl_leader *l = (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, timer));
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
     hold(l);
     if (l->call) {
         sl_kube_cancel(l->call);
         l->call = NULL;
         forget_lease(l); /* it may have been written all the same */
-        trouble(l, &(struct sl_err){-ETIMEDOUT, "the API server does not answer in time"});
+        trouble(l, &(struct sl_err){-ETIMEDOUT, "the API server did not answer in time"});
         later(l);
     } else if (l->leading && l->lease) {
         write_lease(l); /* one request a renewal; a 409 says if somebody else wrote */
@@ -232,7 +235,7 @@ static void attempt_fired(struct sl_timer *timer)
 static void deadline_fired(struct sl_timer *timer)
 {
     struct sl_leader *l =
-        (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, deadline));
+        sl_container_of(timer, struct sl_leader, deadline);
     hold(l);
     forget_lease(l);
     lose(l);
@@ -248,14 +251,11 @@ static int fill(struct sl_leader *l, const struct sl_leader_options *opt, struct
         !opt->namespace || !opt->name ||
         sl_kube_escape(opt->namespace, namespace, sizeof(namespace)) < 0 ||
         sl_kube_escape(opt->name, name, sizeof(name)) < 0)
-        return sl_err_set(err, -EINVAL,
-                          "leader election needs the names of a lease and of this replica");
+        return sl_err_set(err, -EINVAL, SL_E_LEADER_NAMES);
     if (l->opt.lease_ns <= l->opt.renew_ns || l->opt.renew_ns <= l->opt.retry_ns)
-        return sl_err_set(err, -EINVAL,
-                          "leader election: the lease must be longer than the time to renew "
-                          "it, and that longer than the pause between attempts");
+        return sl_err_set(err, -EINVAL, SL_E_LEADER_TIMES);
     if (!sl_utf8_valid(opt->identity))
-        return sl_err_set(err, -EINVAL, "leader election: the name of this replica is not UTF-8");
+        return sl_err_set(err, -EINVAL, SL_E_LEADER_UTF8);
     l->namespace = sl_xstrdup(opt->namespace);
     l->name = sl_xstrdup(opt->name);
     l->identity = sl_xstrdup(opt->identity);
@@ -327,7 +327,7 @@ static void release_done(void *data, int status, json_t *body, const struct sl_e
 
 static void release_fired(struct sl_timer *timer)
 {
-    struct sl_leader *l = (struct sl_leader *)((char *)timer - offsetof(struct sl_leader, timer));
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
     hold(l);
     sl_kube_cancel(l->call);
     l->call = NULL;

@@ -14,7 +14,8 @@ struct sl_leader;
 
 struct sl_leader_options {
     const char *namespace, *name; /* of the Lease */
-    const char *identity;         /* who we are: the pod's name, unique among the replicas */
+    const char *identity;         /* the name of this replica: the pod's name, unique among the
+                                   * replicas */
     /* All replicas must agree on them; lease > renew > retry. 0: 15 s, 10 s, 2 s. */
     uint64_t lease_ns;           /* how long the others wait for a leader that says nothing */
     uint64_t renew_ns;           /* how long a leader leads without having renewed */

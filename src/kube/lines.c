@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/lines.h"
 
+#include "kube/errors.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -55,8 +57,7 @@ int sl_lines_feed(struct sl_lines *lines, const char *data, size_t size, struct 
         lines->have += keep;
     }
     if (keep < size)
-        return sl_err_set(err, -EMSGSIZE, "the server sent a line longer than %zu bytes",
-                          lines->max_bytes);
+        return sl_err_set(err, -EMSGSIZE, SL_E_KUBE_LINE_LONG, lines->max_bytes);
     return 0;
 }
 

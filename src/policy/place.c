@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
+#include "policy/errors.h"
 #include "policy/place_internal.h"
 
 /* Prices drift slowly: a fiftieth of the decisions pays for the steps. */
@@ -43,7 +45,7 @@ int sl_place_policy_parse(const char *name, enum sl_place_policy *ret, struct sl
         size_t used = strlen(all);
         (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", policy_names[i]);
     }
-    return sl_err_set(err, -EINVAL, "policy \"%s\" is not known; one of: %s", name, all);
+    return sl_err_set(err, -EINVAL, SL_E_POLICY_UNKNOWN, name, all);
 }
 
 void sl_place_tuning_init(struct sl_place_tuning *t)
@@ -67,23 +69,12 @@ void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy p
     sl_place_tuning_init(&config->tuning);
 }
 
-/* splitmix64: small, seedable, the same everywhere. */
-uint64_t place_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
-
 static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *err)
 {
     if (n->gpu_count > SL_PLACE_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "node %zu has %u GPUs; at most %d are supported", at,
-                          n->gpu_count, SL_PLACE_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_GPUS, at, n->gpu_count, SL_PLACE_MAX_GPUS);
     if (n->model >= SL_PLACE_MAX_MODELS)
-        return sl_err_set(err, -EINVAL, "node %zu: model number %u is not below %d", at, n->model,
-                          SL_PLACE_MAX_MODELS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_MODEL, at, n->model, SL_PLACE_MAX_MODELS);
     return 0;
 }
 
@@ -205,11 +196,11 @@ static void supply(struct sl_placer *p, struct place_node *n, int sign)
     if (!p->demand || p->config.policy != SL_PLACE_SLUICE || !n->open)
         return;
     if (sign > 0) {
-        n->usable = place_usable(p->demand, n);
+        n->usable = sl_place_usable(p->demand, n);
         n->unused = 0;
         for (unsigned i = 0; i < n->gpu_count; i++)
             n->unused = (uint8_t)(n->unused + (n->gpus[i].tenants == 0));
-        n->ready = (uint8_t)place_ready(p->demand, n->unused, n->cpu_free);
+        n->ready = (uint8_t)sl_place_ready(p->demand, n->unused, n->cpu_free);
     }
     for (unsigned k = 2; k <= SL_PLACE_MAX_GPUS; k++)
         p->slots[k] += (uint32_t)sign * (n->ready / k);
@@ -220,20 +211,20 @@ static void supply(struct sl_placer *p, struct place_node *n, int sign)
 /* Puts new tables to use: every view, supply, price and score is computed afresh. */
 static void demand_use(struct sl_placer *p, struct place_demand *d)
 {
-    place_demand_destroy(p->demand);
+    sl_place_demand_destroy(p->demand);
     p->demand = d;
     memset(p->type_gpu, 0, sizeof(p->type_gpu));
     memset(p->type_cpu, 0, sizeof(p->type_cpu));
     memset(p->slots, 0, sizeof(p->slots));
     for (uint32_t i = 0; i < p->count; i++) {
-        place_view_fill(p->demand, &p->nodes[i]);
+        sl_place_view_fill(p->demand, &p->nodes[i]);
         supply(p, &p->nodes[i], 1);
         p->unused[p->position[i]] = p->nodes[i].unused;
     }
     p->cpu_a_gpu =
         p->totals.gpu_milli ? (double)p->totals.cpu_milli / (double)p->totals.gpu_milli : 1;
     if (d && p->config.policy == SL_PLACE_SLUICE)
-        place_price_step(p, PRICE_ROUNDS_NEW);
+        sl_place_price_step(p, PRICE_ROUNDS_NEW);
     mark_everything(p);
 }
 
@@ -243,10 +234,10 @@ int sl_place_set_demand(struct sl_placer *p, const struct sl_place_demand *deman
     struct place_class *classes;
     struct place_demand *d;
     size_t kept;
-    int rc = place_demand_classes(demand, count, &classes, &kept, err);
+    int rc = sl_place_demand_classes(demand, count, &classes, &kept, err);
     if (rc)
         return rc;
-    rc = place_demand_build(p, classes, kept, &d, err);
+    rc = sl_place_demand_build(p, classes, kept, &d, err);
     if (rc) {
         free(classes);
         return rc;
@@ -276,11 +267,11 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
         /* The tables are by model and kind of node: a new one needs them built again. Without
          * memory for that the engine goes on without a demand, as if none were known yet. */
         struct place_demand *d = NULL;
-        if (place_demand_build(p, p->classes, p->class_count, &d, NULL) != 0)
+        if (sl_place_demand_build(p, p->classes, p->class_count, &d, NULL) != 0)
             d = NULL;
         demand_use(p, d);
     } else {
-        place_view_fill(p->demand, &p->nodes[at]);
+        sl_place_view_fill(p->demand, &p->nodes[at]);
         supply(p, &p->nodes[at], 1);
     }
     mark_node(p, at);
@@ -293,7 +284,7 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
 static void shuffle_order(struct sl_placer *p)
 {
     for (uint32_t i = p->count; i > 1; i--) {
-        uint32_t j = (uint32_t)(place_random(&p->rng) % i);
+        uint32_t j = (uint32_t)(sl_random(&p->rng) % i);
         uint32_t t = p->order[i - 1];
         p->order[i - 1] = p->order[j];
         p->order[j] = t;
@@ -311,9 +302,9 @@ int sl_place_create(const struct sl_place_config *config, const struct sl_place_
                     size_t count, struct sl_placer **ret, struct sl_err *err)
 {
     if (config->policy >= SL_PLACE_POLICIES)
-        return sl_err_set(err, -EINVAL, "policy number %d is not known", (int)config->policy);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_POLICY, (int)config->policy);
     if (count > UINT32_MAX / 2)
-        return sl_err_set(err, -EINVAL, "%zu nodes are more than supported", count);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_NODES, count);
     struct sl_placer *p = calloc(1, sizeof(*p));
     if (!p)
         return sl_err_set(err, -ENOMEM, "out of memory for the placement engine");
@@ -340,7 +331,7 @@ void sl_place_destroy(struct sl_placer *p)
         free(p->kinds[i].opens);
         free(p->kinds[i].dirty);
     }
-    place_demand_destroy(p->demand);
+    sl_place_demand_destroy(p->demand);
     free(p->classes);
     free(p->nodes);
     free(p->order);
@@ -370,7 +361,7 @@ void sl_place_block_gpu(struct sl_placer *p, uint32_t node, unsigned gpu, bool b
     struct place_node *n = &p->nodes[node];
     supply(p, n, -1);
     n->gpus[gpu].blocked = blocked;
-    place_view_fill(p->demand, n);
+    sl_place_view_fill(p->demand, n);
     supply(p, n, 1);
     mark_node(p, node);
 }
@@ -383,18 +374,17 @@ uint32_t sl_place_cpu_free(const struct sl_placer *p, uint32_t node)
 int sl_place_validate(const struct sl_place_request *r, struct sl_err *err)
 {
     if (r->gpu_count > SL_PLACE_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "%u GPUs asked for; a node has at most %d", r->gpu_count,
-                          SL_PLACE_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_GPUS, r->gpu_count, SL_PLACE_MAX_GPUS);
     if (r->cores_permille > SL_PLACE_WHOLE || r->gpu_memory_permille > 1000)
-        return sl_err_set(err, -EINVAL, "a share of one GPU is at most 1000 permille");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_SHARE);
     if (r->mig >= SL_PLACE_MIG_PROFILES)
-        return sl_err_set(err, -EINVAL, "MIG profile number %u is not known", r->mig);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_PROFILE, r->mig);
     if (r->mig &&
         (r->gpu_count != 1 || r->cores_permille || r->gpu_memory_mib || r->gpu_memory_permille))
-        return sl_err_set(err, -EINVAL, "a MIG request names one instance and no other share");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_MIG);
     if (r->gpu_count && !r->mig && !r->cores_permille && !r->gpu_memory_mib &&
         !r->gpu_memory_permille)
-        return sl_err_set(err, -EINVAL, "a GPU is asked for, but no share of it");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_REQUEST_EMPTY);
     return 0;
 }
 
@@ -403,7 +393,7 @@ static int commit_check(const struct sl_placer *p, const struct sl_place_request
 {
     if (d->node >= p->count || __builtin_popcount(d->gpus) != r->gpu_count ||
         d->gpus >> p->nodes[d->node].gpu_count)
-        return sl_err_set(err, -EINVAL, "the decision does not belong to the request");
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_DECISION);
     return sl_place_validate(r, err);
 }
 
@@ -419,24 +409,24 @@ static void account(struct sl_placer *p, uint32_t node, const struct sl_place_re
     n->pods = (uint16_t)(take ? n->pods + 1 : n->pods - 1);
     p->totals.pods = take ? p->totals.pods + 1 : p->totals.pods - 1;
     if (r->gpu_count) {
-        uint16_t *holds = &n->holds[place_is_whole(r) ? r->gpu_count : 0];
+        uint16_t *holds = &n->holds[sl_place_is_whole(r) ? r->gpu_count : 0];
         *holds = (uint16_t)(take ? *holds + 1 : *holds - 1);
     }
     for (unsigned i = 0; i < n->gpu_count; i++) {
         if (!(d->gpus >> i & 1))
             continue;
         if (take)
-            place_gpu_take(&n->gpus[i], r, d->mig_start);
+            sl_place_gpu_take(&n->gpus[i], r, d->mig_start);
         else
-            place_gpu_give(&n->gpus[i], r, d->mig_start);
+            sl_place_gpu_give(&n->gpus[i], r, d->mig_start);
     }
-    place_view_fill(p->demand, n);
+    sl_place_view_fill(p->demand, n);
     p->totals.gpu_free_milli += n->view.free;
     p->totals.cpu_free_milli += n->cpu_free;
     supply(p, n, 1);
     if (p->demand && p->config.policy == SL_PLACE_SLUICE && p->price_due-- == 0) {
         p->price_due = PRICE_EVERY;
-        place_price_step(p, PRICE_ROUNDS);
+        sl_place_price_step(p, PRICE_ROUNDS);
     }
     mark_node(p, node);
 }
@@ -448,13 +438,12 @@ int sl_place_commit(struct sl_placer *p, const struct sl_place_request *r,
     if (rc)
         return rc;
     const struct place_node *n = &p->nodes[d->node];
-    if (!place_node_fits(n, r))
-        return sl_err_set(err, -ENOSPC, "node %u has no room for it (any more)", d->node);
+    if (!sl_place_node_fits(n, r))
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, d->node);
     for (unsigned i = 0; i < n->gpu_count; i++)
-        if ((d->gpus >> i & 1) && (!place_gpu_fits(&n->gpus[i], r) ||
-                                   (r->mig && !place_mig_free(&n->gpus[i], r->mig, d->mig_start))))
-            return sl_err_set(err, -ENOSPC, "GPU %u of node %u has no room for it (any more)", i,
-                              d->node);
+        if ((d->gpus >> i & 1) && (!sl_place_gpu_fits(&n->gpus[i], r) ||
+                                   (r->mig && !sl_place_mig_free(&n->gpus[i], r->mig, d->mig_start))))
+            return sl_err_set(err, -ENOSPC, SL_E_PLACE_GPU_FULL, i, d->node);
     account(p, d->node, r, d, true);
     return 0;
 }
@@ -466,10 +455,10 @@ static bool release_possible(const struct place_node *n, const struct sl_place_r
     if (!n->pods || r->cpu_milli > n->cpu_total - n->cpu_free ||
         r->memory_mib > n->mem_total - n->mem_free)
         return false;
-    if (r->gpu_count && !n->holds[place_is_whole(r) ? r->gpu_count : 0])
+    if (r->gpu_count && !n->holds[sl_place_is_whole(r) ? r->gpu_count : 0])
         return false;
     for (unsigned i = 0; i < n->gpu_count; i++)
-        if ((d->gpus >> i & 1) && !place_gpu_holds(&n->gpus[i], r, d->mig_start))
+        if ((d->gpus >> i & 1) && !sl_place_gpu_holds(&n->gpus[i], r, d->mig_start))
             return false;
     return true;
 }
@@ -481,7 +470,7 @@ int sl_place_release(struct sl_placer *p, const struct sl_place_request *r,
     if (rc)
         return rc;
     if (!release_possible(&p->nodes[d->node], r, d))
-        return sl_err_set(err, -EINVAL, "node %u does not hold such a request", d->node);
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_NOT_HELD, d->node);
     account(p, d->node, r, d, false);
     return 0;
 }
@@ -491,7 +480,7 @@ double sl_place_fragmentation(const struct sl_placer *p, uint32_t node)
     if (!p->demand || node >= p->count)
         return 0;
     const struct place_node *n = &p->nodes[node];
-    return place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
+    return sl_place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
 }
 
 void sl_place_totals(const struct sl_placer *p, struct sl_place_totals *ret)

@@ -168,7 +168,7 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *request,
                     const uint64_t *allow, struct sl_place_decision *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 
-/* Takes the capacity. -ENOSPC, and nothing taken, when it is not there (any more). */
+/* Takes the capacity. -ENOSPC, and nothing is taken, when it is not free, or no longer. */
 int sl_place_commit(struct sl_placer *p, const struct sl_place_request *request,
                     const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 

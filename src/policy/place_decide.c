@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
+#include "policy/errors.h"
 #include "policy/place_internal.h"
 
 /* A kind is everything a score depends on: host memory only filters, so it is left out. */
@@ -26,10 +28,7 @@ static struct sl_place_request kind_key(const struct sl_place_request *r)
 
 static uint32_t key_hash(const struct sl_place_request *key)
 {
-    uint64_t h = 0xcbf29ce484222325ULL;
-    const unsigned char *b = (const unsigned char *)key;
-    for (size_t i = 0; i < sizeof(*key); i++)
-        h = (h ^ b[i]) * 0x100000001b3ULL;
+    uint64_t h = sl_hash_bytes(SL_HASH_START, key, sizeof(*key));
     return (uint32_t)(h ^ (h >> 32)) % SL_ARRAY_LEN(((struct sl_placer *)0)->hash);
 }
 
@@ -86,7 +85,7 @@ static struct place_kind *kind_get(struct sl_placer *p, const struct sl_place_re
     }
     memcpy(&k->key, &key, sizeof(key));
     k->seen = 0;
-    k->milli = place_request_milli(r);
+    k->milli = sl_place_request_milli(r);
     memset(k->dirty, 0xff, (p->room + 63) / 64 * sizeof(*k->dirty));
     if (evict) {
         memset(p->hash, 0, sizeof(p->hash));
@@ -110,7 +109,7 @@ static void refresh(struct sl_placer *p, struct place_kind *k)
             if (at >= p->count)
                 break;
             const struct place_node *n = &p->nodes[p->order[at]];
-            k->scores[at] = place_score_node(p, n, &k->key, &gpus);
+            k->scores[at] = sl_place_score_node(p, n, &k->key, &gpus);
             k->opens[at] = 0;
             for (unsigned g = 0; gpus >> g; g++)
                 k->opens[at] |= (gpus >> g & 1) && n->gpus[g].tenants == 0;
@@ -133,10 +132,10 @@ static void prices_init(struct prices *x, const struct sl_placer *p, const struc
         x->type[i] = -(int32_t)lrint(PLACE_SCALE *
                                      (t->price_gpu * p->demand->price_gpu[i] * k->milli +
                                       t->price_cpu * p->demand->price_cpu[i] * k->key.cpu_milli));
-    x->opened = place_is_whole(&k->key) ? k->key.gpu_count : 1;
+    x->opened = sl_place_is_whole(&k->key) ? k->key.gpu_count : 1;
     x->slots = p->demand->slot_cpu > 0;
     if (x->slots)
-        place_slot_costs(p, x->opened, x->slot);
+        sl_place_slot_costs(p, x->opened, x->slot);
 }
 
 static int32_t priced(const struct prices *x, const struct sl_placer *p, const struct place_kind *k,
@@ -148,9 +147,9 @@ static int32_t priced(const struct prices *x, const struct sl_placer *p, const s
     score += x->type[p->type[at]];
     if (x->slots && p->unused[at] > 1) {
         unsigned left = p->unused[at] - (k->opens[at] ? x->opened : 0);
-        unsigned before = place_ready(p->demand, p->unused[at], p->cpu_free[at]);
+        unsigned before = sl_place_ready(p->demand, p->unused[at], p->cpu_free[at]);
         double cpu_left = (double)p->cpu_free[at] - k->key.cpu_milli;
-        score -= x->slot[before][place_ready(p->demand, left, cpu_left)];
+        score -= x->slot[before][sl_place_ready(p->demand, left, cpu_left)];
     }
     return score;
 }
@@ -214,7 +213,7 @@ static uint32_t choose_random(struct sl_placer *p, const int32_t *scores, uint32
     if (!fits)
         return p->count;
     return first_at_least(p, scores, memory, allow, PLACE_NO_FIT + 1,
-                          (uint32_t)(place_random(&p->rng) % fits));
+                          (uint32_t)(sl_random(&p->rng) % fits));
 }
 
 static uint32_t choose(struct sl_placer *p, const int32_t *scores, uint32_t memory,
@@ -239,11 +238,11 @@ static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
     uint16_t gpus = 0, left = r->gpu_count;
     unsigned fits = 0;
     for (unsigned i = 0; i < n->gpu_count; i++)
-        fits += place_gpu_fits(&n->gpus[i], r);
+        fits += sl_place_gpu_fits(&n->gpus[i], r);
     for (unsigned i = 0; i < n->gpu_count && left; i++) {
-        if (!place_gpu_fits(&n->gpus[i], r))
+        if (!sl_place_gpu_fits(&n->gpus[i], r))
             continue;
-        if (place_random(&p->rng) % fits < left) {
+        if (sl_random(&p->rng) % fits < left) {
             gpus = (uint16_t)(gpus | 1u << i);
             left--;
         }
@@ -267,15 +266,23 @@ static void learn(struct sl_placer *p)
     free(items);
 }
 
-int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
-                    struct sl_place_decision *ret, struct sl_err *err)
+static int kind_asked(struct sl_placer *p, const struct sl_place_request *r, struct place_kind **ret,
+                      struct sl_err *err)
 {
     int rc = sl_place_validate(r, err);
     if (rc)
         return rc;
-    struct place_kind *k = kind_get(p, r, err);
-    if (!k)
-        return -ENOMEM;
+    *ret = kind_get(p, r, err);
+    return *ret ? 0 : -ENOMEM;
+}
+
+int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
+                    struct sl_place_decision *ret, struct sl_err *err)
+{
+    struct place_kind *k = NULL;
+    int rc = kind_asked(p, r, &k, err);
+    if (rc)
+        return rc;
     k->seen++;
     k->stamp = ++p->decisions;
     uint32_t every = p->config.learn_every;
@@ -286,15 +293,15 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const
     refresh(p, k);
     uint32_t at = choose(p, final_scores(p, k), r->memory_mib, allow);
     if (at == p->count)
-        return sl_err_set(err, -ENOSPC, "no node has room for it");
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NO_NODE);
     uint32_t node = p->order[at];
     const struct place_node *n = &p->nodes[node];
     struct sl_place_decision d = {.node = node};
-    (void)place_score_node(p, n, r, &d.gpus);
+    (void)sl_place_score_node(p, n, r, &d.gpus);
     if (p->config.policy == SL_PLACE_RANDOM)
         d.gpus = random_gpus(p, n, r);
     if (r->mig)
-        d.mig_start = (uint8_t)place_mig_start(n->gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
+        d.mig_start = (uint8_t)sl_place_mig_start(n->gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
     *ret = d;
     return 0;
 }
@@ -323,12 +330,10 @@ bool sl_place_score(struct sl_placer *p, const struct sl_place_request *r, uint3
 int sl_place_scores(struct sl_placer *p, const struct sl_place_request *r, int32_t *ret,
                     struct sl_err *err)
 {
-    int rc = sl_place_validate(r, err);
+    struct place_kind *k = NULL;
+    int rc = kind_asked(p, r, &k, err);
     if (rc)
         return rc;
-    struct place_kind *k = kind_get(p, r, err);
-    if (!k)
-        return -ENOMEM;
     k->stamp = ++p->decisions;
     refresh(p, k);
     const int32_t *scores = final_scores(p, k);
@@ -342,15 +347,15 @@ int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *r, u
 {
     int rc = sl_place_validate(r, err);
     if (rc || node >= p->count)
-        return rc ? rc : sl_err_set(err, -EINVAL, "there is no node %u", node);
+        return rc ? rc : sl_err_set(err, -EINVAL, SL_E_PLACE_NO_SUCH_NODE, node);
     struct place_node copy = p->nodes[node];
     struct sl_place_decision d = {.node = node};
     for (unsigned i = 0; i < copy.gpu_count; i++)
         copy.gpus[i].blocked |= !(among >> i & 1);
-    if (place_score_node(p, &copy, r, &d.gpus) == PLACE_NO_FIT)
-        return sl_err_set(err, -ENOSPC, "node %u has no room for it (any more)", node);
+    if (sl_place_score_node(p, &copy, r, &d.gpus) == PLACE_NO_FIT)
+        return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, node);
     if (r->mig)
-        d.mig_start = (uint8_t)place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
+        d.mig_start = (uint8_t)sl_place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
     *ret = d;
     return 0;
 }
@@ -362,18 +367,17 @@ static int audit_node(const struct sl_placer *p, uint32_t i, struct sl_err *err)
     if (n->cpu_free > n->cpu_total || n->mem_free > n->mem_total ||
         (n->max_pods && n->pods > n->max_pods) || p->mem_free[p->position[i]] != n->mem_free ||
         p->order[p->position[i]] != i)
-        return sl_err_set(err, -EIO, "node %u: CPU, memory, pods or order are wrong", i);
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_NODE, i);
     for (unsigned g = 0; g < n->gpu_count; g++) {
         const struct place_gpu *x = &n->gpus[g];
         free += x->free;
         if (x->cores_free > 1000 || x->mem_free_mib > x->mem_total_mib ||
             x->mem_free_permille > 1000 || x->free > 1000 ||
             (!x->tenants && (x->free != 1000 || x->mig_used)))
-            return sl_err_set(err, -EIO, "node %u GPU %u: the books are wrong", i, g);
+            return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_GPU, i, g);
     }
     if (free != n->view.free)
-        return sl_err_set(err, -EIO, "node %u: free GPU is %u, the sum says %u", i, free,
-                          n->view.free);
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_FREE, i, free, n->view.free);
     return 0;
 }
 
@@ -390,18 +394,18 @@ int sl_place_audit(struct sl_placer *p, struct sl_err *err)
     }
     if (gpu_free != p->totals.gpu_free_milli || cpu_free != p->totals.cpu_free_milli ||
         pods != p->totals.pods)
-        return sl_err_set(err, -EIO, "the totals do not equal the sum over nodes");
+        return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_TOTAL);
     for (uint32_t i = 0; i < p->kinds_used; i++) {
         struct place_kind *k = &p->kinds[i];
         refresh(p, k);
         for (uint32_t at = 0; at < p->count; at++) {
             uint16_t gpus = 0;
             struct place_node copy = p->nodes[p->order[at]];
-            place_view_fill(p->demand, &copy);
-            int32_t fresh = place_score_node(p, &copy, &k->key, &gpus);
+            sl_place_view_fill(p->demand, &copy);
+            int32_t fresh = sl_place_score_node(p, &copy, &k->key, &gpus);
             if (fresh != k->scores[at])
-                return sl_err_set(err, -EIO, "node %u: cached score %d, computed afresh %d",
-                                  p->order[at], k->scores[at], fresh);
+                return sl_err_set(err, -EIO, SL_E_PLACE_CHECK_SCORE, p->order[at], k->scores[at],
+                                  fresh);
         }
     }
     return 0;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "policy/errors.h"
 #include "policy/place_internal.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
@@ -115,14 +116,14 @@ static struct place_demand *demand_create(const struct sl_placer *p)
             continue;
         d->models[m] = calloc(1, sizeof(*d->models[m]));
         if (!d->models[m]) {
-            place_demand_destroy(d);
+            sl_place_demand_destroy(d);
             return NULL;
         }
     }
     return d;
 }
 
-void place_demand_destroy(struct place_demand *d)
+void sl_place_demand_destroy(struct place_demand *d)
 {
     if (!d)
         return;
@@ -132,7 +133,7 @@ void place_demand_destroy(struct place_demand *d)
     free(d);
 }
 
-int place_demand_classes(const struct sl_place_demand *demand, size_t count,
+int sl_place_demand_classes(const struct sl_place_demand *demand, size_t count,
                          struct place_class **ret, size_t *ret_count, struct sl_err *err)
 {
     struct place_class *items = calloc(count ? count : 1, sizeof(*items));
@@ -141,14 +142,14 @@ int place_demand_classes(const struct sl_place_demand *demand, size_t count,
     for (size_t i = 0; i < count; i++)
         items[i] = (struct place_class){.r = demand[i].request,
                                         .weight = demand[i].weight,
-                                        .milli = place_request_milli(&demand[i].request),
+                                        .milli = sl_place_request_milli(&demand[i].request),
                                         .at = i};
     *ret_count = merge(items, count);
     *ret = items;
     return 0;
 }
 
-int place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
+int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
                        struct place_demand **ret, struct sl_err *err)
 {
     struct place_demand *d = demand_create(p);
@@ -165,11 +166,11 @@ int place_demand_build(const struct sl_placer *p, const struct place_class *item
     }
     int rc = 0;
     if (d->total_weight <= 0)
-        rc = sl_err_set(err, -EINVAL, "the expected demand is empty");
-    else if (p->config.policy == SL_PLACE_SLUICE && place_price_init(p, items, count, d))
+        rc = sl_err_set(err, -EINVAL, SL_E_PLACE_NO_DEMAND);
+    else if (p->config.policy == SL_PLACE_SLUICE && sl_place_price_init(p, items, count, d))
         rc = sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
     if (rc)
-        place_demand_destroy(d);
+        sl_place_demand_destroy(d);
     else
         *ret = d;
     return rc;

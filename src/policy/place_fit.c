@@ -5,14 +5,14 @@
 #include "policy/place_internal.h"
 
 /* Memory slices (of 8) an instance takes, and where it may start: the hardware's own table. */
-const uint8_t place_mig_slices[SL_PLACE_MIG_PROFILES] = {0, 1, 2, 2, 4, 4, 8};
+const uint8_t sl_place_mig_slices[SL_PLACE_MIG_PROFILES] = {0, 1, 2, 2, 4, 4, 8};
 static const uint8_t mig_compute[SL_PLACE_MIG_PROFILES] = {0, 1, 1, 2, 3, 4, 7};
 static const uint8_t mig_starts[SL_PLACE_MIG_PROFILES] = {
     0, 0x7f /* 0-6 */, 0x55 /* 0 2 4 6 */, 0x15 /* 0 2 4 */, 0x11 /* 0 4 */, 0x01, 0x01};
 
 static uint8_t mig_mask(uint8_t profile, int start)
 {
-    return (uint8_t)(((1u << place_mig_slices[profile]) - 1u) << start);
+    return (uint8_t)(((1u << sl_place_mig_slices[profile]) - 1u) << start);
 }
 
 /* How many places for the profile are left on a card with these slices in use. */
@@ -29,7 +29,7 @@ static unsigned mig_places(uint8_t used, uint8_t profile)
  * The start that keeps the most places for every other profile, weighted by their size: a 1g put
  * in the middle of a card costs a 3g and a 4g that one at the edge does not. -1: no room.
  */
-int place_mig_start(uint8_t used, uint8_t profile)
+int sl_place_mig_start(uint8_t used, uint8_t profile)
 {
     int best = -1;
     unsigned best_value = 0;
@@ -39,7 +39,7 @@ int place_mig_start(uint8_t used, uint8_t profile)
         uint8_t after = (uint8_t)(used | mig_mask(profile, start));
         unsigned value = 1;
         for (uint8_t q = SL_PLACE_MIG_1G; q < SL_PLACE_MIG_PROFILES; q++)
-            value += mig_places(after, q) * place_mig_slices[q];
+            value += mig_places(after, q) * sl_place_mig_slices[q];
         if (value >= best_value) { /* later starts first: the low end takes the large profiles */
             best_value = value;
             best = start;
@@ -48,13 +48,13 @@ int place_mig_start(uint8_t used, uint8_t profile)
     return best;
 }
 
-bool place_mig_free(const struct place_gpu *g, uint8_t profile, uint8_t start)
+bool sl_place_mig_free(const struct place_gpu *g, uint8_t profile, uint8_t start)
 {
     return start < PLACE_MIG_SLICES && (mig_starts[profile] >> start & 1) &&
            !(g->mig_used & mig_mask(profile, start));
 }
 
-bool place_is_whole(const struct sl_place_request *r)
+bool sl_place_is_whole(const struct sl_place_request *r)
 {
     return r->gpu_count > 0 && !r->mig && r->cores_permille >= SL_PLACE_WHOLE;
 }
@@ -85,15 +85,15 @@ static void memory_move(struct place_gpu *g, const struct sl_place_request *r, i
         g->mem_free_permille = (uint16_t)(g->mem_free_permille + sign * memory_permille(g, r));
 }
 
-bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
+bool sl_place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
 {
     if (g->blocked)
         return false;
     if (r->mig)
-        return g->mig && (g->mig_used || !g->tenants) && place_mig_start(g->mig_used, r->mig) >= 0;
+        return g->mig && (g->mig_used || !g->tenants) && sl_place_mig_start(g->mig_used, r->mig) >= 0;
     if (g->mig_used)
         return false;
-    if (place_is_whole(r))
+    if (sl_place_is_whole(r))
         return g->tenants == 0 && (!r->gpu_memory_mib || r->gpu_memory_mib <= g->mem_total_mib);
     if (g->cores_free < r->cores_permille)
         return false;
@@ -102,7 +102,7 @@ bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r)
     return r->gpu_memory_permille <= g->mem_free_permille;
 }
 
-bool place_node_fits(const struct place_node *n, const struct sl_place_request *r)
+bool sl_place_node_fits(const struct place_node *n, const struct sl_place_request *r)
 {
     if (!n->open || n->cpu_free < r->cpu_milli || n->mem_free < r->memory_mib)
         return false;
@@ -114,7 +114,7 @@ bool place_node_fits(const struct place_node *n, const struct sl_place_request *
         return false;
     unsigned fits = 0;
     for (unsigned i = 0; i < n->gpu_count && fits < r->gpu_count; i++)
-        fits += place_gpu_fits(&n->gpus[i], r);
+        fits += sl_place_gpu_fits(&n->gpus[i], r);
     return fits >= r->gpu_count;
 }
 
@@ -128,13 +128,13 @@ static void gpu_settle(struct place_gpu *g)
     g->free = g->cores_free < g->mem_free_permille ? g->cores_free : g->mem_free_permille;
 }
 
-void place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
+void sl_place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
 {
     g->tenants++;
     if (r->mig) {
         g->mig_used |= mig_mask(r->mig, mig_start);
         g->cores_free = (uint16_t)(g->cores_free - mig_compute[r->mig] * 1000 / 7);
-    } else if (place_is_whole(r)) {
+    } else if (sl_place_is_whole(r)) {
         g->cores_free = 0;
         g->mem_free_mib = 0;
         g->mem_free_permille = 0;
@@ -145,13 +145,13 @@ void place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8
     gpu_settle(g);
 }
 
-void place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
+void sl_place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
 {
     g->tenants--;
     if (r->mig) {
         g->mig_used = (uint8_t)(g->mig_used & ~mig_mask(r->mig, mig_start));
         g->cores_free = (uint16_t)(g->cores_free + mig_compute[r->mig] * 1000 / 7);
-    } else if (place_is_whole(r)) {
+    } else if (sl_place_is_whole(r)) {
         g->cores_free = SL_PLACE_WHOLE;
         g->mem_free_mib = g->mem_total_mib;
         g->mem_free_permille = 1000;
@@ -162,7 +162,7 @@ void place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8
     gpu_settle(g);
 }
 
-bool place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start)
+bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start)
 {
     if (!g->tenants || !r->mig != !g->mig_used)
         return false;
@@ -172,7 +172,7 @@ bool place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r
         uint8_t mask = mig_mask(r->mig, start);
         return (g->mig_used & mask) == mask;
     }
-    if (place_is_whole(r))
+    if (sl_place_is_whole(r))
         return g->tenants == 1 && g->cores_free == 0 && g->mem_free_permille == 0;
     return g->cores_free + r->cores_permille <= 1000 &&
            memory_mib(g, r) <= g->mem_total_mib - g->mem_free_mib &&
@@ -202,7 +202,7 @@ static uint16_t pick_from(const struct place_node *n, const struct sl_place_requ
     for (unsigned k = 0; k < r->gpu_count; k++) {
         int best = -1, best_value = 0;
         for (unsigned i = 0; i < n->gpu_count; i++) {
-            if ((chosen >> i & 1) || !place_gpu_fits(&n->gpus[i], r))
+            if ((chosen >> i & 1) || !sl_place_gpu_fits(&n->gpus[i], r))
                 continue;
             if (k == 0 && first >= 0 && (int)i != first)
                 continue;
@@ -220,7 +220,7 @@ static uint16_t pick_from(const struct place_node *n, const struct sl_place_requ
     return chosen;
 }
 
-uint16_t place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
+uint16_t sl_place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
                              bool loosest)
 {
     int value;
@@ -232,7 +232,7 @@ uint16_t place_pick_tightest(const struct place_node *n, const struct sl_place_r
     uint16_t best = 0;
     int best_value = 0;
     for (int first = 0; first < n->gpu_count; first++) {
-        if (!place_gpu_fits(&n->gpus[first], r))
+        if (!sl_place_gpu_fits(&n->gpus[first], r))
             continue;
         uint16_t gpus = pick_from(n, r, loosest, first, &value);
         if (!best || value > best_value) {

@@ -16,8 +16,8 @@ static unsigned shape_tasks(const struct place_shape *s, const struct place_gpu 
         unsigned tasks = 0;
         struct place_gpu copy = *g;
         const struct sl_place_request r = {.gpu_count = 1, .mig = s->mig};
-        for (int at; (at = place_mig_start(copy.mig_used, s->mig)) >= 0; tasks++)
-            place_gpu_take(&copy, &r, (uint8_t)at);
+        for (int at; (at = sl_place_mig_start(copy.mig_used, s->mig)) >= 0; tasks++)
+            sl_place_gpu_take(&copy, &r, (uint8_t)at);
         return tasks;
     }
     if (g->mig_used)
@@ -35,7 +35,7 @@ static unsigned shape_tasks(const struct place_shape *s, const struct place_gpu 
     return tasks;
 }
 
-void place_view_fill(const struct place_demand *d, struct place_node *n)
+void sl_place_view_fill(const struct place_demand *d, struct place_node *n)
 {
     struct place_view *v = &n->view;
     v->free = 0;
@@ -57,7 +57,7 @@ void place_view_fill(const struct place_demand *d, struct place_node *n)
     }
 }
 
-void place_view_replace(const struct place_demand *d, struct place_view *v,
+void sl_place_view_replace(const struct place_demand *d, struct place_view *v,
                         const struct place_gpu *before, const struct place_gpu *after)
 {
     v->free = v->free - before->free + after->free;
@@ -69,7 +69,7 @@ void place_view_replace(const struct place_demand *d, struct place_view *v,
     }
 }
 
-double place_frag_published(const struct place_demand *d, unsigned model,
+double sl_place_frag_published(const struct place_demand *d, unsigned model,
                             const struct place_view *v, uint32_t cpu_free)
 {
     const struct place_classes *c = d->models[model];
@@ -82,7 +82,7 @@ double place_frag_published(const struct place_demand *d, unsigned model,
     return lost / d->total_weight;
 }
 
-double place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
+double sl_place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
                            uint32_t cpu_free)
 {
     const struct place_classes *c = d->models[model];
@@ -97,10 +97,10 @@ double place_frag_capacity(const struct place_demand *d, unsigned model, const s
     return ((double)weight * v->free - (double)used) / d->total_weight;
 }
 
-double place_usable(const struct place_demand *d, const struct place_node *n)
+double sl_place_usable(const struct place_demand *d, const struct place_node *n)
 {
     const struct place_classes *c = d->models[n->model];
-    double lost = place_frag_published(d, n->model, &n->view, n->cpu_free) * d->total_weight;
+    double lost = sl_place_frag_published(d, n->model, &n->view, n->cpu_free) * d->total_weight;
     double weight = d->total_weight - (double)c->other;
     return weight > 0 ? n->view.free - (lost - (double)c->other * n->view.free) / weight : 0;
 }

@@ -149,53 +149,52 @@ struct sl_placer {
 typedef int32_t place_slot_table[SL_PLACE_MAX_GPUS + 1][SL_PLACE_MAX_GPUS + 1];
 
 /* place_fit.c */
-extern const uint8_t place_mig_slices[SL_PLACE_MIG_PROFILES];
-bool place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r);
-bool place_node_fits(const struct place_node *n, const struct sl_place_request *r);
-int place_mig_start(uint8_t used, uint8_t profile);
-bool place_mig_free(const struct place_gpu *g, uint8_t profile, uint8_t start);
-bool place_is_whole(const struct sl_place_request *r);
-void place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
-void place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
+extern const uint8_t sl_place_mig_slices[SL_PLACE_MIG_PROFILES];
+bool sl_place_gpu_fits(const struct place_gpu *g, const struct sl_place_request *r);
+bool sl_place_node_fits(const struct place_node *n, const struct sl_place_request *r);
+int sl_place_mig_start(uint8_t used, uint8_t profile);
+bool sl_place_mig_free(const struct place_gpu *g, uint8_t profile, uint8_t start);
+bool sl_place_is_whole(const struct sl_place_request *r);
+void sl_place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
+void sl_place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
 /* Could this GPU be holding such a request: a false here proves a bad release. */
-bool place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start);
+bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start);
 /* The GPUs that leave the least behind (or the most, for spread). The node must fit. */
-uint16_t place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
+uint16_t sl_place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
                              bool loosest);
 
 /* place_score.c */
-double place_request_milli(const struct sl_place_request *r);
+double sl_place_request_milli(const struct sl_place_request *r);
 /* Fills gpus with the policy's choice; PLACE_NO_FIT when it does not fit. */
-int32_t place_score_node(const struct sl_placer *p, const struct place_node *n,
+int32_t sl_place_score_node(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *ret_gpus);
 
 /* place_frag.c */
-void place_view_fill(const struct place_demand *d, struct place_node *n);
-void place_view_replace(const struct place_demand *d, struct place_view *v,
+void sl_place_view_fill(const struct place_demand *d, struct place_node *n);
+void sl_place_view_replace(const struct place_demand *d, struct place_view *v,
                         const struct place_gpu *before, const struct place_gpu *after);
-double place_frag_published(const struct place_demand *d, unsigned model,
+double sl_place_frag_published(const struct place_demand *d, unsigned model,
                             const struct place_view *v, uint32_t cpu_free);
-double place_usable(const struct place_demand *d, const struct place_node *n);
-double place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
+double sl_place_usable(const struct place_demand *d, const struct place_node *n);
+double sl_place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
                            uint32_t cpu_free);
 
 /* place_demand.c */
 /* Merges what was told into classes; the caller frees them. */
-int place_demand_classes(const struct sl_place_demand *items, size_t count,
+int sl_place_demand_classes(const struct sl_place_demand *items, size_t count,
                          struct place_class **ret, size_t *ret_count,
                          struct sl_err *err) SL_MUST_CHECK;
-int place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
+int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
                        struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
-void place_demand_destroy(struct place_demand *d);
+void sl_place_demand_destroy(struct place_demand *d);
 
 /* place_price.c */
-int place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
+int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
                      struct place_demand *d) SL_MUST_CHECK;
-unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
-void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret);
-void place_price_step(struct sl_placer *p, unsigned rounds);
+unsigned sl_place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
+void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret);
+void sl_place_price_step(struct sl_placer *p, unsigned rounds);
 
 /* place.c */
-uint64_t place_random(uint64_t *state);
 
 #endif

@@ -35,7 +35,7 @@ static uint32_t types_for(const struct sl_placer *p, const struct sl_place_reque
 }
 
 /* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
-int place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
+int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
                      struct place_demand *d)
 {
     double multi = 0;
@@ -101,7 +101,7 @@ static double move(double price, double used, double room)
     return price < 0 ? 0 : price > PRICE_MAX ? PRICE_MAX : price;
 }
 
-void place_price_step(struct sl_placer *p, unsigned rounds)
+void sl_place_price_step(struct sl_placer *p, unsigned rounds)
 {
     struct place_demand *d = p->demand;
     double room = 0;
@@ -127,7 +127,7 @@ void place_price_step(struct sl_placer *p, unsigned rounds)
 }
 
 /* How many of a node's unused GPUs a multi-GPU pod could have, its CPU counted. */
-unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_free)
+unsigned sl_place_ready(const struct place_demand *d, unsigned unused, double cpu_free)
 {
     double by_cpu = d->slot_cpu > 0 ? cpu_free / d->slot_cpu : unused;
     return by_cpu < unused ? (unsigned)by_cpu : unused;
@@ -138,7 +138,7 @@ unsigned place_ready(const struct place_demand *d, unsigned unused, double cpu_f
  * break up, as far as pods wanting k or more will need them. A pod of `count` GPUs pays only for
  * places larger than its own.
  */
-void place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret)
+void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret)
 {
     const struct place_demand *d = p->demand;
     double room = 0, from = p->config.tuning.slot_from, each[SL_PLACE_MAX_GPUS + 1] = {0};

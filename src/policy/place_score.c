@@ -4,10 +4,10 @@
 
 #include "policy/place_internal.h"
 
-double place_request_milli(const struct sl_place_request *r)
+double sl_place_request_milli(const struct sl_place_request *r)
 {
     if (r->mig)
-        return 1000.0 * place_mig_slices[r->mig] / PLACE_MIG_SLICES;
+        return 1000.0 * sl_place_mig_slices[r->mig] / PLACE_MIG_SLICES;
     unsigned each =
         r->cores_permille > r->gpu_memory_permille ? r->cores_permille : r->gpu_memory_permille;
     return (double)each * r->gpu_count;
@@ -18,7 +18,7 @@ static int32_t score_dot_product(const struct sl_placer *p, const struct place_n
 {
     double cpu_scale = p->cpu_scale, gpu_scale = p->gpu_scale;
     double dot = (double)n->cpu_free * r->cpu_milli / (cpu_scale * cpu_scale) +
-                 n->view.free * place_request_milli(r) / (gpu_scale * gpu_scale);
+                 n->view.free * sl_place_request_milli(r) / (gpu_scale * gpu_scale);
     return (int32_t)floor(100 * (1 - dot / 2));
 }
 
@@ -26,7 +26,7 @@ static int32_t score_best_fit(const struct sl_placer *p, const struct place_node
                               const struct sl_place_request *r)
 {
     double left = (n->cpu_free - (double)r->cpu_milli) / p->cpu_scale +
-                  (n->view.free - place_request_milli(r)) / p->gpu_scale;
+                  (n->view.free - sl_place_request_milli(r)) / p->gpu_scale;
     return (int32_t)floor(100 * (1 - left / 2));
 }
 
@@ -36,7 +36,7 @@ static int32_t score_clustering(const struct sl_placer *p, const struct place_no
     if (r->gpu_count == 0)
         return 0;
     int32_t score = (int32_t)floor(25.0 * ((double)p->gpu_scale - n->view.free) / p->gpu_scale);
-    unsigned type = place_is_whole(r) ? r->gpu_count : 0, types = 0;
+    unsigned type = sl_place_is_whole(r) ? r->gpu_count : 0, types = 0;
     for (unsigned k = 0; k <= SL_PLACE_MAX_GPUS; k++)
         types += n->holds[k] > 0;
     if (types == 0)
@@ -58,7 +58,7 @@ static int32_t score_packing(const struct place_node *n, const struct sl_place_r
         if (!(gpus >> i & 1))
             continue;
         opened += n->gpus[i].tenants == 0;
-        left += (n->gpus[i].free - place_request_milli(r) / r->gpu_count) / 10;
+        left += (n->gpus[i].free - sl_place_request_milli(r) / r->gpu_count) / 10;
     }
     if (opened == 0)
         return (int32_t)fmax(50, 100 - floor(left / 10));
@@ -89,9 +89,9 @@ static void outcome_take(const struct sl_placer *p, const struct place_node *n,
         if (!(gpus >> i & 1))
             continue;
         struct place_gpu after = n->gpus[i];
-        int start = r->mig ? place_mig_start(after.mig_used, r->mig) : 0;
-        place_gpu_take(&after, r, (uint8_t)start);
-        place_view_replace(p->demand, &o->view, &n->gpus[i], &after);
+        int start = r->mig ? sl_place_mig_start(after.mig_used, r->mig) : 0;
+        sl_place_gpu_take(&after, r, (uint8_t)start);
+        sl_place_view_replace(p->demand, &o->view, &n->gpus[i], &after);
     }
 }
 
@@ -117,21 +117,21 @@ static int32_t fgd_value(const struct sl_placer *p, const struct place_node *n,
 {
     struct outcome o;
     outcome_take(p, n, r, gpus, &o);
-    double after = place_frag_published(p->demand, n->model, &o.view, o.cpu_free);
+    double after = sl_place_frag_published(p->demand, n->model, &o.view, o.cpu_free);
     return (int32_t)floor(100 / (1 + exp(-(before - after) / 1000)));
 }
 
 static int32_t score_fgd(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *gpus)
 {
-    double before = place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
-    if (r->gpu_count != 1 || place_is_whole(r)) {
-        *gpus = place_pick_tightest(n, r, false);
+    double before = sl_place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
+    if (r->gpu_count != 1 || sl_place_is_whole(r)) {
+        *gpus = sl_place_pick_tightest(n, r, false);
         return fgd_value(p, n, r, *gpus, before);
     }
     int32_t best = PLACE_NO_FIT;
     for (unsigned i = 0; i < n->gpu_count; i++) {
-        if (!place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
+        if (!sl_place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
             continue;
         int32_t s = fgd_value(p, n, r, (uint16_t)(1u << i), before);
         if (s > best) {
@@ -151,9 +151,9 @@ static double sluice_measure(const struct sl_placer *p, const struct place_node 
 {
     double mix = p->config.tuning.capacity, f = 0;
     if (mix < 1)
-        f += (1 - mix) * place_frag_published(p->demand, n->model, v, cpu_free);
+        f += (1 - mix) * sl_place_frag_published(p->demand, n->model, v, cpu_free);
     if (mix > 0)
-        f += mix * place_frag_capacity(p->demand, n->model, v, cpu_free);
+        f += mix * sl_place_frag_capacity(p->demand, n->model, v, cpu_free);
     return f;
 }
 
@@ -170,13 +170,13 @@ static int32_t score_sluice(const struct sl_placer *p, const struct place_node *
                             const struct sl_place_request *r, uint16_t *gpus)
 {
     double before = sluice_measure(p, n, &n->view, n->cpu_free);
-    if (r->gpu_count != 1 || place_is_whole(r)) {
-        *gpus = place_pick_tightest(n, r, false);
+    if (r->gpu_count != 1 || sl_place_is_whole(r)) {
+        *gpus = sl_place_pick_tightest(n, r, false);
         return sluice_value(p, n, r, *gpus, before);
     }
     int32_t best = PLACE_NO_FIT;
     for (unsigned i = 0; i < n->gpu_count; i++) {
-        if (!place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
+        if (!sl_place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
             continue;
         int32_t s = sluice_value(p, n, r, (uint16_t)(1u << i), before);
         if (s > best) {
@@ -187,16 +187,16 @@ static int32_t score_sluice(const struct sl_placer *p, const struct place_node *
     return best;
 }
 
-int32_t place_score_node(const struct sl_placer *p, const struct place_node *n,
+int32_t sl_place_score_node(const struct sl_placer *p, const struct place_node *n,
                          const struct sl_place_request *r, uint16_t *ret_gpus)
 {
-    if (!place_node_fits(n, r))
+    if (!sl_place_node_fits(n, r))
         return PLACE_NO_FIT;
     enum sl_place_policy policy = p->config.policy;
     if ((policy == SL_PLACE_FGD || policy == SL_PLACE_SLUICE) && p->demand)
         return policy == SL_PLACE_FGD ? score_fgd(p, n, r, ret_gpus)
                                       : score_sluice(p, n, r, ret_gpus);
-    *ret_gpus = place_pick_tightest(n, r, policy == SL_PLACE_SPREAD);
+    *ret_gpus = sl_place_pick_tightest(n, r, policy == SL_PLACE_SPREAD);
     switch (policy) {
     case SL_PLACE_DOT_PRODUCT:
         return score_dot_product(p, n, r);

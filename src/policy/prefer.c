@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "policy/errors.h"
 
 enum {
     /* One NVLink outweighs any number of common NUMA nodes in sets of the sizes that exist. */
@@ -241,12 +242,11 @@ static int fill_pool(struct choice *c, const size_t *available, size_t available
     for (size_t i = 0; i < must_count + available_count; i++) {
         size_t gpu = i < must_count ? must[i] : available[i - must_count];
         if (gpu >= c->topology->gpu_count)
-            return sl_err_set(err, -EINVAL, "there is no GPU %zu among %zu to choose from", gpu,
-                              c->topology->gpu_count);
+            return sl_err_set(err, -EINVAL, SL_E_PREFER_NO_GPU, gpu, c->topology->gpu_count);
         if (!seen[gpu])
             c->pool[c->count++] = gpu;
         else if (i < must_count)
-            return sl_err_set(err, -EINVAL, "GPU %zu has to be taken twice", gpu);
+            return sl_err_set(err, -EINVAL, SL_E_PREFER_TWICE, gpu);
         seen[gpu] = true;
     }
     c->fixed = must_count;
@@ -282,8 +282,7 @@ int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *ava
     if (rc < 0)
         return rc;
     if (size < c.fixed || size > c.count)
-        return sl_err_set(err, -ERANGE, "%zu GPUs are asked for, %zu have to be and %zu can be",
-                          size, c.fixed, c.count);
+        return sl_err_set(err, -ERANGE, SL_E_PREFER_COUNT, size, c.fixed, c.count);
     if (size == 0)
         return 0;
     SL_CLEANUP(free) size_t *best = calloc(size, sizeof(*best));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of the free devices a container should get. Whole GPUs: those that talk best to each other,
- * leaving the rest well connected. Shares and MIG devices: spread over the GPUs, or packed on few. Pure.
+ * Chooses the free devices for a container. Whole GPUs: those with the best links between them,
+ * leaving the rest well connected. Shares and MIG devices: spread over the GPUs, or packed on few.
+ * Pure.
  */
 #ifndef SLUICE_POLICY_PREFER_H
 #define SLUICE_POLICY_PREFER_H

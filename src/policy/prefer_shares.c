@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares and MIG devices: one replica at a time, each time the best there is. */
+#include "policy/errors.h"
 #include "policy/prefer.h"
 
 #include <errno.h>
@@ -59,13 +60,13 @@ static int check(const struct sl_prefer_unit *units, size_t count, size_t gpu_co
     uint64_t must = 0, can = 0;
     for (size_t i = 0; i < count; i++) {
         if (units[i].gpu >= gpu_count || units[i].must > units[i].free)
-            return sl_err_set(err, -EINVAL, "share %zu to choose from makes no sense", i);
+            return sl_err_set(err, -EINVAL, SL_E_PREFER_SHARE, i);
         must += units[i].must;
         can += units[i].free;
     }
     if (size < must || size > can)
-        return sl_err_set(err, -ERANGE, "%zu shares are asked for, %llu have to be and %llu can be",
-                          size, (unsigned long long)must, (unsigned long long)can);
+        return sl_err_set(err, -ERANGE, SL_E_PREFER_SHARES, size, (unsigned long long)must,
+                          (unsigned long long)can);
     return 0;
 }
 

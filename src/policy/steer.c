@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/errors.h"
 #include "policy/steer_internal.h"
 
 #define DAY_NS 86400000000000ULL
@@ -27,10 +28,9 @@ void sl_steer_destroy(struct sl_steer *steer)
 static int check_spec(const struct sl_steer_spec *spec, struct sl_err *err)
 {
     if (spec->gpu_mask == 0 || spec->gpu_mask >= 1U << SL_STEER_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "GPU mask 0x%x is not valid: use GPUs 0 to %u",
-                          spec->gpu_mask, SL_STEER_MAX_GPUS - 1);
+        return sl_err_set(err, -EINVAL, SL_E_STEER_MASK, spec->gpu_mask, SL_STEER_MAX_GPUS - 1);
     if (spec->limit_permille == 0)
-        return sl_err_set(err, -EINVAL, "a limit of 0 lets nothing run: ask for at least 0.1 %%");
+        return sl_err_set(err, -EINVAL, SL_E_STEER_LIMIT);
     return 0;
 }
 
@@ -59,14 +59,13 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
                  struct sl_err *err)
 {
     if (id >= SL_STEER_MAX_TENANTS)
-        return sl_err_set(err, -ERANGE, "tenant number %u is above the largest, %u", id,
-                          SL_STEER_MAX_TENANTS - 1);
+        return sl_err_set(err, -ERANGE, SL_E_STEER_NUMBER, id, SL_STEER_MAX_TENANTS - 1);
     int rc = check_spec(spec, err);
     if (rc < 0)
         return rc;
     struct tenant *t = &s->tenants[id];
     if (t->used)
-        return sl_err_set(err, -EEXIST, "tenant number %u is in use", id);
+        return sl_err_set(err, -EEXIST, SL_E_STEER_USED, id);
     *t = (struct tenant){.used = true, .trial_gap_ns = TRIAL_EVERY_NS,
                          .window_from_ns = SL_STEER_NEVER};
     take_spec(t, spec);
@@ -83,7 +82,7 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
 int sl_steer_set(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *spec, struct sl_err *err)
 {
     if (id >= SL_STEER_MAX_TENANTS || !s->tenants[id].used)
-        return sl_err_set(err, -ENOENT, "there is no tenant number %u", id);
+        return sl_err_set(err, -ENOENT, SL_E_STEER_NONE, id);
     int rc = check_spec(spec, err);
     if (rc < 0)
         return rc;

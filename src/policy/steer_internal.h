@@ -31,7 +31,7 @@
  * for so many of them. Nobody starves while the GPU has time. */
 #define LOWEST_TURN_NS (5 * MS)
 #define ABOVE_COUNTS 16U
-/* An order that is renewed long before it ends: should nobody renew it, it ends by itself. */
+/* An order is renewed long before it ends. If it is not renewed, it ends. */
 #define RENEW_NS (150 * MS)
 /* A higher priority counts for so long after it was active. */
 #define TOP_LINGERS_NS (2000 * MS)

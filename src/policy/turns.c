@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "policy/errors.h"
 #include "policy/turns_internal.h"
 
 #define US 1000ULL
@@ -61,17 +62,16 @@ static int check_config(const struct sl_turns_config *c, struct sl_err *err)
                               c->repay_ns,        c->claim_ns};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
         if (times[i] > MAX_STEP_NS)
-            return sl_err_set(err, -EINVAL, "turns: a time of more than a day in the settings");
+            return sl_err_set(err, -EINVAL, SL_E_TURNS_DAY);
     if (c->max_tenants > SL_TURNS_MAX_TENANTS)
-        return sl_err_set(err, -EINVAL, "turns: %u tenants, at most %u", c->max_tenants,
-                          SL_TURNS_MAX_TENANTS);
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_MANY, c->max_tenants, SL_TURNS_MAX_TENANTS);
     if (c->min_turn_ns > c->quantum_ns || c->min_turn_ns > c->quantum_high_ns ||
         c->quantum_ns > c->round_ns)
-        return sl_err_set(err, -EINVAL, "turns: need min_turn <= quantum <= round");
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_ORDER);
     if (c->start_credit_ns > c->min_turn_ns)
-        return sl_err_set(err, -EINVAL, "turns: the start credit must be below the shortest turn");
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_CREDIT);
     if (c->credit_permille > 1000 || c->best_effort_permille > 1000 || c->floor_permille > 500)
-        return sl_err_set(err, -EINVAL, "turns: a part above its whole in the settings");
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_PART);
     return 0;
 }
 
@@ -92,7 +92,7 @@ int sl_turns_create(const struct sl_turns_config *config, struct sl_turns **ret,
         free(s);
         free(lists);
         free(rings);
-        return sl_err_set(err, -ENOMEM, "turns: no memory for %u tenants", c.max_tenants);
+        return sl_err_set(err, -ENOMEM, "turns: out of memory for %u tenants", c.max_tenants);
     }
     s->cfg = c;
     s->ids = lists;
@@ -215,13 +215,12 @@ void sl_turns_vacate(struct sl_turns *s, uint32_t id)
 static int check_spec(const struct sl_turns_spec *spec, struct sl_err *err)
 {
     if (spec->gpu_mask == 0 || spec->gpu_mask >> SL_TURNS_MAX_GPUS)
-        return sl_err_set(err, -EINVAL, "turns: a tenant needs 1 to %u GPUs", SL_TURNS_MAX_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_GPUS, SL_TURNS_MAX_GPUS);
     if (spec->limit_permille == 0 || spec->limit_permille > 1000 || spec->request_permille > 1000)
-        return sl_err_set(err, -EINVAL,
-                          "turns: request 0 to 1000 and limit 1 to 1000 permille, not %u:%u",
-                          spec->request_permille, spec->limit_permille);
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_SHARE, spec->request_permille,
+                          spec->limit_permille);
     if ((unsigned)spec->priority > SL_TURNS_HIGH)
-        return sl_err_set(err, -EINVAL, "turns: unknown priority %u", (unsigned)spec->priority);
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_PRIORITY, (unsigned)spec->priority);
     return 0;
 }
 
@@ -245,10 +244,9 @@ int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
     if (r < 0)
         return r;
     if (id >= turns->cfg.max_tenants)
-        return sl_err_set(err, -ERANGE, "turns: tenant %u of at most %u", id,
-                          turns->cfg.max_tenants);
+        return sl_err_set(err, -ERANGE, SL_E_TURNS_NUMBER, id, turns->cfg.max_tenants);
     if (turns->tenants[id].used)
-        return sl_err_set(err, -EEXIST, "turns: tenant %u is there already", id);
+        return sl_err_set(err, -EEXIST, SL_E_TURNS_EXISTS, id);
     sl_turns_tick(turns, now_ns);
     struct tenant *t = &turns->tenants[id];
     *t = (struct tenant){.used = true, .tokens_at_ns = turns->now_ns};
@@ -271,7 +269,7 @@ int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
         return r;
     struct tenant *t = find(turns, id);
     if (!t)
-        return sl_err_set(err, -ENOENT, "turns: no tenant %u", id);
+        return sl_err_set(err, -ENOENT, SL_E_TURNS_NONE, id);
     sl_turns_tick(turns, now_ns);
     sl_turns_ledger_accrue(turns, t);
     bool was_capped = capped(t);
@@ -397,13 +395,11 @@ static int check_gpu(const struct sl_turns *s, uint32_t g, struct sl_err *err)
         } else {
             holders++;
             if (gpu->holder != s->ids[i])
-                return sl_err_set(err, -EPROTO, "turns: GPU %u is held by %u, not by %u", g,
-                                  gpu->holder, s->ids[i]);
+                return sl_err_set(err, -EPROTO, SL_E_TURNS_HOLDER, g, gpu->holder, s->ids[i]);
         }
     }
     if (holders != (gpu->holder == NOBODY ? 0 : 1) || overruns != gpu->overruns)
-        return sl_err_set(err, -EPROTO, "turns: GPU %u has %u holders and %u of %u overruns", g,
-                          holders, overruns, gpu->overruns);
+        return sl_err_set(err, -EPROTO, SL_E_TURNS_HOLDERS, g, holders, overruns, gpu->overruns);
     return 0;
 }
 
@@ -417,18 +413,14 @@ int sl_turns_check(const struct sl_turns *turns, struct sl_err *err)
         bool idle = t->state == SL_TURNS_IDLE;
         busy += !idle;
         if (!t->used || idle != (t->hold_mask == 0))
-            return sl_err_set(err, -EPROTO, "turns: tenant %u is busy with no GPU, or not there",
-                              turns->ids[i]);
+            return sl_err_set(err, -EPROTO, SL_E_TURNS_BUSY, turns->ids[i]);
         if (t->tokens > most || t->tokens < least)
-            return sl_err_set(err, -EPROTO, "turns: tenant %u: cap account out of bounds",
-                              turns->ids[i]);
+            return sl_err_set(err, -EPROTO, SL_E_TURNS_CAP, turns->ids[i]);
         if (t->credit_ns > 5 * turns->cfg.start_credit_ns)
-            return sl_err_set(err, -EPROTO, "turns: tenant %u: credit out of bounds",
-                              turns->ids[i]);
+            return sl_err_set(err, -EPROTO, SL_E_TURNS_CREDIT_BOUNDS, turns->ids[i]);
     }
     if (busy != turns->n_busy)
-        return sl_err_set(err, -EPROTO, "turns: %u busy tenants in a list of %u", busy,
-                          turns->n_busy);
+        return sl_err_set(err, -EPROTO, SL_E_TURNS_LIST, busy, turns->n_busy);
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++) {
         int r = check_gpu(turns, g, err);
         if (r < 0)

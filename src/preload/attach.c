@@ -114,7 +114,7 @@ static bool try_later(struct patience *t, int rc, const struct sl_err *err)
     if (sl_now_ns() - t->since_ns >= seconds * SL_NS_PER_S)
         return false;
     if (!t->said && seconds > GONE_S)
-        sl_warn("the arbiter is away (%s): waiting up to %u s for it", err->msg, seconds);
+        sl_warn("the arbiter does not answer (%s): waiting up to %u s for it", err->msg, seconds);
     t->said = true;
     return true;
 }
@@ -134,7 +134,7 @@ static struct sl_process *attach_now(struct patience *tries)
     if (rc < 0 && try_later(tries, rc, &err))
         return NULL;
     if (rc < 0) {
-        sl_error("not attached: %s", err.msg);
+        sl_error("this process is not attached to its tenant: %s", err.msg);
         return &refused;
     }
     tenant.mode = SL_MODE_TENANT;

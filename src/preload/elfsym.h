@@ -22,7 +22,8 @@ struct sl_elf {
 /* Calls visit for each object in load order until it returns non-zero, which is then returned. */
 int sl_elf_each(int (*visit)(const struct sl_elf *object, void *arg), void *arg);
 
-/* A symbol the object defines, at its default version (or at `version`); NULL if there is none. */
+/* A symbol that the object defines, at its default version (or at `version`); NULL if it does
+ * not define it. */
 void *sl_elf_symbol(const struct sl_elf *object, const char *name, const char *version);
 
 bool sl_elf_has_soname(const struct sl_elf *object, const char *soname);

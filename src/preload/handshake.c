@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "preload/errors.h"
 #include "shm/packet.h"
 
 #define HIGH_FD 500
@@ -77,7 +78,7 @@ static int say_hello(int sock, uint32_t old_slot, int old_ledger, struct sl_err 
 static int take_pages(struct sl_packet_fds *fds, struct sl_link *link, struct sl_err *err)
 {
     if (fds->count != 3)
-        return sl_err_set(err, -EPROTO, "the arbiter sent %d descriptors instead of 3", fds->count);
+        return sl_err_set(err, -EPROTO, SL_E_WELCOME_DESCRIPTORS, fds->count);
     int rc = sl_lease_attach(fds->fd[0], &link->lease, err);
     if (rc < 0)
         return rc;
@@ -107,10 +108,10 @@ int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeou
     if (rc == 0)
         rc = sl_packet_recv(sock, &packet, &fds, err);
     if (rc == 0 && packet.h.type == SL_MSG_ERROR)
-        rc = sl_err_set(err, -EACCES, "the arbiter refuses: %.*s", (int)sizeof(packet.text.text) - 1,
+        rc = sl_err_set(err, -EACCES, SL_E_ATTACH_REFUSED, (int)sizeof(packet.text.text) - 1,
                         packet.text.text);
     else if (rc == 0 && (packet.h.type != SL_MSG_WELCOME || packet.welcome.slot >= SL_MAX_SLOTS))
-        rc = sl_err_set(err, -EPROTO, "the arbiter answered with something else than a welcome");
+        rc = sl_err_set(err, -EPROTO, SL_E_WELCOME_WRONG);
     if (rc == 0)
         rc = take_pages(&fds, &link, err);
     sl_packet_fds_close(&fds);

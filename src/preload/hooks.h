@@ -62,7 +62,8 @@ extern const struct sl_hook sl_hooks[SL_HOOK_COUNT];
 extern void *_Atomic sl_real_cache[SL_SYMBOL_COUNT];
 void *sl_real_slow(enum sl_symbol symbol);
 
-/* The driver's own function, or NULL where this driver has none. Never one of ours. */
+/* The function of the driver, or NULL if this driver does not have it. Never a wrapper of
+ * libsluice. */
 static inline void *sl_real(enum sl_symbol symbol)
 {
     void *p = atomic_load_explicit(&sl_real_cache[symbol], memory_order_acquire);
@@ -85,8 +86,8 @@ void *sl_driver_symbol(enum sl_library library, const char *name, bool *ret_load
 /* ---- lookups ---- */
 const struct sl_hook *sl_hook_by_name(const char *name);
 
-/* The wrapper for an entry the driver chose for cuGetProcAddress(stem, …, version, flags), or
- * NULL when that entry is none of ours. */
+/* The wrapper for the entry that the driver chose for cuGetProcAddress(stem, …, version, flags);
+ * NULL if libsluice does not hook that entry. */
 void *sl_hook_wrapper_for(const char *stem, void *entry, int version, uint64_t flags);
 
 #endif

@@ -33,11 +33,12 @@ bool sl_marks_any(void);
  * only_if_empty: not behind other work. SL_QUEUE_UNKNOWN: no context, or a driver that has no such events. */
 enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struct sl_mark *done);
 
-/* From here on nobody but the program uses the context or an event of it. */
+/* From here on only the program itself uses the context or an event of it. */
 void sl_marks_context_gone(CUcontext context);
 void sl_marks_forget(void); /* in a forked child */
 
-/* Streams that record a graph refuse much to other threads, unless those say that they mean it. */
+/* While a stream records a graph, the driver refuses many calls of other threads, unless those
+ * threads switch to relaxed mode. */
 CUstreamCaptureMode sl_capture_relax(void);
 void sl_capture_restore(CUstreamCaptureMode mode);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "preload/charge.h"
 #include "preload/lock.h"
 #include "shm/shared.h"
@@ -41,10 +42,7 @@ uint64_t sl_share_new_id(void)
 
 uint64_t sl_share_id_of(const void *handle, size_t size)
 {
-    const unsigned char *bytes = handle;
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3ULL;
+    uint64_t h = sl_hash_bytes(SL_HASH_START, handle, size);
     h = (h ^ h >> 29) * 0x9e3779b97f4a7c15ULL;
     return sl_tag_id(h ^ h >> 32);
 }

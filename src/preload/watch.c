@@ -119,7 +119,8 @@ static void drain_socket(void)
             return;
         int rc = sl_packet_recv(watch.sock.fd, &packet, NULL, &err);
         if (rc < 0) {
-            sl_info("the arbiter is gone (%s): running on under the last limits", err.msg);
+            sl_info("the arbiter ended (%s): this process continues under its last limits",
+                    err.msg);
             disconnected();
             return;
         }
@@ -280,7 +281,8 @@ void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link
     atomic_store(&watch.connected, true);
     watch.running = start_thread(p);
     if (!watch.running)
-        sl_warn("no watch thread: this process will not return to a restarted arbiter");
+        sl_warn(
+            "cannot start the watch thread: this process will not attach to a restarted arbiter");
 }
 
 void sl_watch_forget(struct sl_process *p)

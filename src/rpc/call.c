@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: messages in, messages out, deadlines. */
+#include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/container.h"
+
 static void deadline_fires(struct sl_timer *timer)
 {
-    struct sl_rpc_call *call = RPC_CONTAINER(timer, struct sl_rpc_call, deadline);
+    struct sl_rpc_call *call = sl_container_of(timer, struct sl_rpc_call, deadline);
     struct rpc_conn *conn = call->conn;
-    rpc_conn_enter(conn);
+    sl_rpc_conn_enter(conn);
     conn->role->expired(call);
-    rpc_conn_leave(conn);
+    sl_rpc_conn_leave(conn);
 }
 
-struct sl_rpc_call *rpc_call_create(struct rpc_conn *conn)
+struct sl_rpc_call *sl_rpc_call_create(struct rpc_conn *conn)
 {
     struct sl_rpc_call *call = calloc(1, sizeof(*call));
     if (!call)
@@ -31,7 +34,7 @@ struct sl_rpc_call *rpc_call_create(struct rpc_conn *conn)
     return call;
 }
 
-void rpc_call_drop_queue(struct sl_rpc_call *call)
+void sl_rpc_call_drop_queue(struct sl_rpc_call *call)
 {
     while (call->out_first) {
         struct rpc_out *out = call->out_first;
@@ -43,11 +46,11 @@ void rpc_call_drop_queue(struct sl_rpc_call *call)
     call->queued = 0;
 }
 
-void rpc_call_free(struct sl_rpc_call *call)
+void sl_rpc_call_free(struct sl_rpc_call *call)
 {
     struct rpc_conn *conn = call->conn;
     sl_timer_stop(conn->loop, &call->deadline);
-    rpc_call_drop_queue(call);
+    sl_rpc_call_drop_queue(call);
     conn->held_bytes -= call->in.capacity + call->request_size;
     free(call->in.body);
     free(call->request);
@@ -58,7 +61,7 @@ void rpc_call_free(struct sl_rpc_call *call)
     free(call);
 }
 
-void rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns)
+void sl_rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns)
 {
     uint64_t at;
     if (timeout_ns == SL_RPC_NO_TIMEOUT ||
@@ -75,7 +78,7 @@ static void forget_message(struct sl_rpc_call *call)
 }
 
 /* Bytes of a DATA frame. */
-void rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size)
+void sl_rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size)
 {
     struct rpc_conn *conn = call->conn;
     struct sl_err err = SL_ERR_INIT;
@@ -89,7 +92,7 @@ void rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size
             continue;
         }
         if (rc == 0 && conn->held_bytes > conn->limits.max_conn_bytes)
-            rc = sl_err_set(&err, -ENOBUFS, "the connection holds too much already");
+            rc = sl_err_set(&err, -ENOBUFS, SL_E_RPC_FULL);
         if (rc == 0)
             return;
         call->discard = true;
@@ -99,41 +102,39 @@ void rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size
 }
 
 /* Tells the peer that the stream is over. Its close event follows when the frame is out. */
-void rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error)
+void sl_rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error)
 {
     struct rpc_conn *conn = call->conn;
-    rpc_call_drop_queue(call);
+    sl_rpc_call_drop_queue(call);
     call->finished = call->discard = true;
     int rc = nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->stream_id, h2_error);
     if (rc != 0)
-        rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+        sl_rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
     else
-        rpc_conn_schedule(conn);
+        sl_rpc_conn_schedule(conn);
 }
 
 /* The nghttp2 side of a call has something new to send, or to end with. */
-void rpc_call_wake(struct sl_rpc_call *call)
+void sl_rpc_call_wake(struct sl_rpc_call *call)
 {
     struct rpc_conn *conn = call->conn;
     if (call->deferred) {
         call->deferred = false;
         int rc = nghttp2_session_resume_data(conn->session, call->stream_id);
         if (rc != 0 && nghttp2_is_fatal(rc))
-            rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+            sl_rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
     }
-    rpc_conn_schedule(conn);
+    sl_rpc_conn_schedule(conn);
 }
 
-int rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size, struct sl_err *err)
+int sl_rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size, struct sl_err *err)
 {
     struct rpc_conn *conn = call->conn;
     if (size > conn->limits.max_conn_bytes || size > UINT32_MAX)
-        return sl_err_set(err, -EMSGSIZE,
-                          "a message of %zu bytes is too large to send, at most %zu", size,
-                          conn->limits.max_conn_bytes);
+        return sl_err_set(err, -EMSGSIZE, SL_E_RPC_SEND_LARGE, size, conn->limits.max_conn_bytes);
     if (call->queued > 0 && call->queued + size > conn->limits.max_queue_bytes) {
         call->blocked = true;
-        return sl_err_set(err, -EAGAIN, "the peer has yet to read %zu bytes", call->queued);
+        return sl_err_set(err, -EAGAIN, SL_E_RPC_UNREAD, call->queued);
     }
     struct rpc_out *out = malloc(sizeof(*out) + SL_RPC_PREFIX + size);
     if (!out)
@@ -172,7 +173,7 @@ static size_t take(struct sl_rpc_call *call, uint8_t *buf, size_t length)
     return used;
 }
 
-ssize_t rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
+ssize_t sl_rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
                       uint32_t *flags, nghttp2_data_source *source, void *user_data)
 {
     (void)session;
@@ -191,7 +192,7 @@ ssize_t rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf,
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         if (!call->ops) {
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (rpc_server_trailers(call) != 0)
+            if (sl_rpc_server_trailers(call) != 0)
                 return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
         }
         return (ssize_t)used;
@@ -208,7 +209,7 @@ void sl_rpc_call_cancel(struct sl_rpc_call *call)
     call->over = true;
     sl_timer_stop(call->conn->loop, &call->deadline);
     if (!call->conn->dead)
-        rpc_call_reset(call, NGHTTP2_CANCEL);
+        sl_rpc_call_reset(call, NGHTTP2_CANCEL);
 }
 
 size_t sl_rpc_call_queued(const struct sl_rpc_call *call)

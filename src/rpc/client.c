@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client: one connection and its calls. */
+#include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static void tell_done(struct sl_rpc_call *call, enum sl_rpc_code code, const cha
 /* Our own verdict, before the server's: it is told to stop. */
 static void give_up(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text)
 {
-    rpc_call_reset(call, NGHTTP2_CANCEL);
+    sl_rpc_call_reset(call, NGHTTP2_CANCEL);
     tell_done(call, code, text);
 }
 
@@ -96,7 +97,7 @@ static void answer_ended(struct sl_rpc_call *call)
         tell_done(call, SL_RPC_OK, call->text);
     /* A server may answer before it has read everything; there is no point in sending the rest. */
     if (!call->conn->dead && (call->out_first || !call->finished))
-        rpc_call_reset(call, NGHTTP2_CANCEL);
+        sl_rpc_call_reset(call, NGHTTP2_CANCEL);
     call->discard = true;
 }
 
@@ -173,10 +174,10 @@ int sl_rpc_client_adopt(struct sl_loop *loop, int fd, const struct sl_rpc_client
     }
     if (options)
         client->options = *options;
-    rpc_limits_fill(&client->options.limits);
+    sl_rpc_limits_fill(&client->options.limits);
     (void)snprintf(client->authority, sizeof(client->authority), "%s",
                    client->options.authority ? client->options.authority : "localhost");
-    int rc = rpc_conn_create(loop, fd, false, &client_role, &client->options.limits, client,
+    int rc = sl_rpc_conn_create(loop, fd, false, &client_role, &client->options.limits, client,
                              &client->conn, err);
     if (rc < 0) {
         free(client);
@@ -202,7 +203,7 @@ void sl_rpc_client_destroy(struct sl_rpc_client *client)
     if (!client->conn)
         free(client);
     else
-        rpc_conn_drop(client->conn, -ECANCELED, "the client was closed");
+        sl_rpc_conn_drop(client->conn, -ECANCELED, "the client was closed");
 }
 
 bool sl_rpc_client_usable(const struct sl_rpc_client *client)
@@ -230,7 +231,7 @@ static int submit_request(struct sl_rpc_client *client, struct sl_rpc_call *call
     size_t count = SL_ARRAY_LEN(nv);
     if (timeout_ns == SL_RPC_NO_TIMEOUT)
         count--;
-    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = rpc_call_read};
+    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = sl_rpc_call_read};
     call->stream_id =
         nghttp2_submit_request(client->conn->session, NULL, nv, count, &provider, call);
     return call->stream_id < 0 ? call->stream_id : 0;
@@ -241,29 +242,28 @@ int sl_rpc_client_call(struct sl_rpc_client *client, const char *path, const voi
                        struct sl_rpc_call **ret, struct sl_err *err)
 {
     if (!sl_rpc_client_usable(client))
-        return sl_err_set(err, -ESHUTDOWN, "the connection is closed or closing");
+        return sl_err_set(err, -ESHUTDOWN, SL_E_RPC_CLOSED);
     if (client->conn->call_count >= client->options.limits.max_streams)
-        return sl_err_set(err, -EAGAIN, "%zu calls are under way already",
-                          client->conn->call_count);
-    struct sl_rpc_call *call = rpc_call_create(client->conn);
+        return sl_err_set(err, -EAGAIN, SL_E_RPC_MANY_CALLS, client->conn->call_count);
+    struct sl_rpc_call *call = sl_rpc_call_create(client->conn);
     if (!call)
         return sl_err_set(err, -ENOMEM, "out of memory for a call");
     call->ops = ops;
     call->data = data;
     call->started = call->finished = true; /* one message, then our end of the stream */
-    int rc = rpc_call_push(call, msg, size, err);
+    int rc = sl_rpc_call_push(call, msg, size, err);
     if (rc == 0) {
         rc = submit_request(client, call, path, timeout_ns);
         if (rc != 0)
             rc = sl_err_set(err, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -ESHUTDOWN,
-                            "cannot start the call: %s", nghttp2_strerror(rc));
+                            SL_E_RPC_START_CALL, nghttp2_strerror(rc));
     }
     if (rc < 0) {
-        rpc_call_free(call);
+        sl_rpc_call_free(call);
         return rc;
     }
-    rpc_call_set_deadline(call, timeout_ns);
-    rpc_conn_schedule(client->conn);
+    sl_rpc_call_set_deadline(call, timeout_ns);
+    sl_rpc_conn_schedule(client->conn);
     if (ret)
         *ret = call;
     return 0;
@@ -284,6 +284,6 @@ void sl_rpc_call_resume(struct sl_rpc_call *call)
         return;
     if (nghttp2_is_fatal(
             nghttp2_session_consume_stream(conn->session, call->stream_id, (size_t)bytes)))
-        rpc_conn_fail(conn, -ENOMEM, "out of memory");
-    rpc_conn_schedule(conn);
+        sl_rpc_conn_fail(conn, -ENOMEM, "out of memory");
+    sl_rpc_conn_schedule(conn);
 }

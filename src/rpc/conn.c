@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One connection: bytes between a socket and nghttp2, nghttp2's events to the calls. */
+#include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "base/container.h"
 
 enum {
     READ_BYTES = 64 * 1024,
@@ -39,7 +42,7 @@ static void *mem_realloc(void *ptr, size_t size, void *data)
     return realloc(ptr, size);
 }
 
-void rpc_limits_fill(struct sl_rpc_limits *limits)
+void sl_rpc_limits_fill(struct sl_rpc_limits *limits)
 {
     static const size_t mib = 1UL << 20;
     if (!limits->max_message_bytes)
@@ -72,7 +75,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     struct rpc_conn *conn = user_data;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    struct sl_rpc_call *call = rpc_call_create(conn);
+    struct sl_rpc_call *call = sl_rpc_call_create(conn);
     if (!call)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     call->stream_id = frame->hd.stream_id;
@@ -134,7 +137,7 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     struct sl_rpc_call *call = call_of(conn, stream_id);
     if (call && !call->discard)
-        rpc_call_receive(call, data, size);
+        sl_rpc_call_receive(call, data, size);
     if (conn->dead)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (call && call->paused && !call->discard) {
@@ -156,7 +159,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
         return 0;
     (void)nghttp2_session_set_stream_user_data(session, stream_id, NULL);
     conn->role->closed(call, false, error_code);
-    rpc_call_free(call);
+    sl_rpc_call_free(call);
     /* Not go_on(): nghttp2 forgets what it was about to send when this callback fails, and a connection
      * given up is noticed by the next one. */
     return 0;
@@ -241,7 +244,7 @@ static int greet(struct rpc_conn *conn, bool server)
 
 static void conn_ready(struct sl_source *source, uint32_t events);
 
-int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
+int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                     const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                     struct sl_err *err)
 {
@@ -262,7 +265,7 @@ int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_
     if (rc == 0)
         rc = greet(conn, server);
     if (rc != 0)
-        rc = sl_err_set(err, -ENOMEM, "cannot start HTTP/2: %s", nghttp2_strerror(rc));
+        rc = sl_err_set(err, -ENOMEM, SL_E_RPC_START, nghttp2_strerror(rc));
     if (rc == 0)
         rc = sl_loop_watch(loop, &conn->source, EPOLLIN | EPOLLOUT, err);
     if (rc < 0) {
@@ -284,29 +287,29 @@ static void release(struct rpc_conn *conn)
     while (conn->calls) {
         struct sl_rpc_call *call = conn->calls;
         conn->role->closed(call, true, 0);
-        rpc_call_free(call);
+        sl_rpc_call_free(call);
     }
     nghttp2_session_del(conn->session);
     conn->role->lost(conn, &conn->why);
     free(conn);
 }
 
-void rpc_conn_enter(struct rpc_conn *conn)
+void sl_rpc_conn_enter(struct rpc_conn *conn)
 {
     conn->depth++;
 }
 
-void rpc_conn_leave(struct rpc_conn *conn)
+void sl_rpc_conn_leave(struct rpc_conn *conn)
 {
     if (--conn->depth > 0)
         return;
     if (conn->dead)
         release(conn);
     else if (conn->unwritten)
-        rpc_conn_schedule(conn);
+        sl_rpc_conn_schedule(conn);
 }
 
-void rpc_conn_fail(struct rpc_conn *conn, int code, const char *why)
+void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why)
 {
     if (conn->dead)
         return;
@@ -316,20 +319,20 @@ void rpc_conn_fail(struct rpc_conn *conn, int code, const char *why)
     (void)shutdown(conn->source.fd, SHUT_RDWR);
 }
 
-void rpc_conn_drop(struct rpc_conn *conn, int code, const char *why)
+void sl_rpc_conn_drop(struct rpc_conn *conn, int code, const char *why)
 {
-    rpc_conn_enter(conn);
-    rpc_conn_fail(conn, code, why);
-    rpc_conn_leave(conn);
+    sl_rpc_conn_enter(conn);
+    sl_rpc_conn_fail(conn, code, why);
+    sl_rpc_conn_leave(conn);
 }
 
-void rpc_conn_schedule(struct rpc_conn *conn)
+void sl_rpc_conn_schedule(struct rpc_conn *conn)
 {
     conn->unwritten = true;
     if (conn->dead || conn->depth > 0) /* done when the last frame of ours is left */
         return;
     if (sl_loop_watch(conn->loop, &conn->source, EPOLLIN | EPOLLOUT, NULL) < 0)
-        rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
+        sl_rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
 }
 
 /* --- bytes --------------------------------------------------------------------------------- */
@@ -342,16 +345,16 @@ static bool read_some(struct rpc_conn *conn)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n == 0) {
-        rpc_conn_fail(conn, -EPIPE, "the peer closed the connection");
+        sl_rpc_conn_fail(conn, -EPIPE, "the peer closed the connection");
         return false;
     }
     if (n < 0) {
-        rpc_conn_fail(conn, -errno, "the connection was lost");
+        sl_rpc_conn_fail(conn, -errno, "the connection was lost");
         return false;
     }
     ssize_t used = nghttp2_session_mem_recv(conn->session, buf, (size_t)n);
     if (used < 0)
-        rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
+        sl_rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
                       nghttp2_strerror((int)used));
     return !conn->dead;
 }
@@ -363,7 +366,7 @@ static void write_failed(struct rpc_conn *conn, int errno_value)
     if (conn->role->reads_to_the_end)
         for (int i = 0; i < MAX_LAST_READS && read_some(conn); i++)
             ;
-    rpc_conn_fail(conn, -errno_value, "the connection was lost");
+    sl_rpc_conn_fail(conn, -errno_value, "the connection was lost");
 }
 
 /* Moves frames into out until it is full or there are none. */
@@ -397,7 +400,7 @@ static bool write_out(struct rpc_conn *conn)
         if (conn->out_at == conn->out_size) {
             int rc = gather(conn);
             if (rc != 0 && !conn->dead)
-                rpc_conn_fail(conn, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
+                sl_rpc_conn_fail(conn, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
                               nghttp2_strerror(rc));
             if (conn->out_size == 0)
                 return false;
@@ -427,7 +430,7 @@ static bool settle(struct rpc_conn *conn)
         next = call->next;
         if (call->unsent) {
             conn->role->closed(call, false, NGHTTP2_REFUSED_STREAM);
-            rpc_call_free(call);
+            sl_rpc_call_free(call);
             continue;
         }
         if (call->notify) {
@@ -441,8 +444,8 @@ static bool settle(struct rpc_conn *conn)
 
 static void conn_ready(struct sl_source *source, uint32_t events)
 {
-    struct rpc_conn *conn = RPC_CONTAINER(source, struct rpc_conn, source);
-    rpc_conn_enter(conn);
+    struct rpc_conn *conn = sl_container_of(source, struct rpc_conn, source);
+    sl_rpc_conn_enter(conn);
     if (!conn->dead && (events & ~(uint32_t)EPOLLOUT))
         read_some(conn);
     bool stuck = false;
@@ -452,13 +455,13 @@ static void conn_ready(struct sl_source *source, uint32_t events)
 
     if (!conn->dead && stuck &&
         nghttp2_session_get_outbound_queue_size(conn->session) > MAX_FRAMES_WAITING)
-        rpc_conn_fail(conn, -ENOBUFS, "the peer does not read");
+        sl_rpc_conn_fail(conn, -ENOBUFS, "the peer does not read");
     if (!conn->dead && !stuck && !nghttp2_session_want_read(conn->session) &&
         !nghttp2_session_want_write(conn->session))
-        rpc_conn_fail(conn, -ESHUTDOWN, "the HTTP/2 session ended");
+        sl_rpc_conn_fail(conn, -ESHUTDOWN, "the HTTP/2 session ended");
     if (!conn->dead &&
         sl_loop_watch(conn->loop, source, EPOLLIN | (stuck ? (uint32_t)EPOLLOUT : 0U), NULL) < 0)
-        rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
+        sl_rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
     conn->unwritten = false; /* all written, or the loop will be back */
-    rpc_conn_leave(conn);
+    sl_rpc_conn_leave(conn);
 }

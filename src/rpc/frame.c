@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/frame.h"
 
+#include "rpc/errors.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,14 +12,12 @@ static int prefix_complete(struct sl_rpc_reader *r, struct sl_err *err)
 {
     const uint8_t *p = r->prefix;
     if (p[0] == 1)
-        return sl_err_set(err, -EOPNOTSUPP, "the message is compressed, which is not supported");
+        return sl_err_set(err, -EOPNOTSUPP, SL_E_RPC_COMPRESSED);
     if (p[0] != 0)
-        return sl_err_set(err, -EPROTO, "the message starts with flag %u instead of 0 or 1", p[0]);
+        return sl_err_set(err, -EPROTO, SL_E_RPC_FLAG, p[0]);
     r->want = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
     if (r->want > r->max_bytes)
-        return sl_err_set(err, -EMSGSIZE,
-                          "the message has %" PRIu32 " bytes, at most %zu are accepted", r->want,
-                          r->max_bytes);
+        return sl_err_set(err, -EMSGSIZE, SL_E_RPC_RECEIVED_LARGE, r->want, r->max_bytes);
     return 0;
 }
 

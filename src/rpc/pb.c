@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/pb.h"
 
+#include "rpc/errors.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -29,7 +31,7 @@ int sl_rpc_pb_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data
         .alloc = budget_alloc, .free = plain_free, .allocator_data = &left};
     ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, size, data);
     if (!message)
-        return sl_err_set(err, -EBADMSG, "the bytes are no %s", type->name);
+        return sl_err_set(err, -EBADMSG, SL_E_RPC_NOT_PROTOBUF, type->name);
     *ret = message;
     return 0;
 }

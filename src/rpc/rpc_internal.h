@@ -14,10 +14,10 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 #include "rpc/frame.h"
+#include "base/container.h"
 #include "base/loop.h"
 #include "rpc/server.h"
 
-#define RPC_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 enum {
     RPC_OUT_BYTES = 64 * 1024,
@@ -143,42 +143,42 @@ struct rpc_conn {
 };
 
 /* conn.c. The descriptor is owned from the call on, also when it fails. */
-int rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
+int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                     const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                     struct sl_err *err) SL_MUST_CHECK;
 /* Around whatever calls back into the owner's code: nothing is freed before the last leave. */
-void rpc_conn_enter(struct rpc_conn *conn);
-void rpc_conn_leave(struct rpc_conn *conn);
+void sl_rpc_conn_enter(struct rpc_conn *conn);
+void sl_rpc_conn_leave(struct rpc_conn *conn);
 /* The connection is of no use any more: released by the loop, soon. Never calls back. */
-void rpc_conn_fail(struct rpc_conn *conn, int code, const char *why);
+void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why);
 /* The same, now if nothing of ours is on the stack. Calls back for every call. */
-void rpc_conn_drop(struct rpc_conn *conn, int code, const char *why);
+void sl_rpc_conn_drop(struct rpc_conn *conn, int code, const char *why);
 /* There is something to write: the loop will. */
-void rpc_conn_schedule(struct rpc_conn *conn);
-void rpc_limits_fill(struct sl_rpc_limits *limits);
+void sl_rpc_conn_schedule(struct rpc_conn *conn);
+void sl_rpc_limits_fill(struct sl_rpc_limits *limits);
 
 /* call.c */
-struct sl_rpc_call *rpc_call_create(struct rpc_conn *conn);
-void rpc_call_free(struct sl_rpc_call *call);
-void rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size);
-void rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error);
-void rpc_call_drop_queue(struct sl_rpc_call *call);
-void rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns);
-int rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size,
+struct sl_rpc_call *sl_rpc_call_create(struct rpc_conn *conn);
+void sl_rpc_call_free(struct sl_rpc_call *call);
+void sl_rpc_call_receive(struct sl_rpc_call *call, const uint8_t *data, size_t size);
+void sl_rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error);
+void sl_rpc_call_drop_queue(struct sl_rpc_call *call);
+void sl_rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns);
+int sl_rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size,
                   struct sl_err *err) SL_MUST_CHECK;
-void rpc_call_wake(struct sl_rpc_call *call);
+void sl_rpc_call_wake(struct sl_rpc_call *call);
 /* The nghttp2 data source of both ends. */
-ssize_t rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
+ssize_t sl_rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
                       uint32_t *flags, nghttp2_data_source *source, void *user_data);
 /* serve.c: HEADERS with the status, after the last message. */
-int rpc_server_trailers(struct sl_rpc_call *call);
+int sl_rpc_server_trailers(struct sl_rpc_call *call);
 
 /* server.c */
-const struct rpc_method *rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
+const struct rpc_method *sl_rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
                                          size_t size);
-void rpc_server_goaway(struct rpc_conn *conn);
-void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why);
-extern const struct rpc_role rpc_server_role; /* serve.c */
+void sl_rpc_server_goaway(struct rpc_conn *conn);
+void sl_rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why);
+extern const struct rpc_role sl_rpc_server_role; /* serve.c */
 
 static inline bool rpc_is(const uint8_t *text, size_t size, const char *word)
 {

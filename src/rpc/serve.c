@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's end of a call: judge the request, run the handler, answer. */
+#include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static void add_status(struct status_headers *h, const struct sl_rpc_call *call)
     }
 }
 
-int rpc_server_trailers(struct sl_rpc_call *call)
+int sl_rpc_server_trailers(struct sl_rpc_call *call)
 {
     struct status_headers h = {.count = 0};
     add_status(&h, call);
@@ -54,18 +55,18 @@ static int submit_response(struct sl_rpc_call *call, const nghttp2_data_provider
 int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size, struct sl_err *err)
 {
     if (call->finished || call->over || call->conn->dead)
-        return sl_err_set(err, -EPIPE, "the call is over");
-    int rc = rpc_call_push(call, data, size, err);
+        return sl_err_set(err, -EPIPE, SL_E_RPC_CALL_OVER);
+    int rc = sl_rpc_call_push(call, data, size, err);
     if (rc < 0)
         return rc;
     if (!call->started) {
-        nghttp2_data_provider provider = {.source.ptr = call, .read_callback = rpc_call_read};
+        nghttp2_data_provider provider = {.source.ptr = call, .read_callback = sl_rpc_call_read};
         if (submit_response(call, &provider) < 0) {
-            rpc_call_drop_queue(call);
+            sl_rpc_call_drop_queue(call);
             return sl_err_set(err, -ENOMEM, "out of memory for an answer");
         }
     }
-    rpc_call_wake(call);
+    sl_rpc_call_wake(call);
     return 0;
 }
 
@@ -79,11 +80,11 @@ void sl_rpc_call_finish(struct sl_rpc_call *call, enum sl_rpc_code code, const c
     if (call->conn->dead)
         return;
     if (call->started)
-        rpc_call_wake(call);
+        sl_rpc_call_wake(call);
     else if (submit_response(call, NULL) < 0)
-        rpc_call_reset(call, NGHTTP2_INTERNAL_ERROR);
+        sl_rpc_call_reset(call, NGHTTP2_INTERNAL_ERROR);
     else
-        rpc_conn_schedule(call->conn);
+        sl_rpc_conn_schedule(call->conn);
 }
 
 void sl_rpc_call_reply(struct sl_rpc_call *call, const void *data, size_t size)
@@ -143,7 +144,7 @@ static void pseudo_header(struct sl_rpc_call *call, const uint8_t *name, size_t 
         once(call, RPC_SEEN_PATH);
         if (value_size == 0 || value[0] != '/')
             call->malformed = true;
-        call->method = rpc_server_find(call->conn, value, value_size);
+        call->method = sl_rpc_server_find(call->conn, value, value_size);
     } else if (rpc_is(name, name_size, ":scheme")) {
         once(call, RPC_SEEN_SCHEME);
     } else if (rpc_is(name, name_size, ":authority")) {
@@ -189,7 +190,7 @@ static void request_header(struct sl_rpc_call *call, const uint8_t *name, size_t
             call->seen |= RPC_SEEN_ENCODING;
     } else if (rpc_is(name, name_size, "grpc-timeout")) {
         if (sl_rpc_timeout_parse(value, value_size, &timeout_ns))
-            rpc_call_set_deadline(call, timeout_ns);
+            sl_rpc_call_set_deadline(call, timeout_ns);
         else
             call->seen |= RPC_SEEN_BAD_TIMEOUT;
     }
@@ -202,7 +203,7 @@ static void judge_request(struct sl_rpc_call *call)
     if (call->header_bytes > RPC_HEADER_BYTES) {
         reject(call, SL_RPC_RESOURCE_EXHAUSTED, "the request has too many headers");
     } else if (call->malformed || (call->seen & needed) != needed) {
-        rpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
+        sl_rpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
     } else if (!(call->seen & RPC_SEEN_POST)) {
         call->http_status = 405;
         reject(call, SL_RPC_INTERNAL, "gRPC requests are POST requests");
@@ -226,7 +227,7 @@ static void request_headers_done(struct sl_rpc_call *call, bool ends)
         call->seen |= RPC_SEEN_ALL;
         judge_request(call);
     } else if (!ends && !call->discard) { /* trailers that are not the end */
-        rpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
+        sl_rpc_call_reset(call, NGHTTP2_PROTOCOL_ERROR);
     }
 }
 
@@ -260,7 +261,7 @@ static void request_expired(struct sl_rpc_call *call)
     if (!call->finished && !call->queued && (!call->started || call->deferred))
         reject(call, SL_RPC_DEADLINE_EXCEEDED, "the deadline has passed");
     else
-        rpc_call_reset(call, NGHTTP2_CANCEL);
+        sl_rpc_call_reset(call, NGHTTP2_CANCEL);
 }
 
 static void request_ended(struct sl_rpc_call *call)
@@ -306,7 +307,7 @@ static void ignore(struct rpc_conn *conn)
     (void)conn;
 }
 
-const struct rpc_role rpc_server_role = {
+const struct rpc_role sl_rpc_server_role = {
     .header = request_header,
     .headers_done = request_headers_done,
     .message = request_message,
@@ -316,6 +317,6 @@ const struct rpc_role rpc_server_role = {
     .closed = request_closed,
     .sent_end = answer_sent,
     .goaway = ignore, /* the client opens no more calls; those under way go on */
-    .ping_acked = rpc_server_goaway,
-    .lost = rpc_server_lost,
+    .ping_acked = sl_rpc_server_goaway,
+    .lost = sl_rpc_server_lost,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server: its methods, sockets, connections, and how it stops. */
+#include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "rpc/unix.h"
 
 struct listener {
@@ -71,10 +73,10 @@ static void drop_conns(struct sl_rpc_server *server, const char *why)
     server->busy++;
     for (struct rpc_conn *conn = server->conns; conn;) {
         if (conn->depth > 0) {
-            rpc_conn_fail(conn, -ESHUTDOWN, why);
+            sl_rpc_conn_fail(conn, -ESHUTDOWN, why);
             conn = conn->next;
         } else {
-            rpc_conn_drop(conn, -ESHUTDOWN, why);
+            sl_rpc_conn_drop(conn, -ESHUTDOWN, why);
             conn = server->conns; /* callbacks may have changed the list */
         }
     }
@@ -83,7 +85,7 @@ static void drop_conns(struct sl_rpc_server *server, const char *why)
 
 static void stop_fires(struct sl_timer *timer)
 {
-    struct sl_rpc_server *server = RPC_CONTAINER(timer, struct sl_rpc_server, stop_timer);
+    struct sl_rpc_server *server = sl_container_of(timer, struct sl_rpc_server, stop_timer);
     server->busy++;
     drop_conns(server, "the server has stopped");
     server->busy--;
@@ -102,7 +104,7 @@ int sl_rpc_server_create(struct sl_loop *loop, const struct sl_rpc_limits *limit
     server->loop = loop;
     if (limits)
         server->limits = *limits;
-    rpc_limits_fill(&server->limits);
+    sl_rpc_limits_fill(&server->limits);
     server->stop_timer.fire = stop_fires;
     *ret = server;
     return 0;
@@ -134,7 +136,7 @@ int sl_rpc_server_handle(struct sl_rpc_server *server, const char *path, sl_rpc_
     return 0;
 }
 
-const struct rpc_method *rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
+const struct rpc_method *sl_rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
                                          size_t size)
 {
     const struct sl_rpc_server *server = conn->owner;
@@ -152,9 +154,9 @@ int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err
     if (server->stopping || server->destroyed || server->conn_count >= server->limits.max_conns) {
         (void)close(fd);
         return sl_err_set(err, -EAGAIN, "%s",
-                          server->stopping ? "the server is stopping" : "too many connections");
+                          server->stopping ? SL_E_RPC_STOPPING : SL_E_RPC_MANY_CONNECTIONS);
     }
-    int rc = rpc_conn_create(server->loop, fd, true, &rpc_server_role, &server->limits, server,
+    int rc = sl_rpc_conn_create(server->loop, fd, true, &sl_rpc_server_role, &server->limits, server,
                              &conn, err);
     if (rc < 0)
         return rc;
@@ -166,7 +168,7 @@ int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err
     return 0;
 }
 
-void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
+void sl_rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
 {
     (void)why;
     struct sl_rpc_server *server = conn->owner;
@@ -181,7 +183,7 @@ void rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why)
 
 static void retry_fires(struct sl_timer *timer)
 {
-    struct listener *l = RPC_CONTAINER(timer, struct listener, retry);
+    struct listener *l = sl_container_of(timer, struct listener, retry);
     if (sl_loop_watch(l->server->loop, &l->source, EPOLLIN, NULL) < 0)
         sl_timer_set(l->server->loop, timer, sl_loop_now(l->server->loop) + SL_NS_PER_S);
 }
@@ -189,7 +191,7 @@ static void retry_fires(struct sl_timer *timer)
 static void listener_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct listener *l = RPC_CONTAINER(source, struct listener, source);
+    struct listener *l = sl_container_of(source, struct listener, source);
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         int refused = sl_rpc_server_adopt(l->server, fd, NULL);
@@ -240,20 +242,20 @@ size_t sl_rpc_server_conns(const struct sl_rpc_server *server)
  * when it has answered a ping sent after that, the number of the last call that counts. */
 static void say_goodbye(struct rpc_conn *conn)
 {
-    rpc_conn_enter(conn);
+    sl_rpc_conn_enter(conn);
     int rc = nghttp2_submit_shutdown_notice(conn->session);
     if (rc == 0)
         rc = nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);
     if (rc != 0)
-        rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
-    rpc_conn_schedule(conn);
+        sl_rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+    sl_rpc_conn_schedule(conn);
     for (struct sl_rpc_call *call = conn->calls; call && !conn->dead; call = call->next)
         if (!call->over && !call->finished && call->events && call->events->draining)
             call->events->draining(call, call->data);
-    rpc_conn_leave(conn);
+    sl_rpc_conn_leave(conn);
 }
 
-void rpc_server_goaway(struct rpc_conn *conn)
+void sl_rpc_server_goaway(struct rpc_conn *conn)
 {
     const struct sl_rpc_server *server = conn->owner;
     if (!server->stopping || conn->said_goodbye)
@@ -263,8 +265,8 @@ void rpc_server_goaway(struct rpc_conn *conn)
                                    nghttp2_session_get_last_proc_stream_id(conn->session),
                                    NGHTTP2_NO_ERROR, NULL, 0);
     if (rc != 0)
-        rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
-    rpc_conn_schedule(conn);
+        sl_rpc_conn_fail(conn, -ENOMEM, nghttp2_strerror(rc));
+    sl_rpc_conn_schedule(conn);
 }
 
 void sl_rpc_server_stop(struct sl_rpc_server *server, uint64_t grace_ns,

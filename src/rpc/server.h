@@ -61,7 +61,7 @@ void sl_rpc_call_watch(struct sl_rpc_call *call, const struct sl_rpc_call_events
  * anything not ASCII travel percent-encoded. Nothing may be sent afterwards. */
 void sl_rpc_call_finish(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message);
 
-/* The usual end of a unary call: one message and OK, or why there is none. */
+/* The usual end of a unary call: one message and OK, or the reason why there is no message. */
 void sl_rpc_call_reply(struct sl_rpc_call *call, const void *data, size_t size);
 
 #endif

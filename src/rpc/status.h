@@ -31,7 +31,7 @@ enum sl_rpc_code {
 /* "DEADLINE_EXCEEDED"; a number outside the list is "UNKNOWN". */
 const char *sl_rpc_code_name(enum sl_rpc_code code);
 
-/* Decimal text of a grpc-status header; anything that is none is SL_RPC_UNKNOWN. */
+/* Decimal text of a grpc-status header; any other text is SL_RPC_UNKNOWN. */
 enum sl_rpc_code sl_rpc_code_parse(const uint8_t *text, size_t size);
 
 /* The one place where our negative errno codes become statuses. 0 is SL_RPC_OK. */
@@ -50,7 +50,8 @@ void sl_rpc_text_decode(const uint8_t *text, size_t size, char *out, size_t out_
 
 #define SL_RPC_NO_TIMEOUT UINT64_MAX
 
-/* "250m", "10S": one to eight digits and a unit of H M S m u n. A time beyond 2^64 ns is none. */
+/* "250m", "10S": one to eight digits and a unit of H M S m u n. A time beyond 2^64 ns counts as
+ * no time limit. */
 bool sl_rpc_timeout_parse(const uint8_t *text, size_t size, uint64_t *ret_ns);
 
 enum { SL_RPC_TIMEOUT_TEXT = 12 };

@@ -9,17 +9,27 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "rpc/errors.h"
 
 static int fill_address(const char *path, struct sockaddr_un *ret, struct sl_err *err)
 {
     size_t size = strlen(path) + 1;
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (size == 1 || size > sizeof(ret->sun_path))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "a socket's path has 1 to %zu bytes, this one has %zu: %s",
-                          sizeof(ret->sun_path) - 1, size - 1, path);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_RPC_SOCKET_PATH, sizeof(ret->sun_path) - 1,
+                          size - 1, path);
     memcpy(ret->sun_path, path, size);
     return 0;
+}
+
+/* A socket to bind or connect, or the error; *ret_address is the path's. */
+static int open_socket(const char *path, struct sockaddr_un *ret_address, struct sl_err *err)
+{
+    int rc = fill_address(path, ret_address, err);
+    if (rc < 0)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return fd < 0 ? sl_err_errno(err, errno, "cannot make a socket") : fd;
 }
 
 static int make_way(const char *path, struct sl_err *err)
@@ -28,7 +38,7 @@ static int make_way(const char *path, struct sl_err *err)
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : sl_err_errno(err, errno, "cannot look at %s", path);
     if (!S_ISSOCK(st.st_mode))
-        return sl_err_set(err, -EEXIST, "%s is in the way and no socket: remove it", path);
+        return sl_err_set(err, -EEXIST, SL_E_RPC_NOT_A_SOCKET, path);
     if (unlink(path) != 0 && errno != ENOENT)
         return sl_err_errno(err, errno, "cannot remove the old socket %s", path);
     return 0;
@@ -37,13 +47,10 @@ static int make_way(const char *path, struct sl_err *err)
 int sl_rpc_unix_listen(const char *path, mode_t mode, struct sl_rpc_unix *ret, struct sl_err *err)
 {
     struct sockaddr_un address;
-    int rc = fill_address(path, &address, err);
-    if (rc < 0)
-        return rc;
-    SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SL_CLEANUP(close) int fd = open_socket(path, &address, err);
     if (fd < 0)
-        return sl_err_errno(err, errno, "cannot make a socket");
-    rc = make_way(path, err);
+        return fd;
+    int rc = make_way(path, err);
     if (rc < 0)
         return rc;
     /* The descriptor's mode is the file's from its first moment; chmod adds what umask took. */
@@ -72,12 +79,9 @@ void sl_rpc_unix_close(struct sl_rpc_unix *at)
 int sl_rpc_unix_connect(const char *path, struct sl_err *err)
 {
     struct sockaddr_un address;
-    int rc = fill_address(path, &address, err);
-    if (rc < 0)
-        return rc;
-    SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SL_CLEANUP(close) int fd = open_socket(path, &address, err);
     if (fd < 0)
-        return sl_err_errno(err, errno, "cannot make a socket");
+        return fd;
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
         return sl_err_errno(err, errno, "cannot connect to %s", path);
     return sl_take_fd(fd);

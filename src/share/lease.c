@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "share/errors.h"
 
 /* The uid must not be lost, by which a tenant is found again after a restart: what is long is cut before it. */
 #define CLAIM_MAX 150
@@ -14,9 +15,14 @@ void sl_owner_text(const struct sl_owner *o, char buf[SL_ABOUT_MAX])
 {
     const struct {
         const char *key, *value;
-    } rows[] = {{"namespace", o->name_space}, {"pod", o->pod},         {"claim", o->claim},
-                {"uid", o->claim_uid},        {"request", o->request}, {"container", o->container},
-                {"slot", o->slot},            {"pod-uid", o->pod_uid}};
+    } rows[] = {{"namespace", o->name_space},
+                {"pod", o->pod},
+                {"claim", o->claim},
+                {"uid", o->claim_uid},
+                {"request", o->request},
+                {"container", o->container},
+                {"slot", o->slot},
+                {"pod-uid", o->pod_uid}};
     size_t n = 0;
     buf[0] = '\0';
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
@@ -25,8 +31,8 @@ void sl_owner_text(const struct sl_owner *o, char buf[SL_ABOUT_MAX])
             continue;
         size_t size = strnlen(value, rows[i].value == o->claim ? CLAIM_MAX : SL_ABOUT_MAX);
         if (n + 1 + strlen(rows[i].key) + 1 + size < SL_ABOUT_MAX)
-            n += (size_t)snprintf(buf + n, SL_ABOUT_MAX - n, "%s%s=%.*s", n ? " " : "",
-                                  rows[i].key, (int)size, value);
+            n += (size_t)snprintf(buf + n, SL_ABOUT_MAX - n, "%s%s=%.*s", n ? " " : "", rows[i].key,
+                                  (int)size, value);
     }
 }
 
@@ -37,7 +43,7 @@ static int add(struct sl_msg_lease *m, const struct sl_share *s, uint32_t cores[
     while (at < m->gpu_count && strcmp(m->gpu[at], s->gpu) != 0)
         at++;
     if (at == SL_MAX_GPUS)
-        return sl_err_set(err, -ENOSPC, "more than %d GPUs in one container", SL_MAX_GPUS);
+        return sl_err_set(err, -ENOSPC, SL_E_FRACTION_GPUS, SL_MAX_GPUS);
     if (at == m->gpu_count)
         memcpy(m->gpu[m->gpu_count++], s->gpu, sizeof(s->gpu));
     m->gpu_memory_bytes[at] += s->memory_bytes;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "share/errors.h"
 #include "share/share_json.h"
 
 #define TEXT_MAX (256u << 10) /* all annotations of an object together, by the API */
@@ -18,12 +19,12 @@ static json_t *load(const char *text, struct sl_err *err)
 {
     json_error_t e;
     if (strlen(text) > TEXT_MAX) {
-        (void)sl_err_set(err, -EINVAL, "it is longer than an annotation can be");
+        (void)sl_err_set(err, -EINVAL, SL_E_PROMISE_LARGE);
         return NULL;
     }
     json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &e);
     if (!j)
-        (void)sl_err_set(err, -EINVAL, "it is no JSON: %.100s", e.text);
+        (void)sl_err_set(err, -EINVAL, SL_E_PROMISE_JSON, e.text);
     return j;
 }
 
@@ -38,7 +39,7 @@ static int get_text(const json_t *object, const char *key, char *buf, size_t siz
 {
     const char *text = json_string_value(json_object_get(object, key));
     if (!good_name(text, size))
-        return sl_err_set(err, -EINVAL, "%s is missing, empty or too long", key);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_FIELD, key);
     (void)snprintf(buf, size, "%s", text);
     return 0;
 }
@@ -48,11 +49,11 @@ static int gpu_add(struct sl_promise_node *node, const struct sl_promise_gpu *gp
 {
     for (size_t i = 0; i < node->count; i++)
         if (strcmp(node->gpu[i].uuid, gpu->uuid) == 0)
-            return sl_err_set(err, -EINVAL, "GPU %s is listed twice", gpu->uuid);
+            return sl_err_set(err, -EINVAL, SL_E_PROMISE_GPU_TWICE, gpu->uuid);
     if (node->count == SL_PROMISE_NODE_GPUS)
-        return sl_err_set(err, -EINVAL, "more than %d GPUs on a node", SL_PROMISE_NODE_GPUS);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_NODE_GPUS, SL_PROMISE_NODE_GPUS);
     if (gpu->memory_mib == 0)
-        return sl_err_set(err, -EINVAL, "GPU %s has no memory", gpu->uuid);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_GPU_MEMORY, gpu->uuid);
     node->gpu[node->count++] = *gpu;
     return 0;
 }
@@ -92,7 +93,7 @@ static int gpus_read(const char *text, const struct gpu_names *names, struct sl_
     json_t *list = load(text, err);
     if (!list)
         return -EINVAL;
-    int rc = json_is_array(list) ? 0 : sl_err_set(err, -EINVAL, "it is no list of GPUs");
+    int rc = json_is_array(list) ? 0 : sl_err_set(err, -EINVAL, SL_E_PROMISE_LIST);
     json_array_foreach(list, i, item)
     {
         struct sl_promise_gpu g = {.numa = -1};
@@ -158,7 +159,7 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
         if (n < 5 || !good_name(part[0], sizeof(g.uuid)) ||
             whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) != 0 ||
             whole_number(part[3], 10000, &g.cores) != 0)
-            return sl_err_set(err, -EINVAL, "device %zu is not as HAMi writes one", node.count);
+            return sl_err_set(err, -EINVAL, SL_E_PROMISE_HAMI_DEVICE, node.count);
         (void)snprintf(g.uuid, sizeof(g.uuid), "%s", part[0]);
         (void)snprintf(g.model, sizeof(g.model), "%.63s", part[4]);
         if (n > 5 && whole_number(part[5], 255, &numa) == 0)
@@ -175,7 +176,7 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
 
 int sl_promise_register_parse(const char *text, struct sl_promise_node *ret, struct sl_err *err)
 {
-    int rc = strlen(text) > TEXT_MAX ? sl_err_set(err, -EINVAL, "it is too long")
+    int rc = strlen(text) > TEXT_MAX ? sl_err_set(err, -EINVAL, SL_E_PROMISE_TEXT_LONG)
              : text[0] == '['        ? gpus_read(text, &hami_names, ret, err)
                                      : register_csv(text, ret, err);
     return rc ? sl_err_wrap(err, "%s", SL_PROMISE_REGISTER_KEY) : 0;
@@ -233,18 +234,18 @@ static int container_read(const json_t *object, struct sl_promise *p, struct sl_
     struct sl_share all = SL_SHARE_INIT; /* what is said once for all its GPUs */
     size_t i;
     if (p->container_count == SL_PROMISE_CONTAINERS)
-        return sl_err_set(err, -EINVAL, "more than %d containers", SL_PROMISE_CONTAINERS);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINERS, SL_PROMISE_CONTAINERS);
     struct sl_promise_container *c = &p->container[p->container_count++];
     *c = (struct sl_promise_container){.first = (uint8_t)p->share_count};
     int rc = get_text(object, "name", c->name, sizeof(c->name), err);
     if (!rc)
         rc = sl_share_read(object, SL_SHARE_CONTAINER, &all, err);
     if (!rc && !json_is_array(gpus))
-        rc = sl_err_set(err, -EINVAL, "container %s has no list of GPUs", c->name);
+        rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINER_LIST, c->name);
     json_array_foreach(gpus, i, gpu)
     {
         if (!rc && p->share_count == SL_PROMISE_SHARES)
-            rc = sl_err_set(err, -EINVAL, "more than %d GPUs for a pod", SL_PROMISE_SHARES);
+            rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_POD_GPUS, SL_PROMISE_SHARES);
         if (rc)
             return rc;
         p->share[p->share_count] = all;
@@ -267,11 +268,11 @@ int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_e
     list = json_object_get(j, "containers");
     int rc = sl_jget_number(j, "version", 0, 1000, &version, err);
     if (!rc && version != 1)
-        rc = sl_err_set(err, -EINVAL, "version %u is not known here", version);
+        rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_VERSION, version);
     if (!rc)
         rc = get_text(j, "node", ret->node, sizeof(ret->node), err);
     if (!rc && !json_is_array(list))
-        rc = sl_err_set(err, -EINVAL, "containers is no list");
+        rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINERS_LIST);
     json_array_foreach(list, i, one)
     {
         if (!rc)
@@ -312,7 +313,8 @@ static int hami_device(char *one, struct sl_promise *p)
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
     if (n != 4 || *one || !good_name(part[0], sizeof(share.gpu)) ||
-        whole_number(part[2], SL_SHARE_MIB_MAX, &memory) != 0 || whole_number(part[3], 100, &cores) != 0)
+        whole_number(part[2], SL_SHARE_MIB_MAX, &memory) != 0 ||
+        whole_number(part[3], 100, &cores) != 0)
         return -EINVAL;
     if (p->share_count == SL_PROMISE_SHARES)
         return -E2BIG;
@@ -340,9 +342,7 @@ int sl_promise_hami_parse(const char *text, struct sl_promise *ret, struct sl_er
             rc = hami_device(one, ret);
         c->count = (uint8_t)(ret->share_count - c->first);
     }
-    return rc ? sl_err_set(err, rc, "%s is not as HAMi writes it: UUID,NVIDIA,MiB,cores:;",
-                           SL_PROMISE_HAMI_TODO)
-              : 0;
+    return rc ? sl_err_set(err, rc, SL_E_PROMISE_HAMI_POD, SL_PROMISE_HAMI_TODO) : 0;
 }
 
 char *sl_promise_hami_text(const struct sl_promise *p)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "share/share.h"
+#include "share/errors.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,10 +11,8 @@ const char *const sl_strategy_words[] = {[SL_SHARE_LIBSLUICE] = "libsluice",
                                          [SL_SHARE_MPS] = "mps",
                                          [SL_SHARE_TIME_SLICING] = "timeSlicing",
                                          NULL};
-const char *const sl_compute_words[] = {[SL_COMPUTE_AUTO] = "auto",
-                                        [SL_COMPUTE_SLICES] = "slices",
-                                        [SL_COMPUTE_TURNS] = "turns",
-                                        NULL};
+const char *const sl_compute_words[] = {
+    [SL_COMPUTE_AUTO] = "auto", [SL_COMPUTE_SLICES] = "slices", [SL_COMPUTE_TURNS] = "turns", NULL};
 
 const char *sl_priority_name(unsigned priority)
 {
@@ -32,8 +31,7 @@ int sl_priority_parse(const char *text, enum sl_priority *ret, struct sl_err *er
 {
     int i = sl_word_find(sl_priority_words, text);
     if (i < 0)
-        return sl_err_set(err, -EINVAL,
-                          "priority \"%.40s\" is not known: write high, normal or low", text);
+        return sl_err_set(err, -EINVAL, SL_E_PRIORITY_UNKNOWN, text);
     *ret = (enum sl_priority)i;
     return 0;
 }

@@ -4,7 +4,8 @@
  *
  *   dialect or claim ─► struct sl_share ─► annotations (share_json.h, promise.h) ─► struct sl_share ─► lease (lease.h)
  *
- * A new field goes here, into the table of share_json.c, and into lease.c where the arbiter has to know it.
+ * A new field goes here, into the comparison (share.c), into the table of share_json.c, and into lease.c where the
+ * arbiter has to know it.
  */
 #ifndef SLUICE_SHARE_SHARE_H
 #define SLUICE_SHARE_SHARE_H
@@ -16,7 +17,7 @@
 #include "base/err.h"
 #include "sluice/pages.h" /* enum sl_priority */
 
-/* What holds a tenant to its share. The words are in share_json.c and in the node's configuration. */
+/* What holds a tenant to its share. */
 enum sl_share_strategy { SL_SHARE_LIBSLUICE, SL_SHARE_MPS, SL_SHARE_TIME_SLICING };
 
 struct sl_share {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/errors.h"
+#include "share/errors.h"
 
 #define MIB     (1u << 20)
 #define PERCENT 10u /* permille */
@@ -96,7 +98,7 @@ static int read_gpu(const json_t *object, enum sl_share_form form, struct sl_sha
     /* The lists of HAMi's annotations have commas, colons and semicolons between the names. */
     if (!text || strlen(text) >= sizeof(share->gpu) ||
         (form == GPU && (!text[0] || strpbrk(text, ",;:\n"))))
-        return sl_err_set(err, -EINVAL, "%s is missing, empty or too long", key);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_FIELD, key);
     (void)snprintf(share->gpu, sizeof(share->gpu), "%s", text);
     return 0;
 }
@@ -109,8 +111,8 @@ static int read_word(const json_t *value, const struct field *f, struct sl_share
     if (!text)
         return 0; /* not ours: it says nothing */
     if (n < 0)
-        return sl_err_set(err, -EINVAL, "%s \"%.40s\" is not known: %s, %s or %s", f->key, text,
-                          f->words[0], f->words[1], f->words[2]);
+        return sl_err_set(err, -EINVAL, SL_E_PROMISE_WORD, f->key, text, f->words[0], f->words[1],
+                          f->words[2]);
     set(share, f, (uint64_t)n);
     return 0;
 }
@@ -128,8 +130,7 @@ int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share
         if (f->words && form != KEPT)
             rc = read_word(value, f, share, err);
         else if (!json_is_integer(value) || n < 0 || n > f->max)
-            rc = sl_err_set(err, -EINVAL, "%s is no whole number from 0 to %lld", f->key,
-                            (long long)f->max);
+            rc = sl_err_set(err, -EINVAL, SL_E_JSON_NUMBER, f->key, (long long)f->max);
         else
             set(share, f, (uint64_t)n * f->unit);
     }
@@ -152,8 +153,8 @@ int sl_share_config_word(const json_t *value, const char *key, const char *const
     const char *text = json_string_value(value);
     int n = text ? sl_word_find(words, text) : -1;
     if (n < 0)
-        return sl_err_set(err, -EINVAL, "ShareConfig: %s \"%.40s\" is not known: write %s, %s or %s",
-                          key, text ? text : "(not a string)", words[0], words[1], words[2]);
+        return sl_err_set(err, -EINVAL, SL_E_SHARE_WORD, key, text ? text : "(not a string)",
+                          words[0], words[1], words[2]);
     *ret = (unsigned)n;
     return 0;
 }
@@ -163,20 +164,15 @@ static int read_cores(const json_t *cores, struct sl_share *share, struct sl_err
     const char *key;
     json_t *value;
     if (!json_is_object(cores))
-        return sl_err_set(err, -EINVAL,
-                          "ShareConfig: cores is a mapping: write `cores: {limit: 100}`; the share "
-                          "itself is the request's capacity");
+        return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES);
     /* jansson wants it writable for iteration only. */
     json_object_foreach((json_t *)(uintptr_t)cores, key, value)
     {
         if (strcmp(key, "limit") != 0)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.%.40s is not known: cores has only limit", key);
+            return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES_KEY, key);
         json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
         if (n < 1 || n > 100)
-            return sl_err_set(err, -EINVAL,
-                              "ShareConfig: cores.limit is a whole percentage of one GPU from 1 to "
-                              "100: write for example `limit: 100`");
+            return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES_LIMIT);
         share->limit_permille = (uint32_t)n * PERCENT;
     }
     return 0;
@@ -201,10 +197,7 @@ int sl_share_config_key(const char *key, const json_t *value, struct sl_share *s
         if (fields[i].forms & CONFIG)
             (void)snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s, ",
                            fields[i].key);
-    return sl_err_set(err, -EINVAL,
-                      "ShareConfig: %.40s is not known: it has %sand cores.limit; memory and cores "
-                      "of the share are the request's capacity",
-                      key, known);
+    return sl_err_set(err, -EINVAL, SL_E_SHARE_KEY, key, known);
 }
 
 json_t *sl_share_config_write(const struct sl_share *share)
@@ -213,7 +206,8 @@ json_t *sl_share_config_write(const struct sl_share *share)
     sl_share_write(share, CONFIG, said);
     if (share->limit_permille)
         (void)json_object_set_new(
-            said, "cores", json_pack("{s:I}", "limit", (json_int_t)(share->limit_permille / PERCENT)));
+            said, "cores",
+            json_pack("{s:I}", "limit", (json_int_t)(share->limit_permille / PERCENT)));
     if (json_object_size(said) == 0) {
         json_decref(said);
         return NULL;

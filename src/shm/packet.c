@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "shm/errors.h"
 
 void sl_packet_init(struct sl_msg *h, enum sl_msg_type type, size_t size)
 {
@@ -57,10 +58,7 @@ static int make_address(const char *path, struct sockaddr_un *ret, struct sl_err
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(ret->sun_path))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "socket path \"%s\" is longer than the %zu bytes unix sockets allow: choose "
-                          "a shorter directory",
-                          path, sizeof(ret->sun_path) - 1);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_SOCKET_PATH, path, sizeof(ret->sun_path) - 1);
     memcpy(ret->sun_path, path, n + 1);
     return 0;
 }
@@ -76,7 +74,7 @@ static int connect_to(const char *path, int flags, struct sl_err *err)
         return sl_err_errno(err, errno, "cannot make a socket");
     while (connect(sock, (const struct sockaddr *)&addr, sizeof(addr)) != 0)
         if (errno != EINTR)
-            return sl_err_errno(err, errno, "cannot reach the arbiter at %s", path);
+            return sl_err_errno(err, errno, SL_E_ARBITER_UNREACHABLE, path);
     return sl_take_fd(sock);
 }
 
@@ -205,17 +203,13 @@ bool sl_packet_hang_up(int sock)
 static int check_packet(const union sl_packet *packet, ssize_t n, int flags, struct sl_err *err)
 {
     if (n == 0)
-        return sl_err_set(err, -ECONNRESET, "the peer closed the connection");
+        return sl_err_set(err, -ECONNRESET, SL_E_PEER_CLOSED);
     if ((size_t)n < sizeof(struct sl_msg) || (flags & (MSG_TRUNC | MSG_CTRUNC)) ||
         packet->h.magic != SL_MSG_MAGIC || packet->h.size != (size_t)n ||
         sl_packet_size((enum sl_msg_type)packet->h.type) != (size_t)n)
-        return sl_err_set(err, -EPROTO, "the peer sent a packet that is none of ours");
+        return sl_err_set(err, -EPROTO, SL_E_PEER_PACKET);
     if (packet->h.version != SL_MSG_VERSION)
-        return sl_err_set(
-            err, -EPROTO,
-            "the peer speaks protocol version %u, this build %u: install the same Sluice "
-            "on both sides",
-            packet->h.version, SL_MSG_VERSION);
+        return sl_err_set(err, -EPROTO, SL_E_PEER_VERSION, packet->h.version, SL_MSG_VERSION);
     return 0;
 }
 
@@ -231,7 +225,7 @@ int sl_packet_recv(int sock, union sl_packet *packet, struct sl_packet_fds *fds,
                         .msg_control = fds ? control.buf : NULL,
                         .msg_controllen = fds ? sizeof(control.buf) : 0};
     if (!fds && sl_packet_brings_fds(sock) == 1)
-        return sl_err_set(err, -EPROTO, "the peer sent descriptors where none belong");
+        return sl_err_set(err, -EPROTO, SL_E_PEER_DESCRIPTORS);
     ssize_t n;
     do
         n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
@@ -265,7 +259,6 @@ int sl_packet_wait(int sock, int timeout_ms, struct sl_err *err)
         rc = poll(&p, 1, timeout_ms);
     while (rc < 0 && errno == EINTR);
     if (rc < 0)
-        return sl_err_errno(err, errno, "waiting for the peer");
-    return rc == 0 ? sl_err_set(err, -ETIMEDOUT, "the peer did not answer within %d ms", timeout_ms)
-                   : 0;
+        return sl_err_errno(err, errno, SL_E_PEER_WAIT);
+    return rc == 0 ? sl_err_set(err, -ETIMEDOUT, SL_E_PEER_SILENT, timeout_ms) : 0;
 }

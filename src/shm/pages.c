@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "shm/errors.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -92,16 +93,13 @@ static int check_fd(int fd, size_t size, const char *what, struct sl_err *err)
 {
     struct stat st;
     if (fcntl(fd, F_GETFD) < 0)
-        return sl_err_errno(err, errno, "the %s page cannot be examined", what);
+        return sl_err_errno(err, errno, SL_E_PAGE_UNREADABLE, what);
     if (!sl_page_fd(fd))
-        return sl_err_set(err, -EPROTO, "the %s page is not a sealed memfd", what);
+        return sl_err_set(err, -EPROTO, SL_E_PAGE_UNSEALED, what);
     if (fstat(fd, &st) != 0)
-        return sl_err_errno(err, errno, "the %s page cannot be examined", what);
+        return sl_err_errno(err, errno, SL_E_PAGE_UNREADABLE, what);
     if ((uint64_t)st.st_size != size)
-        return sl_err_set(err, -EPROTO,
-                          "the %s page has %lld bytes, this build expects %zu: libsluice and the "
-                          "arbiter are of different versions, install the same on both sides",
-                          what, (long long)st.st_size, size);
+        return sl_err_set(err, -EPROTO, SL_E_PAGE_SIZE, what, (long long)st.st_size, size);
     return 0;
 }
 
@@ -115,12 +113,9 @@ static int check_header(uint64_t magic, uint64_t want_magic, uint32_t version, c
                         struct sl_err *err)
 {
     if (magic != want_magic)
-        return sl_err_set(err, -EPROTO, "the %s page has a wrong magic number", what);
+        return sl_err_set(err, -EPROTO, SL_E_PAGE_MAGIC, what);
     if (version != SL_PAGE_VERSION)
-        return sl_err_set(err, -EPROTO,
-                          "the %s page has version %u, this build speaks %u: install the same Sluice "
-                          "on both sides",
-                          what, version, SL_PAGE_VERSION);
+        return sl_err_set(err, -EPROTO, SL_E_PAGE_VERSION, what, version, SL_PAGE_VERSION);
     return 0;
 }
 
@@ -134,7 +129,7 @@ int sl_lease_attach(int fd, struct sl_lease_map *ret, struct sl_err *err)
         return sl_err_errno(err, errno, "cannot map the lease page");
     rc = check_header(page->magic, SL_LEASE_MAGIC, page->version, "lease", err);
     if (rc == 0 && (page->gpu_count == 0 || page->gpu_count > SL_MAX_GPUS))
-        rc = sl_err_set(err, -EPROTO, "the lease page names %u GPUs", page->gpu_count);
+        rc = sl_err_set(err, -EPROTO, SL_E_PAGE_GPUS, page->gpu_count);
     if (rc < 0) {
         (void)munmap(page, sizeof(*page));
         return rc;
@@ -154,7 +149,7 @@ int sl_ledger_attach(int fd, const uint8_t *cookie, struct sl_ledger_map *ret, s
         return sl_err_errno(err, errno, "cannot map the ledger page");
     rc = check_header(page->magic, SL_LEDGER_MAGIC, page->version, "ledger", err);
     if (rc == 0 && cookie && memcmp(page->cookie, cookie, sizeof(page->cookie)) != 0)
-        rc = sl_err_set(err, -EPROTO, "the ledger page belongs to another lease");
+        rc = sl_err_set(err, -EPROTO, SL_E_PAGE_OTHER_LEASE);
     if (rc < 0) {
         (void)munmap(page, sizeof(*page));
         return rc;

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "sluice/pages.h"
 
-/* A page and the descriptor it lives in. fd -1 and page NULL when there is none. */
+/* A page and its descriptor. Without a page: fd -1 and page NULL. */
 struct sl_lease_map {
     int fd;
     struct sl_lease_page *page; /* in a tenant: mapped read-only, a store faults */

@@ -50,7 +50,7 @@ bool sl_shared_again(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
 void sl_shared_leave(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot,
                      sl_shared_kept *kept);
 
-/* Closes what nobody holds and no descriptor keeps. True if something went back. */
+/* Closes accounts that no process holds and no descriptor keeps. True if memory was given back. */
 bool sl_shared_sweep(struct sl_ledger_page *ledger, uint32_t slot, sl_shared_kept *kept);
 
 /* Somebody is moving units into an entry: a refusal just now may be wrong. */

@@ -446,7 +446,7 @@ static void test_no_events(void **state)
     w->cards->events_result = -EOPNOTSUPP;
     begin(w, (struct sl_devices_options){0});
     until(w, w->troubles == 1);
-    assert_non_null(strstr(w->text, "no XIDs are seen"));
+    assert_non_null(strstr(w->text, "XIDs cannot be read"));
     assert_non_null(strstr(w->text, "no events here"));
     assert_int_equal(w->inventories, 1);
     until(w, w->polls == 2); /* a card that is gone shows that way: it looked */

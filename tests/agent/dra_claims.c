@@ -82,7 +82,7 @@ static void test_a_claim(void **state)
     assert_int_equal(r->share.memory_bytes, 10 * GIB);
     assert_int_equal(r->share.cores_permille, 300);
     assert_int_equal(r->share.priority, SL_PRIORITY_HIGH); /* the claim's word */
-    assert_int_equal(r->share.limit_permille, 800);  /* the class's default */
+    assert_int_equal(r->share.limit_permille, 800);        /* the class's default */
     assert_int_equal(parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c,
                            &err), 0);
 }
@@ -104,7 +104,7 @@ static void test_refusals(void **state)
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n2\",\"device\":\"gpu-0\"}]",
             "[]", -EINVAL, "node n2");
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"x\"}]", "[]",
-            -EINVAL, "none of this driver");
+            -EINVAL, "does not belong to this driver");
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-0-"
             "share\"}]", "[]", -EINVAL, "DRAConsumableCapacity");
     refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"prioritty\":\"low\"") "]", -EINVAL,

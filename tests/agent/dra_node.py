@@ -17,7 +17,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import dra_pb  # noqa: E402
 from dra_api import GROUP, by_class, config, device, share  # noqa: E402
-from dra_rig import CLAIMS, CTL, GIB, WORLD, Case, eventually, uid  # noqa: E402
+from dra_rig import CLAIMS, CTL, GIB, WORLD, Case, uid  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 class Share(Case):
@@ -52,8 +53,8 @@ class Share(Case):
         self.assertIn("ld.so.preload", spec)
         self.assertIn(f"/host/sluice/k/{uid(1)}-0", spec)
         self.assertNotIn("SLUICE_MEMORY", spec)
-        status = eventually(lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")],
-                            "the claim's status is written")[0]["status"]["devices"][0]
+        status = until("the claim's status is written",
+                       lambda: [b for p, b in n.api.patches if p.endswith("claim-1/status")])[0]["status"]["devices"][0]
         self.assertEqual(status["shareID"], "share-1")
         self.assertEqual(status["data"]["memory"], "10Gi")
         self.assertEqual(status["conditions"][0]["status"], "True")
@@ -94,7 +95,7 @@ class Share(Case):
         allocation = dra_pb.field(1, dra_pb.field(2, '{ "spaces":  "and order" }') + dra_pb.field(1, "\u00e9"))
         n.api.protobuf[path] = dra_pb.claim(uid(1), "77", allocation, [stale, other])
         self.assertEqual(n.prepare(1)["error"], "")
-        eventually(lambda: len(n.api.updates) == 2, "the claim's status is written, after a conflict once more")
+        until("the claim's status is written, after a conflict once more", lambda: len(n.api.updates) == 2)
         for at, body in n.api.updates:
             self.assertEqual(at, path + "/status")
             got = dra_pb.read_claim(body)
@@ -122,7 +123,7 @@ class Share(Case):
         for k in (1, 2):
             self.assertEqual(n.prepare(k)["error"], "")
             read = ("GET", CLAIMS + f"claim-{k}", {})
-            eventually(lambda r=read: n.api.log.count(r) >= 2, "the claim is read again")
+            until("the claim is read again", lambda r=read: n.api.log.count(r) >= 2)
         self.assertEqual(n.prepare(1)["error"], "")
         for k in (1, 2):
             self.assertEqual(n.unprepare(k)["error"], "")
@@ -198,7 +199,7 @@ class Share(Case):
         self.assertIn("not found", n.prepare(8)["error"])
         other = n.claim(9, [share()])
         other["metadata"]["uid"] = "another"
-        self.assertIn("another one by now", n.prepare(9)["error"])
+        self.assertIn("has been replaced by another claim", n.prepare(9)["error"])
         n.claim(10, [share()], config=[by_class(allow={"strategies": ["mps"]}), config(strategy="mps")])
         self.assertIn("strategy mps", n.prepare(10)["error"])
         n.claim(11, [share(memory="1Gi", cores="10"), share(memory="1Gi", cores="10", share_id="s2")],
@@ -271,7 +272,7 @@ class Share(Case):
         n.boot()
         n.start_arbiter()
         n.start()
-        eventually(lambda: n.specs() == before, "the spec is there again")
+        until("the spec is there again", lambda: n.specs() == before)
         self.assertEqual(list(n.tenants()), [uid(1) + "-0"])
 
     def test_leftovers_are_swept(self):
@@ -284,7 +285,7 @@ class Share(Case):
         for old in glob.glob(n.path("state/checkpoint.json.*")):
             os.unlink(old)
         n.start()
-        eventually(lambda: not n.tenants() and not n.specs(), "what nobody knows is gone")
+        until("what nobody knows is gone", lambda: not n.tenants() and not n.specs())
 
     def test_damaged_checkpoint_sweeps_nothing(self):
         n = self.node
@@ -320,7 +321,7 @@ class Share(Case):
             before = len(resized())
             obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text} if text else {}
             n.api.put(CLAIMS + "claim-1", obj)
-            return eventually(lambda: len(resized()) > before and resized()[-1], "a condition")
+            return until("a condition", lambda: len(resized()) > before and resized()[-1])
 
         def lease():
             t = n.tenants()[uid(1) + "-0"]
@@ -342,7 +343,7 @@ class Share(Case):
         n.start()
         self.assertEqual(n.prepare(1)["error"], "")
         self.assertEqual(lease(), (10, 50))
-        self.assertEqual(eventually(lambda: told()[before:], "the condition stays")[0]["status"], "True")
+        self.assertEqual(until("the condition stays", lambda: told()[before:])[0]["status"], "True")
         self.assertEqual(annotate("")["status"], "True")
         self.assertEqual(lease(), (10, 30))
         # An annotation that goes while no driver is there.
@@ -351,7 +352,7 @@ class Share(Case):
         obj["metadata"]["annotations"] = {}
         n.api.put(CLAIMS + "claim-1", obj)
         n.start()
-        eventually(lambda: lease() == (10, 30), "the share as it was allocated")
+        until("the share as it was allocated", lambda: lease() == (10, 30))
 
     def test_conditions_keep_their_time(self):
         """lastTransitionTime is when the status changed, not when it was written."""
@@ -410,10 +411,10 @@ class Share(Case):
         self.assertEqual(n.prepare(2, socket="dra-new.sock")["error"], "")
         old.terminate()
         self.assertEqual(old.wait(10), 0)
-        eventually(lambda: os.path.exists(n.path("plugin/dra-newer.sock")), "the newer takes over")
+        until("the newer takes over", lambda: os.path.exists(n.path("plugin/dra-newer.sock")))
         self.assertEqual(len(n.api.slices()), before)
         self.assertEqual(set(n.checkpoint()), {uid(1), uid(2)})
-        eventually(lambda: n.prepare(1, socket="dra-newer.sock") == got, "it has what was prepared")
+        until("it has what was prepared", lambda: n.prepare(1, socket="dra-newer.sock") == got)
         for i in (1, 2):
             self.assertEqual(n.unprepare(i, socket="dra-newer.sock")["error"], "")
         self.gone()
@@ -426,10 +427,10 @@ class Slices(Case):
         n = self.node
         begun = time.monotonic()
         n.start()
-        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100,
-                   "MIG devices are published")
-        eventually(lambda: len({s["spec"]["pool"]["generation"] for s in n.api.slices()}) == 1,
-                   "one generation")
+        until("MIG devices are published",
+              lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100)
+        until("one generation",
+              lambda: len({s["spec"]["pool"]["generation"] for s in n.api.slices()}) == 1)
         print(f"slices of 8 GPUs with MIG after {time.monotonic() - begun:.2f} s", file=sys.stderr)
         slices = n.api.slices()
         self.assertEqual({s["spec"]["pool"]["resourceSliceCount"] for s in slices}, {len(slices)})
@@ -441,7 +442,7 @@ class Slices(Case):
         # Kubelet starts and wipes them.
         for s in slices:
             n.api.delete(GROUP + "/resourceslices/" + s["metadata"]["name"])
-        eventually(lambda: len(n.api.slices()) == len(slices), "they are back")
+        until("they are back", lambda: len(n.api.slices()) == len(slices))
         # Somebody makes a stray one and changes another.
         stray = json.loads(json.dumps(slices[0]))
         stray["metadata"]["name"] = "stray"
@@ -456,12 +457,12 @@ class Slices(Case):
                     and len({s["spec"]["pool"]["generation"] for s in now}) == 1
                     and [len(s["spec"].get("devices", [])) for s in now] ==
                     [len(s["spec"].get("devices", [])) for s in slices])
-        eventually(healed, "all is as it should be")
+        until("all is as it should be", healed)
         # A restart changes nothing.
         before = n.api.slices()
         n.stop()
         n.start()
-        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100, "")
+        until("", lambda: sum(len(s["spec"].get("devices", [])) for s in n.api.slices()) > 100)
         time.sleep(0.5)
         self.assertEqual([s["spec"]["devices"] for s in n.api.slices() if "devices" in s["spec"]],
                          [s["spec"]["devices"] for s in before if "devices" in s["spec"]])
@@ -507,20 +508,20 @@ class Health(Case):
         env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
         subprocess.run([CTL, "xid", "0", "79"], check=True, env=env)
         self.assertEqual(self.changed(stream)["health"], 2)
-        taints = eventually(lambda: [d["taints"] for s in n.api.slices()
-                                     for d in s["spec"].get("devices", []) if "taints" in d],
-                            "taints")
+        taints = until("taints",
+                       lambda: [d["taints"] for s in n.api.slices()
+                                for d in s["spec"].get("devices", []) if "taints" in d])
         self.assertEqual(taints[0][0]["key"], "gpu.sluice.io/unhealthy")
-        eventually(lambda: [b for _, b in n.api.patches
-                            if b["status"]["devices"][0]["conditions"][0]["status"] == "False"],
-                   "the claim's condition")
+        until("the claim's condition",
+              lambda: [b for _, b in n.api.patches
+                       if b["status"]["devices"][0]["conditions"][0]["status"] == "False"])
 
     def test_unhealthy_while_the_api_server_is_away(self):
         n = self.node
         n.start()
         n.claim(1, [share()])
         self.assertEqual(n.prepare(1)["error"], "")
-        eventually(lambda: n.api.patches, "the claim's status")
+        until("the claim's status", lambda: n.api.patches)
         stream = self.stream()
         n.api.down = True
         env = dict(n.env, SLUICE_SIM="h200", SLUICE_SIM_STATE=n.path("root/state/machine"))
@@ -528,10 +529,10 @@ class Health(Case):
         self.assertEqual(self.changed(stream)["health"], 2)
         status = ("PATCH", CLAIMS + "claim-1/status")
         tried = len([e for e in n.api.log if e[:2] == status])
-        eventually(lambda: len([e for e in n.api.log if e[:2] == status]) > tried, "it is tried")
+        until("it is tried", lambda: len([e for e in n.api.log if e[:2] == status]) > tried)
         n.api.down = False
-        eventually(lambda: n.api.patches[-1][1]["status"]["devices"][0]["conditions"][0]["status"] == "False",
-                   "the claim's condition, once the API server is back")
+        until("the claim's condition, once the API server is back",
+              lambda: n.api.patches[-1][1]["status"]["devices"][0]["conditions"][0]["status"] == "False")
 
     def test_lost(self):
         n = self.node
@@ -544,9 +545,9 @@ class Health(Case):
         subprocess.run([CTL, "lost", "0"], check=True, env=env)
         subprocess.run([CTL, "xid", "0", "79"], env=env)  # what a driver says of it: look now
         self.assertEqual(self.changed(stream)["health"], 2)
-        effects = eventually(lambda: {t["effect"] for s in n.api.slices()
-                                      for d in s["spec"].get("devices", [])
-                                      for t in d.get("taints", [])} == {"NoExecute"}, "eviction", 60)
+        effects = until("eviction", lambda: {t["effect"] for s in n.api.slices()
+                                 for d in s["spec"].get("devices", [])
+                                 for t in d.get("taints", [])} == {"NoExecute"}, 60)
         self.assertTrue(effects)
         self.assertNotEqual(n.prepare(2)["error"], "")
 
@@ -555,8 +556,8 @@ class Mig(Case):
     def mig_node(self):
         n = self.node
         n.start()
-        eventually(lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in n.api.slices()
-                               for d in s["spec"].get("devices", [])), "MIG is offered")
+        until("MIG is offered", lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in n.api.slices()
+                          for d in s["spec"].get("devices", [])))
         return n
 
     def test_dynamic(self):
@@ -652,7 +653,7 @@ class Kill(Case):
             want = 1 if entry else 0
             return (len(n.specs()) == want and len(n.tenants()) == (0 if mig else want)
                     and len(n.mig()) == (want if mig else 0))
-        eventually(settled, f"prepared or gone: {n.checkpoint()} {n.specs()} {n.tenants()} {n.mig()}")
+        until(f"prepared or gone: {n.checkpoint()} {n.specs()} {n.tenants()} {n.mig()}", settled)
 
     def one(self, point, mig, unprepare):
         n = self.node
@@ -686,8 +687,8 @@ class Kill(Case):
 
     def wait_mig(self, mig):
         if mig:
-            eventually(lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in self.node.api.slices()
-                                   for d in s["spec"].get("devices", [])), "MIG is offered")
+            until("MIG is offered", lambda: any(d["name"] == "gpu-0-mig-1g18gb-6" for s in self.node.api.slices()
+                              for d in s["spec"].get("devices", [])))
 
     def test_every_point_is_here(self):
         agent = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/agent")

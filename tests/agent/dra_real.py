@@ -18,7 +18,8 @@ URL, CA, TOKEN = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.argv = [sys.argv[0], os.environ["SLUICE_BUILD"]]
 sys.path.insert(0, HERE)
-from dra_rig import CLAIMS, GIB, Node, eventually  # noqa: E402
+from dra_rig import CLAIMS, GIB, Node  # noqa: E402
+from waiting import until  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BIN = os.environ.get("SLUICE_K8S_BIN") or os.path.join(
@@ -133,7 +134,7 @@ class World:
         def placed():
             p = call("GET", "/api/v1/namespaces/default/pods/" + pod)
             return p["spec"].get("nodeName") and p
-        p = eventually(placed, f"pod {pod} is scheduled", 60)
+        p = until(f"pod {pod} is scheduled", placed, 60)
         names = [s["resourceClaimName"] for s in p["status"].get("resourceClaimStatuses", [])]
         extended = p["status"].get("extendedResourceClaimStatus")
         names += [extended["resourceClaimName"]] if extended else []
@@ -151,8 +152,8 @@ class World:
         self.kubelet("unprepare", claims)
         kubectl(self.config, "delete", "pod", "-n", "default", pod, "--force", "--grace-period=0")
         for c in claims:
-            eventually(lambda: "allocation" not in call("GET", CLAIMS + c["metadata"]["name"], good=(
-                200, 404)).get("status", {}), "the claim is free", 60)
+            until("the claim is free", lambda: "allocation" not in call("GET", CLAIMS + c["metadata"]["name"], good=(
+                200, 404)).get("status", {}), 60)
 
 
 def check(what, got, want):
@@ -175,16 +176,16 @@ def fraction(w):
 
     def status():
         return call("GET", CLAIMS + claims[0]["metadata"]["name"])["status"].get("devices")
-    devices = eventually(status, "status.devices is written with the documented rights")
+    devices = until("status.devices is written with the documented rights", status)
     result = claims[0]["status"]["allocation"]["devices"]["results"][0]
     check("status.devices names the share", devices[0]["shareID"], result["shareID"])
     check("status.devices has the lease", devices[0]["data"]["memory"], "10Gi")
     check("status.devices is ready", devices[0]["conditions"][0]["status"], "True")
     call("PATCH", CLAIMS + claims[0]["metadata"]["name"],
          {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=8Gi,cores=20"}}})
-    eventually(lambda: limits(w) == {"gpu": (8, 20, 20, 1)}, "the share is resized by its annotation")
-    eventually(lambda: any(c["type"] == "Resized" and c["status"] == "True"
-                           for c in status()[0]["conditions"]), "the resize is told")
+    until("the share is resized by its annotation", lambda: limits(w) == {"gpu": (8, 20, 20, 1)})
+    until("the resize is told", lambda: any(c["type"] == "Resized" and c["status"] == "True"
+                      for c in status()[0]["conditions"]))
     print("ok   resized while it runs")
     w.delete("fraction", claims)
     check("all is gone", w.node.tenants(), {})
@@ -207,10 +208,10 @@ def python(w):
     def placed():
         c = call("GET", CLAIMS + "python")
         return c.get("status", {}).get("reservedFor") and c
-    claim = eventually(placed, "the claim is allocated", 60)
+    claim = until("the claim is allocated", placed, 60)
     w.kubelet("prepare", [claim])
-    devices = eventually(lambda: call("GET", CLAIMS + "python")["status"].get("devices"),
-                         "status.devices beside an opaque config with spaces")
+    devices = until("status.devices beside an opaque config with spaces",
+                    lambda: call("GET", CLAIMS + "python")["status"].get("devices"))
     check("status.devices beside an opaque config with spaces", devices[0]["data"]["cores"], "30:50")
     check("and its condition", [(c["type"], c["status"]) for c in devices[0]["conditions"]], [("Ready", "True")])
     now = call("GET", CLAIMS + "python")["status"]
@@ -219,8 +220,8 @@ def python(w):
     now = call("GET", CLAIMS + "python")
     now["metadata"]["annotations"] = {"gpu.sluice.io/resize": "memory=8Gi"}
     call("PUT", CLAIMS + "python", now)
-    eventually(lambda: call("GET", CLAIMS + "python")["status"]["devices"][0]["data"]["memory"] == "8Gi",
-               "a second write replaces the first")
+    until("a second write replaces the first",
+          lambda: call("GET", CLAIMS + "python")["status"]["devices"][0]["data"]["memory"] == "8Gi")
     print("ok   and is written again")
     w.delete("python", [claim])
     call("DELETE", CLAIMS + "python")
@@ -266,9 +267,9 @@ def other_kinds(w):
     w.kubelet("prepare", whole)
     w.apply("fraction.yaml")
     pods = call("GET", "/api/v1/namespaces/default/pods/fraction")
-    eventually(lambda: any(c.get("reason") == "Unschedulable" for c in call(
-        "GET", "/api/v1/namespaces/default/pods/fraction")["status"].get("conditions", [])),
-        "no share beside MIG and a whole GPU", 60)
+    until("no share beside MIG and a whole GPU",
+        lambda: any(c.get("reason") == "Unschedulable" for c in call(
+        "GET", "/api/v1/namespaces/default/pods/fraction")["status"].get("conditions", [])), 60)
     check("it waits", pods["spec"].get("nodeName"), None)
     w.delete("mig", mig)
     check("the instance is destroyed", w.node.mig(), [])
@@ -287,8 +288,8 @@ def main():
     w = World()
     try:
         w.node.start()
-        eventually(lambda: sum(len(s["spec"].get("devices", [])) for s in w.node.api.slices()) > 40,
-                   "MIG devices are accepted too")
+        until("MIG devices are accepted too",
+              lambda: sum(len(s["spec"].get("devices", [])) for s in w.node.api.slices()) > 40)
         slices = w.node.api.slices()
         check("the Node owns them", {s["metadata"]["ownerReferences"][0]["name"] for s in slices},
               {"node-1"})
@@ -299,7 +300,7 @@ def main():
         other_kinds(w)
         for s in w.node.api.slices():
             call("DELETE", RESOURCE + "/resourceslices/" + s["metadata"]["name"])
-        eventually(lambda: len(w.node.api.slices()) == len(slices), "slices come back")
+        until("slices come back", lambda: len(w.node.api.slices()) == len(slices))
         before = w.node.api.slices()[0]["metadata"]["resourceVersion"]
         w.node.stop()
         w.node.start()

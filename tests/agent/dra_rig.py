@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-from dra_api import GROUP, Api, claim
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from dra_api import GROUP, Api, claim  # noqa: E402
+from waiting import until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 WORLD = os.path.join(BUILD, "tests/agent/dra_world")
@@ -24,16 +25,6 @@ CLAIMS = GROUP + "/namespaces/default/resourceclaims/"
 
 def uid(n):
     return f"00000000-0000-4000-8000-{n:012d}"
-
-
-def eventually(condition, what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        got = condition()
-        if got:
-            return got
-        time.sleep(0.02)
-    raise AssertionError(f"never: {what}")
 
 
 class Node:
@@ -78,8 +69,8 @@ class Node:
             [WORLD, "node", self.dir, self.root, self.api.url, self.arb, self.run + "/cdi"] +
             ([instance] if instance else []), env=env, stdout=open(self.out, "w"))
         if wait:
-            eventually(lambda: "READY" in open(self.out).read() or self.node.poll() is not None,
-                       "slices are published")
+            until("slices are published",
+                  lambda: "READY" in open(self.out).read() or self.node.poll() is not None)
 
     def stop(self, sig=signal.SIGTERM):
         if self.node and self.node.poll() is None:

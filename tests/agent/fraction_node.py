@@ -15,7 +15,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from fraction_world import CTL, GPU, MIB, NODE, SLOTS, SLUICE, Node, eventually  # noqa: E402
+from fraction_world import CTL, GPU, MIB, NODE, SLOTS, SLUICE, Node  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 class Case(unittest.TestCase):
@@ -101,11 +102,11 @@ class Start(Case):
         self.assertEqual(n.prestart(n.slot(2)), [""])
         self.assertEqual(self.has("b", n.slot(2), 1000, 10)["compute_asked"], "turns")
         self.assertEqual(self.has("a", n.slot(1), 1000, 10)["compute_asked"], "auto")
-        eventually(lambda: n.tenants()["a/main"]["compute"] == "turns", "the GPU has turns")
+        until("the GPU has turns", lambda: n.tenants()["a/main"]["compute"] == "turns")
         configure("slices")
         self.assertEqual(n.prestart(n.slot(2)), [""])
         self.assertEqual(self.has("b", n.slot(2), 1000, 10)["compute_asked"], "slices")
-        eventually(lambda: n.tenants()["a/main"]["compute"] == "slices", "the GPU has slices again")
+        until("the GPU has slices again", lambda: n.tenants()["a/main"]["compute"] == "slices")
 
     def test_two_gpus_in_one_container(self):
         n = self.node
@@ -141,7 +142,7 @@ class Start(Case):
                 self.has(names[i], n.slot(slots[i]), sizes[i], 10 + 40 * i)
             for name in names:
                 n.gone(name)
-        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+        until("all are gone", lambda: not n.tenants() and not n.specs())
 
     def test_a_burst(self):
         n = self.node
@@ -230,8 +231,8 @@ class Start(Case):
         n.place("new", n.slot(1))
         n.kubelet.stdin.write(f"prestart {GPU} {n.slot(1)}\n")
         n.kubelet.stdin.flush()
-        eventually(lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/old")]) >= 2,
-                   "the agent looks again")
+        until("the agent looks again",
+              lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/old")]) >= 2)
         self.nothing()  # and does not guess
         n.status("old", phase="Failed")
         self.assertEqual(json.loads(n.kubelet.stdout.readline()), [""])
@@ -260,7 +261,7 @@ class Refused(Case):
         n.place("a", n.slot(1))
         answer, = n.prestart(n.slot(1))
         self.assertIn("team/a has no annotation sluice.io/lease", answer)
-        self.assertIn("webhook and scheduler extender", answer)
+        self.assertIn("webhook and its scheduler extender", answer)
         self.nothing()
 
     def test_promises_that_are_none(self):
@@ -268,8 +269,8 @@ class Refused(Case):
         n.start()
         n.place("a", n.slot(1))
         for shares, extra, words in (
-                ({"other": [(0, 1000, 10)]}, {}, "promises container main nothing"),
-                ({"main": []}, {}, "promises container main nothing"),
+                ({"other": [(0, 1000, 10)]}, {}, "promises nothing to container main"),
+                ({"main": []}, {}, "promises nothing to container main"),
                 ({"main": [(0, 1000, 10)]}, {"node": "node-2"}, "promised GPUs of node node-2"),
                 ({"main": [(0, 1000, 101)]}, {}, "sluice.io/lease"),
                 ({"main": [(0, 0, 10)]}, {}, "needs some memory")):
@@ -278,7 +279,7 @@ class Refused(Case):
             self.assertIn(words, answer)
         pod = n.pod("a", {"main": [(0, 1000, 10)]})
         pod["metadata"]["annotations"]["sluice.io/lease"] = "{"
-        self.assertIn("no JSON", n.prestart(n.slot(1))[0])
+        self.assertIn("is not JSON", n.prestart(n.slot(1))[0])
         n.gpus.append("GPU-00000000-dead-0000-0000-000000000000")
         n.pod("a", {"main": [(2, 1000, 10)]})
         self.assertIn(n.gpus.pop(), n.prestart(n.slot(1))[0])
@@ -298,13 +299,13 @@ class Refused(Case):
         n.pod("a", {"main": [(0, 1000, 10)]})
         n.place("a", n.slot(1))
         n.ask("podres off")
-        self.assertIn("who has device", n.prestart(n.slot(1))[0])
+        self.assertIn("cannot find the pod that has device", n.prestart(n.slot(1))[0])
         n.ask("podres " + n.path("podres.sock"))
         self.assertEqual(n.prestart(n.slot(1)), [""])
         n.pod("b", {"main": [(0, 2000, 10)]})
         n.place("b", n.slot(2))
         n.ask("podres silent")
-        self.assertIn("who has device", n.prestart(n.slot(2))[0])
+        self.assertIn("cannot find the pod that has device", n.prestart(n.slot(2))[0])
         n.ask("podres on")
         self.assertEqual(n.prestart(n.slot(2), n.slot(1)), ["", ""])
         self.has("a", n.slot(1), 1000)
@@ -316,7 +317,7 @@ class Refused(Case):
         n.pod("a", {"main": [(0, 1000, 10)]})
         n.place("a", n.slot(1))
         n.api.down = True
-        self.assertIn("pod team/a cannot be read", n.prestart(n.slot(1))[0])
+        self.assertIn("cannot read pod team/a", n.prestart(n.slot(1))[0])
         n.api.down = False
         self.assertEqual(n.prestart(n.slot(1)), [""])
         self.has("a", n.slot(1), 1000)
@@ -373,7 +374,7 @@ class Init(Case):
         n.kubelet.stdin.write(f"prestart {GPU} {n.slot(1)}\n")  # the API server is behind
         n.kubelet.stdin.flush()
         seen = len(n.api.log)
-        eventually(lambda: len(n.api.log) >= seen + 2, "the agent looks again")
+        until("the agent looks again", lambda: len(n.api.log) >= seen + 2)
         n.status("a", initContainerStatuses=[
             {"name": "fetch", "restartCount": 1, "state": {"terminated": {"exitCode": 0}}}])
         self.assertEqual(json.loads(n.kubelet.stdout.readline()), [""])
@@ -404,10 +405,10 @@ class Init(Case):
         n.stop()
         n.start()
         before = int(n.ask("podres on").split()[1])
-        eventually(lambda: int(n.ask("podres on").split()[1]) > before, "a sweep")
+        until("a sweep", lambda: int(n.ask("podres on").split()[1]) > before)
         self.has("a", n.slot(1), [4000, 4000], 10, container="fetch")
         n.gone("a")
-        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+        until("all are gone", lambda: not n.tenants() and not n.specs())
 
 
 class Release(Case):
@@ -423,8 +424,8 @@ class Release(Case):
         n = self.node
         self.start_two()
         n.gone("a")
-        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
-        eventually(lambda: list(n.specs()) == [n.slot(1)], "a's spec is removed")
+        until("a's tenant is removed", lambda: list(n.tenants()) == ["b/main"])
+        until("a's spec is removed", lambda: list(n.specs()) == [n.slot(1)])
         self.has("b", n.slot(1), 1001)
 
     def test_not_when_kubelet_has_just_started(self):
@@ -435,12 +436,12 @@ class Release(Case):
         for _ in range(3):  # each asks for the list, which has nothing
             self.assertIn("kubelet lists no container", n.prestart(n.slot(2))[0])
         seen = len([1 for m, p, _ in n.api.log if p.endswith("/pods/a")])
-        eventually(lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/a")]) > seen + 1,
-                   "the API server is asked, again")
+        until("the API server is asked, again",
+              lambda: len([1 for m, p, _ in n.api.log if p.endswith("/pods/a")]) > seen + 1)
         self.assertEqual(sorted(n.tenants()), ["a/main", "b/main"])
         n.ask("podres on")
         n.gone("b")
-        eventually(lambda: list(n.tenants()) == ["a/main"], "b's tenant is removed")
+        until("b's tenant is removed", lambda: list(n.tenants()) == ["a/main"])
 
     def test_not_while_the_api_server_is_away(self):
         n = self.node
@@ -449,10 +450,10 @@ class Release(Case):
         n.gone("a")
         seen = len(n.api.log)
         n.prestart(n.slot(5))  # a list
-        eventually(lambda: [1 for m, p, _ in n.api.log[seen:] if p.endswith("/pods/a")], "it is asked")
+        until("it is asked", lambda: [1 for m, p, _ in n.api.log[seen:] if p.endswith("/pods/a")])
         self.assertEqual(sorted(n.tenants()), ["a/main", "b/main"])
         n.api.down = False
-        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+        until("a's tenant is removed", lambda: list(n.tenants()) == ["b/main"])
 
     def test_what_went_while_the_agent_was_away(self):
         n = self.node
@@ -460,7 +461,7 @@ class Release(Case):
         n.stop(signal.SIGKILL)
         n.gone("a")
         n.start()
-        eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
+        until("a's tenant is removed", lambda: list(n.tenants()) == ["b/main"])
         self.has("b", n.slot(1), 1001)
         self.assertEqual(list(n.specs()), [n.slot(1)])
 
@@ -471,7 +472,7 @@ class Release(Case):
         shutil.rmtree(n.arb)
         os.mkdir(n.arb, 0o700)
         n.start()
-        eventually(lambda: not n.specs(), "they are removed")
+        until("they are removed", lambda: not n.specs())
         self.assertEqual(n.prestart(n.slot(0), n.slot(1)), ["", ""])
         self.has("a", n.slot(0), 1000)
         self.has("b", n.slot(1), 1001)
@@ -485,7 +486,7 @@ class Register(Case):
     def test_the_node_says_what_it_has(self):
         n = self.node
         n.start()
-        ours = eventually(self.gpus, "the annotation")
+        ours = until("the annotation", self.gpus)
         self.assertEqual([g["uuid"] for g in ours], n.gpus)
         for g in ours:
             self.assertGreater(g["memoryMiB"], 100000)
@@ -496,27 +497,27 @@ class Register(Case):
                          [(g["uuid"], SLOTS, g["memoryMiB"], True) for g in ours])
         self.assertTrue(all(g["type"].startswith("NVIDIA") for g in hami))
         subprocess.run([CTL, "xid", "1", "48"], check=True, env=n.sim)
-        eventually(lambda: [g["healthy"] for g in self.gpus()] == [True, False], "its health")
+        until("its health", lambda: [g["healthy"] for g in self.gpus()] == [True, False])
         patches = len(n.api.patches)
         time.sleep(0.5)
         self.assertEqual(len(n.api.patches), patches)  # nothing to say, nothing said
         with open(n.path("config.yaml"), "w", encoding="ascii") as f:
             f.write("version: v1\n")
         n.agent.send_signal(signal.SIGHUP)
-        eventually(lambda: not self.gpus(), "no fractions any more")
+        until("no fractions any more", lambda: not self.gpus())
         self.assertNotIn("hami.io/node-nvidia-register",
                          n.api.objects[NODE]["metadata"]["annotations"])
 
     def test_ours_are_taken_back_after_a_restart(self):
         n = self.node
         n.start()
-        eventually(self.gpus, "the annotation")
+        until("the annotation", self.gpus)
         n.stop()
         with open(n.path("config.yaml"), "w", encoding="ascii") as f:
             f.write("version: v1\n")
         n.start(wait=False)
-        eventually(lambda: not n.api.objects[NODE]["metadata"]["annotations"].keys() &
-                   {"sluice.io/gpus", "hami.io/node-nvidia-register"}, "both are gone")
+        until("both are gone", lambda: not n.api.objects[NODE]["metadata"]["annotations"].keys() &
+              {"sluice.io/gpus", "hami.io/node-nvidia-register"})
 
     def test_without_fractions_others_are_left_alone(self):
         n = self.node
@@ -527,7 +528,7 @@ class Register(Case):
         n.start(wait=False)
         self.assertTrue(n.ask(f"wait {GPU} 2 2 20").startswith("ok"))
         self.assertEqual(n.ask(f"options {GPU}"), "0")
-        eventually(lambda: n.api.objects[NODE]["metadata"].get("labels"), "labels")
+        until("labels", lambda: n.api.objects[NODE]["metadata"].get("labels"))
         self.assertEqual(n.api.objects[NODE]["metadata"]["annotations"]["hami.io/node-nvidia-register"],
                          "theirs")
         # Switched on live: kubelet is told that it is to ask, and there is an arbiter.
@@ -535,10 +536,10 @@ class Register(Case):
             f.write(f"version: v1\nsharing: {{fractional: {{enabled: true, slots: {SLOTS}}}}}\n")
         n.agent.send_signal(signal.SIGHUP)
         n.registered()
-        eventually(lambda: n.ask(f"options {GPU}") == "1", "registered anew")
+        until("registered anew", lambda: n.ask(f"options {GPU}") == "1")
         n.pod("a", {"main": [(0, 1000, 10)]})
         n.place("a", n.slot(1))
-        eventually(lambda: n.prestart(n.slot(1)) == [""], "it starts")
+        until("it starts", lambda: n.prestart(n.slot(1)) == [""])
         self.has("a", n.slot(1), 1000)
 
 
@@ -599,13 +600,13 @@ class Kill(Case):
         self.assertIn("", answers)
         self.assertIn("the peer closed the connection", answers)  # it did die by itself
         n.start()
-        eventually(lambda: n.prestart(*[n.slot(s) for s in pods]) == [""] * len(pods), "they start")
+        until("they start", lambda: n.prestart(*[n.slot(s) for s in pods]) == [""] * len(pods))
         for slot, (name, mib) in pods.items():
             self.has(name, n.slot(slot), mib, 5)
-        eventually(lambda: len(n.tenants()) == len(n.specs()) == len(pods), "no other is left")
+        until("no other is left", lambda: len(n.tenants()) == len(n.specs()) == len(pods))
         for name, _ in pods.values():
             n.gone(name)
-        eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+        until("all are gone", lambda: not n.tenants() and not n.specs())
 
     def test_when_removing(self):
         n = self.node
@@ -621,12 +622,12 @@ class Kill(Case):
                 n.prestart(n.slot(5))  # a list
                 n.died()
                 n.start()
-                eventually(lambda: list(n.tenants()) == ["b/main"], "a's tenant is removed")
-                eventually(lambda: list(n.specs()) == [n.slot(2)], "and its spec")
+                until("a's tenant is removed", lambda: list(n.tenants()) == ["b/main"])
+                until("and its spec", lambda: list(n.specs()) == [n.slot(2)])
                 self.has("b", n.slot(2), 2000, 20)
                 n.gone("b")
                 n.prestart(n.slot(5))
-                eventually(lambda: not n.tenants() and not n.specs(), "all are gone")
+                until("all are gone", lambda: not n.tenants() and not n.specs())
                 n.stop()
 
 

@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from dra_api import Api  # noqa: E402
+from waiting import until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1])
 SLUICED = os.path.join(BUILD, "tests/agent/sluiced_faults")
@@ -25,16 +26,6 @@ GPU = "nvidia.com/gpu"
 MIB = 1 << 20
 NODE = "/api/v1/nodes/node-1"
 SLOTS = 10
-
-
-def eventually(condition, what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        got = condition()
-        if got:
-            return got
-        time.sleep(0.02)
-    raise AssertionError(f"never: {what}")
 
 
 class NodeApi(Api):
@@ -123,7 +114,7 @@ class Node:
             raise AssertionError(f"not registered: {answer}")
 
     def died(self):
-        return eventually(lambda: self.agent.poll() is not None, "the agent dies") and self.again()
+        return until("the agent dies", lambda: self.agent.poll() is not None) and self.again()
 
     def stop(self, sig=signal.SIGTERM):
         self.agent.send_signal(sig)

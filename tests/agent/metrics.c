@@ -268,7 +268,7 @@ static void as_documented(void **state)
     char line[1024], name[128], type[16];
     size_t rows = 0;
     while (fgets(line, sizeof(line), f)) {
-        if (sscanf(line, "| `%127[a-z_]` | %15[a-z] |", name, type) != 2)
+        if (sscanf(line, "* `%127[a-z_]` (%15[a-z]", name, type) != 2)
             continue;
         size_t i = 0;
         while (i < sizeof(families) / sizeof(families[0]) && strcmp(families[i].name, name) != 0)

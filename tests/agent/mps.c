@@ -298,7 +298,7 @@ static void test_forgets_limits(void **state)
     behave(w, "no-percent", true);
     apply(w, &a4);
     until(w, strstr(w->log, "a:failed"));
-    assert_non_null(strstr(w->reason, "25 % were set, it says \"100.0\""));
+    assert_non_null(strstr(w->reason, "25 % were set, it reports \"100.0\""));
 }
 
 static void test_daemon_hangs(void **state)
@@ -502,7 +502,7 @@ static void test_own_shm(void **state)
     until(w, strstr(w->log, "a:ready") || strstr(w->log, "a:failed"));
     if (strstr(w->log, "a:failed")) {
         assert_int_not_equal(status, 0);
-        assert_non_null(strstr(w->reason, "its own /dev/shm"));
+        assert_non_null(strstr(w->reason, "private /dev/shm"));
         return;
     }
     char path[300];

@@ -129,8 +129,8 @@ def walk(node, folder):
     node.config("version: v1\n")
 
     agent = node.agent()
-    agent.said("the NodeFeature object with this node's labels was not taken: ")
-    agent.said("they go straight to the Node")
+    agent.said("the API server refused the NodeFeature object with the labels of this node: ")
+    agent.said("the labels are written to the Node")
     until("labels on the Node", lambda: of_node("node-1").get("labels", {}).get("nvidia.com/gpu.count") == "2")
     agent.kill()
 

@@ -78,13 +78,13 @@ static void bad_ones(void **state)
 {
     (void)state;
     assert_int_equal(parse("--no-ap"), -EINVAL);
-    refused("no option --no-ap: did you mean --no-api?");
+    refused("there is no option --no-ap: did you mean --no-api?");
     assert_int_equal(parse("--mig-strategi=none"), -EINVAL);
     refused("did you mean --mig-strategy?");
     assert_int_equal(parse("--lables"), -EINVAL);
     refused("did you mean --labels?");
     assert_int_equal(parse("--sim=h200"), -EINVAL);
-    refused("no option --sim: see sluiced --help");
+    refused("there is no option --sim: see sluiced --help");
     assert_int_equal(parse("now"), -EINVAL);
     refused("\"now\" is not an option");
     assert_int_equal(parse("--"), -EINVAL);
@@ -95,7 +95,7 @@ static void bad_ones(void **state)
     assert_int_equal(parse("--cdi-dir="), -EINVAL);
     refused("--cdi-dir needs a value");
     assert_int_equal(parse("--labels=yes"), -EINVAL);
-    refused("--labels: true or false, not \"yes\"");
+    refused("--labels must be true or false, not \"yes\"");
     assert_int_equal(parse("--log-level=loud"), -EINVAL);
     refused("not \"loud\"");
     char *env[] = {(char *)(uintptr_t) "SLUICE_LOG=loud", NULL};

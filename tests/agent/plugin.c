@@ -303,7 +303,7 @@ static void refuses_with_cause_and_cure(void **state)
     refused(&w, r, unknown, 1, SL_RPC_NOT_FOUND, "no device \"GPU-nobody\"");
     refused(&w, r, two, 2, SL_RPC_INVALID_ARGUMENT,
             "maximum request size for shared resources is 1; found 2");
-    refused(&w, r, NULL, 0, SL_RPC_INVALID_ARGUMENT, "no device at all");
+    refused(&w, r, NULL, 0, SL_RPC_INVALID_ARGUMENT, "asks for no device");
     assert_int_equal(w.allocated, 0);
     world_apply_one(&w, GPU, 2, 2);
     refused(&w, r, twice, 2, SL_RPC_INVALID_ARGUMENT, "twice");

@@ -463,7 +463,7 @@ static void paths_that_are_none(void **state)
         struct sl_plugins *plugins = NULL;
         struct sl_err err = SL_ERR_INIT;
         assert_int_equal(sl_plugins_create(w.loop, &options, &plugins, &err), -EINVAL);
-        assert_non_null(strstr(err.msg, "kubelet's socket"));
+        assert_non_null(strstr(err.msg, "the socket of kubelet"));
         assert_null(plugins);
     }
     world_close(&w);

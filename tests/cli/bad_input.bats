@@ -9,12 +9,12 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
 
 @test "--memory 0" {
     refused --memory 0
-    has "nothing at all"
+    has "is zero"
 }
 
 @test "--memory 10: bytes, not gigabytes" {
     refused --memory 10
-    has 'memory "10" is less than the 512 bytes'
+    has 'memory "10" is less than 512 bytes'
     has "10Gi"
     refused --memory 511
     run -0 "$SLUICE" run --sim h200 --memory 512 -- true
@@ -100,7 +100,7 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
 @test "a name that does not do" {
     refused --name ''
     refused --name ../../etc/passwd
-    has "does not do"
+    has "is not valid"
     refused --name "$(printf 'x%.0s' {1..100})"
 }
 
@@ -145,14 +145,14 @@ refused() { run -125 "$SLUICE" run --sim h200 "$@" -- touch "$PLACE/ran"; [ ! -e
     mkdir "$PLACE/a b"
     touch "$PLACE/a b/libsluice.so"
     refused --libsluice "$PLACE/a b/libsluice.so"
-    has "LD_PRELOAD cannot carry"
+    has "LD_PRELOAD cannot express"
 }
 
 @test "libsluice that is something else: nothing runs without its limits" {
     refused --libsluice "$BATS_TEST_FILENAME"
-    has "is no libsluice.so"
+    has "is not a libsluice.so"
     refused --libsluice "$EMPTY_LIBRARY"
-    has "is no libsluice.so"
+    has "is not a libsluice.so"
     run -0 "$SLUICE" run --sim h200 --libsluice "$SLUICE_BUILD/lib/libsluice.so" -- true
 }
 

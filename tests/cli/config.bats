@@ -46,7 +46,7 @@ teardown() { common_teardown; }
 @test "what is wrong only on this node is an error too" {
     echo 'sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [7]}]}}' >"$PLACE/c.yaml"
     run -1 "$SLUICE" config check --sim h200x2 "$PLACE/c.yaml"
-    has "c.yaml:1:37: devices: there is no GPU 7, this node has 2"
+    has "c.yaml:1:37: devices: there is no GPU 7: this node has 2"
 }
 
 @test "JSON has the configuration, resources by device, and warnings" {
@@ -58,7 +58,7 @@ END
         '[["nvidia.com/gpu","nvidia.com/gpu",1,"none"],["nvidia.com/slice","nvidia.com/gpu",4,"mps"]]' ]
     [ "$(jq -c '.resources[1].devices | map([.gpu, .mig, .replicas])' <<<"$output")" = '[[1,null,4]]' ]
     [ "$(jq -c '.config.sharing.mps.resources[0].devices' <<<"$output")" = '["1"]' ]
-    [ "$(jq -r '.warnings[0]' <<<"$output")" = "nvidia.com/x is to be shared, but this node has none" ]
+    [ "$(jq -r '.warnings[0]' <<<"$output")" = "nvidia.com/x should be shared, but this node has no such device" ]
     # The configuration in it is a configuration.
     jq .config <<<"$output" | "$SLUICE" config check --sim h200x2 - >/dev/null
 }
@@ -87,7 +87,7 @@ END
 @test "without a GPU the file is still checked" {
     [ ! -e /dev/nvidiactl ] || skip "there is a GPU"
     run -0 "$SLUICE" config check "$DATA/mps.yaml"
-    has "What this node would advertise is not known: no NVIDIA driver"
+    has "what it would advertise is not known: no NVIDIA driver"
     run -0 "$SLUICE" config check --json "$DATA/mps.yaml"
     [ "$(jq -c '[.resources, .gpus]' <<<"$output")" = '[[],0]' ]
 }
@@ -100,7 +100,7 @@ END
     run -2 "$SLUICE" config check
     has "no file is named"
     run -2 "$SLUICE" config check a b
-    has "one word too many"
+    has "is an extra word"
     run -1 "$SLUICE" config check "$PLACE/none.yaml"
     has "$PLACE/none.yaml"
     run -1 "$SLUICE" config check --sim nonsense "$DATA/mps.yaml"

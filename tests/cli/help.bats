@@ -65,7 +65,7 @@ teardown() { common_teardown; }
     run -2 "$SLUICE" status --json=yes
     has "takes no value"
     run -2 "$SLUICE" status extra
-    has "one word too many"
+    has "is an extra word"
 }
 
 @test "output that cannot be written is a failure" {

@@ -190,7 +190,7 @@ uuid_of() { # CARDS INDEX
     run -0 "$SLUICE" run --sim h200x4 --memory 10Gi -- printenv CUDA_VISIBLE_DEVICES
     [ "$output" = "$zero" ]
     CUDA_VISIBLE_DEVICES=0,1 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi --cores 50 -- true
-    has "none of 2 GPUs has room for this (left: GPU 0 has "
+    has "none of 2 GPUs has room for this tenant (left: GPU 0 has "
     has "GPU 1 has "
     has " and 10 %"
     CUDA_VISIBLE_DEVICES=0 run -125 "$SLUICE" run --sim h200x4 --memory 60Gi -- true

@@ -153,12 +153,12 @@ static void test_kubeshare(void **state)
     refused("", "'labels':{'sharedgpu/gpu_request':'1.5','sharedgpu/gpu_limit':'1.5'}", "",
             "the same whole number");
     refused("", "'labels':{'sharedgpu/gpu_request':'0.9','sharedgpu/gpu_limit':'0.5'}", "",
-            "up to sharedgpu/gpu_limit");
+            "at most sharedgpu/gpu_limit");
     refused("", "'labels':{'sharedgpu/gpu_request':'0.5'}", "", "write for example \"1.0\"");
     refused("", "'labels':{'sharedgpu/gpu_limit':'0.5','sharedgpu/gpu_mem':'3Gi'}", "",
             "write \"3221225472\"");
     refused("'nvidia.com/gpumem':'5'", "'labels':{'sharedgpu/gpu_limit':'0.5'}", "",
-            "write one of them");
+            "keep one of the two");
 }
 
 static void test_refusals(void **state)
@@ -175,7 +175,7 @@ static void test_refusals(void **state)
     refused("'nvidia.com/gpumem':'5','nvidia.com/gpumem-percentage':'5'", "", "",
             "write only one of them");
     refused("'nvidia.com/gpumem':'5','volcano.sh/vgpu-number':'1'", "", "",
-            "write it in one of them");
+            "use the resources of one of them");
     refused("'nvidia.com/gpumem':'5'", "'annotations':{'nvidia.com/use-gputype':'A\\\"b'}", "",
             "a list of names");
     json_t *pod = pod_of("'nvidia.com/gpumem':'5'", "", "");

@@ -208,7 +208,7 @@ static void test_refused(void **state)
     none.card_count = 0;
     pod = pod_of("'nvidia.com/gpumem-percentage':'5'", "", "");
     assert_int_equal(sl_mutate_pod(pod, "u", &none, &m, &err), -EAGAIN);
-    assert_non_null(strstr(err.msg, "or write MiB"));
+    assert_non_null(strstr(err.msg, "or ask for MiB"));
     json_decref(pod);
     pod = pod_of(
         "'nvidia.com/gpu':'1'",
@@ -216,7 +216,7 @@ static void test_refused(void **state)
         "[{\\\"container\\\":\\\"other\\\",\\\"gpus\\\":1,\\\"memoryMiB\\\":5}]}'}",
         "");
     assert_int_equal(sl_mutate_pod(pod, "u", &slots, &m, &err), -EINVAL);
-    assert_non_null(strstr(err.msg, "does not have there"));
+    assert_non_null(strstr(err.msg, "has no such container there"));
     json_decref(pod);
 }
 

@@ -78,7 +78,7 @@ static void test_values(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refused("extra", "\"extra\" is not an option; see --help");
+    refused("extra", "\"extra\" is not an option: see --help");
     refused("--namespac x", "is not an option");
     refused("--namespace", "--namespace needs a value");
     refused("--admission x", "--admission x is not one of: dra, extender, off");
@@ -89,17 +89,17 @@ static void test_refused(void **state)
     refused("--lease-seconds 2", "from 3 to 3600");
     refused("--lease-seconds 5s", "from 3 to 3600");
     refused("--keep-templates 5", "from 6 to");
-    refused("--namespace x --cert-file c", "go together");
+    refused("--namespace x --cert-file c", "must be given together");
     refused("--admission extender", "add --extender choose");
     refused("--admission extender --extender prioritize", "add --extender choose");
-    refused("--admission off", "leaves nothing to do");
-    refused("--listen off", "leaves the webhook without an address");
+    refused("--admission off", "there is nothing to do");
+    refused("--listen off", "the webhook has no address");
     refused("--admission off --extender choose --listen off", "cannot be reached");
     refused("--extender choose --extender-client x", "give --extender-client-ca");
-    refused("--extender-client-ca x", "there is none");
+    refused("--extender-client-ca x", "--listen or --extender is off");
     refused("--admission off --extender choose --listen off --extender-http :1 "
             "--extender-client-ca x",
-            "there is none");
+            "--listen or --extender is off");
     refused("--slot-resource=", "write for example nvidia.com/gpu");
     refused("--slot-resource gpu", "write for example nvidia.com/gpu");
     refused("--slot-resource /gpu", "write for example nvidia.com/gpu");

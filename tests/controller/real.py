@@ -408,7 +408,7 @@ def replicas():
         meta = made["metadata"]
         return call("POST", "/bind", {"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"], "Node": "n0"},
                     base=at)[1]["Error"]
-    assert "does not lead" in place("p0", run[follower][2])
+    assert "is not the leader" in place("p0", run[follower][2])
     assert place("p1", run[leader][2]) == ""
     placed = must("GET", PODS + "/p1")
     assert placed["spec"]["nodeName"] == "n0"

@@ -77,7 +77,7 @@ def strangers():
                      client_certificate("cluster", "system:kube-scheduler", usage="serverAuth"),
                      client_certificate("cluster", "system:kube-scheduler", days=-1)):
             status, text = ask(path, pair)
-            assert status == 403 and "only for the scheduler" in text, (path, pair, status, text)
+            assert status == 403 and "only the scheduler may do this" in text, (path, pair, status, text)
     for pair in (None, known):
         assert ask("/mutate", pair)[0] == 400, ask("/mutate", pair)
     process.send_signal(signal.SIGTERM)

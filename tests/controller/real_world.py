@@ -9,9 +9,11 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import waiting  # noqa: E402
 
 URL, CA, TOKEN_FILE = sys.argv[1:4]
 TOKEN = pathlib.Path(TOKEN_FILE).read_text().strip()
@@ -45,14 +47,8 @@ def must(method, path, body=None, kind="application/json"):
     return answer
 
 
-def until(what, test, seconds=60):
-    end = time.time() + seconds
-    while time.time() < end:
-        value = test()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"waited {seconds} s for {what}")
+def until(what, condition, seconds=60):
+    return waiting.until(what, condition, seconds, every=0.1)
 
 
 def free_port():

@@ -387,7 +387,7 @@ def rights(w):
     try:
         pod(w, "untold", share(w, "20Gi", "50"))
         w.wait_running("untold")
-        wait("the agent to say why", lambda: "a claim's status is not written" in agent_log(w), 20)
+        wait("the agent to say why", lambda: "cannot write the status of a claim" in agent_log(w), 20)
         check(not claim_of(w, "untold")["status"].get("devices"), "it was written without the right to")
     finally:
         w.api.patch(role, {"rules": rules})

@@ -238,7 +238,7 @@ def not_allowed(w):
     claim = claim_of(w, "plain")["metadata"]["name"]
     w.api.patch(f"{CLAIMS}/{claim}", {"metadata": {"annotations": {"gpu.sluice.io/resize": "memory=12Gi"}}})
     event = wait("an event on plain", lambda: pod_events(w, "plain", "SluiceResizeFailed"), 40)[0]["message"]
-    check("which is what it was allocated" in event, event)
+    check("the amount that was allocated" in event, event)
     fills(w, "plain", 10240)
     w.delete("plain")
     claims_gone(w)

@@ -72,7 +72,7 @@ static void test_away(void **state)
     world_kill(&world);
     for (int i = 0; i < 3; i++)
         start(&p[i]);
-    EVENTUALLY(logged("the arbiter is away"));
+    EVENTUALLY(logged("the arbiter does not answer"));
     (void)nanosleep(&away, NULL);
     world_start(&world);
     for (int i = 0; i < 3; i++)

@@ -183,7 +183,7 @@ static void test_full_disk(void **state)
     create("full", 10 * GIB, path);
     let_files_grow(false);
     assert_int_equal(set_memory("full", 20 * GIB, text), SL_MSG_ERROR);
-    assert_non_null(strstr(text, "tenant full keeps the limits it had: cannot write full.lease"));
+    assert_non_null(strstr(text, "tenant full keeps its old limits: cannot write full.lease"));
     assert_int_equal(look("full").gpu[0].limit_bytes, 10 * GIB);
     let_files_grow(true);
     assert_int_equal(set_memory("full", 20 * GIB, text), SL_MSG_OK);

@@ -9,66 +9,9 @@
 #include "kube/kube_config.h"
 #include "kube/kube_index.h"
 #include "kube/lines.h"
+#include "support/nth_malloc.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *ptr, size_t size);
-void __real_free(void *ptr);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *ptr, size_t size);
-void __wrap_free(void *ptr);
-char *__wrap_strdup(const char *text);
-
-static unsigned long allocations, fail_at;
-static long live;
-
-static bool fails(void)
-{
-    return ++allocations == fail_at;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    void *p = fails() ? NULL : __real_malloc(size);
-    live += p != NULL;
-    return p;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    void *p = fails() ? NULL : __real_calloc(count, size);
-    live += p != NULL;
-    return p;
-}
-
-void *__wrap_realloc(void *ptr, size_t size)
-{
-    void *p = fails() ? NULL : __real_realloc(ptr, size);
-    live += p && !ptr;
-    return p;
-}
-
-void __wrap_free(void *ptr)
-{
-    live -= ptr != NULL;
-    __real_free(ptr);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    char *copy = __wrap_malloc(strlen(text) + 1);
-    return copy ? strcpy(copy, text) : NULL;
-}
-
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: allocation %lu: not true: %s\n", __FILE__, __LINE__, fail_at,  \
-                    #cond);                                                                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define CHECK NTH_CHECK
 
 static int read_config(void)
 {
@@ -104,16 +47,16 @@ static int keep_index(void)
     struct kube_index index = {.max = 1000};
     int rc = 0;
     for (int i = 0; i < 200 && rc == 0; i++) {
-        if (!kube_index_add(&index, objects[i]))
+        if (!sl_kube_index_add(&index, objects[i]))
             rc = -ENOMEM;
-        CHECK(rc < 0 || kube_index_find(&index, objects[i]));
+        CHECK(rc < 0 || sl_kube_index_find(&index, objects[i]));
     }
     for (int i = 0; i < 200; i++) {
-        struct kube_known *known = kube_index_find(&index, objects[i]);
+        struct kube_known *known = sl_kube_index_find(&index, objects[i]);
         if (known && i % 2)
-            kube_index_drop(&index, known);
+            sl_kube_index_drop(&index, known);
     }
-    kube_index_free(&index);
+    sl_kube_index_free(&index);
     return rc;
 }
 
@@ -129,17 +72,15 @@ int main(void)
     }
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         CHECK(all[i]() == 0); /* once in good health */
-        long before = live;
+        long before = nth_malloc.live;
         unsigned long n = 0;
         bool reached;
         do {
-            allocations = 0;
-            fail_at = ++n;
+            (void)nth_malloc_set(++n);
             int rc = all[i]();
-            reached = allocations >= n;
-            fail_at = 0;
+            reached = nth_malloc_set(0) >= n;
             CHECK(rc == (reached ? -ENOMEM : 0));
-            CHECK(live == before);
+            CHECK(nth_malloc.live == before);
             runs++;
         } while (reached);
         CHECK(n > 1);

@@ -97,7 +97,7 @@ static void test_refusals(void **state)
     struct sl_msg_lease m = lease_ask("", 200 * GIB);
     expect_refusal(&m, "ask for less");
     m = lease_ask("no/slash", GIB);
-    expect_refusal(&m, "does not do");
+    expect_refusal(&m, "is not valid");
     m = lease_ask("", GIB);
     m.gpu_count = 1;
     (void)snprintf(m.gpu[0], sizeof(m.gpu[0]), "GPU-nonsense");

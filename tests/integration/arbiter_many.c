@@ -28,7 +28,7 @@ static void test_one_too_many(void **state)
     struct sl_msg_lease m = lease_ask("beyond", 0);
     assert_int_equal(world_call(fd, &m.h, &p), SL_MSG_ERROR);
     assert_int_equal(p.text.code, -EUSERS);
-    assert_non_null(strstr(p.text.text, "1024 tenants are here already"));
+    assert_non_null(strstr(p.text.text, "there are 1024 tenants already"));
     (void)close(fd);
     world_end(&world);
 }

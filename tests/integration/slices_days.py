@@ -16,6 +16,7 @@ import time
 import unittest
 
 import compute_days as days
+import waiting
 from compute_days import BUILD, SLUICE, Tenant
 
 PROGRAM = os.path.join(BUILD, "tests", "bin", "slices_tenant")
@@ -39,14 +40,7 @@ class World(days.World):
         return Tenant(self, name, "steady", f"kernel_us={kernel_us}", "seconds=55", **how)
 
     def until(self, what, condition, seconds):
-        """Waits for what must come true within that time, and returns it."""
-        end = time.monotonic() + seconds
-        while True:
-            got = condition()
-            if got:
-                return got
-            self.assertLess(time.monotonic(), end, f"not within {seconds} s: {what}")
-            time.sleep(0.005)
+        return waiting.until(what, condition, seconds, every=0.005)
 
     def gpu(self, index=0):
         return self.status()["gpus"][index]

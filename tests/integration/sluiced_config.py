@@ -103,17 +103,17 @@ class Reload(Case):
             "a long name": (shared("timeSlicing", 2).replace("2}", "2, rename: " + "x" * 64 + "}"), "63"),
             "a card that is not there": (shared("timeSlicing", 2).replace("2}", "2, devices: [7]}"), "7"),
             "both ways of sharing": (shared("timeSlicing", 2) + "  mps:\n    resources:\n"
-                                     "    - {name: nvidia.com/gpu, replicas: 2}\n", "choose one"),
+                                     "    - {name: nvidia.com/gpu, replicas: 2}\n", "keep one of them"),
             "no YAML": ("version: [v1\n", "config.yaml"),
             "cut off": (PLAIN + "\0flags: {migStrategy: mixed}\n", "config.yaml:2:1"),
         }
         for i, (what, (text, words)) in enumerate(bad.items(), 1):
             with self.subTest(what):
                 node.config(text)
-                agent.said("the old configuration stays: ")
+                agent.said("the old configuration stays in force: ")
                 until("counted", lambda n=i: agent.metric(
                     'sluice_config_reloads_total{result="failed"}') == n)
-                last = agent.text().rsplit("the old configuration stays: ", 1)[1]
+                last = agent.text().rsplit("the old configuration stays in force: ", 1)[1]
                 self.assertIn(words, last)
                 self.assertEqual(agent.metric("sluice_config_last_reload_successful"), 0)
         self.assertEqual(node.counts(), [1, 1, 0])
@@ -138,7 +138,7 @@ class Reload(Case):
         node = self.node()
         node.config(shared("timeSlicing", 2).replace("2}", "2, devices: [7]}"))
         agent = node.agent()
-        agent.said("what the node offers stays as it was")
+        agent.said("the node continues to offer the same devices as before")
         self.assertEqual(agent.get("/healthz")[0], 200)
         status, why = agent.get("/readyz")
         self.assertEqual(status, 503)
@@ -155,7 +155,7 @@ class Reload(Case):
         agent = node.agent()
         node.wait(2)
         node.config("version: v1\nflags: {nvidiaDevRoot: /elsewhere}\n")
-        agent.said("nvidiaDevRoot has changed: that takes effect when the agent is restarted")
+        agent.said("nvidiaDevRoot has changed: the change takes effect when the agent is restarted")
 
 
     def test_fractions_while_it_runs(self):
@@ -172,7 +172,7 @@ class Reload(Case):
         self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="failed"}'), 0)
         until("registered as one to be asked", lambda: node.kubelet.ask(f"options {GPU}") == "1")
         node.wait(6)
-        self.assertIn("who has device", node.kubelet.ask(f"prestart {GPU} {node.ids()[0]}"))
+        self.assertIn("cannot find the pod that has device", node.kubelet.ask(f"prestart {GPU} {node.ids()[0]}"))
         self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="failed"}'), 1)
         self.assertEqual(agent.metric('sluice_prestarts_total{resource="nvidia.com/gpu",result="ok"}'), 0)
 
@@ -247,7 +247,7 @@ class NodeFeature(Case):
         until("labels on the Node", lambda: node.api.labels().get(self.COUNT) == "1")
         said = until("an event", lambda: [e for e in node.api.events() if e["reason"] == "NodeFeatureRefused"])
         self.assertIn("could not find the requested resource", said[0]["message"])
-        self.assertIn("straight to the Node", said[0]["message"])
+        self.assertIn("the labels are written to the Node", said[0]["message"])
         until("said", lambda: agent.metric("sluice_node_labels_current") == 1)
         self.assertIn(self.COUNT, self.owned(node))
 
@@ -291,7 +291,7 @@ class NodeFeature(Case):
         node = self.node(api=True)
         node.config(PLAIN)
         agent = node.agent("--node-name=node-7")
-        agent.said("node node-7: watching it: there is no Node of that name: is NODE_NAME right?")
+        agent.said("node node-7: cannot watch it: there is no Node with this name: check NODE_NAME")
         node.wait(2)
         self.assertEqual(agent.metric("sluice_node_labels_current"), 0)
 
@@ -299,7 +299,7 @@ class NodeFeature(Case):
         node = self.node(api=True)
         node.config(PLAIN)
         agent = node.agent(*self.BY_FEATURE, "--labels=false")
-        agent.said("they go nowhere")
+        agent.said("the labels are not published")
         self.assertEqual(agent.metric("sluice_node_labels_current"), 0)
         self.assertEqual(node.api.labels(), {})
         node = self.node()

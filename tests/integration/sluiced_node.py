@@ -21,7 +21,9 @@ import urllib.request
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "agent"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import dra_api  # noqa: E402
+import waiting  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 GPU = "nvidia.com/gpu"
@@ -34,16 +36,8 @@ def shared(kind, replicas, more=""):
             f"    - {{name: nvidia.com/gpu, replicas: {replicas}}}\n{more}")
 
 
-def until(what, true, seconds=PATIENCE_S):
-    """Waits until it is so, and returns what it was."""
-    end = time.monotonic() + seconds
-    while True:
-        got = true()
-        if got:
-            return got
-        if time.monotonic() > end:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.01)
+def until(what, condition, seconds=PATIENCE_S):
+    return waiting.until(what, condition, seconds)
 
 
 class Api(dra_api.Api):

@@ -15,7 +15,7 @@ static int begin(void **state)
 {
     (void)state;
     world_restore();
-    (void)world_refuse_malloc(0);
+    (void)nth_malloc_set(0);
     world_limit(GIB);
     world_process.mode = SL_MODE_TENANT;
     assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
@@ -403,9 +403,9 @@ static void test_large_graph(void **state)
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
     for (unsigned long n = 1; n <= 4; n++) {
         graph = graph_with_allocations(150);
-        (void)world_refuse_malloc(n);
+        (void)nth_malloc_set(n);
         rc = cuGraphInstantiateWithFlags(&exec, graph, 0);
-        (void)world_refuse_malloc(0);
+        (void)nth_malloc_set(0);
         assert_true(rc == CUDA_SUCCESS || rc == CUDA_ERROR_OUT_OF_MEMORY);
         if (rc == CUDA_SUCCESS)
             assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);

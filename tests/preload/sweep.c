@@ -312,7 +312,7 @@ static void check_clean(const char *when)
     CUmemoryPool pool;
     CUgraph unfinished;
     world_restore();
-    (void)world_refuse_malloc(0);
+    (void)nth_malloc_set(0);
     world_process.mode = SL_MODE_TENANT;
     world_limit(64 * GIB);
     (void)cuDevicePrimaryCtxRetain(&context, 0);
@@ -390,14 +390,14 @@ static void test_no_host_memory(void **state)
     (void)state;
     char when[64];
     begin_program();
-    (void)world_refuse_malloc(0);
+    (void)nth_malloc_set(0);
     program();
-    unsigned long total = world_refuse_malloc(0);
+    unsigned long total = nth_malloc_set(0);
     check_clean("counting");
     assert_true(total > 10);
     for (unsigned long n = 1; n <= total; n++) {
         begin_program();
-        (void)world_refuse_malloc(n);
+        (void)nth_malloc_set(n);
         program();
         (void)snprintf(when, sizeof(when), "host memory request %lu", n);
         check_clean(when);

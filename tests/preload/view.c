@@ -211,15 +211,15 @@ static void test_list_that_grows(void **state)
     assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(DEVICE, &n, e),
                      NVML_ERROR_INSUFFICIENT_SIZE);
     library();
-    (void)world_refuse_malloc(1);
+    (void)nth_malloc_set(1);
     n = 64;
     assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(DEVICE, &n, e), NVML_ERROR_MEMORY);
     /* Without memory for the members' list only the process itself is surely ours. */
-    (void)world_refuse_malloc(2);
+    (void)nth_malloc_set(2);
     n = 64;
     assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(DEVICE, &n, e), NVML_SUCCESS);
     assert_int_equal(n, 2);
-    (void)world_refuse_malloc(0);
+    (void)nth_malloc_set(0);
 }
 
 static void test_memory(void **state)

@@ -20,6 +20,7 @@
 #include "preload/charge.h"
 #include "preload/gate.h"
 #include "preload/hooks.h"
+#include "support/nth_malloc.h"
 
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
@@ -47,7 +48,5 @@ void world_restore(void);
 
 const char *world_name(enum sl_symbol symbol);
 
-/* From the n-th call on, host memory is refused once; 0: never. Returns how many calls there were. */
-unsigned long world_refuse_malloc(unsigned long nth);
 
 #endif

@@ -16,63 +16,9 @@
 #include "echo.h"
 #include "rpc/client.h"
 #include "rpc/pb.h"
+#include "support/nth_malloc.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *ptr, size_t size);
-void __real_free(void *ptr);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *ptr, size_t size);
-void __wrap_free(void *ptr);
-
-static unsigned long allocations, fail_at, failures, trial;
-static long live;
-static bool persistent;
-
-static bool fails(void)
-{
-    allocations++;
-    bool now = fail_at && (persistent ? allocations >= fail_at : allocations == fail_at);
-    failures += now;
-    return now;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    void *p = fails() ? NULL : __real_malloc(size);
-    live += p != NULL;
-    return p;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    void *p = fails() ? NULL : __real_calloc(count, size);
-    live += p != NULL;
-    return p;
-}
-
-void *__wrap_realloc(void *ptr, size_t size)
-{
-    void *p = fails() ? NULL : __real_realloc(ptr, size);
-    live += p && !ptr;
-    return p;
-}
-
-void __wrap_free(void *ptr)
-{
-    live -= ptr != NULL;
-    __real_free(ptr);
-}
-
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            fprintf(stderr, "%s:%d: allocation %lu%s: not true: %s\n", __FILE__, __LINE__, trial,  \
-                    persistent ? " and all after" : "", #cond);                                    \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define CHECK NTH_CHECK
 
 static uint64_t now_ns = 1;
 static uint64_t clock_now(void)
@@ -196,19 +142,18 @@ int main(void)
 {
     converse(); /* once in good health */
     CHECK(started == 7 && ended == 7 && good == 3);
-    long before = live;
+    long before = nth_malloc.live;
     unsigned long runs = 0, hurt = 0;
     for (int mode = 0; mode < 2; mode++) {
-        persistent = mode == 1;
+        nth_malloc.persistent = mode == 1;
         for (unsigned long n = 1;; n++) {
-            allocations = failures = 0;
-            trial = fail_at = n;
+            (void)nth_malloc_set(n);
             converse();
-            fail_at = 0; /* the rest of the program, and its exit handlers, are not on trial */
-            CHECK(live == before);
+            nth_malloc.fail_at = 0; /* the rest of the program, and its exit handlers, are not on trial */
+            CHECK(nth_malloc.live == before);
             runs++;
             hurt += ended != 7 || good != 3;
-            if (!failures)
+            if (!nth_malloc.failures)
                 break;
         }
     }

@@ -17,9 +17,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fsutil.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/utf8.h"
+#include "base/words.h"
 
 static void errors_carry_code_and_text(void **state)
 {
@@ -377,6 +380,59 @@ static void clock_moves_and_sleep_keeps_errno(void **state)
     assert_true(sl_now_ns() - before >= 2 * SL_NS_PER_MS);
 }
 
+static void hashes_and_random_numbers_are_the_same_everywhere(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    assert_true(sl_hash_text("") == SL_HASH_START);
+    assert_true(sl_hash_text("a") == 0xaf63dc4c8601ec8cULL); /* published values of FNV-1a and splitmix64 */
+    assert_true(sl_hash_text("foobar") == 0x85944171f73967e8ULL);
+    assert_true(sl_random(&seed) == 0x910a2dec89025cc1ULL);
+}
+
+static void maps_find_what_they_keep(void **state)
+{
+    (void)state;
+    struct thing {
+        struct sl_map_item item;
+        char key[16];
+    } thing[200];
+    struct sl_map map = {0};
+    for (size_t i = 0; i < SL_ARRAY_LEN(thing); i++) {
+        (void)snprintf(thing[i].key, sizeof(thing[i].key), "thing-%zu", i);
+        thing[i].item.key = thing[i].key;
+        sl_map_add(&map, &thing[i].item);
+    }
+    assert_ptr_equal(sl_map_find(&map, "thing-7", 7), &thing[7]);
+    assert_ptr_equal(sl_map_find(&map, "thing-77 and more", 8), &thing[77]);
+    assert_null(sl_map_find(&map, "thing-", 6));
+    assert_null(sl_map_find(&map, "thing-200", 9));
+    struct sl_map_walk walk = {0};
+    size_t seen = 0;
+    for (struct thing *t; (t = sl_map_next(&map, &walk)); seen++)
+        if ((t - thing) % 2)
+            sl_map_drop(&map, &t->item);
+    assert_int_equal(seen, 200);
+    assert_int_equal(map.count, 100);
+    assert_null(sl_map_find(&map, "thing-7", 7));
+    assert_ptr_equal(sl_map_find(&map, "thing-8", 7), &thing[8]);
+    sl_map_free(&map);
+    assert_null(sl_map_find(&map, "thing-8", 7));
+}
+
+static void the_closest_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"timeSlicing", "mps", "fractional", NULL};
+    assert_string_equal(sl_word_closest("time_slicing", words), "timeSlicing");
+    assert_string_equal(sl_word_closest("fractoinal", words), "fractional"); /* neighbours swapped */
+    assert_string_equal(sl_word_closest("mp", words), "mps");
+    assert_null(sl_word_closest("exclusive", words));
+    assert_null(sl_word_closest("", (const char *const[]){"mps", NULL}));
+    assert_int_equal(sl_word_distance("mps", "mps"), 0);
+    assert_int_equal(sl_word_distance("a word that is longer than all that are known", "mps"), SL_WORD_FAR);
+}
+
 #define D(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
 
 int main(void)
@@ -395,6 +451,9 @@ int main(void)
         D(read_and_replace),
         D(replace_reports_a_full_disk),
         cmocka_unit_test(clock_moves_and_sleep_keeps_errno),
+        cmocka_unit_test(hashes_and_random_numbers_are_the_same_everywhere),
+        cmocka_unit_test(maps_find_what_they_keep),
+        cmocka_unit_test(the_closest_word),
     };
     return cmocka_run_group_tests_name("base small", tests, NULL, NULL);
 }

@@ -36,27 +36,27 @@ static const struct {
     {"zzz: 1", "c.yaml:1:1: unknown key \"zzz\": the keys here are version, flags, resources, "},
     {"flags: {a\x01: 1}", "c.yaml:1:10: this is not YAML: control characters are not allowed"},
     {"flags: {\"a\\e\": 1}", "c.yaml:1:9: unknown key \"a?\" in flags"},
-    {"flags: {gdsEnabled: true, gdsEnabled: true}", "c.yaml:1:27: \"gdsEnabled\" is given twice"},
-    {"? [a]\n: 1", "c.yaml:1:3: a key is one word"},
+    {"flags: {gdsEnabled: true, gdsEnabled: true}", "c.yaml:1:27: key \"gdsEnabled\" is given twice"},
+    {"? [a]\n: 1", "c.yaml:1:3: a key must be one word"},
     /* shapes */
-    {"[]", "c.yaml:1:1: the file has keys and values in it"},
-    {"flags: 3", "c.yaml:1:8: flags has keys and values in it"},
+    {"[]", "c.yaml:1:1: the file must consist of keys and values"},
+    {"flags: 3", "c.yaml:1:8: flags must consist of keys and values"},
     {"flags: {migStrategy: [none]}", "c.yaml:1:22: flags.migStrategy takes one value, not a list"},
     {"flags: {migStrategy: {}}", "c.yaml:1:22: flags.migStrategy takes one value, not keys"},
-    {"sharing: {mps: {resources: 3}}", "c.yaml:1:28: sharing.mps.resources is a list"},
-    {"{}\n---\n{}\n", "c.yaml:3:1: a second document begins here"},
+    {"sharing: {mps: {resources: 3}}", "c.yaml:1:28: sharing.mps.resources must be a list"},
+    {"{}\n---\n{}\n", "c.yaml:3:1: a second YAML document begins here"},
     {"a: b: c", "c.yaml:1:5: this is not YAML: mapping values are not allowed"},
     {"flags:\n\tx: 1", "c.yaml:2:1: this is not YAML: found character that cannot start any token"},
     {"flags: \xff", "c.yaml:1:8: this is not YAML: invalid leading UTF-8 octet"},
     {"flags:\n  mpsRoot: a\xff", "c.yaml:2:13: this is not YAML: invalid leading UTF-8 octet"},
     {"flags: *x", "c.yaml:1:8: this is not YAML: found undefined alias"},
     /* values */
-    {"version: v2", "c.yaml:1:10: version: \"v2\" is not known: this is a v1 file"},
+    {"version: v2", "c.yaml:1:10: version: \"v2\" is not known: write version: v1"},
     {"flags: {migStrategy: singel}", "c.yaml:1:22: flags.migStrategy: \"singel\" is not known: did "
-                                     "you mean \"single\"? It is none, single or mixed"},
-    {"flags: {migStrategy: 7}", "c.yaml:1:22: flags.migStrategy: \"7\" is not known: it is none, "},
+                                     "you mean \"single\"? Possible values: none, single or mixed"},
+    {"flags: {migStrategy: 7}", "c.yaml:1:22: flags.migStrategy: \"7\" is not known: possible values: none, "},
     {"flags: {failOnInitError: \"true\"}",
-     "c.yaml:1:26: flags.failOnInitError: \"true\" is text: write true or false without quotes"},
+     "c.yaml:1:26: flags.failOnInitError: \"true\" is a text: write true or false without quotes"},
     {"flags: {failOnInitError: maybe}",
      "c.yaml:1:26: flags.failOnInitError: \"maybe\" is not true or false"},
     {"flags: {mpsRoot: \"a\\tb\"}",
@@ -71,24 +71,24 @@ static const struct {
     {"flags: {plugin: {deviceListStrategy: []}}",
      "c.yaml:1:38: flags.plugin.deviceListStrategy: the list is empty"},
     {"flags: {plugin: {deviceListStrategy: [[envvar]]}}",
-     "c.yaml:1:39: flags.plugin.deviceListStrategy: every element of the list is one value"},
+     "c.yaml:1:39: flags.plugin.deviceListStrategy: each entry of the list must be one value"},
     {"flags: {gfd: {sleepInterval: 60}}",
      "c.yaml:1:30: flags.gfd.sleepInterval: \"60\" is not a time"},
     {"flags: {gfd: {sleepInterval: 1x}}", "c.yaml:1:30: flags.gfd.sleepInterval: \"1x\" is not"},
     {"flags: {gfd: {sleepInterval: 1.5.5s}}", "c.yaml:1:30: flags.gfd.sleepInterval: "},
     {"flags: {gfd: {sleepInterval: 0s}}", "c.yaml:1:30: flags.gfd.sleepInterval: \"0s\" is not"},
     {"flags: {gfd: {sleepInterval: 999999999h}}", "c.yaml:1:30: flags.gfd.sleepInterval: "},
-    {"imex: {channelIDs: [1]}", "c.yaml:1:21: imex.channelIDs: \"1\": only channel 0"},
-    {"imex: {channelIDs: 0}", "c.yaml:1:20: imex.channelIDs is a list: write [] or [0]"},
+    {"imex: {channelIDs: [1]}", "c.yaml:1:21: imex.channelIDs: \"1\": only IMEX channel 0"},
+    {"imex: {channelIDs: 0}", "c.yaml:1:20: imex.channelIDs must be a list: write [] or [0]"},
     {"health: {ignoreXIDs: [x]}", "c.yaml:1:23: health.ignoreXIDs: \"x\" is not an XID"},
     {"sharing: {fractional: {memory: {min: 10%}}}",
-     "c.yaml:1:38: sharing.fractional.memory.min: \"10%\" depends on the card"},
+     "c.yaml:1:38: sharing.fractional.memory.min: \"10%\" depends on the size of the card"},
     {"sharing: {fractional: {memory: {min: 10Gb}}}",
      "c.yaml:1:38: sharing.fractional.memory.min: memory \"10Gb\""},
     {"sharing: {fractional: {cores: {step: 101}}}",
-     "c.yaml:1:38: sharing.fractional.cores.step: 101 is too many: at most 100"},
+     "c.yaml:1:38: sharing.fractional.cores.step: 101 is too high: at most 100"},
     {"sharing: {fractional: {slots: 0}}",
-     "c.yaml:1:31: sharing.fractional.slots: 0 is too few: at least 1"},
+     "c.yaml:1:31: sharing.fractional.slots: 0 is too low: at least 1"},
     {"sharing: {fractional: {slots: many}}",
      "c.yaml:1:31: sharing.fractional.slots: \"many\" is not a whole number"},
     {"sharing: {fractional: {compute: slicse}}",
@@ -102,28 +102,28 @@ static const struct {
     {TS("{replicas: 2}"), "c.yaml:1:37: sharing.timeSlicing.resources[]: no name: "},
     {TS("{name: gpu}"), "c.yaml:1:37: sharing.timeSlicing.resources[]: no replicas: "},
     {TS("{name: gpu, replicas: 1}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 1 is "
-                                     "too few: at least 2, fewer share nothing"},
+                                     "too low: at least 2, because with fewer nothing is shared"},
     {TS("{name: gpu, replicas: 0}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 0 is"},
     {TS("{name: gpu, replicas: -1}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: -1 "},
     {TS("{name: gpu, replicas: 1000000}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: "
-                                           "1000000 is too many: at most 1024, kubelet"},
+                                           "1000000 is too high: at most 1024, because kubelet"},
     {TS("{name: gpu, replicas: 99999999999999999999}"),
-     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 99999999999999999999 is too many"},
+     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: 99999999999999999999 is too high"},
     {TS("{name: gpu, replicas: \"4\"}"),
-     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: \"4\" is text"},
+     "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: \"4\" is a text"},
     {TS("{name: gpu, replicas: 2.5}"), "c.yaml:1:59: sharing.timeSlicing.resources[].replicas: "
                                        "\"2.5\" is not a whole number"},
     {MPS("{name: gpu, replicas: 0}"), "c.yaml:1:51: sharing.mps.resources[].replicas: 0 is too "
-                                      "few: at least 1"},
+                                      "low: at least 1"},
     {MPS("{name: gpu, replicas: 61}"), "c.yaml:1:51: sharing.mps.resources[].replicas: 61 is too "
-                                       "many: at most 60, an MPS server"},
+                                       "high: at most 60, because an MPS server"},
     {TS("{name: gpu, replicas: 2, devices: some}"),
      "c.yaml:1:71: sharing.timeSlicing.resources[].devices: \"some\" is neither \"all\", nor a "},
     {TS("{name: gpu, replicas: 2, devices: 0}"), "c.yaml:1:71: sharing.timeSlicing.resources[]."},
     {TS("{name: gpu, replicas: 2, devices: []}"), "c.yaml:1:71: sharing.timeSlicing.resources[]."
                                                   "devices: the list is empty"},
     {TS("{name: gpu, replicas: 2, devices: [x]}"), "c.yaml:1:72: sharing.timeSlicing.resources[]."
-                                                   "devices: \"x\" names no device"},
+                                                   "devices: \"x\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [1.5]}"),
      "c.yaml:1:72: sharing.timeSlicing.resources[]"},
     /* What NVIDIA's plugin refuses, too. */
@@ -152,7 +152,7 @@ static const struct {
     {TS("{name: gpu, replicas: 2, devices: [0123abcd-0123-89ab-cdef-0123456789ab]}"),
      "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"0123abcd-0123-89ab-cdef-0123456789ab\" names no device"},
     {TS("{name: gpu, replicas: 2, devices: [1, 1]}"), "c.yaml:1:75: sharing.timeSlicing.resources"
-                                                      "[].devices: 1 is listed twice"},
+                                                      "[].devices: device 1 is listed twice"},
     {TS("{name: gpu, replicas: 2}, {name: nvidia.com/gpu, replicas: 3}"),
      "c.yaml:1:63: nvidia.com/gpu is shared twice (first on line 1)"},
     {TS("{name: gpu, replicas: 2, devices: [0]}, {name: gpu, replicas: 3, devices: [1, 0]}"),
@@ -164,24 +164,25 @@ static const struct {
     {"sharing: {mps: {resources: [{name: gpu, replicas: 2}]}, fractional: {enabled: true}}",
      "c.yaml:1:57: sharing.fractional and sharing.mps (line 1) are two ways"},
     {"flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
-     "c.yaml:1:22: migStrategy mixed does not go with sharing.mps: an MPS server cannot divide "
+     "c.yaml:1:22: migStrategy mixed and sharing.mps exclude each other, because MPS cannot divide "
      "MIG"},
     /* names */
     {TS("{name: example.com/gpu, replicas: 2}"),
      "c.yaml:1:44: resource name \"example.com/gpu\" is not in nvidia.com/"},
-    {TS("{name: GPU, replicas: 2}"), "c.yaml:1:44: resource name \"GPU\" does not do"},
-    {TS("{name: a..b, replicas: 2}"), "c.yaml:1:44: resource name \"a..b\" does not do"},
-    {TS("{name: a-.b, replicas: 2}"), "c.yaml:1:44: resource name \"a-.b\" does not do"},
-    {TS("{name: a-, replicas: 2}"), "c.yaml:1:44: resource name \"a-\" does not do"},
+    {TS("{name: GPU, replicas: 2}"), "c.yaml:1:44: resource name \"GPU\" is not valid"},
+    {TS("{name: a..b, replicas: 2}"), "c.yaml:1:44: resource name \"a..b\" is not valid"},
+    {TS("{name: a-.b, replicas: 2}"), "c.yaml:1:44: resource name \"a-.b\" is not valid"},
+    {TS("{name: a-, replicas: 2}"), "c.yaml:1:44: resource name \"a-\" is not valid"},
     {TS("{name: '', replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
     {TS("{name: nvidia.com/, replicas: 2}"), "c.yaml:1:44: the resource name is empty"},
     {TS("{name: " LONG52 "y, replicas: 2}"),
-     "c.yaml:1:44: resource name \"nvidia.com/" LONG52 "y\" has 64 characters, at most 63"},
+     "c.yaml:1:44: resource name \"nvidia.com/" LONG52 "y\" is 64 characters long: at most 63"},
     {TS("{name: gpu, replicas: 2, rename: " LONG52 "y}"),
-     "c.yaml:1:70: resource name \"nvidia.com/" LONG52 "y\" has 64 characters"},
+     "c.yaml:1:70: resource name \"nvidia.com/" LONG52 "y\" is 64 characters long"},
     {"sharing: {timeSlicing: {renameByDefault: true, resources: [{name: " LONG52
      ", replicas: 2}]}}",
-     "c.yaml:1:60: nvidia.com/" LONG52 ".shared has 70 characters, at most 63 are allowed"},
+     "c.yaml:1:60: resource name \"nvidia.com/" LONG52
+     ".shared\" is 70 characters long: at most 63 are allowed"},
     {"resources: {gpus: [{name: a}]}", "c.yaml:1:20: resources.gpus[]: no pattern: "},
     {"resources: {mig: [{pattern: a}]}", "c.yaml:1:19: resources.mig[]: no name: "},
 };
@@ -221,13 +222,13 @@ static void bad_flags_and_variables(void **state)
         struct sl_config_override flag;
         const char *message;
     } flags[] = {
-        {{"mig-strategy", "x"}, "--mig-strategy: \"x\" is not known: it is none, single or mixed"},
+        {{"mig-strategy", "x"}, "--mig-strategy: \"x\" is not known: possible values: none, single or mixed"},
         {{"mig-strategi", "x"}, "unknown flag --mig-strategi: did you mean --mig-strategy?"},
         {{"zzz", "x"}, "unknown flag --zzz"},
         {{"mig-strategy", NULL}, "--mig-strategy needs a value"},
         {{"pass-device-specs", "maybe"}, "--pass-device-specs: \"maybe\" is not true or false"},
-        {{"pass-device-specs", ""}, "--pass-device-specs: needs true or false"},
-        {{"imex-channel-ids", "0,1"}, "--imex-channel-ids: \"1\": only channel 0"},
+        {{"pass-device-specs", ""}, "--pass-device-specs: the value is missing"},
+        {{"imex-channel-ids", "0,1"}, "--imex-channel-ids: \"1\": only IMEX channel 0"},
         {{"device-discovery-strategy", "vfio"}, "--device-discovery-strategy: "},
     };
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
@@ -238,7 +239,7 @@ static void bad_flags_and_variables(void **state)
     char mixed[] = "MIG_STRATEGY=mixed";
     char *mig[] = {mixed, NULL};
     const char *mps = MPS("{name: gpu, replicas: 2}");
-    check_refused(mps, strlen(mps), mig, NULL, "MIG_STRATEGY: migStrategy mixed does not go with");
+    check_refused(mps, strlen(mps), mig, NULL, "MIG_STRATEGY: migStrategy mixed and sharing.mps exclude each other");
 }
 
 /* A document may refer to itself; the table is only so deep. */
@@ -260,7 +261,7 @@ static void hundreds_of_entries(void **state)
         memcpy(text + strlen(text), "{pattern: a, name: b},", 23);
     memcpy(text + strlen(text) - 1, "]}", 3);
     check_refused(text, strlen(text), NULL, NULL,
-                  "c.yaml:1:19: resources.gpus: 257 entries, at most 256 are read");
+                  "c.yaml:1:19: resources.gpus has 257 entries: at most 256 are allowed");
 }
 
 /* kubelet's paths are long; the end of one says which file it is, and the text stays whole. */
@@ -285,7 +286,7 @@ static void large_and_missing_files(void **state)
     char *text = malloc(size);
     assert_non_null(text);
     memset(text, '\n', size);
-    check_refused(text, size, NULL, NULL, "c.yaml is larger than a ConfigMap can be");
+    check_refused(text, size, NULL, NULL, "c.yaml is larger than 1 MiB");
     struct sl_config *c = NULL;
     assert_int_equal(sl_config_parse("c", text, size - 1, NULL, NULL, 0, &c, NULL), 0);
     sl_config_free(c);

@@ -156,7 +156,7 @@ static void whole_cards_and_copies(void **state)
     check("sharing: {fractional: {enabled: true, slots: 3}}", two, true,
           "gpu=6/fractional,GPU-0::0,GPU-0::1,GPU-0::2,GPU-1::0,GPU-1::1,GPU-1::2 !0", NULL);
     check(TS("{name: other, replicas: 2}"), two, false, "gpu=2 !1",
-          "nvidia.com/other is to be shared, but this node has none");
+          "nvidia.com/other should be shared, but this node has no such device");
     struct sl_inventory empty = {.gpu_count = 0};
     check(TS("{name: gpu, replicas: 2}"), &empty, false, " !1", NULL);
 }
@@ -182,9 +182,9 @@ static void some_devices_only(void **state)
           "gpu=5/time-slicing,GPU-0,GPU-1::0,GPU-1::1,GPU-2,GPU-3 !1",
           "3 whole devices and 2 shares");
     check(TS("{name: gpu, replicas: 2, devices: 9}"), four, false, "gpu=8/time-slicing !1",
-          "9 devices of nvidia.com/gpu are to be shared, this node has 4");
+          "9 devices of nvidia.com/gpu should be shared, but this node has 4");
     check(TS("{name: gpu, replicas: 2, devices: [" CARD(9) "]}"), four, false, "gpu=4 !1",
-          "device " CARD(9) " is to be shared as nvidia.com/gpu, but this node has no such");
+          "device " CARD(9) " should be shared as nvidia.com/gpu, but this node has no such");
     /* Numbers are the driver's: beside a card 0 that never answered these are 1 and 2. */
     static struct machine without_first;
     const struct sl_inventory *two_left = MACHINE(&without_first, H200, H200);
@@ -193,14 +193,14 @@ static void some_devices_only(void **state)
     check(TS("{name: gpu, replicas: 2, devices: [2]}"), two_left, true,
           "gpu=3/time-slicing,GPU-0,GPU-1::0,GPU-1::1 !1", NULL);
     check_refused(TS("{name: gpu, replicas: 2, devices: [0]}"), two_left,
-                  "there is no GPU 0, this node has 2");
+                  "there is no GPU 0: this node has 2");
     check_refused(TS("{name: gpu, replicas: 2, devices: [7]}"), four,
-                  "c.yaml:1:37: devices: there is no GPU 7, this node has 4");
+                  "c.yaml:1:37: devices: there is no GPU 7: this node has 4");
     check_refused(TS("{name: gpu, replicas: 2, devices: ['0:0']}"), four,
-                  "there is no MIG device 0:0, GPU 0 has 0 of them");
+                  "there is no MIG device 0:0: GPU 0 has 0 MIG devices");
     check_refused(TS("{name: gpu, replicas: 2, devices: [0]}, "
                      "{name: gpu, replicas: 2, devices: [" CARD(0) "]}"),
-                  four, "c.yaml:1:77: " CARD(0) " is shared twice (first on line 1)");
+                  four, "c.yaml:1:77: device " CARD(0) " is shared twice (first on line 1)");
 }
 
 static void replicas_of_a_device(void **state)
@@ -276,7 +276,7 @@ static void mig_none_and_mixed(void **state)
           false, "gpu=4/fractional mig-1g.18gb=1 mig-1g.18gb.me=1 mig-3g.71gb=2 !2", NULL);
     check_refused("{flags: {migStrategy: mixed}, sharing: {timeSlicing: {resources: [{name: "
                   "mig-3g.71gb, replicas: 2, devices: ['1:3']}]}}}",
-                  inv, "there is no MIG device 1:3, GPU 1 has 3 of them");
+                  inv, "there is no MIG device 1:3: GPU 1 has 3 MIG devices");
 }
 
 static void mig_single(void **state)
@@ -288,11 +288,11 @@ static void mig_single(void **state)
     check(single, MACHINE(&m, MIG(SEVEN), MIG(SEVEN)), false, "gpu=14 !0", NULL);
     /* More than one type: the one there is most of, the others by their own names. */
     check(single, MACHINE(&m, MIG("3g.71gb 3g.71gb"), MIG(SEVEN)), false, "mig-3g.71gb=2 gpu=7 !1",
-          "nvidia.com/gpu is a 1g.18gb here");
+          "nvidia.com/gpu means a 1g.18gb here");
     check(single, MACHINE(&m, MIG("3g.71gb 1c.3g.71gb 1g.18gb 3g.71gb")), false,
-          "gpu=2 mig-1g.18gb=1 !2", "is left out");
+          "gpu=2 mig-1g.18gb=1 !2", "is not advertised");
     check(single, MACHINE(&m, MIG("4g.71gb 3g.71gb")), false, "gpu=1 mig-3g.71gb=1 !1",
-          "nvidia.com/gpu is a 4g.71gb here");
+          "nvidia.com/gpu means a 4g.71gb here");
     /* A card that is not in MIG mode. */
     check(single, MACHINE(&m, H200, MIG(SEVEN)), false, "gpu=7 !1", "GPU 0 is not in MIG mode");
     check("{flags: {migStrategy: single}, resources: {gpus: [{pattern: '*', name: whole}]}}",
@@ -318,7 +318,7 @@ static void cards_that_are_lost(void **state)
     m.gpu[1].lost = true;
     check("", &m.inv, false, "gpu=3 !0", NULL);
     m.gpu[1].info.uuid[0] = '\0';
-    check("", &m.inv, true, "gpu=2,GPU-0,GPU-2 !1", "GPU 1 does not answer and was never known");
+    check("", &m.inv, true, "gpu=2,GPU-0,GPU-2 !1", "GPU 1 does not answer and never did");
     memset(m.gpu[0].info.uuid, 'x', 60);
     check("", &m.inv, true, "gpu=1,GPU-2 !2", "too long for kubelet");
 }
@@ -359,12 +359,12 @@ static void mps_servers_take_only_so_many(void **state)
     check(MPS("{name: gpu, replicas: 48}"), &m.inv, false, "gpu=96/mps/one !0", NULL);
     check_refused(
         MPS("{name: gpu, replicas: 49}"), &m.inv,
-        "c.yaml:1:29: 49 replicas of GPU 0: an MPS server takes at most 48 clients there");
+        "c.yaml:1:29: 49 replicas of GPU 0 are too many: an MPS server takes at most 48 clients there");
     m.inv.cuda_version = 13010;
     check(MPS("{name: gpu, replicas: 60}"), &m.inv, false, "gpu=120/mps/one !0", NULL);
     m.gpu[1].info.cc_major = 6;
     check_refused(MPS("{name: gpu, replicas: 17}"), &m.inv,
-                  "GPU 1: an MPS server takes at most 16");
+                  "GPU 1 are too many: an MPS server takes at most 16");
     m.gpu[1].info.cc_major = 7; /* a V100 is none of those */
     check(MPS("{name: gpu, replicas: 17}"), &m.inv, false, "gpu=34/mps/one !0", NULL);
     m.gpu[1].info.cc_major = 6;

@@ -64,14 +64,14 @@ grep -q 'when 50 % has arrived' "$dir/table" || fail "no table for 50 %"
     END { if (n != 1 || !good) { print "place_cli: the policies do not order as they should: " line; exit 1 } }' || exit 1
 
 want 1 'bad.csv:3:9: column memory_mib' --nodes "$dir/bad.csv" --pods "$dir/pods.csv"
-want 1 'pods.csv:1:1: the header has no column "gpu"' --nodes "$dir/pods.csv"
+want 1 'pods.csv:1:1: the header lacks the column "gpu"' --nodes "$dir/pods.csv"
 want 1 'nothing.csv' --nodes "$dir/nodes.csv" --pods "$dir/nothing.csv"
 want 2 'one of: random, first-fit' --policy best
-want 2 'named twice' --policy fgd,fgd
+want 2 'given twice' --policy fgd,fgd
 want 2 '--seeds' --seeds 9-1
 want 2 '--mix' --mix 3xA
-want 2 'name one' --mix 3xA:1:1:1 --generate 4
-want 2 'only makes sense with --churn' --load 5
+want 2 'give only one of them' --mix 3xA:1:1:1 --generate 4
+want 2 'works with --churn only' --load 5
 want 2 '--svg draws arrivals' --churn --svg "$dir/x.svg"
 want 1 "cannot write $dir/none/x.svg" --generate 5 --seeds 1 --svg "$dir/none/x.svg"
 ln -s /dev/full "$dir/full.svg" # never the device itself: a mistake would replace it

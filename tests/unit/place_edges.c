@@ -11,30 +11,7 @@
 #include <cmocka.h>
 
 #include "policy/place.h"
-
-static unsigned long refuse_at, asked;
-
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_malloc(size_t size);
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return ++asked == refuse_at ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return ++asked == refuse_at ? NULL : __real_realloc(old, size);
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return ++asked == refuse_at ? NULL : __real_malloc(size);
-}
+#include "support/nth_malloc.h"
 
 static struct sl_place_node node(uint8_t gpus, uint8_t model)
 {
@@ -196,7 +173,7 @@ static void live(enum sl_place_policy policy)
         rc = sl_place_add_node(p, &late, NULL, &err);
         assert_true(rc == 0 || rc == -ENOMEM);
     }
-    refuse_at = 0;
+    nth_malloc.fail_at = 0;
     for (int i = 0; i < 3; i++)
         if (placed[i])
             assert_int_equal(sl_place_release(p, asks[i], &done[i], &err), 0);
@@ -210,17 +187,15 @@ static void test_no_memory(void **state)
     (void)state;
     static const enum sl_place_policy policies[] = {SL_PLACE_SLUICE, SL_PLACE_FGD, SL_PLACE_BEST_FIT};
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-        asked = 0;
-        refuse_at = 0;
+        (void)nth_malloc_set(0);
         live(policies[i]);
-        unsigned long total = asked;
+        unsigned long total = nth_malloc_set(0);
         assert_true(total > 10);
         for (unsigned long n = 1; n <= total; n++) {
-            asked = 0;
-            refuse_at = n;
+            (void)nth_malloc_set(n);
             live(policies[i]);
         }
-        refuse_at = 0;
+        nth_malloc.fail_at = 0;
     }
 }
 

@@ -42,7 +42,7 @@ static void test_nodes_by_column_name(void **state)
 {
     (void)state;
     struct sim_cluster c;
-    assert_int_equal(sim_cluster_load(file("\xef\xbb\xbfmodel,extra,gpu,memory_mib,cpu_milli,sn\r\n"
+    assert_int_equal(sl_sim_cluster_load(file("\xef\xbb\xbfmodel,extra,gpu,memory_mib,cpu_milli,sn\r\n"
                                            "T4,x,2,1024,8000,a\r\n\r\n"
                                            "\"G2\",,8,2048,96000,b\r\n"
                                            "T4,x,0,1024,8000,c\r\n"),
@@ -54,7 +54,7 @@ static void test_nodes_by_column_name(void **state)
     assert_string_equal(c.models.names[c.nodes[1].model], "G2");
     assert_int_equal(c.nodes[1].cpu_milli, 96000);
     assert_int_equal(c.nodes[0].gpu_count, 2);
-    sim_cluster_fini(&c);
+    sl_sim_cluster_fini(&c);
 }
 
 static void test_pods_with_five_columns_and_with_all(void **state)
@@ -62,7 +62,7 @@ static void test_pods_with_five_columns_and_with_all(void **state)
     (void)state;
     struct sim_models models = {0};
     struct sim_pods p;
-    assert_int_equal(sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
+    assert_int_equal(sl_sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
                                         "a,1000,2048,1,470\nb,2000,1024,0,0\nc,88000,1,8,1000"),
                                    &models, &p, NULL),
                      0);
@@ -71,9 +71,9 @@ static void test_pods_with_five_columns_and_with_all(void **state)
     assert_int_equal(p.pods[0].request.cores_permille, 470);
     assert_int_equal(p.pods[1].request.gpu_count, 0);
     assert_int_equal(p.pods[0].runtime_s, 0);
-    sim_pods_fini(&p);
+    sl_sim_pods_fini(&p);
 
-    assert_int_equal(sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,"
+    assert_int_equal(sl_sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,"
                                         "pod_phase,creation_time,deletion_time,scheduled_time\n"
                                         "a,1000,2048,1,1000,T4|G2|T4,LS,Running,10,70,11\n"
                                         "b,1000,2048,1,1000,,BE,Pending,10,,\n"),
@@ -83,7 +83,7 @@ static void test_pods_with_five_columns_and_with_all(void **state)
     assert_int_equal(p.pods[0].request.models, 3);
     assert_int_equal(p.pods[0].runtime_s, 60);
     assert_int_equal(p.pods[1].request.models, 0);
-    sim_pods_fini(&p);
+    sl_sim_pods_fini(&p);
 }
 
 static void test_errors_say_file_line_and_column(void **state)
@@ -103,13 +103,14 @@ static void test_errors_say_file_line_and_column(void **state)
         {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,1\n", ":2:5:", "fewer columns"},
         {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,1,0\n", ":2:7:", "num_gpu asks"},
         {"cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n1,2,1,1,A|\n1,2,1,1,|A\n", ":3:9:", "|"},
-        {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,0,0\n", "", "no pod asks for a GPU"},
+        {"cpu_milli,memory_mib,num_gpu,gpu_milli\n1,2,0,0\n", "",
+         "no pod in this file asks for a GPU"},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++) {
         struct sim_models models = {0};
         struct sim_pods p;
         struct sl_err err = SL_ERR_INIT;
-        assert_int_equal(sim_pods_load(file(bad[i].text), &models, &p, &err), -EINVAL);
+        assert_int_equal(sl_sim_pods_load(file(bad[i].text), &models, &p, &err), -EINVAL);
         if (!strstr(err.msg, bad[i].where) || !strstr(err.msg, bad[i].what) ||
             !strstr(err.msg, path))
             fail_msg("case %zu: %s", i, err.msg);
@@ -125,13 +126,13 @@ static void test_mixes(void **state)
         "3xA:17:1:1", "0xA:1:1:1", "3xA:1:1:1;", "3x:1:1:1", "3xA:1:1:1:1:1"};
     struct sim_cluster c;
     assert_int_equal(
-        sim_cluster_parse_mix("2xH200:8:192000:2097152:143771,1xT4:1:8000:4096", &c, NULL), 0);
+        sl_sim_cluster_parse_mix("2xH200:8:192000:2097152:143771,1xT4:1:8000:4096", &c, NULL), 0);
     assert_int_equal(c.count, 3);
     assert_int_equal(c.gpu_milli, 17000);
     assert_int_equal(c.nodes[0].gpus[7].memory_mib, 143771);
-    sim_cluster_fini(&c);
+    sl_sim_cluster_fini(&c);
     for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++)
-        assert_int_equal(sim_cluster_parse_mix(bad[i], &c, NULL), -EINVAL);
+        assert_int_equal(sl_sim_cluster_parse_mix(bad[i], &c, NULL), -EINVAL);
 }
 
 static void test_made_up_data_has_the_proportions(void **state)
@@ -139,8 +140,8 @@ static void test_made_up_data_has_the_proportions(void **state)
     (void)state;
     struct sim_cluster c;
     struct sim_pods p;
-    sim_cluster_generate(1000, &c);
-    sim_pods_generate(1, &p);
+    sl_sim_cluster_generate(1000, &c);
+    sl_sim_pods_generate(1, &p);
     assert_int_equal(c.count, 1000);
     size_t cpu = 0, shared = 0, one = 0;
     for (size_t i = 0; i < p.count; i++) {
@@ -153,8 +154,8 @@ static void test_made_up_data_has_the_proportions(void **state)
     assert_in_range(1000 * cpu / p.count, 133, 134);
     assert_in_range(1000 * shared / p.count, 377, 378);
     assert_in_range(1000 * one / p.count, 479, 480);
-    sim_cluster_fini(&c);
-    sim_pods_fini(&p);
+    sl_sim_cluster_fini(&c);
+    sl_sim_pods_fini(&p);
 }
 
 struct world {
@@ -165,16 +166,16 @@ struct world {
 
 static void world_init(struct world *w)
 {
-    sim_cluster_generate(60, &w->cluster);
-    sim_pods_generate(1, &w->pods);
+    sl_sim_cluster_generate(60, &w->cluster);
+    sl_sim_pods_generate(1, &w->pods);
     w->options = (struct sim_options){.until_percent = 130, .load_percent = 100, .turnovers = 1};
     sl_place_config_init(&w->options.place, SL_PLACE_SLUICE);
 }
 
 static void world_fini(struct world *w)
 {
-    sim_cluster_fini(&w->cluster);
-    sim_pods_fini(&w->pods);
+    sl_sim_cluster_fini(&w->cluster);
+    sl_sim_pods_fini(&w->pods);
 }
 
 static void test_runs_add_up(void **state)
@@ -185,8 +186,8 @@ static void test_runs_add_up(void **state)
     world_init(&w);
     for (unsigned policy = 0; policy < SL_PLACE_POLICIES; policy++) {
         w.options.place.policy = (enum sl_place_policy)policy;
-        assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &a, NULL), 0);
-        assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &b, NULL), 0);
+        assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &a, NULL), 0);
+        assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &b, NULL), 0);
         assert_memory_equal(a.unallocated, b.unallocated, sizeof(a.unallocated));
         assert_int_equal(a.samples, 131);
         for (unsigned i = 1; i < a.samples; i++) {
@@ -210,19 +211,19 @@ static void test_churn_reaches_a_steady_state(void **state)
     world_init(&w);
     w.options.churn = true;
     w.options.load_percent = 60;
-    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
+    assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
     assert_true(r.mean_unallocated > 30 && r.mean_unallocated < 55);
     w.options.load_percent = 200;
-    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
+    assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
     assert_true(r.mean_unallocated < 20);
     assert_true(r.rejected_gpu_percent > 30);
     w.options.lifetimes = SIM_LIFETIME_TRACE;
     w.options.load_percent = 60;
-    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
+    assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), 0);
     assert_true(r.mean_unallocated > 25 && r.mean_unallocated < 60);
     for (size_t i = 0; i < w.pods.count; i++)
         w.pods.pods[i].runtime_s = 0;
-    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), -EINVAL);
+    assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 3, &r, NULL), -EINVAL);
     world_fini(&w);
 }
 
@@ -239,11 +240,11 @@ static void test_strategies_order_as_they_must(void **state)
     w.options.slots = 2;
     for (unsigned s = 0; s < 4; s++) {
         w.options.strategy = (enum sim_strategy)s;
-        sim_transform(&w.options, &w.cluster, &w.pods, &cluster, &pods);
-        assert_int_equal(sim_run(&cluster, &pods, &w.options, 3, &r, NULL), 0);
+        sl_sim_transform(&w.options, &w.cluster, &w.pods, &cluster, &pods);
+        assert_int_equal(sl_sim_run(&cluster, &pods, &w.options, 3, &r, NULL), 0);
         unallocated[s] = r.unallocated[100];
-        sim_cluster_fini(&cluster);
-        sim_pods_fini(&pods);
+        sl_sim_cluster_fini(&cluster);
+        sl_sim_pods_fini(&pods);
     }
     assert_true(unallocated[SIM_FRACTIONAL] < unallocated[SIM_SLOTS]);
     assert_true(unallocated[SIM_SLOTS] < unallocated[SIM_EXCLUSIVE]);
@@ -262,10 +263,10 @@ static void test_memory_is_a_second_dimension(void **state)
     world_init(&w);
     for (unsigned m = 0; m < 3; m++) {
         w.options.memory = (enum sim_memory)m;
-        sim_transform(&w.options, &w.cluster, &w.pods, &cluster, &pods);
-        assert_int_equal(sim_run(&cluster, &pods, &w.options, 3, &r[m], NULL), 0);
-        sim_cluster_fini(&cluster);
-        sim_pods_fini(&pods);
+        sl_sim_transform(&w.options, &w.cluster, &w.pods, &cluster, &pods);
+        assert_int_equal(sl_sim_run(&cluster, &pods, &w.options, 3, &r[m], NULL), 0);
+        sl_sim_cluster_fini(&cluster);
+        sl_sim_pods_fini(&pods);
     }
     /* Memory in step with compute never binds first; independent memory does. */
     assert_true(r[SIM_MEMORY_SAME].unallocated[100] < r[SIM_MEMORY_NONE].unallocated[100] + 1.5);
@@ -288,23 +289,23 @@ static void test_reports(void **state)
     r.seeds[0] = 7;
     r.levels[0] = 100;
     (void)snprintf(r.traces[0], sizeof(r.traces[0]), "a\"<b>\n&");
-    sim_report_init(&r);
-    assert_int_equal(sim_run(&w.cluster, &w.pods, &w.options, 7, &r.results[0], NULL), 0);
+    sl_sim_report_init(&r);
+    assert_int_equal(sl_sim_run(&w.cluster, &w.pods, &w.options, 7, &r.results[0], NULL), 0);
     FILE *out = open_memstream(&text, &size);
-    sim_report_json(&r, 0, 0, 0, out);
+    sl_sim_report_json(&r, 0, 0, 0, out);
     (void)fflush(out);
     assert_ptr_equal(strchr(text, '\n'), text + size - 1); /* one line */
     assert_non_null(strstr(text, "\"unallocated_percent\": {\"90\": "));
     assert_non_null(strstr(text, "\"130\": "));
     rewind(out);
-    sim_report_svg(&r, out);
-    sim_report_tables(&r, out);
+    sl_sim_report_svg(&r, out);
+    sl_sim_report_tables(&r, out);
     assert_int_equal(fclose(out), 0);
     assert_non_null(strstr(text, "<svg"));
     assert_non_null(strstr(text, "a\"&lt;b>&amp;"));
     assert_non_null(strstr(text, "100 % has arrived"));
     free(text);
-    sim_report_fini(&r);
+    sl_sim_report_fini(&r);
     world_fini(&w);
 }
 

@@ -77,7 +77,7 @@ static void refuses(void **state)
         enum sl_share_form form;
         const char *text, *part;
     } bad[] = {
-        {SL_SHARE_REQUEST, "{\"cores\":101}", "cores is no whole number from 0 to 100"},
+        {SL_SHARE_REQUEST, "{\"cores\":101}", "cores is not a whole number from 0 to 100"},
         {SL_SHARE_REQUEST, "{\"cores\":-1}", "cores"},
         {SL_SHARE_REQUEST, "{\"cores\":\"30\"}", "cores"},
         {SL_SHARE_REQUEST, "{\"memoryMiB\":67108865}", "memoryMiB"},

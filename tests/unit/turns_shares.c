@@ -1,63 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turn-taking: do shares hold? Named cases, then a few hundred random ones on virtual time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "turns_world.h"
-
-#define HANDOVER (100 * US)
-
-static struct world *world;
-
-static struct sl_turns_spec spec_of(uint32_t request, uint32_t limit)
-{
-    return (struct sl_turns_spec){.gpu_mask = 1,
-                                  .request_permille = request,
-                                  .limit_permille = limit,
-                                  .priority = SL_TURNS_NORMAL};
-}
-
-static struct world_load saturating(uint64_t kernel_ns)
-{
-    return (struct world_load){.kernel_ns = kernel_ns};
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    world = calloc(1, sizeof(*world));
-    world_init(world, NULL, HANDOVER);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    world_fini(world);
-    free(world);
-    return 0;
-}
-
-#define assert_no_fault()                                                                          \
-    do {                                                                                           \
-        if (world->fault[0])                                                                       \
-            fail_msg("%s", world->fault);                                                          \
-    } while (0)
-
-static void assert_share(uint32_t id, uint32_t want, uint32_t within, uint64_t from, uint64_t to)
-{
-    uint32_t got = world_share(world, id, from, to);
-    uint32_t miss = got > want ? got - want : want - got;
-    if (miss > within)
-        fail_msg("tenant %u: %u permille in [%llu, %llu) ms, not %u +- %u", id, got,
-                 (unsigned long long)(from / MS), (unsigned long long)(to / MS), want, within);
-}
+#include "turns_case.h"
 
 static void alone_without_limit_is_free(void **state)
 {

@@ -12,19 +12,6 @@
             (void)snprintf((w)->fault, sizeof((w)->fault), __VA_ARGS__);                           \
     } while (0)
 
-uint64_t rng_next(struct rng *r)
-{
-    uint64_t z = (r->state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
-
-uint64_t rng_below(struct rng *r, uint64_t n)
-{
-    return n ? rng_next(r) % n : 0;
-}
-
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -8,6 +8,7 @@
 #define SLUICE_TESTS_TURNS_WORLD_H
 
 #include "policy/turns.h"
+#include "../support/rng.h"
 
 #define US 1000ULL
 #define MS 1000000ULL
@@ -55,13 +56,6 @@ struct world {
     struct world_tenant t[WORLD_TENANTS];
     char fault[512]; /* the first broken invariant, empty if none */
 };
-
-/* A small generator of our own: the same seed gives the same world everywhere. */
-struct rng {
-    uint64_t state;
-};
-uint64_t rng_next(struct rng *r);
-uint64_t rng_below(struct rng *r, uint64_t n);
 
 void world_init(struct world *w, const struct sl_turns_config *config, uint64_t handover_ns);
 void world_fini(struct world *w);

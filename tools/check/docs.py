@@ -3,7 +3,8 @@
 """docs.py [BUILD]: what the documents refer to is there.
 
 Relative links and their #anchors, paths of the tree and `make` targets in code, man pages that man pages name, and,
-with a build folder, the tests named as proof. Every page below docs/ is linked from another one."""
+with a build folder, the tests named as proof, none of which may be skipped. Every page below docs/ is linked from another one."""
+import json
 import pathlib
 import re
 import subprocess
@@ -135,6 +136,31 @@ def check_tests(build):
                     complain(page, f"there is no test {test}")
 
 
+def check_form():
+    """The README is short, and each page of docs/ begins with what its reader can do after it."""
+    if text_of["README.md"].count("\n") > 120:
+        complain("README.md", "over 120 lines: move the rest to docs/")
+    for page in pages:
+        if re.fullmatch(r"docs/[^/]+\.md", page) and not re.match(r"# .*\n\nAfter this page ", text_of[page]):
+            complain(page, "does not begin with what the reader can do: After this page …")
+
+
+def check_proofs(build):
+    """What docs/testing.md calls proven is not proven by a test that may be skipped for want of a program."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
+                           check=True).stdout
+    skipped = {test["name"] for test in json.loads(shown)["tests"]
+               if any(p["name"] == "SKIP_RETURN_CODE" for p in test.get("properties", []))}
+    section = re.search(r"^## What is proven$(.*?)^## ", text_of["docs/testing.md"], re.M | re.S)
+    named = re.findall(r"`([a-z]+\.[\w.*]+)`", section[1]) if section else []
+    if not named:
+        complain("docs/testing.md", "What is proven names no test")
+    for name in named:
+        pattern = re.escape(name).replace(r"\*", ".*")
+        for test in sorted(t for t in skipped if re.fullmatch(pattern, t)):
+            complain("docs/testing.md", f"{name}: {test} may be skipped, so it proves nothing on a bare machine")
+
+
 for page in pages:
     check_links(page)
     check_code(page)
@@ -142,8 +168,10 @@ for page in pages:
     if page.startswith("docs/") and page not in linked and not page.startswith("docs/measurements/20"):
         complain(page, "no other page links to it")
 check_man()
+check_form()
 if len(sys.argv) > 1:
     check_tests(sys.argv[1])
+    check_proofs(sys.argv[1])
 for problem in problems:
     print(problem)
 print(f"{len(pages)} pages examined")

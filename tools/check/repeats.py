@@ -1,59 +1,46 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""repeats.py [-l] [MOST]: counts runs of six or more equal lines that stand more than once under src/.
+"""Runs of six or more equal lines in src: they want to be one function. Fails when there are more than repeats.txt allows.
 
-Lines are compared without their indentation; empty ones, lone braces, includes and comments do not count. A run is told
-once for each place that repeats an earlier one. -l lists them. More than MOST of them is a failure."""
-import collections
+Blank lines and #include do not count, nor does indentation. repeats.py --list shows every run, with its lines.
+"""
 import pathlib
+import re
 import sys
 
-LEAST = 6
+RUN = 6
 root = pathlib.Path(__file__).resolve().parents[2]
+allowed = int((root / "tools/check/repeats.txt").read_text().split()[-1])
+nothing = re.compile(r"$|#\s*include\b|/\* SPDX")
 
 
 def lines_of(path):
-    """What counts of a file: (line number, text)."""
-    inside = False
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        text = line.strip()
-        comment = inside or text.startswith(("/*", "//"))
-        inside = (inside or text.startswith("/*")) and "*/" not in text
-        if not comment and text not in ("", "{", "}", "};") and not text.startswith("#include"):
-            yield number, text
+    """(number, text) of the lines that count."""
+    numbered = enumerate(path.read_text().splitlines(), 1)
+    return [(n, line.strip()) for n, line in numbered if not nothing.match(line.strip())]
 
 
-def main():
-    options = [a for a in sys.argv[1:] if a != "-l"]
-    files = sorted(p for p in (root / "src").rglob("*.[ch]"))
-    first, runs = {}, []
-    for path in files:
-        name = path.relative_to(root)
-        lines = list(lines_of(path))
-        run = None
-        for i in range(len(lines) - LEAST + 1):
-            window = tuple(text for _, text in lines[i:i + LEAST])
-            at = first.get(window)
-            follows = run and at and at[0] == run["of"] and at[1] == run["of_last"] + 1
-            if at and not (at[0] == name and at[1] + LEAST > i):
-                if follows:
-                    run["last"], run["of_last"] = lines[i + LEAST - 1][0], at[1]
-                    run["size"] += 1
-                else:
-                    run = {"in": name, "first": lines[i][0], "last": lines[i + LEAST - 1][0], "size": LEAST,
-                           "of": at[0], "of_line": at[2], "of_last": at[1]}
-                    runs.append(run)
-            else:
-                run = None
-                first.setdefault(window, (name, i, lines[i][0]))
-    if "-l" in sys.argv:
-        for r in sorted(runs, key=lambda r: -r["size"]):
-            print(f'{r["in"]}:{r["first"]}-{r["last"]} repeats {r["of"]}:{r["of_line"]} ({r["size"]} lines)')
-    most = int(options[0]) if options else None
-    pairs = collections.Counter(frozenset((r["in"], r["of"])) for r in runs)
-    print(f'{len(files)} files, {len(runs)} runs of {LEAST} or more equal lines '
-          f'({sum(r["size"] for r in runs)} lines, {len(pairs)} pairs of files)')
-    return not files or (most is not None and len(runs) > most)
+first, runs = {}, []
+files = sorted(p for p in (root / "src").rglob("*") if p.suffix in (".c", ".h"))
+for path in files:
+    lines, open_run = lines_of(path), None
+    name = path.relative_to(root)
+    for i in range(len(lines) - RUN + 1):
+        key = tuple(text for _, text in lines[i:i + RUN])
+        where = first.setdefault(key, (name, lines[i][0], i))
+        # The same lines again, and not the overlap of a run with itself.
+        if where == (name, lines[i][0], i) or (where[0] == name and i - where[2] < RUN):
+            open_run = None
+            continue
+        if open_run is None:
+            open_run = {"at": (name, lines[i][0]), "of": where[:2], "texts": list(key)}
+            runs.append(open_run)
+        else:
+            open_run["texts"].append(key[-1])
 
-
-sys.exit(main())
+for r in runs:
+    print(f"{r['at'][0]}:{r['at'][1]}: {len(r['texts'])} lines as in {r['of'][0]}:{r['of'][1]}")
+    if "--list" in sys.argv:
+        print("".join(f"    {text}\n" for text in r["texts"]), end="")
+print(f"{len(runs)} runs of {RUN} or more equal lines in {len(files)} files, at most {allowed} allowed")
+sys.exit(len(runs) > allowed or not files)

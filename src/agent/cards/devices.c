@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "agent/cards/devices_internal.h"
+#include "agent/cards/errors.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 #define RETRY_MAX_NS (60 * SL_NS_PER_S)
@@ -40,8 +42,6 @@ struct sl_devices {
     bool stalled;
 };
 
-#define OF(ptr, member)                                                                            \
-    ((struct sl_devices *)(void *)((char *)(ptr)-offsetof(struct sl_devices, member)))
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
 {
@@ -81,7 +81,7 @@ static void refuse_queued(struct sl_devices *d, int code, const char *why)
 
 static void stall_fire(struct sl_timer *timer)
 {
-    struct sl_devices *d = OF(timer, stall);
+    struct sl_devices *d = sl_container_of(timer, struct sl_devices, stall);
     uint64_t now = sl_loop_now(d->loop);
     (void)pthread_mutex_lock(&d->core->lock);
     bool busy = d->core->busy;
@@ -99,7 +99,7 @@ static void stall_fire(struct sl_timer *timer)
     if (d->stalled || now - d->seen_ns < d->stall_ns)
         return;
     d->stalled = true;
-    refuse_queued(d, -ETIMEDOUT, "NVML has not answered for a while; try again later");
+    refuse_queued(d, -ETIMEDOUT, SL_E_CARDS_BUSY);
     if (d->ops.stalled)
         d->ops.stalled(d->data, what, now - d->seen_ns);
 }
@@ -151,7 +151,7 @@ static void ask(struct sl_devices *d)
 
 static void poll_fire(struct sl_timer *timer)
 {
-    ask(OF(timer, poll));
+    ask(sl_container_of(timer, struct sl_devices, poll));
 }
 
 static uint64_t back_off(struct sl_devices *d)
@@ -213,10 +213,7 @@ static void got_inventory(struct sl_devices *d, struct sl_inventory *inv, uint64
     remember_numbers(d, inv);
     size_t unknown = sl_devices_merge(d->inv, d->uuids, inv);
     if (unknown > 0) {
-        (void)sl_err_set(&err, -ENXIO,
-                         "%zu GPUs do not answer and never did: they are left out until they do; "
-                         "nvidia-smi and the kernel's log say why",
-                         unknown);
+        (void)sl_err_set(&err, -ENXIO, SL_E_CARDS_SILENT, unknown);
         say_trouble(d, &err);
     } else {
         d->said = (struct sl_err)SL_ERR_INIT;
@@ -298,7 +295,7 @@ static void take_events(struct sl_devices *d)
     if (err.code)
         d->again = true; /* the driver's way to say that a card is gone */
     if (err.code && d->ops.trouble) {
-        (void)sl_err_wrap(&err, "no XIDs are seen, so health is by polling only");
+        (void)sl_err_wrap(&err, "XIDs cannot be read, so health is known by polling only");
         d->ops.trouble(d->data, &err);
     }
     for (size_t i = 0; i < n; i++) {
@@ -313,7 +310,7 @@ static void take_events(struct sl_devices *d)
 static void doorbell_ready(struct sl_source *source, uint32_t epoll_events)
 {
     (void)epoll_events;
-    struct sl_devices *d = OF(source, doorbell);
+    struct sl_devices *d = sl_container_of(source, struct sl_devices, doorbell);
     uint64_t count;
     ssize_t ignored = read(source->fd, &count, sizeof(count));
     (void)ignored;
@@ -414,9 +411,9 @@ int sl_devices_submit(struct sl_devices *d, sl_devices_job_fn *fn, sl_devices_do
                       void *arg, struct sl_err *err)
 {
     if (d->stalled)
-        return sl_err_set(err, -ETIMEDOUT, "NVML has not answered for a while; try again later");
+        return sl_err_set(err, -ETIMEDOUT, SL_E_CARDS_BUSY);
     if (!d->open)
-        return sl_err_set(err, -ENODEV, "NVML is not open on this node");
+        return sl_err_set(err, -ENODEV, SL_E_CARDS_NO_NVML);
     struct task *task = sl_xcalloc(1, sizeof(*task));
     task->kind = TASK_JOB;
     task->fn = fn;
@@ -437,5 +434,5 @@ int sl_devices_find(struct sl_gpu *gpu, const char *uuid, size_t *ret, struct sl
             return 0;
         }
     }
-    return rc < 0 ? rc : sl_err_set(err, -ENOENT, "the GPU %s is not there any more", uuid);
+    return rc < 0 ? rc : sl_err_set(err, -ENOENT, SL_E_CARDS_GONE, uuid);
 }

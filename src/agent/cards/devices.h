@@ -50,8 +50,8 @@ struct sl_devices_ops {
     /* uuid: the card's; NULL where the driver did not name one we know (a read follows by itself).
      * */
     void (*xid)(void *data, const char *uuid, const struct sl_gpu_event *event);
-    /* NVML does not open, at the start or after it had to be opened anew. retry_ns 0: nothing more
-     * will happen (fail_on_init_error, and no card was ever seen). */
+    /* NVML cannot be opened, at the start or later. retry_ns 0: it is not tried again
+     * (fail_on_init_error, and no card was ever seen). */
     void (*no_driver)(void *data, const struct sl_err *err, uint64_t retry_ns);
     /* A read failed, or XIDs cannot be had; the last snapshot stands. Said once per failure text.
      * */

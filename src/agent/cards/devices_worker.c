@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/cards/devices_internal.h"
+#include "agent/cards/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
@@ -121,10 +122,7 @@ static int open_cards(struct core *core, struct sl_gpu **ret, struct sl_err *err
     if (!library && root[0]) {
         library = library_under(root, path, sizeof(path));
         if (!library)
-            return sl_err_set(err, -ELIBACC,
-                              "there is no libnvidia-ml.so.1 under the driver root %s: name the "
-                              "directory the driver is installed in (--driver-root)",
-                              root);
+            return sl_err_set(err, -ELIBACC, SL_E_CARDS_NO_LIBRARY, root);
     }
     return sl_gpu_open_at(library ? library : "libnvidia-ml.so.1", root, ret, err);
 }
@@ -170,7 +168,7 @@ static void run_task(struct core *core, struct task *task)
         gpu = core->gpu;
     }
     if (!gpu && task->result == 0)
-        task->result = sl_err_set(&task->err, -ENODEV, "NVML is not open on this node");
+        task->result = sl_err_set(&task->err, -ENODEV, SL_E_CARDS_NO_NVML);
     task->no_gpu = !gpu;
     if (task->result < 0)
         return;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/units.h"
 #include "base/xalloc.h"
 
@@ -107,16 +108,17 @@ static void bad_reason(const struct sl_health *h, struct thing *t)
         return; /* said by whoever knew */
     if (t->lost) {
         (void)snprintf(t->reason, sizeof(t->reason),
-                       "%s %s does not answer any more: it has fallen off the bus or is being "
-                       "reset; it comes back by itself when it answers",
+                       "%s %s does not answer: it fell off the bus or is being reset; it is "
+                       "healthy again when it answers",
                        name, t->uuid);
         return;
     }
     const struct sl_health_xid_kind *kind = sl_health_xid_kind(t->xid);
     (void)snprintf(t->reason, sizeof(t->reason),
-                   "%s %s: XID %" PRIu64 "%s%s%s; %sit comes back after %s without another", name,
-                   t->uuid, t->xid, kind ? " (" : "", kind ? kind->words : "", kind ? ")" : "",
-                   t->reset ? "the card should be reset (nvidia-smi -r); " : "",
+                   "%s %s: XID %" PRIu64 "%s%s%s; %sit is healthy again after %s without another "
+                   "XID",
+                   name, t->uuid, t->xid, kind ? " (" : "", kind ? kind->words : "",
+                   kind ? ")" : "", t->reset ? "the card should be reset (nvidia-smi -r); " : "",
                    sl_format_duration(quiet_for(h, t), after, sizeof(after)));
 }
 
@@ -132,7 +134,7 @@ static void settle(struct sl_health *h, struct thing *t)
     if (healthy)
         (void)snprintf(t->reason, sizeof(t->reason), "%s %s is healthy again: it answers%s",
                        t->mig ? "MIG device" : "GPU", t->uuid,
-                       t->hit_ns ? " and has had no further XID" : "");
+                       t->hit_ns ? " and had no further XID" : "");
     if (h->ops.changed)
         h->ops.changed(h->data, t->uuid, healthy, t->reason);
 }
@@ -169,7 +171,7 @@ static void review(struct sl_health *h)
 
 static void timer_fire(struct sl_timer *timer)
 {
-    review((struct sl_health *)(void *)((char *)timer - offsetof(struct sl_health, timer)));
+    review(sl_container_of(timer, struct sl_health, timer));
 }
 
 /* ---- XIDs ---- */
@@ -283,7 +285,7 @@ void sl_health_no_driver(struct sl_health *h, const struct sl_err *why)
     for (size_t i = 0; i < h->count; i++) {
         struct thing *t = &h->things[i];
         t->no_driver = true;
-        (void)snprintf(t->reason, sizeof(t->reason), "%s %s: the driver is gone: %.160s",
+        (void)snprintf(t->reason, sizeof(t->reason), "%s %s: the driver is not loaded: %.160s",
                        t->mig ? "MIG device" : "GPU", t->uuid, why->msg);
     }
     review(h);
@@ -308,7 +310,7 @@ bool sl_health_ok(const struct sl_health *h, const char *uuid, const char **ret_
 {
     const struct thing *t = find(h, uuid);
     if (ret_reason)
-        *ret_reason = t ? t->reason : "it has not been seen on this node";
+        *ret_reason = t ? t->reason : "the card has not been seen on this node";
     return t && t->healthy;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cards and MIG devices may be given to a pod. A state machine without I/O: XIDs and polls go
- * in, changes come out, time is the loop's. The rules are in docs/agent.md, "Devices and health".
+ * Decides which cards and MIG devices may be given to a pod. This is a state machine without I/O:
+ * XIDs and polls go in, changes come out, and the time is that of the loop. The rules are in
+ * docs/agent.md, "Devices and health".
  */
 #ifndef SLUICE_AGENT_CARDS_HEALTH_H
 #define SLUICE_AGENT_CARDS_HEALTH_H
@@ -18,8 +19,9 @@
 struct sl_health;
 
 struct sl_health_options {
-    /* Is this XID none of the card's fault (sl_config_xid_ignored)? NULL: those of applications
-     * are, 13, 31, 43, 45, 68, 109. Called with `data` of sl_health_create. */
+    /* Returns whether an XID is to be ignored, because a program caused it
+     * (sl_config_xid_ignored). NULL: 13, 31, 43, 45, 68 and 109 are ignored. Called with `data`
+     * of sl_health_create. */
     bool (*ignored)(void *data, uint64_t xid);
     uint64_t quiet_ns;       /* without another XID until healthy again: 60 s */
     uint64_t reset_quiet_ns; /* the same after an XID that calls for a reset: 300 s */

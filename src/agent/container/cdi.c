@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/container/cdi_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/json_dump.h"
@@ -37,7 +38,7 @@ static int append(json_t *object, const char *key, json_t *item, struct sl_err *
     if (!list)
         json_object_set_new(object, key, list = json_array());
     if (!item)
-        return sl_err_set(err, -EINVAL, "a name or path for a container is not UTF-8: rename the file");
+        return sl_err_set(err, -EINVAL, SL_E_CDI_UTF8);
     json_array_append_new(list, item);
     return 0;
 }
@@ -86,17 +87,14 @@ int sl_cdi_spec_device(json_t *spec, const char *name, const struct sl_edits *ed
     json_t *devices = json_object_get(spec, "devices"), *device;
     size_t i;
     if (!sl_cdi_name_valid(name))
-        return sl_err_set(
-            err, -EINVAL,
-            "CDI device \"%.80s\": a name is letters, digits and _ - . : between them", name);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_NAME_BAD, name);
     json_array_foreach(devices, i, device)
     {
         if (strcmp(json_string_value(json_object_get(device, "name")), name) == 0)
-            return sl_err_set(err, -EEXIST, "CDI device \"%.80s\" is named twice", name);
+            return sl_err_set(err, -EEXIST, SL_E_CDI_TWICE, name);
     }
     if (edits->env_count + edits->node_count + edits->mount_count == 0)
-        return sl_err_set(err, -EINVAL, "CDI device \"%.80s\" would give a container nothing",
-                          name);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_EMPTY, name);
     json_t *json = NULL;
     int rc = edits_json(edits, &json, err);
     if (rc < 0)

@@ -58,7 +58,8 @@ int sl_cdi_remove_claim(const char *dir, const char *claim_uid, struct sl_err *e
 /* "k8s.gpu.sluice.io/claim=<claim uid>-<name>" */
 int sl_cdi_claim_name(const char *claim_uid, const char *name, char *buf, size_t size,
                       struct sl_err *err) SL_MUST_CHECK;
-/* The claims that have a spec, sorted; no directory is none. Free with sl_cdi_free_claims(). */
+/* The claims that have a spec, sorted. A missing directory counts as empty. Free with
+ * sl_cdi_free_claims(). */
 int sl_cdi_list_claims(const char *dir, char ***ret, size_t *ret_count,
                        struct sl_err *err) SL_MUST_CHECK;
 void sl_cdi_free_claims(char **claims, size_t count);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/container/cdi_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/xalloc.h"
@@ -57,7 +58,7 @@ int sl_cdi_list_files(const char *dir, const char *prefix, char ***ret, size_t *
 static int slot_file(const char *slot, char buf[NAME_MAX + 1], struct sl_err *err)
 {
     if (!sl_cdi_name_valid(slot) || strlen(slot) > 128)
-        return sl_err_set(err, -EINVAL, "\"%.80s\" cannot be the name of a slot", slot);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_SLOT_NAME, slot);
     (void)snprintf(buf, NAME_MAX + 1, SLOT_PREFIX "%s" CDI_SUFFIX, slot);
     return 0;
 }
@@ -65,9 +66,9 @@ static int slot_file(const char *slot, char buf[NAME_MAX + 1], struct sl_err *er
 int sl_cdi_slot_name(const char *slot, char *buf, size_t size, struct sl_err *err)
 {
     if (!sl_cdi_name_valid(slot))
-        return sl_err_set(err, -EINVAL, "\"%.80s\" cannot be the name of a slot", slot);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_SLOT_NAME, slot);
     if ((size_t)snprintf(buf, size, "%s=%s", SL_CDI_SLOT_KIND, slot) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, "the CDI name of %.80s is too long", slot);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, slot);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/container/cdi_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 
@@ -32,7 +33,7 @@ int sl_cdi_sluice_edits(const char *dir_host, const char *attach_dir_host, struc
     if ((size_t)snprintf(library, sizeof(library), "%s/" LIBRARY_FILE, dir_host) >=
             sizeof(library) ||
         (size_t)snprintf(preload, sizeof(preload), "%s/" PRELOAD_FILE, dir_host) >= sizeof(preload))
-        return sl_err_set(err, -ENAMETOOLONG, "the path %.80s… is too long", dir_host);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, dir_host);
     sl_edits_mount(edits, library, SL_CDI_LIBSLUICE, true);
     sl_edits_mount(edits, preload, "/etc/ld.so.preload", true);
     sl_edits_mount(edits, attach_dir_host, SL_CDI_ATTACH_DIR, true);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/container/cdi_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 
@@ -28,7 +29,7 @@ int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventor
                         size_t mig, struct sl_edits *edits, struct sl_err *err)
 {
     if (gpu >= inv->gpu_count || (mig != SL_NO_MIG && mig >= inv->gpu[gpu].mig_count))
-        return sl_err_set(err, -ENOENT, "there is no such GPU: the machine's GPUs have changed");
+        return sl_err_set(err, -ENOENT, SL_E_CDI_GPU_GONE);
     const struct sl_inv_gpu *g = &inv->gpu[gpu];
     int rc = sl_driver_gpu_node(driver, g->info.minor, edits, err);
     if (rc == 0 && mig != SL_NO_MIG)
@@ -135,7 +136,7 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
 int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err)
 {
     if ((size_t)snprintf(buf, size, "%s=%s", SL_CDI_NODE_KIND, device) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, "the CDI name of %.80s is too long", device);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, device);
     return 0;
 }
 
@@ -143,7 +144,7 @@ int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *
 static int claim_file(const char *uid, char buf[NAME_MAX + 1], struct sl_err *err)
 {
     if (!sl_cdi_name_valid(uid) || strlen(uid) > 128)
-        return sl_err_set(err, -EINVAL, "\"%.80s\" is not the UID of a claim", uid);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_UID, uid);
     (void)snprintf(buf, NAME_MAX + 1, CLAIM_PREFIX "%s" CDI_SUFFIX, uid);
     return 0;
 }
@@ -152,7 +153,7 @@ int sl_cdi_claim_name(const char *claim_uid, const char *name, char *buf, size_t
                       struct sl_err *err)
 {
     if ((size_t)snprintf(buf, size, "%s=%s-%s", SL_CDI_CLAIM_KIND, claim_uid, name) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, "the CDI name of %.80s is too long", name);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, name);
     return 0;
 }
 
@@ -164,7 +165,7 @@ int sl_cdi_write_claim(const char *dir, const char *claim_uid, const struct sl_c
     if (rc < 0)
         return rc;
     if (count == 0)
-        return sl_err_set(err, -EINVAL, "claim %s has no device to describe", claim_uid);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_EMPTY, claim_uid);
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_CLAIM_KIND);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         rc = sl_cdi_claim_name(claim_uid, devices[i].name, name, sizeof(name), err);

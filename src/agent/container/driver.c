@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/container/driver_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
@@ -25,7 +26,7 @@ int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struc
         n--;
     rel += strspn(rel, "/");
     if (n + 1 + strlen(rel) >= PATH_MAX)
-        return sl_err_set(err, -ENAMETOOLONG, "the path %.80s… is too long", root);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, root);
     memcpy(path, root, n);
     path[n] = '/';
     memcpy(path + n + 1, rel, strlen(rel) + 1);
@@ -132,7 +133,7 @@ int sl_driver_find(const struct sl_driver_options *options, struct sl_driver **r
     const char *version = options->version ? options->version : "";
     if (rc == 0 && (strchr(version, '/') || (size_t)snprintf(d->version, sizeof(d->version), "%s",
                                                              version) >= sizeof(d->version)))
-        rc = sl_err_set(err, -EINVAL, "\"%.80s\" is not the version of a driver", version);
+        rc = sl_err_set(err, -EINVAL, SL_E_DRIVER_VERSION, version);
     if (rc == 0)
         rc = sl_driver_find_files(d, err);
     if (rc == 0 && d->simulated)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/container/driver_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"
@@ -146,7 +147,7 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
     SL_CLEANUP(close) int fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || sl_driver_elf_read(fd, &elf) < 0) {
-        sl_driver_warn(d, "%s is not a library that can be read: it is left out", path);
+        sl_driver_warn(d, SL_E_DRIVER_BAD_LIBRARY_LOG, path);
         return 0;
     }
     if (!elf.native)
@@ -214,15 +215,14 @@ static int find_libraries(struct sl_driver *d, struct sl_err *err)
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/libcuda.so", container_dirs[0]);
     if (!have_mount(&d->files, path))
-        return sl_err_set(err, -ENOENT,
-                          "there is no libcuda%s%s under %s: is that the driver's root?",
-                          d->version[0] ? ".so." : "", d->version, d->root);
+        return sl_err_set(err, -ENOENT, SL_E_DRIVER_NO_LIBCUDA, d->version[0] ? ".so." : "",
+                          d->version, d->root);
     for (size_t i = 0; !d->simulated && i < SL_ARRAY_LEN(expected); i++) {
         (void)snprintf(path, sizeof(path), "%s/%s.so.%s", container_dirs[0], expected[i].stem,
                        d->version);
         if (!have_mount(&d->files, path))
-            sl_driver_warn(d, "there is no %s.so.%s under %s: %s", expected[i].stem, d->version,
-                           d->root, expected[i].without);
+            sl_driver_warn(d, SL_E_DRIVER_NO_LIBRARY_LOG, expected[i].stem, d->version, d->root,
+                           expected[i].without);
     }
     return 0;
 }
@@ -290,9 +290,8 @@ int sl_driver_locate(const char *root, const char *name, char *path, size_t size
         (void)close(fd);
         int rc = sl_driver_join(whole, root, real, err);
         if (rc == 0 && (size_t)snprintf(path, size, "%s", whole) >= size)
-            rc = sl_err_set(err, -ENAMETOOLONG, "the path %.80s… is too long", whole);
+            rc = sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, whole);
         return rc;
     }
-    return sl_err_set(err, -ENOENT, "there is no %s under %s: is that the driver's root?", name,
-                      root);
+    return sl_err_set(err, -ENOENT, SL_E_DRIVER_NO_FILE, name, root);
 }

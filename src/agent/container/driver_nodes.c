@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/container/driver_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/xalloc.h"
@@ -111,8 +112,9 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
             return 0;
         }
     }
-    return sl_err_set(err, -ENOENT, "%s %s", path,
-                      there ? "is not a device node" : "is not there, nor is its driver loaded");
+    if (there)
+        return sl_err_set(err, -ENOENT, SL_E_DRIVER_NOT_A_NODE, path);
+    return sl_err_set(err, -ENOENT, SL_E_DRIVER_NO_NODE, path);
 }
 
 static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *err)
@@ -207,8 +209,7 @@ static int capability(const struct sl_driver *d, uint32_t minor, const char *wha
     rc = read_proc(d, "driver/nvidia-caps/mig-minors", &table, err);
     if (rc < 0 || (table && number_after(table, rel, ret) == 0))
         return rc;
-    return sl_err_set(err, -ENOENT, "the driver has no capability for %s of GPU %" PRIu32, what,
-                      minor);
+    return sl_err_set(err, -ENOENT, SL_E_DRIVER_NO_CAPABILITY, what, minor);
 }
 
 int sl_driver_mig_nodes(const struct sl_driver *d, uint32_t minor, uint32_t gpu_instance,

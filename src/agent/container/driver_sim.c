@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/container/driver_internal.h"
+#include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 
@@ -34,8 +35,7 @@ static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
     if (line[0] == '#' || line[0] == '\0')
         return 0;
     if (!value || strncmp(line, "SLUICE_SIM", strlen("SLUICE_SIM")) != 0)
-        return sl_err_set(err, -EINVAL, "%s/sluice-sim: \"%.60s\" is not a line SLUICE_SIM…=value",
-                          d->root, line);
+        return sl_err_set(err, -EINVAL, SL_E_SIM_ROOT_LINE, d->root, line);
     *value++ = '\0';
     if (strcmp(line, "SLUICE_SIM_STATE") == 0)
         return add_state(d, value, err);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/dra/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/fsutil.h"
@@ -265,14 +266,12 @@ static int load_file(int dir, const char *name, struct sl_checkpoint *ret, struc
         (void)snprintf(want, sizeof(want), "%016llx", (unsigned long long)checksum(body));
     struct sl_checkpoint c = {0};
     if (!body || !sum || strcmp(sum, want) != 0)
-        rc = sl_err_set(err, -EBADMSG, "%s is cut short or was changed", name);
+        rc = sl_err_set(err, -EBADMSG, SL_E_CHECKPOINT_DAMAGED, name);
     else if (version != VERSION)
-        rc =
-            sl_err_set(err, -EPROTONOSUPPORT,
-                       "%s is of version %lld, this program writes %d: install the newer one again",
-                       name, (long long)version, VERSION);
+        rc = sl_err_set(err, -EPROTONOSUPPORT, SL_E_CHECKPOINT_VERSION, name, (long long)version,
+                        VERSION);
     else if ((rc = read_data(data, &c)) < 0)
-        rc = sl_err_set(err, rc, "%s has entries that are not understood", name);
+        rc = sl_err_set(err, rc, SL_E_CHECKPOINT_ENTRIES, name);
     json_decref(file);
     if (rc < 0)
         sl_checkpoint_clear(&c);
@@ -297,7 +296,7 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
         return sl_err_set(err, rc, "%s/%s", dir, why.msg);
     bool first = rc == -ENOENT;
     if (!first) {
-        (void)snprintf(ret_remark, size, "%s; it is set aside as " BAD_FILE, why.msg);
+        (void)snprintf(ret_remark, size, "%s; it is renamed to " BAD_FILE, why.msg);
         (void)renameat(fd, SL_CHECKPOINT_FILE, fd, BAD_FILE);
     }
     rc = load_file(fd, OLD_FILE, ret, &why);
@@ -338,7 +337,7 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
     SL_CLEANUP(free) char *body = data ? canonical(data) : NULL;
     json_decref(data);
     if (!body)
-        return sl_err_set(err, -EILSEQ, "a claim's names are not UTF-8: the checkpoint cannot be written");
+        return sl_err_set(err, -EILSEQ, SL_E_CHECKPOINT_UTF8);
     SL_CLEANUP(free)
     char *text = sl_xasprintf("{\"version\":%d,\"checksum\":\"%016llx\",\"data\":%s}\n", VERSION,
                               (unsigned long long)checksum(body), body);
@@ -353,7 +352,7 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
     (void)unlinkat(fd, OLD_FILE, 0);
     /* Without the one before the new one is as good; a first write has none. */
     if (linkat(fd, SL_CHECKPOINT_FILE, fd, OLD_FILE, 0) != 0 && errno != ENOENT)
-        sl_warn("%s: no second copy of the checkpoint is kept: %s", dir, strerror(errno));
+        sl_warn("cannot keep a second copy of the checkpoint %s: %s", dir, strerror(errno));
     SL_FAULT("checkpoint.linked");
     if (renameat(fd, NEW_FILE, fd, SL_CHECKPOINT_FILE) != 0)
         return sl_err_errno(err, errno, "cannot replace %s/" SL_CHECKPOINT_FILE, dir);

@@ -21,7 +21,7 @@
 enum sl_prepared_state { SL_PREPARING, SL_PREPARED, SL_UNPREPARING };
 enum sl_prepared_mig {
     SL_MIG_NO,
-    SL_MIG_PLANNED, /* ours to make: nobody's was there when this was written */
+    SL_MIG_PLANNED, /* to be made by us: no instance was there when this was written */
     SL_MIG_MADE,    /* ours */
     SL_MIG_FOUND,   /* somebody else's, used as it is */
 };

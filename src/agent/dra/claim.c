@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/dra/errors.h"
 #include "base/quantity.h"
 #include "base/units.h"
 
@@ -46,8 +47,8 @@ static int read_config(const json_t *configs, const char *driver, const char *na
             if (strcmp(text_of(c, "source"), sources[s]) != 0 ||
                 strcmp(text_of(opaque, "driver"), driver) != 0 || !concerns(c, full, r->request))
                 continue;
-            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader, &r->share,
-                                           err);
+            int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader,
+                                           &r->share, err);
             if (rc < 0)
                 return sl_err_wrap(err, "request %s", r->request);
             said |= s == 1;
@@ -56,15 +57,10 @@ static int read_config(const json_t *configs, const char *driver, const char *na
             r->by_class = r->share;
     }
     if (said && r->name.kind != SL_DEVICE_SHARE)
-        return sl_err_set(err, -EINVAL,
-                          "request %s has a ShareConfig but got %s, which is not shared: remove the "
-                          "config from the claim, or ask for a share (class gpu.sluice.io)",
-                          r->request, r->device);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_CONFIG_UNSHARED, r->request, r->device);
     if (r->share.limit_permille && r->share.limit_permille < r->share.cores_permille)
-        return sl_err_set(err, -EINVAL,
-                          "request %s: ShareConfig cores.limit is %u %%, below its share of %u %%: raise "
-                          "the limit, or ask for fewer cores",
-                          r->request, r->share.limit_permille / 10, r->share.cores_permille / 10);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_LIMIT_LOW, r->request,
+                          r->share.limit_permille / 10, r->share.cores_permille / 10);
     return 0;
 }
 
@@ -75,20 +71,14 @@ static int read_share(const json_t *result, struct sl_claim_result *r, struct sl
     uint64_t permille = 0;
     if (!copy(r->share_id, sizeof(r->share_id), text_of(result, "shareID")) || !r->share_id[0] ||
         !memory[0] || !cores[0])
-        return sl_err_set(err, -EINVAL,
-                          "the allocation of %s says no share: kube-scheduler needs the feature "
-                          "DRAConsumableCapacity (on since Kubernetes 1.36)",
-                          r->device);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_SHARE, r->device);
     int rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
     if (rc == 0)
         rc = sl_quantity_read(cores, 1, &permille, err);
     if (rc < 0)
         return sl_err_wrap(err, "request %s", r->request);
     if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
-        return sl_err_set(err, -EINVAL,
-                          "request %s was given memory %s and cores %s: both must be more than "
-                          "nothing, and cores at most 100",
-                          r->request, memory, cores);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
     r->share.cores_permille = (uint32_t)permille;
     return 0;
 }
@@ -100,7 +90,7 @@ static int read_result(const json_t *result, const json_t *configs, const char *
     size_t n = strcspn(full, "/");
     if (n == 0 || n >= sizeof(r->request) ||
         !copy(r->device, sizeof(r->device), text_of(result, "device")))
-        return sl_err_set(err, -EINVAL, "the claim's allocation has a result without a request's name");
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
     memcpy(r->request, full, n);
     r->share = (struct sl_share)SL_SHARE_INIT;
     r->admin = json_is_true(json_object_get(result, "adminAccess"));
@@ -117,15 +107,13 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
     const json_t *pod = json_array_get(
         json_object_get(json_object_get(object, "status"), "reservedFor"), 0);
     if (strcmp(text_of(meta, "uid"), uid) != 0)
-        return sl_err_set(err, -ESTALE,
-                          "claim %.63s/%.120s is another one by now (uid %.63s): the pod's own is gone, "
-                          "delete the pod",
-                          text_of(meta, "namespace"), text_of(meta, "name"), text_of(meta, "uid"));
+        return sl_err_set(err, -ESTALE, SL_E_CLAIM_REPLACED, text_of(meta, "namespace"),
+                          text_of(meta, "name"), text_of(meta, "uid"));
     bool good = copy(c->name_space, sizeof(c->name_space), text_of(meta, "namespace")) &&
                 copy(c->name, sizeof(c->name), text_of(meta, "name")) &&
                 copy(c->uid, sizeof(c->uid), uid);
     if (!good)
-        return sl_err_set(err, -EINVAL, "the claim's names are longer than names are");
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAMES_LONG);
     if (strcmp(text_of(pod, "resource"), "pods") == 0) {
         (void)copy(c->pod, sizeof(c->pod), text_of(pod, "name"));
         (void)copy(c->pod_uid, sizeof(c->pod_uid), text_of(pod, "uid"));
@@ -146,18 +134,17 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         json_object_get(json_object_get(object, "status"), "allocation"), "devices");
     const json_t *results = json_object_get(devices, "results");
     if (!json_array_size(results))
-        return sl_err_set(err, -EAGAIN, "claim %s/%s is not allocated (any more)", ret->name_space,
-                          ret->name);
+        return sl_err_set(err, -EAGAIN, SL_E_CLAIM_UNALLOCATED, ret->name_space, ret->name);
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *r = json_array_get(results, i);
         if (strcmp(text_of(r, "driver"), driver) != 0)
             continue;
         if (strcmp(text_of(r, "pool"), pool) != 0)
-            return sl_err_set(err, -EINVAL, "claim %s/%s is allocated on node %.120s, this is %.120s",
-                              ret->name_space, ret->name, text_of(r, "pool"), pool);
+            return sl_err_set(err, -EINVAL, SL_E_CLAIM_OTHER_NODE, ret->name_space, ret->name,
+                              text_of(r, "pool"), pool);
         if (ret->result_count == SL_CLAIM_RESULTS)
-            return sl_err_set(err, -E2BIG, "claim %s/%s has more than %d devices", ret->name_space,
-                              ret->name, SL_CLAIM_RESULTS);
+            return sl_err_set(err, -E2BIG, SL_E_CLAIM_DEVICES, ret->name_space, ret->name,
+                              SL_CLAIM_RESULTS);
         rc = read_result(r, json_object_get(devices, "config"), driver, ret->name_space,
                          &ret->result[ret->result_count], err);
         if (rc < 0)
@@ -170,8 +157,7 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         ret->result_count++;
     }
     if (ret->result_count == 0)
-        return sl_err_set(err, -EINVAL, "claim %s/%s has no device of %s", ret->name_space, ret->name,
-                          driver);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_DEVICE, ret->name_space, ret->name, driver);
     return 0;
 }
 
@@ -281,10 +267,7 @@ int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret, struct 
             rc = sl_parse_cores(item + 6, &r.cores_permille, &r.limit_permille, err);
         }
         if (rc < 0)
-            return sl_err_set(err, -EINVAL,
-                              SL_RESIZE_ANNOTATION ": \"%.60s\" is not understood: write for example "
-                              "memory=12Gi,cores=40 or cores=30:100",
-                              item);
+            return sl_err_set(err, -EINVAL, SL_E_RESIZE_BAD, SL_RESIZE_ANNOTATION, item);
         p += n;
     } while (*p++ == ',');
     *ret = r;

@@ -24,7 +24,8 @@ struct sl_claim_result {
     char share_id[SL_UID_SIZE]; /* "" for devices given whole */
     bool admin;                 /* admin access: looks on, takes nothing */
     struct sl_device_name name;
-    struct sl_share share;        /* GPU not known yet; of devices given whole, only what a ShareConfig says */
+    struct sl_share
+        share; /* GPU not known yet; of devices given whole, only what a ShareConfig says */
     struct sl_share by_class;     /* before the claim's own words */
     struct sl_config_allow allow; /* what its class adds to what may be asked for */
     /* Results with the same number go to the same containers, and are one tenant. From sl_claim_parse:
@@ -47,7 +48,8 @@ struct sl_claim {
 int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
                    struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
 
-/* Are there shares of more than one request, so that who uses which matters? */
+/* Returns whether the claim has shares of more than one request, so that it matters which
+ * container uses which. */
 bool sl_claim_several(const struct sl_claim *claim);
 /* Joins the requests that one container of the pod uses together: it can be one tenant only. */
 void sl_claim_join(struct sl_claim *claim, const json_t *pod);

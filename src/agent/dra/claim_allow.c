@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "agent/dra/errors.h"
 #include "agent/tenant/allow.h"
 #include "base/units.h"
 
@@ -19,15 +20,11 @@ static int check_result(const struct sl_config_allow *allow, const char *name_sp
     char what[80];
     (void)snprintf(what, sizeof(what), "request %s", r->request);
     if (s->strategy != class->strategy && !(allow->strategies & 1u << s->strategy))
-        return sl_err_set(err, -EPERM,
-                          "request %s asks for strategy %s, by which nothing holds it to its share, and namespace "
-                          "%s may not: remove the strategy, or " SL_ALLOW_ASK_WHOM,
-                          r->request, sl_strategy_words[s->strategy], name_space);
+        return sl_err_set(err, -EPERM, SL_E_ALLOW_STRATEGY, r->request,
+                          sl_strategy_words[s->strategy], name_space, SL_ALLOW_ASK_WHOM);
     if (s->compute != class->compute) /* one tenant by turns, and all tenants of the GPU are */
-        return sl_err_set(err, -EPERM,
-                          "request %s says how GPU time is shared (compute: %s), which all tenants of a GPU have to "
-                          "follow: remove it from the claim; the administrator can say it in the DeviceClass",
-                          r->request, sl_compute_words[s->compute]);
+        return sl_err_set(err, -EPERM, SL_E_ALLOW_COMPUTE, r->request,
+                          sl_compute_words[s->compute]);
     unsigned highest = larger(allow->priority, class->priority);
     int rc = sl_allow_priority(what, name_space, s->priority, highest, err);
     uint32_t furthest = larger(larger(allow->burst * 10, class->limit_permille), s->cores_permille);
@@ -80,20 +77,20 @@ int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepare
     uint32_t cores = beyond ? allow->resize_to * 10 : 0;
     char most[32];
     if (asks && allow->resize == SL_ALLOW_NEVER)
-        return sl_err_set(err, -EPERM, "shares may not be resized here: " SL_ALLOW_ASK_WHOM);
+        return sl_err_set(err, -EPERM, SL_E_RESIZE_OFF, SL_ALLOW_ASK_WHOM);
     if (memory < device->share.memory_bytes)
         memory = device->share.memory_bytes;
     if (wanted->memory_bytes > memory)
-        return sl_err_set(err, -EPERM, "the share may have %s of memory at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
-                          sl_format_bytes(memory, most, sizeof(most)),
-                          beyond ? "as far as resizes may go" : "which is what it was allocated");
+        return sl_err_set(
+            err, -EPERM, SL_E_RESIZE_MEMORY, sl_format_bytes(memory, most, sizeof(most)),
+            beyond ? "the limit of resizes" : "the amount that was allocated", SL_ALLOW_ASK_WHOM);
     cores = larger(cores, device->share.cores_permille);
     if (wanted->cores_permille > cores)
-        return sl_err_set(err, -EPERM, "the share may have %u %% of the GPU's time at most, %s: ask for less, or " SL_ALLOW_ASK_WHOM,
-                          cores / 10, beyond ? "as far as resizes may go" : "which is what it was allocated");
+        return sl_err_set(err, -EPERM, SL_E_RESIZE_CORES, cores / 10,
+                          beyond ? "the limit of resizes" : "the amount that was allocated",
+                          SL_ALLOW_ASK_WHOM);
     uint32_t limit = larger(larger(cores, allow->burst * 10), device->share.limit_permille);
     if (wanted->limit_permille > limit)
-        return sl_err_set(err, -EPERM, "the share may use %u %% of an idle GPU at most: ask for less, or " SL_ALLOW_ASK_WHOM,
-                          limit / 10);
+        return sl_err_set(err, -EPERM, SL_E_RESIZE_LIMIT, limit / 10, SL_ALLOW_ASK_WHOM);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/dra/errors.h"
 #include "base/json_dump.h"
 #include "base/xalloc.h"
 #include "resourceclaim.pb-c.h"
@@ -151,7 +152,7 @@ static int replace(Claimpb__Envelope *envelope, const char *uid, const char *dri
     const Claimpb__Status none = CLAIMPB__STATUS__INIT;
     struct list l = {0};
     if (!claim->metadata || strcmp(claim->metadata->uid, uid) != 0)
-        rc = sl_err_set(err, -ESTALE, "it is another claim by now");
+        rc = sl_err_set(err, -ESTALE, SL_E_CLAIM_CHANGED);
     else
         rc = list_make(claim->status ? claim->status : &none, driver, devices, &l, err);
     if (rc == 0)
@@ -166,7 +167,7 @@ int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, con
 {
     ProtobufCMessage *m;
     if (size < sizeof(magic) || memcmp(object, magic, sizeof(magic)) != 0)
-        return sl_err_set(err, -EBADMSG, "the API server's answer is not the protobuf that was asked for");
+        return sl_err_set(err, -EBADMSG, SL_E_CLAIM_NOT_PROTOBUF);
     int rc = sl_rpc_pb_unpack(&claimpb__envelope__descriptor, object + sizeof(magic),
                               size - sizeof(magic), &m, err);
     if (rc < 0)

@@ -13,8 +13,9 @@
 
 #include "base/err.h"
 
-/* The object with `driver`'s status.devices replaced by these (as in JSON); other drivers' stay. *ret is to be freed.
- * -ESTALE: it is another claim than uid; -EBADMSG: it is none. */
+/* Returns the object with the status.devices of `driver` replaced by these (as in JSON); those
+ * of other drivers stay. The caller frees *ret. -ESTALE: the claim has another uid; -EBADMSG:
+ * the object is not a claim. */
 int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, const char *driver,
                         const json_t *devices, uint8_t **ret, size_t *ret_size,
                         struct sl_err *err) SL_MUST_CHECK;

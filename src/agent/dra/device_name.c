@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/dra/device_name.h"
 
+#include "agent/dra/errors.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -68,10 +70,7 @@ int sl_device_name_parse(const char *name, struct sl_device_name *ret, struct sl
             memcpy(d.profile, word, (size_t)(dash - word));
     }
     if (!good)
-        return sl_err_set(err, -EINVAL,
-                          "device \"%.63s\" is none of this driver's: delete the claim, and the "
-                          "ResourceSlices of this node if they name it",
-                          name);
+        return sl_err_set(err, -EINVAL, SL_E_DEVICE_FOREIGN, name);
     *ret = d;
     return 0;
 }

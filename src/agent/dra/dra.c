@@ -12,7 +12,9 @@
 
 #include "agent/container/cdi.h"
 #include "agent/dra/dra_internal.h"
+#include "agent/dra/errors.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -95,7 +97,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                     .fractional = dra->config ? &dra->config->fractional : NULL,
                                     .generation = 1};
     if (sl_slices_make(&opt, &slices, &err) < 0)
-        sl_error("ResourceSlices are not made: %s", err.msg);
+        sl_error("cannot make ResourceSlices: %s", err.msg);
     else
         sl_slices_publish_want(dra->publisher, slices);
     free(gpu);
@@ -112,7 +114,7 @@ static void got_node(void *data, int status, json_t *body, const struct sl_err *
     if (status == 200 && uid)
         (void)snprintf(dra->node_uid, sizeof(dra->node_uid), "%s", uid);
     else
-        sl_warn("ResourceSlices are made without an owner: %s", err->msg);
+        sl_warn("ResourceSlices have no owner: %s", err->msg);
     sl_dra_republish(dra);
 }
 
@@ -124,7 +126,7 @@ static void ask_node(struct sl_dra *dra)
     if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) == 0)
         dra->owed++;
     else
-        sl_warn("ResourceSlices are made without an owner: %s", err.msg);
+        sl_warn("ResourceSlices have no owner: %s", err.msg);
 }
 
 /* --- what is there --- */
@@ -233,7 +235,7 @@ static char *copy(const char *text, const char *fallback)
 static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, struct sl_err *err)
 {
     if (!o->node_name || !o->node_name[0] || !o->arbiter_dir)
-        return sl_err_set(err, -EINVAL, "the DRA driver needs the node's name: set NODE_NAME");
+        return sl_err_set(err, -EINVAL, SL_E_DRA_NODE_NAME);
     dra->node_name = copy(o->node_name, "");
     dra->plugin_dir = copy(o->plugin_dir, "/var/lib/kubelet/plugins/" SL_DRA_DRIVER);
     dra->registry_dir = copy(o->registry_dir, "/var/lib/kubelet/plugins_registry");
@@ -251,9 +253,8 @@ static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, stru
     int b = snprintf(dra->reg_socket, sizeof(dra->reg_socket), "%s/" SL_DRA_DRIVER "%s%s-reg.sock",
                      dra->registry_dir, dash, instance);
     if (a >= (int)sizeof(dra->dra_socket) || b >= (int)sizeof(dra->reg_socket))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "%s or %s is too long for a socket's path: name shorter directories",
-                          dra->plugin_dir, dra->registry_dir);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_DRA_SOCKET_LONG, dra->plugin_dir,
+                          dra->registry_dir);
     return 0;
 }
 
@@ -277,7 +278,7 @@ static int load(struct sl_dra *dra, struct sl_err *err)
     char remark[256];
     int rc = sl_checkpoint_load(dra->state_dir, &dra->checkpoint, remark, sizeof(remark), err);
     if (rc == 0 && remark[0])
-        sl_error("the checkpoint in %s: %s", dra->state_dir, remark);
+        sl_error("cannot use the checkpoint in %s: %s", dra->state_dir, remark);
     return rc;
 }
 
@@ -295,15 +296,15 @@ static int take_over(struct sl_dra *dra, struct sl_err *err)
 
 static void standby_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, standby));
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, standby);
     struct sl_err err = SL_ERR_INIT;
     if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + STANDBY_NS);
         return;
     }
-    sl_info("the agent before this one has ended: taking over");
+    sl_info("the earlier agent has ended: this agent takes over");
     if (take_over(dra, &err) < 0) {
-        sl_error("the DRA driver does not start: %s", err.msg);
+        sl_error("cannot start the DRA driver: %s", err.msg);
         return;
     }
     if (dra->inv)
@@ -322,7 +323,7 @@ static int begin(struct sl_dra *dra, struct sl_err *err)
         return take_over(dra, err);
     if (errno != EWOULDBLOCK)
         return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->state_dir);
-    sl_info("another agent serves this node: waiting for its end");
+    sl_info("another agent serves this node: this agent waits until it ends");
     sl_timer_set(dra->loop, &dra->standby, sl_loop_now(dra->loop) + STANDBY_NS);
     return 0;
 }

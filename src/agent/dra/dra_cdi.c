@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/dra/errors.h"
 #include "base/xalloc.h"
 
 static void device_word(const struct sl_prepared_device *d, char *buf, size_t size)
@@ -32,7 +33,7 @@ static int find_card(const struct sl_inventory *inv, const char *uuid, size_t *r
             *ret = i;
             return 0;
         }
-    return sl_err_set(err, -ENOENT, "GPU %s is not in this machine any more", uuid);
+    return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, uuid);
 }
 
 /* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
@@ -62,9 +63,7 @@ static int mps_edits(struct sl_dra *dra, const struct sl_prepared_device *d, str
     struct sl_share now = sl_prepared_share(d);
     char text[64];
     if (!dra->ops.mps)
-        return sl_err_set(err, -EOPNOTSUPP,
-                          "request %s has strategy mps, which this node does not offer: use libsluice",
-                          d->request);
+        return sl_err_set(err, -EOPNOTSUPP, SL_E_CLAIM_NO_MPS, d->request);
     int rc = dra->ops.mps(dra->data, d->share.gpu, e, err);
     if (rc < 0)
         return rc;

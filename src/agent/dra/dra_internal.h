@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver's files share. Everything in the loop's thread. */
+/* Shared by the files of the DRA driver. Everything runs in the thread of the loop. */
 #ifndef SLUICE_AGENT_DRA_DRA_INTERNAL_H
 #define SLUICE_AGENT_DRA_DRA_INTERNAL_H
 
@@ -121,7 +121,7 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
 void sl_dra_ask_profiles(struct sl_dra *dra);
 void sl_dra_link_put(struct dra_link *link);
 
-/* dra_prepare.c */
+/* dra_op.c, dra_recover.c */
 void sl_dra_prepare_init(struct sl_dra *dra);
 enum op_kind { OP_PREPARE, OP_UNPREPARE };
 typedef void sl_dra_op_done(void *data, const char *uid, int rc, const struct sl_err *err,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dra/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -105,10 +106,7 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     bool same = false;
     rc = find_at(gpu, card, d, &m, &same, err);
     if (rc == 0 && (!same || m.compute_instance == SL_GPU_NO_INSTANCE))
-        return sl_err_set(err, -EBUSY,
-                          "a MIG instance that is not ours is where %s should be: remove it "
-                          "(`nvidia-smi mig -dgi -gi %u`), or delete the pod to have it placed anew",
-                          d->device, m.gpu_instance);
+        return sl_err_set(err, -EBUSY, SL_E_MIG_IN_THE_WAY, d->device, m.gpu_instance);
     if (rc == 0) {
         take(d, &m);
         d->mig = SL_MIG_FOUND;
@@ -117,13 +115,9 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     if (rc != -ENOENT)
         return rc;
     if (d->admin) /* who only looks makes nothing, and above all undoes nothing that others make there later */
-        return sl_err_set(err, -ENOENT,
-                          "there is no MIG instance at %s: a request with adminAccess sees those that are "
-                          "there, and makes none",
-                          d->device);
+        return sl_err_set(err, -ENOENT, SL_E_MIG_ADMIN, d->device);
     if (d->mig_profile_id == UINT32_MAX)
-        return sl_err_set(err, -ENOENT, "the MIG device %s is gone: delete the pod to have it placed anew",
-                          d->device);
+        return sl_err_set(err, -ENOENT, SL_E_CLAIM_MIG_GONE, d->device);
     d->mig = SL_MIG_PLANNED;
     return 0;
 }
@@ -139,10 +133,7 @@ static int set_mode(struct sl_gpu *gpu, size_t card, bool on, bool *changed, str
         return rc;
     rc = sl_gpu_mig_set_mode(gpu, card, on, &pending, err);
     if (rc == 0 && pending)
-        rc = sl_err_set(err, -EBUSY,
-                        "GPU %zu changes its MIG mode only when it is reset: drain the node, run "
-                        "`nvidia-smi -mig %d` and reset the GPU",
-                        card, on);
+        rc = sl_err_set(err, -EBUSY, SL_E_MIG_NEEDS_RESET, card, on);
     *changed |= rc == 0;
     return rc;
 }
@@ -161,7 +152,7 @@ static int make(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_device
         return j->whole_cards ? set_mode(gpu, card, false, &j->changed, err) : 0;
     rc = set_mode(gpu, card, true, &j->changed, err);
     if (rc < 0)
-        return sl_err_wrap(err, "turning MIG on for %s", d->device);
+        return sl_err_wrap(err, "cannot turn MIG on for %s", d->device);
     SL_FAULT("dra.mig.before");
     rc = sl_gpu_mig_create(gpu, card, d->mig_profile_id, d->mig_start, &m, err);
     if (rc < 0)
@@ -233,7 +224,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
                sl_dra_mig_done *done, struct sl_err *err)
 {
     if (!dra->ops.submit)
-        return sl_err_set(err, -EOPNOTSUPP, "this agent makes no MIG instances");
+        return sl_err_set(err, -EOPNOTSUPP, SL_E_MIG_NOT_MADE);
     struct mig_job *j = sl_xcalloc(1, sizeof(*j) + p->device_count * sizeof(j->device[0]));
     j->op = op;
     j->done = done;
@@ -281,7 +272,7 @@ static void got_profiles(void *arg, int result, const struct sl_err *err)
         c->profile_count = j->count;
         j->profile = NULL;
     } else if (dra && result < 0) {
-        sl_warn("no MIG devices of %s are offered: %s", j->uuid, err->msg);
+        sl_warn("MIG devices of %s are not offered: %s", j->uuid, err->msg);
     }
     if (dra) {
         dra->owed--;

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "agent/dra/claim_allow.h"
+#include "agent/dra/errors.h"
 #include "base/units.h"
 #include "share/lease.h"
 
@@ -53,10 +54,8 @@ static const struct sl_prepared_device *next_other(struct sl_dra *dra, struct ot
 static int taken(const struct sl_prepared_device *d, const struct sl_prepared *by,
                  const struct sl_prepared_device *other, struct sl_err *err)
 {
-    return sl_err_set(err, -EBUSY,
-                      "%s is not free: claim %s/%.100s holds %s of the same GPU; the pod is tried again "
-                      "until it is gone",
-                      d->device, by->name_space, by->name, other->device);
+    return sl_err_set(err, -EBUSY, SL_E_CLAIM_NOT_FREE, d->device, by->name_space, by->name,
+                      other->device);
 }
 
 /* May two devices of one card be prepared at the same time? */
@@ -77,10 +76,8 @@ static int check_strategy(const struct sl_prepared_device *d, const struct sl_pr
     /* Whoever is held to nothing would take from those who are held to their shares. */
     if (d->share.strategy == other->share.strategy)
         return 0;
-    return sl_err_set(err, -EBUSY,
-                      "request %s has strategy %s, but claim %s/%.100s shares the same GPU by %s: use one "
-                      "strategy for a GPU, or another GPU (a selector on the DeviceClass's devices)",
-                      d->request, sl_strategy_words[d->share.strategy], by->name_space, by->name,
+    return sl_err_set(err, -EBUSY, SL_E_CLAIM_STRATEGIES, d->request,
+                      sl_strategy_words[d->share.strategy], by->name_space, by->name,
                       sl_strategy_words[other->share.strategy]);
 }
 
@@ -103,14 +100,12 @@ static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, co
     }
     char left[32], want[32];
     if (bytes > total)
-        return sl_err_set(err, -ENOSPC,
-                          "%s has %s of memory left, %s are asked for: %s", d->device,
+        return sl_err_set(err, -ENOSPC, SL_E_CLAIM_MEMORY_LEFT, d->device,
                           sl_format_bytes(total + memory > bytes ? total + memory - bytes : 0, left,
                                           sizeof(left)),
                           sl_format_bytes(memory, want, sizeof(want)), advice);
     if (permille > 1000)
-        return sl_err_set(err, -ENOSPC,
-                          "%s has %u %% of its time left, %u %% are asked for: %s", d->device,
+        return sl_err_set(err, -ENOSPC, SL_E_CLAIM_TIME_LEFT, d->device,
                           permille - cores < 1000 ? (1000 + cores - permille) / 10 : 0, cores / 10,
                           advice);
     return 0;
@@ -131,15 +126,18 @@ static int check_room(struct sl_dra *dra, const struct sl_prepared_device *d, st
             return rc;
     }
     return share ? check_sums(dra, d,
-                              "shares were made larger since they were scheduled; make one smaller, or "
-                              "delete the pod to have it placed anew",
+                              "shares were made larger after the pod was scheduled; make one "
+                              "smaller, or delete the pod, and its successor is placed again",
                               err)
                  : 0;
 }
 
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_err *err)
 {
-    return check_sums(dra, d, "it stays as it is; ask for less, or make another share smaller", err);
+    return check_sums(dra, d,
+                      "the share stays as it is; ask for less, or make another share "
+                      "smaller",
+                      err);
 }
 
 /* --- planning --- */
@@ -173,23 +171,17 @@ static int plan_mig(struct sl_dra *dra, const struct sl_device_name *name,
             return 0;
         }
     }
-    return sl_err_set(err, -ENOENT,
-                      "GPU %u has no place for %s (any more): delete the pod to have it placed anew",
-                      name->gpu, d->device);
+    return sl_err_set(err, -ENOENT, SL_E_CLAIM_NO_PLACE, name->gpu, d->device);
 }
 
 static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
                        struct sl_prepared_device *d, struct sl_err *err)
 {
     if (r->name.gpu >= dra->inv->gpu_count)
-        return sl_err_set(err, -ENOENT,
-                          "this node has %zu GPUs, the claim was given %s: delete the pod to have it "
-                          "placed anew",
-                          dra->inv->gpu_count, r->device);
+        return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_MISSING, dra->inv->gpu_count, r->device);
     const struct sl_inv_gpu *g = &dra->inv->gpu[r->name.gpu];
     if (g->lost)
-        return sl_err_set(err, -EIO, "GPU %u fell off the bus: %s cannot be used until it is back",
-                          r->name.gpu, r->device);
+        return sl_err_set(err, -EIO, SL_E_CLAIM_GPU_LOST, r->name.gpu, r->device);
     (void)snprintf(d->request, sizeof(d->request), "%s", r->request);
     (void)snprintf(d->device, sizeof(d->device), "%s", r->device);
     (void)snprintf(d->share_id, sizeof(d->share_id), "%s", r->share_id);
@@ -225,11 +217,8 @@ static int check_mps(const struct sl_claim *claim, struct sl_err *err)
             const struct sl_claim_result *a = &claim->result[k], *b = &claim->result[i];
             if (a->group == b->group && a->name.kind == SL_DEVICE_SHARE && !a->admin && !b->admin &&
                 a->share.strategy == SL_SHARE_MPS && b->share.strategy == SL_SHARE_MPS)
-                return sl_err_set(err, -EINVAL,
-                                  "request %s has strategy mps and several shares for one container (%s, "
-                                  "%s), but an MPS client has one daemon and one limit: ask for one "
-                                  "share, or use strategy libsluice",
-                                  b->request, a->device, b->device);
+                return sl_err_set(err, -EINVAL, SL_E_CLAIM_MPS_SHARES, b->request, a->device,
+                                  b->device);
         }
     return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "agent/container/cdi.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -125,8 +126,7 @@ static void reply_prepare(struct batch *b)
     Dra__NodePrepareResourcesResponse answer = DRA__NODE_PREPARE_RESOURCES_RESPONSE__INIT;
     Dra__NodePrepareResourcesResponse__ClaimsEntry *entry = sl_xcalloc(b->count, sizeof(*entry));
     Dra__NodePrepareResourceResponse *value = sl_xcalloc(b->count, sizeof(*value));
-    answer.claims =
-        sl_xcalloc(b->count, sizeof(Dra__NodePrepareResourcesResponse__ClaimsEntry *));
+    answer.claims = sl_xcalloc(b->count, sizeof(Dra__NodePrepareResourcesResponse__ClaimsEntry *));
     answer.n_claims = b->count;
     for (size_t i = 0; i < b->count; i++) {
         dra__node_prepare_resources_response__claims_entry__init(&entry[i]);
@@ -196,7 +196,8 @@ static void claim_done(void *data, const char *uid, int rc, const struct sl_err 
     struct part *part = &c->batch->part[c->index];
     (void)uid;
     if (rc < 0)
-        (void)snprintf(part->error, sizeof(part->error), "%s", err->msg[0] ? err->msg : "it failed");
+        (void)snprintf(part->error, sizeof(part->error), "%s",
+                       err->msg[0] ? err->msg : "the registration failed");
     else if (p)
         part_fill(c->dra, part, p);
     c->batch->left--;
@@ -323,7 +324,7 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
     struct sl_err err = SL_ERR_INIT;
     /* A reader that is slow gets the next one, which says more. */
     if (sl_rpc_pb_send(call, &answer.base, &err) < 0)
-        sl_debug("health is not told: %s", err.msg);
+        sl_debug("cannot report health to kubelet: %s", err.msg);
     free(answer.devices);
     free(id);
     free(health);
@@ -338,7 +339,7 @@ void sl_dra_health_send(struct sl_dra *dra)
 static void health_fired(struct sl_timer *t)
 {
     struct sl_dra *dra =
-        (struct sl_dra *)(void *)((char *)t - offsetof(struct sl_dra, health_timer));
+        sl_container_of(t, struct sl_dra, health_timer);
     sl_dra_health_send(dra);
     if (dra->streams)
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + HEALTH_EVERY_NS);

@@ -14,7 +14,9 @@
 
 #include "agent/dra/claim_allow.h"
 #include "agent/dra/claim_pb.h"
+#include "agent/dra/errors.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/units.h"
@@ -110,13 +112,13 @@ static void tell_free(struct dra_tell *t)
 
 static void not_told(struct dra_tell *t, const char *why)
 {
-    sl_warn("a claim's status is not written: %s", why);
+    sl_warn(SL_E_CLAIM_STATUS_LOG, why);
     tell_free(t);
 }
 
 static void retell_fired(struct sl_timer *timer)
 {
-    struct sl_dra *dra = (struct sl_dra *)(void *)((char *)timer - offsetof(struct sl_dra, retell));
+    struct sl_dra *dra = sl_container_of(timer, struct sl_dra, retell);
     for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next) {
         p->untold |= p->retell;
         p->retell = false;
@@ -130,7 +132,7 @@ static void tell_later(struct dra_tell *t, const struct sl_err *err)
     struct sl_dra *dra = t->dra;
     struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, t->uid);
     if (!dra->silent)
-        sl_warn("claims' statuses are not written, and tried again: %s", err->msg);
+        sl_warn("cannot write the statuses of claims; it is tried again: %s", err->msg);
     dra->silent = true;
     if (p)
         p->retell = true;
@@ -192,7 +194,7 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
     }
     if (status != 200) {
         if (status != 404)
-            sl_warn("a claim's status is not written: %s", err->msg);
+            sl_warn(SL_E_CLAIM_STATUS_LOG, err->msg);
         tell_free(t);
         return;
     }
@@ -483,7 +485,7 @@ static void described(void *data, int rc, const char *text, const struct sl_err 
     (void)data;
     (void)text;
     if (rc < 0)
-        sl_warn("the arbiter is not told a container's name: %s", err->msg);
+        sl_warn("cannot tell the arbiter the name of a container: %s", err->msg);
 }
 
 /* For `sluice status` and metrics: who uses which tenant. Asked for when the containers are on their way. */
@@ -495,7 +497,7 @@ static void got_containers(void *data, int status, json_t *pod, const struct sl_
     w->get_pod = NULL;
     if (status != 200 || !p || p->state != SL_PREPARED) {
         if (status != 200 && status != 404)
-            sl_warn("the containers' names are not known: %s", err->msg);
+            sl_warn("the names of the containers are not known: %s", err->msg);
         return;
     }
     for (size_t i = 0; i < p->device_count; i++) {
@@ -516,7 +518,7 @@ static void ask_containers(struct resize_watch *w, const struct sl_prepared *p)
         return;
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", p->name_space, p->pod);
     if (sl_kube_request(w->dra->kube, "GET", path, NULL, NULL, got_containers, w, &w->get_pod, &err) < 0)
-        sl_warn("the containers' names are not known: %s", err.msg);
+        sl_warn("the names of the containers are not known: %s", err.msg);
 }
 
 void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
@@ -540,7 +542,7 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
                    "name%%3D%s",
                    p->name_space, p->name);
     if (sl_kube_watch_start(dra->kube, path, &ops, w, &w->watch, &err) < 0) {
-        sl_warn("claim %s/%s cannot be resized: %s", p->name_space, p->name, err.msg);
+        sl_warn("cannot resize claim %s/%s: %s", p->name_space, p->name, err.msg);
         free(w);
         return;
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/dra/errors.h"
 #include "base/cleanup.h"
 
 static const char *const resizes[] = {
@@ -13,7 +14,7 @@ static int read_percent(const json_t *value, const char *key, unsigned *ret, str
 {
     json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
     if (n < 0 || n > 100)
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.%s is a whole percentage from 0 to 100", key);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_PERCENT, key);
     *ret = (unsigned)n;
     return 0;
 }
@@ -24,7 +25,7 @@ static int read_strategies(const json_t *list, unsigned *ret, struct sl_err *err
     const json_t *one;
     unsigned n = 0;
     if (!json_is_array(list))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.strategies is a list: write [libsluice, mps]");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_STRATEGIES);
     json_array_foreach(list, i, one)
     {
         int rc = sl_share_config_word(one, "allow.strategies", sl_strategy_words, &n, err);
@@ -42,11 +43,11 @@ static int read_spaces(const json_t *list, const char *name_space, bool *ret, st
     const json_t *one;
     *ret = false;
     if (!json_is_array(list))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow.namespaces is a list: write [team-a, \"ml-*\"]");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_NAMESPACES);
     json_array_foreach(list, i, one)
     {
         if (!json_is_string(one))
-            return sl_err_set(err, -EINVAL, "ShareConfig: a name in allow.namespaces is no text");
+            return sl_err_set(err, -EINVAL, SL_E_ALLOW_NAMESPACE);
         *ret |= sl_config_match(json_string_value(one), name_space);
     }
     return 0;
@@ -60,11 +61,9 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
     json_t *value;
     unsigned n = 0;
     if (!reader->allow)
-        return sl_err_set(err, -EINVAL,
-                          "ShareConfig: allow says what claims may ask for, so it belongs into a "
-                          "DeviceClass: remove it from the claim");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_IN_CLAIM);
     if (!json_is_object(allow))
-        return sl_err_set(err, -EINVAL, "ShareConfig: allow is a mapping: write `allow: {priority: high}`");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOW_MAPPING);
     json_object_foreach((json_t *)(uintptr_t)allow, key, value)
     {
         int rc = 0;
@@ -77,16 +76,14 @@ static int read_allow(const json_t *allow, const struct sl_share_reader *reader,
         else if (strcmp(key, "resizeTo") == 0)
             rc = read_percent(value, key, &a.resize_to, err);
         else if (strcmp(key, "priority") == 0 &&
-                 (rc = sl_share_config_word(value, "allow.priority", sl_priority_words, &n, err)) == 0)
+                 (rc = sl_share_config_word(value, "allow.priority", sl_priority_words, &n, err)) ==
+                     0)
             a.priority = (enum sl_priority)n;
         else if (strcmp(key, "resize") == 0 &&
                  (rc = sl_share_config_word(value, "allow.resize", resizes, &n, err)) == 0)
             a.resize = (enum sl_allow_resize)n;
         else if (rc == 0)
-            rc = sl_err_set(err, -EINVAL,
-                            "ShareConfig: allow.%.40s is not known: allow has strategies, priority, burst, "
-                            "resize, resizeTo and namespaces",
-                            key);
+            rc = sl_err_set(err, -EINVAL, SL_E_ALLOW_KEY, key);
         if (rc < 0)
             return rc;
     }
@@ -103,10 +100,8 @@ int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader
     const char *kind = json_string_value(json_object_get(parameters, "kind"));
     if (!version || strcmp(version, SL_SHARE_API_VERSION) != 0 || !kind ||
         strcmp(kind, SL_SHARE_KIND) != 0)
-        return sl_err_set(err, -EINVAL,
-                          "the opaque parameters are %.60s %.40s: write apiVersion: "
-                          SL_SHARE_API_VERSION " and kind: " SL_SHARE_KIND,
-                          version ? version : "without apiVersion", kind ? kind : "without kind");
+        return sl_err_set(err, -EINVAL, SL_E_SHARE_KIND, version ? version : "without apiVersion",
+                          kind ? kind : "without kind", SL_SHARE_API_VERSION, SL_SHARE_KIND);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)

@@ -127,7 +127,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     } else {
         /* 409: somebody was faster; the watch brings what is there now. */
         if (status != 409)
-            sl_warn("ResourceSlice %s is not written: %s", w->name, err->msg);
+            sl_warn("cannot write ResourceSlice %s: %s", w->name, err->msg);
         p->failed = true;
     }
     free(w);
@@ -155,7 +155,7 @@ static void send(struct sl_slices_publisher *p, const char *method, const char *
     (void)snprintf(w->name, sizeof(w->name), "%s", name);
     (void)snprintf(path, sizeof(path), create ? COLLECTION : COLLECTION "/%s", name);
     if (sl_kube_request(p->kube, method, path, NULL, body, written, w, &w->call, &err) < 0) {
-        sl_warn("ResourceSlice %s is not written: %s", name, err.msg);
+        sl_warn("cannot write ResourceSlice %s: %s", name, err.msg);
         p->failed = true;
         free(w);
         return;
@@ -230,7 +230,7 @@ static void synced(void *data)
 static void trouble(void *data, const struct sl_err *err)
 {
     (void)data;
-    sl_warn("ResourceSlices cannot be watched: %s", err->msg);
+    sl_warn("cannot watch ResourceSlices: %s", err->msg);
 }
 
 int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -89,10 +90,7 @@ static int gpu_edits(const struct sl_driver *driver, const struct sl_inventory *
     for (size_t i = 0; i < inv->gpu_count; i++)
         if (strcmp(inv->gpu[i].info.uuid, uuid) == 0 && !inv->gpu[i].lost)
             return sl_cdi_device_edits(driver, inv, i, SL_NO_MIG, edits, err);
-    return sl_err_set(err, -ENODEV,
-                      "GPU %s, which the pod was promised, is not in this machine any more: delete "
-                      "the pod, its successor gets another one",
-                      uuid);
+    return sl_err_set(err, -ENODEV, SL_E_FRACTION_GPU_GONE, uuid);
 }
 
 int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
@@ -104,15 +102,14 @@ int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
     char attach[512];
     f->opt.machine(f->opt.data, &inv, &driver);
     if (!inv || !driver)
-        return sl_err_set(err, -EAGAIN, "the driver's files are not found yet; see the agent's log");
+        return sl_err_set(err, -EAGAIN, SL_E_FRACTION_NO_FILES);
     int rc = 0;
     sl_cdi_common_edits(driver, &edits);
     for (uint32_t i = 0; rc == 0 && i < lease->gpu_count; i++)
         rc = gpu_edits(driver, inv, lease->gpu[i], &edits, err);
     if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", f->opt.arbiter_dir_host, lease->name) >=
         sizeof(attach))
-        rc = sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
-                        f->opt.arbiter_dir_host);
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_FRACTION_DIR_LONG, f->opt.arbiter_dir_host);
     if (rc == 0)
         rc = sl_cdi_sluice_edits(f->opt.sluice_dir_host, attach, &edits, err);
     if (rc == 0)

@@ -56,7 +56,8 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
 void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const char *const *ids,
                           size_t n, struct sl_prestart *call);
 
-/* Whose a tenant is; false: none of ours. The texts are good until the loop runs again. */
+/* The pod and container of a tenant; false: the agent did not make this tenant. The texts are
+ * valid until the loop runs again. */
 struct sl_fraction_owner {
     const char *pod_namespace, *pod, *container;
 };

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
 #include "arbiter/client.h"
 #include "kube/kube.h"
@@ -18,7 +19,7 @@ int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SI
         if (strcmp(ids[i], first) < 0)
             first = ids[i];
     if (!*first || strlen(first) >= SL_DEVICE_ID_SIZE)
-        return sl_err_set(err, -EINVAL, "\"%.80s\" is no device", first);
+        return sl_err_set(err, -EINVAL, SL_E_FRACTION_NO_DEVICE, first);
     (void)snprintf(buf, SL_DEVICE_ID_SIZE, "%s", first);
     return 0;
 }
@@ -38,18 +39,12 @@ int sl_fraction_promise(const json_t *pod, const char *node, struct sl_promise *
     const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
     const char *text = json_string_value(json_object_get(notes, SL_PROMISE_LEASE_KEY));
     if (!text)
-        return sl_err_set(
-            err, -ENODATA,
-            "pod %s/%s has no annotation " SL_PROMISE_LEASE_KEY
-            ": on this node GPUs are shared by fractions, and pods get theirs from "
-            "sluice-controller, which did not place this one. Install its webhook and scheduler "
-            "extender, or see that they are reached for this pod; then delete the pod",
-            sl_kube_meta(pod, "namespace"), sl_kube_meta(pod, "name"));
+        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_PROMISE, sl_kube_meta(pod, "namespace"),
+                          sl_kube_meta(pod, "name"), SL_PROMISE_LEASE_KEY);
     int rc = sl_promise_lease_parse(text, ret, err);
     if (rc == 0 && strcmp(ret->node, node) != 0)
-        rc = sl_err_set(err, -EINVAL,
-                        "pod %s/%s was promised GPUs of node %s and runs on %s: delete it",
-                        sl_kube_meta(pod, "namespace"), sl_kube_meta(pod, "name"), ret->node, node);
+        rc = sl_err_set(err, -EINVAL, SL_E_FRACTION_OTHER_NODE, sl_kube_meta(pod, "namespace"),
+                        sl_kube_meta(pod, "name"), ret->node, node);
     return rc;
 }
 
@@ -143,8 +138,7 @@ int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, c
             continue;
         enum turn turn = init_turn(pod, name, among(name, seen, seen_count));
         if (turn == TURN_UNCLEAR && !settled)
-            return sl_err_set(err, -EAGAIN,
-                              "pod %s/%s: whether init container %s is over is not known yet",
+            return sl_err_set(err, -EAGAIN, SL_E_FRACTION_INIT_UNKNOWN,
                               sl_kube_meta(pod, "namespace"), sl_kube_meta(pod, "name"), name);
         if (turn != TURN_OVER) {
             (void)snprintf(buf, 64, "%s", name);
@@ -179,11 +173,8 @@ int sl_fraction_lease(const json_t *pod, const struct sl_promise *promise, const
                                    .slot = token};
     const struct sl_promise_container *c = promised(promise, container);
     if (!c)
-        return sl_err_set(err, -ENODATA,
-                          "pod %s/%s: its annotation " SL_PROMISE_LEASE_KEY
-                          " promises container %s nothing, and it has a GPU in its limits: delete "
-                          "the pod, sluice-controller places its successor",
-                          owner.name_space, owner.pod, container);
+        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_CONTAINER, owner.name_space, owner.pod,
+                          SL_PROMISE_LEASE_KEY, container);
     name_tenant(owner.pod_uid, container, token, tenant);
     return sl_lease_compose(tenant, &owner, &promise->share[c->first], c->count, ret, err);
 }

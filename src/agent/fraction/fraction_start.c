@@ -11,10 +11,12 @@
 #include <string.h>
 
 #include "agent/container/cdi.h"
+#include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
 #include "agent/tenant/allow.h"
 #include "agent/tenant/tenancy.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -105,7 +107,7 @@ static void fail(struct sl_start *op, int code, const char *fmt, ...)
 static void timer_fired(struct sl_timer *timer)
 {
     struct sl_start *op =
-        (struct sl_start *)(void *)((char *)timer - offsetof(struct sl_start, timer));
+        sl_container_of(timer, struct sl_start, timer);
     op->again(op);
 }
 
@@ -129,9 +131,7 @@ static void try_again(struct sl_start *op, uint64_t in_ns, void (*step)(struct s
 
 static void never_begun(struct sl_start *op)
 {
-    fail(op, -ETIMEDOUT, "%s",
-         op->f->loaded ? "an earlier start of the same container goes on still"
-                       : "the arbiter does not answer yet: see the agent's log");
+    fail(op, -ETIMEDOUT, "%s", op->f->loaded ? SL_E_FRACTION_STARTING : SL_E_FRACTION_NO_ARBITER);
 }
 
 /* --- the tenant and its spec ---------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static int remember(struct sl_start *op, struct sl_err *err)
 {
     struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
     if (slot && slot->removing)
-        return sl_err_set(err, -EAGAIN, "pod %s/%s is gone", slot->space, slot->pod);
+        return sl_err_set(err, -EAGAIN, SL_E_FRACTION_POD_GONE, slot->space, slot->pod);
     if (slot)
         return 0;
     slot = sl_xmalloc(sizeof(*slot));
@@ -217,10 +217,7 @@ static void take_slot(struct sl_start *op)
             (strcmp(s->tenant, op->lease.name) == 0 && !s->removing))
             continue;
         if (sl_loop_now(op->f->loop) >= op->give_up_ns) {
-            fail(op, -ETIMEDOUT,
-                 "slot %s is still held by %s/%s, which had it before: the arbiter does not answer, "
-                 "see the agent's log",
-                 op->token, s->space, s->pod);
+            fail(op, -ETIMEDOUT, SL_E_FRACTION_SLOT_HELD, op->token, s->space, s->pod);
             return;
         }
         wait = true;
@@ -271,18 +268,14 @@ static const struct candidate *choose(const struct sl_start *op, struct sl_err *
             continue;
         }
         if (found) {
-            (void)sl_err_set(err, -EAGAIN,
-                             "kubelet lists device %s for two pods, %s/%s and %s/%s, and neither "
-                             "has ended yet",
-                             op->token, found->space, found->pod, c->space, c->pod);
+            (void)sl_err_set(err, -EAGAIN, SL_E_FRACTION_TWO_PODS, op->token, found->space,
+                             found->pod, c->space, c->pod);
             return NULL;
         }
         found = c;
     }
     if (!found && !leaving)
-        (void)sl_err_set(err, -EAGAIN,
-                         "the pod that has device %s is not known to the API server, or has ended",
-                         op->token);
+        (void)sl_err_set(err, -EAGAIN, SL_E_FRACTION_POD_UNKNOWN, op->token);
     return found ? found : leaving;
 }
 
@@ -306,7 +299,7 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     struct candidate *c = &op->candidate[op->at];
     op->asking = NULL;
     if (status != 200 && status != 404) {
-        fail(op, -EAGAIN, "pod %s/%s cannot be read: %.300s", c->space, c->pod, err->msg);
+        fail(op, -EAGAIN, SL_E_FRACTION_POD_UNREAD, c->space, c->pod, err->msg);
         return;
     }
     if (status == 200 && json_is_object(body)) {
@@ -362,7 +355,7 @@ static void kubelet_listed(void *data, const struct sl_podres_map *map, const st
     struct sl_start *op = data;
     SL_FAULT("fraction.listed");
     if (err) {
-        fail(op, -EAGAIN, "who has device %s is not known: %.300s", op->token, err->msg);
+        fail(op, -EAGAIN, SL_E_FRACTION_OWNER_UNKNOWN, op->token, err->msg);
         return;
     }
     sl_fraction_listed(op->f, map);
@@ -374,10 +367,7 @@ static void kubelet_listed(void *data, const struct sl_podres_map *map, const st
             add_candidate(op, &d[k]);
     }
     if (op->candidate_count == 0)
-        fail(op, -ENODATA,
-             "kubelet lists no container with device %s: an init container can have a fraction only "
-             "where a container of the same pod has one too",
-             op->token);
+        fail(op, -ENODATA, SL_E_FRACTION_INIT_ALONE, op->token);
     else
         ask_next(op);
 }
@@ -453,9 +443,7 @@ void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const cha
     struct sl_err err = SL_ERR_INIT;
     struct sl_start *op = NULL;
     if (!f->kube)
-        (void)sl_err_set(&err, -EOPNOTSUPP,
-                         "fractions need the API server, which knows what a pod was promised: run "
-                         "sluiced without --no-api");
+        (void)sl_err_set(&err, -EOPNOTSUPP, SL_E_FRACTION_NEEDS_API);
     else
         op = new_start(f, resource, ids, n, call, &err);
     if (!op) {
@@ -473,7 +461,7 @@ void sl_fraction_prestart(struct sl_fraction *f, const char *resource, const cha
 void sl_fraction_starts_end(struct sl_fraction *f)
 {
     struct sl_err err = SL_ERR_INIT;
-    (void)sl_err_set(&err, -EAGAIN, "the agent is stopping");
+    (void)sl_err_set(&err, -EAGAIN, SL_E_FRACTION_STOPPING);
     while (f->starts) {
         struct sl_start *op = f->starts;
         f->starts = op->next;

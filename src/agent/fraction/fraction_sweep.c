@@ -12,6 +12,7 @@
 #include "agent/container/cdi.h"
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -28,9 +29,9 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
     (void)step;
     slot->removing = false;
     if (rc < 0) {
-        sl_fraction_say(f, "a tenant whose pod is gone stays for now", err);
+        sl_fraction_say(f, "cannot remove a tenant whose pod is gone", err);
     } else {
-        sl_info("%s: gone, with %s/%s", slot->tenant, slot->space, slot->pod);
+        sl_info("%s: removed, because %s/%s is gone", slot->tenant, slot->space, slot->pod);
         struct sl_fraction_slot **at = &f->slots;
         while (*at != slot)
             at = &(*at)->next;
@@ -47,7 +48,7 @@ static int remove_spec(void *data, struct sl_err *err)
 {
     const struct sl_fraction_slot *slot = data;
     if (sl_cdi_remove_slot(slot->fraction->opt.cdi_dir, slot->token, err) < 0)
-        sl_fraction_say(slot->fraction, "a spec that was left over stays", err);
+        sl_fraction_say(slot->fraction, "cannot remove a left-over spec", err);
     return 0;
 }
 
@@ -83,7 +84,7 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
                                             sl_fraction_pod_state(body) == SL_POD_OVER)))
         sl_fraction_slot_remove(slot);
     else if (status != 200)
-        sl_fraction_say(slot->fraction, "whether pods are gone is not known", err);
+        sl_fraction_say(slot->fraction, "cannot find out whether pods are gone", err);
 }
 
 static void check(struct sl_fraction_slot *slot)
@@ -96,7 +97,7 @@ static void check(struct sl_fraction_slot *slot)
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", slot->space, slot->pod);
     if (sl_kube_request(f->kube, "GET", path, NULL, NULL, got_pod, slot, &slot->asking, &err) < 0) {
         slot->asking = NULL;
-        sl_fraction_say(f, "whether pods are gone is not known", &err);
+        sl_fraction_say(f, "cannot find out whether pods are gone", &err);
     }
 }
 
@@ -146,7 +147,7 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
     f->listing = false;
     sl_fraction_sweep_timer(f);
     if (err) {
-        sl_fraction_say(f, "which pods are on this node is not known", err);
+        sl_fraction_say(f, "cannot find out which pods are on this node", err);
     } else {
         f->said[0] = '\0';
         sl_fraction_listed(f, map);
@@ -172,7 +173,7 @@ static void drop_specs(struct sl_fraction *f)
     char **token = NULL;
     size_t n = 0;
     if (sl_cdi_list_slots(f->opt.cdi_dir, &token, &n, &err) < 0) {
-        sl_fraction_say(f, "left-over CDI specs are not looked for", &err);
+        sl_fraction_say(f, "cannot look for left-over CDI specs", &err);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -180,7 +181,7 @@ static void drop_specs(struct sl_fraction *f)
         while (s && strcmp(s->token, token[i]) != 0)
             s = s->next;
         if (!s && sl_cdi_remove_slot(f->opt.cdi_dir, token[i], &err) < 0)
-            sl_fraction_say(f, "a spec that was left over stays", &err);
+            sl_fraction_say(f, "cannot remove a left-over spec", &err);
     }
     sl_cdi_free_claims(token, n);
 }
@@ -189,7 +190,7 @@ static void loaded(void *data, struct sl_client_status *status, const struct sl_
 {
     struct sl_fraction *f = data;
     if (!status) {
-        sl_fraction_say(f, "the arbiter's tenants are not known yet", err);
+        sl_fraction_say(f, "the tenants of the arbiter are not known yet", err);
         sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
         return;
     }
@@ -213,7 +214,7 @@ void sl_fraction_load(struct sl_fraction *f)
 static void timer_fired(struct sl_timer *timer)
 {
     struct sl_fraction *f =
-        (struct sl_fraction *)(void *)((char *)timer - offsetof(struct sl_fraction, timer));
+        sl_container_of(timer, struct sl_fraction, timer);
     if (!f->loaded) {
         sl_fraction_load(f);
     } else if (f->slots && !f->listing) {

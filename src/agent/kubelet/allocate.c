@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "agent/container/cdi.h"
+#include "agent/kubelet/errors.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
@@ -40,18 +41,15 @@ static int choose(struct answer *a, const struct sl_plan_resource *resource, con
                   size_t id_count, struct sl_err *err)
 {
     if (id_count == 0)
-        return sl_err_set(err, -EINVAL, "an allocation of %s names no device", resource->name);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_EMPTY, resource->name);
     if (resource->fail_requests_greater_than_one && id_count > 1)
-        return sl_err_set(err, -EINVAL,
-                          "invalid allocation request for \"%s\": invalid request: maximum request "
-                          "size for shared resources is 1; found %zu",
-                          resource->name, id_count);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_SHARES, resource->name, id_count);
     a->device = sl_xcalloc(id_count, sizeof(const struct sl_plan_device *));
     for (size_t i = 0; i < id_count; i++) {
         const struct sl_plan_device *d = find_device(resource, ids[i]);
         if (!d || d->gpu >= a->inv->gpu_count ||
             (d->mig != SL_NO_MIG && d->mig >= a->inv->gpu[d->gpu].mig_count))
-            return sl_err_set(err, -ENOENT, "%s has no device \"%.80s\"", resource->name, ids[i]);
+            return sl_err_set(err, -ENOENT, SL_E_ALLOCATE_NO_DEVICE, resource->name, ids[i]);
         bool again = false;
         for (size_t k = 0; k < a->device_count; k++)
             again |= a->device[k]->gpu == d->gpu && a->device[k]->mig == d->mig;
@@ -175,8 +173,7 @@ static int by_device_specs(const struct answer *a, struct sl_err *err)
                           all.node[i].permissions);
     }
     for (size_t i = 0; rc == 0 && i < all.mount_count; i++) /* a simulated driver's */
-        sl_edits_mount(a->edits, all.mount[i].host, all.mount[i].container,
-                       all.mount[i].read_only);
+        sl_edits_mount(a->edits, all.mount[i].host, all.mount[i].container, all.mount[i].read_only);
     sl_edits_clear(&all);
     return rc;
 }
@@ -207,8 +204,7 @@ static int find_imex(struct answer *a, struct sl_err *err)
     a->imex = sl_driver_imex_node(a->driver, 0, &channel, &cause) == 0;
     sl_edits_clear(&channel);
     if (!a->imex && a->config->imex_required)
-        return sl_err_set(err, -ENODEV, "the IMEX channel that the configuration requires: %s",
-                          cause.msg);
+        return sl_err_set(err, -ENODEV, SL_E_ALLOCATE_IMEX, cause.msg);
     return 0;
 }
 

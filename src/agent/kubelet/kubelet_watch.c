@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/kubelet/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -85,8 +87,8 @@ static void watch_dir(struct sl_kubelet_watch *w)
         return;
     w->wd = inotify_add_watch(w->source.fd, w->dir_path, INTEREST | IN_ONLYDIR);
     if (w->wd < 0 && errno != ENOENT)
-        sl_warn("cannot watch %s (%s): looking at it four times a second instead", w->dir_path,
-                strerror(errno));
+        sl_warn("cannot watch %s (%s): the agent looks at it four times a second instead",
+                w->dir_path, strerror(errno));
 }
 
 static void kubelet_changed(struct sl_kubelet_watch *w, bool certainly)
@@ -120,7 +122,7 @@ static void set_timer(struct sl_kubelet_watch *w)
 static void timer_fires(struct sl_timer *timer)
 {
     struct sl_kubelet_watch *w =
-        (struct sl_kubelet_watch *)((char *)timer - offsetof(struct sl_kubelet_watch, timer));
+        sl_container_of(timer, struct sl_kubelet_watch, timer);
     look(w);
     set_timer(w);
 }
@@ -156,7 +158,7 @@ static void inotify_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct sl_kubelet_watch *w =
-        (struct sl_kubelet_watch *)((char *)source - offsetof(struct sl_kubelet_watch, source));
+        sl_container_of(source, struct sl_kubelet_watch, source);
     _Alignas(struct inotify_event) char buffer[4096];
     ssize_t n = read(source->fd, buffer, sizeof(buffer));
     bool all = false;
@@ -175,10 +177,7 @@ static int split_path(struct sl_kubelet_watch *w, const char *path, struct sl_er
 {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path || !slash[1])
-        return sl_err_set(err, -EINVAL,
-                          "kubelet's socket \"%s\" is no absolute path: write one such as "
-                          "/var/lib/kubelet/device-plugins/kubelet.sock",
-                          path);
+        return sl_err_set(err, -EINVAL, SL_E_KUBELET_SOCKET, path);
     w->socket_path = sl_xstrdup(path);
     w->dir_path = sl_xstrndup(path, (size_t)(slash - path));
     w->socket_name = strrchr(w->socket_path, '/') + 1;
@@ -208,13 +207,12 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
         w->source.fd = -1;
     }
     if (w->source.fd < 0)
-        sl_warn(
-            "inotify cannot be had (fs.inotify.max_user_instances?): looking at %s four times a "
-            "second instead",
-            w->dir_path);
+        sl_warn("inotify is not available (fs.inotify.max_user_instances?): the agent looks at %s "
+                "four times a second instead",
+                w->dir_path);
     watch_dir(w);
     if (!w->dir.there)
-        sl_warn("%s is not there yet: is kubelet running on this node? Waiting for it",
+        sl_warn("%s does not exist yet: is kubelet running on this node? The agent waits for it",
                 w->dir_path);
     w->kubelet = identify(w->socket_path);
     set_timer(w);

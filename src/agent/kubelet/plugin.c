@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -20,7 +21,7 @@ const uint64_t sl_plugins_bucket_ns[SL_PLUGINS_BUCKETS] = {
     5 * SL_NS_PER_MS,   20 * SL_NS_PER_MS,  100 * SL_NS_PER_MS, SL_NS_PER_S,  UINT64_MAX,
 };
 
-void plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...)
+void sl_plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -38,9 +39,9 @@ static void kubelet_there(void *data)
 {
     struct sl_plugins *plugins = data;
     plugins->stats.kubelet_starts++;
-    sl_info("kubelet has started: registering %zu resources", sl_plugins_count(plugins));
+    sl_info("kubelet has started: the agent registers %zu resources", sl_plugins_count(plugins));
     for (struct plugin *p = plugins->plugins; p; p = p->next)
-        plugin_kubelet_started(p);
+        sl_plugin_kubelet_started(p);
     if (plugins->options.kubelet_started)
         plugins->options.kubelet_started(plugins->options.data);
 }
@@ -50,7 +51,7 @@ static void file_touched(const char *name, void *data)
     struct sl_plugins *plugins = data;
     for (struct plugin *p = plugins->plugins; p; p = p->next)
         if (!name || strcmp(name, p->endpoint) == 0)
-            plugin_check_file(p);
+            sl_plugin_check_file(p);
 }
 
 /* --- life ---------------------------------------------------------------------------------------- */
@@ -80,7 +81,7 @@ static void free_all(struct plugin **list)
     while (*list) {
         struct plugin *p = *list;
         *list = p->next;
-        plugin_free(p);
+        sl_plugin_free(p);
     }
 }
 
@@ -89,11 +90,11 @@ void sl_plugins_destroy(struct sl_plugins *plugins)
     if (!plugins)
         return;
     sl_kubelet_watch_destroy(plugins->watch);
-    plugin_prestarts_forget(plugins);
+    sl_plugin_prestarts_forget(plugins);
     free_all(&plugins->plugins);
     free_all(&plugins->retiring);
     free_all(&plugins->vacating);
-    plugin_cards_free(&plugins->cards);
+    sl_plugin_cards_free(&plugins->cards);
     free(plugins->unhealthy);
     free(plugins->kubelet_socket);
     free(plugins);
@@ -120,30 +121,29 @@ static int name_socket(struct plugin *p, struct sl_err *err)
                      (unsigned long long)hash);
     }
     if (n >= (int)sizeof(p->path))
-        return sl_err_set(err, -ENAMETOOLONG,
-                          "%s is too long a directory for sockets: at most %zu bytes", dir,
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_SOCKET_DIR_LONG, dir,
                           sizeof(p->path) - sizeof("/nvidia-0123456789abcdef.sock"));
     p->endpoint = strrchr(p->path, '/') + 1;
     return 0;
 }
 
-int plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
+int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
                 const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
 {
     struct plugin *p = sl_xcalloc(1, sizeof(*p));
     p->owner = plugins;
-    plugin_serve_init(p);
-    plugin_register_init(p);
-    int rc = plugin_devices_copy(res, cards, &p->devices, err);
+    sl_plugin_serve_init(p);
+    sl_plugin_register_init(p);
+    int rc = sl_plugin_devices_copy(res, cards, &p->devices, err);
     if (rc == 0) {
-        (void)plugin_devices_judge(plugins, cards, &p->devices);
+        (void)sl_plugin_devices_judge(plugins, cards, &p->devices);
         rc = name_socket(p, err);
     }
     /* Packed here, so that a list too long is an error of the plan and not of some later day. */
     if (rc == 0)
-        rc = plugin_devices_pack(&p->devices, false, &p->list, &p->list_size, err);
+        rc = sl_plugin_devices_pack(&p->devices, false, &p->list, &p->list_size, err);
     if (rc < 0) {
-        plugin_free(p);
+        sl_plugin_free(p);
         return rc;
     }
     *ret = p;
@@ -170,9 +170,9 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
     for (size_t i = 0; rc == 0 && i < plan->resource_count; i++) {
         for (struct plugin *p = first; rc == 0 && p; p = p->next)
             if (strcmp(p->devices.res.name, plan->resource[i].name) == 0)
-                rc = sl_err_set(err, -EEXIST, "the plan has %s twice", plan->resource[i].name);
+                rc = sl_err_set(err, -EEXIST, SL_E_PLAN_TWICE, plan->resource[i].name);
         if (rc == 0)
-            rc = plugin_make(plugins, &plan->resource[i], cards, last, err);
+            rc = sl_plugin_make(plugins, &plan->resource[i], cards, last, err);
         if (rc == 0)
             last = &(*last)->next;
     }
@@ -186,7 +186,7 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
 /* The plugin that runs goes on, with the devices of the new one. */
 static void update(struct plugin *running, struct plugin *fresh)
 {
-    bool changed = !plugin_devices_equal(&running->devices, &fresh->devices);
+    bool changed = !sl_plugin_devices_equal(&running->devices, &fresh->devices);
     bool told_otherwise = running->devices.fractions != fresh->devices.fractions;
     struct plugin_devices devices = running->devices;
     running->devices = fresh->devices;
@@ -195,13 +195,13 @@ static void update(struct plugin *running, struct plugin *fresh)
         sl_info("%s: %zu devices, %zu healthy (before: %zu, %zu)", running->devices.res.name,
                 running->devices.res.device_count, running->devices.healthy_count,
                 devices.res.device_count, devices.healthy_count);
-        plugin_changed(running);
+        sl_plugin_changed(running);
     }
-    plugin_free(fresh);
+    sl_plugin_free(fresh);
     /* Kubelet knows what a resource needs from its registration alone. */
     if (told_otherwise && running->owner->options.prestart && running->state != PLUGIN_NEW &&
         running->state != PLUGIN_CONTESTED)
-        plugin_register(running);
+        sl_plugin_register(running);
 }
 
 int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
@@ -209,13 +209,13 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
 {
     struct plugin_cards cards;
     struct plugin *fresh = NULL;
-    plugin_cards_copy(inv, &cards);
+    sl_plugin_cards_copy(inv, &cards);
     int rc = make_plugins(plugins, plan, &cards, &fresh, err);
     if (rc < 0) {
-        plugin_cards_free(&cards);
+        sl_plugin_cards_free(&cards);
         return rc;
     }
-    plugin_cards_free(&plugins->cards);
+    sl_plugin_cards_free(&plugins->cards);
     plugins->cards = cards;
 
     struct plugin *old = plugins->plugins, **last = &plugins->plugins;
@@ -232,15 +232,15 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
         struct plugin *p = old;
         old = p->next;
         sl_info("%s: no longer advertised", p->devices.res.name);
-        plugin_retire(p);
+        sl_plugin_retire(p);
     }
     for (struct plugin *p = plugins->plugins; p; p = p->next) {
         if (p->state != PLUGIN_NEW)
             continue;
-        /* One that is still on its way out would take the new one with it: see plugin_serve(). */
-        plugin_free(take(&plugins->retiring, p->devices.res.name));
-        plugin_free(take(&plugins->vacating, p->devices.res.name));
-        plugin_register(p);
+        /* One that is still on its way out would take the new one with it: see sl_plugin_serve(). */
+        sl_plugin_free(take(&plugins->retiring, p->devices.res.name));
+        sl_plugin_free(take(&plugins->vacating, p->devices.res.name));
+        sl_plugin_register(p);
     }
     return 0;
 }
@@ -266,16 +266,16 @@ int sl_plugins_set_health(struct sl_plugins *plugins, const char *uuid, bool hea
         plugins->unhealthy_count--;
     } else {
         if (strlen(uuid) >= size)
-            return sl_err_set(err, -EINVAL, "\"%.40s…\" is no device", uuid);
+            return sl_err_set(err, -EINVAL, SL_E_DEVICE_ID, uuid);
         plugins->unhealthy = sl_xreallocarray(plugins->unhealthy, at + 1, size);
         (void)snprintf(plugins->unhealthy[at], size, "%s", uuid);
         plugins->unhealthy_count++;
     }
     for (struct plugin *p = plugins->plugins; p; p = p->next)
-        if (plugin_devices_judge(plugins, &plugins->cards, &p->devices)) {
+        if (sl_plugin_devices_judge(plugins, &plugins->cards, &p->devices)) {
             sl_info("%s: %zu of %zu devices healthy after a change of %s", p->devices.res.name,
                     p->devices.healthy_count, p->devices.res.device_count, uuid);
-            plugin_changed(p);
+            sl_plugin_changed(p);
         }
     return 0;
 }

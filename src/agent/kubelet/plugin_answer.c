@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container's edits as the protocol's message. Strings are borrowed from the edits. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -26,24 +27,24 @@ static int check(const char *what, const char *text, struct sl_err *err)
 {
     if (text && sl_utf8_valid(text))
         return 0;
-    return sl_err_set(err, -EILSEQ, "%s for the container is not valid UTF-8: rename it", what);
+    return sl_err_set(err, -EILSEQ, SL_E_ANSWER_UTF8, what);
 }
 
 static int check_edits(const struct sl_edits *e, struct sl_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < e->env_count; i++)
-        if ((rc = check("an environment variable's name", e->env[i].name, err)) == 0)
-            rc = check("an environment variable's value", e->env[i].value, err);
+        if ((rc = check("the name of an environment variable", e->env[i].name, err)) == 0)
+            rc = check("the value of an environment variable", e->env[i].value, err);
     for (size_t i = 0; rc == 0 && i < e->annotation_count; i++)
-        if ((rc = check("an annotation's name", e->annotation[i].name, err)) == 0)
-            rc = check("an annotation's value", e->annotation[i].value, err);
+        if ((rc = check("the name of an annotation", e->annotation[i].name, err)) == 0)
+            rc = check("the value of an annotation", e->annotation[i].value, err);
     for (size_t i = 0; rc == 0 && i < e->mount_count; i++)
-        if ((rc = check("a mount's source", e->mount[i].host, err)) == 0)
-            rc = check("a mount's path", e->mount[i].container, err);
+        if ((rc = check("the source of a mount", e->mount[i].host, err)) == 0)
+            rc = check("the path of a mount", e->mount[i].container, err);
     for (size_t i = 0; rc == 0 && i < e->node_count; i++)
         if ((rc = check("a device node", e->node[i].host, err)) == 0)
-            rc = check("a device node's path", e->node[i].container, err);
+            rc = check("the path of a device node", e->node[i].container, err);
     for (size_t i = 0; rc == 0 && i < e->cdi_count; i++)
         rc = check("a CDI name", e->cdi[i], err);
     return rc;
@@ -96,7 +97,7 @@ static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
     }
 }
 
-int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
+int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
                          struct sl_err *err)
 {
     int rc = check_edits(edits, err);
@@ -115,12 +116,12 @@ int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **re
     return 0;
 }
 
-struct Dp__ContainerAllocateResponse *plugin_answer_message(struct plugin_answer *answer)
+struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer)
 {
     return &answer->message;
 }
 
-void plugin_answer_free(struct plugin_answer *answer)
+void sl_plugin_answer_free(struct plugin_answer *answer)
 {
     if (!answer)
         return;

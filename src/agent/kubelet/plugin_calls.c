@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kubelet asks of a plugin, ListAndWatch apart. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -13,18 +14,18 @@
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
-void plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
+void sl_plugin_options(const struct plugin *p, Dp__DevicePluginOptions *ret)
 {
     dp__device_plugin_options__init(ret);
     ret->get_preferred_allocation_available = true;
-    ret->pre_start_required = plugin_wants_prestart(p);
+    ret->pre_start_required = sl_plugin_wants_prestart(p);
 }
 
-void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     (void)msg, (void)size;
     Dp__DevicePluginOptions answer;
-    plugin_options(data, &answer);
+    sl_plugin_options(data, &answer);
     sl_rpc_pb_reply(call, &answer.base);
 }
 
@@ -45,18 +46,18 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
     dp__container_preferred_allocation_response__init(answer);
     if (request->allocation_size < 0 ||
         (size_t)request->allocation_size > p->devices.res.device_count)
-        return sl_err_set(err, -ERANGE, "%d devices are asked for of %zu", request->allocation_size,
+        return sl_err_set(err, -ERANGE, SL_E_PREFER_MANY, request->allocation_size,
                           p->devices.res.device_count);
     size_t size = (size_t)request->allocation_size;
     answer->deviceids = sl_xcalloc(size + 1, sizeof(*answer->deviceids));
-    int rc = plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
+    int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
                            request->must_include_deviceids, request->n_must_include_deviceids, size,
                            answer->deviceids, err);
     answer->n_deviceids = rc == 0 ? size : 0;
     return rc;
 }
 
-void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     struct sl_err err = SL_ERR_INIT;
@@ -93,32 +94,18 @@ void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
 static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n, struct sl_err *err)
 {
     if (n == 0)
-        return sl_err_set(err, -EINVAL, "kubelet asks for no device at all");
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_NOTHING);
     if (d->res.fail_requests_greater_than_one && d->res.sharing != SL_SHARING_NONE && n > 1)
-        return sl_err_set(
-            err, -EINVAL,
-            "invalid request: maximum request size for shared resources is 1; found %zu. "
-            "Ask for 1, or set failRequestsGreaterThanOne: false: several shares "
-            "do not make a larger one",
-            n);
+        return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_SHARES_HINT, n);
     SL_CLEANUP(free) bool *seen = sl_xcalloc(d->res.device_count + 1, sizeof(*seen));
     for (size_t i = 0; i < n; i++) {
-        size_t at = plugin_devices_find(d, ids[i]);
+        size_t at = sl_plugin_devices_find(d, ids[i]);
         if (at == SIZE_MAX)
-            return sl_err_set(
-                err, -ENOENT,
-                "there is no device \"%.80s\" (any more): the node's configuration or its "
-                "GPUs have changed; delete the pod, a new one gets what is there now",
-                ids[i]);
+            return sl_err_set(err, -ENOENT, SL_E_DEVICE_GONE, ids[i]);
         if (seen[at])
-            return sl_err_set(err, -EINVAL, "device \"%s\" is asked for twice in one container",
-                              ids[i]);
+            return sl_err_set(err, -EINVAL, SL_E_ALLOCATE_TWICE, ids[i]);
         if (!d->healthy[at])
-            return sl_err_set(
-                err, -ENODEV,
-                "device \"%s\" is unhealthy: the node's events say why; delete the pod, a "
-                "new one gets another device",
-                ids[i]);
+            return sl_err_set(err, -ENODEV, SL_E_DEVICE_UNHEALTHY, ids[i]);
         seen[at] = true;
     }
     return 0;
@@ -132,7 +119,7 @@ static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *re
     if (rc == 0)
         rc = o->allocate(o->data, &p->devices.res, (const char *const *)request->devices_ids,
                          request->n_devices_ids, edits, err);
-    return rc == 0 ? plugin_answer_create(edits, ret, err) : rc;
+    return rc == 0 ? sl_plugin_answer_create(edits, ret, err) : rc;
 }
 
 static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
@@ -155,7 +142,7 @@ struct container {
     struct plugin_answer *answer;
 };
 
-void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     uint64_t start = sl_now_ns();
@@ -176,14 +163,14 @@ void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t s
         rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
         if (rc == 0)
             answer.container_responses[answer.n_container_responses++] =
-                plugin_answer_message(c->answer);
+                sl_plugin_answer_message(c->answer);
     }
     if (rc == 0)
         sl_rpc_pb_reply(call, &answer.base);
     else
         refuse(call, p, "Allocate", &err);
     for (size_t i = 0; i < n; i++) {
-        plugin_answer_free(containers[i].answer);
+        sl_plugin_answer_free(containers[i].answer);
         sl_edits_clear(&containers[i].edits);
     }
     free(containers);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a resource has: copies that outlive the plan, look-up by id, health, and the list on the wire. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
 
-void plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
 {
     struct plugin_cards c = {.count = inv->gpu_count};
     size_t n = c.count;
@@ -29,7 +30,7 @@ void plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
     *ret = c;
 }
 
-void plugin_cards_free(struct plugin_cards *cards)
+void sl_plugin_cards_free(struct plugin_cards *cards)
 {
     free(cards->uuid);
     free(cards->lost);
@@ -44,7 +45,7 @@ static int compare_ids(const void *a, const void *b, void *data)
     return strcmp(device[*(const uint32_t *)a].id, device[*(const uint32_t *)b].id);
 }
 
-size_t plugin_devices_find(const struct plugin_devices *devices, const char *id)
+size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *id)
 {
     size_t low = 0, high = devices->res.device_count;
     while (low < high) {
@@ -65,15 +66,13 @@ static int check_devices(const struct sl_plan_resource *res, const struct plugin
 {
     /* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
     if (!sl_utf8_valid(res->name))
-        return sl_err_set(err, -EINVAL, "a resource's name is not valid UTF-8");
+        return sl_err_set(err, -EINVAL, SL_E_RESOURCE_UTF8);
     for (size_t i = 0; i < res->device_count; i++) {
         const struct sl_plan_device *d = &res->device[i];
         if (d->gpu >= cards->count)
-            return sl_err_set(err, -EINVAL, "%s: device %s is of GPU %zu of %zu", res->name, d->id,
-                              d->gpu, cards->count);
+            return sl_err_set(err, -EINVAL, SL_E_PLAN_GPU, res->name, d->id, d->gpu, cards->count);
         if (!d->id[0] || !sl_utf8_valid(d->id))
-            return sl_err_set(err, -EINVAL, "%s: the id of device %zu is empty or not valid UTF-8",
-                              res->name, i);
+            return sl_err_set(err, -EINVAL, SL_E_DEVICE_UTF8, res->name, i);
     }
     return 0;
 }
@@ -116,12 +115,12 @@ static int index_devices(struct plugin_devices *d, struct sl_err *err)
     qsort_r(d->by_id, n, sizeof(*d->by_id), compare_ids, d->res.device);
     for (size_t i = 1; i < n; i++)
         if (strcmp(d->res.device[d->by_id[i - 1]].id, d->res.device[d->by_id[i]].id) == 0)
-            return sl_err_set(err, -EEXIST, "%s: two devices have the id %s", d->res.name,
+            return sl_err_set(err, -EEXIST, SL_E_PLAN_IDS, d->res.name,
                               d->res.device[d->by_id[i]].id);
     return 0;
 }
 
-int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                         struct plugin_devices *ret, struct sl_err *err)
 {
     int rc = check_devices(res, cards, err);
@@ -138,14 +137,14 @@ int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_
         memcpy(d.res.device, res->device, n * sizeof(*res->device));
     rc = index_devices(&d, err);
     if (rc < 0) {
-        plugin_devices_free(&d);
+        sl_plugin_devices_free(&d);
         return rc;
     }
     *ret = d;
     return 0;
 }
 
-void plugin_devices_free(struct plugin_devices *devices)
+void sl_plugin_devices_free(struct plugin_devices *devices)
 {
     free(devices->res.device);
     free(devices->healthy);
@@ -156,7 +155,7 @@ void plugin_devices_free(struct plugin_devices *devices)
 }
 
 /* As kubelet sees them. */
-bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
+bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
 {
     if (a->res.device_count != b->res.device_count)
         return false;
@@ -179,7 +178,7 @@ static bool concerns(const char *what, const struct sl_plan_device *device, cons
             (device->id[n] == '\0' || strncmp(device->id + n, "::", 2) == 0));
 }
 
-bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
                           struct plugin_devices *devices)
 {
     bool changed = false;
@@ -221,7 +220,7 @@ static void fill_item(struct item *item, struct sl_plan_device *device, bool hea
     item->device.topology = &item->topology;
 }
 
-int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                         size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;
@@ -236,10 +235,7 @@ int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t
     message.n_devices = n;
     size_t size = dp__list_and_watch_response__get_packed_size(&message);
     if (size > PLUGIN_MAX_MESSAGE)
-        return sl_err_set(
-            err, -EMSGSIZE,
-            "%s has %zu devices, more than kubelet takes in one message: lower replicas",
-            devices->res.name, n);
+        return sl_err_set(err, -EMSGSIZE, SL_E_PLAN_LARGE, devices->res.name, n);
     uint8_t *data = sl_xmalloc(size + 1);
     (void)dp__list_and_watch_response__pack(&message, data);
     *ret = data;

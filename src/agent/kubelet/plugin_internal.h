@@ -7,12 +7,12 @@
 #include <sys/un.h>
 
 #include "agent/kubelet/kubelet_watch.h"
+#include "base/container.h"
 #include "agent/kubelet/plugin.h"
 #include "policy/prefer.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
 
-#define PLUGIN_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 enum { PLUGIN_MAX_MESSAGE = 16 << 20 }; /* what kubelet takes from a plugin */
 
@@ -112,81 +112,81 @@ struct sl_plugins {
 };
 
 /* plugin_devices.c */
-void plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret);
-void plugin_cards_free(struct plugin_cards *cards);
-int plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
+void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret);
+void sl_plugin_cards_free(struct plugin_cards *cards);
+int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                         struct plugin_devices *ret, struct sl_err *err) SL_MUST_CHECK;
-void plugin_devices_free(struct plugin_devices *devices);
-bool plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b);
+void sl_plugin_devices_free(struct plugin_devices *devices);
+bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b);
 /* SIZE_MAX: no such device. */
-size_t plugin_devices_find(const struct plugin_devices *devices, const char *id);
+size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *id);
 /* Sets `healthy` from what is known; true when something changed. */
-bool plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
+bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
                           struct plugin_devices *devices);
 /* A ListAndWatch message; `none`: with no devices in it. */
-int plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
+int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                         size_t *ret_size, struct sl_err *err) SL_MUST_CHECK;
 
 /* plugin_serve.c */
-void plugin_serve_init(struct plugin *p);
+void sl_plugin_serve_init(struct plugin *p);
 /* A server that listens on p->path, a fresh one if the old one has connections. */
-int plugin_serve(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
+int sl_plugin_serve(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
 /* Makes the socket's file anew; connections live on. */
-int plugin_listen(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
-void plugin_unserve(struct plugin *p);
+int sl_plugin_listen(struct plugin *p, struct sl_err *err) SL_MUST_CHECK;
+void sl_plugin_unserve(struct plugin *p);
 /* The list has changed: to be sent to whoever listens. */
-void plugin_changed(struct plugin *p);
+void sl_plugin_changed(struct plugin *p);
 /* Says "nothing left" and stops; freed when that is done. The caller has unlinked it. */
-void plugin_retire(struct plugin *p);
-void plugin_free(struct plugin *p);
+void sl_plugin_retire(struct plugin *p);
+void sl_plugin_free(struct plugin *p);
 
 /* plugin_register.c */
-void plugin_register_init(struct plugin *p);
+void sl_plugin_register_init(struct plugin *p);
 /* Whatever was before: serve and register now. */
-void plugin_register(struct plugin *p);
-void plugin_register_stop(struct plugin *p);
+void sl_plugin_register(struct plugin *p);
+void sl_plugin_register_stop(struct plugin *p);
 /* A new kubelet: what was tried with the old one does not count. */
-void plugin_kubelet_started(struct plugin *p);
+void sl_plugin_kubelet_started(struct plugin *p);
 /* Looks at the socket's file, and does what its state asks for. */
-void plugin_check_file(struct plugin *p);
-void plugin_stream_began(struct plugin *p);
-void plugin_streams_ended(struct plugin *p);
+void sl_plugin_check_file(struct plugin *p);
+void sl_plugin_stream_began(struct plugin *p);
+void sl_plugin_streams_ended(struct plugin *p);
 
 /* plugin_calls.c */
-void plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
-void plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
-void plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+void sl_plugin_call_options(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
 /* What kubelet is told at registration, and when it asks. */
 struct Dp__DevicePluginOptions;
-void plugin_options(const struct plugin *p, struct Dp__DevicePluginOptions *ret);
+void sl_plugin_options(const struct plugin *p, struct Dp__DevicePluginOptions *ret);
 
 /* plugin_prestart.c */
-void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
-bool plugin_wants_prestart(const struct plugin *p);
-void plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answered later */
+void sl_plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data);
+bool sl_plugin_wants_prestart(const struct plugin *p);
+void sl_plugin_prestarts_forget(struct sl_plugins *plugins); /* they may be answered later */
 
 /* plugin_vacate.c: the timer's turn; false: there is more to try. */
-bool plugin_vacate_ends(struct plugin *p);
+bool sl_plugin_vacate_ends(struct plugin *p);
 /* `who` serves the name still. */
-void plugin_vacate_waits(struct plugin *p, const char *who);
+void sl_plugin_vacate_waits(struct plugin *p, const char *who);
 
 /* plugin_answer.c: one container's edits as the protocol's message. */
 struct plugin_answer;
-int plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
+int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
                          struct sl_err *err) SL_MUST_CHECK;
-struct Dp__ContainerAllocateResponse *plugin_answer_message(struct plugin_answer *answer);
-void plugin_answer_free(struct plugin_answer *answer);
+struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer);
+void sl_plugin_answer_free(struct plugin_answer *answer);
 
 /* plugin_prefer.c: which of `available`; ret (size entries) points at ids in p's devices. */
-int plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
+int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
                   char *const *must, size_t must_count, size_t size, char **ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
 /* plugin.c: one that serves nothing yet, in no list. */
-int plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
+int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
                 const struct plugin_cards *cards, struct plugin **ret,
                 struct sl_err *err) SL_MUST_CHECK;
 /* plugin.c: to the log and to whoever makes events of it. */
-void plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...) SL_PRINTF(2, 3);
+void sl_plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...) SL_PRINTF(2, 3);
 
 #endif

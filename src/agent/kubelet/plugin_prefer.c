@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kubelet's ids to the policy's numbers, and back. */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -16,18 +17,14 @@ static int mark_ids(const struct plugin_devices *d, char *const *available, size
                     char *const *must, size_t must_count, uint8_t *marks, struct sl_err *err)
 {
     for (size_t i = 0; i < available_count; i++) {
-        size_t at = plugin_devices_find(d, available[i]);
+        size_t at = sl_plugin_devices_find(d, available[i]);
         if (at != SIZE_MAX)
             marks[at] = MARK_AVAILABLE;
     }
     for (size_t i = 0; i < must_count; i++) {
-        size_t at = plugin_devices_find(d, must[i]);
+        size_t at = sl_plugin_devices_find(d, must[i]);
         if (at == SIZE_MAX)
-            return sl_err_set(
-                err, -ENOENT,
-                "%s has no device \"%.80s\" any more: delete the pod that has it, so that "
-                "it starts again with one of today's",
-                d->res.name, must[i]);
+            return sl_err_set(err, -ENOENT, SL_E_DEVICE_NOT_OFFERED, d->res.name, must[i]);
         marks[at] = MARK_MUST;
     }
     return 0;
@@ -53,8 +50,8 @@ static int prefer_whole(const struct plugin *p, const uint8_t *marks, size_t siz
     const struct sl_prefer_topology topology = {
         .gpu_count = cards->count, .links = cards->links, .numa = cards->numa};
     if (size > n)
-        return sl_err_set(err, -ERANGE, "%zu GPUs are asked for, %zu have to be and %zu can be",
-                          size, must_count, must_count + free_count);
+        return sl_err_set(err, -ERANGE, SL_E_PREFER_IMPOSSIBLE, size, must_count,
+                          must_count + free_count);
     int rc = sl_prefer_whole(&topology, gpus, free_count, must, must_count, size, chosen, err);
     for (size_t i = 0; rc == 0 && i < size; i++)
         ret[i] = d->res.device[device_of[chosen[i]]].id;
@@ -105,7 +102,7 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
     return 0;
 }
 
-int plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
+int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
                   char *const *must, size_t must_count, size_t size, char **ret, struct sl_err *err)
 {
     SL_CLEANUP(free) uint8_t *marks = sl_xcalloc(p->devices.res.device_count + 1, sizeof(*marks));

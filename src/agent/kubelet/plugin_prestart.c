@@ -18,7 +18,7 @@ struct sl_prestart {
     struct sl_plugins *plugins;
 };
 
-bool plugin_wants_prestart(const struct plugin *p)
+bool sl_plugin_wants_prestart(const struct plugin *p)
 {
     return p->devices.fractions && p->owner->options.prestart;
 }
@@ -39,7 +39,7 @@ static void ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *data)
 
 static const struct sl_rpc_call_events events = {.ended = ended};
 
-void plugin_prestarts_forget(struct sl_plugins *plugins)
+void sl_plugin_prestarts_forget(struct sl_plugins *plugins)
 {
     for (struct sl_prestart *s = plugins->prestarts; s; s = s->next) {
         s->back = NULL;
@@ -95,7 +95,7 @@ uint64_t sl_prestart_deadline(const struct sl_prestart *s)
     return s->call ? sl_rpc_call_deadline(s->call) : UINT64_MAX;
 }
 
-void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
+void sl_plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
     struct sl_plugins *plugins = p->owner;
@@ -103,7 +103,7 @@ void plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_t s
     if (sl_rpc_pb_request(call, &dp__pre_start_container_request__descriptor, msg, size, &m) < 0)
         return;
     const Dp__PreStartContainerRequest *request = (const void *)m;
-    if (!plugin_wants_prestart(p) || request->n_devices_ids == 0) {
+    if (!sl_plugin_wants_prestart(p) || request->n_devices_ids == 0) {
         reply(call);
         sl_rpc_pb_free(m);
         return;

@@ -3,6 +3,7 @@
  * Getting registered with kubelet and staying so. Four states (plugin_internal.h), one timer. What moves them: the
  * answer to Register, streams that begin and end, and what kubelet_watch sees in the directory.
  */
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
@@ -58,7 +60,7 @@ static void complain(struct plugin *p, const char *what, const char *why)
     sl_warn("%s", text);
 }
 
-void plugin_register_stop(struct plugin *p)
+void sl_plugin_register_stop(struct plugin *p)
 {
     struct sl_rpc_client *client = p->client;
     p->client = NULL; /* the call's `done` knows by it that nobody wants to hear */
@@ -110,12 +112,9 @@ static void step_back(struct plugin *p, pid_t pid)
 {
     char who[96];
     describe(pid, who, sizeof(who));
-    plugin_notice(p->owner,
-                  "%s: %s has taken over %s: two device plugins for one resource run on this node. "
-                  "Remove one; sluiced steps back and comes back when the other is gone",
-                  p->devices.res.name, who, p->path);
-    plugin_register_stop(p);
-    plugin_unserve(p);
+    sl_plugin_notice(p->owner, SL_E_TAKEN_OVER_LOG, p->devices.res.name, who, p->path);
+    sl_plugin_register_stop(p);
+    sl_plugin_unserve(p);
     p->state = PLUGIN_CONTESTED;
     p->delay_ns = CONTESTED_FIRST_NS;
     wait_up_to(p, CONTESTED_NS);
@@ -135,18 +134,18 @@ static void make_again(struct plugin *p)
         return;
     }
     p->missed_ns = 0;
-    if (plugin_listen(p, &err) < 0)
-        complain(p, "its socket was removed and cannot be made again", err.msg);
+    if (sl_plugin_listen(p, &err) < 0)
+        complain(p, "the socket was removed and cannot be made again", err.msg);
     else
         sl_info("%s: %s was removed; made again", p->devices.res.name, p->path);
 }
 
 static void gap_fires(struct sl_timer *timer)
 {
-    plugin_check_file(PLUGIN_CONTAINER(timer, struct plugin, gap));
+    sl_plugin_check_file(sl_container_of(timer, struct plugin, gap));
 }
 
-void plugin_check_file(struct plugin *p)
+void sl_plugin_check_file(struct plugin *p)
 {
     pid_t pid;
     switch (look_at_file(p, &pid)) {
@@ -163,7 +162,7 @@ void plugin_check_file(struct plugin *p)
         if (p->streams)
             make_again(p);
         else
-            plugin_register(p);
+            sl_plugin_register(p);
         break;
     }
 }
@@ -187,12 +186,12 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
     struct plugin *p = data;
     if (!p->client)
         return;
-    plugin_register_stop(p);
+    sl_plugin_register_stop(p);
     if (code != SL_RPC_OK) {
         char why[360];
         p->owner->stats.registration_failures++;
         (void)snprintf(why, sizeof(why), "%s: %.300s", sl_rpc_code_name(code), message);
-        complain(p, "kubelet did not take the registration", why);
+        complain(p, "kubelet refused the registration", why);
         p->state = PLUGIN_WAITING;
         wait_up_to(p, code == SL_RPC_UNAVAILABLE ? ABSENT_NS : REFUSED_NS);
         return;
@@ -208,7 +207,7 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
         return;
     }
     if (p->dropped) {
-        plugin_streams_ended(p);
+        sl_plugin_streams_ended(p);
         return;
     }
     wait_more(p, STREAM_NS, REFUSED_NS);
@@ -224,7 +223,7 @@ static int call_register(struct plugin *p, struct sl_err *err)
     char endpoint[sizeof(p->path)];
     (void)snprintf(endpoint, sizeof(endpoint), "%s", p->endpoint);
     Dp__DevicePluginOptions options;
-    plugin_options(p, &options);
+    sl_plugin_options(p, &options);
     Dp__RegisterRequest request = DP__REGISTER_REQUEST__INIT;
     request.version = version;
     request.endpoint = endpoint;
@@ -235,16 +234,16 @@ static int call_register(struct plugin *p, struct sl_err *err)
                           &ops, p, &call, err);
 }
 
-void plugin_register(struct plugin *p)
+void sl_plugin_register(struct plugin *p)
 {
     struct sl_err err = SL_ERR_INIT;
     pid_t pid;
     char who[96];
-    plugin_register_stop(p);
+    sl_plugin_register_stop(p);
     if (look_at_file(p, &pid) == FILE_OTHERS) {
         if (p->vacate_ns) { /* not vacant yet */
             describe(pid, who, sizeof(who));
-            plugin_vacate_waits(p, who);
+            sl_plugin_vacate_waits(p, who);
             wait_up_to(p, REFUSED_NS);
             return;
         }
@@ -256,22 +255,19 @@ void plugin_register(struct plugin *p)
             return;
         }
         describe(pid, who, sizeof(who));
-        plugin_notice(p->owner,
-                      "%s: %s serves it on %s already; sluiced takes it over. If this goes on, "
-                      "two device plugins run on this node: remove one",
-                      p->devices.res.name, who, p->path);
+        sl_plugin_notice(p->owner, SL_E_TAKING_OVER_LOG, p->devices.res.name, who, p->path);
     }
     p->state = PLUGIN_WAITING;
     p->dropped = false;
-    int rc = plugin_serve(p, &err);
+    int rc = sl_plugin_serve(p, &err);
     if (rc < 0) {
-        complain(p, "cannot be served yet", err.msg);
+        complain(p, "the resource cannot be served yet", err.msg);
         wait_up_to(p, ABSENT_NS);
         return;
     }
     rc = call_register(p, &err);
     if (rc < 0) {
-        plugin_register_stop(p);
+        sl_plugin_register_stop(p);
         complain(p, "waiting for kubelet", err.msg);
         wait_up_to(p, ABSENT_NS);
         return;
@@ -281,43 +277,45 @@ void plugin_register(struct plugin *p)
 
 static void timer_fires(struct sl_timer *timer)
 {
-    struct plugin *p = PLUGIN_CONTAINER(timer, struct plugin, timer);
-    if (p->vacate_ns && plugin_vacate_ends(p))
+    struct plugin *p = sl_container_of(timer, struct plugin, timer);
+    if (p->vacate_ns && sl_plugin_vacate_ends(p))
         return;
     if (p->state == PLUGIN_REGISTERED) /* and no stream came */
-        complain(p, "kubelet took the registration", "but does not listen; registering again");
-    plugin_register(p);
+        complain(p, "kubelet accepted the registration",
+                 "but does not listen; the agent registers "
+                 "again");
+    sl_plugin_register(p);
 }
 
-void plugin_register_init(struct plugin *p)
+void sl_plugin_register_init(struct plugin *p)
 {
     p->timer.fire = timer_fires;
     p->gap.fire = gap_fires;
     p->delay_ns = FIRST_NS;
 }
 
-void plugin_kubelet_started(struct plugin *p)
+void sl_plugin_kubelet_started(struct plugin *p)
 {
     if (p->state != PLUGIN_CONTESTED)
         p->delay_ns = FIRST_NS;
-    plugin_register(p);
+    sl_plugin_register(p);
 }
 
 /* --- streams ------------------------------------------------------------------------------------ */
 
-void plugin_stream_began(struct plugin *p)
+void sl_plugin_stream_began(struct plugin *p)
 {
     p->listened_ns = sl_loop_now(p->owner->loop);
     if (p->state == PLUGIN_REGISTERED)
         listened_to(p);
 }
 
-void plugin_streams_ended(struct plugin *p)
+void sl_plugin_streams_ended(struct plugin *p)
 {
     p->dropped = true;
     if (p->retiring || p->state != PLUGIN_REGISTERED)
         return;
-    sl_info("%s: kubelet has stopped listening; registering again", p->devices.res.name);
+    sl_info("%s: kubelet no longer listens; the agent registers again", p->devices.res.name);
     if (sl_loop_now(p->owner->loop) - p->listened_ns >= SETTLED_NS)
         p->delay_ns = FIRST_NS;
     p->state = PLUGIN_WAITING;

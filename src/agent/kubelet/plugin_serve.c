@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "rpc/pb.h"
@@ -19,7 +20,7 @@ static const uint64_t PACK_AGAIN_NS = SL_NS_PER_S;
 static int have_list(struct plugin *p, struct sl_err *err)
 {
     return p->list ? 0
-                   : plugin_devices_pack(&p->devices, p->retiring, &p->list, &p->list_size, err);
+                   : sl_plugin_devices_pack(&p->devices, p->retiring, &p->list, &p->list_size, err);
 }
 
 static void send_list(struct plugin_stream *s)
@@ -34,7 +35,7 @@ static void send_list(struct plugin_stream *s)
         s->stale = false;
         p->owner->stats.lists_sent++;
     } else if (rc == -EMSGSIZE) {
-        sl_error("%s: the list of devices was not sent: %s", p->devices.res.name, err.msg);
+        sl_error("%s: cannot send the list of devices: %s", p->devices.res.name, err.msg);
         sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop) + PACK_AGAIN_NS);
     }
     /* -EAGAIN: `writable` comes back to it. -EPIPE: `ended` has come or will. */
@@ -65,7 +66,7 @@ static void stream_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *
             at = &(*at)->next;
         *at = s->next;
         if (!p->streams)
-            plugin_streams_ended(p);
+            sl_plugin_streams_ended(p);
     }
     free(s);
 }
@@ -80,25 +81,25 @@ static void list_and_watch(struct sl_rpc_call *call, const uint8_t *msg, size_t 
     *s = (struct plugin_stream){.plugin = p, .call = call, .next = p->streams};
     p->streams = s;
     sl_rpc_call_watch(call, &events, s);
-    plugin_stream_began(p);
+    sl_plugin_stream_began(p);
     send_list(s);
 }
 
 static void push_fires(struct sl_timer *timer)
 {
-    struct plugin *p = PLUGIN_CONTAINER(timer, struct plugin, push);
+    struct plugin *p = sl_container_of(timer, struct plugin, push);
     for (struct plugin_stream *s = p->streams, *next; s; s = next) {
         next = s->next;
         send_list(s);
     }
 }
 
-void plugin_serve_init(struct plugin *p)
+void sl_plugin_serve_init(struct plugin *p)
 {
     p->push.fire = push_fires;
 }
 
-void plugin_changed(struct plugin *p)
+void sl_plugin_changed(struct plugin *p)
 {
     free(p->list);
     p->list = NULL;
@@ -113,11 +114,11 @@ static int make_server(struct plugin *p, struct sl_err *err)
         const char *path;
         sl_rpc_handler *handler;
     } methods[] = {
-        {"/v1beta1.DevicePlugin/GetDevicePluginOptions", plugin_call_options},
+        {"/v1beta1.DevicePlugin/GetDevicePluginOptions", sl_plugin_call_options},
         {"/v1beta1.DevicePlugin/ListAndWatch", list_and_watch},
-        {"/v1beta1.DevicePlugin/GetPreferredAllocation", plugin_call_prefer},
-        {"/v1beta1.DevicePlugin/Allocate", plugin_call_allocate},
-        {"/v1beta1.DevicePlugin/PreStartContainer", plugin_call_prestart},
+        {"/v1beta1.DevicePlugin/GetPreferredAllocation", sl_plugin_call_prefer},
+        {"/v1beta1.DevicePlugin/Allocate", sl_plugin_call_allocate},
+        {"/v1beta1.DevicePlugin/PreStartContainer", sl_plugin_call_prestart},
     };
     /* A queue of one byte takes one list and no second: a slow reader is never sent old news. */
     const struct sl_rpc_limits limits = {.max_queue_bytes = 1,
@@ -136,7 +137,7 @@ static int make_server(struct plugin *p, struct sl_err *err)
     return 0;
 }
 
-int plugin_listen(struct plugin *p, struct sl_err *err)
+int sl_plugin_listen(struct plugin *p, struct sl_err *err)
 {
     struct stat st;
     p->listening = false;
@@ -151,22 +152,22 @@ int plugin_listen(struct plugin *p, struct sl_err *err)
     return 0;
 }
 
-int plugin_serve(struct plugin *p, struct sl_err *err)
+int sl_plugin_serve(struct plugin *p, struct sl_err *err)
 {
     struct stat st;
     /* Kubelet up to 1.36 takes the end of an old stream for the end of the new registration: the old
      * one has to be over before Register. */
     if (p->server && sl_rpc_server_conns(p->server) > 0)
-        plugin_unserve(p);
+        sl_plugin_unserve(p);
     int rc = p->server ? 0 : make_server(p, err);
     if (rc < 0)
         return rc;
     if (p->listening && lstat(p->path, &st) == 0 && st.st_dev == p->dev && st.st_ino == p->ino)
         return 0;
-    return plugin_listen(p, err);
+    return sl_plugin_listen(p, err);
 }
 
-void plugin_unserve(struct plugin *p)
+void sl_plugin_unserve(struct plugin *p)
 {
     struct sl_rpc_server *server = p->server;
     p->server = NULL;
@@ -181,14 +182,14 @@ void plugin_unserve(struct plugin *p)
 
 /* --- the end -------------------------------------------------------------------------------- */
 
-void plugin_free(struct plugin *p)
+void sl_plugin_free(struct plugin *p)
 {
     if (!p)
         return;
-    plugin_register_stop(p);
+    sl_plugin_register_stop(p);
     sl_timer_stop(p->owner->loop, &p->push);
-    plugin_unserve(p);
-    plugin_devices_free(&p->devices);
+    sl_plugin_unserve(p);
+    sl_plugin_devices_free(&p->devices);
     free(p->list);
     free(p);
 }
@@ -201,20 +202,20 @@ static void retired(struct sl_rpc_server *server, void *data)
     while (*at != p)
         at = &(*at)->next;
     *at = p->next;
-    plugin_free(p);
+    sl_plugin_free(p);
 }
 
-void plugin_retire(struct plugin *p)
+void sl_plugin_retire(struct plugin *p)
 {
-    plugin_register_stop(p);
+    sl_plugin_register_stop(p);
     if (!p->server) {
-        plugin_free(p);
+        sl_plugin_free(p);
         return;
     }
     p->retiring = true;
     p->next = p->owner->retiring;
     p->owner->retiring = p;
-    plugin_changed(p);
+    sl_plugin_changed(p);
     sl_timer_stop(p->owner->loop, &p->push);
     push_fires(&p->push);
     sl_rpc_server_stop(p->server, RETIRE_NS, retired, p);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -29,32 +30,30 @@ static void take_out(struct plugin *p)
     p->next = NULL;
 }
 
-bool plugin_vacate_ends(struct plugin *p)
+bool sl_plugin_vacate_ends(struct plugin *p)
 {
     if (!p->vacated && sl_loop_now(p->owner->loop) < p->vacate_ns)
         return false;
     take_out(p);
     if (!p->vacated) {
-        sl_warn("%s: kubelet could not be told that claims serve it now; it forgets by itself",
+        sl_warn("%s: kubelet could not be told that claims serve this resource now; kubelet "
+                "forgets it after some minutes",
                 p->devices.res.name);
-        plugin_free(p);
+        sl_plugin_free(p);
         return true;
     }
     sl_info("%s: claims serve it now, and kubelet has been told", p->devices.res.name);
     p->vacate_ns = 0;
-    plugin_retire(p);
+    sl_plugin_retire(p);
     return true;
 }
 
-void plugin_vacate_waits(struct plugin *p, const char *who)
+void sl_plugin_vacate_waits(struct plugin *p, const char *who)
 {
     if (p->vacate_told || p->vacate_ns - sl_loop_now(p->owner->loop) > REMEMBERS_NS - LEAVES_NS)
         return;
     p->vacate_told = true;
-    plugin_notice(p->owner,
-                  "%s: %s serves it on %s, and claims serve the same GPUs: neither knows what the other "
-                  "gives out. Remove that device plugin from this node",
-                  p->devices.res.name, who, p->path);
+    sl_plugin_notice(p->owner, SL_E_BESIDE_CLAIMS_LOG, p->devices.res.name, who, p->path);
 }
 
 static void vacate(struct sl_plugins *plugins, const char *name)
@@ -63,14 +62,14 @@ static void vacate(struct sl_plugins *plugins, const char *name)
     struct sl_plan_resource none = {.sharing = SL_SHARING_NONE};
     struct plugin *p;
     (void)snprintf(none.name, sizeof(none.name), "%s", name);
-    if (plugin_make(plugins, &none, &plugins->cards, &p, &err) < 0) {
-        sl_warn("%s: kubelet cannot be told that claims serve it now: %s", name, err.msg);
+    if (sl_plugin_make(plugins, &none, &plugins->cards, &p, &err) < 0) {
+        sl_warn("%s: cannot tell kubelet that claims serve this resource now: %s", name, err.msg);
         return;
     }
     p->vacate_ns = sl_loop_now(plugins->loop) + REMEMBERS_NS;
     p->next = plugins->vacating;
     plugins->vacating = p;
-    plugin_register(p);
+    sl_plugin_register(p);
 }
 
 /* The checkpoint's list of registered resources; NULL: none, which is no error on a fresh node. */
@@ -81,7 +80,7 @@ static json_t *registered(const struct sl_plugins *plugins, json_t **ret_file)
     (void)snprintf(path, sizeof(path), "%s/%s", sl_kubelet_watch_dir(plugins->watch), CHECKPOINT);
     *ret_file = json_load_file(path, 0, &bad);
     if (!*ret_file && json_error_code(&bad) != json_error_cannot_open_file)
-        sl_warn("%s: %s: what kubelet remembers is not known", path, bad.text);
+        sl_warn("%s: %s: what kubelet remembers of this resource is not known", path, bad.text);
     return json_object_get(json_object_get(*ret_file, "Data"), "RegisteredDevices");
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/kubelet/errors.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
 #include "podresources.pb-c.h"
@@ -179,7 +180,7 @@ static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char 
     if (!p->asking)
         return; /* our own end */
     if (code != SL_RPC_OK)
-        sl_err_set(&err, -EIO, "kubelet's pod resources: %s (%d)", message, (int)code);
+        sl_err_set(&err, -EIO, SL_E_PODRES_STATUS, message, (int)code);
     finish(p, err.code ? &err : NULL);
 }
 
@@ -201,7 +202,7 @@ static int connect_kubelet(struct sl_podres *p, struct sl_err *err)
     struct sl_rpc_client_options opt = {
         .limits = {.max_message_bytes = ANSWER_MAX}, .closed = on_closed, .data = p};
     int rc = sl_rpc_client_connect(p->loop, p->socket, &opt, &p->client, err);
-    return rc < 0 ? sl_err_wrap(err, "kubelet's pod resources") : 0;
+    return rc < 0 ? sl_err_wrap(err, "the pod resources of kubelet") : 0;
 }
 
 static int ask(struct sl_podres *p, struct sl_err *err)
@@ -217,6 +218,14 @@ static int ask(struct sl_podres *p, struct sl_err *err)
     if (rc == 0)
         p->asking = true;
     return rc;
+}
+
+/* Puts the question into a line. */
+static void wait_in(struct waiter **line, sl_podres_done *done, void *data)
+{
+    struct waiter *w = sl_xmalloc(sizeof(*w));
+    *w = (struct waiter){*line, done, data};
+    *line = w;
 }
 
 void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
@@ -235,18 +244,14 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
             return;
         }
     }
-    struct waiter *w = sl_xmalloc(sizeof(*w));
-    *w = (struct waiter){podres->waiters, done, data};
-    podres->waiters = w;
+    wait_in(&podres->waiters, done, data);
     if (!podres->asking && ask(podres, &err) < 0)
         finish(podres, &err);
 }
 
 void sl_podres_fresh(struct sl_podres *podres, sl_podres_done *done, void *data)
 {
-    struct waiter *w = sl_xmalloc(sizeof(*w));
-    *w = (struct waiter){podres->later, done, data};
-    podres->later = w;
+    wait_in(&podres->later, done, data);
     if (!podres->asking)
         ask_later(podres);
 }

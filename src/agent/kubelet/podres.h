@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose is which device: kubelet's PodResources API, asked when somebody wants to know and not more
- * often than every few seconds.
+ * Which pod has which device: kubelet's PodResources API, asked on demand and at most every few
+ * seconds.
  */
 #ifndef SLUICE_AGENT_KUBELET_PODRES_H
 #define SLUICE_AGENT_KUBELET_PODRES_H
@@ -41,7 +41,7 @@ struct sl_podres_map {
 
 /* socket NULL: kubelet's usual one. max_age_ns 0: 5 s. Connects when first asked. */
 struct sl_podres *sl_podres_create(struct sl_loop *loop, const char *socket, uint64_t max_age_ns);
-/* Who still waits is not called. NULL is fine; not from inside a callback. */
+/* Callers that still wait get no call back. NULL is fine; not from inside a callback. */
 void sl_podres_destroy(struct sl_podres *podres);
 
 /* map: the newest there is, NULL if there never was one; borrowed for the call. err: why it is not fresh, else

@@ -13,6 +13,7 @@
 #include "agent/tenant/leases.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 #include "sluice/pages.h"
 
@@ -45,11 +46,10 @@ struct sl_exporter {
     uint64_t lag_ns;
 };
 
-#define OF(type, member, ptr) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 static void lag_fire(struct sl_timer *timer)
 {
-    struct sl_exporter *x = OF(struct sl_exporter, lag, timer);
+    struct sl_exporter *x = sl_container_of(timer, struct sl_exporter, lag);
     uint64_t now = sl_loop_now(x->loop);
     if (now > timer->at_ns && now - timer->at_ns > x->lag_ns)
         x->lag_ns = now - timer->at_ns;
@@ -288,7 +288,7 @@ static void got_status(void *data, struct sl_client_status *status, const struct
 /* What did not come in time: not up, and its old numbers are served where they can be told by their age. */
 static void timeout_fire(struct sl_timer *timer)
 {
-    struct sl_exporter *x = OF(struct sl_exporter, timeout, timer);
+    struct sl_exporter *x = sl_container_of(timer, struct sl_exporter, timeout);
     if (x->missing & PART_SAMPLE)
         x->nvml_up = false;
     if (x->missing & PART_PODS) {

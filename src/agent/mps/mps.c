@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/mps/errors.h"
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -45,9 +46,7 @@ static int copy_options(struct sl_mps *mps, const struct sl_mps_options *o, stru
 {
     const char *root = o->driver_root ? o->driver_root : "";
     if (!o->root || o->root[0] != '/' || strlen(o->root) > MPS_PATH_SIZE - 160)
-        return sl_err_set(err, -EINVAL,
-                          "MPS needs a directory of its own: set flags.mpsRoot (--mps-root) to an "
-                          "absolute path, for example /run/nvidia/mps");
+        return sl_err_set(err, -EINVAL, SL_E_MPS_NO_ROOT);
     mps->root = sl_xstrdup(o->root);
     mps->host_root = sl_xstrdup(o->host_root ? o->host_root : o->root);
     mps->control = sl_xstrdup(o->control);
@@ -170,19 +169,14 @@ static unsigned limit_percent(const struct sl_mps_gpu *g)
 static int check(const struct sl_mps_gpu *g, struct sl_err *err)
 {
     if (!g->uuid[0] || strchr(g->uuid, '/') || strlen(g->uuid) >= SL_GPU_UUID_SIZE)
-        return sl_err_set(err, -EINVAL, "GPU %u has no UUID MPS could name a directory after",
-                          g->index);
+        return sl_err_set(err, -EINVAL, SL_E_MPS_NO_UUID, g->index);
     if (g->replicas == 0)
-        return sl_err_set(err, -EINVAL, "GPU %u: MPS shares it among 0 clients", g->index);
+        return sl_err_set(err, -EINVAL, SL_E_MPS_NO_CLIENTS, g->index);
     if (limit_mib(g) == 0)
-        return sl_err_set(err, -EINVAL,
-                          "GPU %u: each of %u MPS clients would get less than 1 MiB: ask for fewer "
-                          "replicas",
-                          g->index, g->replicas);
+        return sl_err_set(err, -EINVAL, SL_E_MPS_SMALL, g->index, g->replicas);
     return limit_percent(g) <= 100
                ? 0
-               : sl_err_set(err, -EINVAL, "GPU %u: an MPS client cannot have %u %% of it", g->index,
-                            g->share_percent);
+               : sl_err_set(err, -EINVAL, SL_E_MPS_PERCENT, g->index, g->share_percent);
 }
 
 static char **daemon_env(const struct daemon *d)
@@ -283,7 +277,7 @@ int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *ed
     char host[MPS_PATH_SIZE];
     const struct daemon *d = find(mps, uuid);
     if (!d)
-        return sl_err_set(err, -ENOENT, "the GPU %s is not shared by MPS", uuid);
+        return sl_err_set(err, -ENOENT, SL_E_MPS_NOT_SHARED, uuid);
     if (d->state != SL_MPS_READY)
         return sl_err_set(err, -EAGAIN, "%s", d->reason);
     /* The same path inside: it is in the daemon's own messages, and no image has it. */

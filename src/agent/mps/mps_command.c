@@ -13,6 +13,7 @@
 
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 struct mps_command {
@@ -28,8 +29,6 @@ struct mps_command {
 
 enum { OUTPUT_MAX = 2048 };
 
-#define OF(ptr, member)                                                                            \
-    ((struct mps_command *)(void *)((char *)(ptr)-offsetof(struct mps_command, member)))
 
 static void command_free(struct mps_command *c)
 {
@@ -61,7 +60,7 @@ static void read_output(int fd, char *buf, size_t size)
 static void exit_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct mps_command *c = OF(source, exit);
+    struct mps_command *c = sl_container_of(source, struct mps_command, exit);
     char output[OUTPUT_MAX];
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)source->fd, &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
@@ -77,7 +76,7 @@ static void exit_ready(struct sl_source *source, uint32_t events)
 
 static void timer_fire(struct sl_timer *timer)
 {
-    struct mps_command *c = OF(timer, timer);
+    struct mps_command *c = sl_container_of(timer, struct mps_command, timer);
     mps_command_done *done = c->done;
     void *data = c->data;
     sl_mps_command_cancel(c);

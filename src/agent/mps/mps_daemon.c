@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/mps/errors.h"
 #include "agent/mps/mps_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 
 #define BACKOFF_MAX_NS (60 * SL_NS_PER_S)
 #define PROBE_NS       (100 * SL_NS_PER_MS) /* between two questions to a daemon that starts */
@@ -163,12 +165,12 @@ static void how_it_ended(struct daemon *d, const siginfo_t *info, char *buf, siz
 {
     char last[160];
     sl_mps_log_last(d->log_dir, last, sizeof(last));
-    char how[48] = "it is gone";
+    char how[48] = "the daemon is gone";
     if (info->si_pid && info->si_code == CLD_EXITED)
         (void)snprintf(how, sizeof(how), "exit status %d", info->si_status);
     else if (info->si_pid)
         (void)snprintf(how, sizeof(how), "signal %d", info->si_status);
-    (void)snprintf(buf, size, "%s%s%s", how, last[0] ? "; its last words: " : "", last);
+    (void)snprintf(buf, size, "%s%s%s", how, last[0] ? "; its last message: " : "", last);
 }
 
 static void start_ended(struct daemon *d, const siginfo_t *info, const char *how)
@@ -187,13 +189,13 @@ static void start_ended(struct daemon *d, const siginfo_t *info, const char *how
         sl_mps_daemon_start(d);
         return;
     }
-    sl_mps_daemon_fail(d, "the MPS daemon of GPU %u does not start: %s", d->index, how);
+    sl_mps_daemon_fail(d, SL_E_MPS_START_LOG, d->index, how);
 }
 
 void sl_mps_daemon_exited(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct daemon *d = (struct daemon *)(void *)((char *)source - offsetof(struct daemon, exit));
+    struct daemon *d = sl_container_of(source, struct daemon, exit);
     siginfo_t info = {0};
     char how[300];
     if (d->child && d->pid > 1 && d->phase != PHASE_STARTING)
@@ -215,7 +217,7 @@ void sl_mps_daemon_exited(struct sl_source *source, uint32_t events)
     } else if (phase == PHASE_STARTING) {
         start_ended(d, &info, how);
     } else {
-        sl_mps_daemon_fail(d, "the MPS daemon of GPU %u ended: %s", d->index, how);
+        sl_mps_daemon_fail(d, SL_E_MPS_ENDED_LOG, d->index, how);
     }
 }
 
@@ -247,7 +249,7 @@ static bool complains(const char *output)
     return false;
 }
 
-/* For servers to come, and for clients to come of the servers there are. */
+/* For future servers, and for future clients of the running MPS servers. */
 static void set_limits(struct daemon *d)
 {
     char text[4096];
@@ -282,11 +284,11 @@ static void become_ready(struct daemon *d)
     sl_mps_daemon_say(d, SL_MPS_READY,
                       "the MPS daemon of GPU %u is ready%s: %u %% of its threads and %" PRIu64
                       " MiB for each client%s",
-                      d->index, d->adopted ? " (it was running already)" : "", d->percent,
+                      d->index, d->adopted ? " (the daemon was running already)" : "", d->percent,
                       d->limit_mib,
                       many ? ""
                            : "; this driver has no -multiuser-server, so tenants with another UID "
-                             "wait for those before them");
+                             "wait until earlier tenants have ended");
 }
 
 static void verified(struct daemon *d, const char *output)
@@ -295,10 +297,7 @@ static void verified(struct daemon *d, const char *output)
     double got = strtod(output, &end);
     bool wrong = end == output || got > d->percent + 0.5 || got < d->percent - 0.5;
     if (wrong && !d->relimit) /* else others are to be set already */
-        sl_mps_daemon_fail(d,
-                           "the MPS daemon of GPU %u did not take its limits: %u %% were set, it "
-                           "says \"%.80s\"",
-                           d->index, d->percent, output);
+        sl_mps_daemon_fail(d, SL_E_MPS_LIMITS_LOG, d->index, d->percent, output);
     else
         become_ready(d);
 }
@@ -310,20 +309,12 @@ static void faulted(struct daemon *d)
         d->phase = PHASE_FAULTED;
         d->faulted_ns = now;
     }
-    sl_mps_daemon_say(
-        d, SL_MPS_FAULTED,
-        "a client's fault stopped the MPS server of GPU %u: all its clients fail, and new "
-        "ones are refused until they have ended",
-        d->index);
+    sl_mps_daemon_say(d, SL_MPS_FAULTED, SL_E_MPS_FAULT_LOG, d->index);
     if (now - d->faulted_ns < d->mps->options.heal_ns) {
         after(d, HEAL_LOOK_NS);
         return;
     }
-    sl_mps_daemon_fail(
-        d,
-        "the MPS server of GPU %u did not recover from a client's fault in time: its "
-        "daemon is started anew",
-        d->index);
+    sl_mps_daemon_fail(d, SL_E_MPS_STUCK_LOG, d->index);
 }
 
 static void looked(struct daemon *d, bool fault)
@@ -360,8 +351,7 @@ static void no_answer(struct daemon *d, enum daemon_step step, const char *outpu
         after(d, SL_NS_PER_S);
         return;
     }
-    sl_mps_daemon_fail(d, "the MPS daemon of GPU %u does not answer%s%.120s", d->index,
-                       output[0] ? ": " : "", output);
+    sl_mps_daemon_fail(d, SL_E_MPS_SILENT_LOG, d->index, output[0] ? ": " : "", output);
 }
 
 static void answered(void *data, int result, const char *output)
@@ -388,8 +378,7 @@ static void answered(void *data, int result, const char *output)
         break;
     case STEP_LIMITS:
         if (complains(output))
-            sl_mps_daemon_fail(d, "the MPS daemon of GPU %u refuses its limits: %.160s", d->index,
-                               output);
+            sl_mps_daemon_fail(d, SL_E_MPS_REFUSED_LOG, d->index, output);
         else
             sl_mps_daemon_ask(d, STEP_VERIFY, "get_default_active_thread_percentage\n");
         break;
@@ -422,7 +411,7 @@ void sl_mps_daemon_ask(struct daemon *d, enum daemon_step step, const char *text
     sl_timer_stop(d->mps->loop, &d->timer); /* what comes next is up to the answer */
     int rc = path ? sl_mps_command(&d->mps->commands, d->mps->loop, path, d->env, text,
                                    d->mps->options.command_ns, answered, d, &d->command, &err)
-                  : sl_err_set(&err, -ENOENT, "the control program is gone");
+                  : sl_err_set(&err, -ENOENT, SL_E_MPS_CONTROL_GONE);
     if (rc < 0)
         no_answer(d, step, err.msg);
 }
@@ -438,13 +427,12 @@ static void log_speaks(void *data, const char *line)
     if (d->step == STEP_NONE)
         after(d, LOOK_NS);
     /* Unhealthy at once, healthy when the look that follows says so. */
-    sl_mps_daemon_say(d, SL_MPS_FAULTED, "a client of GPU %u failed under MPS: %.160s", d->index,
-                      line);
+    sl_mps_daemon_say(d, SL_MPS_FAULTED, SL_E_MPS_CLIENT_LOG, d->index, line);
 }
 
 static void timer_fire(struct sl_timer *timer)
 {
-    struct daemon *d = (struct daemon *)(void *)((char *)timer - offsetof(struct daemon, timer));
+    struct daemon *d = sl_container_of(timer, struct daemon, timer);
     switch (d->phase) {
     case PHASE_IDLE:
         sl_mps_daemon_start(d);
@@ -452,7 +440,7 @@ static void timer_fire(struct sl_timer *timer)
     case PHASE_STARTING:
         if (!d->pid) { /* it said it would go to the background, and is not there yet */
             siginfo_t ok = {.si_code = CLD_EXITED};
-            start_ended(d, &ok, "it never reached the background");
+            start_ended(d, &ok, "the daemon did not start in the background");
             break;
         }
         sl_mps_daemon_ask(d, STEP_PROBE, "get_default_active_thread_percentage\n");
@@ -481,7 +469,7 @@ void sl_mps_daemon_start(struct daemon *d)
     if (rc == 0 && !d->log)
         rc = sl_mps_log_create(d->mps->loop, d->log_dir, log_speaks, d, &d->log, &err);
     if (rc < 0) {
-        sl_mps_daemon_fail(d, "the MPS daemon of GPU %u does not start: %s", d->index, err.msg);
+        sl_mps_daemon_fail(d, SL_E_MPS_START_LOG, d->index, err.msg);
         return;
     }
     d->phase = PHASE_STARTING;

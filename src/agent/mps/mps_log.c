@@ -18,6 +18,7 @@
 
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 
 static const char *const names[] = {"daemon.out", "control.log", "server.log"};
@@ -94,7 +95,7 @@ static void log_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
     struct mps_log *log =
-        (struct mps_log *)(void *)((char *)source - offsetof(struct mps_log, source));
+        sl_container_of(source, struct mps_log, source);
     _Alignas(struct inotify_event) char buf[4096];
     while (read(source->fd, buf, sizeof(buf)) >
            0) /* which one does not matter: three looks are cheap */

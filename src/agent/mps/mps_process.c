@@ -49,13 +49,14 @@ static void place_fd(int fd, int as)
 static void give_own_shm(const char *dir)
 {
     if (unshare(CLONE_NEWNS) != 0)
-        die(126, "no mount namespace for its own /dev/shm (it takes CAP_SYS_ADMIN): ");
+        die(126,
+            "cannot make a mount namespace for a private /dev/shm (this needs CAP_SYS_ADMIN): ");
     /* In a chroot "/" is no mount; then it is enough that what lies at /dev/shm passes nothing on. */
     if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0 &&
         mount("none", "/dev/shm", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-        die(126, "mounts cannot be made its own: ");
+        die(126, "cannot make the mounts private: ");
     if (mount(dir, "/dev/shm", NULL, MS_BIND, NULL) != 0)
-        die(126, "its own /dev/shm cannot be mounted: ");
+        die(126, "cannot mount a private /dev/shm: ");
 }
 
 static _Noreturn void become(const struct mps_spawn *spawn)
@@ -75,7 +76,7 @@ static _Noreturn void become(const struct mps_spawn *spawn)
     if (spawn->own_shm)
         give_own_shm(spawn->own_shm);
     (void)execve(spawn->path, spawn->argv, spawn->envp);
-    die(127, "the control program does not start: ");
+    die(127, "cannot start the control program: ");
 }
 
 int sl_mps_spawn(const struct mps_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, struct sl_err *err)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/mps/errors.h"
 #include "agent/mps/mps_internal.h"
 #include "base/cleanup.h"
 #include "base/fsutil.h"
@@ -157,10 +158,7 @@ static int make_dirs(const struct daemon *d, struct sl_err *err)
         return rc;
     char why[200];
     (void)snprintf(why, sizeof(why), "%.199s", err->msg);
-    return sl_err_set(err, rc,
-                      "%s: MPS needs a folder of the node at %s; install the agent with "
-                      "deploy/components/mps, which mounts it",
-                      why, d->mps->root);
+    return sl_err_set(err, rc, SL_E_MPS_NOT_MOUNTED, why, d->mps->root);
 }
 
 static int spawn_new(struct daemon *d, struct sl_err *err)
@@ -168,11 +166,8 @@ static int spawn_new(struct daemon *d, struct sl_err *err)
     char buf[MPS_PATH_SIZE + 64], out_path[MPS_PATH_SIZE + 16];
     const char *path = sl_mps_control_path(d->mps, buf, sizeof(buf));
     if (!path)
-        return sl_err_set(
-            err, -ENOENT,
-            "there is no nvidia-cuda-mps-control under %s: install the driver's compute "
-            "utilities, or share the cards another way",
-            d->mps->driver_root[0] ? d->mps->driver_root : "/");
+        return sl_err_set(err, -ENOENT, SL_E_MPS_NO_PROGRAM,
+                          d->mps->driver_root[0] ? d->mps->driver_root : "/");
     if (d->variant == 0 && d->mps->options.one_user)
         d->variant = 1;
     const struct variant *v = &variants[d->variant];

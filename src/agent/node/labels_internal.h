@@ -21,9 +21,9 @@ struct labels_view {
 };
 
 /* `<domain><resource>.<key>`, or `<domain><key>` where resource is empty; the value is made fit. */
-void labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
+void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
                 const char *suffix);
 /* `gpu.…`, and `mig-….…` where the plan has such. v->card is not NULL. */
-void labels_resources(const struct labels_view *v, struct sl_labels *out);
+void sl_labels_resources(const struct labels_view *v, struct sl_labels *out);
 
 #endif

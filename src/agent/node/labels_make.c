@@ -236,9 +236,9 @@ struct sl_labels sl_labels_make(const struct sl_config *config, const struct sl_
         bool apt = rows[i].need == ALWAYS || (rows[i].need == DRIVER && inv->gpu_count > 0) ||
                    (rows[i].need == CARD && v.card);
         if (apt && rows[i].row(&v, value))
-            labels_put(&out, "", rows[i].key, value, NULL);
+            sl_labels_put(&out, "", rows[i].key, value, NULL);
     }
     if (v.card)
-        labels_resources(&v, &out);
+        sl_labels_resources(&v, &out);
     return out;
 }

@@ -10,8 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/node/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -43,7 +45,7 @@ static int open_folder(const char *path, const char **ret_name, struct sl_err *e
     const char *slash = strrchr(path, '/');
     *ret_name = slash ? slash + 1 : path;
     if (!**ret_name)
-        return sl_err_set(err, -EISDIR, "%s is no file's name", path);
+        return sl_err_set(err, -EISDIR, SL_E_LABEL_FILE_BAD, path);
     SL_CLEANUP(free)
     char *folder =
         slash ? sl_xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : sl_xstrdup(".");
@@ -75,7 +77,7 @@ int sl_labels_write_file(const struct sl_labels *labels, const char *path, struc
     /* Node Feature Discovery reads every file there but hidden ones: what is half written is hidden. */
     char hidden[NAME_MAX + 1];
     if ((size_t)snprintf(hidden, sizeof(hidden), ".%s", name) >= sizeof(hidden) - 8)
-        return sl_err_set(err, -ENAMETOOLONG, "file name %s is too long", name);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_LABEL_FILE_LONG, name);
     int rc = sl_fs_replace(folder, hidden, text, size, 0644, err);
     if (rc == 0 && renameat(folder, hidden, folder, name) != 0) {
         rc = sl_err_errno(err, errno, "cannot replace %s", path);
@@ -150,7 +152,7 @@ static void set_timer(struct sl_labeler *l)
 static void fire(struct sl_timer *timer)
 {
     struct sl_labeler *l =
-        (struct sl_labeler *)(void *)((char *)timer - offsetof(struct sl_labeler, timer));
+        sl_container_of(timer, struct sl_labeler, timer);
     refresh(l);
     set_timer(l);
 }

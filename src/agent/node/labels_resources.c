@@ -37,7 +37,7 @@ static void advert_merge(struct advert *into, struct advert other)
         *into = other;
 }
 
-void labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
+void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
                const char *suffix)
 {
     char name[192], clean[SL_LABEL_VALUE_MAX + 1];
@@ -50,13 +50,13 @@ static void set_number(struct sl_labels *out, const char *resource, const char *
 {
     char text[24];
     (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-    labels_put(out, resource, key, text, NULL);
+    sl_labels_put(out, resource, key, text, NULL);
 }
 
 static void set_advert(struct sl_labels *out, const char *resource, struct advert a)
 {
     set_number(out, resource, "replicas", a.replicas);
-    labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing), NULL);
+    sl_labels_put(out, resource, "sharing-strategy", sl_config_sharing_name(a.sharing), NULL);
 }
 
 static void set_product(struct sl_labels *out, const char *resource, const char *name,
@@ -67,7 +67,7 @@ static void set_product(struct sl_labels *out, const char *resource, const char 
     if (profile || shared)
         (void)snprintf(suffix, sizeof(suffix), "%s%s%s", profile ? "-MIG-" : "",
                        profile ? profile : "", shared ? "-SHARED" : "");
-    labels_put(out, resource, "product", name, suffix);
+    sl_labels_put(out, resource, "product", name, suffix);
 }
 
 /* As resource names have them: a label's key knows no '+'. */
@@ -159,7 +159,7 @@ static bool offered_as_gpu(const struct sl_plan *plan, size_t gpu, size_t mig)
 
 static void single_invalid(const struct labels_view *v, struct sl_labels *out)
 {
-    labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID");
+    sl_labels_put(out, "gpu", "product", v->card->info.name, "-MIG-INVALID");
     set_number(out, "gpu", "count", 0);
     set_number(out, "gpu", "memory", 0);
     set_advert(out, "gpu", (struct advert){0});
@@ -210,7 +210,7 @@ static void mixed(const struct labels_view *v, struct sl_labels *out)
     }
 }
 
-void labels_resources(const struct labels_view *v, struct sl_labels *out)
+void sl_labels_resources(const struct labels_view *v, struct sl_labels *out)
 {
     switch (v->config->mig_strategy) {
     case SL_MIG_SINGLE:

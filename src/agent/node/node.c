@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -26,7 +28,7 @@
 
 static void sync_labels(struct sl_node *node);
 
-uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
+uint64_t sl_node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
 {
     uint64_t next = *delay_ns ? *delay_ns * 2 : BACKOFF_MIN_NS;
     *delay_ns = next < BACKOFF_MAX_NS ? next : BACKOFF_MAX_NS;
@@ -36,7 +38,7 @@ uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
     return *delay_ns - (mix >> 11) % (*delay_ns / 4);
 }
 
-void node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err)
+void sl_node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err)
 {
     char text[sizeof(node->said)], number[16] = "";
     if (status)
@@ -48,7 +50,7 @@ void node_say(struct sl_node *node, const char *what, int status, const struct s
     sl_warn("node %s: %s", node->name, text);
 }
 
-bool node_is_name(const char *text)
+bool sl_node_is_name(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.");
     return n > 0 && n < 254 && text[n] == '\0';
@@ -103,11 +105,10 @@ static void meet_rival(struct sl_node *node, const char *key)
     if (++r->count < RIVAL_TIMES)
         return;
     r->until_ns = now + RIVAL_YIELD_NS;
-    sl_warn("node %s: label %s is set by somebody else too; it is left alone for an hour",
-            node->name, key);
+    sl_warn(SL_E_LABEL_FOREIGN_LOG, node->name, key);
     sl_node_event(node, SL_EVENT_WARNING, "LabelConflict",
-                  "Label %s is set by somebody else too; Sluice leaves it alone for an hour. Is "
-                  "NVIDIA's GPU Feature Discovery running on this node as well?",
+                  "Another program sets label %s, too; Sluice does not change it for an hour. "
+                  "Does NVIDIA's GPU Feature Discovery run on this node?",
                   key);
 }
 
@@ -210,16 +211,16 @@ static void on_synced(void *data)
     node->delay_ns = 0;
     if (!node->present) {
         struct sl_err err = SL_ERR_INIT;
-        (void)sl_err_set(&err, -ENOENT, "there is no Node of that name: is NODE_NAME right?");
-        node_say(node, "watching it", 0, &err);
+        (void)sl_err_set(&err, -ENOENT, SL_E_NODE_MISSING);
+        sl_node_say(node, "cannot watch it", 0, &err);
     }
     sync_labels(node);
-    node_events_wake(node);
+    sl_node_events_wake(node);
 }
 
 static void on_trouble(void *data, const struct sl_err *err)
 {
-    node_say(data, "watching it", 0, err);
+    sl_node_say(data, "cannot watch it", 0, err);
 }
 
 /* ---- what is wanted ---- */
@@ -296,7 +297,7 @@ static void retry_later(struct sl_node *node)
 {
     node->failures++;
     uint64_t now = sl_loop_now(node->loop);
-    uint64_t in = node_backoff(node->name, now + node->failures, &node->delay_ns);
+    uint64_t in = sl_node_backoff(node->name, now + node->failures, &node->delay_ns);
     sl_timer_set(node->loop, &node->retry, now + in);
 }
 
@@ -305,7 +306,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_node *node = data;
     node->call = NULL;
     if (!node_went_well(status)) {
-        node_say(node, "writing labels", status, err);
+        sl_node_say(node, "cannot write labels", status, err);
         if (status == 404)
             node->present = false; /* the watch will tell when it is there again */
         else
@@ -340,14 +341,14 @@ static void sync_labels(struct sl_node *node)
     json_decref(body);
     if (rc < 0) {
         node->call = NULL;
-        node_say(node, "writing labels", 0, &err);
+        sl_node_say(node, "cannot write labels", 0, &err);
         retry_later(node);
     }
 }
 
 static void retry(struct sl_timer *timer)
 {
-    sync_labels((struct sl_node *)(void *)((char *)timer - offsetof(struct sl_node, retry)));
+    sync_labels(sl_container_of(timer, struct sl_node, retry));
 }
 
 /* ---- life ---- */
@@ -356,15 +357,14 @@ int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, stru
                    struct sl_err *err)
 {
     static const struct sl_kube_watch_ops ops = {on_object, on_synced, on_trouble};
-    if (!opt->name || !node_is_name(opt->name))
-        return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME",
-                          opt->name ? opt->name : "");
+    if (!opt->name || !sl_node_is_name(opt->name))
+        return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_BAD, opt->name ? opt->name : "");
     struct sl_node *node = sl_xcalloc(1, sizeof(*node));
     node->loop = loop;
     node->opt = *opt;
     node->name = sl_xstrdup(opt->name);
     node->retry.fire = retry;
-    node_events_start(node);
+    sl_node_events_start(node);
     char path[360];
     (void)snprintf(path, sizeof(path), "/api/v1/nodes?fieldSelector=metadata.name%%3D%s",
                    node->name);
@@ -387,7 +387,7 @@ void sl_node_destroy(struct sl_node *node)
     if (node->call)
         node->opt.api.cancel(node->opt.api.server, node->call);
     sl_timer_stop(node->loop, &node->retry);
-    node_events_stop(node);
+    sl_node_events_stop(node);
     sl_labels_clear(&node->seen);
     sl_labels_clear(&node->owned);
     sl_labels_clear(&node->wanted);

@@ -12,9 +12,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
 
@@ -147,7 +149,7 @@ void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *re
 void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
                   enum sl_event_type type, const char *reason, const char *fmt, ...)
 {
-    if (!node_is_name(pod_namespace) || !node_is_name(pod)) {
+    if (!sl_node_is_name(pod_namespace) || !sl_node_is_name(pod)) {
         node->events.dropped++;
         return;
     }
@@ -214,7 +216,7 @@ static void discard(struct node_events *events, const struct node_event *e)
 static uint64_t later(struct sl_node *node)
 {
     uint64_t now = sl_loop_now(node->loop);
-    return now + node_backoff(node->name, now + node->failures, &node->events.delay_ns);
+    return now + sl_node_backoff(node->name, now + node->failures, &node->events.delay_ns);
 }
 
 static void answered(void *data, int status, json_t *body, const struct sl_err *err)
@@ -234,10 +236,10 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
     } else if (e && status == 404 && !events->sending_new) {
         forget_name(e); /* it has expired there: make another */
     } else if (node_try_again(status)) {
-        node_say(node, "writing an event", status, err);
+        sl_node_say(node, "cannot write an event", status, err);
         events->not_before_ns = later(node);
     } else {
-        node_say(node, "writing an event", status, err);
+        sl_node_say(node, "cannot write an event", status, err);
         if (e)
             discard(events, e);
     }
@@ -256,7 +258,7 @@ static int send_event(struct sl_node *node, struct node_event *e, struct sl_err 
                    fresh ? "" : "/", fresh ? "" : e->name);
     json_t *body = fresh ? new_body(node, e) : more_body(e);
     if (!body)
-        return sl_err_set(err, -EILSEQ, "an event's text is not UTF-8");
+        return sl_err_set(err, -EILSEQ, SL_E_EVENT_UTF8);
     events->sending = e;
     events->sending_count = e->count;
     events->sending_new = fresh;
@@ -321,7 +323,7 @@ static void pump(struct sl_node *node)
     struct sl_err err = SL_ERR_INIT;
     events->tokens -= 1.0;
     if (send_event(node, next, &err) < 0) {
-        node_say(node, "writing an event", 0, &err);
+        sl_node_say(node, "cannot write an event", 0, &err);
         events->not_before_ns = later(node);
         sl_timer_set(node->loop, &events->timer, events->not_before_ns);
     }
@@ -329,17 +331,17 @@ static void pump(struct sl_node *node)
 
 static void fire(struct sl_timer *timer)
 {
-    pump((struct sl_node *)(void *)((char *)timer - offsetof(struct sl_node, events.timer)));
+    pump(sl_container_of(timer, struct sl_node, events.timer));
 }
 
-void node_events_start(struct sl_node *node)
+void sl_node_events_start(struct sl_node *node)
 {
     node->events.timer.fire = fire;
     node->events.tokens = BURST;
     node->events.tokens_at_ns = sl_loop_now(node->loop);
 }
 
-void node_events_stop(struct sl_node *node)
+void sl_node_events_stop(struct sl_node *node)
 {
     struct node_events *events = &node->events;
     sl_timer_stop(node->loop, &events->timer);
@@ -350,7 +352,7 @@ void node_events_stop(struct sl_node *node)
     events->count = 0;
 }
 
-void node_events_wake(struct sl_node *node)
+void sl_node_events_wake(struct sl_node *node)
 {
     node->events.delay_ns = node->events.not_before_ns = 0;
     pump(node);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -78,7 +79,7 @@ static void failed(struct sl_node_feature *f, int status, const struct sl_err *e
     f->failures++;
     f->current = false;
     if (node_try_again(status)) {
-        wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+        wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
         return;
     }
     wait_for(f, REFUSED_NS);
@@ -115,14 +116,14 @@ static void removed(void *data, int status, json_t *body, const struct sl_err *e
     f->call = NULL;
     f->may_be = !node_went_well(status) && node_try_again(status);
     if (!node_went_well(status) && !f->may_be && status != 404)
-        sl_warn("NodeFeature " NAME "%s stays in namespace %s: %s", f->node, f->name_space,
+        sl_warn("NodeFeature " NAME "cannot delete %s in namespace %s: %s", f->node, f->name_space,
                 err->msg);
     if (f->wanted_set || !f->may_be) {
         send(f);
         return;
     }
     f->failures++;
-    wait_for(f, node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
+    wait_for(f, sl_node_backoff(f->node, sl_loop_now(f->loop) + f->failures, &f->delay_ns));
 }
 
 static void send(struct sl_node_feature *f)
@@ -165,13 +166,10 @@ static void fire(struct sl_timer *timer)
 int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_options *opt,
                            struct sl_node_feature **ret, struct sl_err *err)
 {
-    if (!node_is_name(opt->node))
-        return sl_err_set(err, -EINVAL, "\"%s\" is no node's name: set NODE_NAME", opt->node);
-    if (!node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
-        return sl_err_set(err, -EINVAL,
-                          "\"%s\" is no namespace for NodeFeature objects: set "
-                          "POD_NAMESPACE",
-                          opt->name_space);
+    if (!sl_node_is_name(opt->node))
+        return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_BAD, opt->node);
+    if (!sl_node_is_name(opt->name_space) || strchr(opt->name_space, '.'))
+        return sl_err_set(err, -EINVAL, SL_E_NAMESPACE_BAD, opt->name_space);
     struct sl_node_feature *f = sl_xcalloc(1, sizeof(*f));
     f->loop = loop;
     f->opt = *opt;

@@ -65,9 +65,9 @@ struct sl_node {
 
 /* The next delay of a series that doubles from 1 s to 30 s, each a little random (by the node's name and the
  * salt): a thousand agents must not come back at once. */
-uint64_t node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns);
-void node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err);
-bool node_is_name(const char *text); /* what may stand in a path */
+uint64_t sl_node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns);
+void sl_node_say(struct sl_node *node, const char *what, int status, const struct sl_err *err);
+bool sl_node_is_name(const char *text); /* what may stand in a path */
 /* 2xx */
 static inline bool node_went_well(int status)
 {
@@ -79,8 +79,8 @@ static inline bool node_try_again(int status)
     return status < 400 || status == 408 || status == 409 || status == 429 || status >= 500;
 }
 
-void node_events_start(struct sl_node *node);
-void node_events_stop(struct sl_node *node);
-void node_events_wake(struct sl_node *node); /* the server is back */
+void sl_node_events_start(struct sl_node *node);
+void sl_node_events_stop(struct sl_node *node);
+void sl_node_events_wake(struct sl_node *node); /* the server is back */
 
 #endif

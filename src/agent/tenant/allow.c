@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "agent/tenant/errors.h"
 #include "share/share.h"
 
 int sl_allow_priority(const char *what, const char *name_space, unsigned asked, unsigned highest,
@@ -10,10 +11,8 @@ int sl_allow_priority(const char *what, const char *name_space, unsigned asked, 
 {
     if (asked <= highest)
         return 0;
-    return sl_err_set(err, -EPERM,
-                      "%s asks for priority %s, and namespace %s may have %s at most: ask for that, or "
-                      SL_ALLOW_ASK_WHOM,
-                      what, sl_priority_name(asked), name_space, sl_priority_name(highest));
+    return sl_err_set(err, -EPERM, SL_E_ALLOW_PRIORITY, what, sl_priority_name(asked), name_space,
+                      sl_priority_name(highest), SL_ALLOW_ASK_WHOM);
 }
 
 int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_permille,
@@ -21,10 +20,8 @@ int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_perm
 {
     if (asked_permille <= highest_permille)
         return 0;
-    return sl_err_set(err, -EPERM,
-                      "%s asks for up to %u %% of a GPU's time, and namespace %s may have %u %% at most beyond "
-                      "its share: lower the limit, or " SL_ALLOW_ASK_WHOM,
-                      what, asked_permille / 10, name_space, highest_permille / 10);
+    return sl_err_set(err, -EPERM, SL_E_ALLOW_BURST, what, asked_permille / 10, name_space,
+                      highest_permille / 10, SL_ALLOW_ASK_WHOM);
 }
 
 int sl_allow_lease(const struct sl_config *config, const char *name_space, unsigned priority,

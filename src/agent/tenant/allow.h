@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may ask for what. Claims and pods are written by users; what they may ask for beyond a plain share comes from the
- * administrator: the node's configuration (sharing.fractional.allow, by namespace too) and the DeviceClass. Pure.
+ * Rules for what claims and pods may ask for. Users write claims and pods; the administrator
+ * decides what they may ask for beyond a plain share: in the configuration of the node
+ * (sharing.fractional.allow, also by namespace) and in the DeviceClass. Pure.
  */
 #ifndef SLUICE_AGENT_TENANT_ALLOW_H
 #define SLUICE_AGENT_TENANT_ALLOW_H
@@ -22,7 +23,8 @@ int sl_allow_priority(const char *what, const char *name_space, unsigned asked, 
 int sl_allow_burst(const char *what, const char *name_space, uint32_t asked_permille,
                    uint32_t highest_permille, struct sl_err *err) SL_MUST_CHECK;
 
-/* May a pod that the extender placed have this lease? priority is enum sl_priority, permille of one GPU. */
+/* Checks whether a pod that the extender placed may have this lease. priority is enum
+ * sl_priority; permille are of one GPU. */
 int sl_allow_lease(const struct sl_config *config, const char *name_space, unsigned priority,
                    uint32_t request_permille, uint32_t limit_permille,
                    struct sl_err *err) SL_MUST_CHECK;

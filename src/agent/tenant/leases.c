@@ -9,7 +9,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "agent/tenant/errors.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/xalloc.h"
 #include "shm/packet.h"
 
@@ -36,7 +38,6 @@ struct sl_leases {
     char path[256];
 };
 
-#define of(ptr, field) ((struct sl_leases *)(void *)((char *)(ptr)-offsetof(struct sl_leases, field)))
 
 static void advance(struct sl_leases *l);
 
@@ -115,7 +116,7 @@ static int send_all(struct sl_leases *l)
 
 static void conn_ready(struct sl_source *s, uint32_t events)
 {
-    struct sl_leases *l = of(s, conn);
+    struct sl_leases *l = sl_container_of(s, struct sl_leases, conn);
     (void)events;
     for (;;) {
         union sl_packet p;
@@ -160,16 +161,13 @@ static void advance(struct sl_leases *l)
 
 static void timer_fired(struct sl_timer *t)
 {
-    struct sl_leases *l = of(t, timer);
+    struct sl_leases *l = sl_container_of(t, struct sl_leases, timer);
     uint64_t now = sl_loop_now(l->loop);
     if (l->first && l->first->deadline_ns <= now)
         hang_up(l); /* what it still says belongs to a question that is over */
     while (l->first && l->first->deadline_ns <= now) {
         struct sl_err err = SL_ERR_INIT;
-        int rc = sl_err_set(&err, -ETIMEDOUT,
-                            "the arbiter at %s does not answer: see whether `sluice status` does, and "
-                            "the agent's log",
-                            l->path);
+        int rc = sl_err_set(&err, -ETIMEDOUT, SL_E_ARBITER_NO_ANSWER, l->path);
         finish(l, l->first, rc, "", &err);
     }
     advance(l);
@@ -187,8 +185,7 @@ int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t tim
     if ((size_t)snprintf(l->path, sizeof(l->path), "%s/%s", arbiter_dir, SL_CONTROL_SOCKET) >=
         sizeof(l->path)) {
         free(l);
-        return sl_err_set(err, -ENAMETOOLONG, "the arbiter's directory %s is too long a name",
-                          arbiter_dir);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_TENANT_DIR_LONG, arbiter_dir);
     }
     *ret = l;
     return 0;
@@ -210,7 +207,8 @@ void sl_leases_destroy(struct sl_leases *l)
 }
 
 /* Puts a question like this one behind the others. */
-static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type, size_t size)
+static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type,
+                size_t size)
 {
     struct question *q = sl_xmalloc(sizeof(*q));
     *q = *model;

@@ -78,7 +78,7 @@ func TestOurClient(t *testing.T) {
 	run("OK 1 0", "/go/Echo", "0")
 	run("OK 1 1", "/go/Echo", "1", "5000")
 	run("OK 1 4194304", "/go/Echo", "4194304")
-	run("RESOURCE_EXHAUSTED 0 0 the message has 5000000 bytes, at most 4194304 are accepted", "/go/Echo", "5000000")
+	run("RESOURCE_EXHAUSTED 0 0 the message has 5000000 bytes: at most 4194304 are accepted", "/go/Echo", "5000000")
 	run("OK 1000 100000000", "/go/Many", "100000")
 	run("FAILED_PRECONDITION 0 0 nicht bereit: 50%\nspäter", "/go/Fail", "3")
 	run("UNIMPLEMENTED 0 0 no /go/Nothing", "/go/Nothing", "3")

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One claim being prepared or unprepared: a few steps, each of which may have to wait. The order is what
+ * makes a restart safe: what is about to be made is in the checkpoint first, and "prepared" is written
+ * when all of it is there. An entry in any other state is undone at the next start.
+ *
+ *   prepare    GET, plan, look at MIG | write PREPARING | make MIG | write | lease | CDI | write PREPARED
+ *   unprepare  write UNPREPARING | CDI | lease | MIG | drop, write
+ *
+ * Writes are shared: all claims that wait for one in a turn of the loop get the same.
+ */
+#include "agent/dra/dra_op_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/dra/errors.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+
+struct sl_prepared *sl_dra_op_entry(struct op *op)
+{
+    return sl_checkpoint_find(&op->dra->checkpoint, op->uid);
+}
+
+static void count(struct op *op)
+{
+    struct sl_dra_stats *s = &op->dra->stats;
+    if (op->kind == OP_PREPARE)
+        (void)(op->rc < 0 ? s->prepare_failed++ : s->prepared++);
+    else
+        (void)(op->rc < 0 ? s->unprepare_failed++ : s->unprepared++);
+    s->claims = 0;
+    for (const struct sl_prepared *p = op->dra->checkpoint.claims; p; p = p->next)
+        s->claims += p->state == SL_PREPARED;
+}
+
+static void free_op(struct op *op)
+{
+    free(op->claim);
+    free(op->tenant);
+    free(op->lease);
+    free(op);
+}
+
+void sl_dra_op_end(struct op *op)
+{
+    struct sl_dra *dra = op->dra;
+    struct op *after = NULL;
+    for (struct op **p = &dra->running; *p; p = &(*p)->next)
+        if (*p == op) {
+            *p = op->next;
+            break;
+        }
+    count(op);
+    struct sl_prepared *p = op->kind == OP_PREPARE && op->rc == 0 ? sl_dra_op_entry(op) : NULL;
+    while (op->waiters) {
+        struct waiter *w = op->waiters;
+        op->waiters = w->next;
+        if (w->done)
+            w->done(w->data, op->uid, op->rc, &op->err, p);
+        free(w);
+    }
+    for (struct op *o = dra->running; o && !after; o = o->next)
+        if (strcmp(o->uid, op->uid) == 0)
+            after = o;
+    if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
+        sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+    free_op(op);
+    if (after)
+        after->run(after);
+}
+
+void sl_dra_op_give_up(struct op *op, int rc, const struct sl_err *err)
+{
+    op->rc = rc;
+    op->err = *err;
+    sl_dra_op_end(op);
+}
+
+static void commit_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, commit);
+    struct sl_err err = SL_ERR_INIT;
+    struct op *list = dra->committing;
+    dra->committing = NULL;
+    int rc = sl_checkpoint_save(dra->state_dir, &dra->checkpoint, &err);
+    if (rc < 0)
+        sl_error("cannot write the checkpoint: %s", err.msg);
+    while (list) {
+        struct op *op = list;
+        list = op->next_commit;
+        if (rc == 0) {
+            op->after_commit(op);
+            continue;
+        }
+        /* What is not written down is not so: it is undone when the disk takes it again. */
+        struct sl_prepared *p = sl_dra_op_entry(op);
+        if (op->kind == OP_PREPARE && p)
+            p->state = SL_PREPARING;
+        if (!dra->retry.set)
+            sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+        sl_dra_op_give_up(op, rc, &err);
+    }
+}
+
+void sl_dra_mark_dirty(struct sl_dra *dra)
+{
+    if (!dra->commit.set)
+        sl_timer_set(dra->loop, &dra->commit, sl_loop_now(dra->loop));
+}
+
+void sl_dra_op_commit(struct op *op, void (*then)(struct op *op))
+{
+    op->after_commit = then;
+    op->next_commit = op->dra->committing;
+    op->dra->committing = op;
+    sl_dra_mark_dirty(op->dra);
+}
+
+void sl_dra_prepare_init(struct sl_dra *dra)
+{
+    dra->telling.fire = sl_dra_tell_fired;
+    dra->commit.fire = commit_fired;
+    dra->retry.fire = sl_dra_retry_fired;
+}
+
+void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
+                  const char *uid, sl_dra_op_done *done, void *data)
+{
+    struct op *last = NULL, **end_of = &dra->running;
+    for (; *end_of; end_of = &(*end_of)->next)
+        if (strcmp((*end_of)->uid, uid) == 0)
+            last = *end_of;
+    struct waiter *w = sl_xcalloc(1, sizeof(*w));
+    struct op *op =
+        last && last->kind == kind && !last->undoing ? last : sl_xcalloc(1, sizeof(*op));
+    *w = (struct waiter){.done = done, .data = data, .next = op->waiters};
+    op->waiters = w;
+    if (op == last)
+        return;
+    op->dra = dra;
+    op->tenancy =
+        (struct sl_tenancy){.leases = dra->leases, .ops = &sl_dra_tenancy_ops, .data = op};
+    op->again.fire = sl_dra_op_wait_fired;
+    op->kind = kind;
+    op->run = kind == OP_PREPARE ? sl_dra_op_prepare : sl_dra_op_unprepare;
+    (void)snprintf(op->name_space, sizeof(op->name_space), "%s", name_space);
+    (void)snprintf(op->name, sizeof(op->name), "%s", name);
+    (void)snprintf(op->uid, sizeof(op->uid), "%s", uid);
+    *end_of = op;
+    if (!last)
+        op->run(op);
+}
+
+void sl_dra_forget_ops(struct sl_dra *dra)
+{
+    sl_timer_stop(dra->loop, &dra->commit);
+    sl_timer_stop(dra->loop, &dra->retry);
+    sl_timer_stop(dra->loop, &dra->telling);
+    while (dra->running) {
+        struct op *op = dra->running;
+        dra->running = op->next;
+        if (op->get)
+            sl_kube_cancel(op->get);
+        sl_timer_stop(dra->loop, &op->again);
+        while (op->waiters) {
+            struct waiter *w = op->waiters;
+            op->waiters = w->next;
+            struct sl_err err = SL_ERR_INIT;
+            int rc = sl_err_set(&err, -ECANCELED, SL_E_DRA_ENDING);
+            if (w->done)
+                w->done(w->data, op->uid, rc, &err, NULL);
+            free(w);
+        }
+        free_op(op);
+    }
+}
