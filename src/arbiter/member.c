@@ -353,9 +353,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
     struct member *m = member_find(a, t, v->peer.pid);
     int rc = 0;
     if (pidfd < 0 && pidfd != -ENOSYS)
-        rc = sl_err_set(
-            &err, pidfd,
-            "the arbiter is out of descriptors: raise its limit (ulimit -n) and try again");
+        rc = sl_err_set(&err, pidfd, SL_E_ARBITER_DESCRIPTORS_NOW);
     else if (m)
         member_again(a, m, v);
     else

@@ -523,8 +523,8 @@ static void test_protocol(void **state)
         /* Past the webhook and without a count, kubelet would give it nothing. */
         {"{" POD "'nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1']}",
          "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"container m has no "
-         "nvidia.com/gpu in its limits, so kubelet would give it no GPU: the pod came in past "
-         "sluice-controller's webhook; delete it and create it again\"}",
+         "nvidia.com/gpu in its limits, so kubelet would give it no GPU: the webhook of "
+         "sluice-controller did not see this pod; delete the pod and create it again\"}",
          false, false},
         {"{'Pod':{},'Nodes':null}",
          "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":\"the request names no "

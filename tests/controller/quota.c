@@ -62,7 +62,7 @@ static void test_quota(void **state)
     assert_int_equal(sl_quota_check(&q, c, "ns", 10240, 150, &err), 0);
     assert_int_equal(sl_quota_check(&q, c, "ns", 10241, 0, &err), -EDQUOT);
     assert_non_null(
-        strstr(err.msg, "ns/gpus allows 10240 MiB of GPU memory, 0 are promised already"));
+        strstr(err.msg, "ns/gpus allows 10240 MiB of GPU memory: 0 are promised already"));
     assert_int_equal(sl_quota_check(&q, c, "ns", 1, 151, &err), -EDQUOT);
     assert_int_equal(sl_quota_check(&q, c, "n", 99999, 999, &err), 0); /* another namespace */
     /* Let in, then seen: counted once all along. */
