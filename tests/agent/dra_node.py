@@ -370,12 +370,12 @@ class Share(Case):
             before = len(n.api.patches)
             # Another second, also by the kernel's coarse clock, which is a tick behind.
             second = int(time.time()) + 1
-            eventually(lambda: time.time() > second + 0.1, "another second")
+            until("another second", lambda: time.time() > second + 0.1)
             obj["metadata"]["annotations"] = {"gpu.sluice.io/resize": text}
             n.api.put(CLAIMS + "claim-1", obj)
-            return eventually(lambda: condition("Resized", before), "a condition")
+            return until("a condition", lambda: condition("Resized", before))
 
-        ready = eventually(lambda: condition("Ready"), "a condition")
+        ready = until("a condition", lambda: condition("Ready"))
         first = resize("memory=12Gi")
         self.assertEqual(first[0], "True")
         self.assertNotEqual(first[1], ready[1])
@@ -388,7 +388,7 @@ class Share(Case):
         before = len(n.api.patches)
         n.start()
         self.assertEqual(n.prepare(1)["error"], "")
-        self.assertEqual(eventually(lambda: condition("Ready", before), "a condition"), ready)
+        self.assertEqual(until("a condition", lambda: condition("Ready", before)), ready)
 
     def test_rolling_upgrade(self):
         n = self.node
