@@ -21,7 +21,7 @@
 static struct {
     double ms[MAX_PROCESSES];
     bool ok[MAX_PROCESSES];
-} * shared;
+} *shared;
 
 /* Holds the membership until `hold` closes, so that all of them are members at once. */
 static bool attach_protocol(double *ret_ms, int *ret_fd)

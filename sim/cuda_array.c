@@ -92,8 +92,10 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *desc)
     ENTER();
     if (!desc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width, .Height = desc->Height,
-                                 .Format = desc->Format, .NumChannels = desc->NumChannels};
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
+                                 .Height = desc->Height,
+                                 .Format = desc->Format,
+                                 .NumChannels = desc->NumChannels};
     return LOCKED(array_create(pHandle, &d));
 }
 
@@ -102,8 +104,10 @@ CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
     ENTER();
     if (!desc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width, .Height = desc->Height,
-                                 .Format = desc->Format, .NumChannels = desc->NumChannels};
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
+                                 .Height = desc->Height,
+                                 .Format = desc->Format,
+                                 .NumChannels = desc->NumChannels};
     return LOCKED(array_create(pHandle, &d));
 }
 
@@ -112,8 +116,11 @@ CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *des
     ENTER();
     if (!desc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width, .Height = desc->Height, .Depth = desc->Depth,
-                                 .Format = desc->Format, .NumChannels = desc->NumChannels,
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
+                                 .Height = desc->Height,
+                                 .Depth = desc->Depth,
+                                 .Format = desc->Format,
+                                 .NumChannels = desc->NumChannels,
                                  .Flags = desc->Flags};
     return LOCKED(array_create(pHandle, &d));
 }
@@ -165,7 +172,8 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray array)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!desc)
         return CUDA_ERROR_INVALID_VALUE;
-    *desc = (CUDA_ARRAY_DESCRIPTOR){.Width = array->desc.Width, .Height = array->desc.Height,
+    *desc = (CUDA_ARRAY_DESCRIPTOR){.Width = array->desc.Width,
+                                    .Height = array->desc.Height,
                                     .Format = array->desc.Format,
                                     .NumChannels = array->desc.NumChannels};
     return CUDA_SUCCESS;

@@ -21,8 +21,8 @@ CUresult sim_capture_unsafe(void)
     if (!captures || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return r;
     for (struct sim_capture *c = captures; c; c = c->next) {
-        bool mine = pthread_equal(c->thread, pthread_self()) &&
-                    c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        bool mine =
+            pthread_equal(c->thread, pthread_self()) && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
         bool any = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                    c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if (mine || any) {

@@ -25,7 +25,11 @@ static uint8_t engine_for(uint64_t dst, uint64_t src)
 CUresult sim_copy_linear(uint64_t dst, uint64_t src, size_t bytes, struct sim_work *ret)
 {
     *ret = (struct sim_work){.type = SIM_WORK_COPY};
-    ret->copy = (struct sim_copy){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1,
+    ret->copy = (struct sim_copy){.dst = dst,
+                                  .src = src,
+                                  .width = bytes,
+                                  .height = 1,
+                                  .depth = 1,
                                   .engine = engine_for(dst, src)};
     if (bytes && (!dst || !src))
         return CUDA_ERROR_INVALID_VALUE;
@@ -68,12 +72,24 @@ static CUresult resolve_side(const struct side *s, uint64_t *ret_at, size_t *ret
 
 CUresult sim_copy_resolve(const CUDA_MEMCPY3D *p, struct sim_work *ret)
 {
-    struct side src = {.type = p->srcMemoryType, .host = (uintptr_t)p->srcHost,
-                       .device = p->srcDevice, .array = p->srcArray, .x = p->srcXInBytes,
-                       .y = p->srcY, .z = p->srcZ, .pitch = p->srcPitch, .height = p->srcHeight};
-    struct side dst = {.type = p->dstMemoryType, .host = (uintptr_t)p->dstHost,
-                       .device = p->dstDevice, .array = p->dstArray, .x = p->dstXInBytes,
-                       .y = p->dstY, .z = p->dstZ, .pitch = p->dstPitch, .height = p->dstHeight};
+    struct side src = {.type = p->srcMemoryType,
+                       .host = (uintptr_t)p->srcHost,
+                       .device = p->srcDevice,
+                       .array = p->srcArray,
+                       .x = p->srcXInBytes,
+                       .y = p->srcY,
+                       .z = p->srcZ,
+                       .pitch = p->srcPitch,
+                       .height = p->srcHeight};
+    struct side dst = {.type = p->dstMemoryType,
+                       .host = (uintptr_t)p->dstHost,
+                       .device = p->dstDevice,
+                       .array = p->dstArray,
+                       .x = p->dstXInBytes,
+                       .y = p->dstY,
+                       .z = p->dstZ,
+                       .pitch = p->dstPitch,
+                       .height = p->dstHeight};
     *ret = (struct sim_work){.type = SIM_WORK_COPY};
     struct sim_copy *c = &ret->copy;
     c->width = p->WidthInBytes;

@@ -85,14 +85,25 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool wait)
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_MEMCPY3D c = {.srcXInBytes = p->srcXInBytes, .srcY = p->srcY,
-                       .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
-                       .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch,
-                       .srcHeight = p->Height, .dstXInBytes = p->dstXInBytes, .dstY = p->dstY,
-                       .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
-                       .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch,
-                       .dstHeight = p->Height, .WidthInBytes = p->WidthInBytes,
-                       .Height = p->Height, .Depth = 1};
+    CUDA_MEMCPY3D c = {.srcXInBytes = p->srcXInBytes,
+                       .srcY = p->srcY,
+                       .srcMemoryType = p->srcMemoryType,
+                       .srcHost = p->srcHost,
+                       .srcDevice = p->srcDevice,
+                       .srcArray = p->srcArray,
+                       .srcPitch = p->srcPitch,
+                       .srcHeight = p->Height,
+                       .dstXInBytes = p->dstXInBytes,
+                       .dstY = p->dstY,
+                       .dstMemoryType = p->dstMemoryType,
+                       .dstHost = p->dstHost,
+                       .dstDevice = p->dstDevice,
+                       .dstArray = p->dstArray,
+                       .dstPitch = p->dstPitch,
+                       .dstHeight = p->Height,
+                       .WidthInBytes = p->WidthInBytes,
+                       .Height = p->Height,
+                       .Depth = 1};
     if (c.srcMemoryType != CU_MEMORYTYPE_ARRAY && c.srcPitch == 0)
         c.srcPitch = c.WidthInBytes;
     if (c.dstMemoryType != CU_MEMORYTYPE_ARRAY && c.dstPitch == 0)
@@ -110,8 +121,8 @@ static CUresult copy_peer3d(const CUDA_MEMCPY3D_PEER *p, CUstream h, bool wait)
 }
 
 /* One row of an array, from an offset in bytes. */
-static CUresult array_copy(CUarray array, size_t offset, uint64_t other, size_t bytes, bool to_array,
-                           CUstream h, bool wait)
+static CUresult array_copy(CUarray array, size_t offset, uint64_t other, size_t bytes,
+                           bool to_array, CUstream h, bool wait)
 {
     uint64_t base;
     size_t pitch, plane;
@@ -140,7 +151,8 @@ CUresult PTDS(cuMemcpyHtoD_v2)(CUdeviceptr dst, const void *src, size_t bytes)
     return LOCKED(copy_device(dst, addr(src), bytes, NULL, true, 1));
 }
 
-CUresult PTSZ(cuMemcpyHtoDAsync_v2)(CUdeviceptr dst, const void *src, size_t bytes, CUstream hStream)
+CUresult PTSZ(cuMemcpyHtoDAsync_v2)(CUdeviceptr dst, const void *src, size_t bytes,
+                                    CUstream hStream)
 {
     ENTER();
     return LOCKED(copy_device(dst, addr(src), bytes, hStream, false, 1));
@@ -165,7 +177,8 @@ CUresult PTDS(cuMemcpyDtoD_v2)(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
     return LOCKED(copy_device(dst, src, bytes, NULL, false, 3));
 }
 
-CUresult PTSZ(cuMemcpyDtoDAsync_v2)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream hStream)
+CUresult PTSZ(cuMemcpyDtoDAsync_v2)(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                                    CUstream hStream)
 {
     ENTER();
     return LOCKED(copy_device(dst, src, bytes, hStream, false, 3));
@@ -237,8 +250,9 @@ static CUresult array_to_array(CUarray dst, size_t dstOffset, CUarray src, size_
     uint64_t base;
     size_t pitch, plane;
     CUresult r = sim_array_place(src, &base, &pitch, &plane);
-    return r == CUDA_SUCCESS ? array_copy(dst, dstOffset, base + srcOffset, bytes, true, NULL, false)
-                             : r;
+    return r == CUDA_SUCCESS
+               ? array_copy(dst, dstOffset, base + srcOffset, bytes, true, NULL, false)
+               : r;
 }
 
 CUresult PTDS(cuMemcpyAtoA_v2)(CUarray dst, size_t dstOffset, CUarray src, size_t srcOffset,

@@ -115,7 +115,8 @@ static bool faults_init(void)
         return true;
     char *copy = strdup(env), *save = NULL;
     bool ok = copy != NULL;
-    for (char *t = copy ? strtok_r(copy, ",", &save) : NULL; t && ok; t = strtok_r(NULL, ",", &save))
+    for (char *t = copy ? strtok_r(copy, ",", &save) : NULL; t && ok;
+         t = strtok_r(NULL, ",", &save))
         ok = fault_parse(t);
     free(copy);
     return ok;

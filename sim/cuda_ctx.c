@@ -116,8 +116,8 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
     ctx->magic = SIM_CTX_MAGIC;
     ctx->refs = 1;
     ctx->id = sim_next_id();
-    ctx->legacy = (struct CUstream_st){.magic = SIM_STR_MAGIC, .op_flags = SL_SIM_OPF_LEGACY,
-                                       .ctx = ctx, .id = sim_next_id()};
+    ctx->legacy = (struct CUstream_st){
+        .magic = SIM_STR_MAGIC, .op_flags = SL_SIM_OPF_LEGACY, .ctx = ctx, .id = sim_next_id()};
     ctx->next_slot = 1;
     ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
     ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7340032;
@@ -278,7 +278,8 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *params, int numPar
     return ctx_create(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags,
+                        CUdevice dev)
 {
     ENTER();
     if (params && (params->numExecAffinityParams > 0 || params->cigParams))

@@ -68,8 +68,12 @@ CUresult sim_graph_add(CUgraph g, const CUgraphNode *deps, size_t count, CUgraph
     }
     if (count)
         memcpy(copy, deps, count * sizeof(CUgraphNode));
-    *n = (struct CUgraphNode_st){.magic = SIM_NODE_MAGIC, .type = type, .graph = g,
-                                 .index = g->count, .deps = copy, .dep_count = count};
+    *n = (struct CUgraphNode_st){.magic = SIM_NODE_MAGIC,
+                                 .type = type,
+                                 .graph = g,
+                                 .index = g->count,
+                                 .deps = copy,
+                                 .dep_count = count};
     n->work = w ? *w : (struct sim_work){.type = SIM_WORK_EMPTY};
     g->nodes[g->count++] = n;
     *ret = n;
@@ -225,7 +229,8 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     return LOCKED(sim_graph_copy(originalGraph, phGraphClone));
 }
 
-CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+                                CUgraph hClonedGraph)
 {
     ENTER();
     if (!phNode || !node_ok(hOriginalNode) || !graph_ok(hClonedGraph))
@@ -414,11 +419,15 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 static CUDA_KERNEL_NODE_PARAMS_v2 kernel_params(CUgraphNode n)
 {
     const struct sim_work *w = &n->work;
-    return (CUDA_KERNEL_NODE_PARAMS_v2){
-        .func = w->kernel.f, .gridDimX = w->kernel.grid[0], .gridDimY = w->kernel.grid[1],
-        .gridDimZ = w->kernel.grid[2], .blockDimX = w->kernel.block[0],
-        .blockDimY = w->kernel.block[1], .blockDimZ = w->kernel.block[2],
-        .sharedMemBytes = w->kernel.shared_bytes, .kernelParams = n->params};
+    return (CUDA_KERNEL_NODE_PARAMS_v2){.func = w->kernel.f,
+                                        .gridDimX = w->kernel.grid[0],
+                                        .gridDimY = w->kernel.grid[1],
+                                        .gridDimZ = w->kernel.grid[2],
+                                        .blockDimX = w->kernel.block[0],
+                                        .blockDimY = w->kernel.block[1],
+                                        .blockDimZ = w->kernel.block[2],
+                                        .sharedMemBytes = w->kernel.shared_bytes,
+                                        .kernelParams = n->params};
 }
 
 static CUDA_MEMCPY3D copy_params(CUgraphNode n)
@@ -426,11 +435,17 @@ static CUDA_MEMCPY3D copy_params(CUgraphNode n)
     if (n->copy.Depth)
         return n->copy;
     const struct sim_copy *c = &n->work.copy; /* captured: described by its addresses */
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = c->src,
-                           .srcPitch = c->src_pitch, .srcHeight = c->height,
-                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = c->dst,
-                           .dstPitch = c->dst_pitch, .dstHeight = c->height,
-                           .WidthInBytes = c->width, .Height = c->height, .Depth = c->depth};
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .srcDevice = c->src,
+                           .srcPitch = c->src_pitch,
+                           .srcHeight = c->height,
+                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .dstDevice = c->dst,
+                           .dstPitch = c->dst_pitch,
+                           .dstHeight = c->height,
+                           .WidthInBytes = c->width,
+                           .Height = c->height,
+                           .Depth = c->depth};
 }
 
 NODE_GETTER(cuGraphKernelNodeGetParams_v2, CUDA_KERNEL_NODE_PARAMS_v2, CU_GRAPH_NODE_TYPE_KERNEL,
@@ -443,9 +458,12 @@ NODE_GETTER(cuGraphMemcpyNodeGetParams, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY
             *out = copy_params(hNode))
 NODE_GETTER(cuGraphMemsetNodeGetParams, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET, {
     const struct sim_work *w = &hNode->work;
-    *out = (CUDA_MEMSET_NODE_PARAMS){.dst = w->memset.dst, .pitch = w->memset.pitch,
-                                     .value = w->memset.value, .elementSize = w->memset.element,
-                                     .width = w->memset.width, .height = w->memset.height};
+    *out = (CUDA_MEMSET_NODE_PARAMS){.dst = w->memset.dst,
+                                     .pitch = w->memset.pitch,
+                                     .value = w->memset.value,
+                                     .elementSize = w->memset.element,
+                                     .width = w->memset.width,
+                                     .height = w->memset.height};
 })
 NODE_GETTER(cuGraphHostNodeGetParams, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST, {
     out->fn = hNode->work.host.fn;

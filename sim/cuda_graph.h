@@ -40,7 +40,8 @@ struct CUgraph_st {
 struct sim_graph_program {
     unsigned int refs; /* the exec, and launches in flight */
     size_t count;
-    bool one_by_one; /* holds what cannot be one operation: host functions, events, waiting kernels */
+    bool
+        one_by_one; /* holds what cannot be one operation: host functions, events, waiting kernels */
     struct sim_work *works;
 };
 

@@ -42,8 +42,9 @@ static size_t works_in(CUgraph g)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->count; i++)
-        n += g->nodes[i]->child ? works_in(g->nodes[i]->child)
-                                : g->nodes[i]->batch_count ? g->nodes[i]->batch_count : 1;
+        n += g->nodes[i]->child         ? works_in(g->nodes[i]->child)
+             : g->nodes[i]->batch_count ? g->nodes[i]->batch_count
+                                        : 1;
     return n;
 }
 
@@ -127,8 +128,8 @@ CUresult sim_graph_instantiate(CUgraphExec *ret, CUgraph g, unsigned long long f
         sim_graph_free(copy);
         return CUDA_ERROR_INVALID_VALUE; /* a cycle */
     }
-    *e = (struct CUgraphExec_st){.magic = SIM_EXEC_MAGIC, .ctx = ctx, .flags = flags, .graph = copy,
-                                 .program = p};
+    *e = (struct CUgraphExec_st){
+        .magic = SIM_EXEC_MAGIC, .ctx = ctx, .flags = flags, .graph = copy, .program = p};
     *ret = e;
     return CUDA_SUCCESS;
 }

@@ -116,13 +116,14 @@ static CUDA_KERNEL_NODE_PARAMS_v2 widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
     return wide;
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                 size_t numDependencies,
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *phNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies,
                                  const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
     ENTER();
-    return nodeParams ? LOCKED(add_kernel(phNode, hGraph, dependencies, numDependencies, nodeParams))
-                      : CUDA_ERROR_INVALID_VALUE;
+    return nodeParams
+               ? LOCKED(add_kernel(phNode, hGraph, dependencies, numDependencies, nodeParams))
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -148,7 +149,8 @@ static CUresult add_copy(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, si
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                              size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+                              size_t numDependencies, const CUDA_MEMCPY3D *copyParams,
+                              CUcontext ctx)
 {
     ENTER();
     (void)ctx;
@@ -190,7 +192,8 @@ CUresult cuGraphAddHostNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNo
     return LOCKED(add_host(phNode, hGraph, dependencies, numDependencies, nodeParams));
 }
 
-static CUresult add_child(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, size_t n, CUgraph child)
+static CUresult add_child(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, size_t n,
+                          CUgraph child)
 {
     CUgraph copy;
     if (!child || child->magic != SIM_GRAPH_MAGIC || child == g)
@@ -206,8 +209,9 @@ static CUresult add_child(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, s
     return r;
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                  size_t numDependencies, CUgraph childGraph)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  CUgraph childGraph)
 {
     ENTER();
     return LOCKED(add_child(phNode, hGraph, dependencies, numDependencies, childGraph));
@@ -217,12 +221,13 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphN
                              size_t numDependencies)
 {
     ENTER();
-    return LOCKED(sim_graph_add(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
-                                phNode));
+    return LOCKED(sim_graph_add(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY,
+                                NULL, phNode));
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                   size_t numDependencies, CUevent event)
+CUresult cuGraphAddEventRecordNode(CUgraphNode *phNode, CUgraph hGraph,
+                                   const CUgraphNode *dependencies, size_t numDependencies,
+                                   CUevent event)
 {
     ENTER();
     if (!event || event->magic != SIM_EVT_MAGIC)
@@ -232,15 +237,16 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *phNode, CUgraph hGraph, const CU
                                 CU_GRAPH_NODE_TYPE_EVENT_RECORD, &w, phNode));
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                 size_t numDependencies, CUevent event)
+CUresult cuGraphAddEventWaitNode(CUgraphNode *phNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies,
+                                 CUevent event)
 {
     ENTER();
     if (!event || event->magic != SIM_EVT_MAGIC)
         return CUDA_ERROR_INVALID_HANDLE;
     struct sim_work w = event_work(SIM_WORK_WAIT, event);
-    return LOCKED(sim_graph_add(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_WAIT_EVENT,
-                                &w, phNode));
+    return LOCKED(sim_graph_add(hGraph, dependencies, numDependencies,
+                                CU_GRAPH_NODE_TYPE_WAIT_EVENT, &w, phNode));
 }
 
 static CUresult add_alloc(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, size_t n,
@@ -255,8 +261,9 @@ static CUresult add_alloc(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, s
     return r;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+CUresult cuGraphAddMemAllocNode(CUgraphNode *phNode, CUgraph hGraph,
+                                const CUgraphNode *dependencies, size_t numDependencies,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
     ENTER();
     return LOCKED(add_alloc(phNode, hGraph, dependencies, numDependencies, nodeParams));
@@ -292,8 +299,8 @@ static CUresult add_batch(CUgraphNode *ph, CUgraph g, const CUgraphNode *deps, s
     return r;
 }
 
-CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                  size_t numDependencies,
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
                                   const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     ENTER();
@@ -377,7 +384,8 @@ static CUresult set_kernel(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v2 *p)
     return sim_node_keep_params(n, p->kernelParams, p->extra);
 }
 
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                       const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
     ENTER();
     return nodeParams ? LOCKED(set_kernel(hNode, nodeParams)) : CUDA_ERROR_INVALID_VALUE;

@@ -30,8 +30,9 @@ CUresult PTSZ(cuStreamBeginCaptureToGraph)(CUstream hStream, CUgraph hGraph,
                                            size_t numDependencies, CUstreamCaptureMode mode)
 {
     (void)dependencyData;
-    WITH_STREAM(hStream, s, hGraph ? sim_capture_begin(s, mode, hGraph, dependencies, numDependencies)
-                                   : CUDA_ERROR_INVALID_VALUE);
+    WITH_STREAM(hStream, s,
+                hGraph ? sim_capture_begin(s, mode, hGraph, dependencies, numDependencies)
+                       : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult PTSZ(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
@@ -55,8 +56,9 @@ CUresult PTSZ(cuStreamGetCaptureInfo_v2)(CUstream hStream, CUstreamCaptureStatus
                                          const CUgraphNode **dependencies_out,
                                          size_t *numDependencies_out)
 {
-    WITH_STREAM(hStream, s, sim_capture_info(s, captureStatus_out, id_out, graph_out,
-                                             dependencies_out, numDependencies_out));
+    WITH_STREAM(hStream, s,
+                sim_capture_info(s, captureStatus_out, id_out, graph_out, dependencies_out,
+                                 numDependencies_out));
 }
 
 CUresult PTSZ(cuStreamGetCaptureInfo_v3)(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
@@ -67,8 +69,9 @@ CUresult PTSZ(cuStreamGetCaptureInfo_v3)(CUstream hStream, CUstreamCaptureStatus
 {
     if (edgeData_out)
         *edgeData_out = NULL; /* plain edges only */
-    WITH_STREAM(hStream, s, sim_capture_info(s, captureStatus_out, id_out, graph_out,
-                                             dependencies_out, numDependencies_out));
+    WITH_STREAM(hStream, s,
+                sim_capture_info(s, captureStatus_out, id_out, graph_out, dependencies_out,
+                                 numDependencies_out));
 }
 
 CUresult PTSZ(cuStreamUpdateCaptureDependencies)(CUstream hStream, CUgraphNode *dependencies,
@@ -103,7 +106,7 @@ CUresult PTSZ(cuGraphInstantiateWithParams)(CUgraphExec *phGraphExec, CUgraph hG
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = LOCKED(sim_graph_instantiate(phGraphExec, hGraph, params->flags));
     params->hErrNode_out = NULL;
-    params->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                                           : CUDA_GRAPH_INSTANTIATE_ERROR;
+    params->result_out =
+        r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
     return r;
 }

@@ -46,9 +46,12 @@ static bool call(int fd, unsigned long request, void *arg)
 
 static uint32_t make(int fd, uint32_t parent, uint32_t class, void *params, uint32_t size)
 {
-    struct sim_rm_alloc a = {.root = root, .parent = parent, .class = class,
+    struct sim_rm_alloc a = {.root = root,
+                             .parent = parent,
+                             .class = class,
                              .object = class == SIM_RM_CLASS_ROOT ? 0 : next_handle++,
-                             .params = (uint64_t)(uintptr_t)params, .params_size = size};
+                             .params = (uint64_t)(uintptr_t)params,
+                             .params_size = size};
     return call(fd, SIM_RM_ALLOC, &a) && a.status == SIM_RM_OK ? a.object : 0;
 }
 
@@ -92,9 +95,11 @@ static bool make_all(int fd, CUcontext ctx)
         ok = make_group(fd, g, i);
     if (ok && g->group[0]) {
         struct sim_rm_slice slice = {.us = SLICE_US};
-        struct sim_rm_control c = {.client = root, .object = g->group[0],
+        struct sim_rm_control c = {.client = root,
+                                   .object = g->group[0],
                                    .cmd = SIM_RM_GROUP_SET_SLICE,
-                                   .params = (uint64_t)(uintptr_t)&slice, .size = sizeof(slice)};
+                                   .params = (uint64_t)(uintptr_t)&slice,
+                                   .size = sizeof(slice)};
         (void)call(fd, SIM_RM_CONTROL, &c); /* refused: the driver's own slice stays */
     }
     return ok;

@@ -53,7 +53,7 @@ struct sim_copy {
     size_t width, height, depth;
     size_t dst_pitch, dst_plane, src_pitch, src_plane;
     uint8_t engine; /* SIM_COPY_* */
-    void *staging; /* the bytes of a pageable source, freed once copied; or NULL */
+    void *staging;  /* the bytes of a pageable source, freed once copied; or NULL */
 };
 
 struct sim_work {
@@ -153,7 +153,7 @@ struct CUctx_st {
     uint64_t id;
     uint32_t queue, queue_generation;
     struct sim_groups groups;
-    uint64_t retired;    /* every operation up to this one is applied */
+    uint64_t retired;     /* every operation up to this one is applied */
     unsigned int watched; /* unfinished SPIN, HOST and POLL operations */
     struct sim_local_op *ops;
     struct CUstream_st legacy;
@@ -171,8 +171,8 @@ enum sim_alloc_kind {
     SIM_HOST,
     SIM_HOST_REGISTERED,
     SIM_POOL,
-    SIM_MAPPED,  /* VMM */
-    SIM_IMPORTED, /* IPC or external */
+    SIM_MAPPED,        /* VMM */
+    SIM_IMPORTED,      /* IPC or external */
     SIM_POOL_IMPORTED, /* of another process's pool; freed like the caller's own */
     SIM_ARRAY,
     SIM_GRAPH,
@@ -181,8 +181,8 @@ enum sim_alloc_kind {
 struct sim_chunk;
 struct sim_alloc {
     uint64_t address;
-    size_t size;          /* as asked for */
-    size_t charged;       /* on the card, for this one alone (0 inside a chunk) */
+    size_t size;    /* as asked for */
+    size_t charged; /* on the card, for this one alone (0 inside a chunk) */
     enum sim_alloc_kind kind;
     uint32_t card;
     CUcontext ctx;
@@ -267,10 +267,10 @@ uint32_t sim_sm_count(uint32_t card);
 uint64_t sim_total_bytes(uint32_t card);
 uint64_t sim_context_bytes(uint32_t card);
 struct sl_sim_lane sim_lane(uint32_t card);
-uint64_t sim_used_bytes(uint32_t card);          /* locked */
-bool sim_fits(uint32_t card, uint64_t bytes);    /* locked */
-CUresult sim_may_use(uint32_t card);             /* locked: a new context */
-void sim_part_enter(void);                       /* locked: says in the state where we are */
+uint64_t sim_used_bytes(uint32_t card);       /* locked */
+bool sim_fits(uint32_t card, uint64_t bytes); /* locked */
+CUresult sim_may_use(uint32_t card);          /* locked: a new context */
+void sim_part_enter(void);                    /* locked: says in the state where we are */
 
 /* cuda_run.c: submission, completion, waiting. Lock held unless said otherwise. */
 CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq);
@@ -278,8 +278,8 @@ void sim_poll(void);
 bool sim_seq_done(CUcontext ctx, uint64_t seq);
 CUresult sim_wait_seq(CUcontext ctx, uint64_t seq); /* drops and retakes the lock */
 CUresult sim_wait_ctx(CUcontext ctx);
-uint64_t sim_ctx_tail(CUcontext ctx); /* the last operation submitted to it */               /* the same */
-void sim_wait_card(uint32_t card);                  /* the same: every context of ours on it */
+uint64_t sim_ctx_tail(CUcontext ctx); /* the last operation submitted to it */ /* the same */
+void sim_wait_card(uint32_t card); /* the same: every context of ours on it */
 uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind);
 uint32_t sim_blocks_per_sm(uint64_t threads, uint64_t shared_bytes); /* of one block */
 void sim_apply(CUcontext ctx, struct sim_work *w, uint64_t end_ns);
@@ -300,8 +300,8 @@ bool sim_groups_make(CUcontext ctx);
 void sim_groups_drop(CUcontext ctx);
 
 /* cuda_rm.c: the kernel driver behind them. */
-int sim_rm_fd(void);                /* stands for /dev/nvidiactl; -1: cannot be had */
-void sim_rm_making(CUcontext ctx);  /* objects this thread makes from now on are this context's */
+int sim_rm_fd(void);               /* stands for /dev/nvidiactl; -1: cannot be had */
+void sim_rm_making(CUcontext ctx); /* objects this thread makes from now on are this context's */
 int sim_rm_ioctl(int fd, unsigned long request, void *arg);
 void sim_rm_fault(uint32_t bits, unsigned long from); /* SL_SIM_GROUPS_*, from that call on */
 
@@ -361,7 +361,8 @@ int sim_block_find_fd(int fd);
 /* A handle of 64 bytes for memory with a mapping of its own, of `bytes`; a mapping of such memory of another
  * process, and its end. */
 CUresult sim_ipc_export(struct sim_alloc *a, size_t bytes, void *handle);
-CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind, CUdeviceptr *ret);
+CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind,
+                        CUdeviceptr *ret);
 void sim_ipc_close(struct sim_alloc *a);
 
 /* cuda_module.c */

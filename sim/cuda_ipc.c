@@ -36,8 +36,12 @@ int sim_block_add(uint32_t card, uint64_t bytes, int fd)
             found = (int)i;
     if (found >= 0) {
         struct sl_sim_block *b = &st->blocks[found];
-        *b = (struct sl_sim_block){.card = card, .owner = sim_p.slot, .id = ++st->next_id,
-                                   .bytes = bytes, .inode = sb.st_ino, .device = sb.st_dev,
+        *b = (struct sl_sim_block){.card = card,
+                                   .owner = sim_p.slot,
+                                   .id = ++st->next_id,
+                                   .bytes = bytes,
+                                   .inode = sb.st_ino,
+                                   .device = sb.st_dev,
                                    .cookie = cookie};
         b->used = 1;
     }
@@ -115,7 +119,8 @@ static int share(uint32_t card, uint64_t address, size_t bytes)
     int block = -1;
     if (ftruncate(fd, (off_t)bytes) == 0)
         block = sim_block_add(card, bytes, fd);
-    void *p = block >= 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *p =
+        block >= 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (p != MAP_FAILED) {
         memcpy(p, (const void *)(uintptr_t)address, bytes);
         (void)munmap(p, bytes);
@@ -137,8 +142,12 @@ static int share(uint32_t card, uint64_t address, size_t bytes)
 static void write_handle(const struct sim_alloc *a, uint64_t base, uint32_t block, void *out)
 {
     const struct sl_sim_block *b = &sim_p.st->blocks[block - 1];
-    struct ipc_handle h = {.magic = IPC_MAGIC, .id = b->id, .cookie = b->cookie,
-                           .offset = a->address - base, .size = a->size, .index = block - 1,
+    struct ipc_handle h = {.magic = IPC_MAGIC,
+                           .id = b->id,
+                           .cookie = b->cookie,
+                           .offset = a->address - base,
+                           .size = a->size,
+                           .index = block - 1,
                            .pid = getpid()};
     memset(out, 0, sizeof(CUipcMemHandle));
     memcpy(out, &h, sizeof(h));
@@ -213,22 +222,22 @@ static struct opened *open_block(const struct ipc_handle *h, CUresult *ret)
     char path[PATH_MAX + 32];
     block_path(b.id, path, sizeof(path));
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *p = fd < 0 ? MAP_FAILED
-                     : mmap(NULL, b.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = fd < 0 ? MAP_FAILED : mmap(NULL, b.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         (void)close(fd);
     struct opened *o = p == MAP_FAILED ? NULL : calloc(1, sizeof(*o));
     *ret = CUDA_ERROR_MAP_FAILED;
     if (!o)
         return NULL;
-    *o = (struct opened){.id = b.id, .index = h->index, .address = (uintptr_t)p, .bytes = b.bytes,
-                         .next = opened};
+    *o = (struct opened){
+        .id = b.id, .index = h->index, .address = (uintptr_t)p, .bytes = b.bytes, .next = opened};
     opened = o;
     sim_block_hold(h->index, true);
     return o;
 }
 
-CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind, CUdeviceptr *ret)
+CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind kind,
+                        CUdeviceptr *ret)
 {
     struct ipc_handle h;
     CUresult r;
@@ -245,8 +254,13 @@ CUresult sim_ipc_import(const void *handle, CUcontext ctx, enum sim_alloc_kind k
     if (have) {
         have->flags++; /* opened again */
     } else {
-        struct sim_alloc a = {.address = address, .size = h.size, .kind = kind,
-                              .card = ctx->card, .ctx = ctx, .owner = o, .flags = 1};
+        struct sim_alloc a = {.address = address,
+                              .size = h.size,
+                              .kind = kind,
+                              .card = ctx->card,
+                              .ctx = ctx,
+                              .owner = o,
+                              .flags = 1};
         if (!sim_alloc_add(&a))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -338,15 +352,19 @@ static CUresult import_external(CUexternalMemory *out, const CUDA_EXTERNAL_MEMOR
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* The descriptor is ours from here on, as with the real driver. */
-    *m = (struct CUextMemory_st){.magic = EXT_MAGIC, .fd = d->handle.fd, .size = d->size,
-                                 .ctx = ctx, .block = sim_block_find_fd(d->handle.fd)};
+    *m = (struct CUextMemory_st){.magic = EXT_MAGIC,
+                                 .fd = d->handle.fd,
+                                 .size = d->size,
+                                 .ctx = ctx,
+                                 .block = sim_block_find_fd(d->handle.fd)};
     if (m->block >= 0)
         sim_block_hold((uint32_t)m->block, true);
     *out = m;
     return CUDA_SUCCESS;
 }
 
-CUresult cuImportExternalMemory(CUexternalMemory *extMem, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
+CUresult cuImportExternalMemory(CUexternalMemory *extMem,
+                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     ENTER();
     return LOCKED(import_external(extMem, desc));
@@ -363,8 +381,11 @@ static CUresult mapped_buffer(CUdeviceptr *out, CUexternalMemory m,
     if (p == MAP_FAILED)
         return CUDA_ERROR_MAP_FAILED;
     /* Freed by cuMemFree like the caller's own; it was never charged to the card here. */
-    struct sim_alloc a = {.address = (uintptr_t)p, .size = d->size, .kind = SIM_MANAGED,
-                          .card = m->ctx->card, .ctx = m->ctx};
+    struct sim_alloc a = {.address = (uintptr_t)p,
+                          .size = d->size,
+                          .kind = SIM_MANAGED,
+                          .card = m->ctx->card,
+                          .ctx = m->ctx};
     if (!sim_alloc_add(&a))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = a.address;

@@ -168,9 +168,10 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfu
     return potential(minGridSize, blockSize, func, blockSizeLimit);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
-                                                   CUoccupancyB2DSize toSmem, size_t dynSmem,
-                                                   int blockSizeLimit, unsigned int flags)
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func, CUoccupancyB2DSize toSmem,
+                                                   size_t dynSmem, int blockSizeLimit,
+                                                   unsigned int flags)
 {
     ENTER();
     (void)toSmem;
@@ -333,7 +334,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
                                               unsigned int numDevices, unsigned int flags)
 {
     ENTER();
-    if (!launchParamsList || numDevices == 0 || numDevices > (unsigned int)sim_p.count || (flags & ~3u))
+    if (!launchParamsList || numDevices == 0 || numDevices > (unsigned int)sim_p.count ||
+        (flags & ~3u))
         return CUDA_ERROR_INVALID_VALUE;
     return LOCKED(multi_device(launchParamsList, numDevices));
 }

@@ -36,7 +36,8 @@ CUresult PTSZ(cuLaunchKernel)(CUfunction f, unsigned int gridDimX, unsigned int 
     ENTER();
     const unsigned int grid[3] = {gridDimX, gridDimY, gridDimZ};
     const unsigned int block[3] = {blockDimX, blockDimY, blockDimZ};
-    return LOCKED(launch(f, grid, block, sharedMemBytes, hStream, kernelParams, extra, false, NULL));
+    return LOCKED(
+        launch(f, grid, block, sharedMemBytes, hStream, kernelParams, extra, false, NULL));
 }
 
 CUresult PTSZ(cuLaunchCooperativeKernel)(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

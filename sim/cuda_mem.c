@@ -159,8 +159,8 @@ bool sim_range_ok(uint64_t address, uint64_t bytes)
     if (address + bytes <= a->address + a->size)
         return true;
     /* Neighbouring mappings of one reserved range are used as one. */
-    return a->kind == SIM_MAPPED && sim_range_ok(a->address + a->size,
-                                                 address + bytes - (a->address + a->size));
+    return a->kind == SIM_MAPPED &&
+           sim_range_ok(a->address + a->size, address + bytes - (a->address + a->size));
 }
 
 /* ---- device memory ---- */
@@ -333,7 +333,8 @@ void sim_ctx_free_memory(CUcontext ctx)
         if (i > alloc_count)
             continue;
         struct sim_alloc *a = allocs[i - 1];
-        if (a->ctx == ctx && (a->kind == SIM_DEVICE || a->kind == SIM_MANAGED || a->kind == SIM_ARRAY))
+        if (a->ctx == ctx &&
+            (a->kind == SIM_DEVICE || a->kind == SIM_MANAGED || a->kind == SIM_ARRAY))
             sim_device_free(a);
     }
 }
@@ -539,8 +540,13 @@ static CUresult host_alloc(void **pp, size_t bytes, unsigned int flags)
     void *p = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_alloc a = {.address = (uintptr_t)p, .size = bytes, .charged = rounded,
-                          .kind = SIM_HOST, .card = ctx->card, .ctx = ctx, .flags = flags};
+    struct sim_alloc a = {.address = (uintptr_t)p,
+                          .size = bytes,
+                          .charged = rounded,
+                          .kind = SIM_HOST,
+                          .card = ctx->card,
+                          .ctx = ctx,
+                          .flags = flags};
     if (!sim_alloc_add(&a)) {
         (void)munmap(p, rounded);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -601,8 +607,12 @@ static CUresult host_register(void *p, size_t bytes, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_alloc_find((uintptr_t)p) || sim_alloc_find((uintptr_t)p + bytes - 1))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    struct sim_alloc a = {.address = (uintptr_t)p, .size = bytes, .kind = SIM_HOST_REGISTERED,
-                          .card = ctx->card, .ctx = ctx, .flags = flags};
+    struct sim_alloc a = {.address = (uintptr_t)p,
+                          .size = bytes,
+                          .kind = SIM_HOST_REGISTERED,
+                          .card = ctx->card,
+                          .ctx = ctx,
+                          .flags = flags};
     return sim_alloc_add(&a) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -28,13 +28,11 @@ struct CUkern_st;
 
 static enum sim_kernel_id known(const char *name)
 {
-    static const char *const names[] = {[SIM_K_EMPTY] = "sluice_empty",
-                                        [SIM_K_FMA] = "sluice_fma",
-                                        [SIM_K_FILL] = "sluice_fill_u32",
-                                        [SIM_K_ADD] = "sluice_add_u32",
-                                        [SIM_K_SPIN] = "sluice_spin_until",
-                                        [SIM_K_FOREVER] = "sluice_forever",
-                                        [SIM_K_MEET] = "sluice_meet"};
+    static const char *const names[] = {
+        [SIM_K_EMPTY] = "sluice_empty",     [SIM_K_FMA] = "sluice_fma",
+        [SIM_K_FILL] = "sluice_fill_u32",   [SIM_K_ADD] = "sluice_add_u32",
+        [SIM_K_SPIN] = "sluice_spin_until", [SIM_K_FOREVER] = "sluice_forever",
+        [SIM_K_MEET] = "sluice_meet"};
     for (size_t i = SIM_K_EMPTY; i <= SIM_K_MEET; i++)
         if (strcmp(names[i], name) == 0)
             return (enum sim_kernel_id)i;
@@ -231,8 +229,8 @@ static CUresult load(CUcontext ctx, const void *image, CUmodule *ret)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->magic = MOD_MAGIC;
     m->ctx = ctx;
-    bool binary = memcmp(image, elf, 4) == 0 || memcmp(image, fat, 4) == 0 ||
-                  memcmp(image, wrapped, 4) == 0;
+    bool binary =
+        memcmp(image, elf, 4) == 0 || memcmp(image, fat, 4) == 0 || memcmp(image, wrapped, 4) == 0;
     CUresult r = binary ? CUDA_SUCCESS : parse_ptx(m, image);
     if (r != CUDA_SUCCESS) {
         module_free(m);

@@ -111,10 +111,11 @@ CUresult cuPointerGetAttributes(unsigned int num, CUpointer_attribute *attribute
     if (!num || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
-    for (unsigned int i = 0; i < num; i++) /* what has no answer reads as nothing, not as an error */
+    for (unsigned int i = 0; i < num;
+         i++) /* what has no answer reads as nothing, not as an error */
         if (data[i] && attribute(data[i], attributes[i], ptr) != CUDA_SUCCESS)
-            memset(data[i], 0, attributes[i] == CU_POINTER_ATTRIBUTE_CONTEXT ? sizeof(void *)
-                                                                             : sizeof(int));
+            memset(data[i], 0,
+                   attributes[i] == CU_POINTER_ATTRIBUTE_CONTEXT ? sizeof(void *) : sizeof(int));
     sim_unlock();
     return CUDA_SUCCESS;
 }
@@ -144,7 +145,8 @@ CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUde
     return LOCKED(advise(devPtr, count));
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                        CUmemLocation location)
 {
     ENTER();
     (void)advice;

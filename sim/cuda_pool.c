@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define POOL_STEP (32 * SIM_MIB)
+#define POOL_STEP  (32 * SIM_MIB)
 #define POOL_MAGIC 0x504f4f4cu
 
 struct CUmemPoolHandle_st {
@@ -128,8 +128,8 @@ static void unreserve(CUmemoryPool p, uint64_t bytes)
 static CUresult pool_alloc(CUmemoryPool p, size_t bytes, CUstream s, CUdeviceptr *ret)
 {
     uint64_t size = up(bytes, SIM_UNIT);
-    struct sim_alloc a = {.size = bytes, .kind = SIM_POOL, .card = p->card, .ctx = s->ctx,
-                          .owner = p};
+    struct sim_alloc a = {
+        .size = bytes, .kind = SIM_POOL, .card = p->card, .ctx = s->ctx, .owner = p};
     CUresult r = reserve(p, size);
     if (r != CUDA_SUCCESS)
         return r;
@@ -455,7 +455,8 @@ static CUresult pool_import(CUmemoryPool *out, int fd)
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                            CUmemAllocationHandleType type, unsigned long long flags)
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags)
 {
     ENTER();
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -489,7 +490,8 @@ static CUresult pointer_import(CUdeviceptr *out, CUmemoryPool p, const CUmemPool
     return sim_ipc_import(data, ctx, SIM_POOL_IMPORTED, out);
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data)
 {
     ENTER();
     return LOCKED(pointer_import(ptr_out, pool, data));

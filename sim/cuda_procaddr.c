@@ -25,7 +25,7 @@ static struct entry *table(size_t *ret_count)
     static _Atomic int filled;
     if (!filled) { /* filling twice at once writes the same values */
         size_t i = 0;
-#define SL_CUDA_FN(name, b, s, args)         entries[i++].plain = FN(name);
+#define SL_CUDA_FN(name, b, s, args) entries[i++].plain = FN(name);
 #define SL_CUDA_FN_PT(name, suf, b, s, args)                                                       \
     entries[i].plain = FN(name);                                                                   \
     entries[i++].per_thread = FN(name##suf);

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SET_SLICE_NS 300000ULL
+#define SET_SLICE_NS  300000ULL
 #define SWITCH_OFF_NS 500000ULL /* disable, enable, preempt */
 
 struct object {
@@ -110,8 +110,8 @@ static void channel_is(const struct object *o, bool there)
 
 static uint32_t alloc_object(struct sim_rm_alloc *a)
 {
-    struct object o = {.handle = a->object, .parent = a->parent, .class = a->class,
-                       .queue = SL_SIM_NONE};
+    struct object o = {
+        .handle = a->object, .parent = a->parent, .class = a->class, .queue = SL_SIM_NONE};
     const struct object *parent = find(a->parent);
     if (a->class == SIM_RM_CLASS_ROOT)
         o.handle = o.handle ? o.handle : next_root++;
@@ -261,7 +261,7 @@ static uint32_t control_object(const struct sim_rm_control *c)
     if (!group && !off)
         return SIM_RM_NOT_SUPPORTED;
     uint32_t faults = faults_of(o);
-    uint32_t refuse = off ? SL_SIM_GROUPS_REFUSE_DISABLE
+    uint32_t refuse = off                                ? SL_SIM_GROUPS_REFUSE_DISABLE
                       : c->cmd == SIM_RM_GROUP_SET_SLICE ? SL_SIM_GROUPS_REFUSE_SLICE
                                                          : SL_SIM_GROUPS_REFUSE_OTHERS;
     if (faults & refuse)
@@ -297,8 +297,11 @@ static void control(struct sim_rm_control *c)
 
 static void alloc32(struct sim_rm_alloc32 *a)
 {
-    struct sim_rm_alloc wide = {.root = a->root, .parent = a->parent, .object = a->object,
-                                .class = a->class, .params = a->params,
+    struct sim_rm_alloc wide = {.root = a->root,
+                                .parent = a->parent,
+                                .object = a->object,
+                                .class = a->class,
+                                .params = a->params,
                                 .params_size = a->params_size};
     (void)pthread_mutex_lock(&rm_lock);
     a->status = alloc_object(&wide);

@@ -71,7 +71,8 @@ static uint32_t room_of(const struct sim_work *w, uint32_t card)
         return SL_SIM_ROOM;
     uint64_t threads = (uint64_t)w->kernel.block[0] * w->kernel.block[1] * w->kernel.block[2];
     uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2];
-    uint64_t places = (uint64_t)sim_sm_count(card) * sim_blocks_per_sm(threads, w->kernel.shared_bytes);
+    uint64_t places =
+        (uint64_t)sim_sm_count(card) * sim_blocks_per_sm(threads, w->kernel.shared_bytes);
     if (blocks >= places)
         return SL_SIM_ROOM;
     return (uint32_t)((blocks * SL_SIM_ROOM + places - 1) / places);
@@ -165,8 +166,8 @@ static void apply_done(void)
         uint64_t best_seq = 0;
         for (CUcontext c = sim_p.contexts; c; c = c->next) {
             uint64_t s = c->dead ? 0 : next_unapplied(c, tail_of(c));
-            if (s && (!best || c->ops[s % SL_SIM_RING].end_ns <
-                                   best->ops[best_seq % SL_SIM_RING].end_ns)) {
+            if (s && (!best ||
+                      c->ops[s % SL_SIM_RING].end_ns < best->ops[best_seq % SL_SIM_RING].end_ns)) {
                 best = c;
                 best_seq = s;
             }
@@ -301,7 +302,8 @@ static bool anything_watched(void)
 static void nap(uint64_t ns)
 {
     int saved = errno;
-    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000U), .tv_nsec = (long)(ns % 1000000000U)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000U),
+                          .tv_nsec = (long)(ns % 1000000000U)};
     (void)nanosleep(&ts, NULL);
     errno = saved;
 }
@@ -396,8 +398,8 @@ CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq)
 {
     CUcontext ctx = s->ctx;
     struct sl_sim_state *st = sim_p.st;
-    struct sl_sim_op op = {.flags = s->op_flags, .stream = s->slot,
-                           .priority = (int16_t)s->priority};
+    struct sl_sim_op op = {
+        .flags = s->op_flags, .stream = s->slot, .priority = (int16_t)s->priority};
     op.left_ns = sim_work_ns(w, ctx->card, &op.kind);
     if (op.kind == SL_SIM_OP_KERNEL)
         op.room = room_of(w, ctx->card);
@@ -426,7 +428,8 @@ CUresult sim_submit(CUstream s, const struct sim_work *w, uint64_t *ret_seq)
     s->last_seq = seq;
     if (ret_seq)
         *ret_seq = seq;
-    bool watch = op.kind == SL_SIM_OP_SPIN || op.kind == SL_SIM_OP_HOST || op.kind == SL_SIM_OP_POLL;
+    bool watch =
+        op.kind == SL_SIM_OP_SPIN || op.kind == SL_SIM_OP_HOST || op.kind == SL_SIM_OP_POLL;
     if (watch)
         ctx->watched++;
     if (watch || w->type == SIM_WORK_WRITE_VALUE)

@@ -169,8 +169,8 @@ static CUresult event_create(CUevent *phEvent, unsigned int flags)
     if (!e)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t generation = e->generation + 1;
-    *e = (struct CUevent_st){.magic = SIM_EVT_MAGIC, .flags = flags, .ctx = ctx,
-                             .generation = generation};
+    *e = (struct CUevent_st){
+        .magic = SIM_EVT_MAGIC, .flags = flags, .ctx = ctx, .generation = generation};
     *phEvent = e;
     return CUDA_SUCCESS;
 }
@@ -366,9 +366,9 @@ static CUresult event_query(CUevent e)
     refresh_ipc(e);
     if (e->whole)
         e->done = e->ctx->retired >= e->seq;
-    return e->ctx->sticky != CUDA_SUCCESS      ? e->ctx->sticky
-           : !e->recorded || e->done ? CUDA_SUCCESS
-                                     : CUDA_ERROR_NOT_READY;
+    return e->ctx->sticky != CUDA_SUCCESS ? e->ctx->sticky
+           : !e->recorded || e->done      ? CUDA_SUCCESS
+                                          : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventQuery(CUevent hEvent)
@@ -458,17 +458,20 @@ static CUresult ipc_event_get(CUipcEventHandle *h, CUevent e)
             i++;
         if (i < SL_SIM_MAX_IPC_EVENTS) {
             e->ipc_id = ++st->next_id;
-            st->ipc_events[i] = (struct sl_sim_ipc_event){
-                .used = 1, .owner = sim_p.slot, .id = e->ipc_id, .queue = e->queue,
-                .generation = e->queue_generation, .seq = e->recorded ? e->seq : 0};
+            st->ipc_events[i] = (struct sl_sim_ipc_event){.used = 1,
+                                                          .owner = sim_p.slot,
+                                                          .id = e->ipc_id,
+                                                          .queue = e->queue,
+                                                          .generation = e->queue_generation,
+                                                          .seq = e->recorded ? e->seq : 0};
             e->ipc = i + 1;
         }
         sl_sim_unlock(st);
         if (!e->ipc)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    struct ipc_event_handle body = {.magic = IPC_EVENT_MAGIC, .id = e->ipc_id, .index = e->ipc - 1,
-                                    .card = e->ctx->card};
+    struct ipc_event_handle body = {
+        .magic = IPC_EVENT_MAGIC, .id = e->ipc_id, .index = e->ipc - 1, .card = e->ctx->card};
     memset(h, 0, sizeof(*h));
     memcpy(h, &body, sizeof(body));
     return CUDA_SUCCESS;

@@ -84,8 +84,9 @@ CUresult PTSZ(cuStreamGetDevice)(CUstream hStream, CUdevice *dev)
 
 CUresult PTSZ(cuStreamWaitEvent)(CUstream hStream, CUevent hEvent, unsigned int flags)
 {
-    WITH_STREAM(hStream, s, flags & ~1u ? CUDA_ERROR_INVALID_VALUE
-                                        : sim_event_wait(s, hEvent, flags & CU_EVENT_WAIT_EXTERNAL));
+    WITH_STREAM(hStream, s,
+                flags & ~1u ? CUDA_ERROR_INVALID_VALUE
+                            : sim_event_wait(s, hEvent, flags & CU_EVENT_WAIT_EXTERNAL));
 }
 
 CUresult PTSZ(cuEventRecord)(CUevent hEvent, CUstream hStream)
@@ -95,8 +96,9 @@ CUresult PTSZ(cuEventRecord)(CUevent hEvent, CUstream hStream)
 
 CUresult PTSZ(cuEventRecordWithFlags)(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    WITH_STREAM(hStream, s, flags & ~1u ? CUDA_ERROR_INVALID_VALUE
-                                        : sim_event_record(hEvent, s, flags & CU_EVENT_RECORD_EXTERNAL));
+    WITH_STREAM(hStream, s,
+                flags & ~1u ? CUDA_ERROR_INVALID_VALUE
+                            : sim_event_record(hEvent, s, flags & CU_EVENT_RECORD_EXTERNAL));
 }
 
 static CUresult query(CUstream s)
@@ -151,8 +153,9 @@ static CUresult add_callback(CUstream s, CUstream given, CUstreamCallback callba
 CUresult PTSZ(cuStreamAddCallback)(CUstream hStream, CUstreamCallback callback, void *userData,
                                    unsigned int flags)
 {
-    WITH_STREAM(hStream, s, callback && !flags ? add_callback(s, hStream, callback, userData)
-                                               : CUDA_ERROR_INVALID_VALUE);
+    WITH_STREAM(hStream, s,
+                callback && !flags ? add_callback(s, hStream, callback, userData)
+                                   : CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult nothing(CUstream s)
@@ -171,8 +174,9 @@ CUresult PTSZ(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t
                                       unsigned int flags)
 {
     (void)length;
-    WITH_STREAM(hStream, s, flags != 1 && flags != 2 && flags != 4 ? CUDA_ERROR_INVALID_VALUE
-                                                                   : attach(s, dptr));
+    WITH_STREAM(hStream, s,
+                flags != 1 && flags != 2 && flags != 4 ? CUDA_ERROR_INVALID_VALUE
+                                                       : attach(s, dptr));
 }
 
 /* Managed memory is always everywhere here: a prefetch only keeps its place in the stream. */
@@ -187,8 +191,9 @@ static CUresult prefetch(CUstream s, CUdeviceptr ptr, size_t bytes)
 CUresult PTSZ(cuMemPrefetchAsync)(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
                                   CUstream hStream)
 {
-    WITH_STREAM(hStream, s, dstDevice < -1 || dstDevice >= sim_p.count ? CUDA_ERROR_INVALID_DEVICE
-                                                                       : prefetch(s, devPtr, count));
+    WITH_STREAM(hStream, s,
+                dstDevice < -1 || dstDevice >= sim_p.count ? CUDA_ERROR_INVALID_DEVICE
+                                                           : prefetch(s, devPtr, count));
 }
 
 CUresult PTSZ(cuMemPrefetchAsync_v2)(CUdeviceptr devPtr, size_t count, CUmemLocation location,
@@ -256,13 +261,13 @@ static CUresult word(CUstream s, bool wait, CUdeviceptr addr, uint64_t value, ui
 }
 
 #define WORD_CALLS(suffix)                                                                         \
-    CUresult PTSZ(cuStreamWaitValue32##suffix)(CUstream stream, CUdeviceptr addr, cuuint32_t value,\
-                                               unsigned int flags)                                 \
+    CUresult PTSZ(cuStreamWaitValue32##suffix)(CUstream stream, CUdeviceptr addr,                  \
+                                               cuuint32_t value, unsigned int flags)               \
     {                                                                                              \
         WITH_STREAM(stream, s, word(s, true, addr, value, 4, flags));                              \
     }                                                                                              \
-    CUresult PTSZ(cuStreamWaitValue64##suffix)(CUstream stream, CUdeviceptr addr, cuuint64_t value,\
-                                               unsigned int flags)                                 \
+    CUresult PTSZ(cuStreamWaitValue64##suffix)(CUstream stream, CUdeviceptr addr,                  \
+                                               cuuint64_t value, unsigned int flags)               \
     {                                                                                              \
         WITH_STREAM(stream, s, word(s, true, addr, value, 8, flags));                              \
     }                                                                                              \
@@ -289,7 +294,8 @@ static CUresult batch(CUstream s, unsigned int count, const CUstreamBatchMemOpPa
     for (unsigned int i = 0; i < count && r == CUDA_SUCCESS; i++) {
         switch (p[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            r = word(s, true, p[i].waitValue.address, p[i].waitValue.value, 4, p[i].waitValue.flags);
+            r = word(s, true, p[i].waitValue.address, p[i].waitValue.value, 4,
+                     p[i].waitValue.flags);
             break;
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
             r = word(s, true, p[i].waitValue.address, p[i].waitValue.value64, 8,

@@ -103,8 +103,8 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
         sim_uncharge(card, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *p = (struct phys){.magic = PHYS_MAGIC, .card = card, .size = size, .prop = *prop, .refs = 1,
-                       .fd = -1};
+    *p = (struct phys){
+        .magic = PHYS_MAGIC, .card = card, .size = size, .prop = *prop, .refs = 1, .fd = -1};
     if (!back(p)) {
         sim_uncharge(card, size);
         if (p->fd >= 0)
@@ -171,7 +171,8 @@ static CUresult address_reserve(CUdeviceptr *ptr, size_t size, size_t alignment)
         return CUDA_ERROR_INVALID_VALUE;
     size_t align = alignment < SIM_BLOCK ? SIM_BLOCK : alignment;
     struct reserved *r = malloc(sizeof(*r));
-    char *p = mmap(NULL, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p =
+        mmap(NULL, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!r || p == MAP_FAILED) {
         free(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -239,12 +240,12 @@ static CUresult map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAll
     if (!p || size == 0 || size % SIM_BLOCK || ptr % SIM_BLOCK || offset != 0 || size > p->size ||
         !inside_reservation(ptr, size) || anything_mapped(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
-    void *at = mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd,
-                    p->offset);
+    void *at =
+        mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, p->offset);
     if (at == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_alloc a = {.address = ptr, .size = size, .kind = SIM_MAPPED, .card = p->card,
-                          .owner = p};
+    struct sim_alloc a = {
+        .address = ptr, .size = size, .kind = SIM_MAPPED, .card = p->card, .owner = p};
     if (!sim_alloc_add(&a))
         return CUDA_ERROR_OUT_OF_MEMORY;
     p->refs++;
@@ -261,7 +262,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 static CUresult unmap(CUdeviceptr ptr, size_t size)
 {
     const struct sim_alloc *first = sim_alloc_find(ptr);
-    if (!first || first->kind != SIM_MAPPED || first->address != ptr || !inside_reservation(ptr, size))
+    if (!first || first->kind != SIM_MAPPED || first->address != ptr ||
+        !inside_reservation(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
     sim_wait_card(first->card);
     for (uint64_t at = ptr; at < ptr + size;) {
@@ -386,12 +388,17 @@ static CUresult import_fd(CUmemGenericAllocationHandle *handle, int fd)
     for (int i = 0; i < sim_p.count; i++)
         if (sim_p.card[i] == block->card)
             ordinal = i;
-    *p = (struct phys){.magic = PHYS_MAGIC, .card = block->card, .size = block->bytes, .refs = 1,
-                       .fd = own, .block = (uint32_t)b + 1, .imported = true};
-    p->prop = (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    *p = (struct phys){.magic = PHYS_MAGIC,
+                       .card = block->card,
+                       .size = block->bytes,
+                       .refs = 1,
+                       .fd = own,
+                       .block = (uint32_t)b + 1,
+                       .imported = true};
+    p->prop =
+        (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     sim_block_hold((uint32_t)b, true);
     *handle = (uintptr_t)p;
     return CUDA_SUCCESS;

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define FOREVER UINT64_MAX
+#define FOREVER    UINT64_MAX
 #define MIN_RUN_NS 4000ULL /* on the card, before a turn ends however short the slice */
 
 /* Measured on an H200: the slice libcuda sets, and what two busy tenants get together with slices of
@@ -29,8 +29,7 @@ void sl_sim_times_init(struct sl_sim_state *st)
 
 int sl_sim_queue_create(struct sl_sim_state *st, uint32_t proc, uint32_t card)
 {
-    return sl_sim_queue_create_in(st, proc, card,
-                                  &(struct sl_sim_lane){.kind = SL_SIM_LANE_CARD});
+    return sl_sim_queue_create_in(st, proc, card, &(struct sl_sim_lane){.kind = SL_SIM_LANE_CARD});
 }
 
 int sl_sim_queue_create_in(struct sl_sim_state *st, uint32_t proc, uint32_t card,

@@ -26,7 +26,7 @@ struct fault {
     unsigned long nth; /* 0: every call */
     nvmlReturn_t result;
     unsigned long slow_ms; /* it takes so much longer, and answers as always; 0: it does not */
-    char *while_there; /* it hangs while this file is there; NULL: it answers `result` */
+    char *while_there;     /* it hangs while this file is there; NULL: it answers `result` */
     atomic_ulong calls;
 };
 

@@ -112,9 +112,9 @@ const struct sl_sim_spec *nv_spec(void);
 
 /* The cards this process sees, numbered as NVML numbers them for it; decided when it starts. */
 uint32_t nv_seen_count(void);
-uint32_t nv_seen(uint32_t position);          /* a card's index */
+uint32_t nv_seen(uint32_t position); /* a card's index */
 bool nv_sees(uint32_t index);
-uint32_t nv_position(uint32_t index);         /* of a card it sees */
+uint32_t nv_position(uint32_t index); /* of a card it sees */
 bool nv_sees_mig(uint32_t index, uint32_t gi_id, uint32_t ci_id);
 bool nv_lost(uint32_t index);
 

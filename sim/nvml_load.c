@@ -172,7 +172,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device
     if (list->mode == NVML_PROCESS_MODE_GRAPHICS)
         return no_processes(device, &list->numProcArrayEntries);
     REQUIRE(list->procArray || list->numProcArrayEntries == 0);
-    TRY(processes_of(device, list->mode == NVML_PROCESS_MODE_MPS, &list->numProcArrayEntries, found));
+    TRY(processes_of(device, list->mode == NVML_PROCESS_MODE_MPS, &list->numProcArrayEntries,
+                     found));
     for (unsigned int i = 0; i < list->numProcArrayEntries; i++)
         list->procArray[i] = (nvmlProcessDetail_v1_t){
             .pid = found[i].pid,

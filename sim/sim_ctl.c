@@ -26,7 +26,8 @@ static const char usage[] =
     "  lost CARD              the card falls off the bus\n"
     "  back CARD              it is back\n"
     "  slow CARD FACTOR       kernels take FACTOR times as long (1: as they should)\n"
-    "  groups CARD WHAT       controls on channel groups: refused, refused-slice, refused-disable,\n"
+    "  groups CARD WHAT       controls on channel groups: refused, refused-slice, "
+    "refused-disable,\n"
     "                         inert (accepted, without effect), normal\n"
     "  foreign CARD AMOUNT    memory taken by somebody outside (10Gi; none: 0)\n"
     "\n"
@@ -82,9 +83,10 @@ static void show_groups(const struct sl_sim_state *st, uint32_t card, uint32_t p
         if (!q->used || q->proc != proc || q->card != card || !q->channels)
             continue;
         uint64_t ns = q->slice_ns ? q->slice_ns : st->slice_ns;
-        (void)printf("        group %u  slice %" PRIu64 " us  channels %d  disabled %d  ran %.3f s", i,
-                     (uint64_t)(ns / SL_SIM_SLICE_UNIT_NS), __builtin_popcount(q->channels),
-                     __builtin_popcount(q->channels & q->channels_off), (double)q->running_ns / 1e9);
+        (void)printf("        group %u  slice %" PRIu64 " us  channels %d  disabled %d  ran %.3f s",
+                     i, (uint64_t)(ns / SL_SIM_SLICE_UNIT_NS), __builtin_popcount(q->channels),
+                     __builtin_popcount(q->channels & q->channels_off),
+                     (double)q->running_ns / 1e9);
         if (q->slice_us && q->slice_us * SL_SIM_SLICE_UNIT_NS != ns)
             (void)printf("  (set to %u us, without effect)", q->slice_us);
         (void)printf("\n");
@@ -215,8 +217,8 @@ static const struct {
     bool (*run)(struct sl_sim_state *st, uint32_t card, const char *arg, const char *extra);
     int args; /* after CARD, at most */
 } commands[] = {
-    {"xid", do_xid, 1},   {"ecc", do_ecc, 2},   {"lost", do_lost, 0},
-    {"back", do_back, 0}, {"slow", do_slow, 1}, {"foreign", do_foreign, 1},
+    {"xid", do_xid, 1},       {"ecc", do_ecc, 2},   {"lost", do_lost, 0},
+    {"back", do_back, 0},     {"slow", do_slow, 1}, {"foreign", do_foreign, 1},
     {"groups", do_groups, 1},
 };
 

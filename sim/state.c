@@ -118,7 +118,8 @@ static int check(const struct sl_sim_state *st, struct sl_err *err)
     if (st->magic != SL_SIM_MAGIC || st->version != SL_SIM_VERSION ||
         st->size_check != (uint32_t)sizeof(*st))
         return sl_err_set(err, -EPROTO,
-                          "%s was made by another version of the simulated driver: remove it", the_path);
+                          "%s was made by another version of the simulated driver: remove it",
+                          the_path);
     return 0;
 }
 
@@ -293,8 +294,8 @@ void sl_sim_unlock(struct sl_sim_state *st)
 
 static int slot_lock(uint32_t slot, int cmd, short type, struct flock *ret)
 {
-    *ret = (struct flock){.l_type = type, .l_whence = SEEK_SET,
-                          .l_start = ALIVE_BASE + (off_t)slot, .l_len = 1};
+    *ret = (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = ALIVE_BASE + (off_t)slot, .l_len = 1};
     int saved = errno, r;
     while ((r = fcntl(the_fd, cmd, ret)) != 0 && errno == EINTR)
         ;
@@ -328,8 +329,7 @@ static uint64_t identity(void)
  * not know each other. */
 static bool own_slot(const struct sl_sim_state *st, uint32_t slot)
 {
-    return my_slot < 0 && st->procs[slot].pid == getpid() &&
-           st->procs[slot].identity == identity();
+    return my_slot < 0 && st->procs[slot].pid == getpid() && st->procs[slot].identity == identity();
 }
 
 bool sl_sim_alive(struct sl_sim_state *st, uint32_t slot)

@@ -23,21 +23,21 @@
 #include "sim/mig.h"
 #include "sim/profiles.h"
 
-#define SL_SIM_MAGIC        0x534c53494d535431ULL
-#define SL_SIM_VERSION      11
-#define SL_SIM_MAX_PROCS    512
-#define SL_SIM_MAX_QUEUES   1024
-#define SL_SIM_RING         1024 /* operations a queue holds: as many as a real channel */
-#define SL_SIM_STREAM_SLOTS 256
-#define SL_SIM_MAX_BLOCKS   2048
+#define SL_SIM_MAGIC          0x534c53494d535431ULL
+#define SL_SIM_VERSION        11
+#define SL_SIM_MAX_PROCS      512
+#define SL_SIM_MAX_QUEUES     1024
+#define SL_SIM_RING           1024 /* operations a queue holds: as many as a real channel */
+#define SL_SIM_STREAM_SLOTS   256
+#define SL_SIM_MAX_BLOCKS     2048
 #define SL_SIM_MAX_IPC_EVENTS 512
-#define SL_SIM_EVENTS       64
-#define SL_SIM_HISTORY      64          /* utilisation buckets kept */
-#define SL_SIM_BUCKET_NS    100000000ULL /* 100 ms each */
-#define SL_SIM_NONE         UINT32_MAX
-#define SL_SIM_RESIDENT     32 /* kernels of one context that can be on a card at once */
-#define SL_SIM_SLICE_UNIT_NS 1024ULL /* a card counts slices in these: a "microsecond" of slice */
-#define SL_SIM_ROOM         1000 /* all of a card's places for blocks */
+#define SL_SIM_EVENTS         64
+#define SL_SIM_HISTORY        64           /* utilisation buckets kept */
+#define SL_SIM_BUCKET_NS      100000000ULL /* 100 ms each */
+#define SL_SIM_NONE           UINT32_MAX
+#define SL_SIM_RESIDENT       32      /* kernels of one context that can be on a card at once */
+#define SL_SIM_SLICE_UNIT_NS  1024ULL /* a card counts slices in these: a "microsecond" of slice */
+#define SL_SIM_ROOM           1000    /* all of a card's places for blocks */
 
 /* GPU time used in the recent past. Bucket b covers [b*BUCKET, (b+1)*BUCKET) of CLOCK_MONOTONIC;
  * bucket b is at index b % HISTORY, and is of that time only if its number says so. */
@@ -53,8 +53,8 @@ struct sl_sim_usage {
 struct sl_sim_event {
     uint64_t seq; /* 1, 2, …; an entry holds event seq at index seq % SL_SIM_EVENTS */
     uint64_t time_ns;
-    uint64_t type; /* an NVML event-type bit */
-    uint64_t data; /* the XID, for critical errors */
+    uint64_t type;   /* an NVML event-type bit */
+    uint64_t data;   /* the XID, for critical errors */
     uint32_t gi, ci; /* MIG instance it belongs to, or SL_SIM_NONE */
 };
 
@@ -69,26 +69,26 @@ enum sl_sim_lane_kind { SL_SIM_LANE_CARD, SL_SIM_LANE_MIG, SL_SIM_LANE_MPS };
 
 struct sl_sim_lane {
     uint32_t kind;
-    uint32_t gi, ci;          /* MIG: ids of the instances. MPS: the client's process slot in gi */
-    uint32_t share_permille;  /* of the card's SMs */
-    uint32_t rate_permille;   /* at which it runs until something changes: its part of a whole card */
-    uint32_t running;         /* queue on the lane now, or SL_SIM_NONE */
+    uint32_t gi, ci;         /* MIG: ids of the instances. MPS: the client's process slot in gi */
+    uint32_t share_permille; /* of the card's SMs */
+    uint32_t rate_permille; /* at which it runs until something changes: its part of a whole card */
+    uint32_t running;       /* queue on the lane now, or SL_SIM_NONE */
     uint64_t switch_until_ns; /* while changing contexts: when that is done */
     uint64_t slice_start_ns;  /* when `running` began its slice */
 };
 
 struct sl_sim_card {
     struct sl_sim_device desc;
-    uint32_t lost;             /* fell off the bus */
-    uint32_t slow_permille;    /* 0 or 1000: normal speed; 3000: kernels take three times as long */
-    uint32_t groups_fault;     /* SL_SIM_GROUPS_* bits: what the driver does with controls on groups */
-    uint64_t lost_at_ns;       /* 0, or the time at which it will be lost */
-    uint64_t foreign_bytes;    /* memory in use by nobody here (injected) */
-    uint32_t compute_mode;     /* as NVML: 0 default, 2 prohibited, 3 exclusive process */
-    uint64_t lanes_used;       /* bit n: lane n has queues; 0 counts always */
+    uint32_t lost;          /* fell off the bus */
+    uint32_t slow_permille; /* 0 or 1000: normal speed; 3000: kernels take three times as long */
+    uint32_t groups_fault;  /* SL_SIM_GROUPS_* bits: what the driver does with controls on groups */
+    uint64_t lost_at_ns;    /* 0, or the time at which it will be lost */
+    uint64_t foreign_bytes; /* memory in use by nobody here (injected) */
+    uint32_t compute_mode;  /* as NVML: 0 default, 2 prohibited, 3 exclusive process */
+    uint64_t lanes_used;    /* bit n: lane n has queues; 0 counts always */
     struct sl_sim_lane lanes[SL_SIM_LANES];
-    uint64_t copy_free_ns[3];  /* when each copy engine (in, out, between others) is free */
-    uint64_t event_seq;        /* last one written */
+    uint64_t copy_free_ns[3]; /* when each copy engine (in, out, between others) is free */
+    uint64_t event_seq;       /* last one written */
     struct sl_sim_event events[SL_SIM_EVENTS];
     struct sl_sim_usage usage; /* kernels running */
     uint64_t copied_bytes[2];  /* PCIe: to the card, from the card */
@@ -100,9 +100,9 @@ struct sl_sim_card {
 struct sl_sim_proc_card {
     uint64_t memory_bytes; /* all it holds, contexts included */
     uint32_t contexts;
-    uint32_t mig;    /* 1: inside the MIG device (gi, ci), by ids */
+    uint32_t mig; /* 1: inside the MIG device (gi, ci), by ids */
     uint32_t gi, ci;
-    uint32_t mps;    /* SL_SIM_MPS_*: nothing, a client, a server */
+    uint32_t mps; /* SL_SIM_MPS_*: nothing, a client, a server */
     uint32_t pad;
     struct sl_sim_usage usage;
 };
@@ -144,17 +144,18 @@ enum sl_sim_op_state {
 };
 
 enum {
-    SL_SIM_OPF_LEGACY = 1,   /* in the legacy default stream: waits for, and holds up, blocking ones */
+    SL_SIM_OPF_LEGACY =
+        1, /* in the legacy default stream: waits for, and holds up, blocking ones */
     SL_SIM_OPF_BLOCKING = 2, /* in a stream that synchronises with the legacy one */
-    SL_SIM_OPF_LANE = 4,     /* a MARK of the compute channels: done while their group has its turn */
-    SL_SIM_OPF_MET = 8,      /* a POLL whose value is there before its turn comes */
+    SL_SIM_OPF_LANE = 4, /* a MARK of the compute channels: done while their group has its turn */
+    SL_SIM_OPF_MET = 8,  /* a POLL whose value is there before its turn comes */
 };
 
 struct sl_sim_op {
     uint8_t kind;
     uint8_t state;
     uint8_t flags;
-    uint8_t engine; /* copies: 0 in, 1 out, 2 between other places */
+    uint8_t engine;   /* copies: 0 in, 1 out, 2 between other places */
     int16_t priority; /* smaller is more urgent, as in CUDA */
     uint16_t stream;  /* stream slot: operations with one slot run in order */
     uint32_t room;    /* kernels: of SL_SIM_ROOM, what their blocks take; 0 is all */
@@ -188,7 +189,7 @@ struct sl_sim_queue {
     uint32_t spinning;                     /* SPIN operations that can run, or do */
     uint32_t marks;                        /* MARKs that wait for the group's turn */
     uint32_t pad3;
-    uint64_t running_ns;                   /* card time used */
+    uint64_t running_ns; /* card time used */
 };
 
 /* Memory that has left its process: exported or opened by another. Charged to its owner while that
@@ -198,10 +199,10 @@ struct sl_sim_block {
     uint32_t card;
     uint32_t owner; /* process slot, or SL_SIM_NONE */
     uint32_t pad;
-    uint64_t id;    /* never reused */
-    uint64_t bytes; /* charged */
+    uint64_t id;            /* never reused */
+    uint64_t bytes;         /* charged */
     uint64_t inode, device; /* of the file behind it */
-    uint64_t cookie; /* in handles: a guess does not open it */
+    uint64_t cookie;        /* in handles: a guess does not open it */
     uint64_t holders[SL_SIM_MAX_PROCS / 64];
 };
 
@@ -235,7 +236,7 @@ struct sl_sim_state {
      * contexts that set none. */
     uint32_t switch_ns, switch_in_ns, slice_ns;
     uint32_t driver_version_override; /* 0, or what cuDriverGetVersion answers */
-    uint32_t repairs; /* how often a process died inside the lock */
+    uint32_t repairs;                 /* how often a process died inside the lock */
     struct sl_sim_card cards[SL_SIM_MAX_DEVICES];
     struct sl_sim_proc procs[SL_SIM_MAX_PROCS];
     struct sl_sim_block blocks[SL_SIM_MAX_BLOCKS];

@@ -359,8 +359,8 @@ static void calibrate(struct tenant *t)
 
 static enum tenant_work work_named(const char *name)
 {
-    static const char *const names[] = {"fma",  "graph", "tiny", "req", "gemm",
-                                        "sync", "mixed", "copy", "coop", "eager",
+    static const char *const names[] = {"fma",   "graph",  "tiny",     "req",  "gemm",
+                                        "sync",  "mixed",  "copy",     "coop", "eager",
                                         "train", "hostfn", "waitvalue"};
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)

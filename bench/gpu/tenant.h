@@ -61,15 +61,15 @@ enum tenant_work {
     WORK_COPY,  /* within the card */
     WORK_COOP,  /* cooperative launches */
     WORK_EAGER, /* many short kernels with the host's work between them, then a wait: bound by launches */
-    WORK_TRAIN, /* kernels for 17 ms, a wait, then 5 ms of work on the host */
+    WORK_TRAIN,     /* kernels for 17 ms, a wait, then 5 ms of work on the host */
     WORK_HOSTFN,    /* kernels queued behind a host function that waits until all are queued */
     WORK_WAITVALUE, /* the same behind a value in memory */
 };
 
-#define EAGER_KERNELS 150
-#define EAGER_HOST_NS 14000
-#define TRAIN_KERNELS 100
-#define TRAIN_HOST_NS 5000000
+#define EAGER_KERNELS  150
+#define EAGER_HOST_NS  14000
+#define TRAIN_KERNELS  100
+#define TRAIN_HOST_NS  5000000
 #define QUEUED_KERNELS 32
 
 #define GRAPH_KERNELS 20

@@ -258,8 +258,8 @@ int main(int argc, char **argv)
     uint64_t from = atomic_load(&page->now_ns), real = real_ns();
     int status = command < 0 ? 2 : conduct(command);
     (void)fprintf(stderr, "bench_clock: %.1f s on its clock, %.1f s real, %llu steps\n",
-                  (double)(atomic_load(&page->now_ns) - from) / 1e9, (double)(real_ns() - real) / 1e9,
-                  (unsigned long long)steps);
+                  (double)(atomic_load(&page->now_ns) - from) / 1e9,
+                  (double)(real_ns() - real) / 1e9, (unsigned long long)steps);
     (void)unlink(path);
     return status;
 }

@@ -23,9 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define S_NS   1000000000ULL
-#define MAX_TIMERS 16
+#define EXPORT        __attribute__((visibility("default")))
+#define S_NS          1000000000ULL
+#define MAX_TIMERS    16
 #define KERNEL_SIGSET 8
 /* A thread that reads the clock so often without waiting waits for the clock: let it go on a little. */
 #define READS_MOST    512
@@ -103,8 +103,8 @@ __attribute__((constructor)) static void open_clock(void)
     if (page || !path)
         return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *mapped = fd < 0 ? MAP_FAILED
-                          : mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *mapped =
+        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         (void)close(fd);
     if (mapped == MAP_FAILED || ((struct clock_page *)mapped)->magic != CLOCK_MAGIC)
@@ -207,9 +207,11 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *ts)
     return 0;
 }
 
-EXPORT int clock_nanosleep(clockid_t id, int flags, const struct timespec *ts, struct timespec *left)
+EXPORT int clock_nanosleep(clockid_t id, int flags, const struct timespec *ts,
+                           struct timespec *left)
 {
-    struct clock_thread *t = ours(id) || (id == CLOCK_REALTIME && !(flags & TIMER_ABSTIME)) ? enter() : NULL;
+    struct clock_thread *t =
+        ours(id) || (id == CLOCK_REALTIME && !(flags & TIMER_ABSTIME)) ? enter() : NULL;
     if (!t)
         return (int)-kernel(SYS_clock_nanosleep, id, flags, (long)ts, (long)left, 0, 0);
     uint64_t now = atomic_load(&page->now_ns), ns = ns_of(ts);
@@ -269,7 +271,8 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts, const 
     struct clock_thread *t = enter();
     bool now = ts && ns_of(ts) == 0, again = true, up = false;
     if (!t || now)
-        return (int)given(kernel(SYS_ppoll, (long)fds, (long)n, (long)ts, (long)mask, KERNEL_SIGSET, 0));
+        return (int)given(
+            kernel(SYS_ppoll, (long)fds, (long)n, (long)ts, (long)mask, KERNEL_SIGSET, 0));
     uint64_t until = ts ? after(atomic_load(&page->now_ns), ns_of(ts)) : CLOCK_NEVER;
     uint64_t bits = waiting_mask(mask);
     long r = 0;
@@ -334,7 +337,8 @@ EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *its, stru
             mine = &timers[i];
     if (mine) {
         mine->fd = ns ? fd + 1 : 0;
-        mine->at_ns = (flags & TFD_TIMER_ABSTIME ? ns : atomic_load(&page->now_ns) + ns) + CLOCK_WAKE_NS;
+        mine->at_ns =
+            (flags & TFD_TIMER_ABSTIME ? ns : atomic_load(&page->now_ns) + ns) + CLOCK_WAKE_NS;
     }
     (void)pthread_mutex_unlock(&timers_lock);
     return (int)given(r);
@@ -345,7 +349,8 @@ EXPORT int epoll_wait(int fd, struct epoll_event *events, int most, int ms)
     struct clock_thread *t = ms ? enter() : NULL;
     if (!t)
         return (int)given(kernel(SYS_epoll_pwait, fd, (long)events, most, ms, 0, KERNEL_SIGSET));
-    uint64_t limit = ms < 0 ? CLOCK_NEVER : after(atomic_load(&page->now_ns), (uint64_t)ms * 1000000);
+    uint64_t limit =
+        ms < 0 ? CLOCK_NEVER : after(atomic_load(&page->now_ns), (uint64_t)ms * 1000000);
     uint64_t bits = waiting_mask(NULL);
     bool again = true;
     long r = 0;
@@ -388,7 +393,8 @@ EXPORT ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const s
                       socklen_t size)
 {
     kick();
-    return (ssize_t)given(kernel(SYS_sendto, fd, (long)data, (long)bytes, flags, (long)to, (long)size));
+    return (ssize_t)given(
+        kernel(SYS_sendto, fd, (long)data, (long)bytes, flags, (long)to, (long)size));
 }
 
 EXPORT ssize_t send(int fd, const void *data, size_t bytes, int flags)
@@ -416,7 +422,8 @@ static long wait_word(struct clock_thread *t, uint32_t *word, int op, uint32_t v
 {
     uint64_t until = after(atomic_load(&page->now_ns), ns_of(ts));
     struct both both[2] = {
-        {.value = value, .address = (uintptr_t)word,
+        {.value = value,
+         .address = (uintptr_t)word,
          .flags = WORD_32 | (op & FUTEX_PRIVATE_FLAG ? WORD_PRIVATE : 0)},
         {.value = CLOCK_WAITS, .address = (uintptr_t)&t->state, .flags = WORD_32}};
     announce(t, CLOCK_WAITS, until);

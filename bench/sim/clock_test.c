@@ -53,7 +53,8 @@ static void wait_in_every_way(void)
     CHECK(poll(&p, 1, 3) == 0 && now(CLOCK_MONOTONIC) - from == 2 * each);
     CHECK(ppoll(&p, 1, &ts, NULL) == 0 && now(CLOCK_MONOTONIC) - from == 3 * each);
     uint32_t word = 7;
-    CHECK(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 7, &ts, NULL, 0) == -1 && errno == ETIMEDOUT);
+    CHECK(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 7, &ts, NULL, 0) == -1 &&
+          errno == ETIMEDOUT);
     CHECK(now(CLOCK_MONOTONIC) - from == 4 * each);
     CHECK(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 8, &ts, NULL, 0) == -1 && errno == EAGAIN);
     int all = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
@@ -88,7 +89,8 @@ static void *sleeper(void *arg)
 /* Time does not go on while somebody computes, however long that takes. */
 static void the_clock_waits(void)
 {
-    _Atomic uint32_t *done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic uint32_t *done =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(done != MAP_FAILED);
     pid_t child = fork();
     CHECK(child >= 0);

@@ -47,24 +47,24 @@ enum kind {
     COPIES,    /* to the card and from it */
     REQUEST,   /* twenty 100 us kernels, wait for them, 10 ms of nothing */
     INFERENCE, /* bound by its launches; waits at the end of a step */
-    TRAINING,  /* launches kernels of 29 us for 28 ms, a short gap after each; waits; 5 ms on the host */
+    TRAINING, /* launches kernels of 29 us for 28 ms, a short gap after each; waits; 5 ms on the host */
 };
 
 static const char *const names[] = {
-    [GEMM] = "gemm",         [FMA100] = "100 us",       [FMA20MS] = "20 ms",
-    [FMA2S] = "2 s",         [GRAPH] = "graph",         [MIXED] = "mixed",
-    [STREAMS8] = "8 streams", [SYNC] = "100 us + sync", [COPIES] = "host copies",
-    [REQUEST] = "request",   [INFERENCE] = "inference", [TRAINING] = "training",
+    [GEMM] = "gemm",          [FMA100] = "100 us",       [FMA20MS] = "20 ms",
+    [FMA2S] = "2 s",          [GRAPH] = "graph",         [MIXED] = "mixed",
+    [STREAMS8] = "8 streams", [SYNC] = "100 us + sync",  [COPIES] = "host copies",
+    [REQUEST] = "request",    [INFERENCE] = "inference", [TRAINING] = "training",
 };
 
 struct tenant {
     enum kind kind;
     uint32_t queue;
-    uint64_t ran_ns;    /* before the warm-up was over */
-    uint64_t wait_for;  /* operation, or 0 */
+    uint64_t ran_ns;   /* before the warm-up was over */
+    uint64_t wait_for; /* operation, or 0 */
     uint64_t host_until;
-    uint64_t begun_ns;  /* the step */
-    uint32_t launched;  /* of the step */
+    uint64_t begun_ns; /* the step */
+    uint32_t launched; /* of the step */
     uint64_t random;
     double done; /* since the warm-up: time on the card, or steps, or copies */
     double step_ms[STEPS];
@@ -77,7 +77,8 @@ struct world {
     bool counts; /* the warm-up is over */
 };
 
-static uint64_t kernel(struct world *w, struct tenant *t, uint16_t stream, uint64_t ns, uint32_t room)
+static uint64_t kernel(struct world *w, struct tenant *t, uint16_t stream, uint64_t ns,
+                       uint32_t room)
 {
     struct sl_sim_op o = {.kind = SL_SIM_OP_KERNEL, .stream = stream, .left_ns = ns, .room = room};
     return sl_sim_submit(w->st, t->queue, &o);
@@ -125,7 +126,9 @@ static void copies(struct world *w, struct tenant *t)
     t->done += w->counts ? (double)(w->st->queues[t->queue].head - before) : 0;
     for (uint16_t s = 1; s <= 2; s++)
         while (w->st->queues[t->queue].pending[s] < 4) {
-            struct sl_sim_op o = {.kind = SL_SIM_OP_COPY, .stream = s, .left_ns = 300 * US,
+            struct sl_sim_op o = {.kind = SL_SIM_OP_COPY,
+                                  .stream = s,
+                                  .left_ns = 300 * US,
                                   .engine = (uint8_t)(s - 1)};
             (void)sl_sim_submit(w->st, t->queue, &o);
         }
@@ -135,7 +138,8 @@ static bool waits(struct world *w, struct tenant *t)
 {
     if (t->host_until > w->st->now_ns)
         return true;
-    if (t->wait_for && !sl_sim_op_done(w->st, t->queue, w->st->queues[t->queue].generation, t->wait_for))
+    if (t->wait_for &&
+        !sl_sim_op_done(w->st, t->queue, w->st->queues[t->queue].generation, t->wait_for))
         return true;
     return false;
 }
@@ -166,8 +170,8 @@ static void burst(struct world *w, struct tenant *t, unsigned int count, uint64_
 }
 
 /* `count` launches that take the host `each`, a short kernel every time; then wait. */
-static void launches(struct world *w, struct tenant *t, unsigned int count, uint64_t each, uint64_t ns,
-                     uint64_t idle)
+static void launches(struct world *w, struct tenant *t, unsigned int count, uint64_t each,
+                     uint64_t ns, uint64_t idle)
 {
     if (waits(w, t))
         return;
@@ -334,7 +338,8 @@ static void print_figure(double is, double measured, double within, bool held)
     }
     bool off = fabs(is - measured) > within;
     failed += off && held;
-    (void)printf(" %6.1f (%4.*f)%s", is, measured < 100 ? 1 : 0, measured, off ? (held ? "!" : "~") : " ");
+    (void)printf(" %6.1f (%4.*f)%s", is, measured < 100 ? 1 : 0, measured,
+                 off ? (held ? "!" : "~") : " ");
 }
 
 /* What a tenant got, in percent of what it gets alone. */
@@ -384,10 +389,11 @@ static void print_row(const struct row *r)
 
 int main(void)
 {
-    (void)printf("Programs on one card, each with its slice in ms: percent of what each does alone,\n"
-                 "simulated (and on an H200). Last: p99 of a step of the first, and in percent of alone.\n"
-                 "!: off by more than %.0f points; ~: also off, not counted, the line below says why\n\n",
-                 POINTS);
+    (void)printf(
+        "Programs on one card, each with its slice in ms: percent of what each does alone,\n"
+        "simulated (and on an H200). Last: p99 of a step of the first, and in percent of alone.\n"
+        "!: off by more than %.0f points; ~: also off, not counted, the line below says why\n\n",
+        POINTS);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         print_row(&rows[i]);
     (void)printf("\n%d figures are off by more than %.0f points\n", failed, POINTS);

@@ -471,11 +471,11 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_st {
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
 typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_st {
-    CUmemPoolProps poolProps;            /* in */
-    const CUmemAccessDesc *accessDescs;  /* in */
-    size_t accessDescCount;              /* in */
-    size_t bytesize;                     /* in */
-    CUdeviceptr dptr;                    /* out */
+    CUmemPoolProps poolProps;           /* in */
+    const CUmemAccessDesc *accessDescs; /* in */
+    size_t accessDescCount;             /* in */
+    size_t bytesize;                    /* in */
+    CUdeviceptr dptr;                   /* out */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
 typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
@@ -536,7 +536,7 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define SL_CUDA_FN(name, base, since, args)          CUresult name args;
+#define SL_CUDA_FN(name, base, since, args) CUresult name args;
 #define SL_CUDA_FN_PT(name, suf, base, since, args)                                                \
     CUresult name args;                                                                            \
     CUresult name##suf args;

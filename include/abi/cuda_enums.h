@@ -23,17 +23,21 @@
     X(CUDA_ERROR_UNMAP_FAILED, 206, "unmapping of buffer object failed")                           \
     X(CUDA_ERROR_ARRAY_IS_MAPPED, 207, "array is mapped")                                          \
     X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")                                   \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209,                                                           \
+      "no kernel image is available for execution on the device")                                  \
     X(CUDA_ERROR_ALREADY_ACQUIRED, 210, "resource already acquired")                               \
     X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                           \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered")                    \
     X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this architecture")            \
     X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, 216, "exclusive-thread device already in use")            \
-    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these two devices") \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217,                                                     \
+      "peer access is not supported between these two devices")                                    \
     X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                 \
-    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable NVLink error detected during the execution") \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220,                                                        \
+      "uncorrectable NVLink error detected during the execution")                                  \
     X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221, "PTX JIT compiler library not found")                \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "the provided PTX was compiled with an unsupported toolchain.") \
+    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222,                                                     \
+      "the provided PTX was compiled with an unsupported toolchain.")                              \
     X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid")                            \
     X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                            \
     X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "shared object symbol not found")            \
@@ -53,40 +57,63 @@
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                                \
     X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered")                                      \
     X(CUDA_ERROR_TOO_MANY_PEERS, 711, "peer mapping resources exhausted")                          \
-    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "part or all of the requested memory range is already mapped") \
-    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "pointer does not correspond to a registered memory region") \
+    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                              \
+      "part or all of the requested memory range is already mapped")                               \
+    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713,                                                  \
+      "pointer does not correspond to a registered memory region")                                 \
     X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")                                \
     X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered")               \
     X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                                    \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "operation not supported on global/shared address space") \
+    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717,                                                       \
+      "operation not supported on global/shared address space")                                    \
     X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                                       \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                 \
     X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")       \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                    \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                    \
     X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "system not yet initialized")                              \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "system has unsupported display driver / cuda driver combination") \
-    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "forward compatibility was attempted on non supported HW") \
-    X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "MPS client failed to connect to the MPS control daemon or the MPS server") \
-    X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "the remote procedural call between the MPS server and the MPS client failed") \
-    X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807, "MPS server is not ready to accept new MPS client requests") \
-    X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the hardware resources required to create MPS client have been exhausted") \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing") \
-    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture") \
-    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "operation would result in a merge of separate capture sequences") \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not ended in the same stream as it began") \
+    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803,                                                      \
+      "system has unsupported display driver / cuda driver combination")                           \
+    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804,                                              \
+      "forward compatibility was attempted on non supported HW")                                   \
+    X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805,                                                       \
+      "MPS client failed to connect to the MPS control daemon or the MPS server")                  \
+    X(CUDA_ERROR_MPS_RPC_FAILURE, 806,                                                             \
+      "the remote procedural call between the MPS server and the MPS client failed")               \
+    X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807,                                                        \
+      "MPS server is not ready to accept new MPS client requests")                                 \
+    X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808,                                                     \
+      "the hardware resources required to create MPS client have been exhausted")                  \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900,                                                  \
+      "operation not permitted when stream is capturing")                                          \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901,                                                  \
+      "operation failed due to a previous error during capture")                                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902,                                                        \
+      "operation would result in a merge of separate capture sequences")                           \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903,                                                    \
+      "capture was not ended in the same stream as it began")                                      \
     X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "capturing stream has unjoined work")               \
-    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "dependency created on uncaptured work in another stream") \
-    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "operation would make the legacy stream depend on a capturing blocking stream") \
-    X(CUDA_ERROR_CAPTURED_EVENT, 907, "operation not permitted on an event last recorded in a capturing stream") \
-    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905,                                                    \
+      "dependency created on uncaptured work in another stream")                                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906,                                                     \
+      "operation would make the legacy stream depend on a capturing blocking stream")              \
+    X(CUDA_ERROR_CAPTURED_EVENT, 907,                                                              \
+      "operation not permitted on an event last recorded in a capturing stream")                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908,                                                 \
+      "attempt to terminate a thread-local capture sequence from another thread")                  \
     X(CUDA_ERROR_TIMEOUT, 909, "wait operation timed out")                                         \
-    X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update") \
-    X(CUDA_ERROR_EXTERNAL_DEVICE, 911, "an async error has occurred in external entity outside of CUDA") \
-    X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912, "a kernel launch error has occurred due to cluster misconfiguration") \
+    X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910,                                                   \
+      "the graph update was not performed because it included changes which violated constraints " \
+      "specific to instantiated graph update")                                                     \
+    X(CUDA_ERROR_EXTERNAL_DEVICE, 911,                                                             \
+      "an async error has occurred in external entity outside of CUDA")                            \
+    X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912,                                                        \
+      "a kernel launch error has occurred due to cluster misconfiguration")                        \
     X(CUDA_ERROR_FUNCTION_NOT_LOADED, 913, "the function handle is not loaded")                    \
-    X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914, "the passed in resource is not a valid resource type") \
-    X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915, "the resources are insufficient or non-applicable") \
+    X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914,                                                       \
+      "the passed in resource is not a valid resource type")                                       \
+    X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915,                                              \
+      "the resources are insufficient or non-applicable")                                          \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 typedef enum cudaError_enum {

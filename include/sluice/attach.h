@@ -120,9 +120,9 @@ struct sl_msg_lease {
     uint32_t cores_request_permille;
     uint32_t cores_limit_permille;
     uint32_t priority;
-    uint32_t flags;                     /* enum sl_lease_flag */
-    char gpu[SL_MAX_GPUS][SL_UUID_MAX]; /* UUIDs, or decimal indices as nvidia-smi counts */
-    char about[SL_ABOUT_MAX];           /* may be empty */
+    uint32_t flags;                         /* enum sl_lease_flag */
+    char gpu[SL_MAX_GPUS][SL_UUID_MAX];     /* UUIDs, or decimal indices as nvidia-smi counts */
+    char about[SL_ABOUT_MAX];               /* may be empty */
     uint64_t gpu_memory_bytes[SL_MAX_GPUS]; /* of this GPU instead of memory_bytes, unless 0 */
 };
 

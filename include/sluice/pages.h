@@ -22,12 +22,12 @@
 #define SL_LEASE_MAGIC  0x455341454c4c53ULL /* "SLLEASE" */
 #define SL_LEDGER_MAGIC 0x524744454c4c53ULL /* "SLLEDGR" */
 
-#define SL_MAX_GPUS  16
-#define SL_MAX_SLOTS 4096 /* accounts of one tenant: its processes, then the memory they share */
+#define SL_MAX_GPUS       16
+#define SL_MAX_SLOTS      4096 /* accounts of one tenant: its processes, then the memory they share */
 #define SL_PROCESS_SLOTS  3584 /* slots below this one are processes */
 #define SL_SHARED_HOLDERS 24
-#define SL_NAME_MAX  64
-#define SL_UUID_MAX  64
+#define SL_NAME_MAX       64
+#define SL_UUID_MAX       64
 
 /* Memory is accounted in units of 512 bytes, the driver's own allocation granularity. */
 #define SL_UNIT_SHIFT 9
@@ -134,25 +134,26 @@ struct sl_shared {
 struct sl_slot {
     union {
         struct {
-            _Atomic uint32_t pid;          /* as the process sees itself; for people, not for decisions */
-            _Atomic uint32_t busy;         /* enum sl_busy; rings the doorbell when it changes */
+            _Atomic uint32_t pid;  /* as the process sees itself; for people, not for decisions */
+            _Atomic uint32_t busy; /* enum sl_busy; rings the doorbell when it changes */
             _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
-            _Atomic uint32_t kernel_us;    /* the process's typical kernel, for the arbiter's window */
-            _Atomic uint64_t started_ns;   /* first submission of the current turn */
+            _Atomic uint32_t kernel_us; /* the process's typical kernel, for the arbiter's window */
+            _Atomic uint64_t started_ns; /* first submission of the current turn */
             _Atomic uint64_t launches;
-            _Atomic uint64_t waited_ns;   /* time threads stood at the gate */
-            _Atomic uint64_t oom_count;   /* allocations refused by the limit */
-            _Atomic uint64_t inflight_ns; /* estimated work in flight */
+            _Atomic uint64_t waited_ns;    /* time threads stood at the gate */
+            _Atomic uint64_t oom_count;    /* allocations refused by the limit */
+            _Atomic uint64_t inflight_ns;  /* estimated work in flight */
             _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
             _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
             _Atomic uint64_t done_ns;      /* GPU time of its kernels that are done, estimated */
-            _Atomic uint64_t watched_ns;   /* time in which the two were counted: watched, channels on */
-            _Atomic uint64_t metered_ns;   /* CLOCK_MONOTONIC: they are counted up to here */
-            _Atomic uint32_t control;      /* enum sl_control */
+            _Atomic uint64_t
+                watched_ns; /* time in which the two were counted: watched, channels on */
+            _Atomic uint64_t metered_ns; /* CLOCK_MONOTONIC: they are counted up to here */
+            _Atomic uint32_t control;    /* enum sl_control */
             _Atomic uint32_t control_status;
-            _Atomic uint32_t groups;       /* compute channel groups */
-            _Atomic uint32_t off;          /* its channels are off the GPU */
-            _Atomic uint32_t pending;      /* it has queued work */
+            _Atomic uint32_t groups;  /* compute channel groups */
+            _Atomic uint32_t off;     /* its channels are off the GPU */
+            _Atomic uint32_t pending; /* it has queued work */
             uint32_t spare[1];
         };
         struct sl_shared shared;

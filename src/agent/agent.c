@@ -192,13 +192,13 @@ int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
 static void signalled(struct sl_source *s, uint32_t events)
 {
     (void)events;
-    struct sl_agent *a =
-        sl_container_of(s, struct sl_agent, signals);
+    struct sl_agent *a = sl_container_of(s, struct sl_agent, signals);
     struct signalfd_siginfo info;
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGHUP) {
             sl_agent_config_changed(a);
-            sl_devices_refresh(a->devices); /* also cards and MIG devices, which somebody may have changed */
+            sl_devices_refresh(
+                a->devices); /* also cards and MIG devices, which somebody may have changed */
         } else
             a->stopping = true;
     }

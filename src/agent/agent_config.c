@@ -137,8 +137,7 @@ bool sl_agent_config_waits(const struct sl_agent *a)
 /* No word from the API server: the default it is. */
 static void waited(struct sl_timer *timer)
 {
-    struct sl_agent *a =
-        sl_container_of(timer, struct sl_agent, label_wait);
+    struct sl_agent *a = sl_container_of(timer, struct sl_agent, label_wait);
     if (a->label_known)
         return;
     sl_warn("label %s of the Node is not known yet: the agent continues without it",

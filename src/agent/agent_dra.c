@@ -117,9 +117,12 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                            .arbiter_dir = a->opt.arbiter_dir,
                                            .arbiter_dir_host = a->opt.arbiter_dir_host,
                                            .sluice_dir_host = a->opt.state_dir_host};
-    const struct sl_dra_ops ops = {
-        .submit = submit, .refresh = refresh, .mps = mps, .mps_done = mps_done, .event = event,
-        .took_over = took_over};
+    const struct sl_dra_ops ops = {.submit = submit,
+                                   .refresh = refresh,
+                                   .mps = mps,
+                                   .mps_done = mps_done,
+                                   .event = event,
+                                   .took_over = took_over};
     return sl_dra_create(a->loop, &options, a->kube, &ops, a, &a->dra, err);
 }
 

@@ -103,11 +103,11 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
         if (!fractional)
             continue;
         struct sl_promise_gpu *to = &ret->gpu[ret->count++];
-        *to = (struct sl_promise_gpu){
-            .memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
-            .cores = 100,
-            .numa = card->info.numa_node,
-            .healthy = !card->lost && sl_health_ok(a->health, card->info.uuid, &reason)};
+        *to = (struct sl_promise_gpu){.memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
+                                      .cores = 100,
+                                      .numa = card->info.numa_node,
+                                      .healthy = !card->lost &&
+                                                 sl_health_ok(a->health, card->info.uuid, &reason)};
         (void)snprintf(to->uuid, sizeof(to->uuid), "%.63s", card->info.uuid);
         (void)snprintf(to->model, sizeof(to->model), "%.63s", card->info.name);
         unsigned slots = sl_plan_replicas(a->plan, g, SL_NO_MIG);
@@ -143,7 +143,8 @@ void sl_agent_fraction_update(struct sl_agent *a)
 {
     struct sl_err err = SL_ERR_INIT;
     /* With claims only for containers from before, on a node that was not drained: their tenants go with their pods. */
-    bool wanted = a->opt.dra ? !(a->dra && sl_dra_stats(a->dra).standby) : a->config->fractional.enabled;
+    bool wanted =
+        a->opt.dra ? !(a->dra && sl_dra_stats(a->dra).standby) : a->config->fractional.enabled;
     if (wanted && !a->fraction && open_fraction(a, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "FractionsFailed", "%s", err.msg);
     if (a->fraction)

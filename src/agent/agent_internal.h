@@ -45,7 +45,7 @@ struct sl_agent {
     char config_file[4096]; /* "": none */
     char config_label[256]; /* "": no such label */
     bool text_refused;      /* the configuration in force is another text */
-    bool label_known;       /* the Node was read, or what it said is remembered, or is not waited for */
+    bool label_known; /* the Node was read, or what it said is remembered, or is not waited for */
     struct sl_timer label_wait;
     uint64_t reloads_ok, reloads_failed;
     double reload_time_s;   /* of the last that went well; NAN: none */
@@ -53,10 +53,10 @@ struct sl_agent {
     char unfit[400];        /* why these cards cannot offer what is configured; "": they can */
     bool vacated;           /* kubelet was told whose the names of resources are now */
 
-    struct sl_driver *driver; /* NULL until one was found */
+    struct sl_driver *driver;    /* NULL until one was found */
     struct sl_timer files_retry; /* driver files to find, CDI specs to write */
     uint64_t files_retry_ns;     /* 0: all is well */
-    struct sl_plan *plan;     /* NULL until there is an inventory */
+    struct sl_plan *plan;        /* NULL until there is an inventory */
     char nvml_library[4096];
     char node_name[256];
 
@@ -92,7 +92,7 @@ struct sl_agent {
 
 /* agent_config.c: which configuration, and changes of it. */
 int sl_agent_config_first(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
-void sl_agent_config_changed(void *data); /* the file may have changed */
+void sl_agent_config_changed(void *data);             /* the file may have changed */
 bool sl_agent_config_waits(const struct sl_agent *a); /* which one is not known yet: no plan now */
 void sl_agent_config_label(void *data, const char *value);
 
@@ -119,7 +119,8 @@ void sl_agent_node_fill(const struct sl_agent *a, struct sl_metrics_agent *m);
 /* agent_observe.c: metrics and readiness. */
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_observe_close(struct sl_agent *a);
-int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK; /* it may have come */
+int sl_agent_observe_arbiter(struct sl_agent *a,
+                             struct sl_err *err) SL_MUST_CHECK; /* it may have come */
 void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
 
 /* agent_dra.c: the DRA driver, where it is on. */

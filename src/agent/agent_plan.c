@@ -261,8 +261,7 @@ static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
 
 void sl_agent_retry_files(struct sl_timer *timer)
 {
-    struct sl_agent *a =
-        sl_container_of(timer, struct sl_agent, files_retry);
+    struct sl_agent *a = sl_container_of(timer, struct sl_agent, files_retry);
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     if (!inv)
         return;

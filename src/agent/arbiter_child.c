@@ -55,7 +55,6 @@ struct sl_arbiter_child {
     void *data;
 };
 
-
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
     c->up = up;
@@ -154,8 +153,8 @@ static void ended(struct sl_source *s, uint32_t events)
 /* exec, not fork alone: this process has threads, and the arbiter wants a small one of its own. */
 static int launch(struct sl_arbiter_child *c, int ready_fd, struct sl_err *err)
 {
-    char *const argv[] = {(char *)(uintptr_t) "sluiced",
-                          (char *)(uintptr_t) "arbiter",
+    char *const argv[] = {(char *)(uintptr_t)"sluiced",
+                          (char *)(uintptr_t)"arbiter",
                           c->dir,
                           (char *)(uintptr_t)READY_FD_TEXT,
                           c->library,

@@ -18,7 +18,6 @@
 
 #define ASK_NS SL_NS_PER_S
 
-
 static void hang_up(struct sl_arbiter_watch *w)
 {
     if (w->conn.fd < 0)

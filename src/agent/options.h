@@ -29,12 +29,12 @@ struct sl_agent_options {
     const char *podres_socket;                  /* kubelet's PodResources */
     const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
     const char *log_level;
-    bool dra;    /* serve claims, not device plugins */
-    bool nfd;    /* labels also as a file for Node Feature Discovery */
-    bool labels; /* write the Node's labels */
+    bool dra;                  /* serve claims, not device plugins */
+    bool nfd;                  /* labels also as a file for Node Feature Discovery */
+    bool labels;               /* write the Node's labels */
     bool node_feature;         /* labels as a NodeFeature object, where it is taken */
     const char *pod_namespace; /* that object's */
-    bool supervise; /* start the agent again when a signal ended it */
+    bool supervise;            /* start the agent again when a signal ended it */
     bool help, version;
     struct sl_config_override *flags; /* of the configuration */
     size_t flags_count;

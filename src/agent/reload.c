@@ -29,7 +29,6 @@ struct sl_reload {
     char path[PATH_MAX]; /* "": none */
 };
 
-
 /* The directory, not the file: an editor and kubelet both replace what has the name. */
 static void watch_directory(struct sl_reload *r)
 {

@@ -56,8 +56,9 @@ static int64_t held_by(const struct tenant *t)
 static int64_t left_over(const struct arbiter *a, int64_t *ret_limit)
 {
     struct rlimit r;
-    int64_t limit = getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < INT32_MAX ? (int64_t)r.rlim_cur
-                                                                                : INT32_MAX;
+    int64_t limit = getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < INT32_MAX
+                        ? (int64_t)r.rlim_cur
+                        : INT32_MAX;
     int64_t used = OWN_DESCRIPTORS + a->client_count + sl_lane_held(a->own_lane);
     for (const struct tenant *t = a->tenants; t; t = t->next)
         used += TENANT_DESCRIPTORS + held_by(t);

@@ -35,7 +35,6 @@ struct source {
     void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
 };
 
-
 /* A whole card, or one MIG instance of a card that is cut up. */
 struct gpu {
     uint32_t index;    /* as nvidia-smi counts; an instance has its card's */
@@ -46,7 +45,7 @@ struct gpu {
     uint64_t used_bytes; /* at the last measurement */
     bool turns;          /* its time is shared by turns, not by slices … */
     bool turns_wanted;
-    char why[96];        /* … for this reason */
+    char why[96]; /* … for this reason */
 };
 
 /* Where the kernel put a program: another place is another program. */
@@ -64,8 +63,8 @@ struct member {
     uint32_t slot;
     uint64_t start; /* sl_arb_process_start, 0: not asked yet */
     char command[32];
-    uint32_t measured;         /* bit per lease GPU: the driver was asked, and believed */
-    uint64_t believe_from_ns;  /* snapshots begun before this say nothing of it */
+    uint32_t measured;        /* bit per lease GPU: the driver was asked, and believed */
+    uint64_t believe_from_ns; /* snapshots begun before this say nothing of it */
     struct image image;
     uint64_t heard_ns;         /* bucket of its packets */
     uint64_t hear_again_ns;    /* 0, or it is not listened to until then */
@@ -77,11 +76,11 @@ struct member {
     uint64_t lower_since_ns[SL_MAX_GPUS]; /* it shows less since; 0: it does not */
     uint64_t used_before[SL_MAX_GPUS];    /* ledger usage when the running snapshot was asked for */
     uint64_t operations_before[SL_MAX_GPUS]; /* … and how often it had changed */
-    uint64_t least_bytes[SL_MAX_GPUS];    /* the least overhead those unsteady snapshots showed */
-    uint64_t seen_bytes[SL_MAX_GPUS];     /* what the last snapshot showed, as far as it is believed */
-    uint8_t unsteady[SL_MAX_GPUS];        /* snapshots in a row that found it moving */
+    uint64_t least_bytes[SL_MAX_GPUS]; /* the least overhead those unsteady snapshots showed */
+    uint64_t seen_bytes[SL_MAX_GPUS];  /* what the last snapshot showed, as far as it is believed */
+    uint8_t unsteady[SL_MAX_GPUS];     /* snapshots in a row that found it moving */
     uint64_t saturated_ns, watched_ns, work_ns, done_ns, launches; /* in its slot when last read */
-    uint64_t busy_until_ns;                   /* it counts among those that keep the GPU busy */
+    uint64_t busy_until_ns; /* it counts among those that keep the GPU busy */
 };
 
 /* A process that connected but has not said HELLO, or must wait for a recovery to end. */
@@ -134,7 +133,8 @@ struct tenant {
     uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
     bool by_turns;
     struct {
-        uint64_t saturated_ns, work_ns, done_ns, launches; /* of its processes, also of those gone */
+        uint64_t saturated_ns, work_ns, done_ns,
+            launches; /* of its processes, also of those gone */
         uint32_t groups;
         bool active, pending;
     } seen;
@@ -151,10 +151,11 @@ struct tenant {
     uint32_t member_count, visitor_count;
     uint64_t connected_ns;    /* bucket of its connections */
     uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
-    uint64_t measured_ns;     /* what the measurements that its processes asked for cost, see measure.c */
-    uint64_t measure_due_ns;  /* 0, or when to measure for those that wait */
-    uint64_t hear_due_ns;     /* 0, or when to listen to members again that spoke too often */
-    uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
+    uint64_t
+        measured_ns; /* what the measurements that its processes asked for cost, see measure.c */
+    uint64_t measure_due_ns; /* 0, or when to measure for those that wait */
+    uint64_t hear_due_ns;    /* 0, or when to listen to members again that spoke too often */
+    uint64_t hello_due_ns;   /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
     } past; /* of members that are gone: what is counted never goes down */
@@ -168,8 +169,9 @@ struct tenant {
     uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
-    uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
-    uint64_t slots[SL_MAX_SLOTS / 64];      /* taken slots */
+    uint64_t
+        unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
+    uint64_t slots[SL_MAX_SLOTS / 64];  /* taken slots */
     struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
     bool overheads_new;                       /* not written down yet */
     struct tenant *next;
@@ -198,7 +200,7 @@ struct arbiter {
     struct source control;
     struct source signals; /* stop.c: told to end */
     struct source timer;
-    struct source received;   /* bell of the lanes */
+    struct source received; /* bell of the lanes */
     struct sl_lanes *lanes;
     struct sl_lane *own_lane; /* for what belongs to no tenant */
     struct tenant *tenants;
@@ -245,13 +247,16 @@ void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct 
 /* Returns 0 if one more event may pass, or the time before which none may: `burst` events at
  * once, then one each `each_ns`. */
 uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst);
-int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t); /* connections it may add; ≤ 0: none */
+int64_t sl_arb_room(const struct arbiter *a,
+                    const struct tenant *t); /* connections it may add; ≤ 0: none */
 bool sl_arb_room_for_client(const struct arbiter *a);
 void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
 int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
-void sl_arb_heard(struct arbiter *a, struct member *m); /* it said something: too often, and it rests */
-void sl_arb_silence(struct arbiter *a, struct visitor *v); /* it has said nothing yet; others may have to go */
+void sl_arb_heard(struct arbiter *a,
+                  struct member *m); /* it said something: too often, and it rests */
+void sl_arb_silence(struct arbiter *a,
+                    struct visitor *v);        /* it has said nothing yet; others may have to go */
 uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 
 /* reach.c: refuses tenants among which GPU time cannot be divided, instead of ignoring the limit */
@@ -267,16 +272,16 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
                       size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
 struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages; NULL: no memory */
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
-void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t);   /* sockets, state file and all */
-void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);      /* forget it, leave its state */
+void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t); /* sockets, state file and all */
+void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);    /* forget it, leave its state */
 /* Somebody left. Nothing is freed before the loop's next round: callers go on using the tenant. */
 void sl_arb_tenant_left(struct tenant *t);
 /* Destroys the tenant if no process and no client is left, and returns whether it did. Only from
  * run_due. */
 bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
 void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
-void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
-void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
+void sl_arb_tenant_terms(struct tenant *t);                     /* terms → lease page */
+void sl_arb_tenant_overhead(struct tenant *t);                  /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
@@ -309,8 +314,9 @@ void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone *
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
                       struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_state_load(struct arbiter *a); /* all tenants of before; bad files are set aside */
-uint64_t sl_arb_process_stat(pid_t pid, int number); /* field of /proc/PID/stat; 0: no such process */
-uint64_t sl_arb_process_start(pid_t pid);  /* 0: no such process */
+uint64_t sl_arb_process_stat(pid_t pid,
+                             int number); /* field of /proc/PID/stat; 0: no such process */
+uint64_t sl_arb_process_start(pid_t pid); /* 0: no such process */
 
 /* overheads.c: of each process, over a restart */
 void sl_arb_overheads_save(struct arbiter *a, struct tenant *t); /* if there is something new */

@@ -19,7 +19,7 @@
 /* A process that kept the GPU busy counts for this long among those that a tenant's slice is for. */
 #define BUSY_LASTS_NS (500 * SL_NS_PER_MS)
 /* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
-#define SILENT_NS (100 * SL_NS_PER_MS)
+#define SILENT_NS     (100 * SL_NS_PER_MS)
 
 struct compute {
     struct sl_steer *steer;
@@ -298,8 +298,7 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
         sl_arb_turnstile_status(a, t, m);
         return;
     }
-    if (t->steer_id == UINT32_MAX ||
-        sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
+    if (t->steer_id == UINT32_MAX || sl_steer_stats(a->compute->steer, t->steer_id, &s) < 0)
         return;
     m->share_1s_permille = s.share_1s_permille;
     m->share_60s_permille = s.share_60s_permille;

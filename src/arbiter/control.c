@@ -175,11 +175,10 @@ static void describe_tenant(struct arbiter *a, const struct tenant *t, struct sl
 static void describe_gpu(struct arbiter *a, uint32_t index, struct sl_msg_gpu *m)
 {
     const struct gpu *g = &a->gpu[index];
-    *m = (struct sl_msg_gpu){
-        .index = g->index,
-        .total_bytes = g->total_bytes,
-        .used_bytes = g->used_bytes,
-        .compute = g->turns ? SL_COMPUTE_TURNS : SL_COMPUTE_SLICES};
+    *m = (struct sl_msg_gpu){.index = g->index,
+                             .total_bytes = g->total_bytes,
+                             .used_bytes = g->used_bytes,
+                             .compute = g->turns ? SL_COMPUTE_TURNS : SL_COMPUTE_SLICES};
     if (g->turns)
         memcpy(m->compute_why, g->why, sizeof(m->compute_why));
     sl_packet_init(&m->h, SL_MSG_GPU, sizeof(*m));

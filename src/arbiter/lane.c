@@ -167,10 +167,10 @@ int sl_lane_drop(struct sl_lane *lane, int fd)
     return add_job(lane, &(struct job){.fd = fd});
 }
 
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant,
-                    const struct sl_peer *peer)
+int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer)
 {
-    return add_job(lane, &(struct job){.fd = sock, .receive = true, .tenant = tenant, .peer = *peer});
+    return add_job(lane,
+                   &(struct job){.fd = sock, .receive = true, .tenant = tenant, .peer = *peer});
 }
 
 struct sl_lane *sl_lane_open(struct sl_lanes *l)

@@ -40,7 +40,6 @@ uint32_t sl_lane_held(struct sl_lane *lane);      /* descriptors it was given an
 /* Both take the descriptor, and never block. On -ENOMEM the descriptor stays open for good: closing it here
  * could stop everybody. */
 int sl_lane_drop(struct sl_lane *lane, int fd);
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant,
-                    const struct sl_peer *peer);
+int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer);
 
 #endif

@@ -298,8 +298,8 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     t->members = m;
     t->member_count++;
     a->changes++;
-    sl_arb_measure_joined(a, m, v->hello.slot != SL_NO_SLOT &&
-                                    sl_arb_process_start(m->pid) <= a->born);
+    sl_arb_measure_joined(a, m,
+                          v->hello.slot != SL_NO_SLOT && sl_arb_process_start(m->pid) <= a->born);
     *ret = m;
     return 0;
 }

@@ -16,8 +16,8 @@ struct nvml_worker {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    uint32_t wanted;                 /* bit per card */
-    uint64_t asked_ns[SL_MAX_GPUS];  /* the latest question for each */
+    uint32_t wanted;                /* bit per card */
+    uint64_t asked_ns[SL_MAX_GPUS]; /* the latest question for each */
     struct snapshot *ready, **ready_tail;
     bool stop;
 };

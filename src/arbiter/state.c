@@ -18,7 +18,7 @@
 #include "base/fsutil.h"
 #include "base/log.h"
 
-#define STATE_MAX 8192
+#define STATE_MAX  8192
 /* How long the processes of before may take to come back with their ledger. They retry every few
  * hundred milliseconds at the slowest. */
 #define RECOVER_NS (1000 * SL_NS_PER_MS)
@@ -52,9 +52,10 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
     int n = snprintf(text, sizeof(text), "sluice-lease 1\ncookie ");
     for (size_t i = 0; i < sizeof(t->cookie); i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", t->cookie[i]);
-    n += snprintf(text + n, sizeof(text) - (size_t)n, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n",
-                  t->creator_pid, t->creator_start, terms->cores_request_permille,
-                  terms->cores_limit_permille, terms->priority);
+    n += snprintf(text + n, sizeof(text) - (size_t)n,
+                  "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n", t->creator_pid,
+                  t->creator_start, terms->cores_request_permille, terms->cores_limit_permille,
+                  terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 " %" PRIu64 "\n",
                       p->gpu[i].uuid, terms->memory_bytes[i], t->share_bytes[i]);
@@ -146,7 +147,8 @@ static int parse_state(char *text, struct saved *ret)
 {
     char *save = NULL;
     int lines = 0;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save), lines++)
+    for (char *line = strtok_r(text, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save), lines++)
         if ((lines == 0) != (strncmp(line, "sluice-lease", 12) == 0) || !parse_line(line, ret))
             return -EPROTO;
     return ret->whole && ret->gpu_count ? 0 : -EPROTO;

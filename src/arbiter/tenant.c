@@ -164,8 +164,8 @@ static int none_fits(struct arbiter *a, const struct tenant *t, const uint32_t *
         uint32_t others = promised_permille(a, gpu[i], t);
         uint32_t left = others < 1000 ? 1000 - others : 0;
         char memory[32], cores[16];
-        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%sGPU %u has %s and %s %%",
-                       i ? ", " : "", g->index,
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                       "%sGPU %u has %s and %s %%", i ? ", " : "", g->index,
                        sl_format_bytes(sl_arb_grant_left(a, gpu[i], t), memory, sizeof(memory)),
                        sl_format_cores(left, left, cores, sizeof(cores)));
     }
@@ -224,8 +224,8 @@ static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err
     int rc = t->kept ? sl_arb_kept_mkdir(a, t->name, err) : 0;
     if (rc < 0)
         return rc;
-    t->listener = (struct source){.fd = sl_packet_listen(path, 4096, err),
-                                  .ready = sl_arb_attach_ready};
+    t->listener =
+        (struct source){.fd = sl_packet_listen(path, 4096, err), .ready = sl_arb_attach_ready};
     if (t->listener.fd < 0)
         return t->listener.fd;
     return t->kept ? sl_arb_kept_open_to_all(path, err) : 0;
@@ -247,9 +247,9 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
     if (rc < 0)
         return rc;
     /* The creator's life keeps an empty tenant: its command may not have touched the GPU yet. */
-    t->creator = (struct source){
-        .fd = t->kept ? -1 : (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
-        .ready = creator_gone};
+    t->creator =
+        (struct source){.fd = t->kept ? -1 : (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
+                        .ready = creator_gone};
     if (t->creator.fd >= 0) {
         rc = sl_arb_watch(a, &t->creator, EPOLLIN, err);
         if (rc < 0)
@@ -404,7 +404,8 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     if (rc == 0)
         rc = choose_name(a, ask->name, t->name, err);
     if (rc == 0)
-        rc = ask->flags & SL_LEASE_ANY ? choose_fitting(a, ask, t, err) : choose_gpus(a, ask, t, err);
+        rc = ask->flags & SL_LEASE_ANY ? choose_fitting(a, ask, t, err)
+                                       : choose_gpus(a, ask, t, err);
     if (rc == 0 && getrandom(t->cookie, sizeof(t->cookie), 0) != (ssize_t)sizeof(t->cookie))
         rc = sl_err_errno(err, errno, "cannot get random bytes");
     if (rc == 0)

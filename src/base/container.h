@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
-#define sl_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define sl_container_of(ptr, type, member)                                                         \
+    ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
 #endif

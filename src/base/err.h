@@ -16,13 +16,7 @@ struct sl_err {
     char msg[400]; /* one sentence: what went wrong and, where known, what to do about it */
 };
 
-#define SL_ERR_INIT                                                                                \
-    {                                                                                              \
-        0,                                                                                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
+#define SL_ERR_INIT     {0, {0}}
 #define SL_PRINTF(a, b) __attribute__((format(printf, a, b)))
 #define SL_MUST_CHECK   __attribute__((warn_unused_result))
 

@@ -53,8 +53,8 @@ void sl_log_open_file(enum sl_log_level level, int fd, const char *path)
 static void put(int fd, const char *line, size_t n)
 {
     struct stat st;
-    bool lost = file.known &&
-                (fstat(fd, &st) != 0 || st.st_dev != file.device || st.st_ino != file.inode);
+    bool lost =
+        file.known && (fstat(fd, &st) != 0 || st.st_dev != file.device || st.st_ino != file.inode);
     if (lost)
         fd = open(file.path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     ssize_t ignored = write(fd, line, n);

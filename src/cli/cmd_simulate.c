@@ -333,7 +333,8 @@ static int run_trace(struct job *job, size_t trace, uint64_t start_ns, struct sl
         for (size_t s = 0; !rc && s < r->seed_count; s++) {
             size_t done = (trace * r->policy_count + p) * r->seed_count + s;
             progress(job, done, r->traces[trace], start_ns);
-            rc = sl_sim_run(&cluster, &pods, &o, r->seeds[s], sl_sim_report_at(r, trace, p, s), err);
+            rc =
+                sl_sim_run(&cluster, &pods, &o, r->seeds[s], sl_sim_report_at(r, trace, p, s), err);
             if (!rc && job->json)
                 sl_sim_report_json(r, trace, p, s, stdout);
         }

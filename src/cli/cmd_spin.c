@@ -14,13 +14,13 @@
 #include "cli/errors.h"
 #include "cli/spin.h"
 
-#define KERNEL_NS  (SL_NS_PER_MS / 2)
-#define DEPTH      64 /* kernels queued, so that a busy host leaves no gaps */
-#define THREADS    256U
-#define MOST_ITERS (1ULL << 40)
+#define KERNEL_NS            (SL_NS_PER_MS / 2)
+#define DEPTH                64 /* kernels queued, so that a busy host leaves no gaps */
+#define THREADS              256U
+#define MOST_ITERS           (1ULL << 40)
 /* CUdevice_attribute, CUevent_flags: this room has no CUDA header. */
-#define ATTRIBUTE_SMS       16
-#define ATTRIBUTE_THREADS   39
+#define ATTRIBUTE_SMS        16
+#define ATTRIBUTE_THREADS    39
 #define EVENT_QUIET_BLOCKING 3U /* no timing, and waiting sleeps */
 
 /* The kernels' PTX, as text with its terminating zero. */
@@ -42,8 +42,8 @@ static struct {
     int (*cuEventCreate)(handle *, unsigned);
     int (*cuEventRecord)(handle, handle);
     int (*cuEventSynchronize)(handle);
-    int (*cuLaunchKernel)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          handle, void **, void **);
+    int (*cuLaunchKernel)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, handle, void **, void **);
 } cu;
 
 static struct sl_spin_page *page;

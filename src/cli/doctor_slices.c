@@ -30,8 +30,9 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
         return;
     case SL_SLICES_REFUSED:
         sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
-                      "GPU %zu: the driver refuses to set time slices (status 0x%x): " BY_TURNS "%s", i,
-                      r->status, when);
+                      "GPU %zu: the driver refuses to set time slices (status 0x%x): " BY_TURNS
+                      "%s",
+                      i, r->status, when);
         return;
     case SL_SLICES_NO_GROUP:
         sl_doctor_add(

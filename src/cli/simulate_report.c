@@ -26,7 +26,7 @@ void sl_sim_report_fini(struct sim_report *r)
 }
 
 struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
-                                 size_t seed)
+                                    size_t seed)
 {
     return &r->results[(trace * r->policy_count + policy) * r->seed_count + seed];
 }
@@ -157,7 +157,8 @@ static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace
     sl_json_end(j, '}');
 }
 
-void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out)
+void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed,
+                        FILE *out)
 {
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;

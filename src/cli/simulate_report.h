@@ -27,7 +27,7 @@ struct sim_report {
 };
 
 struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
-                                 size_t seed);
+                                    size_t seed);
 
 /* Mean over seeds of unallocated percent at a percent arrived. */
 double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level);
@@ -39,7 +39,8 @@ void sl_sim_report_fini(struct sim_report *r);
 void sl_sim_report_tables(const struct sim_report *r, FILE *out);
 
 /* One line of JSON for one run. */
-void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed, FILE *out);
+void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy, size_t seed,
+                        FILE *out);
 
 /* One chart a trace: unallocated percent by percent arrived, one curve a policy. */
 void sl_sim_report_svg(const struct sim_report *r, FILE *out);

@@ -272,8 +272,8 @@ static int run_prepare(struct run *run, uint64_t seed, struct sl_err *err)
 }
 
 int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
-            const struct sim_options *options, uint64_t seed, struct sim_result *ret,
-            struct sl_err *err)
+               const struct sim_options *options, uint64_t seed, struct sim_result *ret,
+               struct sl_err *err)
 {
     struct run run = {.cluster = cluster, .pods = pods, .options = options, .result = ret};
     memset(ret, 0, sizeof(*ret));

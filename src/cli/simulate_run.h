@@ -47,14 +47,13 @@ struct sim_result {
 
 /* `seed` fixes the order of pods, the order of nodes and every other draw. */
 int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
-            const struct sim_options *options, uint64_t seed, struct sim_result *ret,
-            struct sl_err *err) SL_MUST_CHECK;
+               const struct sim_options *options, uint64_t seed, struct sim_result *ret,
+               struct sl_err *err) SL_MUST_CHECK;
 
 /* Applies strategy and memory to the pods (and marks cards for MIG): the run sees the result. What a
  * pod asked for stays its worth, so that waste inside a slot or an instance counts as waste. */
 void sl_sim_transform(const struct sim_options *options, const struct sim_cluster *cluster,
-                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
-                   struct sim_pods *ret_pods);
-
+                      const struct sim_pods *pods, struct sim_cluster *ret_cluster,
+                      struct sim_pods *ret_pods);
 
 #endif

@@ -73,7 +73,8 @@ static void curve(const struct sim_report *r, size_t trace, size_t policy, const
     (void)fprintf(out, "<polyline class=\"%s\" stroke=\"%s\" points=\"",
                   p == SL_PLACE_SLUICE ? "ours" : "curve", colours[p]);
     for (unsigned v = s->from; v <= s->to; v++)
-        (void)fprintf(out, "%.1f,%.1f ", at_x(s, v), at_y(s, sl_sim_report_mean(r, trace, policy, v)));
+        (void)fprintf(out, "%.1f,%.1f ", at_x(s, v),
+                      at_y(s, sl_sim_report_mean(r, trace, policy, v)));
     (void)fprintf(out, "\"><title>%s</title></polyline>\n", sl_place_policy_name(p));
 }
 

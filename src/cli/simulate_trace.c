@@ -295,7 +295,7 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
 }
 
 int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
-                  struct sl_err *err)
+                     struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = NULL;
     struct csv c;

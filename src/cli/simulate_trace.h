@@ -37,13 +37,14 @@ struct sim_pods {
 };
 
 /* Both read CSV by column name; errors carry file, line and column. */
-int sl_sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err) SL_MUST_CHECK;
+int sl_sim_cluster_load(const char *path, struct sim_cluster *ret,
+                        struct sl_err *err) SL_MUST_CHECK;
 int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
-                  struct sl_err *err) SL_MUST_CHECK;
+                     struct sl_err *err) SL_MUST_CHECK;
 
 /* "100xH200:8:192000:2097152:143771,…": COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB]. */
 int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret,
-                          struct sl_err *err) SL_MUST_CHECK;
+                             struct sl_err *err) SL_MUST_CHECK;
 
 /* A cluster and pods with the proportions of a large production cluster; see docs/simulate.md. */
 void sl_sim_cluster_generate(size_t nodes, struct sim_cluster *ret);

@@ -65,8 +65,8 @@ static void apply_memory(const struct sim_options *o, struct sim_pods *pods)
 }
 
 void sl_sim_transform(const struct sim_options *o, const struct sim_cluster *cluster,
-                   const struct sim_pods *pods, struct sim_cluster *ret_cluster,
-                   struct sim_pods *ret_pods)
+                      const struct sim_pods *pods, struct sim_cluster *ret_cluster,
+                      struct sim_pods *ret_pods)
 {
     struct sim_cluster c = *cluster;
     struct sim_pods p = *pods;

@@ -23,7 +23,8 @@ static bool read_line(const char *line, struct memo_line *ret)
     unsigned verdict, off;
     char end;
     struct sl_slices_result *r = &ret->result;
-    if (sscanf(line, "gpu %63s driver %63s verdict %u tenths %" SCNu32 " off %u status %" SCNu32 "%c",
+    if (sscanf(line,
+               "gpu %63s driver %63s verdict %u tenths %" SCNu32 " off %u status %" SCNu32 "%c",
                ret->uuid, ret->driver, &verdict, &r->tenths, &off, &r->status, &end) != 6 ||
         verdict > SL_SLICES_NO_GROUP || off > 1)
         return false;
@@ -51,8 +52,9 @@ static size_t read_memo(int dir, struct memo_line ret[SL_MAX_GPUS])
 
 static int open_dir(const struct sl_arbiter_dir *place)
 {
-    return sl_arbiter_dir_check(place, NULL) < 0 ? -1
-                                           : open(place->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return sl_arbiter_dir_check(place, NULL) < 0
+               ? -1
+               : open(place->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
@@ -87,8 +89,8 @@ void sl_slices_remember(const struct sl_arbiter_dir *place, const char *uuid, co
         size += (size_t)snprintf(text + size, sizeof(text) - size,
                                  "gpu %.63s driver %.63s verdict %u tenths %" PRIu32
                                  " off %u status %" PRIu32 "\n",
-                                 i < n ? line[i].uuid : uuid, driver, (unsigned)r->verdict, r->tenths,
-                                 (unsigned)r->off, r->status);
+                                 i < n ? line[i].uuid : uuid, driver, (unsigned)r->verdict,
+                                 r->tenths, (unsigned)r->off, r->status);
     }
     size += (size_t)snprintf(text + size, sizeof(text) - size, "end\n");
     /* Without it the next doctor measures again, and that is all. */

@@ -29,14 +29,14 @@
 #include "shm/packet.h"
 #include "shm/pages.h"
 
-#define START_NS   (30 * SL_NS_PER_S) /* a cold driver without persistence loads firmware first */
-#define CONTROL_NS (5 * SL_NS_PER_S)  /* until libsluice said whether it can set slices */
-#define WARM_NS    (50 * SL_NS_PER_MS)
-#define MEASURE_NS (300 * SL_NS_PER_MS)
-#define OFF_NS     (400 * SL_NS_PER_MS)
-#define SETTLE_NS  (60 * SL_NS_PER_MS) /* the order travels, the call takes half a millisecond */
-#define STILL_NS   (120 * SL_NS_PER_MS)
-#define END_NS     (2 * SL_NS_PER_S)
+#define START_NS     (30 * SL_NS_PER_S) /* a cold driver without persistence loads firmware first */
+#define CONTROL_NS   (5 * SL_NS_PER_S)  /* until libsluice said whether it can set slices */
+#define WARM_NS      (50 * SL_NS_PER_MS)
+#define MEASURE_NS   (300 * SL_NS_PER_MS)
+#define OFF_NS       (400 * SL_NS_PER_MS)
+#define SETTLE_NS    (60 * SL_NS_PER_MS) /* the order travels, the call takes half a millisecond */
+#define STILL_NS     (120 * SL_NS_PER_MS)
+#define END_NS       (2 * SL_NS_PER_S)
 /* With slices of 1 and 4 ms one gets about four times as much as the other, without effect the same. What
  * is neither is measured again: the host was busy, and a process did not keep its queue filled. */
 #define NONE_TENTHS  15U

@@ -44,9 +44,9 @@ static const char *compute_name(uint32_t compute)
 static void print_gpus(const struct sl_status_view *v, FILE *out, bool colour)
 {
     static const struct sl_table_column columns[] = {
-        {"GPU", true},      {"NAME", false}, {"MEMORY", true},  {"USED", true},
-        {"PROMISED", true}, {"CORES", true}, {"TENANTS", true}, {"SHARED BY", false},
-        {"UUID", false}};
+        {"GPU", true},     {"NAME", false},      {"MEMORY", true},
+        {"USED", true},    {"PROMISED", true},   {"CORES", true},
+        {"TENANTS", true}, {"SHARED BY", false}, {"UUID", false}};
     struct sl_table t;
     sl_table_init(&t, columns, SL_ARRAY_LEN(columns));
     for (size_t i = 0; i < v->status->gpu_count; i++) {
@@ -304,9 +304,10 @@ static void json_about(struct sl_json *j, const char *about)
 static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
                         const struct sl_msg_tenant *m)
 {
-    static const char *const gates[] = {
-        [SL_GATE_FREE] = "free", [SL_GATE_OPEN] = "open", [SL_GATE_CLOSED] = "closed",
-        [SL_GATE_METER] = "meter"};
+    static const char *const gates[] = {[SL_GATE_FREE] = "free",
+                                        [SL_GATE_OPEN] = "open",
+                                        [SL_GATE_CLOSED] = "closed",
+                                        [SL_GATE_METER] = "meter"};
     sl_json_begin(j, '{');
     put_string(j, "name", m->name);
     put_uint(j, "processes", m->processes);

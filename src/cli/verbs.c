@@ -5,12 +5,10 @@
 #include <stddef.h>
 
 #define OPTION_SIM                                                                                 \
-    {                                                                                              \
-        "sim", "CARDS",                                                                            \
-            "use simulated GPUs: h200, h200x4, a100-80gx2,l4,\nor the path of a file that "        \
-            "describes them",                                                                      \
-            "t4 l4 a10g a100-40g a100-80g h100-80g h200 b200 h200x2 h200x4"                        \
-    }
+    {"sim", "CARDS",                                                                               \
+     "use simulated GPUs: h200, h200x4, a100-80gx2,l4,\nor the path of a file that "               \
+     "describes them",                                                                             \
+     "t4 l4 a10g a100-40g a100-80g h100-80g h200 b200 h200x2 h200x4"}
 #define OPTION_MEMORY                                                                              \
     {"memory", "AMOUNT", "GPU memory limit on each GPU: 10Gi, 512Mi, or 25%",                      \
      "1Gi 2Gi 4Gi 8Gi 10Gi 16Gi 25% 50%"}
@@ -21,14 +19,8 @@
      "10 25 30 50 75 30:100 50:100"}
 #define OPTION_PRIORITY                                                                            \
     {"priority", "LEVEL", "high, normal or low: high runs first, low runs last", "high normal low"}
-#define OPTION_JSON                                                                                \
-    {                                                                                              \
-        "json", NULL, "print JSON", NULL                                                           \
-    }
-#define OPTION_END                                                                                 \
-    {                                                                                              \
-        NULL, NULL, NULL, NULL                                                                     \
-    }
+#define OPTION_JSON {"json", NULL, "print JSON", NULL}
+#define OPTION_END  {NULL, NULL, NULL, NULL}
 
 const struct sl_cli_option sl_cli_global_options[] = {
     {"dir", "DIR", "directory of the arbiter (default: see sluice(1))", "@dir"},

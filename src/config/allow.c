@@ -4,7 +4,8 @@
 #include "config/schema.h"
 
 /* yaml.c tells entries apart by their size. */
-_Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_shared), "see walk_items");
+_Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_shared),
+               "see walk_items");
 
 #define MORE(field)                                                                                \
     do {                                                                                           \

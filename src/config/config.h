@@ -123,7 +123,7 @@ struct sl_config {
     size_t watched_xids_count;
     bool ignore_all_xids, watch_all_xids;
     uint64_t recover_ns, recover_reset_ns; /* quiet after an XID; UINT64_MAX: for ever */
-    bool health_checks; /* false: every XID is ignored */
+    bool health_checks;                    /* false: every XID is ignored */
 };
 
 /* What NVIDIA's plugin ignores: errors of the application, not of the card. */

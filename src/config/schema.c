@@ -20,10 +20,7 @@ static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
                                          NULL};
 
-#define SECTION(path_)                                                                             \
-    {                                                                                              \
-        .path = (path_), .type = SL_TYPE_SECTION                                                   \
-    }
+#define SECTION(path_) {.path = (path_), .type = SL_TYPE_SECTION}
 
 /* resources.gpus or resources.mig */
 #define PATTERNS(path_, field)                                                                     \

@@ -140,12 +140,12 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
 /* Adds the domain, refuses what Kubernetes would. */
 int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret,
                  struct sl_err *err) SL_MUST_CHECK;
-#define SL_GPU_UUID_TEXT   96 /* with its NUL */
-#define SL_DOMAIN          "nvidia.com/"
+#define SL_GPU_UUID_TEXT     96 /* with its NUL */
+#define SL_DOMAIN            "nvidia.com/"
 #define SL_RESOURCE_NAME_MAX 63 /* with the domain, as NVIDIA's plugin counts */
-#define SL_SHARED_SUFFIX   ".shared"
-#define SL_MAX_REPLICAS    1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
-#define SL_MAX_MPS_CLIENTS 60   /* of one card, since CUDA 13.1 */
+#define SL_SHARED_SUFFIX     ".shared"
+#define SL_MAX_REPLICAS      1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
+#define SL_MAX_MPS_CLIENTS   60 /* of one card, since CUDA 13.1 */
 
 /* --- print.c --- */
 void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out);

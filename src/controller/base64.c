@@ -12,7 +12,8 @@ static char *text_of(gnutls_datum_t *d)
 {
     if (!d->size)
         return sl_xstrdup("");
-    char *text = memchr(d->data, '\0', d->size) ? NULL : sl_xstrndup((const char *)d->data, d->size);
+    char *text =
+        memchr(d->data, '\0', d->size) ? NULL : sl_xstrndup((const char *)d->data, d->size);
     gnutls_free(d->data);
     return text;
 }

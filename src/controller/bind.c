@@ -52,8 +52,8 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
                 err->msg);
     }
     if (b->call)
-        sl_controller_answer(b->call,
-                          sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
+        sl_controller_answer(
+            b->call, sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
     bind_drop(b);
     sl_controller_maybe_stopped(c);
 }
@@ -200,7 +200,7 @@ static void begin(struct bind_call *b)
 }
 
 void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
-                 const struct sl_http_request *request)
+                    const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
     struct bind_call *b = sl_xcalloc(1, sizeof(*b));

@@ -173,8 +173,9 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
     {
-        struct claims_pool *pool =
-            strcmp(sl_jget_text(r, "driver"), c->driver) == 0 ? pool_get(c, sl_jget_text(r, "pool")) : NULL;
+        struct claims_pool *pool = strcmp(sl_jget_text(r, "driver"), c->driver) == 0
+                                       ? pool_get(c, sl_jget_text(r, "pool"))
+                                       : NULL;
         if (!pool)
             continue;
         k->part[k->count].pool = pool;

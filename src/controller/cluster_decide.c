@@ -350,7 +350,8 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
     sl_cluster_refused(c, ask->uid, rc == -ENOSPC);
     if (rc)
         return rc;
-    sl_cluster_reserve(c, sl_cluster_pod_find(c, ask->uid), POD_RESERVED, now_ns + c->opt.reserve_ns);
+    sl_cluster_reserve(c, sl_cluster_pod_find(c, ask->uid), POD_RESERVED,
+                       now_ns + c->opt.reserve_ns);
     *ret_node = n->name;
     return 0;
 }

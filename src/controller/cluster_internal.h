@@ -7,10 +7,10 @@
 
 #include "base/map.h"
 
-#define CLUSTER_NO_PLACE UINT32_MAX
-#define CLUSTER_KINDS    256
+#define CLUSTER_NO_PLACE  UINT32_MAX
+#define CLUSTER_KINDS     256
 #define CLUSTER_STRANGERS 64
-#define CLUSTER_BY_LEASE 255 /* part of a grant read from a lease: it is not known */
+#define CLUSTER_BY_LEASE  255 /* part of a grant read from a lease: it is not known */
 
 struct cluster_gpu {
     struct sl_promise_gpu info;
@@ -82,10 +82,10 @@ struct sl_cluster {
     struct cluster_node **by_place;
     size_t by_place_room;
     struct cluster_pod *reserved;
-    size_t waiting; /* pods that were refused */
+    size_t waiting;                        /* pods that were refused */
     char strangers[CLUSTER_STRANGERS][64]; /* refused before the watch told of them: their uids */
     unsigned next_stranger;
-    bool room;      /* some node has room set */
+    bool room; /* some node has room set */
     char models[SL_PLACE_MAX_MODELS][64];
     unsigned model_count;
     struct cluster_kind kinds[CLUSTER_KINDS];
@@ -110,18 +110,19 @@ struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsign
 
 /* cluster_pods.c */
 struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);
-struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space);
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid,
+                                       const char *name_space);
 void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
 /* Gives back what it holds and takes it off its node. */
 void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
 /* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
 void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
-                      struct cluster_grant *grant, size_t count);
+                         struct cluster_grant *grant, size_t count);
 /* It fits nowhere, and waits for room; or not any more. */
 void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
 void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
 void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
-                     uint64_t until_ns);
+                        uint64_t until_ns);
 /* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */
 void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
 void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);

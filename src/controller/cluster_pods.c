@@ -58,7 +58,7 @@ static void unlink_reserved(struct sl_cluster *c, struct cluster_pod *pod)
 
 /* Changes the state, and keeps the list of the reserved and the counts with it. */
 void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
-                     uint64_t until_ns)
+                        uint64_t until_ns)
 {
     unlink_reserved(c, pod);
     c->stats.bound -= pod->state == POD_BOUND;
@@ -136,7 +136,7 @@ static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
 }
 
 void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
-                      struct cluster_grant *grant, size_t count)
+                         struct cluster_grant *grant, size_t count)
 {
     pod->node = n;
     pod->prev = NULL;
@@ -246,7 +246,8 @@ void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
         if (p->lease && p->state == POD_BOUND)
             grants_give(c, p);
         else
-            sl_cluster_pod_release(c, p); /* a reservation of cards that are not the same any more */
+            sl_cluster_pod_release(c,
+                                   p); /* a reservation of cards that are not the same any more */
     }
     n->present = present;
 }
@@ -281,7 +282,8 @@ static struct cluster_space *space_get(struct sl_cluster *c, const char *name)
     return s;
 }
 
-struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid, const char *name_space)
+struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid,
+                                       const char *name_space)
 {
     struct cluster_pod *pod = sl_cluster_pod_find(c, uid);
     if (pod)

@@ -100,8 +100,7 @@ static void tell_room(struct sl_controller *c)
 
 static void tick(struct sl_timer *timer)
 {
-    struct sl_controller *c =
-        sl_container_of(timer, struct sl_controller, tick);
+    struct sl_controller *c = sl_container_of(timer, struct sl_controller, tick);
     uint64_t now = sl_loop_now(c->loop);
     (void)sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
@@ -114,8 +113,7 @@ static void tick(struct sl_timer *timer)
 
 static void sweep(struct sl_timer *timer)
 {
-    struct sl_controller *c =
-        sl_container_of(timer, struct sl_controller, sweep);
+    struct sl_controller *c = sl_container_of(timer, struct sl_controller, sweep);
     sl_cluster_learn(c->cluster);
     sl_templates_sweep(c);
     uint64_t keep_ns = c->opt.template_keep_s * SL_NS_PER_S;

@@ -80,12 +80,12 @@ bool sl_feeds_synced(const struct sl_controller *c);
 /* serve.c */
 int sl_serve_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
 int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
-              struct sl_err *err) SL_MUST_CHECK;
+                 struct sl_err *err) SL_MUST_CHECK;
 void sl_serve_stop(struct sl_controller *c);
 
 /* webhook.c */
 void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
-                    const struct sl_http_request *request);
+                       const struct sl_http_request *request);
 void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_webhook_free(struct sl_controller *c);
 
@@ -100,13 +100,13 @@ struct templates_call {
     void *data;
 };
 void sl_templates_ensure(struct templates_call *call, const char *name_space, const char *name,
-                      json_t *object);
+                         json_t *object);
 void sl_templates_sweep(struct sl_controller *c); /* deletes what nobody uses */
 void sl_templates_free(struct sl_controller *c);
 
 /* bind.c */
 void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
-                 const struct sl_http_request *request);
+                    const struct sl_http_request *request);
 void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_bind_free(struct sl_controller *c);
 

@@ -380,8 +380,7 @@ static const json_t *container_of(const json_t *pod, const struct sl_request_par
 static int refuse_privileged(const json_t *pod, const struct sl_request *r, struct sl_err *err)
 {
     for (size_t i = 0; i < r->part_count; i++) {
-        const json_t *context =
-            json_object_get(container_of(pod, &r->part[i]), "securityContext");
+        const json_t *context = json_object_get(container_of(pod, &r->part[i]), "securityContext");
         if (json_is_true(json_object_get(context, "privileged")))
             return sl_err_set(err, -EINVAL, SL_E_POD_PRIVILEGED, r->part[i].container);
     }

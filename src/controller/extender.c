@@ -53,8 +53,8 @@ static int read_names(struct args *a, struct sl_err *err)
     a->names = sl_xcalloc(json_array_size(list) + 1, sizeof(*a->names));
     json_array_foreach(list, i, one)
     {
-        const char *name =
-            a->nodes ? sl_jget_text(json_object_get(one, "metadata"), "name") : json_string_value(one);
+        const char *name = a->nodes ? sl_jget_text(json_object_get(one, "metadata"), "name")
+                                    : json_string_value(one);
         if (!name)
             return sl_err_set(err, -EINVAL, SL_E_EXT_NODE_NAME);
         a->names[a->count++] = name;

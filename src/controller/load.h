@@ -7,7 +7,8 @@
 
 #include "base/err.h"
 
-#define SL_LOAD_TREE_MAX (96ull << 20) /* the most memory of a parsed tree; a well-meant text of
+#define SL_LOAD_TREE_MAX                                                                           \
+    (96ull << 20) /* the most memory of a parsed tree; a well-meant text of
                                         * 8 MiB needs about half of it */
 
 /* At most so many bytes the tree of this text takes; too much rather than too little. */

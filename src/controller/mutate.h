@@ -32,8 +32,8 @@ struct sl_mutate_options {
     const char *share_class;   /* NULL: gpu.sluice.io */
     const char *whole_class;   /* NULL: whole.gpu.sluice.io */
     const char *driver;        /* NULL: gpu.sluice.io */
-    bool note_plain;           /* by DRA: a request goes into plain pods too, for a quota to count */
-    const uint32_t *card_mib;  /* sizes of cards in the cluster, for percentages */
+    bool note_plain;          /* by DRA: a request goes into plain pods too, for a quota to count */
+    const uint32_t *card_mib; /* sizes of cards in the cluster, for percentages */
     size_t card_count;
 };
 

@@ -90,7 +90,7 @@ static void selectors(const struct sl_request *r, const char *driver, struct tex
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
         if (!rows[i].list[0])
             continue;
-        say(t, "%s%s", and, rows[i].not );
+        say(t, "%s%s", and, rows[i].not);
         say_list(t, rows[i].list, rows[i].before, rows[i].dashed, rows[i].after);
         and = " && ";
     }
@@ -175,8 +175,7 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
     (void)json_array_append_new(requests, request);
     if (!p->share.memory_bytes && p->share.memory_percent != 100)
         return percent_request(p, class, &cel, opt, request, err);
-    (void)json_object_set_new(request, "exactly",
-                              device_request(p, class, cel.buf, memory_mib(p)));
+    (void)json_object_set_new(request, "exactly", device_request(p, class, cel.buf, memory_mib(p)));
     return 0;
 }
 
@@ -188,9 +187,8 @@ static void add_config(const struct sl_request *r, size_t i, const char *driver,
     if (!parameters)
         return;
     sl_mutate_request_name(r, i, name);
-    (void)json_array_append_new(config,
-                                json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
-                                          "driver", driver, "parameters", parameters));
+    (void)json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
+                                                  "driver", driver, "parameters", parameters));
 }
 
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
@@ -203,8 +201,7 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
     else
         (void)snprintf(memory, sizeof(memory), "%up", p->share.memory_percent);
     (void)snprintf(name, 64, "sluice-%ux%s-%uc-%016llx", p->count, memory,
-                   p->share.cores_permille / 10,
-                   (unsigned long long)sl_hash_text(content));
+                   p->share.cores_permille / 10, (unsigned long long)sl_hash_text(content));
 }
 
 int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_options *opt,

@@ -15,7 +15,7 @@
 #include "controller/cluster.h"
 
 struct sl_quota {
-    struct sl_map limits;        /* by namespace/name */
+    struct sl_map limits;          /* by namespace/name */
     struct quota_pending *pending; /* let in, not seen yet */
 };
 

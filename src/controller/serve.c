@@ -13,7 +13,7 @@
 
 #define BODY_MAX (8u << 20)
 #define IDLE_S   30
-#define CA_MAX      (256u << 10)
+#define CA_MAX   (256u << 10)
 
 static void plain(struct sl_http_call *call, unsigned status, const char *text)
 {
@@ -71,8 +71,8 @@ static void filter(struct sl_controller *c, struct sl_http_call *call,
     else if (!sl_controller_leads(c) || !sl_feeds_synced(c))
         sl_controller_answer(call, sl_extender_filter_error(SL_E_NOT_LEADING));
     else
-        sl_controller_answer(call, sl_extender_filter(&c->extender, request->body, request->body_size,
-                                                   sl_loop_now(c->loop)));
+        sl_controller_answer(call, sl_extender_filter(&c->extender, request->body,
+                                                      request->body_size, sl_loop_now(c->loop)));
 }
 
 static void prioritize(struct sl_controller *c, struct sl_http_call *call,
@@ -80,7 +80,7 @@ static void prioritize(struct sl_controller *c, struct sl_http_call *call,
 {
     c->count.prioritizes++;
     sl_controller_answer(call,
-                      sl_extender_prioritize(&c->extender, request->body, request->body_size));
+                         sl_extender_prioritize(&c->extender, request->body, request->body_size));
 }
 
 enum { TLS = 1 << SERVE_TLS, EXTENDER = 1 << SERVE_EXTENDER, METRICS = 1 << SERVE_METRICS };
@@ -112,8 +112,8 @@ static bool welcome(const struct sl_controller *c, struct sl_http_call *call)
 }
 
 /* A body is kept only where somebody will read it: not on paths that are none, and not of those who may not come. */
-static size_t room(struct sl_controller *c, unsigned where, struct sl_http_call *call, const char *method,
-                   const char *path)
+static size_t room(struct sl_controller *c, unsigned where, struct sl_http_call *call,
+                   const char *method, const char *path)
 {
     for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++)
         if (strcmp(routes[i].path, path) == 0 && (routes[i].where & where) &&
@@ -155,7 +155,8 @@ static void handle_tls(void *data, struct sl_http_call *call, const struct sl_ht
     route(data, TLS, call, request);
 }
 
-static size_t room_extender(void *data, struct sl_http_call *call, const char *method, const char *path)
+static size_t room_extender(void *data, struct sl_http_call *call, const char *method,
+                            const char *path)
 {
     return room(data, EXTENDER, call, method, path);
 }
@@ -166,7 +167,8 @@ static void handle_extender(void *data, struct sl_http_call *call,
     route(data, EXTENDER, call, request);
 }
 
-static size_t room_metrics(void *data, struct sl_http_call *call, const char *method, const char *path)
+static size_t room_metrics(void *data, struct sl_http_call *call, const char *method,
+                           const char *path)
 {
     return room(data, METRICS, call, method, path);
 }
@@ -201,7 +203,8 @@ static const struct {
     [SERVE_METRICS] = {handle_metrics, room_metrics, 64, 8u << 20},
 };
 
-static struct sl_http_server_options options(struct sl_controller *c, unsigned kind, const char *address)
+static struct sl_http_server_options options(struct sl_controller *c, unsigned kind,
+                                             const char *address)
 {
     return (struct sl_http_server_options){.address = address,
                                            .client_ca_pem = c->client_ca_pem,
@@ -217,7 +220,7 @@ static struct sl_http_server_options options(struct sl_controller *c, unsigned k
 }
 
 int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
-              struct sl_err *err)
+                 struct sl_err *err)
 {
     if (!c->opt.listen)
         return 0;
@@ -233,20 +236,20 @@ int sl_serve_start(struct sl_controller *c, struct sl_err *err)
 {
     struct sl_http_server_options opt;
     size_t size;
-    int rc = c->opt.client_ca ? sl_fs_read(AT_FDCWD, c->opt.client_ca, CA_MAX, &c->client_ca_pem,
-                                           &size, err)
-                              : 0;
+    int rc = c->opt.client_ca
+                 ? sl_fs_read(AT_FDCWD, c->opt.client_ca, CA_MAX, &c->client_ca_pem, &size, err)
+                 : 0;
     if (!rc && c->opt.metrics) {
         opt = options(c, SERVE_METRICS, c->opt.metrics);
-            rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
+        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
     }
     if (!rc && c->opt.extender_http) {
         opt = options(c, SERVE_EXTENDER, c->opt.extender_http);
-            rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
+        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
     }
     if (!rc && c->opt.listen && c->opt.cert_file) {
         opt = options(c, SERVE_TLS, c->opt.listen);
-            opt.cert_file = c->opt.cert_file;
+        opt.cert_file = c->opt.cert_file;
         opt.key_file = c->opt.key_file;
         rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
     }

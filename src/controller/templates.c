@@ -120,7 +120,7 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
 }
 
 void sl_templates_ensure(struct templates_call *e, const char *name_space, const char *name,
-                      json_t *object)
+                         json_t *object)
 {
     char key[320] = "";
     struct sl_err err = SL_ERR_INIT;

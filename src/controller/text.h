@@ -18,7 +18,8 @@ struct sl_text {
 void sl_text_add(struct sl_text *text, const char *data, size_t size);
 void sl_text_put(struct sl_text *text, const char *data);
 void sl_text_format(struct sl_text *text, const char *fmt, ...) SL_PRINTF(2, 3);
-void sl_text_quote(struct sl_text *text, const char *data); /* as a JSON string; wrong UTF-8 becomes U+FFFD */
+void sl_text_quote(struct sl_text *text,
+                   const char *data); /* as a JSON string; wrong UTF-8 becomes U+FFFD */
 /* Hands the data out, to be freed; NULL after a failure. */
 char *sl_text_take(struct sl_text *text);
 

@@ -49,7 +49,7 @@ static void finish(struct review_call *r, const struct sl_err *denied, unsigned 
     }
     if (r->call)
         sl_controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
-                                          : sl_review_allow(r->review.uid, r->mutation.patch));
+                                             : sl_review_allow(r->review.uid, r->mutation.patch));
     review_free(r);
 }
 
@@ -132,11 +132,11 @@ static void decide(struct review_call *r)
     r->review.root = NULL;
     r->review.pod = NULL;
     sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
-                     r->mutation.template_object);
+                        r->mutation.template_object);
 }
 
 void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
-                    const struct sl_http_request *request)
+                       const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
     struct review_call *r = sl_xcalloc(1, sizeof(*r));

@@ -22,7 +22,8 @@ struct sl_inv_mig {
 
 struct sl_inv_gpu {
     struct sl_gpu_info info;
-    size_t index;       /* NVML's when it was last read, which CUDA and the container toolkit go by. Not its place in
+    size_t
+        index; /* NVML's when it was last read, which CUDA and the container toolkit go by. Not its place in
                            the inventory: a card that never answered has no place there */
     bool lost;          /* fell off the bus: info is what was known before, where it was known */
     char clique[96];    /* "<cluster uuid>.<clique id>", empty where there is no fabric */

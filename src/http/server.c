@@ -61,8 +61,7 @@ static void timer_fired(struct sl_timer *timer)
 
 static void too_slow(struct sl_timer *timer)
 {
-    struct http_conn *conn =
-        sl_container_of(timer, struct http_conn, timer);
+    struct http_conn *conn = sl_container_of(timer, struct http_conn, timer);
     (void)shutdown(conn->fd, SHUT_RDWR); /* MHD sees the end and closes it */
 }
 
@@ -144,7 +143,7 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
     struct MHD_OptionItem tls_options[] = {
         {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)retrieve},
         {MHD_OPTION_HTTPS_PRIORITIES, 0,
-         (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+         (void *)(uintptr_t)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
         {MHD_OPTION_END, 0, NULL},
         {MHD_OPTION_END, 0, NULL}};
     if (server->tls.client_ca_pem) /* clients are asked, and may have none */

@@ -36,7 +36,8 @@ struct sl_http_server_options {
                         unfinished body is thrown away and answered with 503 */
     /* How many bytes the body of such a request may have, at most body_max; 0: it is read and thrown away. NULL:
      * body_max for all. Asked when the headers are there. */
-    size_t (*body_room)(void *data, struct sl_http_call *call, const char *method, const char *path);
+    size_t (*body_room)(void *data, struct sl_http_call *call, const char *method,
+                        const char *path);
     unsigned
         idle_timeout_s; /* 0: 60. Longest idle time, time to send one whole request, and time to
                                 take one whole answer: a slow client is dropped */

@@ -12,7 +12,7 @@
 #include "base/container.h"
 
 enum {
-    DISCARD_FACTOR = 4,      /* so much of a body too large is read, so that the client sees the 413 */
+    DISCARD_FACTOR = 4, /* so much of a body too large is read, so that the client sees the 413 */
     ANSWER_SMALL = 64 << 10, /* answers up to this always have room */
 };
 
@@ -158,8 +158,7 @@ static void resume(struct sl_http_call *call)
 static void hangup_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct sl_http_call *call =
-        sl_container_of(source, struct sl_http_call, hangup);
+    struct sl_http_call *call = sl_container_of(source, struct sl_http_call, hangup);
     tell_gone(call);
     resume(call); /* without an answer: MHD closes it */
 }
@@ -192,8 +191,8 @@ static void call_handler(struct sl_http_call *call, const char *url, const char 
 }
 
 enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
-                                 const char *method, const char *version, const char *upload,
-                                 size_t *upload_size, void **context)
+                                    const char *method, const char *version, const char *upload,
+                                    size_t *upload_size, void **context)
 {
     (void)data;
     (void)mhd;
@@ -236,7 +235,7 @@ enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, cons
 }
 
 void sl_http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
-                         enum MHD_RequestTerminationCode why)
+                            enum MHD_RequestTerminationCode why)
 {
     (void)data;
     (void)mhd;

@@ -127,7 +127,8 @@ static struct sl_http_call *largest_body(struct sl_http_server *s)
 {
     struct sl_http_call *largest = NULL;
     for (struct sl_http_call *call = s->calls; call; call = call->next)
-        if (!call->handled && call->body && (!largest || call->body_capacity > largest->body_capacity))
+        if (!call->handled && call->body &&
+            (!largest || call->body_capacity > largest->body_capacity))
             largest = call;
     return largest;
 }

@@ -38,7 +38,7 @@ struct sl_http_call {
     struct MHD_Response *response;
     unsigned status;
     bool started, too_large, crowded_out;
-    bool unread; /* the handler does not want the body */
+    bool unread;  /* the handler does not want the body */
     bool handled; /* the handler has it */
     bool suspended;
     bool closed; /* the handler has done with it: answered, or told that the client is gone */
@@ -58,8 +58,8 @@ struct sl_http_server {
     uint64_t origin_secret;
     unsigned conn_count, leaving; /* leaving: of those, sent away and not closed yet */
     size_t held;                  /* bytes of bodies and answers */
-    bool run_soon;       /* a connection goes on without its socket having said so */
-    char complaint[200]; /* MHD's last one */
+    bool run_soon;                /* a connection goes on without its socket having said so */
+    char complaint[200];          /* MHD's last one */
 };
 
 /* server_listen.c: a listening socket, or -errno */
@@ -72,18 +72,19 @@ void sl_http_run_soon(struct sl_http_server *server);
 /* server_call.c: MHD's callbacks */
 void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, const char *url,
-                                 const char *method, const char *version, const char *upload,
-                                 size_t *upload_size, void **context);
+                                    const char *method, const char *version, const char *upload,
+                                    size_t *upload_size, void **context);
 void sl_http_call_completed(void *data, struct MHD_Connection *mhd, void **context,
-                         enum MHD_RequestTerminationCode why);
+                            enum MHD_RequestTerminationCode why);
 void sl_http_call_drop(struct sl_http_call *call); /* the server ends */
 void sl_http_call_free(struct sl_http_call *call);
 
 /* server_crowd.c */
 void sl_http_conn_arrived(struct http_conn *conn);
 void sl_http_conn_left(struct http_conn *conn);
-void sl_http_conn_waits(struct http_conn *conn); /* for its client, from now on, until its deadline */
-void sl_http_conn_busy(struct http_conn *conn);  /* the handler has it */
+void sl_http_conn_waits(
+    struct http_conn *conn); /* for its client, from now on, until its deadline */
+void sl_http_conn_busy(struct http_conn *conn); /* the handler has it */
 /* Whether `more` bytes may be held for something of `whole` bytes; what is larger and unfinished gives way. */
 bool sl_http_room(struct sl_http_server *server, size_t more, size_t whole);
 void sl_http_body_drop(struct sl_http_call *call);

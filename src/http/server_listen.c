@@ -22,8 +22,7 @@ static int split(const char *address, char host[64], char port[8], struct sl_err
     bool bracketed = host_size >= 2 && address[0] == '[' && colon[-1] == ']';
     bool bad = !colon || !colon[1] || strlen(colon + 1) > 5 ||
                strspn(colon + 1, "0123456789") != strlen(colon + 1) || atoi(colon + 1) > 65535 ||
-               host_size >= 64 ||
-               (!bracketed && memchr(address, ':', host_size));
+               host_size >= 64 || (!bracketed && memchr(address, ':', host_size));
     if (bad)
         return sl_err_set(err, -EINVAL, SL_E_LISTEN_ADDRESS, address);
     (void)snprintf(host, 64, "%.*s", (int)(host_size - (bracketed ? 2 : 0)), address + bracketed);

@@ -21,7 +21,7 @@ static gnutls_datum_t datum(const char *text)
 }
 
 int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
-                 struct sl_err *err)
+                    struct sl_err *err)
 {
     gnutls_certificate_credentials_t both;
     gnutls_datum_t cert = datum(cert_pem), key = datum(key_pem);
@@ -73,7 +73,7 @@ int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
 }
 
 int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
-                  struct sl_err *err)
+                     struct sl_err *err)
 {
     tls->cert_file = sl_xstrdup(cert_file);
     tls->key_file = sl_xstrdup(key_file);
@@ -81,8 +81,8 @@ int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *ke
     return rc < 0 ? rc : 0;
 }
 
-int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
-                      gnutls_privkey_t *ret_key)
+int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs,
+                         unsigned *ret_count, gnutls_privkey_t *ret_key)
 {
     gnutls_datum_t cert = datum(tls->cert_pem), key = datum(tls->key_pem);
     unsigned count = CHAIN_MAX;
@@ -142,8 +142,8 @@ bool sl_http_tls_client(gnutls_session_t session, char name[128])
     if (!list || !count || gnutls_x509_crt_init(&cert) < 0)
         return false;
     bool good = gnutls_x509_crt_import(cert, list, GNUTLS_X509_FMT_DER) >= 0;
-    if (good && gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name,
-                                              &size) < 0)
+    if (good &&
+        gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) < 0)
         name[0] = '\0';
     gnutls_x509_crt_deinit(cert);
     return good;

@@ -19,17 +19,18 @@ struct http_tls {
 };
 
 int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
-                  struct sl_err *err) SL_MUST_CHECK;
+                     struct sl_err *err) SL_MUST_CHECK;
 int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
-                 struct sl_err *err) SL_MUST_CHECK;
+                    struct sl_err *err) SL_MUST_CHECK;
 /* 1: the files changed and were read; -errno: they changed and do not do, the old ones stay. */
 int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err) SL_MUST_CHECK;
 /* The credentials of one handshake, freed by GnuTLS: a reload does not disturb handshakes in
  * progress. */
-int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs, unsigned *ret_count,
-                      gnutls_privkey_t *ret_key);
+int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs,
+                         unsigned *ret_count, gnutls_privkey_t *ret_key);
 /* Authorities of clients; checked that there is one. */
-int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem, struct sl_err *err) SL_MUST_CHECK;
+int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem,
+                            struct sl_err *err) SL_MUST_CHECK;
 /* Who is at the other end: verified, in time, and made for clients. */
 bool sl_http_tls_client(gnutls_session_t session, char name[128]);
 void sl_http_tls_close(struct http_tls *tls);

@@ -47,8 +47,7 @@ static void after_curl(struct sl_kube *kube)
 
 static void socket_ready(struct sl_source *source, uint32_t events)
 {
-    struct kube_socket *s =
-        sl_container_of(source, struct kube_socket, source);
+    struct kube_socket *s = sl_container_of(source, struct kube_socket, source);
     struct sl_kube *kube = s->kube;
     int mask = 0, running;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
@@ -142,7 +141,7 @@ static int curl_failed(CURLcode code, struct sl_err *err)
 }
 
 int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
-                       struct sl_err *err)
+                          struct sl_err *err)
 {
     t->easy = curl_easy_init();
     if (!t->easy)

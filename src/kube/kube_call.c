@@ -53,7 +53,7 @@ static int status_code(long status)
 }
 
 void sl_kube_status_error(const char *method, const char *path, long status, const json_t *body,
-                       struct sl_err *err)
+                          struct sl_err *err)
 {
     const char *message = json_string_value(json_object_get(body, "message"));
     if (!message)
@@ -123,8 +123,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err);
 
 static void call_done(struct kube_transfer *t, CURLcode code)
 {
-    struct sl_kube_call *call =
-        sl_container_of(t, struct sl_kube_call, transfer);
+    struct sl_kube_call *call = sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
     json_error_t why;
     json_t *body = NULL;
@@ -263,8 +262,8 @@ int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
                     const char *content_type, json_t *body, sl_kube_done *done, void *data,
                     struct sl_kube_call **ret, struct sl_err *err)
 {
-    struct request r = {.method = method, .path = path, .content_type = content_type, .done = done,
-                        .data = data};
+    struct request r = {
+        .method = method, .path = path, .content_type = content_type, .done = done, .data = data};
     int rc = may_ask(kube, path, err);
     if (rc < 0)
         return rc;
@@ -279,8 +278,8 @@ int sl_kube_get_bytes(struct sl_kube *kube, const char *path, const char *accept
                       sl_kube_bytes_done *done, void *data, struct sl_kube_call **ret,
                       struct sl_err *err)
 {
-    struct request r = {.method = "GET", .path = path, .accept = accept, .bytes_done = done,
-                        .data = data};
+    struct request r = {
+        .method = "GET", .path = path, .accept = accept, .bytes_done = done, .data = data};
     int rc = may_ask(kube, path, err);
     return rc < 0 ? rc : submit(kube, &r, ret, err);
 }
@@ -289,8 +288,12 @@ int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *conten
                       const uint8_t *body, size_t size, sl_kube_done *done, void *data,
                       struct sl_kube_call **ret, struct sl_err *err)
 {
-    struct request r = {.method = "PUT", .path = path, .content_type = content_type,
-                        .body_size = size, .done = done, .data = data};
+    struct request r = {.method = "PUT",
+                        .path = path,
+                        .content_type = content_type,
+                        .body_size = size,
+                        .done = done,
+                        .data = data};
     int rc = may_ask(kube, path, err);
     if (rc < 0)
         return rc;

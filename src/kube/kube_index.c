@@ -115,7 +115,8 @@ bool sl_kube_known_update(struct kube_known *known, const json_t *object)
     return !same;
 }
 
-json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind)
+json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version,
+                           const char *kind)
 {
     json_t *meta = json_object(), *stub = json_object();
     int rc = json_object_set_new(meta, "name", json_string(known->name));

@@ -34,6 +34,7 @@ void sl_kube_index_free(struct kube_index *index);
 /* Remembers the object's resourceVersion; false: it was that already. */
 bool sl_kube_known_update(struct kube_known *known, const json_t *object);
 /* The object with nothing but its names. NULL: out of memory. */
-json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version, const char *kind);
+json_t *sl_kube_known_stub(const struct kube_known *known, const char *api_version,
+                           const char *kind);
 
 #endif

@@ -75,10 +75,10 @@ struct sl_kube {
 
 /* kube.c */
 int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
-                       struct sl_err *err) SL_MUST_CHECK;
+                          struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value);
 int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t,
-                        struct sl_err *err) SL_MUST_CHECK;
+                           struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t);
 void sl_kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err);
 void sl_kube_enter(struct sl_kube *kube);
@@ -90,7 +90,7 @@ int sl_kube_auth_open(struct sl_kube *kube, struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_auth_close(struct sl_kube *kube);
 void sl_kube_token_refresh(struct sl_kube *kube, bool force);
 int sl_kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t,
-                    struct sl_err *err) SL_MUST_CHECK;
+                       struct sl_err *err) SL_MUST_CHECK;
 
 /* kube_call.c */
 int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size) SL_MUST_CHECK;
@@ -99,7 +99,7 @@ void sl_kube_call_free(struct sl_kube_call *call);
 void sl_kube_calls_start(struct sl_kube *kube);
 /* Puts the server's own words for a status >= 400 into err. */
 void sl_kube_status_error(const char *method, const char *path, long status, const json_t *body,
-                       struct sl_err *err);
+                          struct sl_err *err);
 
 /* kube_watch.c */
 void sl_kube_watches_pump(struct sl_kube *kube);

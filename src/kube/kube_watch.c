@@ -135,8 +135,7 @@ static void close_stream(struct sl_kube_watch *w)
 
 static void retry_fired(struct sl_timer *timer)
 {
-    struct sl_kube_watch *w =
-        sl_container_of(timer, struct sl_kube_watch, timer);
+    struct sl_kube_watch *w = sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     sl_kube_enter(kube);
     if (w->version[0])
@@ -319,8 +318,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
 
 static void stream_ended(struct kube_transfer *t, CURLcode code)
 {
-    struct sl_kube_watch *w =
-        sl_container_of(t, struct sl_kube_watch, transfer);
+    struct sl_kube_watch *w = sl_container_of(t, struct sl_kube_watch, transfer);
     struct sl_err err = w->broken;
     long status = 0;
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -345,8 +343,7 @@ static void stream_ended(struct kube_transfer *t, CURLcode code)
 
 static void silent_fired(struct sl_timer *timer)
 {
-    struct sl_kube_watch *w =
-        sl_container_of(timer, struct sl_kube_watch, timer);
+    struct sl_kube_watch *w = sl_container_of(timer, struct sl_kube_watch, timer);
     struct sl_kube *kube = w->kube;
     struct sl_err err = SL_ERR_INIT;
     (void)sl_err_set(&err, -ETIMEDOUT, SL_E_KUBE_SLOW);
@@ -406,7 +403,7 @@ static void error_event(struct sl_kube_watch *w, const json_t *object)
 {
     struct sl_err err = SL_ERR_INIT;
     sl_kube_status_error("GET", w->path, (long)json_integer_value(json_object_get(object, "code")),
-                      object, &err);
+                         object, &err);
     refused(w, &err);
 }
 

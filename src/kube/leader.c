@@ -234,8 +234,7 @@ static void attempt_fired(struct sl_timer *timer)
 
 static void deadline_fired(struct sl_timer *timer)
 {
-    struct sl_leader *l =
-        sl_container_of(timer, struct sl_leader, deadline);
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, deadline);
     hold(l);
     forget_lease(l);
     lose(l);

@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LEAST_NS       500ULL            /* the resolution of an event */
-#define MOST_NS        600000000000ULL   /* ten minutes: more is a broken sample */
-#define FIRST_GUESS_NS 1000000ULL        /* before anything was seen */
+#define LEAST_NS       500ULL          /* the resolution of an event */
+#define MOST_NS        600000000000ULL /* ten minutes: more is a broken sample */
+#define FIRST_GUESS_NS 1000000ULL      /* before anything was seen */
 #define DEFAULT_MIN_NS 10000ULL
 #define DEFAULT_MAX_NS 20000000ULL
 #define MAX_STEP       10U
@@ -14,8 +14,8 @@
 #define MEAN_SAMPLES   16
 #define SEEN_MAX       1024U
 
-#define load(p)      atomic_load_explicit(p, memory_order_relaxed)
-#define store(p, v)  atomic_store_explicit(p, v, memory_order_relaxed)
+#define load(p)     atomic_load_explicit(p, memory_order_relaxed)
+#define store(p, v) atomic_store_explicit(p, v, memory_order_relaxed)
 
 static uint64_t mix(uint64_t h)
 {

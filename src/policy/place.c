@@ -441,8 +441,9 @@ int sl_place_commit(struct sl_placer *p, const struct sl_place_request *r,
     if (!sl_place_node_fits(n, r))
         return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, d->node);
     for (unsigned i = 0; i < n->gpu_count; i++)
-        if ((d->gpus >> i & 1) && (!sl_place_gpu_fits(&n->gpus[i], r) ||
-                                   (r->mig && !sl_place_mig_free(&n->gpus[i], r->mig, d->mig_start))))
+        if ((d->gpus >> i & 1) &&
+            (!sl_place_gpu_fits(&n->gpus[i], r) ||
+             (r->mig && !sl_place_mig_free(&n->gpus[i], r->mig, d->mig_start))))
             return sl_err_set(err, -ENOSPC, SL_E_PLACE_GPU_FULL, i, d->node);
     account(p, d->node, r, d, true);
     return 0;

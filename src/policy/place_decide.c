@@ -266,8 +266,8 @@ static void learn(struct sl_placer *p)
     free(items);
 }
 
-static int kind_asked(struct sl_placer *p, const struct sl_place_request *r, struct place_kind **ret,
-                      struct sl_err *err)
+static int kind_asked(struct sl_placer *p, const struct sl_place_request *r,
+                      struct place_kind **ret, struct sl_err *err)
 {
     int rc = sl_place_validate(r, err);
     if (rc)
@@ -355,7 +355,8 @@ int sl_place_pick(const struct sl_placer *p, const struct sl_place_request *r, u
     if (sl_place_score_node(p, &copy, r, &d.gpus) == PLACE_NO_FIT)
         return sl_err_set(err, -ENOSPC, SL_E_PLACE_NODE_FULL, node);
     if (r->mig)
-        d.mig_start = (uint8_t)sl_place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
+        d.mig_start =
+            (uint8_t)sl_place_mig_start(copy.gpus[__builtin_ctz(d.gpus)].mig_used, r->mig);
     *ret = d;
     return 0;
 }

@@ -134,7 +134,7 @@ void sl_place_demand_destroy(struct place_demand *d)
 }
 
 int sl_place_demand_classes(const struct sl_place_demand *demand, size_t count,
-                         struct place_class **ret, size_t *ret_count, struct sl_err *err)
+                            struct place_class **ret, size_t *ret_count, struct sl_err *err)
 {
     struct place_class *items = calloc(count ? count : 1, sizeof(*items));
     if (!items)
@@ -150,7 +150,7 @@ int sl_place_demand_classes(const struct sl_place_demand *demand, size_t count,
 }
 
 int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
-                       struct place_demand **ret, struct sl_err *err)
+                          struct place_demand **ret, struct sl_err *err)
 {
     struct place_demand *d = demand_create(p);
     if (!d)

@@ -92,7 +92,8 @@ bool sl_place_gpu_fits(const struct place_gpu *g, const struct sl_place_request 
     if (g->blocked)
         return false;
     if (r->mig)
-        return g->mig && (g->mig_used || !g->tenants) && sl_place_mig_start(g->mig_used, r->mig) >= 0;
+        return g->mig && (g->mig_used || !g->tenants) &&
+               sl_place_mig_start(g->mig_used, r->mig) >= 0;
     if (g->mig_used)
         return false;
     if (sl_place_is_whole(r))
@@ -225,7 +226,7 @@ static uint16_t pick_from(const struct place_node *n, const struct sl_place_requ
 }
 
 uint16_t sl_place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
-                             bool loosest)
+                                bool loosest)
 {
     int value;
     if (r->gpu_count == 0)

@@ -58,7 +58,7 @@ void sl_place_view_fill(const struct place_demand *d, struct place_node *n)
 }
 
 void sl_place_view_replace(const struct place_demand *d, struct place_view *v,
-                        const struct place_gpu *before, const struct place_gpu *after)
+                           const struct place_gpu *before, const struct place_gpu *after)
 {
     v->free = v->free - before->free + after->free;
     for (uint32_t s = 0; s < d->shape_count; s++) {
@@ -70,7 +70,7 @@ void sl_place_view_replace(const struct place_demand *d, struct place_view *v,
 }
 
 double sl_place_frag_published(const struct place_demand *d, unsigned model,
-                            const struct place_view *v, uint32_t cpu_free)
+                               const struct place_view *v, uint32_t cpu_free)
 {
     const struct place_classes *c = d->models[model];
     double lost = (double)c->other * v->free;
@@ -82,8 +82,8 @@ double sl_place_frag_published(const struct place_demand *d, unsigned model,
     return lost / d->total_weight;
 }
 
-double sl_place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
-                           uint32_t cpu_free)
+double sl_place_frag_capacity(const struct place_demand *d, unsigned model,
+                              const struct place_view *v, uint32_t cpu_free)
 {
     const struct place_classes *c = d->models[model];
     float cpu = (float)cpu_free + 0.5f, used = 0, weight = c->other;

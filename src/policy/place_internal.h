@@ -161,36 +161,36 @@ void sl_place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, ui
 bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start);
 /* The GPUs that leave the least behind (or the most, for spread). The node must fit. */
 uint16_t sl_place_pick_tightest(const struct place_node *n, const struct sl_place_request *r,
-                             bool loosest);
+                                bool loosest);
 
 /* place_score.c */
 double sl_place_request_milli(const struct sl_place_request *r);
 /* Fills gpus with the policy's choice; PLACE_NO_FIT when it does not fit. */
 int32_t sl_place_score_node(const struct sl_placer *p, const struct place_node *n,
-                         const struct sl_place_request *r, uint16_t *ret_gpus);
+                            const struct sl_place_request *r, uint16_t *ret_gpus);
 
 /* place_frag.c */
 void sl_place_view_fill(const struct place_demand *d, struct place_node *n);
 void sl_place_view_replace(const struct place_demand *d, struct place_view *v,
-                        const struct place_gpu *before, const struct place_gpu *after);
+                           const struct place_gpu *before, const struct place_gpu *after);
 double sl_place_frag_published(const struct place_demand *d, unsigned model,
-                            const struct place_view *v, uint32_t cpu_free);
+                               const struct place_view *v, uint32_t cpu_free);
 double sl_place_usable(const struct place_demand *d, const struct place_node *n);
-double sl_place_frag_capacity(const struct place_demand *d, unsigned model, const struct place_view *v,
-                           uint32_t cpu_free);
+double sl_place_frag_capacity(const struct place_demand *d, unsigned model,
+                              const struct place_view *v, uint32_t cpu_free);
 
 /* place_demand.c */
 /* Merges what was told into classes; the caller frees them. */
 int sl_place_demand_classes(const struct sl_place_demand *items, size_t count,
-                         struct place_class **ret, size_t *ret_count,
-                         struct sl_err *err) SL_MUST_CHECK;
+                            struct place_class **ret, size_t *ret_count,
+                            struct sl_err *err) SL_MUST_CHECK;
 int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
-                       struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
+                          struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_place_demand_destroy(struct place_demand *d);
 
 /* place_price.c */
 int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
-                     struct place_demand *d) SL_MUST_CHECK;
+                        struct place_demand *d) SL_MUST_CHECK;
 unsigned sl_place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
 void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret);
 void sl_place_price_step(struct sl_placer *p, unsigned rounds);

@@ -36,7 +36,7 @@ static uint32_t types_for(const struct sl_placer *p, const struct sl_place_reque
 
 /* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
 int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
-                     struct place_demand *d)
+                        struct place_demand *d)
 {
     double multi = 0;
     d->buyers = calloc(count ? count : 1, sizeof(*d->buyers));

@@ -188,7 +188,7 @@ static int32_t score_sluice(const struct sl_placer *p, const struct place_node *
 }
 
 int32_t sl_place_score_node(const struct sl_placer *p, const struct place_node *n,
-                         const struct sl_place_request *r, uint16_t *ret_gpus)
+                            const struct sl_place_request *r, uint16_t *ret_gpus)
 {
     if (!sl_place_node_fits(n, r))
         return PLACE_NO_FIT;

@@ -62,7 +62,8 @@ uint32_t sl_ring_permille(const struct sl_ring *ring, bool minute, uint64_t now_
 {
     uint64_t sum, window;
     if (minute) {
-        sum = sum_of(ring->coarse, SL_RING_COARSE_N, ring->newest_coarse, SL_RING_COARSE_NS, now_ns);
+        sum =
+            sum_of(ring->coarse, SL_RING_COARSE_N, ring->newest_coarse, SL_RING_COARSE_NS, now_ns);
         /* Of a tenant that is younger: since it came. */
         window = least(SL_RING_COARSE_NS * (SL_RING_COARSE_N - 1),
                        most(now_ns - ring->began_ns, SL_RING_COARSE_NS));

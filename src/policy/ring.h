@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SL_RING_FINE_NS   50000000ULL   /* buckets of the 1 s window */
-#define SL_RING_FINE_N    21U           /* one more than the window has: the oldest counts in part */
+#define SL_RING_FINE_NS   50000000ULL /* buckets of the 1 s window */
+#define SL_RING_FINE_N    21U         /* one more than the window has: the oldest counts in part */
 #define SL_RING_COARSE_NS 1000000000ULL /* buckets of the 60 s window */
 #define SL_RING_COARSE_N  61U
 

@@ -7,7 +7,7 @@
 #include "policy/errors.h"
 #include "policy/steer_internal.h"
 
-#define DAY_NS 86400000000000ULL
+#define DAY_NS               86400000000000ULL
 /* What a tenant counts as that asked for no cores. */
 #define BEST_EFFORT_PERMILLE 10U
 
@@ -66,11 +66,12 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
     struct tenant *t = &s->tenants[id];
     if (t->used)
         return sl_err_set(err, -EEXIST, SL_E_STEER_USED, id);
-    *t = (struct tenant){.used = true, .trial_gap_ns = TRIAL_EVERY_NS,
-                         .window_from_ns = SL_STEER_NEVER};
+    *t = (struct tenant){
+        .used = true, .trial_gap_ns = TRIAL_EVERY_NS, .window_from_ns = SL_STEER_NEVER};
     take_spec(t, spec);
     /* It begins with what lets it run evenly. */
-    t->tokens_ns = period_quota_ns(t) * (int64_t)(1000 - (limited(t) ? spec->limit_permille : 0)) / 1000;
+    t->tokens_ns =
+        period_quota_ns(t) * (int64_t)(1000 - (limited(t) ? spec->limit_permille : 0)) / 1000;
     t->ring = (struct sl_ring){.began_ns = now_ns,
                                .newest = now_ns / SL_RING_FINE_NS,
                                .newest_coarse = now_ns / SL_RING_COARSE_NS};
@@ -79,7 +80,8 @@ int sl_steer_add(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *sp
     return 0;
 }
 
-int sl_steer_set(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *spec, struct sl_err *err)
+int sl_steer_set(struct sl_steer *s, uint32_t id, const struct sl_steer_spec *spec,
+                 struct sl_err *err)
 {
     if (id >= SL_STEER_MAX_TENANTS || !s->tenants[id].used)
         return sl_err_set(err, -ENOENT, SL_E_STEER_NONE, id);
@@ -150,9 +152,11 @@ static uint64_t fraction(const struct sl_steer *s, const struct tenant *t, uint6
     for (uint32_t g = 0; g < SL_STEER_MAX_GPUS; g++) {
         if (!(t->spec.gpu_mask & 1U << g))
             continue;
-        uint64_t own = pull(t, saturated_ns), all = own, light = 0, rivals = 1, round_us = t->order.slice_us;
+        uint64_t own = pull(t, saturated_ns), all = own, light = 0, rivals = 1,
+                 round_us = t->order.slice_us;
         const struct tenant *o;
-        FOR_EACH_TENANT (s, o) {
+        FOR_EACH_TENANT(s, o)
+        {
             if (o == t || !(o->spec.gpu_mask & 1U << g))
                 continue;
             uint64_t sat = part(o->seen.saturated_ns, o->before.saturated_ns, span_ns);
@@ -166,7 +170,8 @@ static uint64_t fraction(const struct sl_steer *s, const struct tenant *t, uint6
         uint64_t got = all ? 1000 * own / all : 1000;
         uint64_t free_permille = light < span_ns ? 1000 - 1000 * light / span_ns : 0;
         /* Switches between them are nobody's time. */
-        uint64_t lost = rivals > 1 ? 1000 * rivals * SWITCH_US / (round_us + rivals * SWITCH_US) : 0;
+        uint64_t lost =
+            rivals > 1 ? 1000 * rivals * SWITCH_US / (round_us + rivals * SWITCH_US) : 0;
         got = got * free_permille / 1000 * (1000 - lost) / 1000;
         least = got < least ? got : least;
     }
@@ -215,9 +220,9 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
 static bool has_company(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && (o->seen.active || o->seen.pending))
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && (o->seen.active || o->seen.pending))
+        return true;
     return false;
 }
 
@@ -236,11 +241,16 @@ static uint64_t charge_by_progress(const struct sl_steer *s, struct tenant *t, u
         t->uncharged_ns = 0;
         return most_ns;
     }
-    int64_t least = (int64_t)(most_ns / 2), most = (int64_t)most_ns, keep = (int64_t)SL_STEER_PERIOD_NS;
+    int64_t least = (int64_t)(most_ns / 2), most = (int64_t)most_ns,
+            keep = (int64_t)SL_STEER_PERIOD_NS;
     t->uncharged_ns += fresh < SL_STEER_PERIOD_NS ? (int64_t)fresh : keep;
-    int64_t charged = t->uncharged_ns < least ? least : t->uncharged_ns < most ? t->uncharged_ns : most;
+    int64_t charged = t->uncharged_ns < least  ? least
+                      : t->uncharged_ns < most ? t->uncharged_ns
+                                               : most;
     t->uncharged_ns -= charged;
-    t->uncharged_ns = t->uncharged_ns > keep ? keep : t->uncharged_ns < -keep ? -keep : t->uncharged_ns;
+    t->uncharged_ns = t->uncharged_ns > keep    ? keep
+                      : t->uncharged_ns < -keep ? -keep
+                                                : t->uncharged_ns;
     return (uint64_t)charged;
 }
 
@@ -260,20 +270,21 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
     uint64_t used[SL_STEER_MAX_TENANTS];
     if (span == 0)
         return;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);
         uint64_t work = part(t->seen.work_ns, t->before.work_ns, span);
         uint64_t sum = work + (sat ? sat * fraction(s, t, sat, span) / 1000 : 0);
         used[t_i] = charge_by_progress(s, t, sum < span ? sum : span);
     }
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         uint64_t sat = part(t->seen.saturated_ns, t->before.saturated_ns, span);
         bool was_off = t->order.off_until_ns > from;
         charge(t, used[t_i], from, now_ns);
         weigh(t, sat, span, was_off);
         carry(&t->before.saturated_ns, t->seen.saturated_ns, sat);
-        carry(&t->before.work_ns, t->seen.work_ns,
-              part(t->seen.work_ns, t->before.work_ns, span));
+        carry(&t->before.work_ns, t->seen.work_ns, part(t->seen.work_ns, t->before.work_ns, span));
     }
     s->now_ns = now_ns;
 }
@@ -287,7 +298,8 @@ static void set_clock(struct sl_steer *s, uint64_t now_ns)
     s->clock_set = true;
     s->now_ns = now_ns;
     s->period_at_ns = now_ns - now_ns % SL_STEER_PERIOD_NS;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         t->capped_until_ns = t->turn_until_ns = t->turn_from_ns = 0;
         t->active_at_ns = t->wanted_at_ns = 0;
         t->dirty |= t->order.off_until_ns != 0;
@@ -306,7 +318,8 @@ static void tick(struct sl_steer *s, uint64_t now_ns)
     settle(s, now_ns);
     /* Also where no time has passed: the first decide may find several tenants at work. */
     struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (t->seen.active || t->seen.pending)
             t->active_at_ns = now_ns;
         if (t->seen.pending || t->seen.launches != t->before.launches)
@@ -315,8 +328,8 @@ static void tick(struct sl_steer *s, uint64_t now_ns)
     }
 }
 
-size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_order *orders, size_t max,
-                       uint64_t *ret_next_ns)
+size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_order *orders,
+                       size_t max, uint64_t *ret_next_ns)
 {
     tick(s, now_ns);
     bool new_period = now_ns >= end_of_period(s);
@@ -325,7 +338,8 @@ size_t sl_steer_decide(struct sl_steer *s, uint64_t now_ns, struct sl_steer_orde
     uint64_t next = sl_steer_plan(s, new_period);
     size_t n = 0;
     struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (!t->dirty)
             continue;
         if (n == max) {

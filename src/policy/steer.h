@@ -49,9 +49,9 @@ struct sl_steer_seen {
     uint64_t work_ns;      /* GPU time of its kernels outside that */
     uint64_t done_ns;      /* GPU time of all its kernels that are done, estimated. Not told: 0 */
     uint64_t launches;
-    uint32_t groups;       /* channel groups that keep the GPU busy, at least 1 counts */
-    bool active;           /* launched something within the last second, or has work queued */
-    bool pending;          /* has work queued now */
+    uint32_t groups; /* channel groups that keep the GPU busy, at least 1 counts */
+    bool active;     /* launched something within the last second, or has work queued */
+    bool pending;    /* has work queued now */
 };
 
 /* What to tell a tenant. Told when it changes. */
@@ -64,11 +64,11 @@ struct sl_steer_order {
 
 struct sl_steer_stats {
     uint32_t share_1s_permille, share_60s_permille;
-    uint64_t used_ns;    /* GPU time in all */
-    uint64_t off_ns;     /* time it was held off the GPU */
-    uint64_t debt_ns;    /* GPU time over its limit */
+    uint64_t used_ns; /* GPU time in all */
+    uint64_t off_ns;  /* time it was held off the GPU */
+    uint64_t debt_ns; /* GPU time over its limit */
     uint32_t slice_us;
-    bool heavy;          /* keeps the GPU busy */
+    bool heavy;               /* keeps the GPU busy */
     uint32_t window_permille; /* of the time others are off for it */
 };
 
@@ -97,6 +97,7 @@ size_t sl_steer_decide(struct sl_steer *steer, uint64_t now_ns, struct sl_steer_
                        size_t max, uint64_t *ret_next_ns);
 
 /* -ENOENT if there is no such tenant. */
-int sl_steer_stats(const struct sl_steer *steer, uint32_t id, struct sl_steer_stats *ret) SL_MUST_CHECK;
+int sl_steer_stats(const struct sl_steer *steer, uint32_t id,
+                   struct sl_steer_stats *ret) SL_MUST_CHECK;
 
 #endif

@@ -9,54 +9,54 @@
 #define MS 1000000ULL
 
 /* Looked at so often while there is anything to steer. */
-#define TICK_NS (5 * MS)
+#define TICK_NS           (5 * MS)
 /* Between tenants that keep the GPU busy a switch costs 160 us: one round of slices takes this long, so
  * that under 1 % is lost to two of them … */
-#define ROUND_US 40000U
+#define ROUND_US          40000U
 /* … less where one of them has a limit below its part of the round … */
-#define BOUND_ROUND_US 12000U
+#define BOUND_ROUND_US    12000U
 /* … and no slice is shorter than this. */
-#define LEAST_SLICE_US 1000U
-#define SWITCH_US 160U
+#define LEAST_SLICE_US    1000U
+#define SWITCH_US         160U
 /* Of a tenant of the highest priority among several: its requests run in one piece. */
-#define TOP_SLICE_US 5000U
+#define TOP_SLICE_US      5000U
 /* Of the lower ones beside it: how long it waits for the GPU. Under 50 us the hardware was seen to stall
  * for milliseconds now and then. */
-#define TINY_SLICE_US 50U
+#define TINY_SLICE_US     50U
 /* Several go one at a time for this long; of the lower ones the next comes this much later, when the one before
  * it is off for sure. */
-#define TURN_NS (25 * MS)
-#define LOW_GAP_NS MS
+#define TURN_NS           (25 * MS)
+#define LOW_GAP_NS        MS
 /* Where their priorities differ as well: the turns of those below others are short, and those above count
  * for so many of them. Nobody starves while the GPU has time. */
-#define LOWEST_TURN_NS (5 * MS)
-#define ABOVE_COUNTS 16U
+#define LOWEST_TURN_NS    (5 * MS)
+#define ABOVE_COUNTS      16U
 /* An order is renewed long before it ends. If it is not renewed, it ends. */
-#define RENEW_NS (150 * MS)
+#define RENEW_NS          (150 * MS)
 /* A higher priority counts for so long after it was active. */
-#define TOP_LINGERS_NS (2000 * MS)
+#define TOP_LINGERS_NS    (2000 * MS)
 /* A tenant that may be behind is tried out in windows of its own, so many in a row, so often. */
-#define TRIAL_NS (10 * MS)
-#define TRIALS 2U
-#define TRIAL_FIRST_NS (200 * MS)
-#define TRIAL_EVERY_NS (1000 * MS)
-#define TRIAL_RARELY_NS (8000 * MS)
+#define TRIAL_NS          (10 * MS)
+#define TRIALS            2U
+#define TRIAL_FIRST_NS    (200 * MS)
+#define TRIAL_EVERY_NS    (1000 * MS)
+#define TRIAL_RARELY_NS   (8000 * MS)
 /* From the start of a window until those who are told are off. */
-#define WINDOW_LEAD_NS (2 * MS)
+#define WINDOW_LEAD_NS    (2 * MS)
 /* Keeps the GPU busy: above this part of the last 100 ms, until it falls below the other. */
-#define HEAVY_FROM 500U
-#define HEAVY_UNTIL 250U
-#define HEAVY_MEMORY_NS (100 * MS)
+#define HEAVY_FROM        500U
+#define HEAVY_UNTIL       250U
+#define HEAVY_MEMORY_NS   (100 * MS)
 /* A tenant may be behind if it has work queued for this part of the time, over the last 200 ms. One that
  * only has something to do now and then gets on well enough. */
-#define WAITING_FROM 200U
+#define WAITING_FROM      200U
 #define WAITING_MEMORY_NS (200 * MS)
 
 /* Who goes one at a time with others of the same kind. */
 enum turns {
     TURNS_NONE,
     TURNS_LOWER, /* those below a higher priority: between tiny slices the GPU would do nothing but switch */
-    TURNS_BUSY,  /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
+    TURNS_BUSY, /* those who keep the GPU busy, beside light work: that waits for one of them, not for all */
 };
 
 /* Which slice of a tenant suits the light ones beside it; steer_tune.c. */
@@ -64,7 +64,8 @@ enum turns {
 struct tune {
     const uint32_t *slices_us; /* to choose from; NULL: not begun */
     uint32_t at, periods, light;
-    uint64_t since_ns, used_ns; /* of the running period: its start, and what the light ones had used then */
+    uint64_t since_ns,
+        used_ns; /* of the running period: its start, and what the light ones had used then */
     uint32_t tried[TUNE_MOST];
     int64_t score[TUNE_MOST]; /* GPU time that they used with it, in 1/100000 */
 };
@@ -88,13 +89,14 @@ struct tenant {
     bool window_open;
     uint64_t window_from_ns; /* of this period; SL_STEER_NEVER: none */
     uint64_t window_until_ns;
-    uint64_t mark_at_ns; /* launches are counted from the mark, which is set then; SL_STEER_NEVER: it is */
+    uint64_t
+        mark_at_ns; /* launches are counted from the mark, which is set then; SL_STEER_NEVER: it is */
     uint64_t mark_ns, mark_launches;
     uint32_t trials; /* windows since it was last judged */
     struct {
         uint64_t launches, ns;
-    } inside, outside; /* of those windows, and of the time between them */
-    uint32_t waiting_permille;  /* of the time it has work queued, others on; smoothed */
+    } inside, outside;         /* of those windows, and of the time between them */
+    uint32_t waiting_permille; /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
     /* its turn among those who go one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
@@ -104,7 +106,8 @@ struct tenant {
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
     bool lower; /* somebody of a higher priority is there */
-    bool light; /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    bool
+        light; /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
     enum turns turns;
     bool picked;
     uint64_t off_until_ns;
@@ -125,8 +128,8 @@ struct sl_steer {
 };
 
 #define FOR_EACH_TENANT(s, t)                                                                      \
-    for (uint32_t t##_i = 0;                                                                       \
-         t##_i < (s)->n_ids && ((t) = &(s)->tenants[(s)->ids[t##_i]], true); t##_i++)
+    for (uint32_t t##_i = 0; t##_i < (s)->n_ids && ((t) = &(s)->tenants[(s)->ids[t##_i]], true);   \
+         t##_i++)
 
 static inline bool limited(const struct tenant *t)
 {
@@ -148,6 +151,7 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period);
 void sl_steer_forget_windows(struct tenant *t);
 
 /* steer_tune.c: the slice for the period that begins now, of up to TUNE_MOST. */
-uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us, uint32_t n);
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us,
+                       uint32_t n);
 
 #endif

@@ -3,16 +3,16 @@
 #include "policy/steer_internal.h"
 
 /* Shorter than this, turning channels off and on again takes longer than they are off. */
-#define SHORTEST_OFF_NS (2 * MS)
-#define LEAST_GROUP_US 500U
+#define SHORTEST_OFF_NS      (2 * MS)
+#define LEAST_GROUP_US       500U
 /* Between windows for others: they get on in those, so few switches are what counts. */
-#define WINDOWED_SLICE_US 10000U
+#define WINDOWED_SLICE_US    10000U
 /* A report is up to a millisecond old. */
-#define REPORT_NS MS
+#define REPORT_NS            MS
 /* Asked for little: no more than this part of what all ask for. */
-#define MODEST_PERMILLE 550U
+#define MODEST_PERMILLE      550U
 /* Who leaves the race for turns and comes back is not ahead or behind by more than so many. */
-#define TURNS_KEPT 4U
+#define TURNS_KEPT           4U
 /* Is light up to its part; having been so, up to a quarter more. */
 #define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
 
@@ -43,13 +43,14 @@ static bool active(const struct sl_steer *s, const struct tenant *t)
 static void find_lower(struct sl_steer *s)
 {
     struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         const struct tenant *o;
         t->lower = false;
         t->off_until_ns = 0;
-        FOR_EACH_TENANT (s, o)
-            t->lower |= meet(t, o) && o->spec.priority > t->spec.priority &&
-                        lately(s, o, TOP_LINGERS_NS);
+        FOR_EACH_TENANT(s, o)
+        t->lower |=
+            meet(t, o) && o->spec.priority > t->spec.priority && lately(s, o, TOP_LINGERS_NS);
     }
 }
 
@@ -58,9 +59,9 @@ static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
 {
     uint64_t sum = t->weight;
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && active(s, o))
-            sum += o->weight;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && active(s, o))
+        sum += o->weight;
     uint64_t share = 1000ULL * t->weight / sum;
     return (uint32_t)(share < t->spec.limit_permille ? share : t->spec.limit_permille);
 }
@@ -68,10 +69,10 @@ static uint32_t share_of(const struct sl_steer *s, const struct tenant *t)
 static void find_light(struct sl_steer *s)
 {
     struct tenant *t;
-    FOR_EACH_TENANT (s, t)
-        t->light = !t->heavy && !t->lower && !t->window_permille && active(s, t) &&
-                   sl_ring_permille(&t->ring, false, s->now_ns) <=
-                       (t->light ? LIGHT_KEPT(share_of(s, t)) : share_of(s, t));
+    FOR_EACH_TENANT(s, t)
+    t->light = !t->heavy && !t->lower && !t->window_permille && active(s, t) &&
+               sl_ring_permille(&t->ring, false, s->now_ns) <=
+                   (t->light ? LIGHT_KEPT(share_of(s, t)) : share_of(s, t));
 }
 
 static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
@@ -82,7 +83,8 @@ static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
         return TURNS_LOWER;
     if (!t->heavy || !active(s, t))
         return TURNS_NONE;
-    FOR_EACH_TENANT (s, o) {
+    FOR_EACH_TENANT(s, o)
+    {
         if (!meet(t, o) || !active(s, o) || o->lower)
             continue;
         light |= o->light;
@@ -103,7 +105,8 @@ static uint32_t contested(const struct sl_steer *s, enum turns turns)
 {
     uint32_t once = 0, twice = 0;
     const struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (t->turns != turns || !wants(s, t))
             continue;
         twice |= once & t->spec.gpu_mask;
@@ -117,7 +120,8 @@ static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus
 {
     struct tenant *t;
     int64_t least = INT64_MAX, entering = INT64_MAX;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (t->turns != turns || !(t->spec.gpu_mask & gpus))
             continue;
         if (t->races && t->virtual_ns < least)
@@ -132,11 +136,12 @@ static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus
 static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
-    FOR_EACH_TENANT (s, t)
-        if (t->turns == turns)
-            t->races = t->races && active(s, t) && (t->spec.gpu_mask & gpus);
+    FOR_EACH_TENANT(s, t)
+    if (t->turns == turns)
+        t->races = t->races && active(s, t) && (t->spec.gpu_mask & gpus);
     int64_t least = least_virtual(s, turns, gpus);
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (t->turns != turns || t->races || !wants(s, t) || !(t->spec.gpu_mask & gpus))
             continue;
         int64_t most = least + (int64_t)(TURNS_KEPT * TURN_NS * 1000 / t->weight);
@@ -150,18 +155,18 @@ static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
 static bool above_another(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->races && o->spec.priority < t->spec.priority)
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && o->races && o->spec.priority < t->spec.priority)
+        return true;
     return false;
 }
 
 static bool below_another(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->races && o->spec.priority > t->spec.priority && wants(s, o))
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && o->races && o->spec.priority > t->spec.priority && wants(s, o))
+        return true;
     return false;
 }
 
@@ -181,7 +186,8 @@ static void charge_turn(struct sl_steer *s, struct tenant *t)
 static struct tenant *next_in_race(struct sl_steer *s, enum turns turns, uint32_t taken)
 {
     struct tenant *t, *best = NULL;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (t->turns != turns || !t->races || (t->spec.gpu_mask & taken) || !wants(s, t))
             continue;
         bool holds = t->turn_until_ns > s->now_ns, held = best && best->turn_until_ns > s->now_ns;
@@ -220,7 +226,8 @@ static void rotate(struct sl_steer *s, enum turns turns, uint64_t *next)
         t->picked = true;
         earlier(next, t->turn_until_ns);
     }
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         bool picked = t->picked;
         if (t->turns != turns)
             continue;
@@ -236,7 +243,8 @@ static void rotate(struct sl_steer *s, enum turns turns, uint64_t *next)
 static void take_turns(struct sl_steer *s, uint64_t *next)
 {
     struct tenant *t;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         enum turns turns = turns_of(s, t);
         t->races &= t->turns == turns && turns != TURNS_NONE;
         t->turns = turns;
@@ -253,9 +261,9 @@ static void take_turns(struct sl_steer *s, uint64_t *next)
 static bool has_company(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && active(s, o))
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && active(s, o))
+        return true;
     return false;
 }
 
@@ -302,9 +310,9 @@ static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
 static bool beside_heavy(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && o->heavy && active(s, o) && !o->lower)
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && o->heavy && active(s, o) && !o->lower)
+        return true;
     return false;
 }
 
@@ -369,8 +377,10 @@ static void place_window(struct sl_steer *s, struct tenant *t)
     const struct tenant *o;
     if (trial)
         length = TRIAL_NS;
-    FOR_EACH_TENANT (s, o) {
-        if (!meet(t, o) || o->window_from_ns == SL_STEER_NEVER || o->window_from_ns < s->period_at_ns)
+    FOR_EACH_TENANT(s, o)
+    {
+        if (!meet(t, o) || o->window_from_ns == SL_STEER_NEVER ||
+            o->window_from_ns < s->period_at_ns)
             continue;
         free &= o->window_permille > 0;
         until = o->window_from_ns < until ? o->window_from_ns : until;
@@ -399,7 +409,8 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
     const struct tenant *o;
     for (bool again = true; again;) {
         again = false;
-        FOR_EACH_TENANT (s, o) {
+        FOR_EACH_TENANT(s, o)
+        {
             if (!meet(t, o) || o->window_from_ns != until || o->window_until_ns <= until)
                 continue;
             until = o->window_until_ns;
@@ -413,9 +424,9 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
 static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
 {
     struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && !o->lower && (o->heavy || o->window_permille))
-            keep_off(o, end_of_windows(s, o, t->window_until_ns));
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && !o->lower && (o->heavy || o->window_permille))
+        keep_off(o, end_of_windows(s, o, t->window_until_ns));
 }
 
 static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
@@ -466,7 +477,8 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
 {
     struct company c = {0};
     const struct tenant *o;
-    FOR_EACH_TENANT (s, o) {
+    FOR_EACH_TENANT(s, o)
+    {
         c.elsewhere |= o != t && !meet(t, o) && o->heavy && active(s, o);
         if (o != t && (!meet(t, o) || !active(s, o)))
             continue;
@@ -483,9 +495,9 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
     }
     if (c.heavy < 2)
         return c;
-    FOR_EACH_TENANT (s, o)
-        c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
-                   o->spec.limit_permille * c.weights < 1000ULL * o->weight;
+    FOR_EACH_TENANT(s, o)
+    c.bound |= (o == t || (meet(t, o) && active(s, o))) && o->heavy && !o->lower &&
+               o->spec.limit_permille * c.weights < 1000ULL * o->weight;
     return c;
 }
 
@@ -501,7 +513,8 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
     static const uint32_t tenths[] = {10, 7, 12, 8, 11, 9, 13};
     uint64_t period = s->period_at_ns / SL_STEER_PERIOD_NS, us = ROUND_US;
     uint64_t step = period + (c->elsewhere ? 3U * (uint32_t)__builtin_ctz(t->spec.gpu_mask) : 0);
-    uint64_t between = SL_STEER_PERIOD_NS / 1000 * (1000 - (c->windows < 1000 ? c->windows : 1000)) / 2000;
+    uint64_t between =
+        SL_STEER_PERIOD_NS / 1000 * (1000 - (c->windows < 1000 ? c->windows : 1000)) / 2000;
     if (!c->bound && !c->windows && !c->elsewhere)
         return us;
     us = c->bound ? BOUND_ROUND_US : us;
@@ -513,9 +526,9 @@ static uint64_t round_us(const struct sl_steer *s, const struct tenant *t, const
 static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
 {
     struct tenant *o;
-    FOR_EACH_TENANT (s, o)
-        if (o == t || (meet(t, o) && o->turns == TURNS_BUSY && active(s, o)))
-            return o;
+    FOR_EACH_TENANT(s, o)
+    if (o == t || (meet(t, o) && o->turns == TURNS_BUSY && active(s, o)))
+        return o;
     return t;
 }
 
@@ -561,9 +574,9 @@ static bool metered(const struct sl_steer *s, const struct tenant *t)
         return false;
     if (limited(t))
         return true;
-    FOR_EACH_TENANT (s, o)
-        if (meet(t, o) && lately(s, o, TOP_LINGERS_NS))
-            return true;
+    FOR_EACH_TENANT(s, o)
+    if (meet(t, o) && lately(s, o, TOP_LINGERS_NS))
+        return true;
     return false;
 }
 
@@ -576,7 +589,8 @@ static void tell(struct sl_steer *s, struct tenant *t, bool new_period)
     if (new_period || urgent)
         want.slice_us = slice_of(s, t);
     want.meter = meter;
-    bool renewed = t->off_until_ns > want.off_until_ns && want.off_until_ns > s->now_ns + RENEW_NS / 2 &&
+    bool renewed = t->off_until_ns > want.off_until_ns &&
+                   want.off_until_ns > s->now_ns + RENEW_NS / 2 &&
                    t->off_until_ns <= s->now_ns + RENEW_NS;
     if (!renewed)
         want.off_until_ns = t->off_until_ns;
@@ -593,17 +607,19 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     struct tenant *t;
     find_lower(s);
     find_light(s);
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
         apply_window(s, t, new_period, &next);
     }
-    FOR_EACH_TENANT (s, t)
-        if (t->window_open)
-            clear_the_gpu(s, t);
+    FOR_EACH_TENANT(s, t)
+    if (t->window_open)
+        clear_the_gpu(s, t);
     take_turns(s, &next);
     bool any = false;
-    FOR_EACH_TENANT (s, t) {
+    FOR_EACH_TENANT(s, t)
+    {
         tell(s, t, new_period);
         any |= t->order.meter;
     }

@@ -12,14 +12,15 @@
 #define TRIED_FIRST 4U
 #define TRIED_EVERY 64U
 /* Periods that a score stands for. */
-#define REMEMBERED 8U
+#define REMEMBERED  8U
 
 static uint64_t used_by_light(const struct sl_steer *s, const struct tenant *t, uint32_t *count)
 {
     uint64_t sum = 0;
     const struct tenant *o;
     *count = 0;
-    FOR_EACH_TENANT (s, o) {
+    FOR_EACH_TENANT(s, o)
+    {
         if (!meet(t, o) || !o->light)
             continue;
         sum += o->used_ns;
@@ -59,14 +60,15 @@ static uint32_t choose(struct tune *tune, uint32_t n)
     return tune->periods % TRIED_EVERY ? best : (tune->periods / TRIED_EVERY) % n;
 }
 
-uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us, uint32_t n)
+uint32_t sl_steer_tune(const struct sl_steer *s, struct tenant *t, const uint32_t *slices_us,
+                       uint32_t n)
 {
     struct tune *tune = &t->tune;
     uint32_t light;
     uint64_t used = used_by_light(s, t, &light);
     if (tune->slices_us != slices_us) /* another situation: what was learnt is of no use */
-        *tune = (struct tune){.slices_us = slices_us, .used_ns = used, .light = light,
-                              .since_ns = s->now_ns};
+        *tune = (struct tune){
+            .slices_us = slices_us, .used_ns = used, .light = light, .since_ns = s->now_ns};
     else if (s->now_ns != tune->since_ns)
         score(tune, used, light, s->now_ns);
     else

@@ -44,24 +44,24 @@ enum sl_turns_priority {
 
 /* A zero field takes the default in brackets. */
 struct sl_turns_config {
-    uint32_t max_tenants;          /* ids are 0 … max_tenants-1 [1024] */
-    uint64_t quantum_ns;           /* mean turn when only throughput matters [20 ms] */
-    uint64_t quantum_high_ns;      /* mean turn on a GPU that has a high tenant [5 ms] */
-    uint64_t round_ns;             /* everybody's turn comes within this, where possible [200 ms] */
-    uint64_t min_turn_ns;          /* no turn is shorter, a hand-over would eat it [2 ms] */
-    uint64_t drain_ns;             /* a closed holder may drain this long [50 ms] */
-    uint64_t idle_ns;              /* a holder without work keeps its turn this long [100 us] */
-    uint64_t come_ns;              /* a turn waits this long for its tenant to start [10 ms] */
-    uint64_t grace_ns;             /* a pause up to this keeps a tenant's place exactly [100 ms] */
-    uint64_t debt_bound_ns;        /* no tenant owes more GPU time than this [10 s] */
-    uint64_t repay_ns;             /* … nor pays its neighbours back for longer than this [30 s] */
-    uint64_t claim_ns;             /* what a tenant that pauses, or waits for its cap, may claim of
+    uint32_t max_tenants;     /* ids are 0 … max_tenants-1 [1024] */
+    uint64_t quantum_ns;      /* mean turn when only throughput matters [20 ms] */
+    uint64_t quantum_high_ns; /* mean turn on a GPU that has a high tenant [5 ms] */
+    uint64_t round_ns;        /* everybody's turn comes within this, where possible [200 ms] */
+    uint64_t min_turn_ns;     /* no turn is shorter, a hand-over would eat it [2 ms] */
+    uint64_t drain_ns;        /* a closed holder may drain this long [50 ms] */
+    uint64_t idle_ns;         /* a holder without work keeps its turn this long [100 us] */
+    uint64_t come_ns;         /* a turn waits this long for its tenant to start [10 ms] */
+    uint64_t grace_ns;        /* a pause up to this keeps a tenant's place exactly [100 ms] */
+    uint64_t debt_bound_ns;   /* no tenant owes more GPU time than this [10 s] */
+    uint64_t repay_ns;        /* … nor pays its neighbours back for longer than this [30 s] */
+    uint64_t claim_ns;        /* what a tenant that pauses, or waits for its cap, may claim of
                                       the others, in time at its full share [1 s] */
-    uint64_t start_credit_ns;      /* uncharged time between grant and start, at most [300 us] */
-    uint32_t credit_permille;      /* … and at most this part of the time charged [50] */
-    uint64_t cap_period_ns;        /* a capped tenant alone goes on and off in this period [50 ms] */
-    uint64_t burst_idle_ns;        /* what a capped tenant saves up while it sleeps [30 ms] */
-    uint64_t burst_wait_ns;        /* … and while it waits for a turn [80 ms] */
+    uint64_t start_credit_ns; /* uncharged time between grant and start, at most [300 us] */
+    uint32_t credit_permille; /* … and at most this part of the time charged [50] */
+    uint64_t cap_period_ns;   /* a capped tenant alone goes on and off in this period [50 ms] */
+    uint64_t burst_idle_ns;   /* what a capped tenant saves up while it sleeps [30 ms] */
+    uint64_t burst_wait_ns;   /* … and while it waits for a turn [80 ms] */
     uint32_t best_effort_permille; /* weight of a tenant that asked for no cores [10] */
     uint32_t floor_permille;       /* what lower priorities keep of a GPU [20] */
     uint64_t floor_turn_ns;        /* length of such a turn [10 ms] */

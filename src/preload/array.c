@@ -61,7 +61,7 @@ static CUresult end(struct sl_process *p, const struct sl_alloc *a, CUresult rc,
                     const void *handle)
 {
     return sl_alloc_end(p, a, rc, kind,
-                        rc == CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (void *const *)handle : 0);
+                        rc == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*(void *const *)handle : 0);
 }
 
 static bool take(enum sl_kind kind, const void *handle, struct sl_track *ret)
@@ -143,9 +143,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     if (!desc)
         return real(pHandle, desc, numLevels);
     CUresult rc = sl_alloc_begin(p, array_units(desc, numLevels), &a);
-    return rc == CUDA_SUCCESS
-               ? end(p, &a, real(pHandle, desc, numLevels), SL_KIND_MIPMAP, pHandle)
-               : rc;
+    return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc, numLevels), SL_KIND_MIPMAP, pHandle)
+                              : rc;
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
@@ -160,7 +159,8 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 /* ---- imported from another API: nobody else in this tenant's books has it, unless a tag says so ---- */
 
 static CUresult import_shared(struct sl_process *p, __typeof__(&cuImportExternalMemory) real,
-                              CUexternalMemory *extMem, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc,
+                              CUexternalMemory *extMem,
+                              const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc,
                               const struct sl_cost *cost)
 {
     struct sl_site site;

@@ -15,14 +15,14 @@
 #include "shm/find.h"
 #include "shm/packet.h"
 
-#define WELCOME_MS    10000
+#define WELCOME_MS  10000
 /* The socket is there and nobody answers: the arbiter is being replaced, by an upgrade for example. */
-#define AWAY_S        30
+#define AWAY_S      30
 /* There is no socket: the tenant is over, or its socket is made anew this moment. The same bound holds for
  * a program that was refused and asks again. */
-#define GONE_S        1
-#define STEP_MIN_NS   (20 * SL_NS_PER_MS)
-#define STEP_MAX_NS   (250 * SL_NS_PER_MS)
+#define GONE_S      1
+#define STEP_MIN_NS (20 * SL_NS_PER_MS)
+#define STEP_MAX_NS (250 * SL_NS_PER_MS)
 
 struct sl_process *_Atomic sl_process_current;
 
@@ -42,7 +42,8 @@ static void open_log(void)
     enum sl_log_level at = sl_log_level_parse(level, SL_LOG_INFO);
     if (file)
         sl_log_open_file(
-            at, sl_own_fd_take(open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)).fd, file);
+            at, sl_own_fd_take(open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)).fd,
+            file);
     else
         sl_log_open(at, STDERR_FILENO);
 }

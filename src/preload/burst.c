@@ -10,26 +10,26 @@
 #include "preload/marks.h"
 
 /* So much work in a row shows the gaps and is rarely cut by somebody else's slice. */
-#define LENGTH_NS (SL_NS_PER_MS / 2)
-#define MOST_LAUNCHES 64U
-#define FIRST_BURSTS 16U
-#define FIRST_EVERY_NS (10 * SL_NS_PER_MS)
-#define EVERY_NS (200 * SL_NS_PER_MS)
-#define GIVEN_UP_NS (100 * SL_NS_PER_MS)
-#define ONE 1024U /* corrections are in 1/1024 */
+#define LENGTH_NS        (SL_NS_PER_MS / 2)
+#define MOST_LAUNCHES    64U
+#define FIRST_BURSTS     16U
+#define FIRST_EVERY_NS   (10 * SL_NS_PER_MS)
+#define EVERY_NS         (200 * SL_NS_PER_MS)
+#define GIVEN_UP_NS      (100 * SL_NS_PER_MS)
+#define ONE              1024U /* corrections are in 1/1024 */
 #define LEAST_CORRECTION (ONE / 2)
-#define MOST_CORRECTION (2 * ONE)
-#define ODD_LEAST_NS (250 * SL_NS_PER_US)
-#define ODD_WEIGHT 3U /* more than one in four: each counts three up, the others one down */
-#define ODD_BELIEVED 24U
-#define ODD_MOST 32U
+#define MOST_CORRECTION  (2 * ONE)
+#define ODD_LEAST_NS     (250 * SL_NS_PER_US)
+#define ODD_WEIGHT       3U /* more than one in four: each counts three up, the others one down */
+#define ODD_BELIEVED     24U
+#define ODD_MOST         32U
 
 enum state {
-    NONE,    /* nothing is measured */
-    WANTED,  /* the next launch may begin one */
-    HELD,    /* a thread works on it */
-    OPEN,    /* launches of one thread and stream are added up */
-    CLOSED,  /* its last event is recorded */
+    NONE,   /* nothing is measured */
+    WANTED, /* the next launch may begin one */
+    HELD,   /* a thread works on it */
+    OPEN,   /* launches of one thread and stream are added up */
+    CLOSED, /* its last event is recorded */
 };
 
 static struct {
@@ -144,9 +144,12 @@ static void learn(uint64_t ns)
     uint64_t estimate = burst.estimate_ns ? burst.estimate_ns : 1, seen = ns * ONE / estimate;
     if (is_odd(ns, estimate * (now ? now : ONE) / ONE))
         return;
-    seen = seen < LEAST_CORRECTION ? LEAST_CORRECTION : seen > MOST_CORRECTION ? MOST_CORRECTION : seen;
+    seen = seen < LEAST_CORRECTION  ? LEAST_CORRECTION
+           : seen > MOST_CORRECTION ? MOST_CORRECTION
+                                    : seen;
     burst.learnt++;
-    int64_t weight = burst.learnt < FIRST_BURSTS ? burst.learnt : FIRST_BURSTS, was = now ? now : ONE;
+    int64_t weight = burst.learnt < FIRST_BURSTS ? burst.learnt : FIRST_BURSTS,
+            was = now ? now : ONE;
     atomic_store(&burst.correction, (uint32_t)(was + ((int64_t)seen - was) / weight));
 }
 
@@ -158,7 +161,8 @@ static void collect(void)
     CUresult rc = query(burst.end);
     if (rc == CUDA_ERROR_NOT_READY)
         return;
-    if (rc == CUDA_SUCCESS && elapsed && elapsed(&ms, burst.begin, burst.end) == CUDA_SUCCESS && ms > 0)
+    if (rc == CUDA_SUCCESS && elapsed && elapsed(&ms, burst.begin, burst.end) == CUDA_SUCCESS &&
+        ms > 0)
         learn((uint64_t)((double)ms * 1e6));
     atomic_store(&burst.state, NONE);
 }

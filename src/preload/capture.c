@@ -38,8 +38,8 @@ static bool is_same(const struct sl_recording *r, const struct sl_recording *wan
     if (!wanted->stream) /* any of the context */
         return r->context_id == wanted->context_id;
     return r->stream == wanted->stream &&
-           (r->stream != CU_STREAM_PER_THREAD || (r->context_id == wanted->context_id &&
-                                                  pthread_equal(r->thread, wanted->thread)));
+           (r->stream != CU_STREAM_PER_THREAD ||
+            (r->context_id == wanted->context_id && pthread_equal(r->thread, wanted->thread)));
 }
 
 static struct sl_recording *take(const struct sl_recording *wanted)

@@ -19,11 +19,11 @@
 #define REQUEST_ALLOC    0xC030462BUL
 #define REQUEST_ALLOC_32 0xC020462BUL /* of older drivers */
 
-#define CLASS_SUBDEVICE     0x2080U
-#define CLASS_GROUP         0xA06CU
-#define CLASS_CHANNEL_END   0x6FU /* every channel class ends so */
-#define CONTROL_SET_SLICE   0xA06C0103U
-#define CONTROL_SET_OFF     0x2080110BU
+#define CLASS_SUBDEVICE      0x2080U
+#define CLASS_GROUP          0xA06CU
+#define CLASS_CHANNEL_END    0x6FU /* every channel class ends so */
+#define CONTROL_SET_SLICE    0xA06C0103U
+#define CONTROL_SET_OFF      0x2080110BU
 /* Graphics and compute engines; copy engines come after them. */
 #define ENGINE_COMPUTE_FIRST 1U
 #define ENGINE_COMPUTE_LAST  8U
@@ -243,8 +243,8 @@ __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, 
 
 /* --- steering ---------------------------------------------------------------------------------- */
 
-static uint32_t send_control(int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
-                             uint32_t size)
+static uint32_t send_control(int fd, uint32_t client, uint32_t object, uint32_t command,
+                             void *params, uint32_t size)
 {
     int saved = errno;
     struct request_control r = {.client = client,
@@ -296,8 +296,8 @@ uint32_t sl_channels_slice(uint32_t slice_us)
     uint64_t us = slice_us ? slice_us : SL_STEER_DEFAULT_US;
     atomic_store(&known.slice_us, slice_us);
     while (next_group(&g)) {
-        uint32_t status = refusal(&g, send_control(g.fd, g.client, g.handle, CONTROL_SET_SLICE, &us,
-                                                   sizeof(us)));
+        uint32_t status =
+            refusal(&g, send_control(g.fd, g.client, g.handle, CONTROL_SET_SLICE, &us, sizeof(us)));
         worst = status ? status : worst;
     }
     return worst;
@@ -326,8 +326,8 @@ uint32_t sl_channels_set_off(bool off)
         }
         if (g.count == 0)
             continue;
-        uint32_t status = refusal(&g, send_control(g.fd, g.client, subdevice_of(&g), CONTROL_SET_OFF,
-                                                   &p, sizeof(p)));
+        uint32_t status = refusal(
+            &g, send_control(g.fd, g.client, subdevice_of(&g), CONTROL_SET_OFF, &p, sizeof(p)));
         worst = status ? status : worst;
     }
     return worst;

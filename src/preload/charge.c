@@ -67,7 +67,8 @@ bool sl_charge_unshare(struct sl_process *p, int gpu, uint64_t units, int entry)
     if (gpu < 0 || gpu >= SL_MAX_GPUS)
         return false;
     sl_lock_take(&books[gpu].lock);
-    bool back = sl_shared_take_back(atomic_load(&p->ledger), (uint32_t)entry, atomic_load(&p->slot));
+    bool back =
+        sl_shared_take_back(atomic_load(&p->ledger), (uint32_t)entry, atomic_load(&p->slot));
     if (back)
         books[gpu].held_units += units;
     sl_lock_drop(&books[gpu].lock);

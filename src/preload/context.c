@@ -77,7 +77,8 @@ CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *params, int numPar
     return finish_create(p, real(pctx, params, numParams, flags, dev), pctx, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags,
+                        CUdevice dev)
 {
     SL_ENTER(cuCtxCreate_v4, real, p, (pctx, params, flags, dev));
     return finish_create(p, real(pctx, params, flags, dev), pctx, dev);

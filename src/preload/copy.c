@@ -31,7 +31,8 @@ static bool on_card(CUdeviceptr address)
         struct sl_launch launch_;                                                                  \
         if (sl_gate_is_free() || !(counts))                                                        \
             return real(__VA_ARGS__);                                                              \
-        CUresult rc_ = sl_gate_enter(&launch_, size_key((const void *)(uintptr_t)real, bytes), stream); \
+        CUresult rc_ =                                                                             \
+            sl_gate_enter(&launch_, size_key((const void *)(uintptr_t)real, bytes), stream);       \
         return rc_ == CUDA_SUCCESS ? sl_gate_leave(&launch_, real(__VA_ARGS__)) : rc_;             \
     } while (0)
 
@@ -65,7 +66,8 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 
 CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
-    GATED(cuMemcpy_ptds, on_card(dst) && on_card(src), bytes, CU_STREAM_PER_THREAD, dst, src, bytes);
+    GATED(cuMemcpy_ptds, on_card(dst) && on_card(src), bytes, CU_STREAM_PER_THREAD, dst, src,
+          bytes);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
@@ -75,7 +77,8 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream 
 
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
 {
-    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, PER_THREAD(s), dst, src, bytes, s);
+    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, PER_THREAD(s), dst, src, bytes,
+          s);
 }
 
 /* Memsets: of one dimension and of two, waiting or not, in both meanings of the default stream. */
@@ -95,30 +98,31 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUst
     }                                                                                              \
     CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream s)        \
     {                                                                                              \
-        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), PER_THREAD(s), dst, value, n, s); \
+        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), PER_THREAD(s), dst, value, n,   \
+              s);                                                                                  \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##wait_v(CUdeviceptr dst, size_t pitch, type value, size_t width,    \
                                        size_t height)                                              \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##wait_v, true, width * height * sizeof(type), CU_STREAM_LEGACY,    \
+        GATED(cuMemsetD2D##bits##wait_v, true, width *height * sizeof(type), CU_STREAM_LEGACY,     \
               dst, pitch, value, width, height);                                                   \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##wait_v##_ptds(CUdeviceptr dst, size_t pitch, type value,           \
                                               size_t width, size_t height)                         \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##wait_v##_ptds, true, width * height * sizeof(type),               \
+        GATED(cuMemsetD2D##bits##wait_v##_ptds, true, width *height * sizeof(type),                \
               CU_STREAM_PER_THREAD, dst, pitch, value, width, height);                             \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width,     \
                                       size_t height, CUstream s)                                   \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async, true, width * height * sizeof(type), LEGACY(s), dst, pitch, \
+        GATED(cuMemsetD2D##bits##Async, true, width *height * sizeof(type), LEGACY(s), dst, pitch, \
               value, width, height, s);                                                            \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value,              \
                                            size_t width, size_t height, CUstream s)                \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async_ptsz, true, width * height * sizeof(type), PER_THREAD(s),   \
+        GATED(cuMemsetD2D##bits##Async_ptsz, true, width *height * sizeof(type), PER_THREAD(s),    \
               dst, pitch, value, width, height, s);                                                \
     }
 

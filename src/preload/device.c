@@ -71,9 +71,9 @@ static _Atomic uint64_t context_epoch = 1;
 static void site_from(const struct sl_track *t, struct sl_site *ret)
 {
     *ret = (struct sl_site){.context = (CUcontext)(uintptr_t)t->key,
-                             .device = (CUdevice)t->units,
-                             .context_id = t->owner,
-                             .gpu = t->gpu};
+                            .device = (CUdevice)t->units,
+                            .context_id = t->owner,
+                            .gpu = t->gpu};
 }
 
 void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device)

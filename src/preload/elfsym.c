@@ -16,12 +16,12 @@ static bool same(const char *a, const char *b)
 }
 
 struct tables {
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *gnu_hash;
-    const ElfW(Word) *sysv_hash;
-    const ElfW(Half) *versions;
-    const ElfW(Verdef) *definitions;
+    const ElfW(Word) * sysv_hash;
+    const ElfW(Half) * versions;
+    const ElfW(Verdef) * definitions;
     const char *soname;
 };
 
@@ -122,11 +122,12 @@ static bool symbol_is(const struct tables *t, size_t index, const char *name, co
 {
     const ElfW(Sym) *s = &t->symbols[index];
     unsigned int type = s->st_info & 0xfU;
-    return s->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) &&
+    return s->st_shndx != SHN_UNDEF &&
+           (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) &&
            same(t->strings + s->st_name, name) && version_matches(t, index, version);
 }
 
-static const ElfW(Sym) *find_gnu(const struct tables *t, const char *name, const char *version)
+static const ElfW(Sym) * find_gnu(const struct tables *t, const char *name, const char *version)
 {
     uint32_t buckets = t->gnu_hash[0], first = t->gnu_hash[1], words = t->gnu_hash[2];
     if (buckets == 0)
@@ -148,7 +149,7 @@ static const ElfW(Sym) *find_gnu(const struct tables *t, const char *name, const
     }
 }
 
-static const ElfW(Sym) *find_sysv(const struct tables *t, const char *name, const char *version)
+static const ElfW(Sym) * find_sysv(const struct tables *t, const char *name, const char *version)
 {
     uint32_t h = 0;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++) {

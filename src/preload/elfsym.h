@@ -15,7 +15,7 @@
 struct sl_elf {
     const char *path; /* of the file; "" for the program itself; the loader's, valid while loaded */
     uintptr_t base;
-    const ElfW(Dyn) *dynamic;
+    const ElfW(Dyn) * dynamic;
     uintptr_t low, high; /* address range of the loaded segments */
 };
 

@@ -9,21 +9,21 @@
 #include "preload/hooks.h"
 #include "preload/lock.h"
 
-#define LANES        64  /* streams in use; further ones share the last lane and are always marked */
-#define MARKERS      256
-#define BATCH_MAX    64  /* launches behind one marker at most: estimates may be wrong */
-#define EVENTS_SPARE 128
+#define LANES           64 /* streams in use; further ones share the last lane and are always marked */
+#define MARKERS         256
+#define BATCH_MAX       64 /* launches behind one marker at most: estimates may be wrong */
+#define EVENTS_SPARE    128
 /* In a window this short every launch counts, so each one is marked. */
 #define SHORT_WINDOW_NS SL_NS_PER_MS
 /* From submitting a kernel to its beginning, and a little. */
-#define LEAD_NS (12 * SL_NS_PER_US)
+#define LEAD_NS         (12 * SL_NS_PER_US)
 
 /* A stream with work in flight. */
 struct lane {
     CUstream stream;
     CUcontext context;
-    uint32_t in_flight;   /* launches admitted and not seen done */
-    uint32_t unmarked;    /* … of which no marker stands behind */
+    uint32_t in_flight; /* launches admitted and not seen done */
+    uint32_t unmarked;  /* … of which no marker stands behind */
     uint64_t unmarked_ns;
 };
 
@@ -53,7 +53,7 @@ static struct {
     struct lane lane[LANES];
     struct marker marker[MARKERS]; /* a ring: first … first + count */
     uint32_t first, count;
-    uint32_t busy;                 /* launches inside the driver, markers being recorded */
+    uint32_t busy; /* launches inside the driver, markers being recorded */
     struct spare spare[EVENTS_SPARE];
     uint32_t spares;
     _Atomic uint64_t in_flight_ns;
@@ -93,7 +93,8 @@ void sl_flight_reset(void)
 static CUstreamCaptureMode relax_capture(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange = SL_REAL(cuThreadExchangeStreamCaptureMode);
+    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange =
+        SL_REAL(cuThreadExchangeStreamCaptureMode);
     if (exchange)
         (void)exchange(&mode);
     return mode;
@@ -101,7 +102,8 @@ static CUstreamCaptureMode relax_capture(void)
 
 static void restore_capture(CUstreamCaptureMode mode)
 {
-    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange = SL_REAL(cuThreadExchangeStreamCaptureMode);
+    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange =
+        SL_REAL(cuThreadExchangeStreamCaptureMode);
     if (exchange)
         (void)exchange(&mode);
 }
@@ -258,7 +260,8 @@ void sl_flight_measure(struct sl_launch *l)
     l->start = event_record(l->context, l->stream);
 }
 
-void sl_flight_left(struct sl_launch *l, bool ok, bool closing, const struct sl_flight_window *window)
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
+                    const struct sl_flight_window *window)
 {
     struct marker m;
     sl_lock_take(&board.lock);
@@ -397,7 +400,8 @@ static void learn(const struct marker *m)
 {
     float ms = 0;
     __typeof__(&cuEventElapsedTime) elapsed = SL_REAL(cuEventElapsedTime);
-    if (m->start && m->event && elapsed && elapsed(&ms, m->start, m->event) == CUDA_SUCCESS && ms >= 0)
+    if (m->start && m->event && elapsed && elapsed(&ms, m->start, m->event) == CUDA_SUCCESS &&
+        ms >= 0)
         sl_cost_learn(&sl_gate_costs, m->key, (uint64_t)((double)ms * 1e6));
 }
 

@@ -23,7 +23,8 @@ bool sl_flight_admit(struct sl_launch *l, const struct sl_flight_window *window)
 
 /* The launch is in the driver (ok) or was refused by it. Records a marker when the batch is large
  * enough, when it is measured, or when `closing`. */
-void sl_flight_left(struct sl_launch *l, bool ok, bool closing, const struct sl_flight_window *window);
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
+                    const struct sl_flight_window *window);
 
 /* Records an event in front of the launch, so that its duration is learnt. */
 void sl_flight_measure(struct sl_launch *l);
@@ -38,8 +39,8 @@ void sl_flight_mark_tails(void);
 void sl_flight_mark_context(CUcontext context);
 
 bool sl_flight_empty(void);
-uint64_t sl_flight_ns(void);            /* estimated time in flight */
-uint64_t sl_flight_progress_ns(void);   /* when a marker was last seen done, or the board empty */
+uint64_t sl_flight_ns(void);          /* estimated time in flight */
+uint64_t sl_flight_progress_ns(void); /* when a marker was last seen done, or the board empty */
 uint64_t sl_flight_last_launch_ns(void);
 
 /* The stream is about to be destroyed: what it has in flight is marked while it can be. */

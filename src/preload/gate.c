@@ -24,31 +24,31 @@
 
 /* A pause shorter than this is part of the work, not its end. A tenant of high priority comes back
  * at once when it wants to, so it may leave sooner. */
-#define IDLE_NS      (100 * SL_NS_PER_US)
-#define IDLE_HIGH_NS (40 * SL_NS_PER_US)
+#define IDLE_NS              (100 * SL_NS_PER_US)
+#define IDLE_HIGH_NS         (40 * SL_NS_PER_US)
 /* What it waits for is a kernel of somebody else's: not worth falling asleep. */
-#define SPIN_PROCESSORS 4
-#define SPIN_HIGH_NS (400 * SL_NS_PER_US)
+#define SPIN_PROCESSORS      4
+#define SPIN_HIGH_NS         (400 * SL_NS_PER_US)
 /* Work that makes no progress for this long, and twice the time that it should take, may be waiting for a
  * launch that stands at the gate (a host function, kernels of one collective on two GPUs). */
-#define STUCK_NS (25 * SL_NS_PER_MS)
+#define STUCK_NS             (25 * SL_NS_PER_MS)
 /* The estimate of what is in flight is believed up to here: a kernel that waited for another process once
  * seems to be a long one ever after. */
-#define STUCK_MOST_NS (500 * SL_NS_PER_MS)
+#define STUCK_MOST_NS        (500 * SL_NS_PER_MS)
 /* No launch stands at the closed gate for longer: a kernel of another tenant may be waiting for it, and run up
  * a debt for both. Tenants on several GPUs do that for a living (collectives). */
 #define LONGEST_WAIT_NS      (5 * SL_NS_PER_S)
 #define LONGEST_WAIT_GANG_NS (250 * SL_NS_PER_MS)
 /* What belongs to that launch follows it so soon. */
-#define LATE_NS (10 * SL_NS_PER_MS)
+#define LATE_NS              (10 * SL_NS_PER_MS)
 /* Without an arbiter nobody opens the gate: after this long it counts as free. */
-#define ORPHAN_NS (200 * SL_NS_PER_MS)
+#define ORPHAN_NS            (200 * SL_NS_PER_MS)
 /* A free gate behind which nothing was launched for this long is given up. */
-#define FREE_IDLE_NS SL_NS_PER_S
+#define FREE_IDLE_NS         SL_NS_PER_S
 /* Behind a free gate one launch is measured so often, if somebody wants to know what is used. */
-#define SAMPLE_NS    (10 * SL_NS_PER_MS)
-#define LOOK_AGAIN_NS SL_NS_PER_MS
-#define NOT_PASSED   UINT32_MAX
+#define SAMPLE_NS            (10 * SL_NS_PER_MS)
+#define LOOK_AGAIN_NS        SL_NS_PER_MS
+#define NOT_PASSED           UINT32_MAX
 
 static const _Atomic uint32_t unattached = SL_GATE_WORD(0, SL_GATE_CLOSED);
 static const _Atomic uint32_t nobody = SL_GATE_WORD(0, SL_GATE_FREE);
@@ -76,17 +76,17 @@ static uint64_t launches_so_far(void)
 
 static struct {
     struct sl_lock lock;
-    _Atomic uint32_t waiting;     /* threads at the gate */
-    _Atomic uint32_t turn;        /* the turn the process last submitted in */
-    _Atomic bool ran_free;        /* work of a free gate may be in flight, untracked */
-    _Atomic bool marking;         /* the watch thread is about to use contexts it was not given */
+    _Atomic uint32_t waiting;       /* threads at the gate */
+    _Atomic uint32_t turn;          /* the turn the process last submitted in */
+    _Atomic bool ran_free;          /* work of a free gate may be in flight, untracked */
+    _Atomic bool marking;           /* the watch thread is about to use contexts it was not given */
     _Atomic uint64_t late_until_ns; /* launches waited too long: they pass until here */
-    _Atomic int ending;           /* threads in which a primary context ends */
-    _Atomic int captures;         /* streams that record */
-    CUcontext free_context;       /* … submitted in this context last; under the lock */
-    uint64_t free_launches;       /* the counter when the watch thread last looked at it */
+    _Atomic int ending;             /* threads in which a primary context ends */
+    _Atomic int captures;           /* streams that record */
+    CUcontext free_context;         /* … submitted in this context last; under the lock */
+    uint64_t free_launches;         /* the counter when the watch thread last looked at it */
     _Atomic uint64_t free_since_ns;
-    uint64_t sampled_ns;          /* when the watch thread last asked for a sample */
+    uint64_t sampled_ns; /* when the watch thread last asked for a sample */
     _Atomic bool wants_sample;
 } gate = {.turn = UINT32_MAX};
 
@@ -107,7 +107,8 @@ static void ring(const struct sl_process *p)
 static void wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
     int saved = errno;
-    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S), .tv_nsec = (long)(ns % SL_NS_PER_S)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S),
+                          .tv_nsec = (long)(ns % SL_NS_PER_S)};
     (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
     errno = saved;
 }
@@ -154,7 +155,7 @@ static void report(struct sl_process *p, bool linger)
     uint32_t word = atomic_load(atomic_load(&sl_gate_view.word));
     sl_lock_take(&gate.lock);
     bool running = !sl_flight_empty() || atomic_load(&gate.ran_free);
-    uint32_t busy = running || linger ? SL_BUSY_RUNNING
+    uint32_t busy = running || linger            ? SL_BUSY_RUNNING
                     : atomic_load(&gate.waiting) ? SL_BUSY_WAITING
                                                  : SL_BUSY_IDLE;
     bool drained = !running && SL_GATE_STATE(word) == SL_GATE_CLOSED;
@@ -272,7 +273,7 @@ static uint64_t watch_turns(struct sl_process *p, enum sl_gate state)
     uint64_t next = sl_flight_ns() / 4;
     if (is_high(p) && next > 40 * SL_NS_PER_US)
         next = 40 * SL_NS_PER_US; /* somebody waits for the rest of our turn */
-    return next < 40 * SL_NS_PER_US ? 40 * SL_NS_PER_US
+    return next < 40 * SL_NS_PER_US    ? 40 * SL_NS_PER_US
            : next > 500 * SL_NS_PER_US ? 500 * SL_NS_PER_US
                                        : next;
 }
@@ -427,8 +428,8 @@ static struct sl_flight_window window_of(struct sl_process *p)
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     /* Each GPU of a tenant has its own queue to keep full. */
     return (struct sl_flight_window){.ns = atomic_load(&lease->window_ns) * lease->gpu_count,
-                                     .kernels = atomic_load(&lease->window_kernels) *
-                                                lease->gpu_count};
+                                     .kernels =
+                                         atomic_load(&lease->window_kernels) * lease->gpu_count};
 }
 
 /* It waited too long, or follows one that did. It takes no more than a turn would let it. */
@@ -549,7 +550,8 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
             sl_meter_launched(l->context, guess.ns, guess.known);
             if (asked || (guess.sample && SL_GATE_STATE(seen) == SL_GATE_METER))
                 sl_sample_begin(l, guess.known);
-            l->ends_burst = SL_GATE_STATE(seen) == SL_GATE_METER && sl_burst_launches(l, guess.known);
+            l->ends_burst =
+                SL_GATE_STATE(seen) == SL_GATE_METER && sl_burst_launches(l, guess.known);
             return CUDA_SUCCESS;
         }
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {

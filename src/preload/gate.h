@@ -69,11 +69,11 @@ struct sl_launch {
     uint64_t estimate_ns;
     CUstream stream; /* explicit: CU_STREAM_LEGACY or _PER_THREAD for the default ones */
     CUcontext context;
-    CUevent start; /* recorded before it, when this one is measured */
+    CUevent start;         /* recorded before it, when this one is measured */
     struct sample *sample; /* … where slices share */
-    uint32_t lane; /* of the flight board */
+    uint32_t lane;         /* of the flight board */
     bool metered;
-    bool begins; /* a turn */
+    bool begins;     /* a turn */
     bool ends_burst; /* measured together with those before it */
 };
 

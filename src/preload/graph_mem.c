@@ -163,7 +163,8 @@ static CUresult find_need(struct sl_process *p, CUgraph graph, struct need *ret)
 
 /* ---- reserving around a driver call ---- */
 
-static CUresult claim_need(struct sl_process *p, const struct need *need, struct sl_graph_claim *claim)
+static CUresult claim_need(struct sl_process *p, const struct need *need,
+                           struct sl_graph_claim *claim)
 {
     claim->count = 0;
     for (unsigned int i = 0; i < need->count; i++) {
@@ -273,8 +274,10 @@ static CUresult instantiate_end(struct sl_process *p, struct instantiation *in, 
         free(in->need);
         return rc;
     }
-    struct sl_track t = {
-        .kind = SL_KIND_EXEC, .key = (uint64_t)(uintptr_t)*exec, .object = in->need, .gpu = SL_NOT_LEASED};
+    struct sl_track t = {.kind = SL_KIND_EXEC,
+                         .key = (uint64_t)(uintptr_t)*exec,
+                         .object = in->need,
+                         .gpu = SL_NOT_LEASED};
     sl_track_put(&t);
     return rc;
 }

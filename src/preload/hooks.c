@@ -7,7 +7,8 @@
 /* When each symbol came: the ABI tables say it, the hook table need not repeat it. */
 enum since {
 #define SL_CUDA_FN(name, base, since, args) SINCE_##name = (since),
-#define SL_CUDA_FN_PT(name, suf, base, since, args) SINCE_##name = (since), SINCE_##name##suf = (since),
+#define SL_CUDA_FN_PT(name, suf, base, since, args)                                                \
+    SINCE_##name = (since), SINCE_##name##suf = (since),
 #include "abi/cuda_api.def"
 #undef SL_CUDA_FN
 #undef SL_CUDA_FN_PT

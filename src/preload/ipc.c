@@ -28,7 +28,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     CUresult rc = real(pHandle, dptr);
     if (rc != CUDA_SUCCESS || !sl_track_room())
         return rc; /* without room it stays this process's own, and whoever opens it pays too */
-    if (!sl_track_take(SL_KIND_LINEAR, dptr, &t) && !sl_track_take_if(is_linear_around, &dptr, &t)) {
+    if (!sl_track_take(SL_KIND_LINEAR, dptr, &t) &&
+        !sl_track_take_if(is_linear_around, &dptr, &t)) {
         sl_track_cancel();
         return rc;
     }
@@ -160,7 +161,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data_out, CUdeviceptr pt
     return rc;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data)
 {
     SL_ENTER(cuMemPoolImportPointer, real, p, (ptr_out, pool, data));
     __typeof__(&cuMemFree_v2) undo = SL_REAL(cuMemFree_v2);

@@ -47,35 +47,36 @@ static uint64_t config_key(const CUlaunchConfig *c, CUfunction f)
 
 CUresult cuLaunchKernel(LAUNCH_ARGS, void **extra)
 {
-    GATED(cuLaunchKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx, gy, gz, bx, by,
-          bz, shared, stream, params, extra);
+    GATED(cuLaunchKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx, gy, gz, bx,
+          by, bz, shared, stream, params, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(LAUNCH_ARGS, void **extra)
 {
-    GATED(cuLaunchKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream), f, gx, gy, gz,
-          bx, by, bz, shared, stream, params, extra);
+    GATED(cuLaunchKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream), f, gx, gy,
+          gz, bx, by, bz, shared, stream, params, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(LAUNCH_ARGS)
 {
-    GATED(cuLaunchCooperativeKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx, gy,
-          gz, bx, by, bz, shared, stream, params);
+    GATED(cuLaunchCooperativeKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx,
+          gy, gz, bx, by, bz, shared, stream, params);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_ARGS)
 {
-    GATED(cuLaunchCooperativeKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream), f,
-          gx, gy, gz, bx, by, bz, shared, stream, params);
+    GATED(cuLaunchCooperativeKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream),
+          f, gx, gy, gz, bx, by, bz, shared, stream, params);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
-    GATED(cuLaunchKernelEx, config_key(config, f), legacy(config ? config->hStream : NULL), config, f,
-          params, extra);
+    GATED(cuLaunchKernelEx, config_key(config, f), legacy(config ? config->hStream : NULL), config,
+          f, params, extra);
 }
 
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params,
+                               void **extra)
 {
     GATED(cuLaunchKernelEx_ptsz, config_key(config, f), per_thread(config ? config->hStream : NULL),
           config, f, params, extra);
@@ -85,7 +86,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned
                                               unsigned int flags)
 {
     /* One call submits to several GPUs, together or not at all: the first entry stands for it. */
-    GATED(cuLaunchCooperativeKernelMultiDevice, count && list ? sl_cost_key_graph(list->function) : 0,
+    GATED(cuLaunchCooperativeKernelMultiDevice,
+          count && list ? sl_cost_key_graph(list->function) : 0,
           legacy(count && list ? list->hStream : NULL), list, count, flags);
 }
 
@@ -97,8 +99,8 @@ CUresult cuLaunch(CUfunction f)
 
 CUresult cuLaunchGrid(CUfunction f, int width, int height)
 {
-    GATED(cuLaunchGrid, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0), CU_STREAM_LEGACY,
-          f, width, height);
+    GATED(cuLaunchGrid, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
+          CU_STREAM_LEGACY, f, width, height);
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)

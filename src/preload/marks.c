@@ -8,7 +8,7 @@
 
 #define MAX_CONTEXTS 64
 /* A queue may be deeper than so many looks: then marks come further apart. */
-#define RING 32U
+#define RING         32U
 
 struct watched {
     CUcontext context;
@@ -179,7 +179,7 @@ enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struc
         query(w);
     while (marks.tail != marks.head && !is_pending(marks.tail))
         *done = marks.ring[marks.tail++ % RING];
-    enum sl_queue found = !any ? SL_QUEUE_UNKNOWN
+    enum sl_queue found = !any                       ? SL_QUEUE_UNKNOWN
                           : marks.tail == marks.head ? SL_QUEUE_EMPTY
                                                      : SL_QUEUE_BUSY;
     if (any && (!only_if_empty || found == SL_QUEUE_EMPTY))

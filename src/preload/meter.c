@@ -11,17 +11,17 @@
 #include "preload/orders.h"
 #include "preload/sample.h"
 
-#define LOOK_NS SL_NS_PER_MS
+#define LOOK_NS          SL_NS_PER_MS
 /* Less than this without a pause is no steady work, however long it takes: a program that waits for each short
  * kernel has one in the queue all the time, most of it spent waiting for its slice. */
-#define DEEP_NS (4 * SL_NS_PER_MS)
+#define DEEP_NS          (4 * SL_NS_PER_MS)
 /* This much without a pause keeps the GPU busy in any case. Less does only where more is launched while it is not
  * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
  * its slice to the end. */
-#define PLENTY_NS (20 * SL_NS_PER_MS)
+#define PLENTY_NS        (20 * SL_NS_PER_MS)
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
-#define BELIEVED 32U
+#define BELIEVED         32U
 #define MOST_BELIEVED_NS (600 * SL_NS_PER_S)
 
 static struct {
@@ -110,7 +110,8 @@ static void count(struct sl_slot *slot, enum sl_queue queue, uint64_t span, bool
 static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launches)
 {
     uint64_t ns = atomic_exchange(&meter.launched_ns, 0), n = launches - meter.all.launches;
-    meter.all.surely = meter.all.launches; /* counted before they are submitted, but that was a look ago */
+    meter.all.surely =
+        meter.all.launches; /* counted before they are submitted, but that was a look ago */
     meter.all.launches = launches;
     meter.all.unknown = atomic_load(&meter.unknown);
     /* Behind a free gate launches pass unseen: what the sampled ones took stands for them. */
@@ -146,7 +147,8 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
         queue = sl_marks_look(&meter.all, sl_orders_off(), &meter.done);
         sl_sample_collect();
         sl_burst_look(metered(lease) && queue == SL_QUEUE_BUSY && !sl_orders_off() &&
-                          meter.all.work_ns - meter.done.work_ns >= DEEP_NS, now);
+                          meter.all.work_ns - meter.done.work_ns >= DEEP_NS,
+                      now);
     }
     sl_orders_check(queue, &meter.done, launches, now);
     if (queue == SL_QUEUE_UNKNOWN)

@@ -114,8 +114,8 @@ static bool is_member(const struct members *m, uint32_t pid)
 }
 
 /* Keeps the entries of our processes, in order; returns how many. */
-static unsigned int keep_members(struct sl_process *p, void *entries, unsigned int count, size_t size,
-                                 size_t pid_offset)
+static unsigned int keep_members(struct sl_process *p, void *entries, unsigned int count,
+                                 size_t size, size_t pid_offset)
 {
     struct members m;
     unsigned int kept = 0;
@@ -229,8 +229,8 @@ static nvmlReturn_t ask_details(const struct list_call *call, void *entries, uns
     nvmlProcessDetailList_v1_t list = *(const nvmlProcessDetailList_v1_t *)call->extra;
     list.procArray = entries;
     list.numProcArrayEntries = *count;
-    nvmlReturn_t rc =
-        ((__typeof__(&nvmlDeviceGetRunningProcessDetailList))(uintptr_t)call->real)(call->device, &list);
+    nvmlReturn_t rc = ((__typeof__(&nvmlDeviceGetRunningProcessDetailList))(uintptr_t)call->real)(
+        call->device, &list);
     *count = list.numProcArrayEntries;
     return rc;
 }
@@ -279,7 +279,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 
 static nvmlReturn_t ask_infos(const struct list_call *call, void *entries, unsigned int *count)
 {
-    nvmlProcessesUtilizationInfo_v1_t info = *(const nvmlProcessesUtilizationInfo_v1_t *)call->extra;
+    nvmlProcessesUtilizationInfo_v1_t info =
+        *(const nvmlProcessesUtilizationInfo_v1_t *)call->extra;
     info.procUtilArray = entries;
     info.processSamplesCount = *count;
     nvmlReturn_t rc = ((__typeof__(&nvmlDeviceGetProcessesUtilizationInfo))(uintptr_t)call->real)(

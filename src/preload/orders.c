@@ -10,7 +10,7 @@
 #include "preload/channels.h"
 #include "preload/meter.h"
 
-#define AGAIN_NS SL_NS_PER_MS
+#define AGAIN_NS   SL_NS_PER_MS
 /* After channels went off: what is queued now is not going on. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
 #define STRIKES    3U
@@ -20,7 +20,7 @@ static struct {
     uint32_t slice_us;     /* as set last */
     uint32_t strikes;
     /* since the channels went off: */
-    bool settled; /* what is submitted from here on cannot run … */
+    bool settled;              /* what is submitted from here on cannot run … */
     uint64_t settled_launches; /* … which are the launches after so many */
     bool stopped;              /* work is queued and stands still */
     bool moved;                /* kernels ran all the same */
@@ -40,9 +40,11 @@ bool sl_orders_off(void)
  * Only a launch that was made after the channels went off, and is done before they come back, proves that they
  * have no effect: copies and host functions go on meanwhile, rightly.
  */
-void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches, uint64_t now_ns)
+void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches,
+                     uint64_t now_ns)
 {
-    if (!orders.off_since_ns || now_ns < orders.off_since_ns + SETTLED_NS || queue == SL_QUEUE_UNKNOWN)
+    if (!orders.off_since_ns || now_ns < orders.off_since_ns + SETTLED_NS ||
+        queue == SL_QUEUE_UNKNOWN)
         return;
     if (!orders.settled) {
         orders.settled = true;

@@ -20,7 +20,8 @@ uint64_t sl_orders_obey(struct sl_process *p);
 bool sl_orders_off(void);
 
 /* The queue as just looked at, while the channels are off: do kernels really stand still? */
-void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches, uint64_t now_ns);
+void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches,
+                     uint64_t now_ns);
 
 void sl_orders_forget(void); /* in a forked child */
 

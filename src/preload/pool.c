@@ -205,7 +205,8 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
     }
 }
 
-bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes, uint64_t *ret_pending)
+bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
+                   uint64_t *ret_pending)
 {
     *ret_pending = 0;
     if (pool->free_of_charge)

@@ -106,9 +106,7 @@ static CUresult alloc_async(struct sl_process *p, alloc_function *real, free_fun
         rc = get_pool ? get_pool(&pool, site.device) : CUDA_ERROR_NOT_SUPPORTED;
     if (rc == CUDA_SUCCESS)
         rc = begin(p, pool, site.device, bytesize, &r);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : end(p, &r, real(dptr, bytesize, stream), dptr, stream, undo);
+    return rc != CUDA_SUCCESS ? rc : end(p, &r, real(dptr, bytesize, stream), dptr, stream, undo);
 }
 
 static CUresult alloc_from(struct sl_process *p, alloc_from_function *real, free_function *undo,
@@ -126,9 +124,8 @@ static CUresult alloc_from(struct sl_process *p, alloc_from_function *real, free
         return real(dptr, bytesize, pool, stream);
     if (rc == CUDA_SUCCESS)
         rc = begin(p, pool, site.device, bytesize, &r);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : end(p, &r, real(dptr, bytesize, pool, stream), dptr, stream, undo);
+    return rc != CUDA_SUCCESS ? rc
+                              : end(p, &r, real(dptr, bytesize, pool, stream), dptr, stream, undo);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -224,7 +221,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                            CUmemAllocationHandleType type, unsigned long long flags)
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags)
 {
     SL_ENTER(cuMemPoolImportFromShareableHandle, real, p, (pool_out, handle, type, flags));
     CUresult rc = real(pool_out, handle, type, flags);

@@ -60,7 +60,8 @@ static bool pin(enum sl_library library)
     struct driver *d = &drivers[library];
     if (atomic_load_explicit(&d->pinned, memory_order_acquire))
         return true;
-    void *(*open)(const char *, int) = (void *(*)(const char *, int))(uintptr_t)sl_elf_libc("dlopen");
+    void *(*open)(const char *, int) =
+        (void *(*)(const char *, int))(uintptr_t)sl_elf_libc("dlopen");
     struct driver_search s = {.library = library};
     if (!open || !sl_elf_each(visit_driver, &s) || !open(s.path, RTLD_LAZY | RTLD_NOLOAD))
         return false;

@@ -10,24 +10,24 @@
 #include "preload/lock.h"
 #include "preload/marks.h"
 
-#define MAX_SAMPLES  32
+#define MAX_SAMPLES   32
 /* Kernels are measured with their stream held until all of the sample is submitted: else the time that the
  * program takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample
  * without that (a first launch) says little about a kernel shorter than this. */
 #define HELD_BELOW_NS (20 * SL_NS_PER_MS)
 /* No stream is held for longer, whatever becomes of the thread that holds it. */
-#define MOST_HELD_NS (2 * SL_NS_PER_MS)
+#define MOST_HELD_NS  (2 * SL_NS_PER_MS)
 /* What a sample shows beyond the time of what is sampled, until that was measured here. */
-#define ADDED_NS 3000U
-#define OWN_MANY 17U
-#define CALIBRATIONS 16U
-#define ODD_KEYS 64U
-#define ODD_LEAST_NS (250 * SL_NS_PER_US)
+#define ADDED_NS      3000U
+#define OWN_MANY      17U
+#define CALIBRATIONS  16U
+#define ODD_KEYS      64U
+#define ODD_LEAST_NS  (250 * SL_NS_PER_US)
 /* More than one in four: each counts three up, the others one down. */
-#define ODD_WEIGHT 3U
-#define ODD_BELIEVED 24U
-#define ODD_MOST 32U
-#define MOST_OWN_NS (200 * SL_NS_PER_US)
+#define ODD_WEIGHT    3U
+#define ODD_BELIEVED  24U
+#define ODD_MOST      32U
+#define MOST_OWN_NS   (200 * SL_NS_PER_US)
 #define MOST_ADDED_NS (20 * SL_NS_PER_US)
 
 enum sample_state { SAMPLE_UNUSED, SAMPLE_OPEN, SAMPLE_CLOSED };
@@ -37,7 +37,8 @@ struct sample {
     CUcontext context;
     CUevent begin, end;
     uint64_t key;
-    uint32_t own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
+    uint32_t
+        own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
     bool held;
     _Atomic uint64_t held_since_ns; /* 0: the stream is not held */
 };
@@ -52,9 +53,9 @@ static struct {
     bool hold_tried;
     _Atomic uint64_t added_ns; /* by sampling: seen in samples of one memset and of several */
     _Atomic uint32_t calibrations;
-    _Atomic uint64_t mean_ns;  /* of sampled launches */
+    _Atomic uint64_t mean_ns; /* of sampled launches */
     /* the watch thread's own */
-    uint64_t own_one_ns, own_many_ns; /* means of … */
+    uint64_t own_one_ns, own_many_ns;     /* means of … */
     uint32_t own_one_seen, own_many_seen; /* … so many */
     uint8_t odd[ODD_KEYS]; /* whether many samples are much longer than usual, by key */
 } samples;
@@ -103,8 +104,9 @@ static struct sample *take_sample(CUcontext context)
     }
     sl_lock_drop(&samples.lock);
     __typeof__(&cuEventCreate) create = SL_REAL(cuEventCreate);
-    if (s && !s->begin && (!create || create(&s->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-                           create(&s->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)) {
+    if (s && !s->begin &&
+        (!create || create(&s->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
+         create(&s->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)) {
         s->begin = NULL;
         atomic_store(&s->state, SAMPLE_UNUSED);
         return NULL;
@@ -137,7 +139,8 @@ static void prepare_hold(CUcontext context)
 
 static _Atomic uint32_t *hold_word(const struct sample *s)
 {
-    return samples.hold && s->context == samples.hold_context ? samples.hold + (s - samples.sample) : NULL;
+    return samples.hold && s->context == samples.hold_context ? samples.hold + (s - samples.sample)
+                                                              : NULL;
 }
 
 static void hold(struct sample *s, CUstream stream)

@@ -66,8 +66,7 @@ static bool remember(int entry, uint64_t id, const struct sl_cost *cost, bool by
 
 static void leave(struct sl_process *p, int entry)
 {
-    sl_shared_leave(atomic_load(&p->ledger), (uint32_t)entry, atomic_load(&p->slot),
-                    sl_tag_exists);
+    sl_shared_leave(atomic_load(&p->ledger), (uint32_t)entry, atomic_load(&p->slot), sl_tag_exists);
 }
 
 bool sl_share_begin(struct sl_process *p, struct sl_cost *cost, uint64_t id, bool by_descriptor)
@@ -105,9 +104,9 @@ bool sl_share_join(struct sl_process *p, uint64_t id, struct sl_cost *ret)
     }
     uint32_t gpu = 0;
     uint64_t units = 0;
-    int entry = joined ? 0
-                       : sl_shared_join(atomic_load(&p->ledger), atomic_load(&p->slot), id, &gpu,
-                                        &units);
+    int entry =
+        joined ? 0
+               : sl_shared_join(atomic_load(&p->ledger), atomic_load(&p->slot), id, &gpu, &units);
     if (entry > 0) {
         *ret = (struct sl_cost){(int)gpu, units, entry};
         joined = remember(entry, id, ret, true);

@@ -55,7 +55,8 @@ static void erase(struct sl_track *entry)
 {
     uint64_t mask = table.capacity - 1;
     uint64_t hole = (uint64_t)(entry - table.entries);
-    for (uint64_t i = (hole + 1) & mask; table.entries[i].kind != SL_KIND_FREE; i = (i + 1) & mask) {
+    for (uint64_t i = (hole + 1) & mask; table.entries[i].kind != SL_KIND_FREE;
+         i = (i + 1) & mask) {
         uint64_t home = place_of(table.entries[i].kind, table.entries[i].key, table.capacity);
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             table.entries[hole] = table.entries[i];

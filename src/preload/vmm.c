@@ -164,8 +164,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         m->mappings++;
     }
     sl_lock_drop(&lock);
-    CUresult rc = m && !cover(p, m, size) ? sl_charge_refused(p)
-                                          : real(ptr, size, offset, handle, flags);
+    CUresult rc =
+        m && !cover(p, m, size) ? sl_charge_refused(p) : real(ptr, size, offset, handle, flags);
     if (!m || rc != CUDA_SUCCESS)
         sl_track_cancel();
     if (!m)

@@ -21,13 +21,13 @@
 #include "preload/gate.h"
 #include "shm/packet.h"
 
-#define STACK_BYTES       ((size_t)256 << 10)
-#define RETRY_MIN_NS      (10 * SL_NS_PER_MS)
-#define RETRY_MAX_NS      (250 * SL_NS_PER_MS)
-#define HANDSHAKE_MS      2000
-#define MEASURE_NS        (2 * SL_NS_PER_S)
+#define STACK_BYTES   ((size_t)256 << 10)
+#define RETRY_MIN_NS  (10 * SL_NS_PER_MS)
+#define RETRY_MAX_NS  (250 * SL_NS_PER_MS)
+#define HANDSHAKE_MS  2000
+#define MEASURE_NS    (2 * SL_NS_PER_S)
 /* A closed descriptor wakes nobody who already sleeps on it: so often they are looked after. */
-#define LOOK_AFTER_NS     SL_NS_PER_S
+#define LOOK_AFTER_NS SL_NS_PER_S
 
 struct sl_lock sl_attach_lock;
 
@@ -139,7 +139,8 @@ static void set_doorbell(struct sl_process *p)
 static void adopt(struct sl_process *p, struct sl_link *link)
 {
     struct sl_ledger_page *old = atomic_load(&p->ledger);
-    bool same = sl_own_fd_valid(&watch.ledger) && sl_own_fd_same_file(&watch.ledger, link->ledger.fd);
+    bool same =
+        sl_own_fd_valid(&watch.ledger) && sl_own_fd_same_file(&watch.ledger, link->ledger.fd);
     if (same) { /* the arbiter adopted the ledger we sent: keep our mapping of it */
         (void)munmap(link->ledger.page, sizeof(*link->ledger.page));
         (void)close(link->ledger.fd);

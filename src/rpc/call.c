@@ -174,7 +174,7 @@ static size_t take(struct sl_rpc_call *call, uint8_t *buf, size_t length)
 }
 
 ssize_t sl_rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
-                      uint32_t *flags, nghttp2_data_source *source, void *user_data)
+                         uint32_t *flags, nghttp2_data_source *source, void *user_data)
 {
     (void)session;
     (void)stream_id;

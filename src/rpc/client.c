@@ -178,7 +178,7 @@ int sl_rpc_client_adopt(struct sl_loop *loop, int fd, const struct sl_rpc_client
     (void)snprintf(client->authority, sizeof(client->authority), "%s",
                    client->options.authority ? client->options.authority : "localhost");
     int rc = sl_rpc_conn_create(loop, fd, false, &client_role, &client->options.limits, client,
-                             &client->conn, err);
+                                &client->conn, err);
     if (rc < 0) {
         free(client);
         return rc;

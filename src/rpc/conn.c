@@ -245,8 +245,8 @@ static int greet(struct rpc_conn *conn, bool server)
 static void conn_ready(struct sl_source *source, uint32_t events);
 
 int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
-                    const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
-                    struct sl_err *err)
+                       const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
+                       struct sl_err *err)
 {
     struct rpc_conn *conn = calloc(1, sizeof(*conn));
     if (!conn) {
@@ -355,7 +355,7 @@ static bool read_some(struct rpc_conn *conn)
     ssize_t used = nghttp2_session_mem_recv(conn->session, buf, (size_t)n);
     if (used < 0)
         sl_rpc_conn_fail(conn, used == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
-                      nghttp2_strerror((int)used));
+                         nghttp2_strerror((int)used));
     return !conn->dead;
 }
 
@@ -401,7 +401,7 @@ static bool write_out(struct rpc_conn *conn)
             int rc = gather(conn);
             if (rc != 0 && !conn->dead)
                 sl_rpc_conn_fail(conn, rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO,
-                              nghttp2_strerror(rc));
+                                 nghttp2_strerror(rc));
             if (conn->out_size == 0)
                 return false;
             continue;

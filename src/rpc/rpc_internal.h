@@ -18,7 +18,6 @@
 #include "base/loop.h"
 #include "rpc/server.h"
 
-
 enum {
     RPC_OUT_BYTES = 64 * 1024,
     RPC_STREAM_WINDOW = 256 * 1024,
@@ -144,8 +143,8 @@ struct rpc_conn {
 
 /* conn.c. The descriptor is owned from the call on, also when it fails. */
 int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
-                    const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
-                    struct sl_err *err) SL_MUST_CHECK;
+                       const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
+                       struct sl_err *err) SL_MUST_CHECK;
 /* Around whatever calls back into the owner's code: nothing is freed before the last leave. */
 void sl_rpc_conn_enter(struct rpc_conn *conn);
 void sl_rpc_conn_leave(struct rpc_conn *conn);
@@ -165,17 +164,17 @@ void sl_rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error);
 void sl_rpc_call_drop_queue(struct sl_rpc_call *call);
 void sl_rpc_call_set_deadline(struct sl_rpc_call *call, uint64_t timeout_ns);
 int sl_rpc_call_push(struct sl_rpc_call *call, const void *data, size_t size,
-                  struct sl_err *err) SL_MUST_CHECK;
+                     struct sl_err *err) SL_MUST_CHECK;
 void sl_rpc_call_wake(struct sl_rpc_call *call);
 /* The nghttp2 data source of both ends. */
 ssize_t sl_rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *buf, size_t length,
-                      uint32_t *flags, nghttp2_data_source *source, void *user_data);
+                         uint32_t *flags, nghttp2_data_source *source, void *user_data);
 /* serve.c: HEADERS with the status, after the last message. */
 int sl_rpc_server_trailers(struct sl_rpc_call *call);
 
 /* server.c */
 const struct rpc_method *sl_rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
-                                         size_t size);
+                                            size_t size);
 void sl_rpc_server_goaway(struct rpc_conn *conn);
 void sl_rpc_server_lost(struct rpc_conn *conn, const struct sl_err *why);
 extern const struct rpc_role sl_rpc_server_role; /* serve.c */

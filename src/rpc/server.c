@@ -137,7 +137,7 @@ int sl_rpc_server_handle(struct sl_rpc_server *server, const char *path, sl_rpc_
 }
 
 const struct rpc_method *sl_rpc_server_find(const struct rpc_conn *conn, const uint8_t *path,
-                                         size_t size)
+                                            size_t size)
 {
     const struct sl_rpc_server *server = conn->owner;
     for (const struct rpc_method *m = server->methods; m; m = m->next)
@@ -156,8 +156,8 @@ int sl_rpc_server_adopt(struct sl_rpc_server *server, int fd, struct sl_err *err
         return sl_err_set(err, -EAGAIN, "%s",
                           server->stopping ? SL_E_RPC_STOPPING : SL_E_RPC_MANY_CONNECTIONS);
     }
-    int rc = sl_rpc_conn_create(server->loop, fd, true, &sl_rpc_server_role, &server->limits, server,
-                             &conn, err);
+    int rc = sl_rpc_conn_create(server->loop, fd, true, &sl_rpc_server_role, &server->limits,
+                                server, &conn, err);
     if (rc < 0)
         return rc;
     conn->next = server->conns;

@@ -21,21 +21,19 @@
 enum sl_share_strategy { SL_SHARE_LIBSLUICE, SL_SHARE_MPS, SL_SHARE_TIME_SLICING };
 
 struct sl_share {
-    char gpu[SL_UUID_MAX];   /* UUID of the card; "" while none is chosen */
-    uint64_t memory_bytes;   /* 0: memory_percent of the card */
+    char gpu[SL_UUID_MAX]; /* UUID of the card; "" while none is chosen */
+    uint64_t memory_bytes; /* 0: memory_percent of the card */
     uint32_t memory_percent;
     uint32_t cores_permille; /* of the GPU's time; 0: no time of its own, only what is idle */
-    uint32_t limit_permille; /* of the GPU's time, when others leave it idle; 0: as cores_permille */
+    uint32_t
+        limit_permille; /* of the GPU's time, when others leave it idle; 0: as cores_permille */
     enum sl_priority priority;
     enum sl_share_strategy strategy;
     enum sl_compute compute; /* how its GPU time is shared; auto: as the node has it */
 };
 
 /* Where nobody says anything. Not all zero: a priority of 0 is low. */
-#define SL_SHARE_INIT                                                                              \
-    {                                                                                              \
-        .priority = SL_PRIORITY_NORMAL                                                             \
-    }
+#define SL_SHARE_INIT {.priority = SL_PRIORITY_NORMAL}
 
 /* The words of an enum, in the order of its values, NULL at the end. */
 extern const char *const sl_priority_words[];

@@ -13,8 +13,9 @@
 #define SL_SHARE_MIB_MAX     (64u << 20)
 
 enum sl_share_form {
-    SL_SHARE_REQUEST = 1,   /* a part of the annotation sluice.io/request: what a container asks for */
-    SL_SHARE_GPU = 2,       /* a GPU of a container in the annotation sluice.io/lease */
+    SL_SHARE_REQUEST =
+        1,            /* a part of the annotation sluice.io/request: what a container asks for */
+    SL_SHARE_GPU = 2, /* a GPU of a container in the annotation sluice.io/lease */
     SL_SHARE_CONTAINER = 4, /* … and what is said once for all GPUs of the container */
     SL_SHARE_CONFIG = 8,    /* a ShareConfig, see below; cores.limit apart */
     SL_SHARE_KEPT = 16,     /* a device in the agent's checkpoint */

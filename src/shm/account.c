@@ -73,8 +73,8 @@ int sl_account_reserve(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gp
             return -ENOMEM;
         if (tag_slot(word) != slot) /* one's own is complete */
             complete(ledger, gpu, word);
-    } while (!atomic_compare_exchange_weak(total, &word,
-                                           pack((word & UNITS_MASK) + units, slot, op)));
+    } while (
+        !atomic_compare_exchange_weak(total, &word, pack((word & UNITS_MASK) + units, slot, op)));
     SL_FAULT("account.reserve.moved");
     /* Fails when another process has already done it for us. */
     (void)atomic_compare_exchange_strong(&m->applied, &before, op);
@@ -142,7 +142,8 @@ static bool reap_gpu(struct sl_ledger_page *ledger, uint32_t slot, uint32_t gpu)
     for (int tries = 0; tries < 10000; tries++) {
         uint64_t have = word & UNITS_MASK;
         complete(ledger, gpu, word);
-        if (atomic_compare_exchange_weak(total, &word, pack(have > mine ? have - mine : 0, slot, op))) {
+        if (atomic_compare_exchange_weak(total, &word,
+                                         pack(have > mine ? have - mine : 0, slot, op))) {
             SL_FAULT("account.reap.moved");
             atomic_store(&m->applied, op);
             return true;

@@ -40,7 +40,8 @@ size_t sl_packet_size(enum sl_msg_type type);
 int sl_packet_connect(const char *path, struct sl_err *err) SL_MUST_CHECK; /* fd or -errno */
 /* The same without waiting, and the descriptor does not block: -EAGAIN while more wait to be accepted than may. */
 int sl_packet_connect_now(const char *path, struct sl_err *err) SL_MUST_CHECK;
-int sl_packet_listen(const char *path, int backlog, struct sl_err *err) SL_MUST_CHECK; /* likewise; non-blocking */
+int sl_packet_listen(const char *path, int backlog,
+                     struct sl_err *err) SL_MUST_CHECK; /* likewise; non-blocking */
 
 int sl_packet_send(int sock, const struct sl_msg *msg, const int *fds, int fd_count,
                    struct sl_err *err) SL_MUST_CHECK;

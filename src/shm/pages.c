@@ -67,8 +67,8 @@ int sl_ledger_create(const uint8_t cookie[16], uint32_t gpu_count, struct sl_led
                      struct sl_err *err)
 {
     void *addr = NULL;
-    SL_CLEANUP(close) int fd =
-        make_memfd("sluice-ledger", sizeof(struct sl_ledger_page), &addr, err);
+    SL_CLEANUP(close)
+    int fd = make_memfd("sluice-ledger", sizeof(struct sl_ledger_page), &addr, err);
     if (fd < 0)
         return fd;
     if (fcntl(fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) != 0) {

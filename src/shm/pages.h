@@ -25,7 +25,8 @@ struct sl_ledger_map {
 
 /* Arbiter: a fresh lease, mapped read-write here, sealed so that nobody else can ever write it.
  * The caller fills name, gpu_count and gpu[] before handing the descriptor out. */
-int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret, struct sl_err *err) SL_MUST_CHECK;
+int sl_lease_create(const uint8_t cookie[16], struct sl_lease_map *ret,
+                    struct sl_err *err) SL_MUST_CHECK;
 
 /* Arbiter: a fresh, empty, sealed ledger. */
 int sl_ledger_create(const uint8_t cookie[16], uint32_t gpu_count, struct sl_ledger_map *ret,

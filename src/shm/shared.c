@@ -222,7 +222,8 @@ bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t
         return false;
     SL_FAULT("shared.back.begun");
     if (has_other_holders(s, slot) ||
-        sl_account_reserve(ledger, slot, gpu, sl_account_slot(ledger, entry, gpu), UINT64_MAX) < 0) {
+        sl_account_reserve(ledger, slot, gpu, sl_account_slot(ledger, entry, gpu), UINT64_MAX) <
+            0) {
         atomic_store(&s->state, state);
         return false;
     }
@@ -256,7 +257,8 @@ static bool finish(struct sl_ledger_page *ledger, uint32_t entry, sl_shared_kept
     uint32_t state = atomic_load(&s->state);
     if (who_of(state) == SL_SHARED_BY_ARBITER || !has_holders(s))
         return give_up(ledger, entry);
-    atomic_store(&s->state, state_of(OPEN, gpu_of(state), state & BY_DESCRIPTOR, SL_SHARED_BY_ARBITER));
+    atomic_store(&s->state,
+                 state_of(OPEN, gpu_of(state), state & BY_DESCRIPTOR, SL_SHARED_BY_ARBITER));
     (void)close_if_unused(ledger, entry, SL_SHARED_BY_ARBITER, kept);
     return true;
 }

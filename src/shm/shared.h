@@ -54,7 +54,8 @@ void sl_shared_leave(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
  * The opposite of sl_shared_make, for an entry that no descriptor keeps: its units become the slot's own, and
  * the entry is free. False: others hold it, and all stays as it is.
  */
-bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot) SL_MUST_CHECK;
+bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry,
+                         uint32_t slot) SL_MUST_CHECK;
 
 /* Closes accounts that no process holds and no descriptor keeps. True if memory was given back. */
 bool sl_shared_sweep(struct sl_ledger_page *ledger, uint32_t slot, sl_shared_kept *kept);

@@ -409,7 +409,8 @@ static void libsluice_for_a_tenant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(node_spec), CASE(numbers_are_the_drivers),
+        CASE(node_spec),
+        CASE(numbers_are_the_drivers),
         CASE(devices_come_and_go),
         CASE(imex_channel),
         CASE(disk_full),

@@ -24,12 +24,13 @@
 static json_t *claim_of(const char *results, const char *config)
 {
     char text[4096];
-    (void)snprintf(text, sizeof(text),
-                   "{\"metadata\":{\"name\":\"c\",\"namespace\":\"default\",\"uid\":\"" UID "\","
-                   "\"annotations\":{\"gpu.sluice.io/resize\":\"cores=40\"}},"
-                   "\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"pu\"}],"
-                   "\"allocation\":{\"devices\":{\"results\":%s,\"config\":%s}}}}",
-                   results, config);
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"metadata\":{\"name\":\"c\",\"namespace\":\"default\",\"uid\":\"" UID "\","
+        "\"annotations\":{\"gpu.sluice.io/resize\":\"cores=40\"}},"
+        "\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"pu\"}],"
+        "\"allocation\":{\"devices\":{\"results\":%s,\"config\":%s}}}}",
+        results, config);
     json_error_t e;
     json_t *o = json_loads(text, 0, &e);
     if (!o)
@@ -46,7 +47,8 @@ static json_t *claim_of(const char *results, const char *config)
     "{\"request\":\"nic\",\"driver\":\"nic.example.com\",\"pool\":\"x\",\"device\":\"eth-0\"}"
 #define CONFIG(source, more)                                                                       \
     "{\"source\":\"" source "\",\"requests\":[],\"opaque\":{\"driver\":\"gpu.sluice.io\","         \
-    "\"parameters\":{\"apiVersion\":\"gpu.sluice.io/v1alpha1\",\"kind\":\"ShareConfig\"" more "}}}"
+    "\"parameters\":{\"apiVersion\":\"gpu.sluice.io/v1alpha1\",\"kind\":\"ShareConfig\"" more      \
+    "}}}"
 
 static int parse(const char *results, const char *config, struct sl_claim *c, struct sl_err *err)
 {
@@ -61,18 +63,16 @@ static void test_a_claim(void **state)
     (void)state;
     struct sl_claim c;
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(
-        parse("[" OTHER "," SHARE "," WHOLE "]",
-              "[" CONFIG("FromClaim", ",\"priority\":\"high\"") ","
-              CONFIG("FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
-              &c, &err),
-        -EINVAL); /* a claim's ShareConfig for everything, and one is a whole card */
-    assert_int_equal(
-        parse("[" OTHER "," SHARE "]",
-              "[" CONFIG("FromClaim", ",\"priority\":\"high\"") ","
-              CONFIG("FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
-              &c, &err),
-        0);
+    assert_int_equal(parse("[" OTHER "," SHARE "," WHOLE "]",
+                           "[" CONFIG("FromClaim", ",\"priority\":\"high\"") "," CONFIG(
+                               "FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
+                           &c, &err),
+                     -EINVAL); /* a claim's ShareConfig for everything, and one is a whole card */
+    assert_int_equal(parse("[" OTHER "," SHARE "]",
+                           "[" CONFIG("FromClaim", ",\"priority\":\"high\"") "," CONFIG(
+                               "FromClass", ",\"priority\":\"low\",\"cores\":{\"limit\":80}") "]",
+                           &c, &err),
+                     0);
     assert_int_equal(c.result_count, 1);
     assert_string_equal(c.pod, "p");
     assert_string_equal(c.resize, "cores=40");
@@ -83,8 +83,8 @@ static void test_a_claim(void **state)
     assert_int_equal(r->share.cores_permille, 300);
     assert_int_equal(r->share.priority, SL_PRIORITY_HIGH); /* the claim's word */
     assert_int_equal(r->share.limit_permille, 800);        /* the class's default */
-    assert_int_equal(parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c,
-                           &err), 0);
+    assert_int_equal(
+        parse("[" WHOLE "]", "[" CONFIG("FromClass", ",\"priority\":\"low\"") "]", &c, &err), 0);
 }
 
 static void refused(const char *results, const char *config, int code, const char *part)
@@ -101,12 +101,14 @@ static void test_refusals(void **state)
     (void)state;
     refused("[]", "[]", -EAGAIN, "not allocated");
     refused("[" OTHER "]", "[]", -EINVAL, "no device of");
-    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n2\",\"device\":\"gpu-0\"}]",
-            "[]", -EINVAL, "node n2");
-    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"x\"}]", "[]",
-            -EINVAL, "does not belong to this driver");
+    refused(
+        "[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n2\",\"device\":\"gpu-0\"}]",
+        "[]", -EINVAL, "node n2");
+    refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"x\"}]",
+            "[]", -EINVAL, "does not belong to this driver");
     refused("[{\"request\":\"g\",\"driver\":\"gpu.sluice.io\",\"pool\":\"n1\",\"device\":\"gpu-0-"
-            "share\"}]", "[]", -EINVAL, "DRAConsumableCapacity");
+            "share\"}]",
+            "[]", -EINVAL, "DRAConsumableCapacity");
     refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"prioritty\":\"low\"") "]", -EINVAL,
             "prioritty is not known");
     refused("[" SHARE "]", "[" CONFIG("FromClaim", ",\"priority\":\"urgent\"") "]", -EINVAL,
@@ -127,7 +129,9 @@ static void test_refusals(void **state)
     struct sl_err err = SL_ERR_INIT;
     assert_int_equal(parse("[" SHARE "]",
                            "[{\"source\":\"FromClaim\",\"opaque\":{\"driver\":\"x.io\","
-                           "\"parameters\":{}}}]", &c, &err), 0);
+                           "\"parameters\":{}}}]",
+                           &c, &err),
+                     0);
     json_t *o = claim_of("[" SHARE "]", "[]");
     assert_int_equal(sl_claim_parse(o, "gpu.sluice.io", "n1", "other", &c, &err), -ESTALE);
     json_decref(o);
@@ -139,11 +143,13 @@ static void test_containers(void **state)
     static const char text[] =
         "{\"spec\":{\"resourceClaims\":[{\"name\":\"gpus\",\"resourceClaimTemplateName\":\"t\"},"
         "{\"name\":\"mine\",\"resourceClaimName\":\"own\"}],"
-        "\"initContainers\":[{\"name\":\"first\",\"resources\":{\"claims\":[{\"name\":\"mine\"}]}}],"
+        "\"initContainers\":[{\"name\":\"first\",\"resources\":{\"claims\":[{\"name\":\"mine\"}]}}]"
+        ","
         "\"containers\":[{\"name\":\"a\",\"resources\":{\"claims\":[{\"name\":\"gpus\"}]}},"
         "{\"name\":\"b\",\"resources\":{\"claims\":[{\"name\":\"gpus\",\"request\":\"r1\"}]}},"
         "{\"name\":\"c\"}]},"
-        "\"status\":{\"resourceClaimStatuses\":[{\"name\":\"gpus\",\"resourceClaimName\":\"t-x\"}]}}";
+        "\"status\":{\"resourceClaimStatuses\":[{\"name\":\"gpus\",\"resourceClaimName\":\"t-x\"}]}"
+        "}";
     char names[8];
     json_t *pod = json_loads(text, 0, NULL);
     assert_non_null(pod);
@@ -166,10 +172,17 @@ static void test_quantities(void **state)
     static const struct {
         const char *text;
         uint64_t whole, milli;
-    } good[] = {{"10Gi", 10 * GIB, 10 * GIB * 1000}, {"30", 30, 30000}, {"1500m", 1, 1500},
-                {"0.5", 0, 500}, {"12e6", 12000000, 12000000000ULL}, {"12E6", 12000000, 12000000000ULL},
-                {"1E", 1000000000000000000ULL, 0}, {"2k", 2000, 2000000}, {"1.5Gi", 3 * GIB / 2, 3 * GIB / 2 * 1000},
-                {"100n", 0, 0}, {"143771Mi", 143771ULL << 20, (143771ULL << 20) * 1000}};
+    } good[] = {{"10Gi", 10 * GIB, 10 * GIB * 1000},
+                {"30", 30, 30000},
+                {"1500m", 1, 1500},
+                {"0.5", 0, 500},
+                {"12e6", 12000000, 12000000000ULL},
+                {"12E6", 12000000, 12000000000ULL},
+                {"1E", 1000000000000000000ULL, 0},
+                {"2k", 2000, 2000000},
+                {"1.5Gi", 3 * GIB / 2, 3 * GIB / 2 * 1000},
+                {"100n", 0, 0},
+                {"143771Mi", 143771ULL << 20, (143771ULL << 20) * 1000}};
     uint64_t v;
     struct sl_err err = SL_ERR_INIT;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -180,8 +193,9 @@ static void test_quantities(void **state)
             assert_int_equal(v, good[i].milli);
         }
     }
-    static const char *const bad[] = {"", "Gi", "10GB", "-1", "1e", "1e99", "1..2", " 1", "0x10",
-                                      "99999999999999999999999999999Ei"};
+    static const char *const bad[] = {
+        "",     "Gi",   "10GB", "-1",   "1e",
+        "1e99", "1..2", " 1",   "0x10", "99999999999999999999999999999Ei"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_true(sl_quantity_read(bad[i], 0, &v, &err) < 0);
     char b[40];
@@ -207,8 +221,9 @@ static void test_resize(void **state)
     assert_int_equal(sl_claim_resize_parse("cores=30:100", &r, &err), 0);
     assert_int_equal(r.memory_bytes, 0);
     assert_int_equal(r.limit_permille, 1000);
-    static const char *const bad[] = {"", "memory", "memory=", "memory=10%", "cores=0", "cores=200",
-                                      "memory=1Gi,", "mem=1Gi", "memory=12GB"};
+    static const char *const bad[] = {"",           "memory",    "memory=",     "memory=10%",
+                                      "cores=0",    "cores=200", "memory=1Gi,", "mem=1Gi",
+                                      "memory=12GB"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(sl_claim_resize_parse(bad[i], &r, &err), -EINVAL);
 }
@@ -390,36 +405,45 @@ static void test_devices_in_protobuf(void **state)
     uint8_t in[256], *out = NULL;
     size_t size = claim_bytes(in), n = 0;
     struct sl_err err = SL_ERR_INIT;
-    json_t *devices = json_loads("[{\"driver\":\"gpu.sluice.io\",\"pool\":\"n\",\"device\":\"gpu-0-share\","
-                                 "\"shareID\":\"s-1\",\"data\":{\"memory\":\"1Gi\"},\"conditions\":["
-                                 "{\"type\":\"Ready\",\"status\":\"True\",\"reason\":\"R\",\"message\":\"\","
-                                 "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}]", 0, NULL);
-    assert_int_equal(sl_claim_pb_devices(in, size, "uid-1", "gpu.sluice.io", devices, &out, &n, &err), 0);
+    json_t *devices =
+        json_loads("[{\"driver\":\"gpu.sluice.io\",\"pool\":\"n\",\"device\":\"gpu-0-share\","
+                   "\"shareID\":\"s-1\",\"data\":{\"memory\":\"1Gi\"},\"conditions\":["
+                   "{\"type\":\"Ready\",\"status\":\"True\",\"reason\":\"R\",\"message\":\"\","
+                   "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}]",
+                   0, NULL);
+    assert_int_equal(
+        sl_claim_pb_devices(in, size, "uid-1", "gpu.sluice.io", devices, &out, &n, &err), 0);
     assert_memory_equal(out, "k8s", 4);
     assert_true(has(out, n, "{ \"a\":  1 }") && has(out, n, "nic.example.com"));
-    assert_true(has(out, n, "{\"memory\":\"1Gi\"}") && has(out, n, "gpu-0-share") && has(out, n, "Ready"));
+    assert_true(has(out, n, "{\"memory\":\"1Gi\"}") && has(out, n, "gpu-0-share") &&
+                has(out, n, "Ready"));
     /* Ours again, over what is there: it does not grow. The other's, gone: */
     uint8_t *again = NULL;
     size_t m = 0;
-    assert_int_equal(sl_claim_pb_devices(out, n, "uid-1", "gpu.sluice.io", devices, &again, &m, &err), 0);
+    assert_int_equal(
+        sl_claim_pb_devices(out, n, "uid-1", "gpu.sluice.io", devices, &again, &m, &err), 0);
     assert_int_equal(m, n);
     free(again);
     json_t *none = json_array();
-    assert_int_equal(sl_claim_pb_devices(out, n, "uid-1", "nic.example.com", none, &again, &m, &err), 0);
+    assert_int_equal(
+        sl_claim_pb_devices(out, n, "uid-1", "nic.example.com", none, &again, &m, &err), 0);
     assert_false(has(again, m, "nic.example.com"));
     assert_true(has(again, m, "gpu-0-share"));
     json_decref(none);
     free(again);
     free(out);
-    assert_int_equal(sl_claim_pb_devices(in, size, "uid-2", "gpu.sluice.io", devices, &out, &n, &err), -ESTALE);
-    assert_int_equal(sl_claim_pb_devices((const uint8_t *)"{}", 2, "uid-1", "gpu.sluice.io", devices, &out, &n, &err),
+    assert_int_equal(
+        sl_claim_pb_devices(in, size, "uid-2", "gpu.sluice.io", devices, &out, &n, &err), -ESTALE);
+    assert_int_equal(sl_claim_pb_devices((const uint8_t *)"{}", 2, "uid-1", "gpu.sluice.io",
+                                         devices, &out, &n, &err),
                      -EBADMSG);
     /* Cut short and damaged at every byte: an answer or an error, never both, and no harm (sanitizers look). */
     for (size_t i = 0; i < size; i++) {
         uint8_t copy[256];
         memcpy(copy, in, size);
         out = NULL;
-        assert_true(sl_claim_pb_devices(copy, i, "uid-1", "gpu.sluice.io", devices, &out, &n, &err) < 0);
+        assert_true(
+            sl_claim_pb_devices(copy, i, "uid-1", "gpu.sluice.io", devices, &out, &n, &err) < 0);
         assert_null(out);
         copy[i] ^= 0x55;
         if (sl_claim_pb_devices(copy, size, "uid-1", "gpu.sluice.io", devices, &out, &n, &err) == 0)

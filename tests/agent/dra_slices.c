@@ -18,27 +18,85 @@
 
 /* An H200's table, as its driver tells it. */
 static const struct sl_gpu_mig_profile h200[] = {
-    {.id = 19, .name = "1g.18gb", .gpu_slices = 1, .max_instances = 7, .sm_count = 16,
-     .memory_bytes = 16384 * MIB, .copy_engines = 1, .decoders = 1, .jpegs = 1,
-     .placements = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}}, .placement_count = 7},
-    {.id = 20, .name = "1g.18gb+me", .gpu_slices = 1, .max_instances = 1, .sm_count = 16,
-     .memory_bytes = 16384 * MIB, .copy_engines = 1, .decoders = 1, .jpegs = 1, .ofas = 1,
-     .placements = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}}, .placement_count = 7},
-    {.id = 15, .name = "1g.35gb", .gpu_slices = 1, .max_instances = 4, .sm_count = 26,
-     .memory_bytes = 33280 * MIB, .copy_engines = 1, .decoders = 1, .jpegs = 1,
-     .placements = {{0, 2}, {2, 2}, {4, 2}, {6, 2}}, .placement_count = 4},
-    {.id = 14, .name = "2g.35gb", .gpu_slices = 2, .max_instances = 3, .sm_count = 32,
-     .memory_bytes = 33280 * MIB, .copy_engines = 2, .decoders = 2, .jpegs = 2,
-     .placements = {{0, 2}, {2, 2}, {4, 2}}, .placement_count = 3},
-    {.id = 9, .name = "3g.71gb", .gpu_slices = 3, .max_instances = 2, .sm_count = 60,
-     .memory_bytes = 71424 * MIB, .copy_engines = 3, .decoders = 3, .jpegs = 3,
-     .placements = {{0, 4}, {4, 4}}, .placement_count = 2},
-    {.id = 5, .name = "4g.71gb", .gpu_slices = 4, .max_instances = 1, .sm_count = 64,
-     .memory_bytes = 71424 * MIB, .copy_engines = 4, .decoders = 4, .jpegs = 4,
-     .placements = {{0, 4}}, .placement_count = 1},
-    {.id = 0, .name = "7g.141gb", .gpu_slices = 7, .max_instances = 1, .sm_count = 132,
-     .memory_bytes = 143771 * MIB, .copy_engines = 8, .decoders = 7, .jpegs = 7, .ofas = 1,
-     .placements = {{0, 8}}, .placement_count = 1},
+    {.id = 19,
+     .name = "1g.18gb",
+     .gpu_slices = 1,
+     .max_instances = 7,
+     .sm_count = 16,
+     .memory_bytes = 16384 * MIB,
+     .copy_engines = 1,
+     .decoders = 1,
+     .jpegs = 1,
+     .placements = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}},
+     .placement_count = 7},
+    {.id = 20,
+     .name = "1g.18gb+me",
+     .gpu_slices = 1,
+     .max_instances = 1,
+     .sm_count = 16,
+     .memory_bytes = 16384 * MIB,
+     .copy_engines = 1,
+     .decoders = 1,
+     .jpegs = 1,
+     .ofas = 1,
+     .placements = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}},
+     .placement_count = 7},
+    {.id = 15,
+     .name = "1g.35gb",
+     .gpu_slices = 1,
+     .max_instances = 4,
+     .sm_count = 26,
+     .memory_bytes = 33280 * MIB,
+     .copy_engines = 1,
+     .decoders = 1,
+     .jpegs = 1,
+     .placements = {{0, 2}, {2, 2}, {4, 2}, {6, 2}},
+     .placement_count = 4},
+    {.id = 14,
+     .name = "2g.35gb",
+     .gpu_slices = 2,
+     .max_instances = 3,
+     .sm_count = 32,
+     .memory_bytes = 33280 * MIB,
+     .copy_engines = 2,
+     .decoders = 2,
+     .jpegs = 2,
+     .placements = {{0, 2}, {2, 2}, {4, 2}},
+     .placement_count = 3},
+    {.id = 9,
+     .name = "3g.71gb",
+     .gpu_slices = 3,
+     .max_instances = 2,
+     .sm_count = 60,
+     .memory_bytes = 71424 * MIB,
+     .copy_engines = 3,
+     .decoders = 3,
+     .jpegs = 3,
+     .placements = {{0, 4}, {4, 4}},
+     .placement_count = 2},
+    {.id = 5,
+     .name = "4g.71gb",
+     .gpu_slices = 4,
+     .max_instances = 1,
+     .sm_count = 64,
+     .memory_bytes = 71424 * MIB,
+     .copy_engines = 4,
+     .decoders = 4,
+     .jpegs = 4,
+     .placements = {{0, 4}},
+     .placement_count = 1},
+    {.id = 0,
+     .name = "7g.141gb",
+     .gpu_slices = 7,
+     .max_instances = 1,
+     .sm_count = 132,
+     .memory_bytes = 143771 * MIB,
+     .copy_engines = 8,
+     .decoders = 7,
+     .jpegs = 7,
+     .ofas = 1,
+     .placements = {{0, 8}},
+     .placement_count = 1},
 };
 #define PROFILES (sizeof(h200) / sizeof(h200[0]))
 
@@ -73,8 +131,11 @@ static void node_init(struct node *n, size_t gpus, bool mig)
         (void)snprintf(n->gpu[i].clique, sizeof(n->gpu[i].clique),
                        "11111111-2222-3333-4444-555555555555.7");
     }
-    n->opt = (struct sl_slices_options){.node_name = "node-1", .node_uid = "u-1", .inv = &n->inv,
-                                        .gpu = n->extra, .fractional = &n->fractional,
+    n->opt = (struct sl_slices_options){.node_name = "node-1",
+                                        .node_uid = "u-1",
+                                        .inv = &n->inv,
+                                        .gpu = n->extra,
+                                        .fractional = &n->fractional,
                                         .generation = 7};
 }
 
@@ -148,8 +209,7 @@ static void check_counters(const json_t *device, const json_t *sets)
         assert_non_null(set);
         assert_true(json_object_size(counters) >= 1 && json_object_size(counters) <= 32);
         json_object_foreach(counters, key, value)
-            assert_true(quantity(value, "value") <=
-                        quantity(json_object_get(set, key), "value"));
+            assert_true(quantity(value, "value") <= quantity(json_object_get(set, key), "value"));
     }
 }
 
@@ -167,9 +227,9 @@ static void check_device(json_t *d, const json_t *sets, json_t *names)
     sl_device_name_format(&parsed, again);
     assert_string_equal(again, name);
     assert_true(json_object_size(json_object_get(d, "attributes")) +
-                    json_object_size(json_object_get(d, "capacity")) <= 32);
-    json_object_foreach(json_object_get(d, "attributes"), key, value)
-        check_attribute(value);
+                    json_object_size(json_object_get(d, "capacity")) <=
+                32);
+    json_object_foreach(json_object_get(d, "attributes"), key, value) check_attribute(value);
     json_object_foreach(json_object_get(d, "capacity"), key, value)
     {
         assert_true(strlen(key) <= 32);
@@ -261,8 +321,8 @@ static void test_a_share(void **state)
     (void)state;
     struct node n;
     node_init(&n, 1, false);
-    n.fractional = (struct sl_config_fractional){.memory_min_bytes = GIB, .memory_step_bytes = GIB,
-                                                 .cores_min = 5, .cores_step = 10};
+    n.fractional = (struct sl_config_fractional){
+        .memory_min_bytes = GIB, .memory_step_bytes = GIB, .cores_min = 5, .cores_step = 10};
     json_t *slices = make(&n);
     json_decref(check_slices(slices));
     const json_t *d = device(slices, "gpu-0-share");
@@ -273,16 +333,17 @@ static void test_a_share(void **state)
     const json_t *cores = json_object_get(json_object_get(d, "capacity"), "cores");
     assert_int_equal(quantity(json_object_get(cores, "requestPolicy"), "default"), 95);
     const json_t *a = json_object_get(d, "attributes");
-    assert_string_equal(json_string_value(json_object_get(json_object_get(a, "driverVersion"),
-                                                          "version")), "580.159.4");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(a, "driverVersion"), "version")),
+        "580.159.4");
     assert_string_equal(json_string_value(json_object_get(
                             json_object_get(a, "resource.kubernetes.io/pciBusID"), "string")),
                         "0000:1b:00.0");
     assert_string_equal(json_string_value(json_object_get(
                             json_object_get(a, "resource.kubernetes.io/pcieRoot"), "string")),
                         "pci0000:15");
-    assert_string_equal(json_string_value(json_object_get(
-                            json_object_get(a, "architecture"), "string")), "Hopper");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(a, "architecture"), "string")), "Hopper");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(a, "numaNode"), "int")), 0);
     json_decref(slices);
 }
@@ -335,8 +396,10 @@ static void test_index_is_the_drivers(void **state)
     n.gpu[1].index = 5;
     json_t *slices = make(&n);
     for (int i = 0; i < 2; i++) {
-        const json_t *a = json_object_get(device(slices, i ? "gpu-1-share" : "gpu-0-share"), "attributes");
-        assert_int_equal(json_integer_value(json_object_get(json_object_get(a, "index"), "int")), i ? 5 : 1);
+        const json_t *a =
+            json_object_get(device(slices, i ? "gpu-1-share" : "gpu-0-share"), "attributes");
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(a, "index"), "int")),
+                         i ? 5 : 1);
     }
     json_decref(slices);
 }
@@ -352,13 +415,22 @@ static void test_foreign_instances_stay(void **state)
     (void)state;
     struct node n;
     node_init(&n, 1, true);
-    struct sl_inv_mig mig[2] = {
-        {.info = {.profile = "2g.35gb", .gpu_instance = 3, .gpu_slices = 2, .compute_slices = 2,
-                  .sm_count = 32, .memory_total_bytes = 33280 * MIB},
-         .placement_start = 2, .placement_size = 2},
-        {.info = {.profile = "1g.18gb", .gpu_instance = 5, .gpu_slices = 1, .compute_slices = 1,
-                  .sm_count = 16, .memory_total_bytes = 16384 * MIB},
-         .placement_start = 6, .placement_size = 1}};
+    struct sl_inv_mig mig[2] = {{.info = {.profile = "2g.35gb",
+                                          .gpu_instance = 3,
+                                          .gpu_slices = 2,
+                                          .compute_slices = 2,
+                                          .sm_count = 32,
+                                          .memory_total_bytes = 33280 * MIB},
+                                 .placement_start = 2,
+                                 .placement_size = 2},
+                                {.info = {.profile = "1g.18gb",
+                                          .gpu_instance = 5,
+                                          .gpu_slices = 1,
+                                          .compute_slices = 1,
+                                          .sm_count = 16,
+                                          .memory_total_bytes = 16384 * MIB},
+                                 .placement_start = 6,
+                                 .placement_size = 1}};
     n.gpu[0].mig = mig;
     n.gpu[0].mig_count = 2;
     n.gpu[0].info.mig_enabled = true;
@@ -413,8 +485,10 @@ static void test_same(void **state)
     json_t *s = json_array_get(b, 1);
     json_t *taint = json_array_get(
         json_object_get(json_array_get(json_object_get(json_object_get(s, "spec"), "devices"), 0),
-                        "taints"), 0);
-    assert_int_equal(json_object_set_new(taint, "timeAdded", json_string("2026-01-01T00:00:00Z")), 0);
+                        "taints"),
+        0);
+    assert_int_equal(json_object_set_new(taint, "timeAdded", json_string("2026-01-01T00:00:00Z")),
+                     0);
     assert_true(sl_slices_same(s, json_array_get(a, 1)));
     n.gpu[0].lost = false;
     json_t *c = make(&n);
@@ -434,9 +508,10 @@ static void test_names(void **state)
     assert_int_equal(d.gpu, 12);
     assert_int_equal(d.start, 6);
     assert_string_equal(d.profile, "1g18gb-me");
-    static const char *const bad[] = {"", "gpu-", "gpu-x", "gpu-01", "gpu-0-", "gpu-0-shared",
-                                      "gpu-0-mig-", "gpu-0-mig--1", "gpu-0-mig-1g18gb", "GPU-0",
-                                      "gpu--1", "gpu-99999999"};
+    static const char *const bad[] = {"",           "gpu-",         "gpu-x",
+                                      "gpu-01",     "gpu-0-",       "gpu-0-shared",
+                                      "gpu-0-mig-", "gpu-0-mig--1", "gpu-0-mig-1g18gb",
+                                      "GPU-0",      "gpu--1",       "gpu-99999999"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_true(sl_device_name_parse(bad[i], &d, &err) < 0);
 }
@@ -444,10 +519,14 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_eight_with_mig), cmocka_unit_test(test_a_share),
-        cmocka_unit_test(test_ranges_of_odd_configs), cmocka_unit_test(test_unhealthy_is_tainted),
-        cmocka_unit_test(test_foreign_instances_stay), cmocka_unit_test(test_static_mig),
-        cmocka_unit_test(test_same), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_eight_with_mig),
+        cmocka_unit_test(test_a_share),
+        cmocka_unit_test(test_ranges_of_odd_configs),
+        cmocka_unit_test(test_unhealthy_is_tainted),
+        cmocka_unit_test(test_foreign_instances_stay),
+        cmocka_unit_test(test_static_mig),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_index_is_the_drivers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

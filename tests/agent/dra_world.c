@@ -131,10 +131,15 @@ static int node(char **a, int n)
     if (sl_config_load(getenv("DRA_CONFIG"), NULL, NULL, 0, &config, &err) < 0)
         die("config", &err);
     static const struct sl_dra_ops ops = {.submit = submit, .refresh = refresh, .event = event};
-    struct sl_dra_options o = {.node_name = "node-1", .plugin_dir = dirs[0],
-                               .registry_dir = dirs[1], .cdi_dir = a[4], .state_dir = dirs[2],
-                               .arbiter_dir = a[3], .arbiter_dir_host = "/host/sluice",
-                               .sluice_dir_host = "/host/lib", .instance = n > 5 ? a[5] : NULL};
+    struct sl_dra_options o = {.node_name = "node-1",
+                               .plugin_dir = dirs[0],
+                               .registry_dir = dirs[1],
+                               .cdi_dir = a[4],
+                               .state_dir = dirs[2],
+                               .arbiter_dir = a[3],
+                               .arbiter_dir_host = "/host/sluice",
+                               .sluice_dir_host = "/host/lib",
+                               .instance = n > 5 ? a[5] : NULL};
     if (sl_dra_create(loop, &o, kube, &ops, NULL, &dra, &err) < 0)
         die("dra", &err);
     static const struct sl_devices_ops dops = {.inventory = inventory, .xid = xid};
@@ -193,9 +198,9 @@ static void message(struct sl_rpc_call *call, const uint8_t *msg, size_t size, v
             json_t *list = json_array();
             for (size_t k = 0; k < r->claims[i]->value->n_devices; k++)
                 (void)json_array_append_new(list, device_json(r->claims[i]->value->devices[k]));
-            (void)json_object_set_new(a->json, r->claims[i]->key,
-                                      json_pack("{s:s,s:o}", "error", r->claims[i]->value->error,
-                                                "devices", list));
+            (void)json_object_set_new(
+                a->json, r->claims[i]->key,
+                json_pack("{s:s,s:o}", "error", r->claims[i]->value->error, "devices", list));
         }
     } else {
         const Dra__NodeUnprepareResourcesResponse *r = (const void *)m;
@@ -420,7 +425,7 @@ static void api_handle(void *data, struct sl_http_call *call, const struct sl_ht
         return; /* nothing ever happens */
     if (strcmp(r->method, "GET") != 0) {
         sl_http_answer(call, 200, "application/json", r->body_size ? r->body : "{}",
-                             r->body_size ? r->body_size : 2);
+                       r->body_size ? r->body_size : 2);
         return;
     }
     int n = snprintf(text, sizeof(text),

@@ -71,8 +71,8 @@ void fake_call(struct fake_resource *r, const char *method, const void *msg, siz
                struct fake_call *ret);
 void fake_allocate(struct fake_resource *r, const char *const *ids, size_t n,
                    struct fake_call *ret);
-void fake_prestart(struct fake_resource *r, const char *const *ids, size_t n,
-                   uint64_t timeout_ns, struct fake_call *ret);
+void fake_prestart(struct fake_resource *r, const char *const *ids, size_t n, uint64_t timeout_ns,
+                   struct fake_call *ret);
 void fake_prefer(struct fake_resource *r, const char *const *available, size_t n,
                  const char *const *must, size_t must_n, int want, struct fake_call *ret);
 void fake_call_free(struct fake_call *call);

@@ -66,8 +66,8 @@ void fake_podres_start(struct fake_podres *p, struct sl_loop *loop, const char *
     p->loop = loop;
     (void)snprintf(p->path, sizeof(p->path), "%s", path);
     assert_int_equal(sl_rpc_server_create(loop, NULL, &p->server, &err), 0);
-    assert_int_equal(sl_rpc_server_handle(p->server, "/v1.PodResourcesLister/List", on_list, p, &err),
-                     0);
+    assert_int_equal(
+        sl_rpc_server_handle(p->server, "/v1.PodResourcesLister/List", on_list, p, &err), 0);
     assert_int_equal(sl_rpc_server_listen(p->server, p->path, 0600, &err), 0);
 }
 

@@ -30,15 +30,15 @@ static struct sl_promise promise_of(const json_t *p)
     return promise;
 }
 
-#define LEASE(containers) "{\"version\":1,\"node\":\"node-1\",\"containers\":[" containers "]}"
-#define GPU(uuid, mib, cores)                                                                      \
-    "{\"uuid\":\"" uuid "\",\"memoryMiB\":" #mib ",\"cores\":" #cores "}"
+#define LEASE(containers)     "{\"version\":1,\"node\":\"node-1\",\"containers\":[" containers "]}"
+#define GPU(uuid, mib, cores) "{\"uuid\":\"" uuid "\",\"memoryMiB\":" #mib ",\"cores\":" #cores "}"
 
 static void one_name_whatever_the_order(void **state)
 {
     (void)state;
-    const char *const one[] = {"GPU-b::3", "GPU-a::7", "GPU-a::9"},
-                     *const other[] = {"GPU-a::9", "GPU-b::3", "GPU-a::7"};
+    const char *const one[] = {"GPU-b::3", "GPU-a::7", "GPU-a::9"}, *const other[] = {"GPU-a::9",
+                                                                                      "GPU-b::3",
+                                                                                      "GPU-a::7"};
     char a[SL_DEVICE_ID_SIZE], b[SL_DEVICE_ID_SIZE], longest[100];
     const char *const bad[] = {longest};
     memset(longest, 'x', sizeof(longest));
@@ -110,7 +110,8 @@ static void cores_of_all_kinds(void **state)
         {LEASE("{\"name\":\"c\",\"gpus\":[" GPU("G", 1, 30) "]}"), true, 300, 300},
         {LEASE("{\"name\":\"c\",\"gpus\":[" GPU("G", 1, 0) "]}"), false, 0, 0},
         {LEASE("{\"name\":\"c\",\"coresLimit\":50,\"gpus\":[" GPU("G", 1, 0) "]}"), true, 1, 500},
-        {LEASE("{\"name\":\"c\",\"coresLimit\":10,\"gpus\":[" GPU("G", 1, 30) "]}"), true, 300, 300},
+        {LEASE("{\"name\":\"c\",\"coresLimit\":10,\"gpus\":[" GPU("G", 1, 30) "]}"), true, 300,
+         300},
         {LEASE("{\"name\":\"c\",\"gpus\":[" GPU("G", 1, 60) "," GPU("G", 1, 60) "]}"), true, 1000,
          1000},
     };
@@ -164,9 +165,10 @@ static void states_of_a_pod(void **state)
 /* Init containers "get" (nothing promised) and "fill", a sidecar "log", container "main". */
 static json_t *pod_with_inits(const char *fill_state, int restarts)
 {
-    json_t *p = pod(LEASE("{\"name\":\"fill\",\"gpus\":[" GPU("G", 1, 1) "]},{\"name\":\"log\","
-                          "\"gpus\":[" GPU("G", 1, 1) "]},{\"name\":\"main\",\"gpus\":[" GPU(
-                              "G", 1, 1) "]}"));
+    json_t *p = pod(LEASE("{\"name\":\"fill\",\"gpus\":[" GPU(
+        "G", 1, 1) "]},{\"name\":\"log\","
+                   "\"gpus\":[" GPU("G", 1, 1) "]},{\"name\":\"main\",\"gpus\":[" GPU("G", 1,
+                                                                                      1) "]}"));
     json_object_set_new(json_object_get(p, "spec"), "initContainers",
                         json_pack("[{s:s},{s:s},{s:s,s:s}]", "name", "get", "name", "fill", "name",
                                   "log", "restartPolicy", "Always"));
@@ -185,8 +187,8 @@ static json_t *pod_with_inits(const char *fill_state, int restarts)
 static void whose_turn_it_is(void **state)
 {
     (void)state;
-    static const char *const fill[] = {"fill"}, *const log[] = {"log"}, *const side[] = {"log", "fill"},
-                                          *const started[] = {"main"};
+    static const char *const fill[] = {"fill"}, *const log[] = {"log"},
+                             *const side[] = {"log", "fill"}, *const started[] = {"main"};
     static const struct {
         const char *fill_state;
         int restarts;
@@ -250,10 +252,14 @@ static void tenants_tell_their_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_name_whatever_the_order), cmocka_unit_test(allocate_names_the_slot),
-        cmocka_unit_test(leases),                      cmocka_unit_test(cores_of_all_kinds),
-        cmocka_unit_test(promises_are_checked),        cmocka_unit_test(states_of_a_pod),
-        cmocka_unit_test(whose_turn_it_is),            cmocka_unit_test(tenants_tell_their_slots),
+        cmocka_unit_test(one_name_whatever_the_order),
+        cmocka_unit_test(allocate_names_the_slot),
+        cmocka_unit_test(leases),
+        cmocka_unit_test(cores_of_all_kinds),
+        cmocka_unit_test(promises_are_checked),
+        cmocka_unit_test(states_of_a_pod),
+        cmocka_unit_test(whose_turn_it_is),
+        cmocka_unit_test(tenants_tell_their_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

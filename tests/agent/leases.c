@@ -52,7 +52,8 @@ static int setup(void **state)
     (void)state;
     (void)alarm(60); /* a loop that waits for the arbiter waits for ever */
     answers = 0;
-    return sl_loop_create(NULL, &loop, &err) | sl_leases_create(loop, dir, 300 * SL_NS_PER_MS, &leases, &err);
+    return sl_loop_create(NULL, &loop, &err) |
+           sl_leases_create(loop, dir, 300 * SL_NS_PER_MS, &leases, &err);
 }
 
 static int teardown(void **state)

@@ -17,7 +17,7 @@ static struct sl_err err;
 /* Up to a NULL. */
 static int parse_in(char *const *environ_list, ...)
 {
-    char *argv[16] = {(char *)(uintptr_t) "sluiced"};
+    char *argv[16] = {(char *)(uintptr_t)"sluiced"};
     int argc = 1;
     va_list ap;
     va_start(ap, environ_list);
@@ -32,12 +32,12 @@ static int parse_in(char *const *environ_list, ...)
 static void precedence(void **state)
 {
     (void)state;
-    char *env[] = {(char *)(uintptr_t) "NODE_NAME=from-env",
-                   (char *)(uintptr_t) "SLUICE_DRA=true",
-                   (char *)(uintptr_t) "CDI_DIR=",
-                   (char *)(uintptr_t) "SLUICE_LABELS=",
-                   (char *)(uintptr_t) "METRICS_ADDRESS=",
-                   (char *)(uintptr_t) "CDI_DIRECTORY=/x",
+    char *env[] = {(char *)(uintptr_t)"NODE_NAME=from-env",
+                   (char *)(uintptr_t)"SLUICE_DRA=true",
+                   (char *)(uintptr_t)"CDI_DIR=",
+                   (char *)(uintptr_t)"SLUICE_LABELS=",
+                   (char *)(uintptr_t)"METRICS_ADDRESS=",
+                   (char *)(uintptr_t)"CDI_DIRECTORY=/x",
                    NULL};
     assert_int_equal(parse_in(env, "--node-name=from-flag", "--no-api", (char *)NULL), 0);
     assert_string_equal(opt.node_name, "from-flag");
@@ -98,7 +98,7 @@ static void bad_ones(void **state)
     refused("--labels must be true or false, not \"yes\"");
     assert_int_equal(parse("--log-level=loud"), -EINVAL);
     refused("not \"loud\"");
-    char *env[] = {(char *)(uintptr_t) "SLUICE_LOG=loud", NULL};
+    char *env[] = {(char *)(uintptr_t)"SLUICE_LOG=loud", NULL};
     assert_int_equal(parse_in(env, (char *)NULL), -EINVAL);
     refused("SLUICE_LOG");
     assert_int_equal(parse("--log-level=off"), 0);

@@ -291,9 +291,12 @@ static void another_plugin_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_fractions_ask_for_it), cmocka_unit_test(answers_later),
-        cmocka_unit_test(says_why_not),              cmocka_unit_test(callers_leave),
-        cmocka_unit_test(plugins_leave),             cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(only_fractions_ask_for_it),
+        cmocka_unit_test(answers_later),
+        cmocka_unit_test(says_why_not),
+        cmocka_unit_test(callers_leave),
+        cmocka_unit_test(plugins_leave),
+        cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(is_asked_for_no_longer),
         cmocka_unit_test(disturbs_nobody_in_vain),
         cmocka_unit_test(waits_for_the_one_before),

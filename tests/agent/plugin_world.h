@@ -26,9 +26,9 @@ struct world {
     size_t allocated_ids;  /* of the last one */
     const char *bad_value; /* for an environment variable of the answer */
     bool allocate_fails;
-    bool allocate_kills; /* the process, with SIGKILL */
-    unsigned prestarts;  /* calls of the callback */
-    size_t prestart_ids; /* of the last one */
+    bool allocate_kills;          /* the process, with SIGKILL */
+    unsigned prestarts;           /* calls of the callback */
+    size_t prestart_ids;          /* of the last one */
     struct sl_prestart *prestart; /* of the last one, not answered; NULL: none */
     bool prestart_at_once;        /* answered in the callback */
 };

@@ -73,7 +73,8 @@ static const struct sl_tenancy_tenant tenants[] = {{"a", &a, NULL}, {"b", &b, &b
 static const struct sl_tenancy_ops ops = {.write_spec = write_spec, .remove_spec = remove_spec};
 static char spec[] = "spec";
 
-static void run(void (*what)(struct sl_tenancy *, sl_tenancy_done *), size_t count, const char *fails)
+static void run(void (*what)(struct sl_tenancy *, sl_tenancy_done *), size_t count,
+                const char *fails)
 {
     struct sl_tenancy t = {.ops = &ops, .data = spec, .tenant = tenants, .count = count};
     said[0] = '\0';

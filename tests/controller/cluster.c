@@ -388,8 +388,7 @@ static void test_containers(void **state)
         sl_promise_lease_parse(text_at(pod, "metadata/annotations/sluice.io~1lease"), &p, NULL), 0);
     assert_int_equal(p.container_count, 3);
     assert_string_equal(p.share[p.container[0].first].gpu, p.share[p.container[1].first].gpu);
-    assert_string_not_equal(p.share[p.container[0].first].gpu,
-                            p.share[p.container[2].first].gpu);
+    assert_string_not_equal(p.share[p.container[0].first].gpu, p.share[p.container[2].first].gpu);
     sl_cluster_stats(c, &stats);
     uint64_t free_before = stats.gpu_free_milli;
     sl_cluster_destroy(c);
@@ -410,9 +409,10 @@ static void test_swapped(void **state)
     char node[64], uuid[2][64], swapped[1024];
     struct sl_cluster *c = cluster_new();
     add_node(c, "n1", 2, 1000, "A");
-    json_t *pod = quoted("{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'containers':["
-                         "{'name':'a','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'700'}}},"
-                         "{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'800'}}}]}}");
+    json_t *pod = quoted(
+        "{'metadata':{'name':'p','uid':'u','namespace':'ns'},'spec':{'containers':["
+        "{'name':'a','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'700'}}},"
+        "{'name':'b','resources':{'limits':{'nvidia.com/gpu':'1','nvidia.com/gpumem':'800'}}}]}}");
     filter(c, pod, "['n1']", S, node);
     assert_int_equal(bind(c, pod, "n1", S), 0);
     struct sl_promise p;
@@ -426,7 +426,8 @@ static void test_swapped(void **state)
     char *text = sl_promise_lease_text(&p);
     (void)snprintf(swapped, sizeof(swapped), "%s", text);
     free(text);
-    json_object_set_new(at(pod, "metadata/annotations"), SL_PROMISE_LEASE_KEY, json_string(swapped));
+    json_object_set_new(at(pod, "metadata/annotations"), SL_PROMISE_LEASE_KEY,
+                        json_string(swapped));
     assert_int_equal(sl_cluster_pod_set(c, pod, 2 * S, NULL), 0);
     for (unsigned i = 0; i < 2; i++) { /* 250 fit beside the 700, and not beside the 800 */
         json_t *other = api_pod(10 + i, "'nvidia.com/gpumem':'250'");
@@ -501,7 +502,8 @@ static void test_protocol(void **state)
         const char *body, *answer;
         bool all, prioritize;
     } rows[] = {
-        {"{" POD "'nvidia.com/gpu':'1','nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
+        {"{" POD
+         "'nvidia.com/gpu':'1','nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2','n3']}",
          "{\"Nodes\":null,\"NodeNames\":[\"n1\"],\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":"
          "{"
          "\"n2\":\"its GPUs are too small or too few\",\"n3\":\"no GPUs of Sluice's on this "
@@ -510,8 +512,8 @@ static void test_protocol(void **state)
         {"{" POD "'nvidia.com/gpu':'1','nvidia.com/gpumem':'600'}}}]}},'NodeNames':['n1','n2']}",
          "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]", false, true},
         {"{" POD "'nvidia.com/gpu':'1','nvidia.com/"
-                 "gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'"
-                 "name':'n1'}}]}}",
+         "gpumem':'600'}}}]}},'Nodes':{'items':[{'metadata':{'name':'n2'}},{'metadata':{'"
+         "name':'n1'}}]}}",
          "{\"NodeNames\":null,\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}}]},"
          "\"FailedNodes\":{},"
          "\"FailedAndUnresolvableNodes\":{\"n2\":\"its GPUs are too small or too "
@@ -602,7 +604,8 @@ static void test_room(void **state)
     assert_string_equal(node, "n2");
     filter(c, pod[3], "['n1','n2']", S, node);
     assert_string_equal(node, "");
-    assert_int_equal(sl_cluster_pod_set(c, pod[3], S, NULL), 0); /* the watch tells of it only now */
+    assert_int_equal(sl_cluster_pod_set(c, pod[3], S, NULL),
+                     0);                  /* the watch tells of it only now */
     assert_null(sl_cluster_next_room(c)); /* and there is none */
     (void)sl_cluster_expire(c, 32 * S);
     assert_string_equal(sl_cluster_next_room(c), "n2");
@@ -655,7 +658,8 @@ int main(void)
         cmocka_unit_test(test_cards_change), cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_containers),   cmocka_unit_test(test_hami_state),
         cmocka_unit_test(test_policies),     cmocka_unit_test(test_protocol),
-        cmocka_unit_test(test_swapped),      cmocka_unit_test(test_renamed),      cmocka_unit_test(test_room),
+        cmocka_unit_test(test_swapped),      cmocka_unit_test(test_renamed),
+        cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -367,7 +367,8 @@ static void test_denials_that_cut(void **state)
         while (n + 5 < (int)sizeof(value))
             n += snprintf(value + n, sizeof(value) - (size_t)n, "\xf0\x9f\x92\xa7");
         for (int which = 0; which < 2; which++) {
-            (void)snprintf(meta, sizeof(meta), "'annotations':{'sharedgpu/gpu_request':'0.5','%s':'%s'}",
+            (void)snprintf(meta, sizeof(meta),
+                           "'annotations':{'sharedgpu/gpu_request':'0.5','%s':'%s'}",
                            which ? "sharedgpu/gpu_mem" : "sharedgpu/gpu_limit", value);
             json_t *pod = pod_of("'cpu':'1'", meta, "");
             assert_int_equal(sl_mutate_pod(pod, "review-1", &dra, &m, &err), -EINVAL);
@@ -389,11 +390,12 @@ static void test_long_names(void **state)
     struct sl_mutation m;
     json_t *pod = pod_of("'nvidia.com/gpu':'1','nvidia.com/gpumem':'10240'", "", "");
     json_t *container = json_array_get(at(pod, "spec/containers"), 0);
-    json_object_set_new(container, "name", json_string("cc\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
-                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
-                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
-                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
-                                                       "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"));
+    json_object_set_new(container, "name",
+                        json_string("cc\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                    "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                    "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                    "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                                    "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"));
     mutated(pod, &slots, &m);
     sl_mutation_free(&m);
     json_decref(pod);
@@ -402,12 +404,18 @@ static void test_long_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claim),     cmocka_unit_test(test_claim_kinds),
-        cmocka_unit_test(test_untouched), cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_review),
-        cmocka_unit_test(test_answers),   cmocka_unit_test(test_init_alone),
-        cmocka_unit_test(test_privileged), cmocka_unit_test(test_plain_by_dra),
-        cmocka_unit_test(test_denials_that_cut), cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_claim),
+        cmocka_unit_test(test_claim_kinds),
+        cmocka_unit_test(test_untouched),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_review),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_init_alone),
+        cmocka_unit_test(test_privileged),
+        cmocka_unit_test(test_plain_by_dra),
+        cmocka_unit_test(test_denials_that_cut),
+        cmocka_unit_test(test_long_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

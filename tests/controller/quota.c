@@ -206,7 +206,8 @@ static void test_quantities(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quota), cmocka_unit_test(test_unasked), cmocka_unit_test(test_claims),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quota), cmocka_unit_test(test_unasked),
+                                       cmocka_unit_test(test_claims),
                                        cmocka_unit_test(test_quantities)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

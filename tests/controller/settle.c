@@ -6,8 +6,10 @@
 
 #define LEASE                                                                                      \
     "{\\\"version\\\":1,\\\"node\\\":\\\"n1\\\",\\\"containers\\\":[{\\\"name\\\":\\\"warm\\\","   \
-    "\\\"gpus\\\":[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":5,\\\"cores\\\":0}]},{\\\"name\\\":" \
-    "\\\"main\\\",\\\"gpus\\\":[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":5,\\\"cores\\\":0}]}]}"
+    "\\\"gpus\\\":[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":5,\\\"cores\\\":0}]},{"           \
+    "\\\"name\\\":"                                                                                \
+    "\\\"main\\\",\\\"gpus\\\":[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":5,\\\"cores\\\":0}]" \
+    "}]}"
 #define DEVICES "GPU-1,NVIDIA,5,0:;;GPU-1,NVIDIA,5,0:;"
 
 static json_t *pod(const char *phase, const char *node, const char *status)

@@ -46,7 +46,8 @@ static void attack_page(int fd)
     int again = open(path, O_RDWR | O_CLOEXEC);
     attempt(again >= 0 && pwrite(again, &much, sizeof(much), 64) > 0,
             "a write to the lease page opened anew");
-    attempt(again >= 0 && mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED,
+    attempt(again >= 0 &&
+                mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED,
             "a writable mapping of the lease page opened anew");
     int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     attempt(mem >= 0 && pwrite(mem, &much, sizeof(much), (off_t)(uintptr_t)ro + 64) > 0 &&
@@ -59,7 +60,8 @@ static void attack_page(int fd)
 /* Orders of the control socket, at the tenant's own. */
 static void attack_attach(const char *path)
 {
-    static const enum sl_msg_type orders[] = {SL_MSG_STATUS, SL_MSG_SET, SL_MSG_CREATE, SL_MSG_REMOVE};
+    static const enum sl_msg_type orders[] = {SL_MSG_STATUS, SL_MSG_SET, SL_MSG_CREATE,
+                                              SL_MSG_REMOVE};
     for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
         struct sl_err err = SL_ERR_INIT;
         union sl_packet p;

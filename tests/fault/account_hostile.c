@@ -51,8 +51,9 @@ static void lie(uint64_t seed)
         case 5: /* entries of shared memory, in any state, with any holders */
             atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.state, (uint32_t)v);
             atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.id, v >> 7);
-            atomic_store(&p->slot[SL_PROCESS_SLOTS + slot % 512].shared.holder[v % SL_SHARED_HOLDERS],
-                         (uint16_t)(v >> 9));
+            atomic_store(
+                &p->slot[SL_PROCESS_SLOTS + slot % 512].shared.holder[v % SL_SHARED_HOLDERS],
+                (uint16_t)(v >> 9));
             break;
         case 4: /* the header: nobody may depend on it after attaching */
             ((volatile char *)p)[rng_below(&r, 64)] = (char)v;

@@ -272,7 +272,8 @@ static void test_hostile_ledger(void **state)
             uint64_t one = 1;
             for (int round = 0; round < 50; round++) {
                 uint8_t *p = (uint8_t *)peer.ledger.page;
-                for (size_t i = 0; i < sizeof(*peer.ledger.page); i += 1 + (unsigned)rand_r(&seed) % 64)
+                for (size_t i = 0; i < sizeof(*peer.ledger.page);
+                     i += 1 + (unsigned)rand_r(&seed) % 64)
                     p[i] = (uint8_t)rand_r(&seed);
                 (void)!write(peer.doorbell, &one, sizeof(one));
                 usleep(1000);

@@ -15,7 +15,8 @@ void *__libc_realloc(void *p, size_t size); /* NOLINT(bugprone-reserved-identifi
 
 static uintptr_t first, last;
 static _Atomic long calls;
-static _Atomic int ending; /* what a coverage build's run-time needs at the end is not libsluice's */
+static _Atomic int
+    ending; /* what a coverage build's run-time needs at the end is not libsluice's */
 
 static void end(void)
 {
@@ -38,8 +39,7 @@ static int fails(const void *caller)
     const char *nth = getenv("MALLOC_NTH");
     if (!first)
         (void)dl_iterate_phdr(find, NULL);
-    if (!nth || (uintptr_t)caller < first || (uintptr_t)caller >= last ||
-        atomic_load(&ending))
+    if (!nth || (uintptr_t)caller < first || (uintptr_t)caller >= last || atomic_load(&ending))
         return 0;
     long call = atomic_fetch_add(&calls, 1) + 1;
     if (call == 1)

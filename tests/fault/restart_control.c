@@ -146,7 +146,8 @@ static void test_stopped_while_recovering(void **state)
     if (creator == 0) {
         char byte;
         create("orphan", 10 * GIB, path);
-        if (write(told[1], path, sizeof(path)) != (ssize_t)sizeof(path) || read(go[0], &byte, 1) != 1)
+        if (write(told[1], path, sizeof(path)) != (ssize_t)sizeof(path) ||
+            read(go[0], &byte, 1) != 1)
             _exit(1);
         _exit(0);
     }

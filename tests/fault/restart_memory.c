@@ -57,7 +57,8 @@ struct looked_for {
 static void count_finding(const union sl_packet *p, void *arg)
 {
     struct looked_for *l = arg;
-    l->found += p->h.type == SL_MSG_AUDIT && (!l->tenant || strcmp(p->audit.tenant, l->tenant) == 0);
+    l->found +=
+        p->h.type == SL_MSG_AUDIT && (!l->tenant || strcmp(p->audit.tenant, l->tenant) == 0);
 }
 
 /* Findings of the audit about one tenant's processes, or all of them together. */
@@ -76,7 +77,8 @@ static void watch_rounds(const struct tenant *t, struct program *p)
     do {
         struct usage u = tenant_usage(t);
         if (u.used_bytes + u.overhead_bytes > LIMIT)
-            fail_msg("status shows %lu and %lu of %lu", u.used_bytes, u.overhead_bytes, u.limit_bytes);
+            fail_msg("status shows %lu and %lu of %lu", u.used_bytes, u.overhead_bytes,
+                     u.limit_bytes);
         assert_int_equal(findings(NULL), 0);
         c = count(p);
         if (c.refused || c.other)
@@ -102,7 +104,8 @@ static void restart_often(const char *name, void (*end)(struct world *))
         watch_rounds(&t, &p);
     }
     struct counts c = count(&p);
-    (void)printf("%s: %d restarts, %lu granted, %lu refused\n", name, RESTARTS, c.granted, c.refused);
+    (void)printf("%s: %d restarts, %lu granted, %lu refused\n", name, RESTARTS, c.granted,
+                 c.refused);
     assert_int_equal(program_end(&p), 0);
     assert_int_equal(program_end(&idle), 0);
     EVENTUALLY(tenant_usage(&t).used_bytes == 0);
@@ -261,12 +264,8 @@ static void test_unanswered(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_CASE(test_raised),
-        WORLD_CASE(test_unanswered),
-        WORLD_CASE(test_killed),
-        WORLD_CASE(test_stopped),
-        WORLD_CASE(test_late),
-        WORLD_CASE(test_overhead),
+        WORLD_CASE(test_raised),    WORLD_CASE(test_unanswered), WORLD_CASE(test_killed),
+        WORLD_CASE(test_stopped),   WORLD_CASE(test_late),       WORLD_CASE(test_overhead),
         WORLD_CASE(test_newcomers),
     };
     return WORLD_MAIN(tests, argc, argv);

@@ -43,7 +43,7 @@ static void *churn(void *arg)
         CUresult rc = cuMemAlloc_v2(&p, piece_bytes);
         if (rc == CUDA_SUCCESS)
             rc = cuMemFree_v2(p);
-        atomic_fetch_add(rc == CUDA_SUCCESS                 ? &granted
+        atomic_fetch_add(rc == CUDA_SUCCESS               ? &granted
                          : rc == CUDA_ERROR_OUT_OF_MEMORY ? &refused
                                                           : &other,
                          1);

@@ -184,7 +184,8 @@ int main(int argc, char **argv)
         while (i < WORKERS && pid[i] != gone)
             i++;
         if (i == WORKERS || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
-            (void)fprintf(stderr, "worker %d found its units missing (status %x)\n", i, (unsigned)status);
+            (void)fprintf(stderr, "worker %d found its units missing (status %x)\n", i,
+                          (unsigned)status);
             return 1;
         }
         bury(slot_of(i));
@@ -201,12 +202,11 @@ int main(int argc, char **argv)
     uint64_t left = sl_account_total(ledger.page, 0), open = 0;
     for (uint32_t e = SL_PROCESS_SLOTS; e < SL_MAX_SLOTS; e++)
         open += atomic_load(&ledger.page->slot[e].shared.state) != 0;
-    (void)printf("%d deaths, %llu made, %llu joined, %llu taken back; total %llu, slots %llu; left %llu, entries %llu\n",
+    (void)printf("%d deaths, %llu made, %llu joined, %llu taken back; total %llu, slots %llu; left "
+                 "%llu, entries %llu\n",
                  deaths, (unsigned long long)world->made, (unsigned long long)world->joined,
-                 (unsigned long long)world->taken,
-                 (unsigned long long)total, (unsigned long long)slots, (unsigned long long)left,
-                 (unsigned long long)open);
-    return total == slots && left == 0 && open == 0 && world->joined > 0 && world->taken > 0
-               ? 0
-               : 1;
+                 (unsigned long long)world->taken, (unsigned long long)total,
+                 (unsigned long long)slots, (unsigned long long)left, (unsigned long long)open);
+    return total == slots && left == 0 && open == 0 && world->joined > 0 && world->taken > 0 ? 0
+                                                                                             : 1;
 }

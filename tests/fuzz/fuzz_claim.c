@@ -10,7 +10,8 @@ static void check_claim(const json_t *object)
 {
     static struct sl_claim c;
     struct sl_err err = SL_ERR_INIT;
-    const char *uid = json_string_value(json_object_get(json_object_get(object, "metadata"), "uid"));
+    const char *uid =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "uid"));
     int rc = sl_claim_parse(object, "gpu.sluice.io", "node-1", uid ? uid : "", &c, &err);
     if (rc < 0) {
         FUZZ_CHECK(err.code < 0 && err.msg[0] != '\0');
@@ -23,7 +24,8 @@ static void check_claim(const json_t *object)
         FUZZ_CHECK(r->group < c.result_count && r->request[0]);
         FUZZ_CHECK(r->share.limit_permille <= 1000);
         if (r->name.kind == SL_DEVICE_SHARE && !r->admin)
-            FUZZ_CHECK(r->share.memory_bytes > 0 && r->share.cores_permille >= 1 && r->share.cores_permille <= 1000);
+            FUZZ_CHECK(r->share.memory_bytes > 0 && r->share.cores_permille >= 1 &&
+                       r->share.cores_permille <= 1000);
     }
 }
 

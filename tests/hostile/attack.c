@@ -204,7 +204,8 @@ static void connect_and_leave(void)
 static void nonsense(void)
 {
     unsigned seed = (unsigned)getpid();
-    const int fds[] = {STDIN_FILENO, memfd_create("sluice-ledger", 0), socket(AF_UNIX, SOCK_STREAM, 0)};
+    const int fds[] = {STDIN_FILENO, memfd_create("sluice-ledger", 0),
+                       socket(AF_UNIX, SOCK_STREAM, 0)};
     for (;;) {
         char bytes[1200];
         int sock = connect_now(0);
@@ -226,9 +227,12 @@ static const struct {
     int processes;
     bool says; /* by itself that it is under way */
 } attacks[] = {
-    {"linger", linger, 1, true},         {"silent", silent, PROCESSES, false},
-    {"crowd", crowd, 1, false},          {"maps", maps, 1, false},
-    {"measure", measure, PROCESSES, false}, {"connect", connect_and_leave, 2, false},
+    {"linger", linger, 1, true},
+    {"silent", silent, PROCESSES, false},
+    {"crowd", crowd, 1, false},
+    {"maps", maps, 1, false},
+    {"measure", measure, PROCESSES, false},
+    {"connect", connect_and_leave, 2, false},
     {"nonsense", nonsense, 2, false},
 };
 

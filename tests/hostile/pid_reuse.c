@@ -184,7 +184,8 @@ static void test_pid_again(void **state)
         skip();
     assert_int_equal(second, first);
     assert_int_equal(read(told[0], &byte, 1), 1);
-    for (int i = 0; i < 20; i++) { /* the end of the first has been seen by now, whatever came of it */
+    for (int i = 0; i < 20;
+         i++) { /* the end of the first has been seen by now, whatever came of it */
         (void)world_used(&world, "again", &processes);
         assert_int_equal(processes, 1);
     }

@@ -110,8 +110,8 @@ static bool come_back(const char *path, int told, int go)
 {
     char byte, packet[4096];
     int ghost, fd = sl_packet_connect(path, NULL);
-    if (fd < 0 || !hello(fd, false) ||
-        recv(fd, packet, sizeof(packet), 0) <= 0 || write(told, "k", 1) != 1 || read(go, &byte, 1) != 1)
+    if (fd < 0 || !hello(fd, false) || recv(fd, packet, sizeof(packet), 0) <= 0 ||
+        write(told, "k", 1) != 1 || read(go, &byte, 1) != 1)
         return false;
     for (int i = 0; i < PARKED; i++)
         if (!ghost_connect(path, &ghost, 1) || !hello(ghost, true))
@@ -133,7 +133,8 @@ static bool call_often(const char *path, int told, int go)
     return write(told, "k", 1) == 1;
 }
 
-static pid_t attacker_begin(const char *path, int told, int go, bool (*attack)(const char *, int, int))
+static pid_t attacker_begin(const char *path, int told, int go,
+                            bool (*attack)(const char *, int, int))
 {
     pid_t pid = fork();
     if (pid != 0)

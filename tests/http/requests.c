@@ -159,7 +159,8 @@ static struct bytes_result get_bytes(const char *path)
 {
     struct bytes_result r = {0};
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_kube_get_bytes(kube, path, SL_KUBE_PROTOBUF, bytes_done, &r, NULL, &err), 0);
+    assert_int_equal(sl_kube_get_bytes(kube, path, SL_KUBE_PROTOBUF, bytes_done, &r, NULL, &err),
+                     0);
     world_until(&r.count, 1, 0);
     return r;
 }
@@ -186,8 +187,8 @@ static void raw(void **state)
     assert_true(b.err.code < 0);
     struct result r = {0};
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_kube_put_bytes(kube, "/ok", SL_KUBE_PROTOBUF, (const uint8_t *)"a\0bc", 4, done,
-                                       &r, NULL, &err),
+    assert_int_equal(sl_kube_put_bytes(kube, "/ok", SL_KUBE_PROTOBUF, (const uint8_t *)"a\0bc", 4,
+                                       done, &r, NULL, &err),
                      0);
     world_until(&r.count, 1, 0);
     assert_int_equal(r.status, 200);
@@ -198,7 +199,8 @@ static void raw(void **state)
     assert_int_equal(json_integer_value(json_object_get(r.body, "a")), 1);
     json_decref(r.body);
     assert_int_equal(sl_kube_get_bytes(kube, "no/path", NULL, bytes_done, &b, NULL, &err), -EINVAL);
-    assert_int_equal(sl_kube_put_bytes(kube, "no/path", NULL, NULL, 0, done, &r, NULL, &err), -EINVAL);
+    assert_int_equal(sl_kube_put_bytes(kube, "no/path", NULL, NULL, 0, done, &r, NULL, &err),
+                     -EINVAL);
 }
 
 static void refusals(void **state)

@@ -397,8 +397,8 @@ static void a_flood_from_elsewhere(void **state)
 static void begin_post(int fd, size_t announced, size_t sent)
 {
     static char text[1 << 20];
-    int head = snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n",
-                        announced);
+    int head = snprintf(text, sizeof(text),
+                        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n", announced);
     memset(text + head, 'x', sent);
     for (size_t at = 0, size = (size_t)head + sent; at < size;) {
         ssize_t n = send(fd, text + at, size - at, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -431,11 +431,13 @@ static void bytes_together(void **state)
         (void)close(large[i]);
     }
     assert_int_equal(kept + refused, MANY);
-    assert_in_range(kept, 1, 2); /* two of 400 KiB in 1 MiB, and one of them made room for the small one */
+    assert_in_range(kept, 1,
+                    2); /* two of 400 KiB in 1 MiB, and one of them made room for the small one */
     (void)close(fd);
 }
 
-static size_t room_by_path(void *data, struct sl_http_call *call, const char *method, const char *path)
+static size_t room_by_path(void *data, struct sl_http_call *call, const char *method,
+                           const char *path)
 {
     (void)data;
     (void)call;
@@ -453,7 +455,8 @@ static void bodies_nobody_wants(void **state)
     put(fd, "POST /take HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
     (void)take(fd, "hello");
     char text[400];
-    (void)snprintf(text, sizeof(text), "POST /take HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n%0101d", 0);
+    (void)snprintf(text, sizeof(text),
+                   "POST /take HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n%0101d", 0);
     put(fd, text);
     assert_non_null(strstr(take(fd, "larger than 100 bytes"), " 413 "));
     assert_int_equal(handled, 2);
@@ -520,9 +523,10 @@ static void ends(void **state)
 static void addresses(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"127.0.0.1:65536", 
-        "",       "x",       "127.0.0.1",        "127.0.0.1:", "127.0.0.1:x",
-        "::1:80", "host:80", "127.0.0.1:123456", "[::1:80"};
+    static const char *const bad[] = {"127.0.0.1:65536", "",           "x",
+                                      "127.0.0.1",       "127.0.0.1:", "127.0.0.1:x",
+                                      "::1:80",          "host:80",    "127.0.0.1:123456",
+                                      "[::1:80"};
     static const char *const good[] = {":0", "127.0.0.1:0", "0.0.0.0:0"};
     struct sl_http_server *s = NULL;
     struct sl_err err = SL_ERR_INIT;

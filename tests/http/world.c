@@ -190,8 +190,8 @@ void fake_send(struct fake_conn *conn, const char *data, size_t size)
     assert_int_equal(sl_loop_watch(conn->fake->loop, &conn->source, EPOLLIN | EPOLLOUT, NULL), 0);
 }
 
-static void __attribute__((format(printf, 3, 0)))
-send_va(struct fake_conn *conn, bool chunk, const char *fmt, va_list args)
+static void __attribute__((format(printf, 3, 0))) send_va(struct fake_conn *conn, bool chunk,
+                                                          const char *fmt, va_list args)
 {
     char *text = NULL, head[20];
     int n = vasprintf(&text, fmt, args);

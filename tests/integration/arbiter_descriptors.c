@@ -299,12 +299,9 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(test_in_a_nonsense_packet),
-        CASE(test_in_a_hello),
-        CASE(test_from_a_member),
-        CASE(test_left_in_the_queue),
-        CASE(test_on_the_control_socket),
-        CASE(test_in_a_tenant_that_ends),
+        CASE(test_in_a_nonsense_packet),  CASE(test_in_a_hello),
+        CASE(test_from_a_member),         CASE(test_left_in_the_queue),
+        CASE(test_on_the_control_socket), CASE(test_in_a_tenant_that_ends),
         CASE(test_ledger_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

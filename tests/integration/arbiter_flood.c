@@ -81,7 +81,8 @@ static void assert_served(void)
     struct sl_msg_hello m = {.slot = SL_NO_SLOT};
     sl_packet_init(&m.h, SL_MSG_HELLO, sizeof(m));
     if (sock < 0 || sl_packet_send(sock, &m.h, NULL, 0, &err) < 0 ||
-        sl_packet_wait(sock, ANSWER_MS, &err) < 0 || sl_packet_recv(sock, &p, &(struct sl_packet_fds){0}, &err) < 0)
+        sl_packet_wait(sock, ANSWER_MS, &err) < 0 ||
+        sl_packet_recv(sock, &p, &(struct sl_packet_fds){0}, &err) < 0)
         fail_msg("the neighbour's process is not taken in: %s", err.msg);
     assert_int_equal(p.h.type, SL_MSG_WELCOME);
     (void)close(sock);
@@ -226,7 +227,7 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(test_silent_connections), CASE(test_silent_crowd),  CASE(test_crowd_of_members),
+        CASE(test_silent_connections),    CASE(test_silent_crowd),   CASE(test_crowd_of_members),
         CASE(test_no_descriptors_at_all), CASE(test_unread_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

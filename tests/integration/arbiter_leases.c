@@ -77,7 +77,8 @@ static void test_lease_is_read_only(void **state)
     assert_int_equal(world_call(fd, &m.h, &p), SL_MSG_CREATED);
     struct peer peer;
     assert_int_equal(peer_attach(p.created.attach_path, SL_NO_SLOT, -1, &peer), 0);
-    assert_true(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, peer.lease.fd, 0) == MAP_FAILED);
+    assert_true(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, peer.lease.fd, 0) ==
+                MAP_FAILED);
     assert_int_equal(ftruncate(peer.lease.fd, 0), -1);
     char self[64];
     (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", peer.lease.fd);
@@ -203,9 +204,9 @@ static void test_nonsense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grants),       cmocka_unit_test(test_lease_is_read_only),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_card_is_not_promised_twice),
-        cmocka_unit_test(test_live_set),     cmocka_unit_test(test_second_arbiter),
+        cmocka_unit_test(test_grants),   cmocka_unit_test(test_lease_is_read_only),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_card_is_not_promised_twice),
+        cmocka_unit_test(test_live_set), cmocka_unit_test(test_second_arbiter),
         cmocka_unit_test(test_nonsense),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

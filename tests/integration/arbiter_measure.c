@@ -25,7 +25,8 @@ static int setup(void **state)
 {
     (void)state;
     /* A driver that needs 10 ms to say who uses it, as real ones may. */
-    assert_int_equal(setenv("SLUICE_SIM_FAULT", "nvmlDeviceGetComputeRunningProcesses_v3:0=10ms", 1), 0);
+    assert_int_equal(
+        setenv("SLUICE_SIM_FAULT", "nvmlDeviceGetComputeRunningProcesses_v3:0=10ms", 1), 0);
     world_begin(&world);
     return 0;
 }

@@ -10,7 +10,7 @@
 #include "shm/packet.h"
 #include "shm/pages.h"
 
-#define GIB (1ULL << 30)
+#define GIB             (1ULL << 30)
 /* An arbiter that does not answer at all; one that is slow, with a thousand processes, is none. */
 #define WORLD_ANSWER_MS 60000
 
@@ -21,12 +21,12 @@ struct world {
 
 /* SLUICE_TEST_NVML names the simulated library; the simulation's state lives in the directory. */
 void world_begin(struct world *w);
-void world_start(struct world *w);          /* (again) */
-void world_kill(struct world *w);           /* SIGKILL */
-void world_stop(struct world *w);           /* SIGTERM, as a service manager does */
-void world_end(struct world *w);            /* checks that an orderly stop leaves nothing */
+void world_start(struct world *w); /* (again) */
+void world_kill(struct world *w);  /* SIGKILL */
+void world_stop(struct world *w);  /* SIGTERM, as a service manager does */
+void world_end(struct world *w);   /* checks that an orderly stop leaves nothing */
 
-int world_connect(const struct world *w);   /* control socket */
+int world_connect(const struct world *w); /* control socket */
 
 /* A lease as `sluice run --memory … --name …` would ask for. */
 struct sl_msg_lease lease_ask(const char *name, uint64_t memory_bytes);

@@ -44,7 +44,8 @@ static void *by_hand(const char *name)
     }
     if (!symbols || !strings || !gnu)
         return NULL;
-    const uint32_t *buckets = gnu + 4 + gnu[2] * (sizeof(ElfW(Addr)) / 4), *chain = buckets + gnu[0];
+    const uint32_t *buckets = gnu + 4 + gnu[2] * (sizeof(ElfW(Addr)) / 4),
+                   *chain = buckets + gnu[0];
     for (uint32_t b = 0; b < gnu[0]; b++)
         for (uint32_t i = buckets[b]; i >= gnu[1] && i != 0; i++) {
             if (strcmp(strings + symbols[i].st_name, name) == 0)

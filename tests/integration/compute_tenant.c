@@ -41,8 +41,6 @@
 #include "common/kernels_ptx.h"
 #include "sluice/pages.h"
 
-
-
 #define BINS 600
 
 static struct {
@@ -386,7 +384,8 @@ static void closed(CUfunction fma, CUdeviceptr out)
     opt.seconds = all;
     steady(fma, out);
     if (fstat(own, &st) != 0 || st.st_size != 0) {
-        fprintf(stderr, "somebody wrote %lld bytes into the program's file\n", (long long)st.st_size);
+        fprintf(stderr, "somebody wrote %lld bytes into the program's file\n",
+                (long long)st.st_size);
         exit(6);
     }
 }

@@ -15,8 +15,8 @@ static const struct {
     const char *name;
     bool cuda;
 } hooks[] = {
-#define IS_CUDA true
-#define IS_NVML false
+#define IS_CUDA                         true
+#define IS_NVML                         false
 #define SL_HOOK(symbol, library, group) {#symbol, IS_##library},
 #include "preload/hooks.def"
 };
@@ -79,7 +79,8 @@ static void check_found(const char *how, const char *name, void *found, bool hoo
 static void check_dlsym(void *cuda, void *nvml)
 {
     for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
-        check_found("dlsym", hooks[i].name, dlsym(hooks[i].cuda ? cuda : nvml, hooks[i].name), true);
+        check_found("dlsym", hooks[i].name, dlsym(hooks[i].cuda ? cuda : nvml, hooks[i].name),
+                    true);
         check_found("RTLD_DEFAULT", hooks[i].name, dlsym(RTLD_DEFAULT, hooks[i].name), true);
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -109,8 +110,7 @@ static void check_proc(void *cuda)
     void *found = &failures;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     (void)ask("cuMemAllocNonsense", &found, 12000, 0, &status);
-    CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND && !found,
-          "a made-up name was found");
+    CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND && !found, "a made-up name was found");
     found = &failures;
     (void)ask("cuMemAllocAsync", &found, 11010, 0, &status);
     CHECK(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT && !found,

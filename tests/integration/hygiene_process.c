@@ -93,7 +93,8 @@ static void test_churn(void **state)
     const char *argv[] = {"hygiene_tenant", "churn", NULL};
     tenant_begin(&world, "churn", LIMIT, &t);
     program_start(&t, argv, NULL, &p);
-    while (waitid(P_PID, (id_t)p.pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0) {
+    while (waitid(P_PID, (id_t)p.pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == 0) {
         char name[32];
         (void)snprintf(name, sizeof(name), "passing-%d", passing++);
         tenant_begin(&world, name, LIMIT / 64, &other); /* there as long as this process is */
@@ -198,13 +199,13 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lookup),      cmocka_unit_test(test_hygiene),
-        cmocka_unit_test(test_silent),      cmocka_unit_test(test_thread),
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_fork_first),
-        cmocka_unit_test(test_fork_later),  cmocka_unit_test(test_fork_threads),
-        cmocka_unit_test(test_exec),        cmocka_unit_test(test_close_all),
-        cmocka_unit_test(test_next),        cmocka_unit_test(test_no_tenant),
-        cmocka_unit_test(test_no_arbiter),  cmocka_unit_test(test_arbiter_dies),
+        cmocka_unit_test(test_lookup),     cmocka_unit_test(test_hygiene),
+        cmocka_unit_test(test_silent),     cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_fork_first),
+        cmocka_unit_test(test_fork_later), cmocka_unit_test(test_fork_threads),
+        cmocka_unit_test(test_exec),       cmocka_unit_test(test_close_all),
+        cmocka_unit_test(test_next),       cmocka_unit_test(test_no_tenant),
+        cmocka_unit_test(test_no_arbiter), cmocka_unit_test(test_arbiter_dies),
         cmocka_unit_test(test_churn),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -110,7 +110,8 @@ static void case_hygiene(void)
     CHECK(errno == 78, "errno became %d", errno);
     take_snapshot(&after);
     CHECK(before.mask == after.mask, "umask changed");
-    CHECK(memcmp(&before.blocked, &after.blocked, sizeof(before.blocked)) == 0, "signal mask changed");
+    CHECK(memcmp(&before.blocked, &after.blocked, sizeof(before.blocked)) == 0,
+          "signal mask changed");
     for (int i = 1; i < NSIG; i++)
         CHECK(before.actions[i].sa_handler == after.actions[i].sa_handler &&
                   before.actions[i].sa_flags == after.actions[i].sa_flags,
@@ -275,7 +276,8 @@ static void case_fork_later(void)
         }
         CHECK(wait_child(pid) == 0, "the child died");
     }
-    CHECK(all_is_back(before, &after) && after == before, "the children changed the parent's books");
+    CHECK(all_is_back(before, &after) && after == before,
+          "the children changed the parent's books");
     CHECK(cuMemFree_v2(p) == CUDA_SUCCESS, "no free");
 }
 
@@ -342,7 +344,8 @@ static void case_next(void)
     CHECK(start() == CUDA_SUCCESS && cuMemGetInfo_v2(&before, &total) == CUDA_SUCCESS, "no start");
     CHECK(cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS, "no memory");
     CHECK(calls && calls() == 1, "the other library was passed over");
-    CHECK(cuMemGetInfo_v2(&after, &total) == CUDA_SUCCESS && before - after == MIB, "not charged once");
+    CHECK(cuMemGetInfo_v2(&after, &total) == CUDA_SUCCESS && before - after == MIB,
+          "not charged once");
     CHECK(cuMemAlloc_v2(&p, total) == CUDA_ERROR_OUT_OF_MEMORY, "the limit was passed");
 }
 

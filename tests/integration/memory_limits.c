@@ -16,9 +16,9 @@
 
 #include "tenant_world.h"
 
-#define MIB         (1ULL << 20)
-#define PROCESSES   3
-#define PIECES      10 /* of the tenant, beside its contexts */
+#define MIB           (1ULL << 20)
+#define PROCESSES     3
+#define PIECES        10 /* of the tenant, beside its contexts */
 #define OUT_OF_MEMORY 2
 
 static const char *path;
@@ -70,7 +70,8 @@ static void check_view(struct program *p, uint64_t limit, bool full)
     uint64_t free_bytes, total, device_total;
     int rc = -1;
     program_ask(p, "info", line, sizeof(line));
-    if (sscanf(line, "info %lu %lu %lu %d", &free_bytes, &total, &device_total, &rc) != 4 || rc != 0)
+    if (sscanf(line, "info %lu %lu %lu %d", &free_bytes, &total, &device_total, &rc) != 4 ||
+        rc != 0)
         fail_msg("%s", line);
     assert_int_equal(total, limit);
     assert_int_equal(device_total, limit);
@@ -168,7 +169,7 @@ static int end(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_direct), cmocka_unit_test(test_dlsym),
+        cmocka_unit_test(test_direct),        cmocka_unit_test(test_dlsym),
         cmocka_unit_test(test_dlsym_default), cmocka_unit_test(test_proc),
         cmocka_unit_test(test_proc_v1),
     };

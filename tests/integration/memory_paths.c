@@ -87,13 +87,15 @@ static CUresult make_pool(void)
 static CUresult take_pool(struct piece *p)
 {
     CUresult rc = make_pool();
-    return rc ? rc : cu.cuMemAllocFromPoolAsync(&p->address, POOL_PIECE_BYTES, path_pool, path_stream);
+    return rc ? rc
+              : cu.cuMemAllocFromPoolAsync(&p->address, POOL_PIECE_BYTES, path_pool, path_stream);
 }
 
 static CUresult take_pool_ptsz(struct piece *p)
 {
     CUresult rc = make_pool();
-    return rc ? rc : cu.cuMemAllocFromPoolAsync_ptsz(&p->address, POOL_PIECE_BYTES, path_pool, NULL);
+    return rc ? rc
+              : cu.cuMemAllocFromPoolAsync_ptsz(&p->address, POOL_PIECE_BYTES, path_pool, NULL);
 }
 
 static CUresult give_async(struct piece *p)

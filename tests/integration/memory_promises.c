@@ -45,8 +45,8 @@ static uint64_t size_seen(struct program *p)
     uint64_t v[9];
     char line[512];
     program_ask(p, "memory", line, sizeof(line));
-    if (sscanf(line, "memory %lu %lu %lu %lu %lu %lu %lu %lu %lu", &v[0], &v[1], &v[2], &v[3], &v[4],
-               &v[5], &v[6], &v[7], &v[8]) != 9)
+    if (sscanf(line, "memory %lu %lu %lu %lu %lu %lu %lu %lu %lu", &v[0], &v[1], &v[2], &v[3],
+               &v[4], &v[5], &v[6], &v[7], &v[8]) != 9)
         fail_msg("%s", line);
     assert_int_equal(v[1], v[2]);
     assert_int_equal(v[1], v[5]);

@@ -289,7 +289,8 @@ static void test_pool(void **state)
     expect(&b, 0, "back 0");
     expect(&b, 0, "free 1");
     assert_int_equal(used(&t), IPC_BYTES);
-    expect(&a, 0, "back 0"); /* nobody else has it: it is the pool's again, and the pool gives it back */
+    expect(&a, 0,
+           "back 0"); /* nobody else has it: it is the pool's again, and the pool gives it back */
     assert_int_equal(used(&t), 0);
     expect(&a, 0, "piece 0 0 64");
     expect(&a, 0, "piece 1 0 64");
@@ -389,11 +390,11 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_to_oneself),       cmocka_unit_test(test_dead_producers),
-        cmocka_unit_test(test_counted_once),     cmocka_unit_test(test_descriptor_alone),
-        cmocka_unit_test(test_ipc),              cmocka_unit_test(test_between_tenants),
-        cmocka_unit_test(test_external),         cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_pool_let_go),      cmocka_unit_test(test_pool_limit),
+        cmocka_unit_test(test_to_oneself),   cmocka_unit_test(test_dead_producers),
+        cmocka_unit_test(test_counted_once), cmocka_unit_test(test_descriptor_alone),
+        cmocka_unit_test(test_ipc),          cmocka_unit_test(test_between_tenants),
+        cmocka_unit_test(test_external),     cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool_let_go),  cmocka_unit_test(test_pool_limit),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

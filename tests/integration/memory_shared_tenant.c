@@ -185,7 +185,8 @@ static bool of_pools(const char *verb, int n, const int *a)
         answer(rc, fd);
     } else if (strcmp(verb, "use") == 0 && n == 3) {
         int mine = fetch(a[1], a[2]);
-        answer(cu.cuMemPoolImportFromShareableHandle(&pool[a[0]], (void *)(intptr_t)mine, FD, 0), 0);
+        answer(cu.cuMemPoolImportFromShareableHandle(&pool[a[0]], (void *)(intptr_t)mine, FD, 0),
+               0);
         (void)close(mine);
     } else if (strcmp(verb, "drop") == 0 && n == 1) {
         answer(cu.cuMemPoolDestroy(pool[a[0]]), 0);

@@ -337,8 +337,9 @@ static void parse(int argc, char **argv)
     const struct {
         const char *name;
         unsigned *value;
-    } numbers[] = {{"count=", &opt.count},         {"kernels=", &opt.kernels}, {"side=", &opt.side},
-                   {"kernel_us=", &opt.kernel_us}, {"gap_us=", &opt.gap_us},   {"hold=", &opt.hold}};
+    } numbers[] = {{"count=", &opt.count},   {"kernels=", &opt.kernels},
+                   {"side=", &opt.side},     {"kernel_us=", &opt.kernel_us},
+                   {"gap_us=", &opt.gap_us}, {"hold=", &opt.hold}};
     opt.self = argv[0];
     if (argc > 1)
         opt.mode = argv[1];

@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-void tenant_begin(const struct world *w, const char *name, uint64_t memory_bytes, struct tenant *ret)
+void tenant_begin(const struct world *w, const char *name, uint64_t memory_bytes,
+                  struct tenant *ret)
 {
     union sl_packet p;
     struct sl_msg_lease ask = lease_ask(name, memory_bytes);

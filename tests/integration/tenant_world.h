@@ -18,7 +18,8 @@ struct tenant {
 };
 
 /* memory_bytes 0: no limit. */
-void tenant_begin(const struct world *w, const char *name, uint64_t memory_bytes, struct tenant *ret);
+void tenant_begin(const struct world *w, const char *name, uint64_t memory_bytes,
+                  struct tenant *ret);
 void tenant_set_limit(const struct tenant *t, uint64_t memory_bytes);
 void tenant_end(struct tenant *t); /* the arbiter drops it when this process ends */
 

@@ -39,7 +39,8 @@ static int end(void **state)
 
 static unsigned int undone;
 
-static CUresult wide_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int e)
+static CUresult wide_pitch(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                           unsigned int e)
 {
     (void)width;
     (void)height;
@@ -312,7 +313,8 @@ static void test_mappings(void **state)
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(cuMemRelease(h[i]), CUDA_SUCCESS);
     assert_int_equal(world_used_bytes(), 3 * piece); /* mapped */
-    assert_int_equal(cuMemRetainAllocationHandle(&other, (void *)(uintptr_t)(base + piece)), CUDA_SUCCESS);
+    assert_int_equal(cuMemRetainAllocationHandle(&other, (void *)(uintptr_t)(base + piece)),
+                     CUDA_SUCCESS);
     assert_int_equal(cuMemUnmap(base, 3 * piece), CUDA_SUCCESS); /* all three at once */
     assert_int_equal(world_used_bytes(), piece);
     assert_int_equal(cuMemRelease(other), CUDA_SUCCESS);
@@ -382,7 +384,8 @@ static CUgraph graph_with_allocations(unsigned int count)
         a.bytesize = MIB;
         assert_int_equal(cuGraphAddMemAllocNode(&node[0], graph, NULL, 0, &a), CUDA_SUCCESS);
         if (i % 2 == 0)
-            assert_int_equal(cuGraphAddMemFreeNode(&node[1], graph, &node[0], 1, a.dptr), CUDA_SUCCESS);
+            assert_int_equal(cuGraphAddMemFreeNode(&node[1], graph, &node[0], 1, a.dptr),
+                             CUDA_SUCCESS);
     }
     return graph;
 }
@@ -637,11 +640,21 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        CASE(test_pitch),         CASE(test_pool_of_large_steps), CASE(test_pools_of_others),
-        CASE(test_no_slack),      CASE(test_captured),            CASE(test_mappings),
-        CASE(test_unmap_with_gaps), CASE(test_large_graph),       CASE(test_graph_without_end),
-        CASE(test_no_context),    CASE(test_strange_context),     CASE(test_devices),
-        CASE(test_context_over_limit), CASE(test_track),          CASE(test_charge),
+        CASE(test_pitch),
+        CASE(test_pool_of_large_steps),
+        CASE(test_pools_of_others),
+        CASE(test_no_slack),
+        CASE(test_captured),
+        CASE(test_mappings),
+        CASE(test_unmap_with_gaps),
+        CASE(test_large_graph),
+        CASE(test_graph_without_end),
+        CASE(test_no_context),
+        CASE(test_strange_context),
+        CASE(test_devices),
+        CASE(test_context_over_limit),
+        CASE(test_track),
+        CASE(test_charge),
     };
     world_open("h200", GIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,16 +68,27 @@ static struct sl_slot *slot(void)
 
 static CUlaunchConfig config(void)
 {
-    return (CUlaunchConfig){.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
-                            .blockDimY = 1, .blockDimZ = 1, .hStream = stream};
+    return (CUlaunchConfig){.gridDimX = 1,
+                            .gridDimY = 1,
+                            .gridDimZ = 1,
+                            .blockDimX = 1,
+                            .blockDimY = 1,
+                            .blockDimZ = 1,
+                            .hStream = stream};
 }
 
 /* Every way to launch; `way` counts up until it returns false. */
 static bool launch(int way, CUresult *ret)
 {
     CUlaunchConfig c = config();
-    CUDA_LAUNCH_PARAMS multi = {.function = kernel, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = stream};
+    CUDA_LAUNCH_PARAMS multi = {.function = kernel,
+                                .gridDimX = 1,
+                                .gridDimY = 1,
+                                .gridDimZ = 1,
+                                .blockDimX = 1,
+                                .blockDimY = 1,
+                                .blockDimZ = 1,
+                                .hStream = stream};
     switch (way) {
     case 0:
         *ret = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
@@ -131,7 +142,8 @@ static void test_closed(void **state)
     CUresult rc;
     for (int way = 0;; way++) {
         pthread_t thread;
-        uint64_t waited = atomic_load(&slot()->waited_ns), launches = atomic_load(&slot()->launches);
+        uint64_t waited = atomic_load(&slot()->waited_ns),
+                 launches = atomic_load(&slot()->launches);
         if (way % 2)
             atomic_store(&world_lease.priority, SL_PRIORITY_HIGH);
         world_gate(++turn, SL_GATE_CLOSED);
@@ -153,12 +165,16 @@ static void test_closed(void **state)
 static void test_refused_by_driver(void **state)
 {
     (void)state;
-    static const enum sl_symbol symbols[] = {
-        SL_SYMBOL_cuLaunchKernel,          SL_SYMBOL_cuLaunchKernel_ptsz,
-        SL_SYMBOL_cuLaunchKernelEx,        SL_SYMBOL_cuLaunchKernelEx_ptsz,
-        SL_SYMBOL_cuLaunchCooperativeKernel, SL_SYMBOL_cuLaunchCooperativeKernel_ptsz,
-        SL_SYMBOL_cuLaunchCooperativeKernelMultiDevice, SL_SYMBOL_cuLaunch,
-        SL_SYMBOL_cuLaunchGrid,            SL_SYMBOL_cuLaunchGridAsync};
+    static const enum sl_symbol symbols[] = {SL_SYMBOL_cuLaunchKernel,
+                                             SL_SYMBOL_cuLaunchKernel_ptsz,
+                                             SL_SYMBOL_cuLaunchKernelEx,
+                                             SL_SYMBOL_cuLaunchKernelEx_ptsz,
+                                             SL_SYMBOL_cuLaunchCooperativeKernel,
+                                             SL_SYMBOL_cuLaunchCooperativeKernel_ptsz,
+                                             SL_SYMBOL_cuLaunchCooperativeKernelMultiDevice,
+                                             SL_SYMBOL_cuLaunch,
+                                             SL_SYMBOL_cuLaunchGrid,
+                                             SL_SYMBOL_cuLaunchGridAsync};
     CUresult rc;
     for (int way = 0; launch(way, &rc); way++) {
         drain();
@@ -178,10 +194,12 @@ static void test_many_streams(void **state)
         assert_int_equal(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     for (int round = 0; round < 4; round++)
         for (int i = 0; i < STREAMS; i++)
-            assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, s[i], NULL, NULL), CUDA_SUCCESS);
+            assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, s[i], NULL, NULL),
+                             CUDA_SUCCESS);
     drain();
     for (int i = 0; i < STREAMS; i++) { /* destroyed with work on it */
-        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, s[i], NULL, NULL), CUDA_SUCCESS);
+        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, s[i], NULL, NULL),
+                         CUDA_SUCCESS);
         assert_int_equal(cuStreamDestroy_v2(s[i]), CUDA_SUCCESS);
     }
     drain();
@@ -190,14 +208,17 @@ static void test_many_streams(void **state)
 static void test_batches(void **state)
 {
     (void)state;
-    atomic_store(&world_lease.window_ns, 1000000000); /* wide: markers only every so many launches */
+    atomic_store(&world_lease.window_ns,
+                 1000000000); /* wide: markers only every so many launches */
     for (int i = 0; i < 1000; i++)
-        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, i & 1 ? stream : NULL, NULL, NULL),
-                         CUDA_SUCCESS);
+        assert_int_equal(
+            cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, i & 1 ? stream : NULL, NULL, NULL),
+            CUDA_SUCCESS);
     drain();
     atomic_store(&world_lease.window_ns, 1000); /* narrow: each is waited for */
     for (int i = 0; i < 50; i++)
-        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+                         CUDA_SUCCESS);
     atomic_store(&world_lease.window_ns, 0); /* none given: only the gate counts */
     assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
 }
@@ -241,7 +262,8 @@ static void launch_some(void)
 {
     atomic_store(&world_lease.window_ns, 1000000000);
     for (int i = 0; i < 30; i++)
-        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+                         CUDA_SUCCESS);
     sl_flight_mark_context(context);
     assert_false(sl_flight_empty());
     ending.asked = false;
@@ -286,9 +308,12 @@ static void test_primary_ends(void **state)
 static void test_free_work_is_marked(void **state)
 {
     (void)state;
-    static const enum sl_symbol symbols[] = {SL_SYMBOL_cuCtxRecordEvent, SL_SYMBOL_cuEventRecord,
-                                             SL_SYMBOL_cuEventCreate, SL_SYMBOL_cuCtxPushCurrent_v2,
-                                             SL_SYMBOL_cuCtxPopCurrent_v2, SL_SYMBOL_cuEventQuery,
+    static const enum sl_symbol symbols[] = {SL_SYMBOL_cuCtxRecordEvent,
+                                             SL_SYMBOL_cuEventRecord,
+                                             SL_SYMBOL_cuEventCreate,
+                                             SL_SYMBOL_cuCtxPushCurrent_v2,
+                                             SL_SYMBOL_cuCtxPopCurrent_v2,
+                                             SL_SYMBOL_cuEventQuery,
                                              SL_SYMBOL_cuThreadExchangeStreamCaptureMode};
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
         for (int how = 0; how < 3; how++) {
@@ -301,7 +326,8 @@ static void test_free_work_is_marked(void **state)
             world_restore();
             drain();
         }
-    for (int i = 0; i < 400; i++) /* more than the board has room for: then nothing is lost either */
+    for (int i = 0; i < 400;
+         i++) /* more than the board has room for: then nothing is lost either */
         sl_flight_mark_context(context);
     drain();
 }
@@ -326,7 +352,8 @@ static void test_stuck(void **state)
     atomic_store(&world_lease.window_ns, 1);
     atomic_store(&world_lease.window_kernels, 1);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+        assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+                         CUDA_SUCCESS);
     assert_false(sl_flight_empty());
 }
 
@@ -401,7 +428,8 @@ static void test_recording_dies(void **state)
     assert_int_equal(cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
     assert_int_equal(cuStreamCreate(&other, CU_STREAM_DEFAULT), CUDA_SUCCESS);
     assert_int_equal(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-    assert_int_equal(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+                     CUDA_SUCCESS);
     assert_int_equal(cuCtxDestroy_v2(own), CUDA_SUCCESS);
     assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
     assert_true(sl_gate_records());
@@ -461,10 +489,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        CASE(test_closed),   CASE(test_refused_by_driver),   CASE(test_many_streams),
-        CASE(test_batches),  CASE(test_context_gone),        CASE(test_free_work_is_marked),
-        CASE(test_stuck),    CASE(test_orphan),              CASE(test_captured),
-        CASE(test_threads),  CASE(test_primary_ends),        CASE(test_held_while_recording),
+        CASE(test_closed),         CASE(test_refused_by_driver),
+        CASE(test_many_streams),   CASE(test_batches),
+        CASE(test_context_gone),   CASE(test_free_work_is_marked),
+        CASE(test_stuck),          CASE(test_orphan),
+        CASE(test_captured),       CASE(test_threads),
+        CASE(test_primary_ends),   CASE(test_held_while_recording),
         CASE(test_recording_dies),
     };
     world_open("h200", GIB);

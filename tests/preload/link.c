@@ -75,7 +75,8 @@ static void answer(int sock, enum reply reply, int old_ledger)
     struct sl_ledger_map stranger = SL_LEDGER_MAP_INIT;
     int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int plain = memfd_create("plain", MFD_CLOEXEC);
-    int ledger = atomic_load(&arbiter.same_ledger) && old_ledger >= 0 ? old_ledger : arbiter.ledger.fd;
+    int ledger =
+        atomic_load(&arbiter.same_ledger) && old_ledger >= 0 ? old_ledger : arbiter.ledger.fd;
     memset(&text, 0, sizeof(text));
     memset(&nonsense, 0, sizeof(nonsense));
     switch (reply) {
@@ -142,7 +143,8 @@ static void *serve(void *arg)
                 answer(sock, reply, fds.count ? fds.fd[0] : -1);
         }
         sl_packet_fds_close(&fds);
-        while (reply == WELCOME && atomic_load(&arbiter.reply) == WELCOME && !atomic_load(&arbiter.stop))
+        while (reply == WELCOME && atomic_load(&arbiter.reply) == WELCOME &&
+               !atomic_load(&arbiter.stop))
             if (sl_packet_wait(sock, 20, &err) == 0) {
                 if (sl_packet_recv(sock, &p, NULL, &err) < 0)
                     break;
@@ -190,9 +192,11 @@ static void test_replies(void **state)
     static const struct {
         enum reply reply;
         int rc;
-    } cases[] = {{REFUSE, -EACCES},      {REFUSE_AT_ONCE, -EACCES}, {NONSENSE, -EPROTO},   {SLOT_TOO_LARGE, -EPROTO},
-                 {TWO_FDS, -EPROTO},     {BAD_LEASE, -EPROTO},  {BAD_LEDGER, -EPROTO},
-                 {OTHER_LEDGER, 0},      {HANG_UP, 0},          {SILENT, 0}};
+    } cases[] = {{REFUSE, -EACCES},     {REFUSE_AT_ONCE, -EACCES},
+                 {NONSENSE, -EPROTO},   {SLOT_TOO_LARGE, -EPROTO},
+                 {TWO_FDS, -EPROTO},    {BAD_LEASE, -EPROTO},
+                 {BAD_LEDGER, -EPROTO}, {OTHER_LEDGER, 0},
+                 {HANG_UP, 0},          {SILENT, 0}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sl_link link;
         struct sl_err err = SL_ERR_INIT;
@@ -296,7 +300,7 @@ static void test_back(void **state)
     struct sl_process *p = sl_process_get();
     assert_true(sl_charge_try(p, 0, 300));
     usleep(300000); /* some tries in vain: the pauses grow to their end */
-    fresh_pages(); /* an arbiter that knows nothing of us */
+    fresh_pages();  /* an arbiter that knows nothing of us */
     atomic_store(&arbiter.with_ledger, 0);
     atomic_store(&arbiter.reply, WELCOME);
     EVENTUALLY(sl_process_connected());
@@ -349,9 +353,12 @@ static void test_everything_closed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_descriptors), cmocka_unit_test(test_replies),
-        cmocka_unit_test(test_attach),          cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_back),            cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_own_descriptors),
+        cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_attach),
+        cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_back),
+        cmocka_unit_test(test_fork),
         cmocka_unit_test(test_everything_closed),
     };
     struct sl_err err = SL_ERR_INIT;

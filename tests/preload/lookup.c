@@ -41,8 +41,8 @@ static void check_library(const char *file, const char *soname)
     int (*chosen)(void) = (int (*)(void))(uintptr_t)sl_elf_symbol(&o, "lookup_chosen", NULL);
     assert_non_null(chosen);
     assert_int_equal(chosen(), 43); /* an indirect function: what its resolver chose */
-    assert_null(sl_elf_symbol(&o, "lookup_data", NULL));  /* no function */
-    assert_null(sl_elf_symbol(&o, "getpid", NULL));       /* used there, not defined there */
+    assert_null(sl_elf_symbol(&o, "lookup_data", NULL)); /* no function */
+    assert_null(sl_elf_symbol(&o, "getpid", NULL));      /* used there, not defined there */
     assert_null(sl_elf_symbol(&o, "no_such_name", NULL));
     assert_null(sl_elf_symbol(&o, "lookup_answer_", NULL));
     int (*versioned)(void) = (int (*)(void))(uintptr_t)sl_elf_symbol(&o, "lookup_versioned", NULL);
@@ -183,7 +183,8 @@ static void test_proc_address(void **state)
     world_missing(SL_SYMBOL_cuGetProcAddress_v2);
     check_private(true);
     void *p = NULL;
-    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &p, 12000, 0, NULL),
+                     CUDA_ERROR_NOT_SUPPORTED);
     world_missing(SL_SYMBOL_cuGetProcAddress);
     assert_int_equal(cuGetProcAddress("cuMemAlloc", &p, 12000, 0), CUDA_ERROR_NOT_SUPPORTED);
     assert_null(sl_hook_wrapper_for("cuMemAlloc", &entry_v2, 12000, 0));
@@ -193,8 +194,10 @@ static void test_proc_address(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hash_tables), cmocka_unit_test(test_no_tables),
-        cmocka_unit_test(test_dlsym),       cmocka_unit_test(test_proc_address),
+        cmocka_unit_test(test_hash_tables),
+        cmocka_unit_test(test_no_tables),
+        cmocka_unit_test(test_dlsym),
+        cmocka_unit_test(test_proc_address),
     };
     world_open("h200", 4 * GIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,8 @@ static bool note(CUresult rc)
 
 static void contexts(void)
 {
-    CUresult (*const destroy[])(CUcontext) = {cuCtxDestroy, cuCtxDetach, cuCtxDestroy_v2, cuCtxDestroy_v2};
+    CUresult (*const destroy[])(CUcontext) = {cuCtxDestroy, cuCtxDetach, cuCtxDestroy_v2,
+                                              cuCtxDestroy_v2};
     CUcontext c[6] = {NULL};
     (void)note(cuCtxCreate(&c[0], 0, 0));
     (void)note(cuCtxCreate_v2(&c[1], 0, 0));
@@ -143,8 +144,8 @@ static void pools(void)
     props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     int fd = -1;
     if (note(cuMemPoolCreate(&pool, &props))) {
-        if (cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
-            CUDA_SUCCESS)
+        if (cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                             0) == CUDA_SUCCESS)
             (void)note(cuMemPoolImportFromShareableHandle(
                 &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
         if (note(cuMemAllocFromPoolAsync(&p, MIB, pool, path_stream))) {
@@ -216,8 +217,10 @@ static void graphs(void)
     for (int i = 0; i < 5; i++) {
         if (!e[i])
             continue;
-        (void)note(i & 1 ? cuGraphUpload(e[i], path_stream) : cuGraphUpload_ptsz(e[i], path_stream));
-        (void)note(i & 1 ? cuGraphLaunch(e[i], path_stream) : cuGraphLaunch_ptsz(e[i], path_stream));
+        (void)note(i & 1 ? cuGraphUpload(e[i], path_stream)
+                         : cuGraphUpload_ptsz(e[i], path_stream));
+        (void)note(i & 1 ? cuGraphLaunch(e[i], path_stream)
+                         : cuGraphLaunch_ptsz(e[i], path_stream));
         (void)note(i & 1 ? cuGraphLaunch(e[i], NULL) : cuGraphLaunch_ptsz(e[i], NULL));
         (void)note(cuCtxSynchronize());
         if (!note(cuGraphExecDestroy(e[i])) && exec_count < 16)
@@ -230,10 +233,21 @@ static void graphs(void)
 
 static void launches(void)
 {
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-                             .blockDimZ = 1, .hStream = path_stream};
-    CUDA_LAUNCH_PARAMS multi = {.function = kernel, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .hStream = path_stream};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = path_stream};
+    CUDA_LAUNCH_PARAMS multi = {.function = kernel,
+                                .gridDimX = 1,
+                                .gridDimY = 1,
+                                .gridDimZ = 1,
+                                .blockDimX = 1,
+                                .blockDimY = 1,
+                                .blockDimZ = 1,
+                                .hStream = path_stream};
     (void)note(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, path_stream, NULL, NULL));
     (void)note(cuLaunchKernel_ptsz(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     (void)note(cuLaunchKernel_ptsz(kernel, 1, 1, 1, 1, 1, 1, 0, path_stream, NULL, NULL));

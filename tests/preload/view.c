@@ -10,7 +10,7 @@
 #define DEVICE ((nvmlDevice_t)(uintptr_t)0x10)
 
 static char uuid_answer[80];
-static unsigned int listed; /* entries the library has: ours, a stranger's, ours, … */
+static unsigned int listed;  /* entries the library has: ours, a stranger's, ours, … */
 static unsigned int growing; /* each answer has so many more than the one before */
 static int complaints;       /* calls with arguments the library refuses */
 
@@ -99,7 +99,8 @@ static nvmlReturn_t fake_samples(nvmlDevice_t device, nvmlProcessUtilizationSamp
 {
     (void)device;
     (void)since;
-    return count ? fill(count, samples, sizeof(*samples), offsetof(nvmlProcessUtilizationSample_t, pid))
+    return count ? fill(count, samples, sizeof(*samples),
+                        offsetof(nvmlProcessUtilizationSample_t, pid))
                  : NVML_ERROR_INVALID_ARGUMENT;
 }
 
@@ -108,7 +109,8 @@ static nvmlReturn_t fake_infos(nvmlDevice_t device, nvmlProcessesUtilizationInfo
     (void)device;
     if (!info || info->version != NVML_PROCESSES_UTILIZATION_INFO_V1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    return fill(&info->processSamplesCount, info->procUtilArray, sizeof(nvmlProcessUtilizationInfo_v1_t),
+    return fill(&info->processSamplesCount, info->procUtilArray,
+                sizeof(nvmlProcessUtilizationInfo_v1_t),
                 offsetof(nvmlProcessUtilizationInfo_v1_t, pid));
 }
 
@@ -182,8 +184,9 @@ static void test_other_lists(void **state)
     assert_int_equal(n, 4);
     assert_int_equal(nvmlDeviceGetProcessUtilization(DEVICE, sample, NULL, 0),
                      NVML_ERROR_INVALID_ARGUMENT);
-    nvmlProcessesUtilizationInfo_v1_t infos = {
-        .version = NVML_PROCESSES_UTILIZATION_INFO_V1, .processSamplesCount = 64, .procUtilArray = info};
+    nvmlProcessesUtilizationInfo_v1_t infos = {.version = NVML_PROCESSES_UTILIZATION_INFO_V1,
+                                               .processSamplesCount = 64,
+                                               .procUtilArray = info};
     assert_int_equal(nvmlDeviceGetProcessesUtilizationInfo(DEVICE, &infos), NVML_SUCCESS);
     assert_int_equal(infos.processSamplesCount, 4);
     infos.version = 77;
@@ -266,8 +269,9 @@ static unsigned int ask_all(nvmlReturn_t rc)
     unsigned int same = 0, n;
     nvmlProcessDetailList_v1_t list = {
         .version = NVML_PROCESS_DETAIL_LIST_V1, .numProcArrayEntries = 64, .procArray = e.detail};
-    nvmlProcessesUtilizationInfo_v1_t infos = {
-        .version = NVML_PROCESSES_UTILIZATION_INFO_V1, .processSamplesCount = 64, .procUtilArray = e.info};
+    nvmlProcessesUtilizationInfo_v1_t infos = {.version = NVML_PROCESSES_UTILIZATION_INFO_V1,
+                                               .processSamplesCount = 64,
+                                               .procUtilArray = e.info};
     same += nvmlDeviceGetMemoryInfo(DEVICE, &m) == rc;
     same += nvmlDeviceGetMemoryInfo_v2(DEVICE, &m2) == rc;
 #define ASK_RUNNING(symbol, type)                                                                  \
@@ -316,8 +320,8 @@ static void test_modes_and_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_running),         cmocka_unit_test(test_other_lists),
-        cmocka_unit_test(test_list_that_grows), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_running),          cmocka_unit_test(test_other_lists),
+        cmocka_unit_test(test_list_that_grows),  cmocka_unit_test(test_memory),
         cmocka_unit_test(test_modes_and_faults),
     };
     world_open("h200", 4 * GIB);

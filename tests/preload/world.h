@@ -48,5 +48,4 @@ void world_restore(void);
 
 const char *world_name(enum sl_symbol symbol);
 
-
 #endif

@@ -149,7 +149,8 @@ int main(void)
         for (unsigned long n = 1;; n++) {
             (void)nth_malloc_set(n);
             converse();
-            nth_malloc.fail_at = 0; /* the rest of the program, and its exit handlers, are not on trial */
+            nth_malloc.fail_at =
+                0; /* the rest of the program, and its exit handlers, are not on trial */
             CHECK(nth_malloc.live == before);
             runs++;
             hurt += ended != 7 || good != 3;

@@ -91,9 +91,14 @@ static void copies(void)
     memset(in, 0xff, sizeof(in));
     CU_OK(cuMemcpyDtoH_v2(out, a, sizeof(out)));
     CHECK(out[2] == 6);
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 64,
-                       .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = 32,
-                       .WidthInBytes = 32, .Height = 4};
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = a,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .dstPitch = 32,
+                       .WidthInBytes = 32,
+                       .Height = 4};
     CU_OK(cuMemcpy2D_v2(&c));
     CHECK(out[8] == 16 * 3 && out[31] == (3 * 16 + 7) * 3);
     sl_tenant_close(&t);
@@ -150,7 +155,7 @@ static void event_times(void)
     CU_OK(cuEventCreate(&a, 0));
     CU_OK(cuEventCreate(&b, 0));
     CU_OK(cuEventCreate(&never, 0));
-    CU_OK(cuEventQuery(never)); /* nothing recorded: complete */
+    CU_OK(cuEventQuery(never));        /* nothing recorded: complete */
     sl_tenant_fma(&t, NULL, 20000000); /* long enough for all of it to be queued behind */
     CU_OK(cuEventRecord(a, NULL));
     sl_tenant_fma(&t, NULL, 30000000);
@@ -296,7 +301,8 @@ static void proc_address(void)
     CU_OK(cuGetProcAddress_v2("cuLaunchKernel", &q, 12000,
                               CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &st));
     CHECK(p == (void *)(uintptr_t)cuLaunchKernel && q == (void *)(uintptr_t)cuLaunchKernel_ptsz);
-    CU_OK(cuGetProcAddress("cuMemcpyHtoD", &q, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
+    CU_OK(
+        cuGetProcAddress("cuMemcpyHtoD", &q, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM));
     CHECK(q == (void *)(uintptr_t)cuMemcpyHtoD_v2_ptds);
     CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuchThing", &p, 12000, 0));
     CU_OK(cuGetProcAddress_v2("cuNoSuchThing", &p, 12000, 0, &st)); /* the status tells */

@@ -21,8 +21,13 @@ static CUgraphNode add_node(struct sl_tenant *t, CUgraph g, const CUgraphNode *d
     CUgraphNode node;
     uint32_t count = 1;
     void *args[] = {&p, &value, &count};
-    CUDA_KERNEL_NODE_PARAMS_v2 k = {.func = t->add, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                    .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS_v2 k = {.func = t->add,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 32,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
                                     .kernelParams = args};
     CU_OK(cuGraphAddKernelNode_v2(&node, g, deps, n, &k));
     return node;
@@ -38,12 +43,20 @@ static void built(void)
     CUgraphExec x;
     CU_OK(cuGraphCreate(&g, 0));
     /* Added in an order that only the edges put right: 100, then +1, then *stored* elsewhere. */
-    CUDA_MEMCPY3D out = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p,
-                         .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p + 8,
-                         .WidthInBytes = 4, .Height = 1, .Depth = 1};
-    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = &host,
-                        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p,
-                        .WidthInBytes = 4, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D out = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = p,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = p + 8,
+                         .WidthInBytes = 4,
+                         .Height = 1,
+                         .Depth = 1};
+    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = &host,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = p,
+                        .WidthInBytes = 4,
+                        .Height = 1,
+                        .Depth = 1};
     CUgraphNode n_out, n_in, found;
     CU_OK(cuGraphAddMemcpyNode(&n_out, g, NULL, 0, &out, t.ctx));
     CUgraphNode n_add = add_node(&t, g, NULL, 0, p, 1);
@@ -60,7 +73,8 @@ static void built(void)
     CUDA_KERNEL_NODE_PARAMS_v2 k;
     CU_OK(cuGraphNodeGetType(found, &type));
     CU_OK(cuGraphKernelNodeGetParams_v2(found, &k));
-    CHECK(type == CU_GRAPH_NODE_TYPE_KERNEL && k.func == t.add && *(uint32_t *)k.kernelParams[1] == 1);
+    CHECK(type == CU_GRAPH_NODE_TYPE_KERNEL && k.func == t.add &&
+          *(uint32_t *)k.kernelParams[1] == 1);
     CU_OK(cuGraphInstantiateWithFlags(&x, clone, 0));
     CU_OK(cuGraphDestroy(g));
     CU_OK(cuGraphLaunch(x, NULL));
@@ -113,8 +127,8 @@ static void mixed(void)
     CU_OK(cuGraphAddHostNode(&n2, g, &n1, 1, &host));
     CU_OK(cuGraphAddEventRecordNode(&n3, g, &n2, 1, e));
     CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
-    any.memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = p + 16, .value = 9, .elementSize = 4,
-                                              .width = 2, .height = 1};
+    any.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
+        .dst = p + 16, .value = 9, .elementSize = 4, .width = 2, .height = 1};
     CUgraphNode n4;
     CU_OK(cuGraphAddNode(&n4, g, &n3, 1, &any));
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};

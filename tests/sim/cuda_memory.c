@@ -77,7 +77,8 @@ static void virtual_memory(void)
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
                         got;
-    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {.location = prop.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle h, again;
     CUdeviceptr va, alias;
     size_t unit, start = free_bytes();
@@ -120,11 +121,13 @@ static void arrays(void)
     size_t start = free_bytes();
     CUarray a, level;
     CUmipmappedArray m;
-    CUDA_ARRAY_DESCRIPTOR d = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT,
+    CUDA_ARRAY_DESCRIPTOR d = {.Width = 1024,
+                               .Height = 1024,
+                               .Format = CU_AD_FORMAT_FLOAT,
                                .NumChannels = 4},
                           got;
-    CUDA_ARRAY3D_DESCRIPTOR d3 = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT,
-                                  .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR d3 = {
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     uint32_t in[64], out[64] = {0};
     CU_OK(cuArrayCreate_v2(&a, &d));
     CHECK(free_bytes() == start - 16 * MIB);
@@ -132,13 +135,23 @@ static void arrays(void)
     CHECK(memcmp(&got, &d, sizeof(d)) == 0);
     for (uint32_t i = 0; i < 64; i++)
         in[i] = i;
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = 32,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .dstY = 5,
-                       .WidthInBytes = 32, .Height = 8};
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = 32,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = a,
+                       .dstY = 5,
+                       .WidthInBytes = 32,
+                       .Height = 8};
     CU_OK(cuMemcpy2D_v2(&c));
-    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a, .srcY = 5,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = 32,
-                          .WidthInBytes = 32, .Height = 8};
+    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = a,
+                          .srcY = 5,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .dstPitch = 32,
+                          .WidthInBytes = 32,
+                          .Height = 8};
     CU_OK(cuMemcpy2D_v2(&back));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
     CU_OK(cuMemcpyHtoA_v2(a, 0, in, 64));
@@ -176,7 +189,8 @@ static void pointers(void)
                                                           (CUdeviceptr)(uintptr_t)mine));
     CU_OK(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, d));
     CHECK(ctx == t.ctx);
-    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
     void *answers[] = {&managed, &ordinal};
     CU_OK(cuPointerGetAttributes(2, which, answers, d));
     CHECK(managed == 0 && ordinal == 0);

@@ -132,8 +132,8 @@ static void request_beside(void)
     sh->go = 1;
     case_join(case_child(requests_child, (void *)(intptr_t)2));
     double alone = median(1), beside = median(2);
-    (void)fprintf(stderr, "alone %.2f beside %.2f ratio %.2f p99 %.2f\n", alone, beside, beside / alone,
-                 sh->ms[2][148]);
+    (void)fprintf(stderr, "alone %.2f beside %.2f ratio %.2f p99 %.2f\n", alone, beside,
+                  beside / alone, sh->ms[2][148]);
     CHECK(alone >= 2.0 && beside / alone > 1.3 && beside / alone < 2.0);
     sh->stop = 1;
     case_join(busy);
@@ -298,8 +298,8 @@ static void send_fd(int sock, int fd)
 {
     char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec io = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control,
-                       .msg_controllen = sizeof(control)};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -312,8 +312,8 @@ static int receive_fd(int sock)
 {
     char byte, control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec io = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control,
-                       .msg_controllen = sizeof(control)};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     int fd;
     CHECK(recvmsg(sock, &m, 0) == 1);
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));

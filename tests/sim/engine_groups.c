@@ -41,7 +41,8 @@ static uint32_t queue(struct sl_sim_state *st, uint32_t proc)
     return (uint32_t)q;
 }
 
-static uint64_t kernel(struct sl_sim_state *st, uint32_t q, uint16_t stream, uint64_t ns, uint32_t room)
+static uint64_t kernel(struct sl_sim_state *st, uint32_t q, uint16_t stream, uint64_t ns,
+                       uint32_t room)
 {
     struct sl_sim_op o = {.kind = SL_SIM_OP_KERNEL, .stream = stream, .left_ns = ns, .room = room};
     return sl_sim_submit(st, q, &o);
@@ -220,8 +221,8 @@ static void small_kernels_run_side_by_side(void **unused)
     sl_sim_advance(st, T0 + 20 * MS);
     assert_int_equal(ended(st, q, a), MS);
     assert_int_equal(ended(st, q, b), 2 * MS);
-    assert_int_equal(at(st, q, c)->start_ns - T0, MS); /* no room before */
-    assert_int_equal(at(st, q, d)->start_ns - T0, MS); /* would have fitted, but is behind c */
+    assert_int_equal(at(st, q, c)->start_ns - T0, MS);  /* no room before */
+    assert_int_equal(at(st, q, d)->start_ns - T0, MS);  /* would have fitted, but is behind c */
     assert_int_equal(st->queues[q].running_ns, 2 * MS); /* of the card: once, however many run */
     assert_int_equal(st->queues[q].run_room, 0);
     /* Cut together, they go on together. */

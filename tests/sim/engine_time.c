@@ -134,8 +134,11 @@ static void waits_cross_cards(void **unused)
     struct sl_sim_state *st = machine();
     uint32_t a = queue(st, 0, 0), b = queue(st, 1, 1);
     uint64_t cause = op(st, a, SL_SIM_OP_KERNEL, 1, 700 * US, 0);
-    struct sl_sim_op wait = {.kind = SL_SIM_OP_WAIT, .stream = 1, .dep_queue = a,
-                             .dep_generation = st->queues[a].generation, .dep_seq = cause};
+    struct sl_sim_op wait = {.kind = SL_SIM_OP_WAIT,
+                             .stream = 1,
+                             .dep_queue = a,
+                             .dep_generation = st->queues[a].generation,
+                             .dep_seq = cause};
     (void)sl_sim_submit(st, b, &wait);
     uint64_t effect = op(st, b, SL_SIM_OP_KERNEL, 1, 10 * US, 0);
     sl_sim_advance(st, T0 + 5 * MS);
@@ -285,8 +288,7 @@ static void clients_share(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(instances_side_by_side),
-        cmocka_unit_test(clients_share),
+        cmocka_unit_test(instances_side_by_side),     cmocka_unit_test(clients_share),
         cmocka_unit_test(one_stream_is_exact),        cmocka_unit_test(two_take_turns),
         cmocka_unit_test(a_guest_waits_for_the_turn), cmocka_unit_test(streams_and_the_legacy_one),
         cmocka_unit_test(waits_cross_cards),          cmocka_unit_test(endless_kernels_share),

@@ -127,8 +127,12 @@ static struct groups last_groups(void)
 static uint32_t control(const struct groups *g, uint32_t object, uint32_t cmd, void *params,
                         uint32_t size)
 {
-    struct sim_rm_control c = {.client = g->root, .object = object, .cmd = cmd,
-                               .params = (uint64_t)(uintptr_t)params, .size = size, .status = 0xFF};
+    struct sim_rm_control c = {.client = g->root,
+                               .object = object,
+                               .cmd = cmd,
+                               .params = (uint64_t)(uintptr_t)params,
+                               .size = size,
+                               .status = 0xFF};
     CHECK(pass_on(g->fd, SIM_RM_CONTROL, &c) == 0);
     return c.status;
 }
@@ -276,8 +280,8 @@ static void what_is_refused(void)
     struct sim_rm_disable many = {.disable = 1, .count = 65};
     CHECK(control(&g, g.subdevice, SIM_RM_DISABLE, &many, sizeof(many)) == SIM_RM_INVALID);
 
-    struct sim_rm_alloc32 a = {.root = g.root, .parent = g.device, .object = g.compute,
-                               .class = SIM_RM_CLASS_SUBDEVICE};
+    struct sim_rm_alloc32 a = {
+        .root = g.root, .parent = g.device, .object = g.compute, .class = SIM_RM_CLASS_SUBDEVICE};
     CHECK(pass_on(g.fd, SIM_RM_ALLOC32, &a) == 0 && a.status == SIM_RM_IN_USE);
     a.object = 0x77;
     CHECK(pass_on(g.fd, SIM_RM_ALLOC32, &a) == 0 && a.status == SIM_RM_OK && a.object == 0x77);
@@ -680,7 +684,8 @@ static void copies_and_time(void)
     CU_OK(cuMemcpyDtoDAsync_v2(b, a, bytes, NULL));
     CU_OK(cuCtxSynchronize());
     uint64_t ns = queue_of(getpid(), NULL).running_ns - before;
-    CHECK(ns > 27000 && ns < 32000); /* each byte read and written at 4.8 TB/s: 28 us, and a start */
+    CHECK(ns > 27000 &&
+          ns < 32000); /* each byte read and written at 4.8 TB/s: 28 us, and a start */
     before += ns;
     CU_OK(cuMemsetD8Async(a, 1, bytes, NULL));
     CU_OK(cuCtxSynchronize());

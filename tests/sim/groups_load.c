@@ -40,8 +40,8 @@ int main(int argc, char **argv)
     sl_sim_lock(st);
     uint32_t groups = 0;
     for (uint32_t i = 0; i < st->queue_high; i++)
-        groups += st->queues[i].used && st->queues[i].channels == 0xff &&
-                  st->queues[i].slice_us == 2048;
+        groups +=
+            st->queues[i].used && st->queues[i].channels == 0xff && st->queues[i].slice_us == 2048;
     sl_sim_unlock(st);
     CHECK(groups == 1);
     CHECK(destroy(ctx) == CUDA_SUCCESS);

@@ -66,8 +66,8 @@ static void take(const char *how, int i, size_t bytes)
 
 static void give(int i)
 {
-    CUresult rc = place[i].what == PHYSICAL ? cuMemRelease(place[i].handle)
-                                            : cuMemFree_v2(place[i].address);
+    CUresult rc =
+        place[i].what == PHYSICAL ? cuMemRelease(place[i].handle) : cuMemFree_v2(place[i].address);
     if (rc == CUDA_SUCCESS)
         place[i].what = NOTHING;
     answer(rc, 0);

@@ -385,7 +385,8 @@ static void hashes_and_random_numbers_are_the_same_everywhere(void **state)
     (void)state;
     uint64_t seed = 1;
     assert_true(sl_hash_text("") == SL_HASH_START);
-    assert_true(sl_hash_text("a") == 0xaf63dc4c8601ec8cULL); /* published values of FNV-1a and splitmix64 */
+    assert_true(sl_hash_text("a") ==
+                0xaf63dc4c8601ec8cULL); /* published values of FNV-1a and splitmix64 */
     assert_true(sl_hash_text("foobar") == 0x85944171f73967e8ULL);
     assert_true(sl_random(&seed) == 0x910a2dec89025cc1ULL);
 }
@@ -425,12 +426,14 @@ static void the_closest_word(void **state)
     (void)state;
     static const char *const words[] = {"timeSlicing", "mps", "fractional", NULL};
     assert_string_equal(sl_word_closest("time_slicing", words), "timeSlicing");
-    assert_string_equal(sl_word_closest("fractoinal", words), "fractional"); /* neighbours swapped */
+    assert_string_equal(sl_word_closest("fractoinal", words),
+                        "fractional"); /* neighbours swapped */
     assert_string_equal(sl_word_closest("mp", words), "mps");
     assert_null(sl_word_closest("exclusive", words));
     assert_null(sl_word_closest("", (const char *const[]){"mps", NULL}));
     assert_int_equal(sl_word_distance("mps", "mps"), 0);
-    assert_int_equal(sl_word_distance("a word that is longer than all that are known", "mps"), SL_WORD_FAR);
+    assert_int_equal(sl_word_distance("a word that is longer than all that are known", "mps"),
+                     SL_WORD_FAR);
 }
 
 #define D(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)

@@ -94,7 +94,8 @@ static void a_stream_that_cannot_grow_ends_the_program(void **state)
 static void memory_is_there(void **state)
 {
     (void)state;
-    char *nothing = sl_xmalloc(0), *text = sl_xasprintf("%s-%d", "gpu", 7), *cut = sl_xstrndup("share", 2);
+    char *nothing = sl_xmalloc(0), *text = sl_xasprintf("%s-%d", "gpu", 7),
+         *cut = sl_xstrndup("share", 2);
     int *zero = sl_xcalloc(3, sizeof(*zero));
     assert_non_null(nothing);
     assert_string_equal(text, "gpu-7");

@@ -36,7 +36,8 @@ static const struct {
     {"zzz: 1", "c.yaml:1:1: unknown key \"zzz\": the keys here are version, flags, resources, "},
     {"flags: {a\x01: 1}", "c.yaml:1:10: this is not YAML: control characters are not allowed"},
     {"flags: {\"a\\e\": 1}", "c.yaml:1:9: unknown key \"a?\" in flags"},
-    {"flags: {gdsEnabled: true, gdsEnabled: true}", "c.yaml:1:27: key \"gdsEnabled\" is given twice"},
+    {"flags: {gdsEnabled: true, gdsEnabled: true}",
+     "c.yaml:1:27: key \"gdsEnabled\" is given twice"},
     {"? [a]\n: 1", "c.yaml:1:3: a key must be one word"},
     /* shapes */
     {"[]", "c.yaml:1:1: the file must consist of keys and values"},
@@ -54,7 +55,8 @@ static const struct {
     {"version: v2", "c.yaml:1:10: version: \"v2\" is not known: write version: v1"},
     {"flags: {migStrategy: singel}", "c.yaml:1:22: flags.migStrategy: \"singel\" is not known: did "
                                      "you mean \"single\"? Possible values: none, single or mixed"},
-    {"flags: {migStrategy: 7}", "c.yaml:1:22: flags.migStrategy: \"7\" is not known: possible values: none, "},
+    {"flags: {migStrategy: 7}",
+     "c.yaml:1:22: flags.migStrategy: \"7\" is not known: possible values: none, "},
     {"flags: {failOnInitError: \"true\"}",
      "c.yaml:1:26: flags.failOnInitError: \"true\" is a text: write true or false without quotes"},
     {"flags: {failOnInitError: maybe}",
@@ -132,25 +134,35 @@ static const struct {
     {TS("{name: gpu, replicas: 2, devices: [GPU-12ab]}"),
      "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"GPU-12ab\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [GPU-0123abcd-0123-89ab-cdef-0123456789a]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"GPU-0123abcd-0123-89ab-cdef-0123456789a\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"GPU-0123abcd-0123-89ab-cdef-0123456789a\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [GPU-0123abcd-0123-89ab-cdef-0123456789abc]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"GPU-0123abcd-0123-89ab-cdef-0123456789abc\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"GPU-0123abcd-0123-89ab-cdef-0123456789abc\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [GPU-0123abcd0-123-89ab-cdef-0123456789ab]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"GPU-0123abcd0-123-89ab-cdef-0123456789ab\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"GPU-0123abcd0-123-89ab-cdef-0123456789ab\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [MIG-0123abcd-0123-89ab-cdef-0123456789ab/1/0]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"MIG-0123abcd-0123-89ab-cdef-0123456789ab/1/0\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"MIG-0123abcd-0123-89ab-cdef-0123456789ab/1/0\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0/]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0/\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0/\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [CPU-0123abcd-0123-89ab-cdef-0123456789ab]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"CPU-0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"CPU-0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [0123abcd-0123-89ab-cdef-0123456789ab]}"),
-     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: \"0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
+     "c.yaml:1:72: sharing.timeSlicing.resources[].devices: "
+     "\"0123abcd-0123-89ab-cdef-0123456789ab\" is not a device"},
     {TS("{name: gpu, replicas: 2, devices: [1, 1]}"), "c.yaml:1:75: sharing.timeSlicing.resources"
                                                       "[].devices: device 1 is listed twice"},
     {TS("{name: gpu, replicas: 2}, {name: nvidia.com/gpu, replicas: 3}"),
@@ -222,7 +234,8 @@ static void bad_flags_and_variables(void **state)
         struct sl_config_override flag;
         const char *message;
     } flags[] = {
-        {{"mig-strategy", "x"}, "--mig-strategy: \"x\" is not known: possible values: none, single or mixed"},
+        {{"mig-strategy", "x"},
+         "--mig-strategy: \"x\" is not known: possible values: none, single or mixed"},
         {{"mig-strategi", "x"}, "unknown flag --mig-strategi: did you mean --mig-strategy?"},
         {{"zzz", "x"}, "unknown flag --zzz"},
         {{"mig-strategy", NULL}, "--mig-strategy needs a value"},
@@ -239,7 +252,8 @@ static void bad_flags_and_variables(void **state)
     char mixed[] = "MIG_STRATEGY=mixed";
     char *mig[] = {mixed, NULL};
     const char *mps = MPS("{name: gpu, replicas: 2}");
-    check_refused(mps, strlen(mps), mig, NULL, "MIG_STRATEGY: migStrategy mixed and sharing.mps exclude each other");
+    check_refused(mps, strlen(mps), mig, NULL,
+                  "MIG_STRATEGY: migStrategy mixed and sharing.mps exclude each other");
 }
 
 /* A document may refer to itself; the table is only so deep. */

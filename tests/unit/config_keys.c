@@ -39,7 +39,8 @@ static const struct {
     {"sharing.fractional.cores.min", {"5", "100", "1"}},
     {"sharing.fractional.cores.step", {"5", "10", "50"}},
     {"sharing.fractional.allow.priority", {"low", "normal", "high"}},
-    {"sharing.fractional.allow.strategies", {"libsluice,mps", "timeSlicing", "libsluice,mps,timeSlicing"}},
+    {"sharing.fractional.allow.strategies",
+     {"libsluice,mps", "timeSlicing", "libsluice,mps,timeSlicing"}},
     {"sharing.fractional.allow.burst", {"0", "50", "100"}},
     {"sharing.fractional.allow.resize", {"never", "allocated", "free"}},
     {"sharing.fractional.allow.resizeTo", {"0", "50", "100"}},
@@ -338,17 +339,18 @@ static void xids_are_ignored_as_nvidias(void **state)
 static void shared_entries_in_every_form(void **state)
 {
     (void)state;
-    struct sl_config *c = config_of("sharing:\n"
-                                    "  mps:\n"
-                                    "    renameByDefault: yes\n"
-                                    "    failRequestsGreaterThanOne: off\n"
-                                    "    resources:\n"
-                                    "    - {name: gpu, replicas: 1, devices: all, rename: mine}\n"
-                                    "    - {name: a, replicas: 60, devices: 3}\n"
-                                    "    - name: nvidia.com/b\n"
-                                    "      replicas: 7\n"
-                                    "      devices: [0, '1', \"0:1\", GPU-0123abcd-0123-89ab-CDEF-0123456789ab, "
-                                    "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0]\n");
+    struct sl_config *c =
+        config_of("sharing:\n"
+                  "  mps:\n"
+                  "    renameByDefault: yes\n"
+                  "    failRequestsGreaterThanOne: off\n"
+                  "    resources:\n"
+                  "    - {name: gpu, replicas: 1, devices: all, rename: mine}\n"
+                  "    - {name: a, replicas: 60, devices: 3}\n"
+                  "    - name: nvidia.com/b\n"
+                  "      replicas: 7\n"
+                  "      devices: [0, '1', \"0:1\", GPU-0123abcd-0123-89ab-CDEF-0123456789ab, "
+                  "MIG-GPU-0123abcd-0123-89ab-cdef-0123456789ab/1/0]\n");
     assert_int_equal(c->sharing, SL_SHARING_MPS);
     assert_true(c->rename_by_default && !c->fail_requests_greater_than_one);
     assert_int_equal(c->shared_count, 3);
@@ -415,7 +417,8 @@ static void documented_examples_are_accepted(void **state)
 /* A block of random entries, each of a resource of its own. */
 static void random_block(FILE *f, struct rng *r)
 {
-    static const char *const devices[] = {"all", "2", "[0, 1]", "[GPU-0123abcd-0123-89ab-cdef-0123456789ab, '3:1']"};
+    static const char *const devices[] = {"all", "2", "[0, 1]",
+                                          "[GPU-0123abcd-0123-89ab-cdef-0123456789ab, '3:1']"};
     (void)fprintf(f, "  %s:\n    renameByDefault: %s\n    resources:\n",
                   rng_below(r, 2) ? "mps" : "timeSlicing", rng_below(r, 2) ? "true" : "false");
     for (uint64_t n = 1 + rng_below(r, 4), i = 0; i < n; i++) {
@@ -476,12 +479,15 @@ static void who_may_ask_for_what(void **state)
     sl_config_free(c);
     c = config_of("sharing: {fractional: {allow: {priority: low, burst: 30, namespaces: ["
                   "{name: 'ml-*', priority: high, strategies: [mps]},"
-                  "{name: ml-a, burst: 60, resize: free, resizeTo: 25}, {name: 'ml-?', resize: free, resizeTo: 40}]}}}");
+                  "{name: ml-a, burst: 60, resize: free, resizeTo: 25}, {name: 'ml-?', resize: "
+                  "free, resizeTo: 40}]}}}");
     check_round_trip(c);
     a = sl_config_allowed(c, "other");
-    assert_true(a.priority == SL_PRIORITY_LOW && a.strategies == 1u << SL_SHARE_LIBSLUICE && a.burst == 30);
+    assert_true(a.priority == SL_PRIORITY_LOW && a.strategies == 1u << SL_SHARE_LIBSLUICE &&
+                a.burst == 30);
     a = sl_config_allowed(c, "ml-long");
-    assert_true(a.priority == SL_PRIORITY_HIGH && a.strategies == (1u << SL_SHARE_LIBSLUICE | 1u << SL_SHARE_MPS));
+    assert_true(a.priority == SL_PRIORITY_HIGH &&
+                a.strategies == (1u << SL_SHARE_LIBSLUICE | 1u << SL_SHARE_MPS));
     assert_true(a.resize == SL_ALLOW_ALLOCATED && a.burst == 30);
     a = sl_config_allowed(c, "ml-a");
     assert_true(a.burst == 60 && a.resize == SL_ALLOW_FREE && a.resize_to == 40);

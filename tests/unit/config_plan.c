@@ -18,8 +18,8 @@ struct machine {
 };
 
 /* Cards are GPU-0, GPU-1 … in what is compared; configurations want the whole UUID. */
-#define ZEROES    "-0000-0000-0000-000000000000"
-#define CARD(n)   "GPU-0000000" #n ZEROES
+#define ZEROES  "-0000-0000-0000-000000000000"
+#define CARD(n) "GPU-0000000" #n ZEROES
 
 static void print_id(FILE *f, const char *id)
 {
@@ -62,15 +62,9 @@ static const struct sl_inventory *machine(struct machine *m, const struct card *
 #define MACHINE(m, ...)                                                                            \
     machine(m, (const struct card[]){__VA_ARGS__},                                                 \
             sizeof((const struct card[]){__VA_ARGS__}) / sizeof(struct card))
-#define H200                                                                                       \
-    {                                                                                              \
-        "NVIDIA H200", NULL                                                                        \
-    }
-#define SEVEN "1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb"
-#define MIG(what)                                                                                  \
-    {                                                                                              \
-        "NVIDIA H200", what                                                                        \
-    }
+#define H200      {"NVIDIA H200", NULL}
+#define SEVEN     "1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb 1g.18gb"
+#define MIG(what) {"NVIDIA H200", what}
 
 /* "name=count[sharing]: ids…" of every resource, then "!" and the warnings, for comparing. */
 static char *describe(const struct sl_plan *plan, bool ids)
@@ -357,9 +351,9 @@ static void mps_servers_take_only_so_many(void **state)
     struct machine m;
     (void)MACHINE(&m, H200, H200);
     check(MPS("{name: gpu, replicas: 48}"), &m.inv, false, "gpu=96/mps/one !0", NULL);
-    check_refused(
-        MPS("{name: gpu, replicas: 49}"), &m.inv,
-        "c.yaml:1:29: 49 replicas of GPU 0 are too many: an MPS server takes at most 48 clients there");
+    check_refused(MPS("{name: gpu, replicas: 49}"), &m.inv,
+                  "c.yaml:1:29: 49 replicas of GPU 0 are too many: an MPS server takes at most 48 "
+                  "clients there");
     m.inv.cuda_version = 13010;
     check(MPS("{name: gpu, replicas: 60}"), &m.inv, false, "gpu=120/mps/one !0", NULL);
     m.gpu[1].info.cc_major = 6;

@@ -45,7 +45,8 @@ static void test_nonsense(void **state)
     struct sl_place_config config;
     struct sl_placer *p = NULL;
     struct sl_err err = SL_ERR_INIT;
-    struct sl_place_node many = node(SL_PLACE_MAX_GPUS + 1, 0), strange = node(1, SL_PLACE_MAX_MODELS);
+    struct sl_place_node many = node(SL_PLACE_MAX_GPUS + 1, 0),
+                         strange = node(1, SL_PLACE_MAX_MODELS);
     uint32_t cores = 1, memory = 1;
     int32_t score;
     assert_string_equal(sl_place_policy_name(SL_PLACE_POLICIES), "?");
@@ -185,7 +186,8 @@ static void live(enum sl_place_policy policy)
 static void test_no_memory(void **state)
 {
     (void)state;
-    static const enum sl_place_policy policies[] = {SL_PLACE_SLUICE, SL_PLACE_FGD, SL_PLACE_BEST_FIT};
+    static const enum sl_place_policy policies[] = {SL_PLACE_SLUICE, SL_PLACE_FGD,
+                                                    SL_PLACE_BEST_FIT};
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
         (void)nth_malloc_set(0);
         live(policies[i]);

@@ -42,12 +42,13 @@ static void test_nodes_by_column_name(void **state)
 {
     (void)state;
     struct sim_cluster c;
-    assert_int_equal(sl_sim_cluster_load(file("\xef\xbb\xbfmodel,extra,gpu,memory_mib,cpu_milli,sn\r\n"
-                                           "T4,x,2,1024,8000,a\r\n\r\n"
-                                           "\"G2\",,8,2048,96000,b\r\n"
-                                           "T4,x,0,1024,8000,c\r\n"),
-                                      &c, NULL),
-                     0);
+    assert_int_equal(
+        sl_sim_cluster_load(file("\xef\xbb\xbfmodel,extra,gpu,memory_mib,cpu_milli,sn\r\n"
+                                 "T4,x,2,1024,8000,a\r\n\r\n"
+                                 "\"G2\",,8,2048,96000,b\r\n"
+                                 "T4,x,0,1024,8000,c\r\n"),
+                            &c, NULL),
+        0);
     assert_int_equal(c.count, 2);
     assert_int_equal(c.without_gpu, 1);
     assert_int_equal(c.gpu_milli, 10000);
@@ -63,8 +64,8 @@ static void test_pods_with_five_columns_and_with_all(void **state)
     struct sim_models models = {0};
     struct sim_pods p;
     assert_int_equal(sl_sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
-                                        "a,1000,2048,1,470\nb,2000,1024,0,0\nc,88000,1,8,1000"),
-                                   &models, &p, NULL),
+                                           "a,1000,2048,1,470\nb,2000,1024,0,0\nc,88000,1,8,1000"),
+                                      &models, &p, NULL),
                      0);
     assert_int_equal(p.count, 3);
     assert_int_equal(p.gpu_milli, 8470);
@@ -73,12 +74,13 @@ static void test_pods_with_five_columns_and_with_all(void **state)
     assert_int_equal(p.pods[0].runtime_s, 0);
     sl_sim_pods_fini(&p);
 
-    assert_int_equal(sl_sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,"
-                                        "pod_phase,creation_time,deletion_time,scheduled_time\n"
-                                        "a,1000,2048,1,1000,T4|G2|T4,LS,Running,10,70,11\n"
-                                        "b,1000,2048,1,1000,,BE,Pending,10,,\n"),
-                                   &models, &p, NULL),
-                     0);
+    assert_int_equal(
+        sl_sim_pods_load(file("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,"
+                              "pod_phase,creation_time,deletion_time,scheduled_time\n"
+                              "a,1000,2048,1,1000,T4|G2|T4,LS,Running,10,70,11\n"
+                              "b,1000,2048,1,1000,,BE,Pending,10,,\n"),
+                         &models, &p, NULL),
+        0);
     assert_int_equal(models.count, 2);
     assert_int_equal(p.pods[0].request.models, 3);
     assert_int_equal(p.pods[0].runtime_s, 60);

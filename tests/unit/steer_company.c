@@ -71,7 +71,8 @@ static void check_lows(uint32_t n)
         uint64_t ran = world->t[id].ran_ns - before[id];
         sum += ran;
         if (ran * n < 4 * S * 800 / 1000 * 80 / 100)
-            fail_msg("low tenant %u of %u ran %llu ms of 4 s", id, n, (unsigned long long)(ran / MS));
+            fail_msg("low tenant %u of %u ran %llu ms of 4 s", id, n,
+                     (unsigned long long)(ran / MS));
         assert_true(world->t[id].longest_off_ns < SL_STEER_MOST_OFF_NS);
     }
     assert_int_equal(both_ns, 0);

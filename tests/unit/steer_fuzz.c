@@ -62,7 +62,8 @@ static void say_something(struct caller *c, uint32_t id)
     seen->saturated_ns = random_count(&c->rng, seen->saturated_ns);
     seen->work_ns = random_count(&c->rng, seen->work_ns);
     seen->launches = random_count(&c->rng, seen->launches);
-    seen->groups = below(&c->rng, 4) ? (uint32_t)below(&c->rng, 3) : (uint32_t)world_random(&c->rng);
+    seen->groups =
+        below(&c->rng, 4) ? (uint32_t)below(&c->rng, 3) : (uint32_t)world_random(&c->rng);
     seen->active = below(&c->rng, 3) != 0;
     seen->pending = below(&c->rng, 2) != 0;
     sl_steer_report(c->s, id, seen);
@@ -98,8 +99,8 @@ static void decide_and_check(struct caller *c)
                      (long long)(orders[i].off_until_ns - c->now_ns));
     }
     if (n > max || (next <= c->now_ns && n < max))
-        fail_msg("seed %llu: %zu orders of %zu, next in %lld ns", (unsigned long long)c->seed, n, max,
-                 (long long)(next - c->now_ns));
+        fail_msg("seed %llu: %zu orders of %zu, next in %lld ns", (unsigned long long)c->seed, n,
+                 max, (long long)(next - c->now_ns));
 }
 
 static void check_stats(const struct caller *c)
@@ -125,7 +126,8 @@ static void check_caller(uint64_t seed)
         struct sl_steer_spec spec = random_spec(&c.rng, SL_STEER_MAX_GPUS);
         switch (below(&c.rng, 12)) {
         case 0:
-            assert_int_equal(sl_steer_add(c.s, id, &spec, c.now_ns, &err), c.there[id] ? -EEXIST : 0);
+            assert_int_equal(sl_steer_add(c.s, id, &spec, c.now_ns, &err),
+                             c.there[id] ? -EEXIST : 0);
             c.there[id] = true;
             break;
         case 1:
@@ -163,8 +165,12 @@ static void random_callers(void **state)
 static struct world_load random_load(uint64_t *rng)
 {
     static const uint64_t kernels[] = {20 * US, 100 * US, 2 * MS, 20 * MS, 2 * S};
-    struct world_load kinds[] = {saturating(kernels[below(rng, 5)]), saturating(100 * US),
-                                 synchronising(), launch_bound(), requests(), training()};
+    struct world_load kinds[] = {saturating(kernels[below(rng, 5)]),
+                                 saturating(100 * US),
+                                 synchronising(),
+                                 launch_bound(),
+                                 requests(),
+                                 training()};
     return kinds[below(rng, 6)];
 }
 
@@ -270,8 +276,8 @@ static void check_fair(uint64_t seed)
         uint32_t fair = world->t[id].spec.request_permille * 1000 / sum;
         fair = fair < limit ? fair : limit;
         if (!world->p[id].load.count && got < fair * (mixed ? 70 : 90) / 100)
-            fail_msg("seed %llu: tenant %u got %u permille of %u", (unsigned long long)seed, id, got,
-                     fair);
+            fail_msg("seed %llu: tenant %u got %u permille of %u", (unsigned long long)seed, id,
+                     got, fair);
         if (got > (mixed ? limit * 3 / 2 : limit + 20))
             fail_msg("seed %llu: tenant %u got %u permille, its limit is %u",
                      (unsigned long long)seed, id, got, limit);

@@ -201,13 +201,12 @@ static void check_lies(uint32_t liar, size_t n_lies, void (*make)(void))
     struct world_shares honest = shares_with(NULL, liar, make);
     for (size_t i = 0; i < n_lies; i++) {
         struct world_shares s = shares_with(lies[i], liar, make);
-        uint32_t gain = s.permille[liar] > honest.permille[liar]
-                            ? s.permille[liar] - honest.permille[liar]
-                            : 0;
+        uint32_t gain =
+            s.permille[liar] > honest.permille[liar] ? s.permille[liar] - honest.permille[liar] : 0;
         for (uint32_t id = 0; id < 4; id++)
             if (id != liar && s.permille[id] + gain + SWITCHES < honest.permille[id])
-                fail_msg("lie %zu: the liar has %u instead of %u, tenant %u has %u instead of %u", i,
-                         s.permille[liar], honest.permille[liar], id, s.permille[id],
+                fail_msg("lie %zu: the liar has %u instead of %u, tenant %u has %u instead of %u",
+                         i, s.permille[liar], honest.permille[liar], id, s.permille[id],
                          honest.permille[id]);
     }
 }

@@ -102,7 +102,8 @@ static void pairs_by_limit(void **state)
 static void limits_beside_a_saturating_tenant(void **state)
 {
     (void)state;
-    static const uint32_t own[] = {50, 100, 200, 250, 300, 400, 500}, other[] = {100, 300, 500, 800};
+    static const uint32_t own[] = {50, 100, 200, 250, 300, 400, 500},
+                          other[] = {100, 300, 500, 800};
     for (size_t i = 0; i < 28; i++) {
         uint32_t limit = own[i / 4], request = other[i % 4];
         uint32_t fair = 1000 * limit / (limit + request);

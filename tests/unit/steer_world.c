@@ -9,18 +9,18 @@
 #define NEVER  UINT64_MAX
 
 /* The hardware: measured on an H200. */
-#define SWITCH_NS (160 * US) /* from one group to another */
-#define CALL_NS   (500 * US) /* to turn channels off or on */
+#define SWITCH_NS       (160 * US) /* from one group to another */
+#define CALL_NS         (500 * US) /* to turn channels off or on */
 /* A process wakes up this much after it is told something. */
-#define WAKE_NS (100 * US)
-#define LOOK_NS MS
-#define DEEP_NS MS
-#define PLENTY_NS (20 * MS)
-#define BELIEVED 32U
+#define WAKE_NS         (100 * US)
+#define LOOK_NS         MS
+#define DEEP_NS         MS
+#define PLENTY_NS       (20 * MS)
+#define BELIEVED        32U
 /* What a program that never waits has queued. */
-#define DEPTH_NS (50 * MS)
+#define DEPTH_NS        (50 * MS)
 /* A tenant that launched counts as active for this long. */
-#define ACTIVE_NS S
+#define ACTIVE_NS       S
 /* Until it is seen that a lower tenant in its turn has nothing more to run, and the gap before the next. */
 #define MOST_STARVED_NS (20 * MS)
 
@@ -125,8 +125,12 @@ uint32_t world_start(struct world *w, uint32_t tenant, uint32_t gpu, struct worl
         FAULT(w, "no room for a process");
         return 0;
     }
-    w->p[i] = (struct world_proc){.used = true, .tenant = tenant, .gpu = gpu, .look_at_ns = NEVER,
-                                  .obey_at_ns = w->now_ns + WAKE_NS, .switch_at_ns = NEVER};
+    w->p[i] = (struct world_proc){.used = true,
+                                  .tenant = tenant,
+                                  .gpu = gpu,
+                                  .look_at_ns = NEVER,
+                                  .obey_at_ns = w->now_ns + WAKE_NS,
+                                  .switch_at_ns = NEVER};
     w->n_procs = i >= w->n_procs ? i + 1 : w->n_procs;
     w->n_gpus = gpu >= w->n_gpus ? gpu + 1 : w->n_gpus;
     world_load_set(w, i, load);

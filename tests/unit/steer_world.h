@@ -24,7 +24,8 @@ struct world_load {
     uint64_t launch_ns; /* host time of one launch */
     uint64_t think_ns;  /* host time after a burst, give or take a tenth */
     uint64_t period_ns; /* a burst begins so often; 0: after think_ns */
-    uint32_t gang;      /* kernels of processes with the same number go on together or not at all; 0: none */
+    uint32_t
+        gang; /* kernels of processes with the same number go on together or not at all; 0: none */
 };
 
 struct world_proc {
@@ -32,23 +33,26 @@ struct world_proc {
     uint32_t tenant, gpu;
     struct world_load load;
     /* the program */
-    uint32_t left;        /* of a burst, still to launch */
-    bool waits;           /* for its burst to be done */
-    uint64_t host_at_ns;  /* its next step */
-    uint64_t asked_ns;    /* when the burst began */
+    uint32_t left;       /* of a burst, still to launch */
+    bool waits;          /* for its burst to be done */
+    uint64_t host_at_ns; /* its next step */
+    uint64_t asked_ns;   /* when the burst began */
     uint64_t launched_at_ns;
     /* its channels */
     uint64_t queue_ns;
-    bool off;             /* in force, after the call into the driver */
+    bool off;              /* in force, after the call into the driver */
     uint64_t switch_at_ns; /* when the call that turns them off or on is through */
     /* its meter, as in src/preload/meter.c */
     uint64_t submitted_ns, executed_ns, launches, launches_rest_ns;
-    uint64_t look_at_ns, looked_ns, fresh_from_ns, total_ns, marked_ns, mark_ns, done_ns, believed_ns;
+    uint64_t look_at_ns, looked_ns, fresh_from_ns, total_ns, marked_ns, mark_ns, done_ns,
+        believed_ns;
     uint64_t obey_at_ns, off_since_ns;
     bool pending, coming;
     uint64_t owed_ns;
-    uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns, told_done_ns; /* its ledger */
-    uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches, before_done_ns, busy_until_ns;
+    uint64_t saturated_ns, work_ns, watched_ns, seen_launches, metered_ns,
+        told_done_ns; /* its ledger */
+    uint64_t before_saturated_ns, before_work_ns, before_watched_ns, before_launches,
+        before_done_ns, busy_until_ns;
 };
 
 struct world_tenant {
@@ -67,10 +71,11 @@ struct world_tenant {
 };
 
 struct world_gpu {
-    uint32_t on, last;     /* process numbers */
-    uint64_t ready_ns;     /* the switch to it is through */
+    uint32_t on, last; /* process numbers */
+    uint64_t ready_ns; /* the switch to it is through */
     uint64_t slice_end_ns;
-    uint64_t starved_at_ns; /* since when nobody who has work is on, though nobody has a limit; 0: not so */
+    uint64_t
+        starved_at_ns; /* since when nobody who has work is on, though nobody has a limit; 0: not so */
 };
 
 struct world {

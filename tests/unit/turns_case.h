@@ -57,7 +57,8 @@ static inline int teardown(void **state)
             fail_msg("%s", world->fault);                                                          \
     } while (0)
 
-static inline void assert_share(uint32_t id, uint32_t want, uint32_t within, uint64_t from, uint64_t to)
+static inline void assert_share(uint32_t id, uint32_t want, uint32_t within, uint64_t from,
+                                uint64_t to)
 {
     uint32_t got = world_share(world, id, from, to);
     uint32_t miss = got > want ? got - want : want - got;

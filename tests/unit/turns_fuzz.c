@@ -344,9 +344,12 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(sl_turns_set(turns, 7, &half, S, &err), -ENOENT);
     struct sl_turns *other = NULL;
     static const struct sl_turns_config wrong[] = {
-        {.max_tenants = SL_TURNS_MAX_TENANTS + 1}, {.min_turn_ns = 30 * MS},
-        {.quantum_ns = UINT64_MAX},                {.start_credit_ns = 3 * MS},
-        {.quantum_ns = 300 * MS},                  {.floor_permille = 501},
+        {.max_tenants = SL_TURNS_MAX_TENANTS + 1},
+        {.min_turn_ns = 30 * MS},
+        {.quantum_ns = UINT64_MAX},
+        {.start_credit_ns = 3 * MS},
+        {.quantum_ns = 300 * MS},
+        {.floor_permille = 501},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_int_equal(sl_turns_create(&wrong[i], &other, &err), -EINVAL);

@@ -166,9 +166,8 @@ static void best_effort_survives_the_end_of_pauses(void **state)
 static void short_pauses_keep_the_share(void **state)
 {
     (void)state;
-    world_add(world, 0, spec_of(500, 1000), (struct world_load){.kernel_ns = 170 * US,
-                                                                .burst_ns = 5 * MS,
-                                                                .think_ns = 300 * US});
+    world_add(world, 0, spec_of(500, 1000),
+              (struct world_load){.kernel_ns = 170 * US, .burst_ns = 5 * MS, .think_ns = 300 * US});
     world_add(world, 1, spec_of(500, 1000), saturating(170 * US));
     world_run(world, 11 * S);
     assert_no_fault();
@@ -181,9 +180,8 @@ static void sleepers_bank_nothing(void **state)
 {
     (void)state;
     world_add(world, 0, spec_of(500, 1000), saturating(170 * US));
-    world_add(world, 1, spec_of(500, 1000), (struct world_load){.kernel_ns = 170 * US,
-                                                                .burst_ns = 5 * MS,
-                                                                .think_ns = 30 * S});
+    world_add(world, 1, spec_of(500, 1000),
+              (struct world_load){.kernel_ns = 170 * US, .burst_ns = 5 * MS, .think_ns = 30 * S});
     world_run(world, 20 * S);
     world_load_set(world, 1, saturating(170 * US));
     world_run(world, 2 * S);
@@ -198,9 +196,8 @@ static void high_interrupts_low(void **state)
     struct sl_turns_spec high = spec_of(0, 1000), low = spec_of(0, 1000);
     high.priority = SL_TURNS_HIGH;
     low.priority = SL_TURNS_LOW;
-    world_add(world, 0, high, (struct world_load){.kernel_ns = 100 * US,
-                                                  .burst_ns = 2 * MS,
-                                                  .think_ns = 8 * MS});
+    world_add(world, 0, high,
+              (struct world_load){.kernel_ns = 100 * US, .burst_ns = 2 * MS, .think_ns = 8 * MS});
     world_add(world, 1, low, saturating(170 * US));
     world_run(world, 5 * S);
     assert_no_fault();

@@ -120,8 +120,8 @@ static void advance(struct world *w, uint64_t to_ns)
     uint64_t progress[WORLD_TENANTS] = {0};
     for (uint32_t i = 0; i < WORLD_TENANTS; i++)
         if (on_gpu(w, &w->t[i]))
-            progress[i] = min_u64((dt + crowd(w, &w->t[i]) - 1) / crowd(w, &w->t[i]),
-                                  w->t[i].in_flight_ns);
+            progress[i] =
+                min_u64((dt + crowd(w, &w->t[i]) - 1) / crowd(w, &w->t[i]), w->t[i].in_flight_ns);
     w->now_ns = to_ns;
     for (uint32_t i = 0; i < WORLD_TENANTS; i++) {
         struct world_tenant *t = &w->t[i];

@@ -14,8 +14,8 @@
 #define MS 1000000ULL
 #define S  1000000000ULL
 
-#define WORLD_TENANTS 64U
-#define WORLD_SAMPLES 1300U
+#define WORLD_TENANTS   64U
+#define WORLD_SAMPLES   1300U
 #define WORLD_SAMPLE_NS (100 * MS)
 
 struct world_load {
@@ -39,7 +39,7 @@ struct world_tenant {
     bool wants;
     uint64_t left_ns, in_flight_ns, think_until_ns;
     /* what came of it */
-    uint64_t done_ns;  /* GPU time really got, on each of its GPUs */
+    uint64_t done_ns; /* GPU time really got, on each of its GPUs */
     uint64_t grants, closes;
     uint64_t asked_ns; /* when the present burst began */
     uint64_t first_ns; /* … and its first kernel ran */

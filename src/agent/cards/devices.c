@@ -42,7 +42,6 @@ struct sl_devices {
     bool stalled;
 };
 
-
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
 {
     return value ? value : otherwise;

@@ -86,11 +86,8 @@ struct field {
     enum field_type type;
     size_t offset, size;
 };
-#define F(s, type, name, member)                                                                   \
-    {                                                                                              \
-        name, type, offsetof(s, member), sizeof(((s *)0)->member)                                  \
-    }
-#define D(type, name, member) F(struct sl_prepared_device, type, name, member)
+#define F(s, type, name, member) {name, type, offsetof(s, member), sizeof(((s *)0)->member)}
+#define D(type, name, member)    F(struct sl_prepared_device, type, name, member)
 static const struct field device_fields[] = {
     D(TEXT, "request", request),
     D(TEXT, "device", device),

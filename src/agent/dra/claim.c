@@ -104,8 +104,8 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
                        struct sl_err *err)
 {
     const json_t *meta = json_object_get(object, "metadata");
-    const json_t *pod = json_array_get(
-        json_object_get(json_object_get(object, "status"), "reservedFor"), 0);
+    const json_t *pod =
+        json_array_get(json_object_get(json_object_get(object, "status"), "reservedFor"), 0);
     if (strcmp(text_of(meta, "uid"), uid) != 0)
         return sl_err_set(err, -ESTALE, SL_E_CLAIM_REPLACED, text_of(meta, "namespace"),
                           text_of(meta, "name"), text_of(meta, "uid"));
@@ -212,7 +212,8 @@ static void join_container(struct sl_claim *claim, const json_t *pod, const json
     struct sl_claim_result *first = NULL;
     for (size_t i = 0; i < claim->result_count; i++) {
         struct sl_claim_result *r = &claim->result[i];
-        if (!uses_request(pod, container, claim->name, r->request) || r->name.kind != SL_DEVICE_SHARE || r->admin)
+        if (!uses_request(pod, container, claim->name, r->request) ||
+            r->name.kind != SL_DEVICE_SHARE || r->admin)
             continue;
         if (!first)
             first = r;
@@ -255,7 +256,8 @@ int sl_claim_resize_parse(const char *text, struct sl_claim_resize *ret, struct 
     do {
         char item[64];
         size_t n = strcspn(p, ",");
-        (void)snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), p);
+        (void)snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1),
+                       p);
         struct sl_memory_amount m = {0};
         int rc = -EINVAL;
         if (strncmp(item, "memory=", 7) == 0) {

@@ -48,7 +48,8 @@ int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim,
     return 0;
 }
 
-struct sl_config_allow sl_allow_resizes(const struct sl_config *config, const struct sl_claim *claim)
+struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
+                                        const struct sl_claim *claim)
 {
     struct sl_config_allow least = sl_config_allowed(config, claim->name_space);
     bool first = true;

@@ -13,7 +13,8 @@ int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim,
                    struct sl_err *err) SL_MUST_CHECK;
 
 /* What may be asked for by all shares of the claim alike: of several classes, what the strictest allows. */
-struct sl_config_allow sl_allow_resizes(const struct sl_config *config, const struct sl_claim *claim);
+struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
+                                        const struct sl_claim *claim);
 /* Checks whether this share may be resized as wanted. card_bytes is the memory of its GPU. */
 int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
                     const struct sl_claim_resize *wanted, uint64_t card_bytes,

@@ -46,7 +46,8 @@ static void pack_device(const json_t *from, ProtobufCBinaryData *ret)
     Claimpb__RawExtension data = CLAIMPB__RAW_EXTENSION__INIT;
     Claimpb__Condition condition[CONDITIONS_MAX], *list[CONDITIONS_MAX];
     Claimpb__Time when[CONDITIONS_MAX];
-    const json_t *conditions = json_object_get(from, "conditions"), *raw = json_object_get(from, "data");
+    const json_t *conditions = json_object_get(from, "conditions"),
+                 *raw = json_object_get(from, "data");
     d.driver = text_of(from, "driver");
     d.pool = text_of(from, "pool");
     d.device = text_of(from, "device");
@@ -75,7 +76,8 @@ static void pack_device(const json_t *from, ProtobufCBinaryData *ret)
 }
 
 /* -EBADMSG: not a device. */
-static int is_of(const ProtobufCBinaryData *device, const char *driver, bool *ret, struct sl_err *err)
+static int is_of(const ProtobufCBinaryData *device, const char *driver, bool *ret,
+                 struct sl_err *err)
 {
     ProtobufCMessage *m;
     int rc = sl_rpc_pb_unpack(&claimpb__device__descriptor, device->data, device->len, &m, err);
@@ -145,7 +147,8 @@ static int replace(Claimpb__Envelope *envelope, const char *uid, const char *dri
                    const json_t *devices, uint8_t **ret, size_t *ret_size, struct sl_err *err)
 {
     ProtobufCMessage *m;
-    int rc = sl_rpc_pb_unpack(&claimpb__claim__descriptor, envelope->raw.data, envelope->raw.len, &m, err);
+    int rc = sl_rpc_pb_unpack(&claimpb__claim__descriptor, envelope->raw.data, envelope->raw.len,
+                              &m, err);
     if (rc < 0)
         return rc;
     Claimpb__Claim *claim = (Claimpb__Claim *)(void *)m;

@@ -123,7 +123,8 @@ static void ask_node(struct sl_dra *dra)
     char path[300];
     struct sl_err err = SL_ERR_INIT;
     (void)snprintf(path, sizeof(path), "/api/v1/nodes/%.253s", dra->node_name);
-    if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) == 0)
+    if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) ==
+        0)
         dra->owed++;
     else
         sl_warn("ResourceSlices have no owner: %s", err.msg);
@@ -374,8 +375,8 @@ void sl_dra_destroy(struct sl_dra *dra)
     for (size_t i = 0; i < dra->card_count; i++)
         free(dra->card[i].profile);
     free(dra->card);
-    char *strings[] = {dra->node_name,        dra->plugin_dir,  dra->registry_dir,
-                       dra->cdi_dir,          dra->state_dir,   dra->arbiter_dir,
+    char *strings[] = {dra->node_name,        dra->plugin_dir,      dra->registry_dir,
+                       dra->cdi_dir,          dra->state_dir,       dra->arbiter_dir,
                        dra->arbiter_dir_host, dra->sluice_dir_host, dra->sysfs};
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
         free(strings[i]);

@@ -47,9 +47,9 @@ struct sl_dra_ops {
 
 struct sl_dra_options {
     const char *node_name;
-    const char *instance;         /* the agent pod's UID, in the sockets' names: two agents overlap in an
+    const char *instance;   /* the agent pod's UID, in the sockets' names: two agents overlap in an
                                      upgrade. NULL: there is one */
-    const char *plugin_dir;       /* NULL: /var/lib/kubelet/plugins/gpu.sluice.io; made */
+    const char *plugin_dir; /* NULL: /var/lib/kubelet/plugins/gpu.sluice.io; made */
     const char *registry_dir;     /* NULL: /var/lib/kubelet/plugins_registry */
     const char *cdi_dir;          /* NULL: SL_CDI_DIR */
     const char *state_dir;        /* the checkpoint; NULL: plugin_dir */
@@ -81,12 +81,12 @@ void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason);
 
 struct sl_dra_stats {
-    unsigned claims;                      /* prepared now */
+    unsigned claims; /* prepared now */
     unsigned long prepared, prepare_failed, unprepared, unprepare_failed;
     unsigned long slices_written;
-    bool registered;                      /* kubelet said so */
-    bool standby;                         /* another agent still serves this node; we are next */
-    bool slices_current;                  /* the API server has what we have */
+    bool registered;     /* kubelet said so */
+    bool standby;        /* another agent still serves this node; we are next */
+    bool slices_current; /* the API server has what we have */
 };
 struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra);
 

@@ -37,7 +37,8 @@ struct card {
     bool asked_profiles;
     char pcie_root[64];
     bool unhealthy, lost;
-    bool lost_untold; /* lost, or back, since the reading before; by its UUID, for places change between readings */
+    bool
+        lost_untold; /* lost, or back, since the reading before; by its UUID, for places change between readings */
     char reason[200];
 };
 
@@ -60,7 +61,7 @@ struct sl_dra {
     struct op *running; /* claims being prepared or unprepared, oldest first */
     struct op *committing;
     struct sl_timer commit;
-    struct sl_timer retry; /* of what a restart left to be undone */
+    struct sl_timer retry;   /* of what a restart left to be undone */
     struct sl_timer telling; /* status and watches of what was prepared */
     struct sl_timer retell;  /* of what the API server could not be told */
     bool silent;             /* it is away, and that is said */

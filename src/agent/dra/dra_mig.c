@@ -178,7 +178,8 @@ static int unmake(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_devi
     if (rc == 0)
         rc = find_at(gpu, card, d, &m, &same, err);
     /* Another kind, or another uuid: made by somebody after ours was gone, by a reset say. */
-    if (rc == 0 && (!same || (d->mig == SL_MIG_MADE && m.uuid[0] && strcmp(d->mig_uuid, m.uuid) != 0)))
+    if (rc == 0 &&
+        (!same || (d->mig == SL_MIG_MADE && m.uuid[0] && strcmp(d->mig_uuid, m.uuid) != 0)))
         rc = -ENOENT;
     if (rc == 0) {
         rc = sl_gpu_mig_destroy(gpu, card, m.gpu_instance, m.compute_instance, err);

@@ -23,10 +23,10 @@ struct op {
     struct sl_tenancy tenancy;
     struct sl_tenancy_tenant *tenant; /* its list */
     struct sl_msg_lease *lease;       /* what they are asked for */
-    struct sl_timer again; /* an MPS daemon is being waited for */
+    struct sl_timer again;            /* an MPS daemon is being waited for */
     unsigned waits;
-    bool undoing;       /* a prepare that failed */
-    int rc;             /* why */
+    bool undoing; /* a prepare that failed */
+    int rc;       /* why */
     struct sl_err err;
 };
 

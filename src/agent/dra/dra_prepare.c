@@ -182,7 +182,8 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
         return;
     }
     char path[400];
-    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space, claim->pod);
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", claim->name_space,
+                   claim->pod);
     rc = sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_pod, op, &op->get, &why);
     if (rc < 0)
         refuse(op, rc, &why);

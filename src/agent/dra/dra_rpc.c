@@ -219,11 +219,12 @@ static void call_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *da
 static const struct sl_rpc_call_events batch_events = {.ended = call_ended};
 
 /* Either call is a list of claims and nothing else, in either version of the API. */
-static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size, struct sl_dra *dra,
-                        enum op_kind kind)
+static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size,
+                        struct sl_dra *dra, enum op_kind kind)
 {
     ProtobufCMessage *m;
-    if (sl_rpc_pb_request(call, &dra__node_prepare_resources_request__descriptor, msg, size, &m) < 0)
+    if (sl_rpc_pb_request(call, &dra__node_prepare_resources_request__descriptor, msg, size, &m) <
+        0)
         return;
     const Dra__NodePrepareResourcesRequest *r =
         (const Dra__NodePrepareResourcesRequest *)(const void *)m;
@@ -283,7 +284,7 @@ static void stream_draining(struct sl_rpc_call *call, void *data)
 }
 
 static const struct sl_rpc_call_events stream_events = {.draining = stream_draining,
-                                                       .ended = stream_ended};
+                                                        .ended = stream_ended};
 
 /* The health of every device in use, as of now. */
 static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
@@ -338,8 +339,7 @@ void sl_dra_health_send(struct sl_dra *dra)
 
 static void health_fired(struct sl_timer *t)
 {
-    struct sl_dra *dra =
-        sl_container_of(t, struct sl_dra, health_timer);
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, health_timer);
     sl_dra_health_send(dra);
     if (dra->streams)
         sl_timer_set(dra->loop, t, sl_loop_now(dra->loop) + HEALTH_EVERY_NS);

@@ -29,8 +29,8 @@
 /* --- status.devices --- */
 
 /* Its time is when the status changed, however often it is written. */
-static json_t *condition(struct sl_prepared_since *since, const char *type, bool good, const char *reason,
-                         const char *message)
+static json_t *condition(struct sl_prepared_since *since, const char *type, bool good,
+                         const char *reason, const char *message)
 {
     char text[32];
     uint64_t *now = good ? &since->yes_s : &since->no_s;
@@ -84,7 +84,7 @@ struct dra_tell {
     char uid[SL_UID_SIZE], path[400]; /* the claim's */
     json_t *devices, *body;
     unsigned updates; /* tried so often */
-    bool waits;       /* for the one before it, of the same claim: the last word has to be the last */
+    bool waits; /* for the one before it, of the same claim: the last word has to be the last */
 };
 
 static void apply(struct dra_tell *t);
@@ -163,7 +163,8 @@ static void status_written(void *data, int status, json_t *body, const struct sl
     t->call = NULL;
     bool again = status == 422 ? t->updates == 0 : status == 409 && t->updates > 0;
     if (again && t->updates++ < UPDATES_MAX) {
-        if (sl_kube_get_bytes(t->dra->kube, t->path, SL_KUBE_PROTOBUF, got_claim, t, &t->call, &why) < 0)
+        if (sl_kube_get_bytes(t->dra->kube, t->path, SL_KUBE_PROTOBUF, got_claim, t, &t->call,
+                              &why) < 0)
             not_told(t, why.msg);
         return;
     }
@@ -199,10 +200,11 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
         return;
     }
     (void)snprintf(path, sizeof(path), "%s/status" FIELD_MANAGER, t->path);
-    int rc = sl_claim_pb_devices(bytes, size, t->uid, SL_DRA_DRIVER, t->devices, &body, &body_size, &why);
+    int rc = sl_claim_pb_devices(bytes, size, t->uid, SL_DRA_DRIVER, t->devices, &body, &body_size,
+                                 &why);
     if (rc == 0)
-        rc = sl_kube_put_bytes(t->dra->kube, path, SL_KUBE_PROTOBUF, body, body_size, status_written, t,
-                               &t->call, &why);
+        rc = sl_kube_put_bytes(t->dra->kube, path, SL_KUBE_PROTOBUF, body, body_size,
+                               status_written, t, &t->call, &why);
     free(body);
     if (rc == -ESTALE)
         tell_free(t);
@@ -257,23 +259,23 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
         bool ok = !trouble;
         json_t *conditions = json_array();
         (void)json_array_append_new(conditions,
-                                    condition(&d->ready_since, "Ready", ok, ok ? "Prepared" : "Unhealthy",
-                                              ok ? "" : trouble));
+                                    condition(&d->ready_since, "Ready", ok,
+                                              ok ? "Prepared" : "Unhealthy", ok ? "" : trouble));
         if (strcmp(type, "Ready") != 0)
             (void)json_array_append_new(conditions,
                                         condition(&d->resized_since, type, good, reason, message));
-        else if (d->resized.memory_bytes || d->resized.cores_permille) /* as the write before said */
-            (void)json_array_append_new(conditions,
-                                        condition(&d->resized_since, "Resized", true, "Resized",
-                                                  "the share was resized"));
+        else if (d->resized.memory_bytes ||
+                 d->resized.cores_permille) /* as the write before said */
+            (void)json_array_append_new(conditions, condition(&d->resized_since, "Resized", true,
+                                                              "Resized", "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));
     }
     *t = (struct dra_tell){.dra = dra, .devices = devices};
     memcpy(t->uid, p->uid, sizeof(t->uid));
     (void)snprintf(t->path, sizeof(t->path), SL_CLAIMS_PATH, p->name_space, p->name);
-    t->body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1", "kind",
-                        "ResourceClaim", "metadata", "name", p->name, "namespace", p->name_space, "uid",
-                        p->uid, "status", "devices", devices);
+    t->body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:O}}", "apiVersion", "resource.k8s.io/v1",
+                        "kind", "ResourceClaim", "metadata", "name", p->name, "namespace",
+                        p->name_space, "uid", p->uid, "status", "devices", devices);
     queue(t);
 }
 
@@ -285,14 +287,14 @@ struct resize_watch {
     char uid[SL_UID_SIZE];
     struct sl_kube_watch *watch;
     struct sl_kube_call *get_pod; /* for its containers' names */
-    char text[128]; /* the annotation as last acted on */
-    bool acted;     /* before that it is unknown: it may have gone while no agent was there */
+    char text[128];               /* the annotation as last acted on */
+    bool acted; /* before that it is unknown: it may have gone while no agent was there */
     struct sl_claim_resize wanted;
     struct sl_config_allow allow; /* what the annotation may ask for, as last seen */
-    size_t at;      /* the device whose tenant is being changed */
-    bool busy;      /* the arbiter is being asked */
-    bool gone;      /* freed when its answer is in */
-    char next_text[128]; /* came meanwhile */
+    size_t at;                    /* the device whose tenant is being changed */
+    bool busy;                    /* the arbiter is being asked */
+    bool gone;                    /* freed when its answer is in */
+    char next_text[128];          /* came meanwhile */
     bool next_there;
 };
 
@@ -363,7 +365,8 @@ static uint64_t card_bytes(const struct sl_dra *dra, const char *uuid)
 }
 
 /* All devices of the tenant whose turn it is. */
-static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p, struct sl_err *err)
+static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p,
+                         struct sl_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < p->device_count && rc == 0; i++)
@@ -517,7 +520,8 @@ static void ask_containers(struct resize_watch *w, const struct sl_prepared *p)
     if (!p->pod[0])
         return;
     (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", p->name_space, p->pod);
-    if (sl_kube_request(w->dra->kube, "GET", path, NULL, NULL, got_containers, w, &w->get_pod, &err) < 0)
+    if (sl_kube_request(w->dra->kube, "GET", path, NULL, NULL, got_containers, w, &w->get_pod,
+                        &err) < 0)
         sl_warn("the names of the containers are not known: %s", err.msg);
 }
 

@@ -28,7 +28,8 @@ int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err)
             rc = sl_dra_compose(op->dra, p, i, true, set, err);
         if (rc < 0)
             return rc;
-        op->tenant[n++] = (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
+        op->tenant[n++] =
+            (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
     }
     op->tenancy.tenant = op->tenant;
     op->tenancy.count = n;

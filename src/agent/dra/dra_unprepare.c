@@ -45,7 +45,8 @@ static void undo_failed(struct op *op, int rc, const struct sl_err *err)
         p->state = SL_UNPREPARING;
     if (op->undoing) {
         if (!op->dra->retry.set)
-            sl_timer_set(op->dra->loop, &op->dra->retry, sl_loop_now(op->dra->loop) + SL_DRA_RETRY_NS);
+            sl_timer_set(op->dra->loop, &op->dra->retry,
+                         sl_loop_now(op->dra->loop) + SL_DRA_RETRY_NS);
         sl_dra_op_end(op);
         return;
     }

@@ -15,8 +15,9 @@
 
 /* Who is reading it: a claim may not say what claims may ask for. */
 struct sl_share_reader {
-    const char *name_space;        /* the claim's */
-    struct sl_config_allow *allow; /* gets what the class allows there; NULL: a claim's config is read */
+    const char *name_space; /* the claim's */
+    struct sl_config_allow
+        *allow; /* gets what the class allows there; NULL: a claim's config is read */
 };
 
 /* Lays one ShareConfig over `share`: what it says replaces, the rest stays. Untouched on error. */

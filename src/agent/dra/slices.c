@@ -183,8 +183,8 @@ static json_t *counters(struct making *m, const struct engines *e, const struct 
     const struct {
         const char *name;
         uint32_t have, of;
-    } rows[] = {{"multiprocessors", e->sm, limit->sm}, {"copy-engines", e->copy, limit->copy},
-                {"decoders", e->dec, limit->dec},      {"encoders", e->enc, limit->enc},
+    } rows[] = {{"multiprocessors", e->sm, limit->sm},  {"copy-engines", e->copy, limit->copy},
+                {"decoders", e->dec, limit->dec},       {"encoders", e->enc, limit->enc},
                 {"jpeg-engines", e->jpeg, limit->jpeg}, {"ofa-engines", e->ofa, limit->ofa}};
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
         if (rows[i].of && rows[i].have)
@@ -209,8 +209,8 @@ static void add_counter_set(struct making *m, size_t i)
     char set[32];
     (void)snprintf(set, sizeof(set), "gpu-%zu", i);
     json_t *c = counters(m, &e, &e, 0, card_slices(m, i));
-    m->failed |= json_array_append_new(m->counters,
-                                       json_pack("{s:s,s:o}", "name", set, "counters", c)) < 0;
+    m->failed |=
+        json_array_append_new(m->counters, json_pack("{s:s,s:o}", "name", set, "counters", c)) < 0;
 }
 
 /* --- devices --- */
@@ -275,9 +275,9 @@ static void add_whole(struct making *m, size_t i)
         return;
     struct engines e = card_engines(m, i);
     struct sl_device_name name = {.kind = SL_DEVICE_WHOLE, .gpu = (uint32_t)i};
-    json_t *capacity = json_pack("{s:o,s:o,s:o}", "memory",
-                                 memory_amount(g->info.memory_total_bytes / MIB), "cores",
-                                 amount(100), "multiprocessors", amount(e.sm));
+    json_t *capacity =
+        json_pack("{s:o,s:o,s:o}", "memory", memory_amount(g->info.memory_total_bytes / MIB),
+                  "cores", amount(100), "multiprocessors", amount(e.sm));
     add_device(m, i, &name, attributes_of(m, i, "gpu"), capacity,
                counters(m, &e, &e, 0, card_slices(m, i)), false);
 }
@@ -296,11 +296,10 @@ static void add_mig(struct making *m, size_t i, const struct mig_device *d)
     sl_device_profile_word(d->profile, name.profile, sizeof(name.profile));
     json_t *a = attributes_of(m, i, "mig");
     put_text(m, a, "profile", d->profile);
-    json_t *capacity =
-        json_pack("{s:o,s:o}", "memory", memory_amount(d->memory_bytes / MIB), "multiprocessors",
-                  amount(d->engines.sm));
-    add_device(m, i, &name, a, capacity,
-               counters(m, &d->engines, &all, d->at.start, d->at.size), false);
+    json_t *capacity = json_pack("{s:o,s:o}", "memory", memory_amount(d->memory_bytes / MIB),
+                                 "multiprocessors", amount(d->engines.sm));
+    add_device(m, i, &name, a, capacity, counters(m, &d->engines, &all, d->at.start, d->at.size),
+               false);
 }
 
 /* May an instance be here, as far as instances of others go? Those are listed as they are. */
@@ -324,7 +323,9 @@ static void add_mig_places(struct making *m, size_t i)
         sl_slices_mig_order(s->profile, s->profile_count, p, order);
         for (uint32_t k = 0; k < q->placement_count; k++) {
             const struct sl_gpu_mig_place *at = &q->placements[order[k]];
-            struct mig_device d = {.profile = q->name, .memory_bytes = q->memory_bytes, .at = *at,
+            struct mig_device d = {.profile = q->name,
+                                   .memory_bytes = q->memory_bytes,
+                                   .at = *at,
                                    .engines = {q->sm_count, q->copy_engines, q->decoders,
                                                q->encoders, q->jpegs, q->ofas}};
             if (place_free(m, i, at))
@@ -356,8 +357,7 @@ static void add_mig_there(struct making *m, size_t i)
 static json_t *slice(struct making *m, size_t index, const char *key, json_t *items)
 {
     char name[300];
-    (void)snprintf(name, sizeof(name), "%02zu-" SL_DRA_DRIVER "-%.230s", index,
-                   m->opt->node_name);
+    (void)snprintf(name, sizeof(name), "%02zu-" SL_DRA_DRIVER "-%.230s", index, m->opt->node_name);
     json_t *metadata = json_pack("{s:s}", "name", name);
     if (m->opt->node_uid && m->opt->node_uid[0])
         put(m, metadata, "ownerReferences",
@@ -431,8 +431,8 @@ static void strip(json_t *spec)
     json_t *d, *t;
     (void)json_object_del(json_object_get(spec, "pool"), "generation");
     json_array_foreach(json_object_get(spec, "devices"), i, d)
-        json_array_foreach(json_object_get(d, "taints"), k, t)
-            (void)json_object_del(t, "timeAdded");
+        json_array_foreach(json_object_get(d, "taints"), k, t)(void)
+            json_object_del(t, "timeAdded");
 }
 
 bool sl_slices_same(const json_t *have, const json_t *want)

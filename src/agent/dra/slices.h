@@ -29,8 +29,8 @@
 struct sl_slice_gpu {
     const struct sl_gpu_mig_profile *profile; /* none: no MIG devices */
     size_t profile_count;
-    const char *pcie_root;      /* "pci0000:15"; NULL or "": not known */
-    const char *unhealthy;      /* NULL: healthy; else why, in a sentence */
+    const char *pcie_root;                           /* "pci0000:15"; NULL or "": not known */
+    const char *unhealthy;                           /* NULL: healthy; else why, in a sentence */
     bool (*ours)(void *data, uint32_t gpu_instance); /* a MIG instance made by us; NULL: none is */
     void *data;
 };

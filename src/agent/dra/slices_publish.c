@@ -40,8 +40,7 @@ struct sl_slices_publisher {
 
 static const char *name_of(const json_t *object)
 {
-    const char *s = json_string_value(
-        json_object_get(json_object_get(object, "metadata"), "name"));
+    const char *s = json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
     return s ? s : "";
 }
 
@@ -58,8 +57,8 @@ static json_int_t generation_of(const json_t *object)
 /* Comparable numbers, by the API's conventions. 0: none. */
 static json_int_t version_of(const json_t *object)
 {
-    const char *s = json_string_value(
-        json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
+    const char *s =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
     return s ? (json_int_t)strtoll(s, NULL, 10) : 0;
 }
 
@@ -182,8 +181,9 @@ static void send_wanted(struct sl_slices_publisher *p, json_t *want, json_int_t 
 
 static void reconcile(struct sl_timer *t)
 {
-    struct sl_slices_publisher *p = (struct sl_slices_publisher *)(void *)((char *)t -
-                                                                           offsetof(struct sl_slices_publisher, timer));
+    struct sl_slices_publisher *p =
+        (struct sl_slices_publisher *)(void *)((char *)t -
+                                               offsetof(struct sl_slices_publisher, timer));
     if (!p->synced || !p->want || p->writes)
         return;
     p->current = matches(p);
@@ -194,17 +194,14 @@ static void reconcile(struct sl_timer *t)
     json_t *object;
     size_t i;
     void *next;
-    json_object_foreach(p->have, name, object)
-        if (generation_of(object) > generation)
-            generation = generation_of(object);
-    json_array_foreach(p->want, i, object)
-        send_wanted(p, object, generation + 1);
+    json_object_foreach(p->have, name, object) if (generation_of(object) > generation) generation =
+        generation_of(object);
+    json_array_foreach(p->want, i, object) send_wanted(p, object, generation + 1);
     json_object_foreach_safe(p->have, next, name, object)
     {
         bool wanted = false;
         json_t *w;
-        json_array_foreach(p->want, i, w)
-            wanted |= strcmp(name_of(w), name) == 0;
+        json_array_foreach(p->want, i, w) wanted |= strcmp(name_of(w), name) == 0;
         if (!wanted)
             send(p, "DELETE", name, NULL);
     }

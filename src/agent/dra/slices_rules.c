@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MIB (1ULL << 20)
+#define MIB            (1ULL << 20)
 /* Below this a context does not fit, and nothing of use does. */
 #define MEMORY_MIN_MIB 256
 

@@ -21,9 +21,9 @@ struct sl_fraction_slot {
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
     struct sl_tenancy_tenant only;
-    struct sl_tenancy tenancy; /* to unmake it */
-    bool unlisted; /* not in kubelet's last list */
-    bool removing; /* the arbiter is asked to */
+    struct sl_tenancy tenancy;   /* to unmake it */
+    bool unlisted;               /* not in kubelet's last list */
+    bool removing;               /* the arbiter is asked to */
     struct sl_kube_call *asking; /* the API server, whether the pod is still there */
 };
 
@@ -94,7 +94,8 @@ void sl_fraction_load(struct sl_fraction *f);
 void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map);
 /* All of them are looked up, listed or not: somebody needs the room. */
 void sl_fraction_sweep_all(struct sl_fraction *f);
-void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot); /* which is f's now */
+void sl_fraction_slot_add(struct sl_fraction *f,
+                          struct sl_fraction_slot *slot); /* which is f's now */
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot);
 void sl_fraction_sweep_timer(struct sl_fraction *f);
 

@@ -26,8 +26,7 @@ int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SI
 
 enum sl_pod_state sl_fraction_pod_state(const json_t *pod)
 {
-    const char *phase =
-        json_string_value(json_object_get(json_object_get(pod, "status"), "phase"));
+    const char *phase = json_string_value(json_object_get(json_object_get(pod, "status"), "phase"));
     if (phase && (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0))
         return SL_POD_OVER;
     return *sl_kube_meta(pod, "deletionTimestamp") ? SL_POD_LEAVING : SL_POD_ALIVE;
@@ -63,8 +62,7 @@ enum turn { TURN_OVER, TURN_NOW, TURN_UNCLEAR };
 
 static const json_t *status_of(const json_t *pod, const char *name)
 {
-    const json_t *list =
-        json_object_get(json_object_get(pod, "status"), "initContainerStatuses");
+    const json_t *list = json_object_get(json_object_get(pod, "status"), "initContainerStatuses");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *text = json_string_value(json_object_get(json_array_get(list, i), "name"));
         if (text && strcmp(text, name) == 0)
@@ -82,7 +80,7 @@ static enum turn init_turn(const json_t *pod, const char *name, bool started)
         return TURN_UNCLEAR; /* neither it nor its successor would be started while it runs */
     if (json_is_object(terminated))
         return json_integer_value(json_object_get(terminated, "exitCode")) == 0 ? TURN_OVER
-                                                                                  : TURN_NOW;
+                                                                                : TURN_NOW;
     bool again = json_integer_value(json_object_get(status, "restartCount")) > 0;
     return started && !again ? TURN_UNCLEAR : TURN_NOW;
 }
@@ -134,7 +132,8 @@ int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, c
     for (size_t i = 0; i < end && i < json_array_size(inits); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(inits, i), "name"));
         if (!name || !promised(promise, name) ||
-            (init_position(inits, name, &stays) == i && stays) || passed(inits, i, seen, seen_count))
+            (init_position(inits, name, &stays) == i && stays) ||
+            passed(inits, i, seen, seen_count))
             continue;
         enum turn turn = init_turn(pod, name, among(name, seen, seen_count));
         if (turn == TURN_UNCLEAR && !settled)

@@ -106,8 +106,7 @@ static void fail(struct sl_start *op, int code, const char *fmt, ...)
 
 static void timer_fired(struct sl_timer *timer)
 {
-    struct sl_start *op =
-        sl_container_of(timer, struct sl_start, timer);
+    struct sl_start *op = sl_container_of(timer, struct sl_start, timer);
     op->again(op);
 }
 
@@ -242,7 +241,8 @@ static int read_promise(struct sl_start *op, const struct candidate *c, struct s
     int rc = sl_fraction_promise(c->object, op->f->opt.node_name, &promise, err);
     if (rc < 0)
         return rc;
-    for (const struct sl_fraction_slot *s = op->f->slots; s && n < SL_PROMISE_CONTAINERS; s = s->next)
+    for (const struct sl_fraction_slot *s = op->f->slots; s && n < SL_PROMISE_CONTAINERS;
+         s = s->next)
         if (strcmp(s->uid, uid) == 0 && !s->removing)
             seen[n++] = s->container;
     rc = sl_fraction_container(c->object, &promise, c->container, seen, n, settled, container, err);

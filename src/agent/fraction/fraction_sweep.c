@@ -213,8 +213,7 @@ void sl_fraction_load(struct sl_fraction *f)
 
 static void timer_fired(struct sl_timer *timer)
 {
-    struct sl_fraction *f =
-        sl_container_of(timer, struct sl_fraction, timer);
+    struct sl_fraction *f = sl_container_of(timer, struct sl_fraction, timer);
     if (!f->loaded) {
         sl_fraction_load(f);
     } else if (f->slots && !f->listing) {

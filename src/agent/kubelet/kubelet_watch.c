@@ -121,8 +121,7 @@ static void set_timer(struct sl_kubelet_watch *w)
 
 static void timer_fires(struct sl_timer *timer)
 {
-    struct sl_kubelet_watch *w =
-        sl_container_of(timer, struct sl_kubelet_watch, timer);
+    struct sl_kubelet_watch *w = sl_container_of(timer, struct sl_kubelet_watch, timer);
     look(w);
     set_timer(w);
 }
@@ -157,8 +156,7 @@ static bool one_event(struct sl_kubelet_watch *w, const struct inotify_event *e)
 static void inotify_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct sl_kubelet_watch *w =
-        sl_container_of(source, struct sl_kubelet_watch, source);
+    struct sl_kubelet_watch *w = sl_container_of(source, struct sl_kubelet_watch, source);
     _Alignas(struct inotify_event) char buffer[4096];
     ssize_t n = read(source->fd, buffer, sizeof(buffer));
     bool all = false;

@@ -128,7 +128,7 @@ static int name_socket(struct plugin *p, struct sl_err *err)
 }
 
 int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
-                const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
+                   const struct plugin_cards *cards, struct plugin **ret, struct sl_err *err)
 {
     struct plugin *p = sl_xcalloc(1, sizeof(*p));
     p->owner = plugins;

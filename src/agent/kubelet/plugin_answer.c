@@ -98,7 +98,7 @@ static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
 }
 
 int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
-                         struct sl_err *err)
+                            struct sl_err *err)
 {
     int rc = check_edits(edits, err);
     if (rc < 0)

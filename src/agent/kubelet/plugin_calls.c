@@ -51,8 +51,8 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
     size_t size = (size_t)request->allocation_size;
     answer->deviceids = sl_xcalloc(size + 1, sizeof(*answer->deviceids));
     int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
-                           request->must_include_deviceids, request->n_must_include_deviceids, size,
-                           answer->deviceids, err);
+                              request->must_include_deviceids, request->n_must_include_deviceids,
+                              size, answer->deviceids, err);
     answer->n_deviceids = rc == 0 ? size : 0;
     return rc;
 }

@@ -121,7 +121,7 @@ static int index_devices(struct plugin_devices *d, struct sl_err *err)
 }
 
 int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
-                        struct plugin_devices *ret, struct sl_err *err)
+                           struct plugin_devices *ret, struct sl_err *err)
 {
     int rc = check_devices(res, cards, err);
     if (rc < 0)
@@ -179,7 +179,7 @@ static bool concerns(const char *what, const struct sl_plan_device *device, cons
 }
 
 bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
-                          struct plugin_devices *devices)
+                             struct plugin_devices *devices)
 {
     bool changed = false;
     devices->healthy_count = 0;
@@ -221,7 +221,7 @@ static void fill_item(struct item *item, struct sl_plan_device *device, bool hea
 }
 
 int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
-                        size_t *ret_size, struct sl_err *err)
+                           size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;
     SL_CLEANUP(free) struct item *items = sl_xcalloc(n + 1, sizeof(*items));

@@ -13,7 +13,6 @@
 #include "rpc/client.h"
 #include "rpc/server.h"
 
-
 enum { PLUGIN_MAX_MESSAGE = 16 << 20 }; /* what kubelet takes from a plugin */
 
 /* What apply() keeps of an inventory. */
@@ -83,8 +82,8 @@ struct plugin {
     enum plugin_state state;
     struct sl_rpc_client *client;
     struct sl_timer timer;
-    struct sl_timer gap; /* our socket is missing: by then somebody else's may be there */
-    uint64_t missed_ns;  /* since when; 0: it is not */
+    struct sl_timer gap;  /* our socket is missing: by then somebody else's may be there */
+    uint64_t missed_ns;   /* since when; 0: it is not */
     uint64_t delay_ns;    /* the next wait */
     uint64_t listened_ns; /* when the newest stream began */
     bool dropped;         /* a stream ended since Register was called */
@@ -115,17 +114,17 @@ struct sl_plugins {
 void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret);
 void sl_plugin_cards_free(struct plugin_cards *cards);
 int sl_plugin_devices_copy(const struct sl_plan_resource *res, const struct plugin_cards *cards,
-                        struct plugin_devices *ret, struct sl_err *err) SL_MUST_CHECK;
+                           struct plugin_devices *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_plugin_devices_free(struct plugin_devices *devices);
 bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b);
 /* SIZE_MAX: no such device. */
 size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *id);
 /* Sets `healthy` from what is known; true when something changed. */
 bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plugin_cards *cards,
-                          struct plugin_devices *devices);
+                             struct plugin_devices *devices);
 /* A ListAndWatch message; `none`: with no devices in it. */
 int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
-                        size_t *ret_size, struct sl_err *err) SL_MUST_CHECK;
+                           size_t *ret_size, struct sl_err *err) SL_MUST_CHECK;
 
 /* plugin_serve.c */
 void sl_plugin_serve_init(struct plugin *p);
@@ -173,19 +172,19 @@ void sl_plugin_vacate_waits(struct plugin *p, const char *who);
 /* plugin_answer.c: one container's edits as the protocol's message. */
 struct plugin_answer;
 int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
-                         struct sl_err *err) SL_MUST_CHECK;
+                            struct sl_err *err) SL_MUST_CHECK;
 struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer);
 void sl_plugin_answer_free(struct plugin_answer *answer);
 
 /* plugin_prefer.c: which of `available`; ret (size entries) points at ids in p's devices. */
 int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
-                  char *const *must, size_t must_count, size_t size, char **ret,
-                  struct sl_err *err) SL_MUST_CHECK;
+                     char *const *must, size_t must_count, size_t size, char **ret,
+                     struct sl_err *err) SL_MUST_CHECK;
 
 /* plugin.c: one that serves nothing yet, in no list. */
 int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *res,
-                const struct plugin_cards *cards, struct plugin **ret,
-                struct sl_err *err) SL_MUST_CHECK;
+                   const struct plugin_cards *cards, struct plugin **ret,
+                   struct sl_err *err) SL_MUST_CHECK;
 /* plugin.c: to the log and to whoever makes events of it. */
 void sl_plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...) SL_PRINTF(2, 3);
 

@@ -103,7 +103,8 @@ static int prefer_shares(const struct plugin *p, const uint8_t *marks, size_t si
 }
 
 int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
-                  char *const *must, size_t must_count, size_t size, char **ret, struct sl_err *err)
+                     char *const *must, size_t must_count, size_t size, char **ret,
+                     struct sl_err *err)
 {
     SL_CLEANUP(free) uint8_t *marks = sl_xcalloc(p->devices.res.device_count + 1, sizeof(*marks));
     int rc = mark_ids(&p->devices, available, available_count, must, must_count, marks, err);

@@ -46,7 +46,6 @@ struct sl_exporter {
     uint64_t lag_ns;
 };
 
-
 static void lag_fire(struct sl_timer *timer)
 {
     struct sl_exporter *x = sl_container_of(timer, struct sl_exporter, lag);
@@ -395,8 +394,8 @@ int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_di
                         struct sl_err *err)
 {
     return exporter->arbiter ? 0
-                             : sl_leases_create(exporter->loop, place->dir, exporter->opt.timeout_ns,
-                                                &exporter->arbiter, err);
+                             : sl_leases_create(exporter->loop, place->dir,
+                                                exporter->opt.timeout_ns, &exporter->arbiter, err);
 }
 
 void sl_exporter_destroy(struct sl_exporter *exporter)

@@ -29,7 +29,6 @@ struct mps_command {
 
 enum { OUTPUT_MAX = 2048 };
 
-
 static void command_free(struct mps_command *c)
 {
     *c->link = c->next;

@@ -94,8 +94,7 @@ static void follow(struct mps_log *log, size_t i, bool tell)
 static void log_ready(struct sl_source *source, uint32_t events)
 {
     (void)events;
-    struct mps_log *log =
-        sl_container_of(source, struct mps_log, source);
+    struct mps_log *log = sl_container_of(source, struct mps_log, source);
     _Alignas(struct inotify_event) char buf[4096];
     while (read(source->fd, buf, sizeof(buf)) >
            0) /* which one does not matter: three looks are cheap */

@@ -22,7 +22,7 @@ struct labels_view {
 
 /* `<domain><resource>.<key>`, or `<domain><key>` where resource is empty; the value is made fit. */
 void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
-                const char *suffix);
+                   const char *suffix);
 /* `gpu.…`, and `mig-….…` where the plan has such. v->card is not NULL. */
 void sl_labels_resources(const struct labels_view *v, struct sl_labels *out);
 

@@ -151,8 +151,7 @@ static void set_timer(struct sl_labeler *l)
 
 static void fire(struct sl_timer *timer)
 {
-    struct sl_labeler *l =
-        sl_container_of(timer, struct sl_labeler, timer);
+    struct sl_labeler *l = sl_container_of(timer, struct sl_labeler, timer);
     refresh(l);
     set_timer(l);
 }

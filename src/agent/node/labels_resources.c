@@ -38,7 +38,7 @@ static void advert_merge(struct advert *into, struct advert other)
 }
 
 void sl_labels_put(struct sl_labels *out, const char *resource, const char *key, const char *value,
-               const char *suffix)
+                   const char *suffix)
 {
     char name[192], clean[SL_LABEL_VALUE_MAX + 1];
     (void)snprintf(name, sizeof(name), LABELS_DOMAIN "%s%s%s", resource, *resource ? "." : "", key);
@@ -60,7 +60,7 @@ static void set_advert(struct sl_labels *out, const char *resource, struct adver
 }
 
 static void set_product(struct sl_labels *out, const char *resource, const char *name,
-                       const char *profile, struct advert a)
+                        const char *profile, struct advert a)
 {
     char suffix[64] = "";
     bool shared = a.sharing != SL_SHARING_NONE && !a.renamed;
@@ -79,7 +79,7 @@ static void profile_name(const char *profile, char *ret, size_t size)
 }
 
 static void set_mig(struct sl_labels *out, const char *resource, const char *card_name,
-                   const struct sl_inv_mig *m, size_t count, struct advert a)
+                    const struct sl_inv_mig *m, size_t count, struct advert a)
 {
     char profile[40];
     profile_name(m->info.profile, profile, sizeof(profile));

@@ -13,8 +13,9 @@
 #include "config/config.h"
 
 /* How each refusal ends. */
-#define SL_ALLOW_ASK_WHOM                                                                                \
-    "the administrator can allow it, in sharing.fractional.allow of the node's configuration or in the " \
+#define SL_ALLOW_ASK_WHOM                                                                          \
+    "the administrator can allow it, in sharing.fractional.allow of the node's configuration or "  \
+    "in the "                                                                                      \
     "DeviceClass"
 
 /* 0, or -EPERM and a sentence in which `what` ("the pod", "request train") asks for too much. */

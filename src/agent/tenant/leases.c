@@ -38,7 +38,6 @@ struct sl_leases {
     char path[256];
 };
 
-
 static void advance(struct sl_leases *l);
 
 static void hang_up(struct sl_leases *l)

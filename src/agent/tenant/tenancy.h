@@ -19,7 +19,8 @@
 struct sl_tenancy_tenant {
     const char *name;
     const struct sl_msg_lease *make; /* not needed to unmake it */
-    const struct sl_msg_lease *set;  /* what was changed since, for the arbiter may have lost it; NULL: nothing */
+    const struct sl_msg_lease
+        *set; /* what was changed since, for the arbiter may have lost it; NULL: nothing */
 };
 
 struct sl_tenancy_ops {
