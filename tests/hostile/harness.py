@@ -251,7 +251,7 @@ def judge(world, control, scene, limit, keep):
         raise Failure(f"{len(world.victim.refused)} allocations were refused, first: {world.victim.refused[0]}")
     if world.victim.process.poll() is not None:
         raise Failure("the victim ended")
-    if world.pause > 2 * limit + control.pause:  # one shorter costs it a part of its share, which is judged below
+    if world.pause > limit + control.pause:
         raise Failure(f"the victim stood still for {world.pause:.2f} s")
     if world.status > limit + control.status:
         raise Failure(f"a status took {world.status:.2f} s")

@@ -24,6 +24,26 @@ static void who_synchronises_gets_its_share(void **state)
     assert_in_range(s.permille[1], 480, 1000);
 }
 
+/* With hard limits, too: while its neighbour is off for its own limit, it runs as fast as alone, and that says nothing
+ * about the rest of the time. */
+static void who_synchronises_beside_a_limit(void **state)
+{
+    (void)state;
+    uint32_t whole = alone(synchronising());
+    for (uint32_t limit = 300; limit <= 500; limit += 100) {
+        start_afresh();
+        add_one(0, spec_of(1000 - limit, 1000 - limit), synchronising());
+        add_one(1, spec_of(limit, limit), saturating(170 * US));
+        world_run(world, 2 * S);
+        for (uint32_t i = 0; i < 5; i++) {
+            struct world_shares s = world_shares(world, 4 * S);
+            assert_no_fault();
+            assert_in_range(s.permille[0] * 1000 / whole, (1000 - limit) * 9 / 10, 1000);
+            assert_share(s, 1, limit, 25);
+        }
+    }
+}
+
 static void windows_end_when_it_stops(void **state)
 {
     (void)state;
@@ -211,6 +231,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(who_synchronises_gets_its_share),
+        T(who_synchronises_beside_a_limit),
         T(windows_end_when_it_stops),
         T(windows_end_when_the_neighbour_stops),
         T(a_request_is_not_behind),
