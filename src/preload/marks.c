@@ -167,7 +167,7 @@ static void mark_now(const struct sl_mark *now)
     marks.marked_launches = now->launches;
 }
 
-enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struct sl_mark *done)
+enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done)
 {
     struct watched *w;
     uint32_t at = 0;
@@ -182,7 +182,7 @@ enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struc
     enum sl_queue found = !any                       ? SL_QUEUE_UNKNOWN
                           : marks.tail == marks.head ? SL_QUEUE_EMPTY
                                                      : SL_QUEUE_BUSY;
-    if (any && (!only_if_empty || found == SL_QUEUE_EMPTY))
+    if (any)
         mark_now(now);
     sl_capture_restore(mode);
     return found;

@@ -30,8 +30,8 @@ bool sl_marks_any(void);
 
 /* In the watch thread; contexts cannot end meanwhile. Says whether anything that was marked is not done, and
  * moves *done on to the newest mark that is. Then marks `now` if something was launched since the last mark.
- * only_if_empty: not behind other work. SL_QUEUE_UNKNOWN: no context, or a driver that has no such events. */
-enum sl_queue sl_marks_look(const struct sl_mark *now, bool only_if_empty, struct sl_mark *done);
+ * SL_QUEUE_UNKNOWN: no context, or a driver that has no such events. */
+enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done);
 
 /* From here on only the program itself uses the context or an event of it. */
 void sl_marks_context_gone(CUcontext context);

@@ -144,7 +144,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, MOST_BELIEVED_NS);
     enum sl_queue queue = SL_QUEUE_UNKNOWN;
     if (may_look) {
-        queue = sl_marks_look(&meter.all, sl_orders_off(), &meter.done);
+        queue = sl_marks_look(&meter.all, &meter.done);
         sl_sample_collect();
         sl_burst_look(metered(lease) && queue == SL_QUEUE_BUSY && !sl_orders_off() &&
                           meter.all.work_ns - meter.done.work_ns >= DEEP_NS,

@@ -13,7 +13,8 @@
 #define AGAIN_NS   SL_NS_PER_MS
 /* After channels went off: what is queued now is not going on. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
-#define STRIKES    3U
+#define STRIKE     2U
+#define STRUCK     3U
 
 static struct {
     uint64_t off_since_ns; /* 0: the channels are on */
@@ -55,13 +56,16 @@ void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t l
     orders.moved |= done->surely > orders.settled_launches;
 }
 
+/* One time off is short, and the queue may be longer: kernels that ran are seen now and then only. So each time that
+ * shows some weighs as much as two that show none. */
 static void judge_effect(struct sl_slot *slot)
 {
+    uint32_t before = orders.strikes;
     if (orders.moved)
-        orders.strikes++;
-    else if (orders.stopped)
-        orders.strikes = 0;
-    if (orders.moved && orders.strikes == STRIKES) {
+        orders.strikes += STRIKE;
+    else if (orders.stopped && orders.strikes > 0)
+        orders.strikes--;
+    if (before < STRUCK && orders.strikes >= STRUCK) {
         sl_warn("the driver accepts that channels are taken off the GPU, and kernels run on");
         atomic_store(&slot->control, SL_CONTROL_NO_EFFECT);
     }
