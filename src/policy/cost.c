@@ -11,6 +11,7 @@
 #define DEFAULT_MAX_NS 20000000ULL
 #define MAX_STEP       10U
 #define SURE_SAMPLES   3U
+#define MOVING_SAMPLES 8
 #define MEAN_SAMPLES   16
 #define SEEN_MAX       1024U
 
@@ -230,52 +231,24 @@ static void learn_odd(struct sl_cost_set *set, int w, uint64_t ns)
     sample_soon(set, w, step > 3 ? (uint8_t)(step - 3) : 0);
 }
 
-void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+/* The way of a key that was measured, made if need be; -1: the measurement is broken, or another thread was faster. */
+static int measured_way(struct sl_cost *cost, uint64_t key, uint64_t *ns)
 {
-    if (measured_ns > MOST_NS)
-        return;
-    uint64_t ns = measured_ns < LEAST_NS ? LEAST_NS : measured_ns;
-    count_seen(cost, ns);
+    if (*ns > MOST_NS)
+        return -1;
+    *ns = *ns < LEAST_NS ? LEAST_NS : *ns;
+    count_seen(cost, *ns);
     struct sl_cost_set *set = set_of(cost, key);
     int w = find_way(set, key);
-    if (w < 0)
-        w = insert(set, key);
-    if (w < 0)
-        return;
-    uint64_t estimate = load(&set->ways[w].estimate_ns);
-    uint8_t samples = load(&set->ways[w].samples);
-    if (estimate == 0) {
-        store(&set->ways[w].estimate_ns, ns);
-    } else if (!same_size(estimate, ns)) {
-        learn_odd(set, w, ns);
-        return;
-    } else {
-        uint64_t weight = samples < 8 ? samples + 1U : 8; /* a mean at first, then it moves */
-        int64_t change = ((int64_t)ns - (int64_t)estimate) / (int64_t)weight;
-        store(&set->ways[w].estimate_ns, (uint64_t)((int64_t)estimate + change));
-        store(&set->ways[w].odd_ns, 0);
-    }
-    if (samples < UINT8_MAX)
-        store(&set->ways[w].samples, (uint8_t)(samples + 1));
-    if (samples + 1U < SURE_SAMPLES)
-        sample_soon(set, w, 0);
+    return w < 0 ? insert(set, key) : w;
 }
 
-void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+/* A mean at first; then it moves, by one part in so many. */
+static void move_estimate(struct sl_cost_set *set, int w, uint64_t ns, uint8_t most)
 {
-    if (measured_ns > MOST_NS)
-        return;
-    uint64_t ns = measured_ns < LEAST_NS ? LEAST_NS : measured_ns;
-    count_seen(cost, ns);
-    struct sl_cost_set *set = set_of(cost, key);
-    int w = find_way(set, key);
-    if (w < 0)
-        w = insert(set, key);
-    if (w < 0)
-        return;
     uint64_t estimate = load(&set->ways[w].estimate_ns);
     uint8_t samples = load(&set->ways[w].samples);
-    int64_t weight = samples < MEAN_SAMPLES ? samples + 1 : MEAN_SAMPLES;
+    int64_t weight = samples < most ? samples + 1 : most;
     int64_t change = estimate ? ((int64_t)ns - (int64_t)estimate) / weight : (int64_t)ns;
     store(&set->ways[w].estimate_ns, (uint64_t)((int64_t)estimate + change));
     store(&set->ways[w].odd_ns, 0);
@@ -283,6 +256,26 @@ void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns
         store(&set->ways[w].samples, (uint8_t)(samples + 1));
     if (samples + 1U < SURE_SAMPLES)
         sample_soon(set, w, 0);
+}
+
+void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+{
+    struct sl_cost_set *set = set_of(cost, key);
+    int w = measured_way(cost, key, &measured_ns);
+    if (w < 0)
+        return;
+    uint64_t estimate = load(&set->ways[w].estimate_ns);
+    if (estimate != 0 && !same_size(estimate, measured_ns))
+        learn_odd(set, w, measured_ns);
+    else
+        move_estimate(set, w, measured_ns, MOVING_SAMPLES);
+}
+
+void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+{
+    int w = measured_way(cost, key, &measured_ns);
+    if (w >= 0)
+        move_estimate(set_of(cost, key), w, measured_ns, MEAN_SAMPLES);
 }
 
 void sl_cost_forget(struct sl_cost *cost, uint64_t key)

@@ -12,49 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/world_case.h"
+#include "hostile/creator.h"
 
 #include "arbiter/arbiter_internal.h"
-
-/* A child that makes a tenant and waits to be told to end. */
-struct creator {
-    pid_t pid;
-    int go;
-    char path[256];
-};
-
-static void creator_begin(struct creator *c, const char *name)
-{
-    int told[2], go[2];
-    assert_int_equal(pipe(told), 0);
-    assert_int_equal(pipe(go), 0);
-    c->pid = fork();
-    if (c->pid == 0) {
-        union sl_packet p;
-        char byte;
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        struct sl_msg_lease m = lease_ask(name, 60 * GIB);
-        if (world_call(world_connect(&world), &m.h, &p) != SL_MSG_CREATED ||
-            write(told[1], p.created.attach_path, 256) != 256)
-            _exit(1);
-        (void)!read(go[0], &byte, 1);
-        _exit(0);
-    }
-    assert_int_equal(read(told[0], c->path, 256), 256);
-    (void)close(told[0]);
-    (void)close(told[1]);
-    (void)close(go[0]);
-    c->go = go[1];
-}
-
-static void creator_end(struct creator *c)
-{
-    int status;
-    assert_int_equal(write(c->go, "g", 1), 1);
-    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
-    assert_int_equal(status, 0);
-    (void)close(c->go);
-}
 
 static int connect_to(const char *path)
 {
@@ -135,8 +95,8 @@ static void test_pid_of_another(void **state)
     int ghost = -1, told[2];
     char byte, packet[4096];
     uint32_t processes = 99;
-    creator_begin(&victim, "victim");
-    creator_begin(&thief, "thief");
+    creator_begin(&victim, "victim", 60 * GIB);
+    creator_begin(&thief, "thief", 60 * GIB);
     assert_int_equal(pipe(told), 0);
     pid_t pid = ghost_connect(thief.path, &ghost);
     assert_true(pid > 0);
@@ -167,7 +127,7 @@ static void test_pid_again(void **state)
     int told[2], status;
     char byte;
     uint32_t processes = 99;
-    creator_begin(&c, "again");
+    creator_begin(&c, "again", 60 * GIB);
     assert_int_equal(pipe(told), 0);
     pid_t first = member_begin(c.path, told[1]);
     for (int i = 0; i < 2; i++)

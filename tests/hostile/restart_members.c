@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/world_case.h"
+#include "hostile/creator.h"
 
 #define TRIES  10
 #define PARKED 4
@@ -32,46 +32,6 @@ static uint32_t tenants(void)
     uint32_t found = 0;
     world_status(count_tenant, &found);
     return found;
-}
-
-/* A child that makes a tenant and waits to be told to end. */
-struct creator {
-    pid_t pid;
-    int go;
-    char path[256];
-};
-
-static void creator_begin(struct creator *c)
-{
-    int told[2], go[2];
-    assert_int_equal(pipe(told), 0);
-    assert_int_equal(pipe(go), 0);
-    c->pid = fork();
-    if (c->pid == 0) {
-        union sl_packet p;
-        char byte;
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        struct sl_msg_lease m = lease_ask("", 130 * GIB);
-        if (world_call(world_connect(&world), &m.h, &p) != SL_MSG_CREATED ||
-            write(told[1], p.created.attach_path, 256) != 256)
-            _exit(1);
-        (void)!read(go[0], &byte, 1);
-        _exit(0);
-    }
-    assert_int_equal(read(told[0], c->path, 256), 256);
-    (void)close(told[0]);
-    (void)close(told[1]);
-    (void)close(go[0]);
-    c->go = go[1];
-}
-
-static void creator_end(struct creator *c)
-{
-    int status;
-    assert_int_equal(write(c->go, "g", 1), 1);
-    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
-    assert_int_equal(status, 0);
-    (void)close(c->go);
 }
 
 /*
@@ -202,7 +162,7 @@ static void test_deaf_last_process(void **state)
     (void)state;
     for (int i = 0; i < TRIES; i++) {
         struct attack x;
-        creator_begin(&x.creator);
+        creator_begin(&x.creator, "", 130 * GIB);
         arbiter_stop();
         attack_begin(&x, call_often);
         arbiter_go_on();
@@ -217,7 +177,7 @@ static void test_deaf_in_recovery(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct attack x;
-        creator_begin(&x.creator);
+        creator_begin(&x.creator, "", 130 * GIB);
         attack_begin(&x, come_back);
         world_kill(&world);
         world_start(&world);
