@@ -281,17 +281,17 @@ static void test_measure(void **state)
     (void)state;
     struct sl_process *p = sl_process_get();
     atomic_store(&arbiter.answer_measure, true);
-    assert_true(sl_process_measure(p, 0, true));
-    assert_false(sl_process_measure(p, SL_MAX_GPUS, true));
-    assert_false(sl_process_measure(&world_process, SL_MAX_GPUS, false));
+    assert_true(sl_process_measure(p, 0, true, 0));
+    assert_false(sl_process_measure(p, SL_MAX_GPUS, true, 0));
+    assert_false(sl_process_measure(&world_process, SL_MAX_GPUS, false, 0));
     atomic_store(&arbiter.answer_measure, false);
-    (void)sl_process_measure(p, 0, false);
-    assert_false(sl_process_measure(p, 0, false)); /* one is under way */
+    (void)sl_process_measure(p, 0, false, 0);
+    assert_false(sl_process_measure(p, 0, false, 0)); /* one is under way */
     /* The arbiter goes away under a waiting caller: it is told at once. */
     atomic_store(&arbiter.reply, HANG_UP);
-    (void)sl_process_measure(p, 0, true);
+    (void)sl_process_measure(p, 0, true, 0);
     EVENTUALLY(!sl_process_connected());
-    assert_false(sl_process_measure(p, 0, true));
+    assert_false(sl_process_measure(p, 0, true, 0));
 }
 
 static void test_back(void **state)
