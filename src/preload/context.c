@@ -21,12 +21,6 @@
 static CUcontext _Atomic primary[MAX_DEVICES];
 static _Atomic int retained[MAX_DEVICES];
 
-static bool fits(struct sl_process *p, int gpu)
-{
-    struct sl_budget b = sl_charge_budget(p, gpu);
-    return !b.limited || b.used_bytes <= b.limit_bytes;
-}
-
 /*
  * Before a context is made: what is charged for it until it is measured. A tenant with a limit waits for the
  * measurement. One without a limit does not wait, so others could be promised this memory meanwhile; to put a
@@ -54,12 +48,12 @@ static bool context_made(struct sl_process *p, CUcontext context, CUdevice devic
     if (gpu < 0)
         return false;
     (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, put_by_units);
-    if (fits(p, gpu))
+    if (sl_charge_fits(p, gpu))
         return true;
     if (!sl_process_catch_up())
         return false;
     (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, 0);
-    return fits(p, gpu);
+    return sl_charge_fits(p, gpu);
 }
 
 static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device,
