@@ -91,9 +91,8 @@ static int refuse(const struct sl_cli_args *args, const struct sl_err *err)
     if (sl_cli_value(args, "json")) {
         struct sl_json j;
         sl_json_init(&j, stdout);
-        sl_json_begin(&j, '{');
-        sl_json_key(&j, "error");
-        sl_json_string(&j, err->msg);
+        sl_json_begin(&j, NULL, '{');
+        sl_json_string(&j, "error", err->msg);
         sl_json_end(&j, '}');
     }
     sl_cli_complain("config: %s", err->msg);

@@ -164,8 +164,8 @@ const char *sl_config_sharing_name(enum sl_sharing sharing);
 
 /* The effective configuration as YAML that this parser reads back to the same value. */
 void sl_config_print(const struct sl_config *config, FILE *out);
-/* The same as a JSON object, which is YAML too. */
-void sl_config_json(const struct sl_config *config, struct sl_json *j);
+/* The same as a JSON object, which is YAML too; `key` as in base/json.h. */
+void sl_config_json(const struct sl_config *config, const char *key, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);
