@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* A figure this card or driver does not have stays unknown; only a lost card is an error. */
 static int figure(int result, uint32_t *value)
@@ -171,12 +172,11 @@ static void through_switches(struct nvml_gpu *g, const struct linked *cards, siz
 int sl_nvml_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
+    (void)err;
     memset(matrix, 0, n * n);
     if (n < 2)
         return 0;
-    SL_CLEANUP(free) struct linked *cards = calloc(n, sizeof(*cards));
-    if (!cards)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    SL_CLEANUP(free) struct linked *cards = sl_xcalloc(n, sizeof(*cards));
     for (size_t i = 0; i < n; i++)
         if (sl_nvml_handle(g, i, &cards[i].dev, NULL) < 0 ||
             NVML_CALL(g, NULL, nvmlDeviceGetPciInfo_v3, cards[i].dev, &cards[i].pci) < 0)
