@@ -66,7 +66,7 @@ static uint8_t links(const struct sl_inventory *before, const struct sl_inventor
 {
     if (a->now != SIZE_MAX && b->now != SIZE_MAX)
         return fresh->nvlinks ? fresh->nvlinks[a->now * fresh->gpu_count + b->now] : 0;
-    if (a->old != SIZE_MAX && b->old != SIZE_MAX)
+    if (before && a->old != SIZE_MAX && b->old != SIZE_MAX)
         return before->nvlinks ? before->nvlinks[a->old * before->gpu_count + b->old] : 0;
     return 0;
 }
