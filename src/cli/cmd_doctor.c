@@ -76,10 +76,6 @@ int sl_cmd_doctor(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
-    if (args->rest_count > 0) {
-        sl_cli_complain(SL_E_DOCTOR_EXTRA_WORD, args->rest[0]);
-        return SL_EXIT_USAGE;
-    }
     if (sl_world_find(args, &world, &err) < 0) {
         sl_cli_complain("doctor: %s", err.msg);
         return SL_EXIT_FAILED;

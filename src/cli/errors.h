@@ -8,7 +8,7 @@
 
 SL_ERROR_PART("command-line");
 
-SL_ERROR(DIR_NEEDS_VALUE, "--dir needs a value: --dir DIR",
+SL_ERROR(OPTION_NEEDS_VALUE, "--%s needs a value: --%s %s",
     "the command line is not complete or not correct", "`sluice VERB --help` lists the options of a verb");
 SL_ERROR_ALSO(VERB_UNKNOWN_NEAR, "unknown verb \"%.60s\": did you mean \"%s\"?");
 SL_ERROR_ALSO(VERB_UNKNOWN, "unknown verb \"%.60s\": `sluice --help` lists the verbs");
@@ -18,11 +18,9 @@ SL_ERROR_ALSO(OPTION_UNKNOWN_NEAR, "unknown option \"%.60s\": did you mean \"--%
 SL_ERROR_ALSO(OPTION_UNKNOWN, "unknown option \"%.60s\": `sluice %s --help` lists the options");
 SL_ERROR_ALSO(DIR_TWICE, "--dir is given twice: give one directory");
 SL_ERROR_ALSO(OPTION_TAKES_NO_VALUE, "--%s takes no value");
-SL_ERROR_ALSO(OPTION_NEEDS_VALUE, "--%s needs a value: --%s %s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.40s\" is an extra word: name one file");
-SL_ERROR_ALSO(DOCTOR_EXTRA_WORD, "doctor: \"%.40s\" is an extra word: `sluice doctor` takes options only");
-SL_ERROR_ALSO(STATUS_EXTRA_WORD, "status: \"%.40s\" is an extra word: `sluice status` always shows all tenants");
+SL_ERROR_ALSO(EXTRA_WORD, "\"%.40s\" is an extra word: `sluice %s` takes options only");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
