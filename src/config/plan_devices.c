@@ -3,7 +3,6 @@
  * Which devices a node has to offer, and their names before sharing. Nothing here is fatal: what
  * cannot be offered is left out with a warning, and the rest of the node goes on working.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +35,10 @@ bool sl_config_match(const char *pattern, const char *text)
     return pattern[strspn(pattern, "*")] == '\0';
 }
 
-static const char *by_pattern(const struct sl_config_pattern *patterns, size_t count,
-                              const char *text)
+static const char *by_pattern(const struct sl_config_list *list, const char *text)
 {
-    for (size_t i = 0; i < count; i++)
+    const struct sl_config_pattern *patterns = list->item;
+    for (size_t i = 0; i < list->count; i++)
         if (sl_config_match(patterns[i].pattern, text))
             return patterns[i].name;
     return NULL;
@@ -77,7 +76,7 @@ static void keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *
 {
     const char *profile = mig_of(p, gpu, mig)->profile;
     char name[SL_RESOURCE_NAME_SIZE];
-    const char *named = by_pattern(p->config->migs, p->config->migs_count, profile);
+    const char *named = by_pattern(&p->config->migs, profile);
     mixed_name(profile, name, sizeof(name));
     if (named || resource)
         keep(p, gpu, mig, named ? named : resource);
@@ -108,7 +107,7 @@ static size_t count_type(const struct sl_planning *p, const struct sl_gpu_mig_in
     for (size_t g = 0; g < p->inv->gpu_count; g++)
         for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
             const struct sl_gpu_mig_info *info = mig_of(p, g, m);
-            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
+            if (by_pattern(&p->config->migs, info->profile))
                 continue;
             if (same_type(info, type))
                 n++;
@@ -127,7 +126,7 @@ static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bo
     for (size_t g = 0; g < p->inv->gpu_count; g++)
         for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
             const struct sl_gpu_mig_info *info = mig_of(p, g, m);
-            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
+            if (by_pattern(&p->config->migs, info->profile))
                 continue;
             size_t n = count_type(p, info, &other);
             if (n > best_count) {
@@ -155,7 +154,7 @@ static void collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_
 static void collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
 {
     const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
-    const char *named = by_pattern(p->config->gpus, p->config->gpus_count, g->info.name);
+    const char *named = by_pattern(&p->config->gpus, g->info.name);
     if (type && (!named || strcmp(named, GPU_NAME) == 0)) {
         sl_plan_warn(p, SL_E_WARN_NOT_MIG, gpu, GPU_NAME, type->profile);
         return;

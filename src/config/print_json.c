@@ -2,7 +2,6 @@
 /* A configuration as JSON, row by row of the table. JSON is YAML: yaml.c reads it back. */
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "config/schema.h"
 
 static void put_devices(struct sl_json *j, const char *key, const struct sl_config_shared *s)
@@ -96,7 +95,7 @@ static void put_value(struct sl_json *j, const char *key, const struct sl_schema
 static void put_items(struct sl_json *j, const char *key, const struct sl_schema_row *row,
                       const struct sl_draft *d)
 {
-    const struct sl_item_list *list = (const void *)((const char *)d + row->offset);
+    const struct sl_config_list *list = (const void *)((const char *)d + row->offset);
     char path[96];
     (void)snprintf(path, sizeof(path), "%s[]", row->path);
     sl_json_begin(j, key, '[');

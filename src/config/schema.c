@@ -112,8 +112,8 @@ const struct sl_schema_row sl_schema[] = {
         .env = "GFD_MACHINE_TYPE_FILE"),
 
     SECTION("resources"),
-    PATTERNS("resources.gpus", gpus),
-    PATTERNS("resources.mig", migs),
+    PATTERNS("resources.gpus", c.gpus),
+    PATTERNS("resources.mig", c.migs),
 
     SECTION("sharing"),
     BLOCK("sharing.timeSlicing", time_slicing, "false", 2, SL_MAX_REPLICAS),
@@ -134,7 +134,7 @@ const struct sl_schema_row sl_schema[] = {
         .max = 100),
     SECTION("sharing.fractional.allow"),
     ALLOW("sharing.fractional.allow", OF_ALL, "libsluice", "normal", "100", "allocated", "100"),
-    ROW("sharing.fractional.allow.namespaces", ITEMS, IN(allow_spaces), NULL,
+    ROW("sharing.fractional.allow.namespaces", ITEMS, IN(c.fractional.allow_spaces), NULL,
         .item_size = sizeof(struct sl_config_allow_space)),
     ROW("sharing.fractional.allow.namespaces[].name", STRING, SPACE(name), NULL,
         .required = SL_E_NO_NAMESPACE_NAME),
@@ -145,8 +145,8 @@ const struct sl_schema_row sl_schema[] = {
     ROW("imex.required", BOOL, IN(c.imex_required), "false", .flag = "imex-required"),
 
     SECTION("health"),
-    ROW("health.ignoreXIDs", XIDS, IN(ignore), "", .env = "DP_DISABLE_HEALTHCHECKS"),
-    ROW("health.watchXIDs", XIDS, IN(watch), "", .env = "DP_ENABLE_HEALTHCHECKS"),
+    ROW("health.ignoreXIDs", XIDS, IN(c.ignored_xids), "", .env = "DP_DISABLE_HEALTHCHECKS"),
+    ROW("health.watchXIDs", XIDS, IN(c.watched_xids), "", .env = "DP_ENABLE_HEALTHCHECKS"),
     ROW("health.recoverAfter", DURATION, IN(c.recover_ns), "60s"),
     ROW("health.recoverAfterReset", DURATION, IN(c.recover_reset_ns), "300s"),
 

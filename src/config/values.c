@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/quantity.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "base/xalloc.h"
@@ -194,37 +195,24 @@ static bool duration(const char *text, uint64_t *ret_ns)
                 {"s", SL_NS_PER_S},
                 {"m", 60 * SL_NS_PER_S},
                 {"h", 3600 * SL_NS_PER_S}};
+    const uint64_t most = 1000000000 * SL_NS_PER_S; /* thirty years; nine digits */
     uint64_t total = 0;
     while (*text) {
-        char digits[16];
-        size_t whole = strspn(text, "0123456789");
-        size_t all = whole + (text[whole] == '.' ? 1 + strspn(text + whole + 1, "0123456789") : 0);
-        size_t letters = strcspn(text + all, "0123456789."), u = 0;
-        if (whole == 0 || whole > 9 || all >= sizeof(digits))
-            return false;
-        memcpy(digits, text, all);
-        digits[all] = '\0';
+        unsigned __int128 billionths;
+        const char *rest = sl_decimal_read(text, &billionths);
+        size_t letters = rest ? strcspn(rest, "0123456789.") : 0, u = 0;
         while (u < SL_ARRAY_LEN(unit) &&
-               (strlen(unit[u].name) != letters || memcmp(unit[u].name, text + all, letters) != 0))
+               (strlen(unit[u].name) != letters || memcmp(unit[u].name, rest, letters) != 0))
             u++;
-        if (u == SL_ARRAY_LEN(unit))
+        if (u == SL_ARRAY_LEN(unit) || billionths / 1000000000 >= most / unit[u].ns)
             return false;
-        uint64_t part = 0, frac = 0, scale = 1;
-        if (!number(strtok(digits, "."), &part) || __builtin_mul_overflow(part, unit[u].ns, &part))
+        total += (uint64_t)(billionths * unit[u].ns / 1000000000);
+        if (total >= most)
             return false;
-        for (const char *p = text + whole + 1; p < text + all && scale < 1000000000; p++) {
-            frac = frac * 10 + (uint64_t)(*p - '0');
-            scale *= 10;
-        }
-        /* At most nine decimals of an hour: it fits. */
-        if (__builtin_add_overflow(
-                part, frac * (unit[u].ns / scale) + frac * (unit[u].ns % scale) / scale, &part) ||
-            __builtin_add_overflow(total, part, &total))
-            return false;
-        text += all + letters;
+        text = rest + letters;
     }
     *ret_ns = total;
-    return total > 0 && total / SL_NS_PER_S < 1000000000; /* thirty years; nine digits */
+    return total > 0;
 }
 
 static int set_duration(const struct set *w)
