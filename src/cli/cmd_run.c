@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/units.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
 #include "cli/world.h"

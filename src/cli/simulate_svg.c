@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Curves as SVG: one panel a trace, the end of the filling, where policies differ. */
-#include <math.h>
 
 #include "cli/simulate_report.h"
 

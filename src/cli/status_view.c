@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/table.h"
-#include "cli/world.h"
 #include "share/share.h"
 
 static const struct sl_msg_gpu *find_gpu(const struct sl_client_status *s, const char *uuid)

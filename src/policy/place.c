@@ -133,24 +133,26 @@ static size_t dirty_words(uint32_t room)
     return (room + 63) / 64;
 }
 
-static void kind_mark_all(struct sl_placer *p, struct place_kind *k)
-{
-    memset(k->dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
-}
-
 static void mark_everything(struct sl_placer *p)
 {
     for (uint32_t i = 0; i < p->kinds_used; i++)
-        kind_mark_all(p, &p->kinds[i]);
+        memset(p->kinds[i].dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
 }
 
-static void mark_node(struct sl_placer *p, uint32_t node)
+/* What the scan reads of a node, by its position. */
+static void show_node(struct sl_placer *p, uint32_t node)
 {
     uint32_t at = p->position[node];
     p->mem_free[at] = p->nodes[node].mem_free;
     p->type[at] = p->nodes[node].type;
     p->unused[at] = p->nodes[node].unused;
     p->cpu_free[at] = p->nodes[node].cpu_free;
+}
+
+static void mark_node(struct sl_placer *p, uint32_t node)
+{
+    uint32_t at = p->position[node];
+    show_node(p, node);
     for (uint32_t i = 0; i < p->kinds_used; i++)
         p->kinds[i].dirty[at / 64] |= 1ULL << (at % 64);
 }
@@ -269,10 +271,7 @@ static void shuffle_order(struct sl_placer *p)
     }
     for (uint32_t i = 0; i < p->count; i++) {
         p->position[p->order[i]] = i;
-        p->mem_free[i] = p->nodes[p->order[i]].mem_free;
-        p->type[i] = p->nodes[p->order[i]].type;
-        p->unused[i] = p->nodes[p->order[i]].unused;
-        p->cpu_free[i] = p->nodes[p->order[i]].cpu_free;
+        show_node(p, p->order[i]);
     }
 }
 
