@@ -30,27 +30,25 @@ struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, si
     return &r->results[(trace * r->policy_count + policy) * r->seed_count + seed];
 }
 
-double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
-{
-    double sum = 0;
-    for (size_t s = 0; s < r->seed_count; s++)
-        sum += sl_sim_report_at(r, trace, policy, s)->unallocated[level];
-    return sum / (double)r->seed_count;
-}
-
 enum column { COLUMN_LEVEL, COLUMN_CHURN_UNALLOCATED, COLUMN_CHURN_REJECTED };
 
+/* Mean over the seeds. */
 static double cell(const struct sim_report *r, size_t trace, size_t policy, enum column what,
                    unsigned level)
 {
     double sum = 0;
-    if (what == COLUMN_LEVEL)
-        return sl_sim_report_mean(r, trace, policy, level);
     for (size_t s = 0; s < r->seed_count; s++) {
         const struct sim_result *x = sl_sim_report_at(r, trace, policy, s);
-        sum += what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent : x->mean_unallocated;
+        sum += what == COLUMN_LEVEL            ? x->unallocated[level]
+               : what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent
+                                               : x->mean_unallocated;
     }
     return sum / (double)r->seed_count;
+}
+
+double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
+{
+    return cell(r, trace, policy, COLUMN_LEVEL, level);
 }
 
 static void print_table(const struct sim_report *r, enum column what, unsigned level, FILE *out)

@@ -99,43 +99,41 @@ static bool same_type(const struct sl_gpu_mig_info *a, const struct sl_gpu_mig_i
     return strcmp(a->profile, b->profile) == 0;
 }
 
-/* How many MIG devices of one profile have no name by pattern; *other: one of another profile. */
-static size_t count_type(const struct sl_planning *p, const struct sl_gpu_mig_info *type,
-                         const struct sl_gpu_mig_info **other)
+static size_t most_devices(const struct sl_inventory *inv)
 {
-    size_t n = 0;
-    for (size_t g = 0; g < p->inv->gpu_count; g++)
-        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
-            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
-            if (by_pattern(&p->config->migs, info->profile))
-                continue;
-            if (same_type(info, type))
-                n++;
-            else
-                *other = info;
-        }
+    size_t n = 1;
+    for (size_t g = 0; g < inv->gpu_count; g++)
+        n += 1 + inv->gpu[g].mig_count;
     return n;
 }
 
-/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first
- * found of several. NULL: there are no MIG devices without a name of their own. */
+/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first found of several.
+ * NULL: there are no MIG devices without a name of their own. */
 static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bool *ret_others)
 {
-    const struct sl_gpu_mig_info *best = NULL, *other = NULL;
-    size_t best_count = 0;
+    struct {
+        const struct sl_gpu_mig_info *info;
+        size_t count;
+    } *types = sl_xcalloc(most_devices(p->inv), sizeof(*types));
+    size_t n = 0, best = 0;
     for (size_t g = 0; g < p->inv->gpu_count; g++)
         for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
             const struct sl_gpu_mig_info *info = mig_of(p, g, m);
+            size_t t = 0;
             if (by_pattern(&p->config->migs, info->profile))
                 continue;
-            size_t n = count_type(p, info, &other);
-            if (n > best_count) {
-                best = info;
-                best_count = n;
-            }
+            while (t < n && !same_type(types[t].info, info))
+                t++;
+            n += t == n;
+            types[t].info = types[t].info ? types[t].info : info;
+            types[t].count++;
         }
-    *ret_others = other != NULL;
-    return best;
+    for (size_t t = 1; t < n; t++)
+        best = types[t].count > types[best].count ? t : best;
+    const struct sl_gpu_mig_info *type = types[best].info;
+    free(types);
+    *ret_others = n > 1;
+    return type;
 }
 
 static void collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
@@ -162,14 +160,6 @@ static void collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu
     keep(p, gpu, SL_NO_MIG, named ? named : GPU_NAME);
     if (g->info.mig_enabled)
         sl_plan_warn(p, SL_E_WARN_MIG_NONE, gpu);
-}
-
-static size_t most_devices(const struct sl_inventory *inv)
-{
-    size_t n = 1;
-    for (size_t g = 0; g < inv->gpu_count; g++)
-        n += 1 + inv->gpu[g].mig_count;
-    return n;
 }
 
 void sl_plan_collect(struct sl_planning *p)

@@ -14,7 +14,6 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 #include "rpc/frame.h"
-#include "base/container.h"
 #include "base/loop.h"
 #include "rpc/server.h"
 
