@@ -149,7 +149,7 @@ void sl_config_view_json(const struct sl_config_view *v, FILE *out)
     sl_json_string(&j, "no_gpus", v->plan ? NULL : v->no_gpus);
     sl_json_uint(&j, "gpus", v->inv ? v->inv->gpu_count : 0);
     sl_json_begin(&j, "resources", '[');
-    for (size_t i = 0; v->plan && i < v->plan->resource_count; i++)
+    for (size_t i = 0; v->plan && v->inv && i < v->plan->resource_count; i++)
         json_resource(&j, &v->plan->resource[i], v->inv);
     sl_json_end(&j, ']');
     sl_json_begin(&j, "warnings", '[');

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A card that stops answering keeps its name and its place: pods hold devices by them. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
