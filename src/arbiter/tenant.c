@@ -13,7 +13,6 @@
 
 #include "arbiter/errors.h"
 #include "arbiter/lane.h"
-#include "base/cleanup.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"
