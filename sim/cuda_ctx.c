@@ -135,6 +135,8 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
 static void destroy(CUcontext ctx)
 {
     ctx->dead = true;
+    for (CUstream s = ctx->streams; s; s = s->next)
+        sim_capture_stream_gone(s);
     sim_ctx_free_memory(ctx);
     sim_groups_drop(ctx);
     queue_gone(ctx);

@@ -327,6 +327,7 @@ CUresult sim_capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t 
                           const CUgraphNode **deps, size_t *count);
 CUresult sim_capture_update(CUstream s, const CUgraphNode *deps, size_t count, unsigned int flags);
 void sim_capture_invalidate(struct sim_capture *c);
+void sim_capture_stream_gone(CUstream s); /* ends the capture that began on it */
 
 /* cuda_mem.c */
 CUresult sim_charge(uint32_t card, uint64_t bytes);

@@ -129,8 +129,7 @@ static CUresult stream_destroy(CUstream s)
     if (!s || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD || s->magic != SIM_STR_MAGIC ||
         s == &s->ctx->legacy)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (s->capture)
-        sim_capture_invalidate(s->capture);
+    sim_capture_stream_gone(s);
     for (struct CUstream_st **p = &s->ctx->streams; *p; p = &(*p)->next)
         if (*p == s) {
             *p = s->next;
