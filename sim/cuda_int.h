@@ -132,7 +132,7 @@ struct CUevent_st {
     uint32_t ipc; /* index + 1 in the shared table, or 0 */
     uint64_t ipc_id;
     bool imported;
-    struct CUevent_st *next, **at; /* in the list of its context, at: what points to it; or a spare one */
+    struct CUevent_st *next, **at; /* of its context, or spare; what points to it */
 };
 
 /* Handles the kernel driver knows this context's channel groups by: compute first, then copies. */
