@@ -19,7 +19,7 @@ static char scratch_dir[64];
 int sl_doctor_scratch_begin(const char *sim, struct sl_err *err)
 {
     char file[sizeof(scratch_dir) + 16];
-    (void)snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/sluice-doctor-XXXXXX");
+    (void)snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
     if (!mkdtemp(scratch_dir)) {
         int cause = errno;
         scratch_dir[0] = '\0';

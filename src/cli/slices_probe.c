@@ -54,7 +54,7 @@ struct spinner {
 };
 
 struct probe {
-    char dir[32];
+    char dir[64];
     int memory;
     struct sl_spin_page *pages;
     struct spinner spinner[2];
@@ -309,7 +309,7 @@ static void measure_off(struct probe *p, struct sl_slices_result *ret)
 
 static int make_room(struct probe *p, struct sl_err *err)
 {
-    (void)snprintf(p->dir, sizeof(p->dir), "/tmp/sluice-doctor-XXXXXX");
+    (void)snprintf(p->dir, sizeof(p->dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
     if (!mkdtemp(p->dir)) {
         p->dir[0] = '\0';
         return sl_err_errno(err, errno, "cannot make a directory in /tmp");
