@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is watched, and where it goes. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller_internal.h"
 #include "controller/errors.h"

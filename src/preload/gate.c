@@ -17,7 +17,6 @@
 #include "preload/flight.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
-#include "preload/burst.h"
 #include "preload/meter.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
@@ -365,10 +364,13 @@ void sl_gate_context_gone(CUcontext context)
     if (gate.free_context == context)
         gate.free_context = NULL;
     sl_lock_drop(&gate.lock);
+    /* The watch thread does not look at contexts until this one is off all lists. */
+    atomic_fetch_add(&gate.ending, 1);
     while (atomic_load(&gate.marking))
         (void)sched_yield();
     sl_meter_context_gone(context);
     sl_flight_context_gone(context);
+    atomic_fetch_sub(&gate.ending, 1);
 }
 
 void sl_gate_primary_ends(bool begins)
@@ -550,8 +552,6 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
             sl_meter_launched(l->context, guess.ns, guess.known);
             if (asked || (guess.sample && SL_GATE_STATE(seen) == SL_GATE_METER))
                 sl_sample_begin(l, guess.known);
-            l->ends_burst =
-                SL_GATE_STATE(seen) == SL_GATE_METER && sl_burst_launches(l, guess.known);
             return CUDA_SUCCESS;
         }
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
@@ -575,8 +575,6 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
     if (l->sample)
         sl_sample_end(l, rc == CUDA_SUCCESS);
-    if (l->ends_burst)
-        sl_burst_end(l, rc == CUDA_SUCCESS);
     if (!l->metered)
         return rc;
     struct sl_process *p = sl_process_get();
