@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include "arbiter/errors.h"
-#include "base/cleanup.h"
 #include "base/container.h"
-#include "base/log.h"
 #include "shm/account.h"
 
 /* An answer that did not fit the socket yet. */

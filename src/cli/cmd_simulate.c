@@ -153,21 +153,18 @@ static int parse_tuning(const char *s, struct sl_place_tuning *t, struct sl_err 
 
 static int parse_strategy(const char *s, struct sim_options *o, struct sl_err *err)
 {
-    if (!s || strcmp(s, "fractional") == 0)
-        return 0;
-    if (strcmp(s, "exclusive") == 0) {
+    char *end;
+    unsigned long n = s && strncmp(s, "slots:", 6) == 0 ? strtoul(s + 6, &end, 10) : 0;
+    if (s && strcmp(s, "exclusive") == 0)
         o->strategy = SIM_EXCLUSIVE;
-    } else if (strcmp(s, "mig") == 0) {
+    else if (s && strcmp(s, "mig") == 0)
         o->strategy = SIM_MIG;
-    } else {
-        char *end;
-        unsigned long n = strncmp(s, "slots:", 6) == 0 ? strtoul(s + 6, &end, 10) : 0;
-        if (n < 2 || n > 100 || *end)
-            return usage(err, "strategy", s,
-                         "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+    else if (n >= 2 && n <= 100 && !*end)
         o->strategy = SIM_SLOTS;
-        o->slots = (unsigned)n;
-    }
+    else if (s && strcmp(s, "fractional") != 0)
+        return usage(err, "strategy", s,
+                     "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+    o->slots = (unsigned)n;
     return 0;
 }
 
@@ -253,11 +250,10 @@ static int parse_options(const struct sl_cli_args *args, struct job *job, struct
         rc = parse_seeds(seeds ? seeds : "42-51", r, err);
     if (!rc)
         rc = number(args, "until", 1, SIM_CURVE - 1, &o->until_percent, err);
+    if (!at)
+        at = o->until_percent >= 100 ? "90,100" : "";
     if (!rc)
-        rc = parse_levels(at                        ? at
-                          : o->until_percent >= 100 ? "90,100"
-                                                    : "",
-                          r, o->until_percent, err);
+        rc = parse_levels(at, r, o->until_percent, err);
     if (!rc && !r->level_count)
         r->levels[r->level_count++] = o->until_percent;
     if (!rc)
@@ -274,21 +270,17 @@ static int parse_options(const struct sl_cli_args *args, struct job *job, struct
     return rc;
 }
 
-static int check_cluster(const struct sl_cli_args *args, struct sl_err *err)
-{
-    if (!!sl_cli_value(args, "nodes") + !!sl_cli_value(args, "mix") +
-            !!sl_cli_value(args, "generate") >
-        1)
-        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
-    return 0;
-}
-
-static int load_cluster(const struct sl_cli_args *args, struct job *job, struct sl_err *err)
+static int load_cluster(const struct sl_cli_args *args, struct job *job, int *ret_exit,
+                        struct sl_err *err)
 {
     const char *file = sl_cli_value(args, "nodes"), *mix = sl_cli_value(args, "mix");
     unsigned count = DEFAULT_NODES;
-    if (file)
+    if (!!file + !!mix + !!sl_cli_value(args, "generate") > 1)
+        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
+    if (file) {
+        *ret_exit = SL_EXIT_FAILED;
         return sl_sim_cluster_load(file, &job->cluster, err);
+    }
     if (mix)
         return sl_sim_cluster_parse_mix(mix, &job->cluster, err);
     int rc = number(args, "generate", 1, 1000000, &count, err);
@@ -368,12 +360,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_USAGE;
     int rc = parse_options(args, job, err);
     if (!rc)
-        rc = check_cluster(args, err);
-    if (rc)
-        return rc;
-    if (sl_cli_value(args, "nodes"))
-        *ret_exit = SL_EXIT_FAILED;
-    rc = load_cluster(args, job, err);
+        rc = load_cluster(args, job, ret_exit, err);
     if (rc)
         return rc;
     *ret_exit = SL_EXIT_FAILED;

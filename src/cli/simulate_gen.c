@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
-#include "cli/simulate_run.h"
 #include "cli/simulate_trace.h"
 
 /* Nodes in ten thousand. */

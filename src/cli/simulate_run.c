@@ -115,7 +115,7 @@ static int run_arrivals(struct run *run, struct sl_err *err)
     uint64_t until = capacity / 100 * run->options->until_percent;
     res->unallocated[0] = 100;
     res->samples = 1;
-    for (uint64_t i = 0; arrived < until; i++) {
+    for (uint64_t i = 0; arrived < until && run->pods->count; i++) {
         uint32_t pod = next_pod(run, i);
         struct sl_place_decision at;
         uint64_t demand = run->pods->pods[pod].worth_milli;

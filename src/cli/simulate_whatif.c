@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What-if: the same pods on the same cluster, with GPUs shared another way or in two dimensions. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include "controller/dialect.h"
 #include "controller/errors.h"
 #include "controller/load.h"
-#include "controller/mutate.h"
 #include "controller/names.h"
 #include "controller/text.h"
 

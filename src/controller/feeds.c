@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller_internal.h"
 #include "controller/errors.h"

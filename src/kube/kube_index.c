@@ -5,18 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "kube/kube.h"
 
 static uint64_t hash_text(uint64_t h, const char *text)
 {
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ULL;
-    return (h ^ 0xff) * 0x100000001b3ULL;
+    return sl_hash_bytes(sl_hash_bytes(h, text, strlen(text)), "\xff", 1);
 }
 
 static uint64_t hash_of(const json_t *object)
 {
-    uint64_t h = hash_text(0xcbf29ce484222325ULL, sl_kube_meta(object, "namespace"));
+    uint64_t h = hash_text(SL_HASH_START, sl_kube_meta(object, "namespace"));
     return hash_text(h, sl_kube_meta(object, "name"));
 }
 

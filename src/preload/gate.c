@@ -11,7 +11,6 @@
 #include "policy/cost.h"
 #include "policy/times.h"
 #include "preload/attach.h"
-#include "preload/burst.h"
 #include "preload/flight.h"
 #include "preload/hooks.h"
 #include "preload/meter.h"
@@ -182,13 +181,14 @@ static CUresult prepare(struct sl_process *p)
 
 void sl_gate_context_gone(CUcontext context)
 {
-    while (atomic_load(&gate.marking))
-        (void)sched_yield();
+    /* The watch thread does not look at contexts until this one is off all lists. */
+    sl_gate_context_ends(true);
     sl_meter_context_gone(context);
     sl_flight_context_gone(context);
+    sl_gate_context_ends(false);
 }
 
-void sl_gate_primary_ends(bool begins)
+void sl_gate_context_ends(bool begins)
 {
     atomic_fetch_add(&gate.ending, begins ? 1 : -1);
     while (begins && atomic_load(&gate.marking))
@@ -234,8 +234,7 @@ static inline void meter(struct sl_launch *l, bool limited, bool sample)
     sl_meter_launched(l->context, guess.ns, guess.known);
     if (sample || (limited && guess.sample))
         sl_sample_begin(l, guess.known);
-    l->ends_burst = limited && sl_burst_launches(l, guess.known);
-    l->after = l->sample || l->ends_burst;
+    l->after = l->sample != NULL;
 }
 
 /* The first launch since the gate changed, since a pause, or since a sample was asked for. */
@@ -286,8 +285,6 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
     if (l->sample)
         sl_sample_end(l, rc == CUDA_SUCCESS);
-    if (l->ends_burst)
-        sl_burst_end(l, rc == CUDA_SUCCESS);
     if (l->in_turn)
         sl_turn_leave(l, rc == CUDA_SUCCESS);
     return rc;

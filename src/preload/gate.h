@@ -69,10 +69,9 @@ struct sl_launch {
     CUevent start;         /* recorded before it, when this one is measured */
     struct sample *sample; /* … where slices share */
     uint32_t lane;         /* of the flight board */
-    bool in_turn;    /* it is on that board … */
-    bool begins;     /* … and the first of its turn */
-    bool ends_burst; /* measured together with those before it */
-    bool after;      /* something is to be done after it: sl_gate_leave() */
+    bool in_turn;          /* it is on that board … */
+    bool begins;           /* … and the first of its turn */
+    bool after;            /* something is to be done after it: sl_gate_leave() */
 };
 
 /* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
@@ -94,8 +93,8 @@ void sl_gate_forget(void);
 /* The context takes its events with it. */
 void sl_gate_context_gone(CUcontext context);
 
-/* Around the end of a primary context, of which the watch thread must then not become the last holder. */
-void sl_gate_primary_ends(bool begins);
+/* Around the end of a context: the watch thread then keeps away from all of them. */
+void sl_gate_context_ends(bool begins);
 
 /* A stream begins, or has ended, to record a graph. */
 void sl_gate_capture(bool begins);

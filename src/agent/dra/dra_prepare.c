@@ -9,7 +9,6 @@
 #include "agent/dra/errors.h"
 #include "base/container.h"
 #include "base/fault.h"
-#include "base/log.h"
 #include "base/xalloc.h"
 
 #define TELL_NS  (20 * SL_NS_PER_MS)

@@ -2,7 +2,6 @@
 /* What kubelet calls: registration, prepare and unprepare of any number of claims, device health. */
 #include "agent/dra/dra_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "agent/container/cdi.h"
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/fsutil.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "dra.pb-c.h"

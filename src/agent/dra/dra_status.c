@@ -6,7 +6,6 @@
  */
 #include "agent/dra/dra_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

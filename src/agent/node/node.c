@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -32,9 +33,7 @@ uint64_t sl_node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
 {
     uint64_t next = *delay_ns ? *delay_ns * 2 : BACKOFF_MIN_NS;
     *delay_ns = next < BACKOFF_MAX_NS ? next : BACKOFF_MAX_NS;
-    uint64_t mix = salt;
-    for (const char *c = name; *c; c++)
-        mix = (mix ^ (uint64_t)(unsigned char)*c) * 0x100000001b3ULL;
+    uint64_t mix = sl_hash_bytes(salt, name, strlen(name));
     return *delay_ns - (mix >> 11) % (*delay_ns / 4);
 }
 
