@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * up, until their demand reaches the wanted share of capacity; nothing leaves, nothing is retried.
  * With churn each pod also has a lifetime, the same for every policy, and leaves when it is over.
  */
-#include "cli/simulate_run.h"
+#include "cli/simulate.h"
 
 #include <errno.h>
 #include <math.h>

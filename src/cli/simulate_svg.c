@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Curves as SVG: one panel a trace, the end of the filling, where policies differ. */
 
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
 #define PANEL_W 420
 #define PANEL_H 300

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads nodes and pods from CSV. Columns go by name, so extra ones and any order are fine. */
-#include "cli/simulate_trace.h"
+#include "cli/simulate.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/quantity.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
 
@@ -113,10 +113,8 @@ static int csv_number(const struct csv *c, int field, const char *name, uint64_t
         return 0;
     (void)snprintf(what, sizeof(what), "column %s: not a number from 0 to %llu:", name,
                    (unsigned long long)max);
-    const char *s = c->fields[field], *d = s;
-    for (; isdigit((unsigned char)*d) && value <= max; d++)
-        value = value * 10 + (uint64_t)(*d - '0');
-    if (!*s || *d || value > max)
+    const char *s = c->fields[field], *rest = sl_number_read(s, max, &value);
+    if (!rest || *rest)
         return csv_error(c, (unsigned)field, err, what, s);
     *ret = value;
     return 0;

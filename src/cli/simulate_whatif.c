@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/xalloc.h"
-#include "cli/simulate_run.h"
+#include "cli/simulate.h"
 
 /* The smallest instance with that much compute, by sevenths of a card. */
 static uint8_t mig_for(unsigned milli)

@@ -137,16 +137,8 @@ static int set_name(const struct set *w)
 /* Decimal digits only; false when there is anything else or it is beyond 64 bits. */
 static bool number(const char *text, uint64_t *ret)
 {
-    uint64_t n = 0;
-    if (!*text)
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, (uint64_t)(*text - '0'), &n))
-            return false;
-    }
-    *ret = n;
-    return true;
+    const char *rest = sl_number_read(text, UINT64_MAX, ret);
+    return rest && !*rest;
 }
 
 static int set_unsigned(const struct set *w)

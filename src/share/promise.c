@@ -131,15 +131,12 @@ static bool field(char **at, char sep, char **ret)
     return true;
 }
 
-static int whole_number(const char *text, uint32_t max, uint32_t *ret)
+static bool whole_number(const char *text, uint32_t max, uint32_t *ret)
 {
-    char *end;
-    errno = 0;
-    unsigned long n = strtoul(text, &end, 10);
-    if (errno || end == text || *end || text[0] == '-' || text[0] == '+' || n > max)
-        return -EINVAL;
+    uint64_t n = 0;
+    const char *rest = sl_number_read(text, max, &n);
     *ret = (uint32_t)n;
-    return 0;
+    return rest && !*rest;
 }
 
 /* The older form: UUID,count,memory,cores,type,numa,health: and so on. */
@@ -156,12 +153,12 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
         struct sl_promise_gpu g = {.numa = -1, .cores = 100, .healthy = true};
         uint32_t numa = 0;
         if (n < 5 || !good_name(part[0], sizeof(g.uuid)) ||
-            whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) != 0 ||
-            whole_number(part[3], 10000, &g.cores) != 0)
+            !whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) ||
+            !whole_number(part[3], 10000, &g.cores))
             return sl_err_set(err, -EINVAL, SL_E_PROMISE_HAMI_DEVICE, node.count);
         (void)snprintf(g.uuid, sizeof(g.uuid), "%s", part[0]);
         (void)snprintf(g.model, sizeof(g.model), "%.63s", part[4]);
-        if (n > 5 && whole_number(part[5], 255, &numa) == 0)
+        if (n > 5 && whole_number(part[5], 255, &numa))
             g.numa = (int32_t)numa;
         if (n > 6)
             g.healthy = strcmp(part[6], "false") != 0;
@@ -306,8 +303,7 @@ static int hami_device(char *one, struct sl_promise *p)
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
     if (n != 4 || *one || !good_name(part[0], sizeof(share.gpu)) ||
-        whole_number(part[2], SL_SHARE_MIB_MAX, &memory) != 0 ||
-        whole_number(part[3], 100, &cores) != 0)
+        !whole_number(part[2], SL_SHARE_MIB_MAX, &memory) || !whole_number(part[3], 100, &cores))
         return -EINVAL;
     if (p->share_count == SL_PROMISE_SHARES)
         return -E2BIG;
