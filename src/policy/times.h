@@ -77,5 +77,22 @@
 #define SL_QUIET_NS            (1 * SL_TIME_S)
 /* Of a tenant without a limit one launch is measured so often, while somebody wants to know what it uses. */
 #define SL_SAMPLE_EVERY_NS     (10 * SL_TIME_MS)
+/* A process that kept the GPU busy counts for this long among those that a tenant's slice is for. */
+#define SL_BUSY_LASTS_NS       (500 * SL_TIME_MS)
+/* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
+#define SL_SILENT_NS           (100 * SL_TIME_MS)
+/* So often a process looks at its queues, while somebody wants to know what it uses. */
+#define SL_METER_LOOK_NS       (1 * SL_TIME_MS)
+/* Less than this without a pause is no steady work, however long it takes: a program that waits for each short
+ * kernel has one in the queue all the time, most of it spent waiting for its slice. */
+#define SL_METER_DEEP_NS       (4 * SL_TIME_MS)
+/* This much without a pause keeps the GPU busy in any case. Less does only where more is launched while it is not
+ * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
+ * its slice to the end. */
+#define SL_METER_PLENTY_NS     (20 * SL_TIME_MS)
+/* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
+ * host function or an event that does not come stand in a queue, too, and use nothing. */
+#define SL_METER_BELIEVED      32U
+#define SL_METER_BELIEVED_NS   (600 * SL_TIME_S)
 
 #endif
