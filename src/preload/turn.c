@@ -152,22 +152,21 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     /* Also when that is no news: a turn we came too late for was taken back, and is asked for again. */
     sl_gate_ring(p);
     sl_watch_kick();
-    while (atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word) {
-        escape = pass_late(p, l, since) || pass_stuck(l);
-        if (escape)
-            break;
-        if (sl_flight_empty()) {
+    while (!escape && atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word) {
+        escape = pass_late(p, l, since);
+        if (!escape && sl_flight_empty()) {
             wait_word(word, seen, SL_TURN_WAIT_STEP_NS);
             if (!sl_process_connected() && sl_now_ns() - since > SL_TURN_ORPHAN_NS)
                 break;
-            continue;
+        } else if (!escape) {
+            sl_flight_mark_tails();
+            sl_flight_poll();
+            escape = pass_stuck(l);
+            if (sl_flight_empty())
+                report(p, false);
+            else if (!escape)
+                sl_sleep_ns(SL_TURN_LOOK_NS);
         }
-        sl_flight_mark_tails();
-        sl_flight_poll();
-        if (sl_flight_empty())
-            report(p, false);
-        else
-            sl_sleep_ns(SL_TURN_LOOK_NS);
     }
     atomic_fetch_sub(&turn.waiting, 1);
     atomic_fetch_add(&sl_process_slot(p)->waited_ns, sl_now_ns() - since);
