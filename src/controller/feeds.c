@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is watched, and where it goes. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

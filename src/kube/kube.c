@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  */
 #include "agent/dra/dra_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
