@@ -3,6 +3,7 @@
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
