@@ -285,7 +285,8 @@ static uint64_t end_of_cap(const struct sl_steer *s, const struct tenant *t)
     uint64_t limit = t->spec.limit_permille, until = end_of_period(s);
     int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
     int64_t slice = has_company(s, t) ? (int64_t)t->order.slice_us * 1000 : 0;
-    slice = slice < BOUND_ROUND_US * 1000 ? slice : BOUND_ROUND_US * 1000;
+    const int64_t round = BOUND_ROUND_US * INT64_C(1000);
+    slice = slice < round ? slice : round;
     need = need > slice ? need : slice;
     for (uint32_t periods = 2; periods <= 16; periods *= 2) {
         if (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) >= need)
