@@ -486,10 +486,10 @@ struct company {
     uint64_t weights;            /* of the heavy ones, … */
     uint64_t busy_weights;       /* … of the busy ones … */
     uint64_t all_weights;        /* … and of all */
-    bool below;            /* somebody of a lower priority is there */
-    bool bound;            /* somebody's limit is below what its slices give it */
-    bool elsewhere;        /* other GPUs are kept busy, too */
-    uint64_t windows;      /* permille of the time for those who have windows of their own */
+    bool below;                  /* somebody of a lower priority is there */
+    bool bound;                  /* somebody's limit is below what its slices give it */
+    bool elsewhere;              /* other GPUs are kept busy, too */
+    uint64_t windows;            /* permille of the time for those who have windows of their own */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)

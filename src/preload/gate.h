@@ -73,7 +73,7 @@ struct sl_launch {
     struct sample *sample; /* … where slices share */
     uint32_t lane;         /* of the flight board */
     bool metered;
-    bool begins;     /* a turn */
+    bool begins; /* a turn */
 };
 
 /* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
