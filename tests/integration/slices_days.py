@@ -40,7 +40,7 @@ class World(days.World):
         return Tenant(self, name, "steady", f"kernel_us={kernel_us}", "seconds=55", **how)
 
     def until(self, what, condition, seconds):
-        return waiting.until(what, condition, seconds * (5 if SLOW else 1), every=0.005)
+        return waiting.until(what, condition, seconds, every=0.005)
 
     def gpu(self, index=0):
         return self.status()["gpus"][index]
@@ -73,7 +73,7 @@ class World(days.World):
     def ran(self, tenant):
         return self.channels()[tenant.pid][1]
 
-    def goes_on(self, *tenants, seconds=5):
+    def goes_on(self, *tenants, seconds=25 if SLOW else 5):
         for t in tenants:
             before = self.ran(t)
             self.until(f"{t.name} goes on", lambda: self.ran(t) > before + 0.01, seconds)
