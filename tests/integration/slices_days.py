@@ -73,7 +73,7 @@ class World(days.World):
     def ran(self, tenant):
         return self.channels()[tenant.pid][1]
 
-    def goes_on(self, *tenants, seconds=5):
+    def goes_on(self, *tenants, seconds=25 if SLOW else 5):
         for t in tenants:
             before = self.ran(t)
             self.until(f"{t.name} goes on", lambda: self.ran(t) > before + 0.01, seconds)
