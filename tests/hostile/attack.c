@@ -95,13 +95,19 @@ static int lingering_socket(int listener, const struct sockaddr_in *at)
 
 /*
  * The arbiter must be the last to close it. So a child sends it behind a crowd of other connections that the arbiter
- * accepts first, and ends: a process that ends does not linger.
+ * accepts first, and ends: a process that ends does not linger. Our own copy is closed before it sends: else ours could
+ * be the last, and we would wait ourselves.
  */
 static void linger_shot(int listener, const struct sockaddr_in *at, int shot)
 {
-    int fd = lingering_socket(listener, at);
+    int closed[2], fd = lingering_socket(listener, at);
+    if (pipe2(closed, O_CLOEXEC) != 0)
+        exit(3);
     pid_t pid = fd >= 0 ? fork() : -1;
     if (pid == 0) {
+        char c;
+        (void)close(closed[1]);
+        (void)!read(closed[0], &c, 1);
         struct sl_msg_hello m = {.h = header(SL_MSG_HELLO, sizeof(m)), .slot = SL_NO_SLOT};
         const int fds[6] = {fd, fd, fd, fd, fd, fd};
         for (int i = 0; i < 100; i++)
@@ -113,9 +119,10 @@ static void linger_shot(int listener, const struct sockaddr_in *at, int shot)
             pass(sock, &m, sizeof(m), fds, shot % 3 == 1 ? 1 : 6);
         _exit(0);
     }
-    /* The child's copy and the packet's are left; closing ours now cannot be the last. */
     if (fd >= 0)
         (void)close(fd);
+    (void)close(closed[0]);
+    (void)close(closed[1]);
     if (pid > 0)
         (void)waitpid(pid, NULL, 0);
 }

@@ -114,6 +114,36 @@ static void virtual_memory(void)
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&h, 200ULL << 30, &prop, 0));
 }
 
+/* What is bound to a multicast object stays on the card without handle and mapping. */
+static void multicast(void)
+{
+    struct sl_tenant t;
+    sl_tenant_open(&t, 0);
+    size_t start = free_bytes();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmulticastObjectProp object = {.numDevices = 1, .size = 8 * MIB};
+    CUmemGenericAllocationHandle mc, h;
+    CU_OK(cuMulticastCreate(&mc, &object));
+    CU_OK(cuMulticastAddDevice(mc, 0));
+    CHECK(free_bytes() == start);
+    CU_OK(cuMemCreate(&h, 4 * MIB, &prop, 0));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cuMulticastBindMem(h, 0, mc, 0, 4 * MIB, 0));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cuMulticastBindMem(mc, 6 * MIB, h, 0, 4 * MIB, 0));
+    CU_OK(cuMulticastBindMem(mc, 4 * MIB, h, 0, 4 * MIB, 0));
+    CU_OK(cuMemRelease(h));
+    CHECK(free_bytes() == start - 4 * MIB);
+    CU_OK(cuMulticastUnbind(mc, 0, 0, 4 * MIB)); /* nothing is bound there */
+    CHECK(free_bytes() == start - 4 * MIB);
+    CU_OK(cuMulticastUnbind(mc, 0, 4 * MIB, 4 * MIB));
+    CHECK(free_bytes() == start);
+    CU_OK(cuMemCreate(&h, 4 * MIB, &prop, 0));
+    CU_OK(cuMulticastBindMem(mc, 0, h, 0, 4 * MIB, 0));
+    CU_OK(cuMemRelease(h));
+    CU_OK(cuMemRelease(mc));
+    CHECK(free_bytes() == start);
+}
+
 static void arrays(void)
 {
     struct sl_tenant t;
@@ -264,6 +294,7 @@ int main(int argc, char **argv)
     static const struct cuda_case cases[] = {
         {.name = "pools", .run = pools},
         {.name = "virtual_memory", .run = virtual_memory},
+        {.name = "multicast", .run = multicast},
         {.name = "arrays", .run = arrays},
         {.name = "pointers", .run = pointers},
         {.name = "contexts", .run = contexts, .sim = "h200x2"},
