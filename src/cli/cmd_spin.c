@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/errors.h"
-#include "cli/spin.h"
+#include "cli/slices_probe.h"
 
 #define KERNEL_NS            (SL_NS_PER_MS / 2)
 #define DEPTH                64 /* kernels queued, so that a busy host leaves no gaps */

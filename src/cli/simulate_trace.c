@@ -178,7 +178,7 @@ static const char *const node_columns[] = {"cpu_milli", "memory_mib",     "gpu",
 static int node_line(const struct csv *c, const int *at, void *data, struct sl_err *err)
 {
     struct sim_cluster *ret = data;
-    uint64_t cpu, memory, gpus, gpu_memory = 0;
+    uint64_t cpu = 0, memory = 0, gpus = 0, gpu_memory = 0;
     int rc = csv_number(c, at[NODE_CPU], "cpu_milli", UINT32_MAX, &cpu, err);
     if (!rc)
         rc = csv_number(c, at[NODE_MEMORY], "memory_mib", UINT32_MAX, &memory, err);
@@ -260,7 +260,8 @@ static int pod_line(const struct csv *c, const int *at, void *data, struct sl_er
 {
     const struct pods_of *of = data;
     struct sim_pods *ret = of->pods;
-    uint64_t cpu, memory, num, milli, spec = 0, gpu_memory = 0, created = 0, deleted = 0;
+    uint64_t cpu = 0, memory = 0, num = 0, milli = 0, spec = 0, gpu_memory = 0;
+    uint64_t created = 0, deleted = 0;
     int rc = csv_number(c, at[POD_CPU], "cpu_milli", UINT32_MAX, &cpu, err);
     if (!rc)
         rc = csv_number(c, at[POD_MEMORY], "memory_mib", UINT32_MAX, &memory, err);

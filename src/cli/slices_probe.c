@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
-#include "cli/spin.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
 

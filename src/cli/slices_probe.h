@@ -3,6 +3,7 @@
 #ifndef SLUICE_CLI_SLICES_PROBE_H
 #define SLUICE_CLI_SLICES_PROBE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,5 +34,18 @@ bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, cons
 /* Where the directory is there: doctor makes none. */
 void sl_slices_remember(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
                         const struct sl_slices_result *result);
+
+/* --- what `sluice doctor` and the processes that it starts to keep a GPU busy (`sluice spin`) share --- */
+
+enum sl_spin_state { SL_SPIN_STARTING, SL_SPIN_READY, SL_SPIN_FAILED };
+
+/* One for each process, in a memory file that they inherit. */
+struct sl_spin_page {
+    _Atomic uint32_t state;    /* enum sl_spin_state */
+    _Atomic uint32_t go, stop; /* by doctor */
+    _Atomic uint64_t done;     /* turns of kernels' loops that are over */
+    int32_t code;              /* CUresult of the call that failed … */
+    char what[64];             /* … and its name */
+};
 
 #endif

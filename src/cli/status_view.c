@@ -167,27 +167,16 @@ static void print_finding(const struct sl_status_view *v, const struct sl_msg_au
     (void)sl_table_printable(tenant);
     (void)sl_format_bytes(a->bytes, bytes, sizeof(bytes));
     (void)gpu_label(v->status, a->uuid, gpu, sizeof(gpu));
-    switch (a->kind) {
-    case SL_AUDIT_STRANGER:
-        (void)fprintf(out, "process %u (%s) uses %s on GPU %s; it belongs to no tenant\n", a->pid,
-                      command, bytes, gpu);
-        break;
-    case SL_AUDIT_UNATTACHED:
-        (void)fprintf(
-            out,
-            "process %u (%s) of tenant %s uses %s on GPU %s without libsluice: the program is "
-            "static, or LD_PRELOAD was removed\n",
-            a->pid, command, tenant, bytes, gpu);
-        break;
-    case SL_AUDIT_UNACCOUNTED:
-        (void)fprintf(
-            out, "process %u (%s) of tenant %s uses %s on GPU %s that libsluice did not count\n",
-            a->pid, command, tenant, bytes, gpu);
-        break;
-    default:
-        (void)fprintf(out, "process %u (%s) uses %s on GPU %s that no tenant's account contains\n",
-                      a->pid, command, bytes, gpu);
-    }
+    static const char *const why[] = {
+        [SL_AUDIT_STRANGER] = "; it belongs to no tenant",
+        [SL_AUDIT_UNATTACHED] =
+            " without libsluice: the program is static, or LD_PRELOAD was removed",
+        [SL_AUDIT_UNACCOUNTED] = " that libsluice did not count"};
+    bool known = a->kind < SL_ARRAY_LEN(why) && why[a->kind];
+    bool of_tenant = a->kind == SL_AUDIT_UNATTACHED || a->kind == SL_AUDIT_UNACCOUNTED;
+    (void)fprintf(out, "process %u (%s)%s%s uses %s on GPU %s%s\n", a->pid, command,
+                  of_tenant ? " of tenant " : "", of_tenant ? tenant : "", bytes, gpu,
+                  known ? why[a->kind] : " that no tenant's account contains");
 }
 
 void sl_status_text(const struct sl_status_view *v, FILE *out, bool colour)

@@ -122,10 +122,6 @@ int sl_layer_environment(struct sl_draft *d, char *const *environ_list,
 int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, size_t count,
                    struct sl_err *err) SL_MUST_CHECK;
 
-/* --- names.c --- */
-/* Adds the domain, refuses what Kubernetes would. */
-int sl_name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret,
-                 struct sl_err *err) SL_MUST_CHECK;
 #define SL_GPU_UUID_TEXT     96 /* with its NUL */
 #define SL_DOMAIN            "nvidia.com/"
 #define SL_RESOURCE_NAME_MAX 63 /* with the domain, as NVIDIA's plugin counts */
