@@ -104,8 +104,6 @@ int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 
 /* dra_cdi.c */
-int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p,
-                     struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
                      size_t size);
 

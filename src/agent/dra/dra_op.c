@@ -17,13 +17,23 @@
 #include <string.h>
 
 #include "agent/dra/errors.h"
+#include "base/clock.h"
 #include "base/container.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+
+#define RETRY_NS (5 * SL_NS_PER_S)
 
 struct sl_prepared *sl_dra_op_entry(struct op *op)
 {
     return sl_checkpoint_find(&op->dra->checkpoint, op->uid);
+}
+
+void sl_dra_retry_soon(struct sl_dra *dra)
+{
+    if (!dra->retry.set)
+        sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + RETRY_NS);
 }
 
 static void count(struct op *op)
@@ -67,8 +77,8 @@ void sl_dra_op_end(struct op *op)
     for (struct op *o = dra->running; o && !after; o = o->next)
         if (strcmp(o->uid, op->uid) == 0)
             after = o;
-    if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
-        sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+    if (op->kind == OP_UNPREPARE && op->rc < 0)
+        sl_dra_retry_soon(dra);
     free_op(op);
     if (after)
         after->run(after);
@@ -101,8 +111,7 @@ static void commit_fired(struct sl_timer *t)
         struct sl_prepared *p = sl_dra_op_entry(op);
         if (op->kind == OP_PREPARE && p)
             p->state = SL_PREPARING;
-        if (!dra->retry.set)
-            sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+        sl_dra_retry_soon(dra);
         sl_dra_op_give_up(op, rc, &err);
     }
 }
@@ -121,12 +130,48 @@ void sl_dra_op_commit(struct op *op, void (*then)(struct op *op))
     sl_dra_mark_dirty(op->dra);
 }
 
+int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err)
+{
+    const struct sl_prepared *p = sl_dra_op_entry(op);
+    size_t n = 0;
+    free(op->tenant);
+    free(op->lease);
+    op->tenant = sl_xcalloc(p->device_count, sizeof(*op->tenant));
+    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_claim_resize *r = &p->device[i].resized;
+        bool resized = r->memory_bytes || r->cores_permille;
+        struct sl_msg_lease *make = &op->lease[2 * n], *set = make + 1;
+        if (!sl_dra_first_of_tenant(p, i))
+            continue;
+        int rc = ask ? sl_dra_compose(op->dra, p, i, false, make, err) : 0;
+        if (rc == 0 && ask && resized)
+            rc = sl_dra_compose(op->dra, p, i, true, set, err);
+        if (rc < 0)
+            return rc;
+        op->tenant[n++] =
+            (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
+    }
+    op->tenancy.tenant = op->tenant;
+    op->tenancy.count = n;
+    return 0;
+}
+
 void sl_dra_prepare_init(struct sl_dra *dra)
 {
     dra->telling.fire = sl_dra_tell_fired;
     dra->commit.fire = commit_fired;
     dra->retry.fire = sl_dra_retry_fired;
 }
+
+static const struct sl_tenancy_ops tenancy_ops = {
+    .write_spec = sl_dra_write_spec,
+    .remove_spec = sl_dra_remove_spec,
+    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
+              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
+              .written = SL_FAULT_NAME("dra.prepare.cdi"),
+              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
+              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
 
 void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
                   const char *uid, sl_dra_op_done *done, void *data)
@@ -143,8 +188,7 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     if (op == last)
         return;
     op->dra = dra;
-    op->tenancy =
-        (struct sl_tenancy){.leases = dra->leases, .ops = &sl_dra_tenancy_ops, .data = op};
+    op->tenancy = (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = sl_dra_op_wait_fired;
     op->kind = kind;
     op->run = kind == OP_PREPARE ? sl_dra_op_prepare : sl_dra_op_unprepare;
