@@ -105,10 +105,9 @@ static void promised(void *data, int status, json_t *body, const struct sl_err *
  * empties it), and what the pod holds. */
 static json_t *promise_patch(const struct bind_call *b, const struct sl_promise *promise)
 {
-    char now[24], when[SL_KUBE_TIME_TEXT];
+    char now[24];
     char *devices SL_CLEANUP(free) = sl_promise_hami_text(promise);
     (void)snprintf(now, sizeof(now), "%lld", (long long)time(NULL));
-    sl_kube_time(when);
     if (!devices || !b->lease)
         return NULL;
     json_t *patch =

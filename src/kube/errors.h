@@ -60,7 +60,7 @@ SL_ERROR(KUBE_BUSY,
     "%d requests to the API server are waiting already",
     "the API server answers too slowly",
     "nothing: it is tried again");
-SL_ERROR_ALSO(KUBE_OBJECT_DROPPED, "an object is ignored: out of memory, or more than %d objects");
+SL_ERROR_ALSO(KUBE_OBJECT_DROPPED, "an object is ignored: there are more than %d objects");
 SL_ERROR(KUBE_ANSWER_LARGE,
     "the API server's answer is larger than %zu bytes",
     "another program answers on this address",
