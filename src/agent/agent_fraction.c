@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "agent/agent_internal.h"
-#include "agent/container/cdi.h"
 #include "agent/errors.h"
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "base/xalloc.h"
 #include "share/promise.h"
 

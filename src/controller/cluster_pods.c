@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"

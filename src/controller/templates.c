@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"

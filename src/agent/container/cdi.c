@@ -7,8 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "agent/container/cdi_internal.h"
 #include "agent/container/errors.h"

@@ -9,13 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/container/driver_internal.h"
 #include "agent/container/errors.h"
 #include "base/cleanup.h"
-#include "base/fsutil.h"
 #include "base/xalloc.h"
 
 #if defined(__x86_64__)

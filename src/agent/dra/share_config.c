@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "agent/dra/errors.h"
-#include "base/cleanup.h"
 
 static const char *const resizes[] = {
     [SL_ALLOW_NEVER] = "never", [SL_ALLOW_ALLOCATED] = "allocated", [SL_ALLOW_FREE] = "free", NULL};

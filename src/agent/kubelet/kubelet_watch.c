@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "agent/kubelet/errors.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"

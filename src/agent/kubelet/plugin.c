@@ -9,7 +9,6 @@
 
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"

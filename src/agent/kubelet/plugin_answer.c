@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"

@@ -10,7 +10,6 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "rpc/pb.h"
 
 static const uint64_t RETIRE_NS = SL_NS_PER_S;
 static const uint64_t PACK_AGAIN_NS = SL_NS_PER_S;

@@ -14,7 +14,6 @@
 
 #include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/utf8.h"

@@ -8,7 +8,6 @@
 
 #include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
