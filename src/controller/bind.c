@@ -72,11 +72,19 @@ static void bound(void *data, int status, json_t *body, const struct sl_err *err
            err);
 }
 
-static void post_binding(struct bind_call *b)
+/* The pod says what it holds, or has nothing to hold. */
+static void promised(void *data, int status, json_t *answer, const struct sl_err *failed)
 {
+    struct bind_call *b = data;
     struct sl_controller *c = b->c;
-    struct sl_err err = SL_ERR_INIT;
+    struct sl_err err = *failed;
     char path[720];
+    (void)status;
+    (void)answer;
+    if (err.code) {
+        finish(b, SL_CLUSTER_FAILED, &err); /* written or not: the pod is on no node */
+        return;
+    }
     SL_FAULT("controller.bind.post");
     json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1",
                              "kind", "Binding", "metadata", "name", b->args.name, "namespace",
@@ -89,17 +97,6 @@ static void post_binding(struct bind_call *b)
     json_decref(body);
     if (rc)
         finish(b, SL_CLUSTER_FAILED, &err);
-}
-
-static void promised(void *data, int status, json_t *body, const struct sl_err *err)
-{
-    struct bind_call *b = data;
-    (void)status;
-    (void)body;
-    if (err->code)
-        finish(b, SL_CLUSTER_FAILED, err); /* written or not: the pod is on no node */
-    else
-        post_binding(b);
 }
 
 /* The annotations, ours and HAMi's, which has the devices twice: what the node's side has still to do (settle.c
@@ -144,7 +141,6 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
     struct sl_promise promise;
     const char *node = b->args.node;
     uint64_t now = sl_loop_now(c->loop);
-    (void)status;
     const char *text = sl_jget_note(pod, SL_PROMISE_REQUEST_KEY);
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
     int rc = why.code;
@@ -157,7 +153,7 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
         return;
     }
     if ((!text && rc == SL_DIALECT_NOTHING) || json_array_size(claims)) {
-        post_binding(b); /* nothing to promise */
+        promised(b, status, NULL, &why); /* nothing */
         return;
     }
     struct sl_cluster_ask ask = {.uid = b->args.uid,

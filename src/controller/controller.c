@@ -251,14 +251,6 @@ void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void 
     sl_controller_maybe_stopped(c);
 }
 
-unsigned sl_controller_port(const struct sl_controller *c, const char *which)
-{
-    unsigned kind = strcmp(which, "tls") == 0        ? SERVE_TLS
-                    : strcmp(which, "extender") == 0 ? SERVE_EXTENDER
-                                                     : SERVE_METRICS;
-    return c->serve[kind].server ? sl_http_server_port(c->serve[kind].server) : 0;
-}
-
 bool sl_controller_ready(const struct sl_controller *c)
 {
     return !c->stopping && sl_feeds_synced(c) && (!c->opt.listen || c->serve[SERVE_TLS].server);

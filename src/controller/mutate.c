@@ -113,8 +113,7 @@ static void patch_claims(json_t *patch, const json_t *pod, const char *template)
     put(patch, "/spec/resourceClaims", claims);
 }
 
-/* The template of our claim in the pod, "" of one without; NULL: it has no such claim. */
-static const char *our_claim(const json_t *pod)
+const char *sl_mutate_claim(const json_t *pod)
 {
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims"), *one;
     size_t i;
@@ -165,7 +164,7 @@ static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret
     *ret_again = text != NULL;
     if (!text)
         return sl_dialect_read(pod, r, err);
-    if (dra && !our_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
+    if (dra && !sl_mutate_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
         return SL_DIALECT_PLAIN; /* the note of a copied one */
     int rc = sl_request_parse(text, r, err);
     if (!rc)
@@ -211,7 +210,7 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
         return 0;
     }
     ret->asks = true;
-    const char *claim = dra ? our_claim(pod) : NULL;
+    const char *claim = dra ? sl_mutate_claim(pod) : NULL;
     if (claim && again) {
         keep_template(claim, opt, ret);
         return 0;

@@ -102,9 +102,9 @@ static struct known *add_known(struct sl_kube_watch *w, const json_t *object)
     return k;
 }
 
-static void drop_known(struct sl_kube_watch *w, struct known *k)
+static void free_known(void *item)
 {
-    sl_map_drop(&w->known, &k->item);
+    struct known *k = item;
     free(k->key);
     free(k->name_space);
     free(k->name);
@@ -123,7 +123,8 @@ static void tell_gone(struct sl_kube_watch *w, struct known *k)
                              or_nothing(w->api_version), "kind", or_nothing(w->kind), "metadata",
                              "name", k->name, "namespace", or_nothing(k->name_space), "uid",
                              or_nothing(k->uid));
-    drop_known(w, k);
+    sl_map_drop(&w->known, &k->item);
+    free_known(k);
     tell(w, SL_KUBE_DELETED, stub);
     json_decref(stub);
 }
@@ -165,7 +166,8 @@ static void tell_deleted(struct sl_kube_watch *w, json_t *object)
     struct known *known = find_known(w, object);
     if (!known)
         return;
-    drop_known(w, known);
+    sl_map_drop(&w->known, &known->item);
+    free_known(known);
     tell(w, SL_KUBE_DELETED, object);
 }
 
@@ -531,10 +533,7 @@ void sl_kube_watch_free(struct sl_kube_watch *w)
 {
     sl_lines_reset(&w->lines);
     sl_kube_buffer_free(&w->refusal);
-    struct sl_map_walk walk = {0};
-    for (struct known *k; (k = sl_map_next(&w->known, &walk));)
-        drop_known(w, k);
-    sl_map_free(&w->known);
+    sl_map_free(&w->known, free_known);
     free(w->page);
     free(w->path);
     free(w);

@@ -13,7 +13,9 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/fsutil.h"
+#include "base/hash.h"
 #include "base/json_dump.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -31,12 +33,6 @@ struct sl_prepared *sl_checkpoint_find(const struct sl_checkpoint *c, const char
     return NULL;
 }
 
-static void prepared_free(struct sl_prepared *p)
-{
-    free(p->device);
-    free(p);
-}
-
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices)
 {
     struct sl_prepared *p = sl_xcalloc(1, sizeof(*p));
@@ -50,12 +46,9 @@ struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, 
 
 void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry)
 {
-    for (struct sl_prepared **p = &c->claims; *p; p = &(*p)->next)
-        if (*p == entry) {
-            *p = entry->next;
-            prepared_free(entry);
-            return;
-        }
+    sl_list_drop(&c->claims, entry);
+    free(entry->device);
+    free(entry);
 }
 
 void sl_checkpoint_clear(struct sl_checkpoint *c)
@@ -190,14 +183,6 @@ static bool read_fields(const struct field *f, size_t count, const json_t *objec
 
 /* --- the file --- */
 
-static uint64_t checksum(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3ULL;
-    return h;
-}
-
 static char *canonical(const json_t *data)
 {
     return sl_json_dump(data, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
@@ -260,7 +245,7 @@ static int load_file(int dir, const char *name, struct sl_checkpoint *ret, struc
     SL_CLEANUP(free) char *body = data ? canonical(data) : NULL;
     char want[24] = "";
     if (body)
-        (void)snprintf(want, sizeof(want), "%016llx", (unsigned long long)checksum(body));
+        (void)snprintf(want, sizeof(want), "%016llx", (unsigned long long)sl_hash_text(body));
     struct sl_checkpoint c = {0};
     if (!body || !sum || strcmp(sum, want) != 0)
         rc = sl_err_set(err, -EBADMSG, SL_E_CHECKPOINT_DAMAGED, name);
@@ -337,7 +322,7 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
         return sl_err_set(err, -EILSEQ, SL_E_CHECKPOINT_UTF8);
     SL_CLEANUP(free)
     char *text = sl_xasprintf("{\"version\":%d,\"checksum\":\"%016llx\",\"data\":%s}\n", VERSION,
-                              (unsigned long long)checksum(body), body);
+                              (unsigned long long)sl_hash_text(body), body);
     SL_CLEANUP(close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot open %s", dir);

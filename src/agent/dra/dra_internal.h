@@ -143,9 +143,12 @@ int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_serve_end(struct sl_dra *dra);
 void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
 
-/* dra_status.c: the claim's status.devices, and the resize annotation */
+/* dra_status.c: the claim's status.devices */
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message);
+void sl_dra_status_end(struct sl_dra *dra);
+
+/* dra_resize.c: the resize annotation */
 void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p);
 void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid);
 void sl_dra_resize_end(struct sl_dra *dra);

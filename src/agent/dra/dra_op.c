@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -60,11 +61,7 @@ void sl_dra_op_end(struct op *op)
 {
     struct sl_dra *dra = op->dra;
     struct op *after = NULL;
-    for (struct op **p = &dra->running; *p; p = &(*p)->next)
-        if (*p == op) {
-            *p = op->next;
-            break;
-        }
+    sl_list_drop(&dra->running, op);
     count(op);
     struct sl_prepared *p = op->kind == OP_PREPARE && op->rc == 0 ? sl_dra_op_entry(op) : NULL;
     while (op->waiters) {
@@ -208,8 +205,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
     while (dra->running) {
         struct op *op = dra->running;
         dra->running = op->next;
-        if (op->get)
-            sl_kube_cancel(op->get);
+        sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
         while (op->waiters) {
             struct waiter *w = op->waiters;

@@ -89,7 +89,7 @@ static void go_on(struct op *op)
             break;
         }
         op->step = OP_MAKE_TENANTS;
-        /* fall through */
+        __attribute__((fallthrough));
     case OP_MAKE_TENANTS:
         SL_FAULT("dra.prepare.mig");
         rc = sl_dra_op_list_tenants(op, true, &err);

@@ -10,6 +10,7 @@
 #include "agent/container/cdi.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "dra.pb-c.h"
@@ -259,11 +260,7 @@ static void stream_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *
     struct health_stream *s = data;
     (void)call;
     (void)code;
-    for (struct health_stream **p = &s->dra->streams; *p; p = &(*p)->next)
-        if (*p == s) {
-            *p = s->next;
-            break;
-        }
+    sl_list_drop(&s->dra->streams, s);
     free(s);
 }
 

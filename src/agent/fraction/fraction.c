@@ -10,6 +10,7 @@
 #include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -74,12 +75,9 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
         return 0;
     }
     /* Annotations of a pod's containers are merged: the key is the slot's own. */
-    uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
-    for (const char *c = token; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
     const char *prefix = config->cdi_annotation_prefix;
     (void)snprintf(key, sizeof(key), "%.80ssluice-slot_%016llx", prefix ? prefix : "cdi.k8s.io/",
-                   (unsigned long long)hash);
+                   (unsigned long long)sl_hash_text(token));
     sl_edits_annotation(edits, key, name);
     return 0;
 }
@@ -161,8 +159,7 @@ void sl_fraction_destroy(struct sl_fraction *f)
     while (f->slots) {
         struct sl_fraction_slot *s = f->slots;
         f->slots = s->next;
-        if (s->asking)
-            sl_kube_cancel(s->asking);
+        sl_kube_cancel(s->asking);
         free(s);
     }
     for (size_t i = 0; i < sizeof(f->text) / sizeof(f->text[0]); i++)

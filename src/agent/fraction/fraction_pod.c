@@ -8,6 +8,7 @@
 #include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
 #include "arbiter/client.h"
+#include "base/hash.h"
 #include "kube/kube.h"
 #include "share/lease.h"
 
@@ -153,11 +154,10 @@ int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, c
 static void name_tenant(const char *uid, const char *container, const char *token,
                         char buf[SL_NAME_MAX])
 {
-    uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
+    uint64_t hash = SL_HASH_START;
     const char *const part[] = {uid, "/", container, "/", token};
     for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++)
-        for (const char *c = part[i]; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
+        hash = sl_hash_bytes(hash, part[i], strlen(part[i]));
     (void)snprintf(buf, SL_NAME_MAX, "slot-%016" PRIx64, hash);
 }
 

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
@@ -59,7 +60,7 @@ struct sl_start {
 
 static void ask_kubelet(struct sl_start *op);
 static void ask_next(struct sl_start *op);
-static void make(struct sl_start *op);
+static void take_slot(struct sl_start *op);
 
 /* --- the end of one ------------------------------------------------------------------------------ */
 
@@ -82,10 +83,7 @@ static void free_start(struct sl_start *op)
 static void finish(struct sl_start *op, const struct sl_err *err)
 {
     struct sl_fraction *f = op->f;
-    struct sl_start **link = &f->starts;
-    while (*link != op)
-        link = &(*link)->next;
-    *link = op->next;
+    sl_list_drop(&f->starts, op);
     sl_timer_stop(f->loop, &op->timer);
     sl_prestart_answer(op->call, err);
     free_start(op);
@@ -180,7 +178,7 @@ static void removed_other_lease(void *data, enum sl_tenancy_step step, int rc,
     if (rc < 0)
         finish(op, err);
     else
-        make(op);
+        take_slot(op);
 }
 
 static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
@@ -192,17 +190,12 @@ static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_
     } else if (step == SL_TENANCY_TENANT && rc == -ENOSPC) {
         /* Who had it before may be gone without our knowing. */
         sl_fraction_sweep_all(op->f);
-        try_again(op, ROOM_NS, make, err);
+        try_again(op, ROOM_NS, take_slot, err);
     } else {
         if (rc == 0)
             sl_info("%s: %s", op->lease.name, op->lease.about);
         finish(op, rc < 0 ? err : NULL);
     }
-}
-
-static void make(struct sl_start *op)
-{
-    sl_tenancy_make(&op->tenancy, made);
 }
 
 /* The slot may have been another's, and its tenant may be on its way out. */
@@ -226,7 +219,7 @@ static void take_slot(struct sl_start *op)
     if (wait)
         later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
     else
-        make(op);
+        sl_tenancy_make(&op->tenancy, made);
 }
 
 /* --- promise ------------------------------------------------------------------------------------- */
@@ -279,20 +272,6 @@ static const struct candidate *choose(const struct sl_start *op, struct sl_err *
     return found ? found : leaving;
 }
 
-static void all_asked(struct sl_start *op)
-{
-    struct sl_err err = SL_ERR_INIT;
-    const struct candidate *c = choose(op, &err);
-    int rc = c ? read_promise(op, c, &err) : err.code;
-    SL_FAULT("fraction.promise");
-    if (rc == -EAGAIN)
-        try_again(op, AGAIN_NS, ask_kubelet, &err);
-    else if (rc < 0)
-        finish(op, &err);
-    else
-        take_slot(op);
-}
-
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_start *op = data;
@@ -311,18 +290,28 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     ask_next(op);
 }
 
+/* Asks for the next candidate; when all are known, one of them has the promise. */
 static void ask_next(struct sl_start *op)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[400];
-    if (op->at == op->candidate_count) {
-        all_asked(op);
+    if (op->at < op->candidate_count) {
+        const struct candidate *c = &op->candidate[op->at];
+        (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
+        if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) <
+            0)
+            finish(op, &err);
         return;
     }
-    const struct candidate *c = &op->candidate[op->at];
-    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
-    if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) < 0)
+    const struct candidate *c = choose(op, &err);
+    int rc = c ? read_promise(op, c, &err) : err.code;
+    SL_FAULT("fraction.promise");
+    if (rc == -EAGAIN)
+        try_again(op, AGAIN_NS, ask_kubelet, &err);
+    else if (rc < 0)
         finish(op, &err);
+    else
+        take_slot(op);
 }
 
 /* --- who has it ---------------------------------------------------------------------------------- */
@@ -466,8 +455,7 @@ void sl_fraction_starts_end(struct sl_fraction *f)
         struct sl_start *op = f->starts;
         f->starts = op->next;
         sl_timer_stop(f->loop, &op->timer);
-        if (op->asking)
-            sl_kube_cancel(op->asking);
+        sl_kube_cancel(op->asking);
         sl_prestart_answer(op->call, &err);
         free_start(op);
     }

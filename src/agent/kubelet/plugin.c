@@ -10,6 +10,7 @@
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -112,13 +113,9 @@ static int name_socket(struct plugin *p, struct sl_err *err)
     int n = plain ? snprintf(p->path, sizeof(p->path), "%s/nvidia-%s.sock", dir, last)
                   : snprintf(p->path, sizeof(p->path), "%s/nvidia-%.*s_%s.sock", dir, (int)domain,
                              name, last);
-    if (n >= (int)sizeof(p->path)) {
-        uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
-        for (const char *c = name; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * 1099511628211ULL;
+    if (n >= (int)sizeof(p->path))
         n = snprintf(p->path, sizeof(p->path), "%s/nvidia-%016llx.sock", dir,
-                     (unsigned long long)hash);
-    }
+                     (unsigned long long)sl_hash_text(name));
     if (n >= (int)sizeof(p->path))
         return sl_err_set(err, -ENAMETOOLONG, SL_E_SOCKET_DIR_LONG, dir,
                           sizeof(p->path) - sizeof("/nvidia-0123456789abcdef.sock"));
