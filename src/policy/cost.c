@@ -273,9 +273,27 @@ void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
 
 void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
 {
+    struct sl_cost_set *set = set_of(cost, key);
     int w = measured_way(cost, key, &measured_ns);
-    if (w >= 0)
-        move_estimate(set_of(cost, key), w, measured_ns, MEAN_SAMPLES);
+    if (w < 0)
+        return;
+    /* One of the first samples may have been disturbed: a mean would carry that along for long. */
+    if (load(&set->ways[w].samples) <= SURE_SAMPLES &&
+        measured_ns < load(&set->ways[w].estimate_ns) / 2)
+        store(&set->ways[w].samples, 0);
+    move_estimate(set, w, measured_ns, MEAN_SAMPLES);
+}
+
+void sl_cost_learn_bound(struct sl_cost *cost, uint64_t key, uint64_t measured_ns)
+{
+    struct sl_cost_set *set = set_of(cost, key);
+    int w = measured_way(cost, key, &measured_ns);
+    if (w < 0 || load(&set->ways[w].samples) > 0)
+        return;
+    uint64_t estimate = load(&set->ways[w].estimate_ns);
+    if (estimate == 0 || measured_ns < estimate)
+        store(&set->ways[w].estimate_ns, measured_ns);
+    sample_soon(set, w, 0);
 }
 
 void sl_cost_forget(struct sl_cost *cost, uint64_t key)

@@ -68,6 +68,9 @@ void sl_cost_learn(struct sl_cost *cost, uint64_t key, uint64_t measured_ns);
  * differ (kernels of a fixed grid, whatever the matrices are like). */
 void sl_cost_learn_mean(struct sl_cost *cost, uint64_t key, uint64_t measured_ns);
 
+/* The same, of a measurement that shows no more than an upper bound: it stands until a better one comes. */
+void sl_cost_learn_bound(struct sl_cost *cost, uint64_t key, uint64_t measured_ns);
+
 /* The handle behind the key is gone and may come back as something else. */
 void sl_cost_forget(struct sl_cost *cost, uint64_t key);
 

@@ -209,7 +209,7 @@ static void weigh(struct tenant *t, uint64_t saturated_ns, uint64_t span_ns, boo
     t->busy_permille =
         (uint32_t)((t->busy_permille * keep + now * (HEAVY_MEMORY_NS - keep)) / HEAVY_MEMORY_NS);
     t->heavy = t->busy_permille >= (t->heavy ? HEAVY_UNTIL : HEAVY_FROM);
-    if (t->window_open) /* alone, it does not wait */
+    if (t->alone) /* it does not wait */
         return;
     keep = span_ns < WAITING_MEMORY_NS ? WAITING_MEMORY_NS - span_ns : 0;
     t->waiting_permille = (uint32_t)((t->waiting_permille * keep +

@@ -98,6 +98,7 @@ struct tenant {
     } inside, outside;         /* of those windows, and of the time between them */
     uint32_t waiting_permille; /* of the time it has work queued, others on; smoothed */
     uint32_t window_permille;
+    bool alone; /* those who keep the GPU busy are off, for its window or for their limits */
     /* its turn among those who go one at a time */
     uint64_t wanted_at_ns; /* when it last had something to run; 0: never */
     bool races;
@@ -106,8 +107,9 @@ struct tenant {
     uint64_t turn_until_ns; /* 0: not its turn */
     /* during decide */
     bool lower; /* somebody of a higher priority is there */
-    bool
-        light; /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    /* does not keep the GPU busy, and uses no more than its part: others make it easy for it */
+    bool light;
+    bool busy; /* keeps the GPU busy, or uses or wants more than its part */
     enum turns turns;
     bool picked;
     uint64_t off_until_ns;

@@ -13,6 +13,8 @@
 #define MODEST_PERMILLE      550U
 /* Who leaves the race for turns and comes back is not ahead or behind by more than so many. */
 #define TURNS_KEPT           4U
+/* Who was off for its limit wants more than it has, for so long after. */
+#define CAPPED_LINGERS_NS    (1000 * MS)
 /* Is light up to its part; having been so, up to a quarter more. */
 #define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
 
@@ -70,9 +72,14 @@ static void find_light(struct sl_steer *s)
 {
     struct tenant *t;
     FOR_EACH_TENANT(s, t)
-    t->light = !t->heavy && !t->lower && !t->window_permille && active(s, t) &&
-               sl_ring_permille(&t->ring, false, s->now_ns) <=
-                   (t->light ? LIGHT_KEPT(share_of(s, t)) : share_of(s, t));
+    {
+        uint32_t part = share_of(s, t), most = t->light ? LIGHT_KEPT(part) : part;
+        bool held = t->capped_until_ns && s->now_ns < t->capped_until_ns + CAPPED_LINGERS_NS;
+        bool little = !held && sl_ring_permille(&t->ring, false, s->now_ns) <= most;
+        bool shares = !t->lower && !t->window_permille && active(s, t);
+        t->light = shares && !t->heavy && little;
+        t->busy = t->heavy || (shares && !little);
+    }
 }
 
 static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
@@ -81,14 +88,14 @@ static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
     bool light = false, busy = false;
     if (t->lower)
         return TURNS_LOWER;
-    if (!t->heavy || !active(s, t))
+    if (!t->busy || !active(s, t))
         return TURNS_NONE;
     FOR_EACH_TENANT(s, o)
     {
         if (!meet(t, o) || !active(s, o) || o->lower)
             continue;
         light |= o->light;
-        busy |= o->heavy;
+        busy |= o->busy;
     }
     return light && busy ? TURNS_BUSY : TURNS_NONE;
 }
@@ -307,13 +314,15 @@ static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
 
 /* --- windows ----------------------------------------------------------------------------------- */
 
-static bool beside_heavy(const struct sl_steer *s, const struct tenant *t)
+/* When one of those who keep the GPU busy is back from its limit; now if one of them is there. */
+static uint64_t heavy_back_ns(const struct sl_steer *s, const struct tenant *t)
 {
+    uint64_t back = SL_STEER_NEVER;
     const struct tenant *o;
     FOR_EACH_TENANT(s, o)
     if (meet(t, o) && o->heavy && active(s, o) && !o->lower)
-        return true;
-    return false;
+        earlier(&back, o->capped_until_ns > s->now_ns ? o->capped_until_ns : s->now_ns);
+    return back;
 }
 
 static uint64_t per_second(uint64_t launches, uint64_t ns)
@@ -431,7 +440,9 @@ static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
 
 static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, uint64_t *next)
 {
-    bool may = !t->heavy && !t->lower && active(s, t) && beside_heavy(s, t);
+    uint64_t back = heavy_back_ns(s, t);
+    bool may = !t->heavy && !t->lower && active(s, t) && back != SL_STEER_NEVER;
+    t->alone = may && back > s->now_ns;
     if (!may || (!t->window_permille && !t->window_open && t->waiting_permille < WAITING_FROM)) {
         sl_steer_forget_windows(t);
         return;
@@ -452,6 +463,12 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
         count_launches(s, t, false);
         t->window_open = true;
     }
+    /* While the others are off for their own limits, its speed is that of a window. */
+    if (!t->window_open && t->alone) {
+        count_launches(s, t, false);
+        t->mark_at_ns = back + WINDOW_LEAD_NS;
+    }
+    t->alone |= t->window_open;
     if (t->mark_at_ns <= s->now_ns) {
         t->mark_ns = s->now_ns;
         t->mark_launches = t->seen.launches;
@@ -464,9 +481,10 @@ static void apply_window(struct sl_steer *s, struct tenant *t, bool new_period, 
 /* --- slices ------------------------------------------------------------------------------------ */
 
 struct company {
-    uint32_t heavy, light; /* active ones on its GPUs, itself included */
-    uint64_t weights;      /* of the heavy ones … */
-    uint64_t all_weights;  /* … and of all */
+    uint32_t heavy, busy, light; /* active ones on its GPUs, itself included */
+    uint64_t weights;            /* of the heavy ones, … */
+    uint64_t busy_weights;       /* … of the busy ones … */
+    uint64_t all_weights;        /* … and of all */
     bool below;            /* somebody of a lower priority is there */
     bool bound;            /* somebody's limit is below what its slices give it */
     bool elsewhere;        /* other GPUs are kept busy, too */
@@ -486,6 +504,8 @@ static struct company company_of(const struct sl_steer *s, const struct tenant *
         if (o->lower)
             continue;
         c.light += o->light;
+        c.busy += o->busy;
+        c.busy_weights += o->busy ? o->weight : 0;
         c.all_weights += o->weight;
         c.windows += o->window_permille;
         if (!o->heavy)
@@ -537,7 +557,7 @@ static struct tenant *first_of(struct sl_steer *s, struct tenant *t)
 static uint32_t beside_light(struct sl_steer *s, struct tenant *t, const struct company *c)
 {
     static const uint32_t modest[] = {2048, 1600, 1200}, bound[] = {2048, 1800, 1500};
-    if (c->heavy > 1 && 1000 * c->weights <= MODEST_PERMILLE * c->all_weights)
+    if (c->busy > 1 && 1000 * c->busy_weights <= MODEST_PERMILLE * c->all_weights)
         return sl_steer_tune(s, first_of(s, t), modest, 3);
     return limited(t) ? sl_steer_tune(s, t, bound, 3) : SL_STEER_DEFAULT_US;
 }
@@ -550,10 +570,10 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
     struct company c = company_of(s, t);
     if (c.below)
         return TOP_SLICE_US;
+    if (t->busy && c.light)
+        return beside_light(s, t, &c);
     if (!t->heavy)
         return SL_STEER_DEFAULT_US;
-    if (c.light)
-        return beside_light(s, t, &c);
     if (c.heavy > 1)
         us = round_us(s, t, &c) * t->weight / c.weights;
     else if (c.windows)

@@ -17,7 +17,6 @@
 #include "preload/flight.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
-#include "preload/burst.h"
 #include "preload/meter.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
@@ -550,8 +549,6 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream)
             sl_meter_launched(l->context, guess.ns, guess.known);
             if (asked || (guess.sample && SL_GATE_STATE(seen) == SL_GATE_METER))
                 sl_sample_begin(l, guess.known);
-            l->ends_burst =
-                SL_GATE_STATE(seen) == SL_GATE_METER && sl_burst_launches(l, guess.known);
             return CUDA_SUCCESS;
         }
         if (SL_GATE_STATE(seen) == SL_GATE_OPEN) {
@@ -575,8 +572,6 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc)
 {
     if (l->sample)
         sl_sample_end(l, rc == CUDA_SUCCESS);
-    if (l->ends_burst)
-        sl_burst_end(l, rc == CUDA_SUCCESS);
     if (!l->metered)
         return rc;
     struct sl_process *p = sl_process_get();

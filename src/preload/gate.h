@@ -74,7 +74,6 @@ struct sl_launch {
     uint32_t lane;         /* of the flight board */
     bool metered;
     bool begins;     /* a turn */
-    bool ends_burst; /* measured together with those before it */
 };
 
 /* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "preload/attach.h"
-#include "preload/burst.h"
 #include "preload/gate.h"
 #include "preload/marks.h"
 #include "preload/orders.h"
@@ -50,7 +49,6 @@ void sl_meter_context_gone(CUcontext context)
 {
     sl_marks_context_gone(context);
     sl_sample_context_gone(context);
-    sl_burst_context_gone(context);
 }
 
 void sl_meter_forget(void)
@@ -58,7 +56,6 @@ void sl_meter_forget(void)
     memset(&meter, 0, sizeof(meter));
     sl_marks_forget();
     sl_sample_forget();
-    sl_burst_forget();
     sl_orders_forget();
 }
 
@@ -115,7 +112,7 @@ static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launc
     meter.all.launches = launches;
     meter.all.unknown = atomic_load(&meter.unknown);
     /* Behind a free gate launches pass unseen: what the sampled ones took stands for them. */
-    return metered(lease) ? sl_burst_correct(ns) : n * sl_sample_mean_ns();
+    return metered(lease) ? ns : n * sl_sample_mean_ns();
 }
 
 /* A driver without such events, or a stream that records: what was launched is believed to be in the queue as
@@ -146,9 +143,6 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     if (may_look) {
         queue = sl_marks_look(&meter.all, &meter.done);
         sl_sample_collect();
-        sl_burst_look(metered(lease) && queue == SL_QUEUE_BUSY && !sl_orders_off() &&
-                          meter.all.work_ns - meter.done.work_ns >= DEEP_NS,
-                      now);
     }
     sl_orders_check(queue, &meter.done, launches, now);
     if (queue == SL_QUEUE_UNKNOWN)

@@ -272,16 +272,16 @@ static void learn(const struct sample *s, uint64_t ns)
     ns = ns > added + ns / 8 ? ns - added : ns / 8 + 1;
     struct sl_cost_guess guess = sl_cost_peek(&sl_gate_costs, s->key);
     /* A pair that was not held shows no more than an upper bound of a short kernel. */
-    if (!s->held && ns < HELD_BELOW_NS && guess.known)
+    if (!s->held && ns < HELD_BELOW_NS) {
+        sl_cost_learn_bound(&sl_gate_costs, s->key, ns);
         return;
+    }
     if (guess.known && is_odd(s->key, ns, guess.ns))
         return;
     if (s->held)
         sl_cost_learn_mean(&sl_gate_costs, s->key, ns);
     else
         sl_cost_learn(&sl_gate_costs, s->key, ns);
-    if (!s->held && ns < HELD_BELOW_NS)
-        return;
     uint64_t mean = atomic_load(&samples.mean_ns);
     atomic_store(&samples.mean_ns, mean ? (mean * 15 + ns) / 16 : ns);
 }

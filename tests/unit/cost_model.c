@@ -194,6 +194,26 @@ static void launches_of_one_key_may_differ(void **state)
     assert_in_range(told * 100 / truth, 75, 125);
 }
 
+/* The first launch loads code, or another tenant's slice falls into one of the first samples: the estimate of a kernel
+ * of 4 us must not be milliseconds for the next thousands of launches. */
+static void a_disturbed_first_sample_is_soon_forgotten(void **state)
+{
+    (void)state;
+    uint64_t key = key_of(0x1000, 7), other = key_of(0x1000, 8);
+    assert_true(sl_cost_launch(cost, key).sample);
+    sl_cost_learn_bound(cost, key, 5 * MS);
+    assert_int_equal(sl_cost_peek(cost, key).ns, 5 * MS);
+    assert_true(sl_cost_launch(cost, key).sample);
+    sl_cost_learn_mean(cost, key, 4 * US);
+    assert_int_equal(sl_cost_peek(cost, key).ns, 4 * US);
+    sl_cost_learn_bound(cost, key, 1 * US); /* it knows better now */
+    assert_int_equal(sl_cost_peek(cost, key).ns, 4 * US);
+
+    sl_cost_learn_mean(cost, other, 5 * MS);
+    sl_cost_learn_mean(cost, other, 4 * US);
+    assert_int_equal(sl_cost_peek(cost, other).ns, 4 * US);
+}
+
 static void the_unknown_costs_twice_the_median(void **state)
 {
     (void)state;
@@ -307,6 +327,7 @@ int main(void)
         T(first_launch_that_loads_code_is_forgotten),
         T(noise_is_averaged),
         T(launches_of_one_key_may_differ),
+        T(a_disturbed_first_sample_is_soon_forgotten),
         T(the_unknown_costs_twice_the_median),
         T(the_default_is_bounded),
         T(broken_samples_are_dropped),

@@ -64,6 +64,13 @@ static inline struct world_load training(void)
         .kernel_ns = 100 * US, .count = 300, .launch_ns = 5 * US, .think_ns = 5 * MS};
 }
 
+/* The same with a host that launches hardly faster than the GPU runs: its queue is never deep. */
+static inline struct world_load launch_bound_training(void)
+{
+    return (struct world_load){
+        .kernel_ns = 100 * US, .count = 170, .launch_ns = 95 * US, .think_ns = 6 * MS};
+}
+
 static inline uint32_t add_one(uint32_t id, struct sl_steer_spec spec, struct world_load load)
 {
     world_add(world, id, spec);

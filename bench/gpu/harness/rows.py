@@ -9,6 +9,9 @@ from .cells import median
 from .world import TORCH, Broken, Mps
 
 ROUNDS = 3  # the host varies: medians of so many
+# A step of eager inference ends with one of its neighbour's slices or with the next, and stays with that for seconds.
+# So many short rounds, and their mean, tell more than a few long ones.
+SHORT_ROUNDS, SHORT_SECONDS = 6, 2
 
 
 def rounds(bench):
@@ -17,17 +20,34 @@ def rounds(bench):
     return ROUNDS if bench.seconds >= 2 else 2
 
 
+def short_rounds(bench):
+    return (SHORT_ROUNDS, min(bench.seconds, SHORT_SECONDS)) if not bench.world.clock else (1, bench.seconds)
+
+
+def rivals(bench, works, seconds=None):
+    """The same works under plain time-slicing and under MPS."""
+    seen = {"time-slicing": bench.once([(w, {}) for w in works], seconds=seconds)}
+    if bench.world.has_mps:
+        with Mps(bench.world.scratch) as mps:
+            seen["MPS"] = bench.once([(w, {"mode": "mps", "mps": mps}) for w in works], seconds=seconds)
+    return seen
+
+
 def judged(bench, group, label, bar, text, ok, raw=None, **more):
     bench.add(group, label, mode="sluice", bar=bar, text=text, ok=ok, raw=raw or [], **more)
     bench.progress(f"{group} {label}: {text} [{'pass' if ok else 'FAIL'}: {bar}]")
 
 
+def mean(values):
+    return sum(values) / len(values)
+
+
 def rate(results):
-    return median([r["rate"] for r in results])
+    return mean([r["rate"] for r in results])
 
 
 def p99(results):
-    return median([r["latency_ms"]["p99"] for r in results])
+    return mean([r["latency_ms"]["p99"] for r in results])
 
 
 def gpu_us(bench, work, tenant=None):
@@ -104,12 +124,13 @@ def people(bench):
         seen = {}
         modes = [("native", "100", "100"), ("sluice", "50", "50"), ("sluice", "50:100", "50:100")]
         modes += [("mps", "100", "100")] if mps else []
-        for _ in range(rounds(bench)):
+        count, seconds = short_rounds(bench)
+        for _ in range(count):
             for w in alone:
-                alone[w].append(cast.run("native", (w, "100"))[0])
+                alone[w].append(cast.run("native", (w, "100"), seconds=seconds)[0])
             for beside in ("train5", "gemm170"):
                 for mode, a, b in modes:
-                    pair = cast.run(mode, ("eager", a), (beside, b))
+                    pair = cast.run(mode, ("eager", a), (beside, b), seconds=seconds)
                     for i, r in enumerate(pair):
                         seen.setdefault((beside, mode, a, i), []).append(r)
         judge_people(bench, alone, seen, mps)
@@ -132,8 +153,7 @@ def judge_people(bench, alone, seen, mps):
 
         def other(mode, cores):
             got = seen[beside, mode, cores, 1]
-            return 100 * rate(got) / rate(alone[beside]), median(
-                [gpu_percent(bench, beside, r) for r in got])
+            return 100 * rate(got) / rate(alone[beside]), mean([gpu_percent(bench, beside, r) for r in got])
         ts, ts99 = eager("native", "100")
         ts_other, _ = other("native", "100")
         mps_text = ""
@@ -207,11 +227,12 @@ def inference_caps(bench, cast, alone):
     for label, low, high in (("busy + 5", 97, 1000), ("busy / 2", 45, 55)):
         got, percents, caps = [], [], []
         for _ in range(rounds(bench)):
-            before = cast.run("native", ("eager", "100"))[0]["rate"]
+            seconds = short_rounds(bench)[1]
+            before = cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
             busy = 100 * before * gpu_us(bench, "eager") / 1e6
             caps.append(busy + 5 if low == 97 else busy / 2)
-            got.append(cast.run("sluice", ("eager", f"{caps[-1]:.1f}"))[0])
-            after = cast.run("native", ("eager", "100"))[0]["rate"]
+            got.append(cast.run("sluice", ("eager", f"{caps[-1]:.1f}"), seconds=seconds)[0])
+            after = cast.run("native", ("eager", "100"), seconds=seconds)[0]["rate"]
             percents.append(100 * got[-1]["rate"] / ((before + after) / 2))
         percent = median(percents)
         judged(bench, "people", f"eager alone, cap {label}",
@@ -231,12 +252,11 @@ def pair_row(bench, group, parts, bar, check, seconds=None):
                              warm=2.0 if group == "sync" else 0.8, seconds=seconds)
         got = [bench.share(w, r) for (w, _), r in zip(parts, results)]
         times = [bench.time_share(w, r, "sluice") or g for (w, _), r, g in zip(parts, results, got)]
-        sliced = bench.once([(w, {}) for w, _ in parts]) if group in ("sync", "streams") else []
+        others = rivals(bench, [w for w, _ in parts], seconds) if group in ("sync", "streams") else {}
         text = " / ".join(f"{t:.1f} (rate {g:.1f})" for t, g in zip(times, got)) + f", sum {sum(got):.1f}"
-        if sliced:
-            text += "; time-slicing " + " / ".join(
-                f"{bench.share(w, r):.1f}" for (w, _), r in zip(parts, sliced))
-        judged(bench, group, label, bar, text, check(times, got), raw=results + sliced)
+        for name, seen in others.items():
+            text += f"; {name} " + " / ".join(f"{bench.share(w, r):.1f}" for (w, _), r in zip(parts, seen))
+        judged(bench, group, label, bar, text, check(times, got), raw=results, others=others)
     bench.attempt(group, label, run)
 
 
@@ -314,18 +334,24 @@ def high(bench):
             results = bench.once([("req", {"mode": "sluice", "cores": request, "priority": "high"})]
                                  + [(w, {"mode": "sluice", "cores": "10:100", "priority": "low"})
                                     for w in lows], seconds=seconds, warm=1.0)
-            times = results[0]["latency_ms"]["p99"] / solo99
-            got = sum(100 * r["rate"] / bases[w] for w, r in zip(lows, results[1:]))
+            others = rivals(bench, ["req", *lows], seconds=min(seconds, 2.5))
+
+            def seen(results):
+                return (results[0]["latency_ms"]["p99"] / solo99,
+                        sum(100 * r["rate"] / bases[w] for w, r in zip(lows, results[1:])))
+            times, got = seen(results)
             want = left
             if lows == ("train5",):  # its host's work stays as long; its GPU's takes longer
                 unit = gpu_us(bench, "train5") / 1e6
                 want = 100 * (1 / bases["train5"]) / (1 / bases["train5"] - unit + unit * 100 / left)
             rest = 100 * got / want
+            beside = "".join("; {} {:.2f} x, {:.0f} %".format(name, p, 100 * low / want)
+                             for name, (p, low) in ((n, seen(r)) for n, r in others.items()))
             judged(bench, "high", f"req beside {label}",
                    f"p99 <= {bar99} x alone, the low ones >= {part} % of what is left",
                    f"p99 {times:.2f} x ({results[0]['latency_ms']['p99']:.2f} ms), p50 "
-                   f"{results[0]['latency_ms']['p50']:.2f}, low {rest:.0f} % of {want:.0f}",
-                   times <= bar99 and rest >= part, raw=results)
+                   f"{results[0]['latency_ms']['p50']:.2f}, low {rest:.0f} % of {want:.0f}{beside}",
+                   times <= bar99 and rest >= part, raw=results, others=others)
         bench.attempt("high", label, run)
 
 
