@@ -82,12 +82,7 @@ struct sl_agent {
     struct sl_agent_xid xid[SL_AGENT_MAX_XIDS];
     size_t xid_count;
     double start_time_s;
-    struct sl_metrics_gpu *metrics_gpu; /* scratch of one scrape */
-    struct sl_metrics_mig *metrics_mig;
-    struct sl_metrics_xid *metrics_xid;
-    struct sl_metrics_resource *metrics_resource;
-    struct sl_metrics_allocation *metrics_allocation;
-    struct sl_plugins_stats metrics_stats;
+    struct sl_plugins_stats metrics_stats; /* of the last scrape */
 };
 
 /* agent_config.c: which configuration, and changes of it. */

@@ -120,7 +120,7 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
 void sl_dra_ask_profiles(struct sl_dra *dra);
 void sl_dra_link_put(struct dra_link *link);
 
-/* dra_op.c, dra_recover.c */
+/* dra_op.c */
 void sl_dra_prepare_init(struct sl_dra *dra);
 enum op_kind { OP_PREPARE, OP_UNPREPARE };
 typedef void sl_dra_op_done(void *data, const char *uid, int rc, const struct sl_err *err,

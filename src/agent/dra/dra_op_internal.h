@@ -54,7 +54,4 @@ void sl_dra_tell_fired(struct sl_timer *t);
 /* dra_unprepare.c; also undoes a prepare that failed */
 void sl_dra_op_unprepare(struct op *op);
 
-/* dra_recover.c */
-void sl_dra_retry_fired(struct sl_timer *t);
-
 #endif
