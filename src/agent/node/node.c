@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -32,9 +33,7 @@ uint64_t sl_node_backoff(const char *name, uint64_t salt, uint64_t *delay_ns)
 {
     uint64_t next = *delay_ns ? *delay_ns * 2 : BACKOFF_MIN_NS;
     *delay_ns = next < BACKOFF_MAX_NS ? next : BACKOFF_MAX_NS;
-    uint64_t mix = salt;
-    for (const char *c = name; *c; c++)
-        mix = (mix ^ (uint64_t)(unsigned char)*c) * 0x100000001b3ULL;
+    uint64_t mix = sl_hash_bytes(salt, name, strlen(name));
     return *delay_ns - (mix >> 11) % (*delay_ns / 4);
 }
 
@@ -193,8 +192,7 @@ static void on_object(void *data, enum sl_kube_event event, json_t *object)
         return;
     }
     /* The watch may tell of a time before our last write. */
-    uint64_t version = number(
-        json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion")));
+    uint64_t version = number(sl_kube_meta(object, "resourceVersion"));
     if (version && version < node->version && sl_loop_now(node->loop) - node->written_ns < STALE_NS)
         return;
     take_object(node, object);
@@ -317,8 +315,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     node->delay_ns = 0;
     node->said[0] = '\0';
     if (body) {
-        const json_t *meta = json_object_get(body, "metadata");
-        node->version = number(json_string_value(json_object_get(meta, "resourceVersion")));
+        node->version = number(sl_kube_meta(body, "resourceVersion"));
         node->written_ns = sl_loop_now(node->loop);
         take_object(node, body);
     }
@@ -335,9 +332,8 @@ static void sync_labels(struct sl_node *node)
     char path[300];
     struct sl_err err = SL_ERR_INIT;
     (void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", node->name);
-    int rc =
-        node->opt.api.request(node->opt.api.server, "PATCH", path, "application/merge-patch+json",
-                              body, patched, node, &node->call, &err);
+    int rc = node->opt.api.request(node->opt.api.server, "PATCH", path, SL_KUBE_PATCH_MERGE, body,
+                                   patched, node, &node->call, &err);
     json_decref(body);
     if (rc < 0) {
         node->call = NULL;
@@ -383,9 +379,9 @@ void sl_node_destroy(struct sl_node *node)
     if (!node)
         return;
     if (node->watch)
-        node->opt.api.unwatch(node->opt.api.server, node->watch);
+        node->opt.api.unwatch(node->watch);
     if (node->call)
-        node->opt.api.cancel(node->opt.api.server, node->call);
+        node->opt.api.cancel(node->call);
     sl_timer_stop(node->loop, &node->retry);
     sl_node_events_stop(node);
     sl_labels_clear(&node->seen);
