@@ -227,29 +227,19 @@ static bool dra_ready(const struct sl_agent *a)
 static bool ready(void *data, char *why, size_t size)
 {
     struct sl_agent *a = data;
-    if (!sl_devices_inventory(a->devices)) {
-        (void)snprintf(why, size, "the driver has not answered yet");
-        return false;
-    }
-    if (!a->plan) {
-        (void)snprintf(why, size, "%s",
-                       a->unfit[0] ? a->unfit : "the configuration is not known yet");
-        return false;
-    }
-    if (a->opt.dra && !dra_ready(a)) {
-        (void)snprintf(why, size, "kubelet has not registered the DRA driver yet");
-        return false;
-    }
-    if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
-        (void)snprintf(why, size, "kubelet has not registered every resource yet");
-        return false;
-    }
-    const char *trouble = !a->opt.dra && a->mps ? sl_mps_trouble(a->mps) : NULL;
-    if (trouble) {
-        (void)snprintf(why, size, "%s", trouble);
-        return false;
-    }
-    return true;
+    const char *not = NULL;
+    if (!sl_devices_inventory(a->devices))
+        not = "the driver has not answered yet";
+    else if (!a->plan)
+        not = a->unfit[0] ? a->unfit : "the configuration is not known yet";
+    else if (a->opt.dra && !dra_ready(a))
+        not = "kubelet has not registered the DRA driver yet";
+    else if (!a->opt.dra && !sl_plugins_ready(a->plugins))
+        not = "kubelet has not registered every resource yet";
+    else if (!a->opt.dra && a->mps)
+        not = sl_mps_trouble(a->mps);
+    (void)snprintf(why, size, "%s", not ? not : "");
+    return !not;
 }
 
 /* --- the owner of a tenant, for its labels ------------------------------------------------------ */

@@ -29,6 +29,12 @@ struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
     return NULL;
 }
 
+uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid)
+{
+    size_t i = sl_inventory_find(dra->inv, uuid);
+    return i == SIZE_MAX ? 0 : dra->inv->gpu[i].info.memory_total_bytes;
+}
+
 const char *sl_dra_card_trouble(const struct card *c)
 {
     if (c->lost)

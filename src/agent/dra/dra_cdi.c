@@ -25,17 +25,6 @@ void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_devic
         buf[0] = '\0';
 }
 
-static int find_card(const struct sl_inventory *inv, const char *uuid, size_t *ret,
-                     struct sl_err *err)
-{
-    for (size_t i = 0; i < inv->gpu_count; i++)
-        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0) {
-            *ret = i;
-            return 0;
-        }
-    return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, uuid);
-}
-
 /* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
 static int mig_edits(struct sl_dra *dra, size_t gpu, const struct sl_prepared_device *d,
                      struct sl_edits *e, struct sl_err *err)
@@ -78,14 +67,13 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
                         struct sl_edits *e, struct sl_err *err)
 {
     const struct sl_prepared_device *d = &p->device[i];
-    size_t gpu = 0;
+    size_t gpu = sl_inventory_find(dra->inv, d->share.gpu);
     char attach[512];
-    int rc = find_card(dra->inv, d->share.gpu, &gpu, err);
-    if (rc < 0)
-        return rc;
+    if (gpu == SIZE_MAX)
+        return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, d->share.gpu);
     if (d->mig != SL_MIG_NO)
         return mig_edits(dra, gpu, d, e, err);
-    rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
+    int rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
     if (rc == 0 && d->share_id[0] && d->share.strategy == SL_SHARE_MPS)
         rc = mps_edits(dra, d, e, err);
     /* The request's other devices come with this one; its tenant is mounted once. */

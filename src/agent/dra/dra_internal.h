@@ -86,6 +86,7 @@ struct sl_dra {
 
 /* dra.c */
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
+uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid); /* 0: it is gone */
 void sl_dra_republish(struct sl_dra *dra);
 const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,

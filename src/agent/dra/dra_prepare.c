@@ -138,11 +138,12 @@ static void plan(struct op *op)
         refuse(op, err.code, &err);
         return;
     }
-    op->step = OP_LOOK_AT_MIG;
-    if (sl_dra_mig_needed(op->dra, p, MIG_LOOK))
+    bool look = sl_dra_mig_needed(op->dra, p, MIG_LOOK);
+    op->step = look ? OP_LOOK_AT_MIG : OP_MAKE_MIG;
+    if (look)
         go_on(op);
     else
-        mig_done(op, 0, &err);
+        sl_dra_op_commit(op, go_on);
 }
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)

@@ -83,14 +83,6 @@ static void resize_done(void *data, int rc, const char *text, const struct sl_er
     resize_next(w);
 }
 
-static uint64_t card_bytes(const struct sl_dra *dra, const char *uuid)
-{
-    for (size_t i = 0; dra->inv && i < dra->inv->gpu_count; i++)
-        if (strcmp(dra->inv->gpu[i].info.uuid, uuid) == 0)
-            return dra->inv->gpu[i].info.memory_total_bytes;
-    return 0;
-}
-
 /* All devices of the tenant whose turn it is. */
 static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p,
                          struct sl_err *err)
@@ -99,7 +91,7 @@ static int check_allowed(const struct resize_watch *w, const struct sl_prepared 
     for (size_t i = 0; i < p->device_count && rc == 0; i++)
         if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0)
             rc = sl_allow_resize(&w->allow, &p->device[i], &w->wanted,
-                                 card_bytes(w->dra, p->device[i].share.gpu), err);
+                                 sl_dra_card_bytes(w->dra, p->device[i].share.gpu), err);
     return rc;
 }
 
