@@ -103,8 +103,9 @@ lint: deps-dev ## clang-format (check only), shellcheck, clang-tidy on what chan
 	@nice cmake --build build-lint --target sl_proto >/dev/null # the headers it generates
 	@ALL="$(ALL)" BASE="$(BASE)" tools/lint.sh build-lint
 
-format: deps-dev ## clang-format the sources in place
+format: deps-dev ## clang-format the sources in place, and lay out the tables of messages
 	@tools/lint.sh --format
+	@tools/errors.py --format
 
 # The flags are those of the build that is tested and measured; another compiler's warnings stop nobody here.
 install: deps-core ## install sluice into $(DESTDIR)$(PREFIX), by default /usr/local; needs only a C compiler and CMake

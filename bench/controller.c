@@ -416,7 +416,7 @@ static int report(FILE *out, const struct figures *f)
 {
     struct sl_json j;
     sl_json_init(&j, out);
-    sl_json_begin(&j, '{');
+    sl_json_begin(&j, NULL, '{');
     const struct {
         const char *name;
         double value;
@@ -432,13 +432,11 @@ static int report(FILE *out, const struct figures *f)
                 {"peak_rss_mib", f->rss_mib},
                 {"start_to_ready_s", f->start_s}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        sl_json_key(&j, rows[i].name);
-        sl_json_double(&j, rows[i].value);
+        sl_json_double(&j, rows[i].name, rows[i].value);
     }
     int good =
         f->decisions_s >= BAR_DECISIONS && f->p99_ms <= BAR_P99_MS && f->rss_mib <= BAR_RSS_MIB;
-    sl_json_key(&j, "pass");
-    sl_json_bool(&j, good);
+    sl_json_bool(&j, "pass", good);
     sl_json_end(&j, '}');
     return !good;
 }

@@ -281,6 +281,20 @@ CUresult sim_capture_end(CUstream s, CUgraph *phGraph)
     return r;
 }
 
+void sim_capture_stream_gone(CUstream s)
+{
+    struct sim_capture *c = s->capture;
+    if (!c)
+        return;
+    sim_capture_invalidate(c);
+    s->capture = NULL;
+    if (c->origin != s)
+        return; /* the origin's end says so */
+    if (!c->into)
+        sim_graph_free(c->graph);
+    end(c);
+}
+
 CUresult sim_capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                           const CUgraphNode **deps, size_t *count)
 {

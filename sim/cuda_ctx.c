@@ -131,10 +131,13 @@ static CUresult create(CUdevice dev, unsigned int flags, CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
-/* The context, its queue and its memory go; the small handle stays, so that a stale one is told. */
+/* The context, its events, its queue and its memory go; the small handle stays, so that a stale one is told. */
 static void destroy(CUcontext ctx)
 {
     ctx->dead = true;
+    for (CUstream s = ctx->streams; s; s = s->next)
+        sim_capture_stream_gone(s);
+    sim_events_of_ctx_gone(ctx);
     sim_ctx_free_memory(ctx);
     sim_groups_drop(ctx);
     queue_gone(ctx);

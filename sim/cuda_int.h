@@ -132,6 +132,7 @@ struct CUevent_st {
     uint32_t ipc; /* index + 1 in the shared table, or 0 */
     uint64_t ipc_id;
     bool imported;
+    struct CUevent_st *next, **at; /* of its context, or spare; what points to it */
 };
 
 /* Handles the kernel driver knows this context's channel groups by: compute first, then copies. */
@@ -158,6 +159,7 @@ struct CUctx_st {
     struct sim_local_op *ops;
     struct CUstream_st legacy;
     struct CUstream_st *streams;
+    struct CUevent_st *events; /* go with it, as a driver's do */
     uint16_t next_slot;
     uint64_t peers; /* bit: that card's memory may be used */
     size_t limits[CU_LIMIT_MAX];
@@ -311,6 +313,7 @@ CUresult sim_stream_do(CUstream s, const struct sim_work *w); /* submits, or cap
 CUresult sim_event_record(CUevent e, CUstream s, bool external);
 CUresult sim_event_wait(CUstream s, CUevent e, bool external);
 void sim_event_done(CUevent e, uint64_t generation, uint64_t end_ns);
+void sim_events_of_ctx_gone(CUcontext ctx);
 
 /* cuda_capture.c. sim_capture_unsafe: the error of a call that a capture in progress forbids. */
 CUresult sim_capture_unsafe(void);
@@ -327,6 +330,7 @@ CUresult sim_capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t 
                           const CUgraphNode **deps, size_t *count);
 CUresult sim_capture_update(CUstream s, const CUgraphNode *deps, size_t count, unsigned int flags);
 void sim_capture_invalidate(struct sim_capture *c);
+void sim_capture_stream_gone(CUstream s); /* ends the capture that began on it */
 
 /* cuda_mem.c */
 CUresult sim_charge(uint32_t card, uint64_t bytes);

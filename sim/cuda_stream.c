@@ -10,8 +10,7 @@
 /* Handles are recycled, never freed: a stale one is told by its magic, and an event's generation
  * goes on counting, so that a record still in flight cannot complete its successor. */
 static struct CUstream_st *spare_streams;
-static struct CUevent_st **spare_events;
-static size_t spare_event_count, spare_event_room;
+static struct CUevent_st *spare_events;
 
 struct thread_stream {
     uint64_t ctx_id;
@@ -129,8 +128,7 @@ static CUresult stream_destroy(CUstream s)
     if (!s || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD || s->magic != SIM_STR_MAGIC ||
         s == &s->ctx->legacy)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (s->capture)
-        sim_capture_invalidate(s->capture);
+    sim_capture_stream_gone(s);
     for (struct CUstream_st **p = &s->ctx->streams; *p; p = &(*p)->next)
         if (*p == s) {
             *p = s->next;
@@ -165,12 +163,22 @@ static CUresult event_create(CUevent *phEvent, unsigned int flags)
     if (!phEvent || (flags & ~7u) ||
         ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    CUevent e = spare_event_count ? spare_events[--spare_event_count] : calloc(1, sizeof(*e));
+    CUevent e = spare_events;
+    if (e)
+        spare_events = e->next;
+    else
+        e = calloc(1, sizeof(*e));
     if (!e)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t generation = e->generation + 1;
-    *e = (struct CUevent_st){
-        .magic = SIM_EVT_MAGIC, .flags = flags, .ctx = ctx, .generation = generation};
+    *e = (struct CUevent_st){.magic = SIM_EVT_MAGIC,
+                             .flags = flags,
+                             .ctx = ctx,
+                             .generation = e->generation + 1,
+                             .next = ctx->events,
+                             .at = &ctx->events};
+    if (e->next)
+        e->next->at = &e->next;
+    ctx->events = e;
     *phEvent = e;
     return CUDA_SUCCESS;
 }
@@ -194,14 +202,6 @@ static CUresult event_destroy(CUevent e)
 {
     if (!event_ok(e))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (spare_event_count == spare_event_room) {
-        size_t room = spare_event_room ? spare_event_room * 2 : 64;
-        struct CUevent_st **grown = realloc(spare_events, room * sizeof(CUevent));
-        if (!grown)
-            return CUDA_SUCCESS; /* the handle is not recycled, that is all */
-        spare_events = grown;
-        spare_event_room = room;
-    }
     if (e->ipc && !e->imported) {
         sl_sim_lock(sim_p.st);
         if (sim_p.st->ipc_events[e->ipc - 1].id == e->ipc_id)
@@ -213,8 +213,18 @@ static CUresult event_destroy(CUevent e)
     e->cap_deps = NULL;
     e->magic = 0;
     e->generation++;
-    spare_events[spare_event_count++] = e;
+    *e->at = e->next;
+    if (e->next)
+        e->next->at = e->at;
+    e->next = spare_events;
+    spare_events = e;
     return CUDA_SUCCESS;
+}
+
+void sim_events_of_ctx_gone(CUcontext ctx)
+{
+    while (ctx->events)
+        (void)event_destroy(ctx->events);
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent)

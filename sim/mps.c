@@ -43,11 +43,10 @@ int sl_sim_mps_listen(const char *pipe_dir)
     struct sockaddr_un at;
     SL_CLEANUP(close) int dir = -1;
     int r = address(pipe_dir, &dir, &at);
-    if (r < 0)
+    if (r < 0 || dir < 0)
         return r;
     SL_CLEANUP(close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (dir >= 0)
-        (void)unlinkat(dir, SL_SIM_MPS_SOCKET, 0);
+    (void)unlinkat(dir, SL_SIM_MPS_SOCKET, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) != 0 || listen(fd, 128) != 0)
         return -errno;
     if (fchmodat(dir, SL_SIM_MPS_SOCKET, 0666, 0) != 0) /* tenants are other users */

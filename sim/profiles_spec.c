@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/hash.h"
 #include "base/units.h"
 
 #define SPEC_FILE_MAX 65536
@@ -36,10 +37,7 @@ static uint64_t mix64(uint64_t x)
 
 void sl_sim_hash128(const char *text, uint64_t a, uint64_t b, uint8_t out[16])
 {
-    uint64_t h = 0xcbf29ce484222325ULL;
-    for (const char *p = text; *p; p++)
-        h = (h ^ (unsigned char)*p) * 0x100000001b3ULL;
-    uint64_t lo = mix64(h ^ mix64(a + 1));
+    uint64_t lo = mix64(sl_hash_text(text) ^ mix64(a + 1));
     uint64_t hi = mix64(lo ^ mix64(b + 0x9e3779b97f4a7c15ULL));
     lo = mix64(lo + hi);
     for (size_t i = 0; i < 8; i++) {

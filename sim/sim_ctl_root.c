@@ -208,7 +208,8 @@ int sl_sim_ctl_make_root(int argc, char **argv)
                       st->spec, sl_sim_path());
         return 1;
     }
-    int r = put_driver(root, st, own ? SL_SIM_TREE_STATE : given);
+    /* Asked for again: setenv() may have moved what the first answer points into. */
+    int r = put_driver(root, st, own ? SL_SIM_TREE_STATE : getenv("SLUICE_SIM_STATE"));
     if (r != 0)
         return r;
     sl_sim_lock(st);

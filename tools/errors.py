@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""errors.py [--check]: write docs/errors.md from the tables of messages (src/**/errors.h).
+"""errors.py [--check | --format]: write docs/errors.md from the tables of messages (src/**/errors.h).
+
+--format lays the tables out, which clang-format leaves alone: the text beside its name, the cause beside the cure, where
+they fit a line.
 
 docs/errors.md.in is the frame: its prose, and a line `@messages PART` where the entries of a part belong. With
 --check nothing is written. The exit status is 1, with the reasons, when
@@ -114,7 +117,36 @@ def check_code(table):
         table.problems.append(f"{table.names[name].relative_to(root)}: {name} is used nowhere")
 
 
+def fill(text, end, first=""):
+    """A literal behind `first`, or on lines of its own where it does not fit there."""
+    if len(first) + len(text) + 2 + len(end) <= mdwrap.WIDTH:
+        return f'{first}"{text}"{end}'
+    lines, room = [first.rstrip()] if first.strip() else [], mdwrap.WIDTH - len('    ""')
+    while len(text) + len(end) > room:
+        cut = text.rindex(" ", 0, room) + 1
+        lines, text = [*lines, f'    "{text[:cut]}"'], text[cut:]
+    return "\n".join([*lines, f'    "{text}"{end}'])
+
+
+def lay_out(entry):
+    kind, name, rest = entry.groups()
+    if kind == "_PART" or any(m[2] for m in LITERAL.finditer(rest)):
+        return entry[0]  # a PRIu64 between two literals stays where it is
+    fields = ["".join(m[1] for m in LITERAL.finditer(field)) for field in split(rest)]
+    if kind:
+        return fill(fields[0], ");", f"SL_ERROR{kind}({name}, ")
+    text, cause, cure = fields
+    end = f'    "{cause}", "{cure}");'
+    if len(end) > mdwrap.WIDTH:
+        end = fill(cause, ",", "    ") + "\n" + fill(cure, ");", "    ")
+    return fill(text, ",", f"SL_ERROR({name}, ") + "\n" + end
+
+
 def main():
+    if "--format" in sys.argv[1:]:
+        for path in root.glob("src/**/errors.h"):
+            path.write_text(ENTRY.sub(lay_out, path.read_text()))
+        return
     table = Table()
     for path in sorted(root.glob("src/**/errors.h")):
         table.read(path)

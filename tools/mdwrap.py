@@ -3,8 +3,8 @@
 """mdwrap.py [--check]: lines of Markdown are at most 120 columns wide.
 
 Without --check, paragraphs and list items are wrapped anew; code, tables and headings stay as they are. With --check
-nothing is written, and the exit status is 1 when a line is too wide. A table row that is too wide cannot be wrapped: make
-the table a list. Reports that the benches write (docs/measurements/*/report*.md) are left alone."""
+nothing is written, and the exit status is 1 when a line is too wide. A table row that is too wide cannot be wrapped: say
+less in its cells and the rest below the table; make it a list only where that does not do. Reports that the benches write (docs/measurements/*/report*.md) are left alone."""
 import pathlib
 import re
 import subprocess

@@ -81,7 +81,8 @@ struct sl_msg_measure {
     struct sl_msg h;
     uint32_t gpu; /* index in the lease */
     uint32_t reserved;
-    uint64_t overhead_bytes; /* of the asking process, in the answer */
+    /* Answer: of the asking process. Question: so much of its ledger stands for what is measured. */
+    uint64_t overhead_bytes;
 };
 
 enum sl_lease_field {

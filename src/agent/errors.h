@@ -8,10 +8,8 @@
 
 SL_ERROR_PART("agent");
 
-SL_ERROR(AGENT_OPTION,
-    "\"%.60s\" is not an option: see sluiced --help",
-    "the command line of `sluiced`, or a variable",
-    "`sluiced --help`, `man sluiced`");
+SL_ERROR(AGENT_OPTION, "\"%.60s\" is not an option: see sluiced --help",
+    "the command line of `sluiced`, or a variable", "`sluiced --help`, `man sluiced`");
 SL_ERROR_ALSO(AGENT_OPTION_NEAR, "there is no option --%s: did you mean --%s? See sluiced --help");
 SL_ERROR_ALSO(AGENT_OPTION_UNKNOWN, "there is no option --%s: see sluiced --help");
 SL_ERROR_ALSO(AGENT_OPTION_LONG, "there is no option --%.60s: see sluiced --help");
@@ -19,81 +17,59 @@ SL_ERROR_ALSO(AGENT_NEEDS_VALUE, "--%s needs a value");
 SL_ERROR_ALSO(AGENT_WORD_NEEDS_VALUE, "--%.*s needs a value");
 SL_ERROR_ALSO(AGENT_BOOL, "--%s must be true or false, not \"%.40s\"");
 SL_ERROR_ALSO(AGENT_LOG_LEVEL, "--log-level (or SLUICE_LOG) must be off, error, warn, info or debug, not \"%.40s\"");
-SL_ERROR(AGENT_NO_DRIVER,
-    "%.360s; to wait for a driver, set failOnInitError: false",
+SL_ERROR(AGENT_NO_DRIVER, "%.360s; to wait for a driver, set failOnInitError: false",
     "there is no driver, and the configuration says that this is an error",
     "install the driver; or set `failOnInitError: false` where nodes without GPUs run the agent");
-SL_ERROR(CONFIG_LABEL,
-    "label %s of the Node is \"%.60s\", and no file in %s has that name",
+SL_ERROR(CONFIG_LABEL, "label %s of the Node is \"%.60s\", and no file in %s has that name",
     "the label `nvidia.com/device-plugin.config` of the Node",
     "correct the label; the configuration before it stays in force until then");
 SL_ERROR_ALSO(CONFIG_NAME_LONG, "the name \"%.60s\" of a configuration is too long");
 SL_ERROR_ALSO(CONFIG_NO_FILE_NAMED,
     "there is no configuration \"%.60s\" in %s: add it to the ConfigMap, or change label %s of the Node");
-SL_ERROR(AGENT_MPS_GPUS,
-    "MPS cannot run on more than %d GPUs of one node",
-    "the limit of one agent",
-    "share the other GPUs in another way");
-SL_ERROR(AGENT_NO_CARDS, "the cards are not known yet", "the agent starts", "nothing: kubelet tries again");
-SL_ERROR(AGENT_NO_LIBSLUICE,
-    "libsluice.so is not installed beside sluiced: name it with --libsluice",
-    "`libsluice.so` is not installed with the agent",
-    "install it, or use `--libsluice`");
-SL_ERROR(AGENT_DRA_API,
-    "--dra needs the API server: give --kubeconfig, or run in a pod",
-    "`--no-api` excludes options that need the API server",
-    "omit one of the two");
-SL_ERROR_ALSO(AGENT_FEATURE_API,
-    "--node-feature needs the API server, and --no-api excludes it: omit one of the two");
-SL_ERROR(FRACTION_NOT_READY,
-    "fractions are not ready yet: see the log of the agent",
-    "the agent starts",
-    "nothing: kubelet tries again");
-SL_ERROR(ARBITER_DIR_LONG,
-    "the name of the arbiter's directory, %s, is too long",
-    "unix sockets allow 107 bytes",
-    "a shorter `--arbiter-dir`");
+SL_ERROR(AGENT_MPS_GPUS, "MPS cannot run on more than %d GPUs of one node",
+    "the limit of one agent", "share the other GPUs in another way");
+SL_ERROR(AGENT_NO_CARDS, "the cards are not known yet",
+    "the agent starts", "nothing: kubelet tries again");
+SL_ERROR(AGENT_NO_LIBSLUICE, "libsluice.so is not installed beside sluiced: name it with --libsluice",
+    "`libsluice.so` is not installed with the agent", "install it, or use `--libsluice`");
+SL_ERROR(AGENT_DRA_API, "--dra needs the API server: give --kubeconfig, or run in a pod",
+    "`--no-api` excludes options that need the API server", "omit one of the two");
+SL_ERROR_ALSO(AGENT_FEATURE_API, "--node-feature needs the API server, and --no-api excludes it: omit one of the two");
+SL_ERROR(FRACTION_NOT_READY, "fractions are not ready yet: see the log of the agent",
+    "the agent starts", "nothing: kubelet tries again");
+SL_ERROR(ARBITER_DIR_LONG, "the name of the arbiter's directory, %s, is too long",
+    "unix sockets allow 107 bytes", "a shorter `--arbiter-dir`");
 SL_ERROR(MPS_TWO_GPUS,
     "%s: the container would get shares of two GPUs, but a process can use one MPS daemon: no GPU has so many free "
     "shares, ask for fewer",
-    "a container asked for more shares than any card has free",
-    "ask for fewer");
-SL_ERROR(MPS_NOT_RUNNING, "%s: MPS is not running yet", "MPS starts", "nothing: kubelet tries again");
-SL_ERROR(DRIVER_FILES_MISSING,
-    "%s: the files of the driver are not found yet: see the log of the agent",
+    "a container asked for more shares than any card has free", "ask for fewer");
+SL_ERROR(MPS_NOT_RUNNING, "%s: MPS is not running yet",
+    "MPS starts", "nothing: kubelet tries again");
+SL_ERROR(DRIVER_FILES_MISSING, "%s: the files of the driver are not found yet: see the log of the agent",
     "the driver root has no libraries yet; the event `DriverFilesMissing` says which",
     "install the driver; `--driver-root`");
 SL_ERROR(FRACTION_AND_WHOLE,
-    "the container would get fractions and whole devices: give them resource names of their own in the "
-    "configuration of the node (resources)",
-    "one resource name for both",
-    "names of their own (`resources`)");
-SL_ERROR(CONFIG_KEPT_LOG,
-    "the old configuration stays in force: %s",
+    "the container would get fractions and whole devices: give them resource names of their own in the configuration "
+    "of the node (resources)",
+    "one resource name for both", "names of their own (`resources`)");
+SL_ERROR(CONFIG_KEPT_LOG, "the old configuration stays in force: %s",
     "the new file is wrong, or wrong for the cards of this node; the reason follows (log, event `ConfigRefused`)",
     "correct the file; the agent reads it again");
-SL_ERROR(PLAN_KEPT_LOG,
-    "the node continues to offer the same devices as before: %s",
-    "the cards changed, or the agent has just started, and the file is not for these cards (log, event "
-    "`ConfigUnfit`, `/readyz`)",
+SL_ERROR(PLAN_KEPT_LOG, "the node continues to offer the same devices as before: %s",
+    "the cards changed, or the agent has just started, and the file is not for these cards (log, event `ConfigUnfit`, "
+    "`/readyz`)",
     "a file for this node; it is tried again with every change");
-SL_ERROR(CONFIG_RESTART_LOG,
-    "%s has changed: the change takes effect when the agent is restarted",
-    "a setting that is read once (log)",
-    "restart the pod of the agent");
-SL_ERROR(CONFIG_LABEL_UNSAVED_LOG,
-    "cannot save the label of the Node: %s",
-    "the state directory cannot be written (log)",
-    "`--state-dir`");
+SL_ERROR(CONFIG_RESTART_LOG, "%s has changed: the change takes effect when the agent is restarted",
+    "a setting that is read once (log)", "restart the pod of the agent");
+SL_ERROR(CONFIG_LABEL_UNSAVED_LOG, "cannot save the label of the Node: %s",
+    "the state directory cannot be written (log)", "`--state-dir`");
 SL_ERROR(ARBITER_REPLACED_LOG,
     "the arbiter (process %d) has not answered for %d s: the agent ends it and starts another; tenants continue "
     "meanwhile",
-    "the arbiter was stopped, or hangs (log)",
-    "nothing; if it comes again, report it with the log of the arbiter");
+    "the arbiter was stopped, or hangs (log)", "nothing; if it comes again, report it with the log of the arbiter");
 SL_ERROR(ARBITER_FOREIGN_LOG,
-    "the arbiter at %s has not answered for %d s, and its process is not visible from here: end that process, and "
-    "this agent starts another arbiter",
-    "the arbiter hangs, and is in another PID namespace (log)",
-    "end that process");
+    "the arbiter at %s has not answered for %d s, and its process is not visible from here: end that process, and this "
+    "agent starts another arbiter",
+    "the arbiter hangs, and is in another PID namespace (log)", "end that process");
 
 #endif

@@ -66,10 +66,11 @@ struct member {
     uint32_t measured;        /* bit per lease GPU: the driver was asked, and believed */
     uint64_t believe_from_ns; /* snapshots begun before this say nothing of it */
     struct image image;
-    uint64_t heard_ns;         /* bucket of its packets */
-    uint64_t hear_again_ns;    /* 0, or it is not listened to until then */
-    uint32_t measure_pending;  /* bit per lease GPU: a MEASURED is owed */
-    uint64_t measure_asked_ns; /* a snapshot begun after this answers it */
+    uint64_t heard_ns;                  /* bucket of its packets */
+    uint64_t hear_again_ns;             /* 0, or it is not listened to until then */
+    uint32_t measure_pending;           /* bit per lease GPU: a MEASURED is owed */
+    uint64_t measure_asked_ns;          /* a snapshot begun after this answers it */
+    uint64_t put_by_bytes[SL_MAX_GPUS]; /* in its ledger for what it asks us to measure */
     uint64_t overhead_bytes[SL_MAX_GPUS];
     uint64_t base_bytes[SL_MAX_GPUS];     /* its overhead when its context was made */
     uint64_t reading_bytes[SL_MAX_GPUS];  /* overhead as the driver showed it */
@@ -344,7 +345,7 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c);
 /* measure.c */
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK; /* fills a->gpu */
 void sl_arb_measure_close(struct arbiter *a);
-void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu);
+void sl_arb_measure_ask(struct arbiter *a, struct member *m, const struct sl_msg_measure *ask);
 /* It is a member now, and `returns` from before our start: its ledger says what it has. */
 void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "arbiter/errors.h"
-#include "base/cleanup.h"
 #include "shm/packet.h"
 
 #define ANSWER_TIMEOUT_MS 10000

@@ -3,6 +3,7 @@
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,9 +11,7 @@
 #include <unistd.h>
 
 #include "arbiter/errors.h"
-#include "base/cleanup.h"
 #include "base/container.h"
-#include "base/log.h"
 #include "shm/account.h"
 
 /* An answer that did not fit the socket yet. */

@@ -75,6 +75,7 @@ static bool answer_member(struct member *m, const struct snapshot *s, uint32_t i
     if (!(m->measure_pending >> i & 1) || sl_measure_waits_for_later(m, s, i))
         return false;
     m->measure_pending &= ~(1U << i);
+    m->put_by_bytes[i] = 0;
     struct sl_msg_measure answer = {.gpu = i, .overhead_bytes = m->overhead_bytes[i]};
     sl_packet_init(&answer.h, SL_MSG_MEASURED, sizeof(answer));
     /* A process that cannot be told waits out its own time limit. */
@@ -167,9 +168,11 @@ static void want_card(struct arbiter *a, uint32_t card)
         ask_card(a, card);
 }
 
-void sl_arb_measure_ask(struct arbiter *a, struct member *m, uint32_t lease_gpu)
+void sl_arb_measure_ask(struct arbiter *a, struct member *m, const struct sl_msg_measure *ask)
 {
     struct tenant *t = m->tenant;
+    uint32_t lease_gpu = ask->gpu;
+    m->put_by_bytes[lease_gpu] = ask->overhead_bytes;
     m->measure_pending |= 1U << lease_gpu;
     m->measure_asked_ns = a->now_ns;
     if (t->measure_due_ns)

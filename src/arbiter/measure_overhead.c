@@ -119,6 +119,9 @@ void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct membe
         return;
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
+    /* What it put by for its context is no allocation. One that says too much has more overhead itself. */
+    if (asked)
+        ledger -= least(ledger, m->put_by_bytes[i]);
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
     if (moved && !asked && !least_of_many(m, i, &reading))
         return;

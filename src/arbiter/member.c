@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "arbiter/errors.h"
@@ -255,7 +253,7 @@ static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
     if (rc == -EAGAIN)
         return;
     if (rc == 0 && p.h.type == SL_MSG_MEASURE && p.measure.gpu < m->tenant->gpu_count) {
-        sl_arb_measure_ask(a, m, p.measure.gpu);
+        sl_arb_measure_ask(a, m, &p.measure);
         sl_arb_heard(a, m);
         return;
     }

@@ -3,6 +3,7 @@
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,7 +14,6 @@
 
 #include "arbiter/errors.h"
 #include "arbiter/lane.h"
-#include "base/cleanup.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"

@@ -10,54 +10,36 @@ SL_ERROR_PART("amounts");
 
 SL_ERROR(MEMORY_UNIT,
     "memory \"%s\": the unit \"%s\" is not known: write \"%.*s%ci\" (powers of 1024) or \"%.*s%c\" (powers of 1000)",
-    "`Gb`, `GB`, `Mb` and `MB` are ambiguous",
-    "`10Gi` (1024³) or `10G` (1000³)");
-SL_ERROR(MEMORY_BAD,
-    "memory \"%s\" is not an amount: write for example 10Gi, 512Mi or 25%%",
-    "not a number with a unit: `-1`, `1e30`, `10 Gi`, `ten`",
-    "`10Gi`, `512Mi`, `25%`");
-SL_ERROR(MEMORY_PERCENT,
-    "memory \"%s\": a percentage of a card must be a whole number from 1%% to 100%%",
-    "`0%`, `101%`, `25.5%`",
-    "a whole percentage");
-SL_ERROR(MEMORY_HUGE, "memory \"%s\" is more than any GPU has", "more than 2⁶³ bytes", "a smaller amount");
-SL_ERROR(MEMORY_ZERO,
-    "memory \"%s\" is zero: a tenant needs some memory, for example 1Gi",
-    "`0`, or less than one byte",
-    "at least 512 bytes");
+    "`Gb`, `GB`, `Mb` and `MB` are ambiguous", "`10Gi` (1024³) or `10G` (1000³)");
+SL_ERROR(MEMORY_BAD, "memory \"%s\" is not an amount: write for example 10Gi, 512Mi or 25%%",
+    "not a number with a unit: `-1`, `1e30`, `10 Gi`, `ten`", "`10Gi`, `512Mi`, `25%`");
+SL_ERROR(MEMORY_PERCENT, "memory \"%s\": a percentage of a card must be a whole number from 1%% to 100%%",
+    "`0%`, `101%`, `25.5%`", "a whole percentage");
+SL_ERROR(MEMORY_HUGE, "memory \"%s\" is more than any GPU has",
+    "more than 2⁶³ bytes", "a smaller amount");
+SL_ERROR(MEMORY_ZERO, "memory \"%s\" is zero: a tenant needs some memory, for example 1Gi",
+    "`0`, or less than one byte", "at least 512 bytes");
 SL_ERROR(CORES_BAD,
-    "cores \"%s\" is not a share: write a percentage of one GPU from 0.1 to 100, for example 30, or 30:100 to use "
-    "idle time as well",
-    "not a percentage from 0.1 to 100 with at most one decimal",
-    "`30`, `12.5`, `30:100`");
-SL_ERROR(CORES_ORDER,
-    "cores \"%s\": the limit is below the request: write REQUEST:LIMIT, for example 30:100",
-    "for example `30:20`",
-    "`20:30`");
+    "cores \"%s\" is not a share: write a percentage of one GPU from 0.1 to 100, for example 30, or 30:100 to use idle "
+    "time as well",
+    "not a percentage from 0.1 to 100 with at most one decimal", "`30`, `12.5`, `30:100`");
+SL_ERROR(CORES_ORDER, "cores \"%s\": the limit is below the request: write REQUEST:LIMIT, for example 30:100",
+    "for example `30:20`", "`20:30`");
 
 SL_ERROR_PART("files");
 
-SL_ERROR(NOT_A_DIRECTORY,
-    "%s is not a directory: remove it, or name another directory",
-    "a file has the name of the directory",
-    "remove the file, or name another directory");
-SL_ERROR(FOREIGN_DIRECTORY,
-    "directory %s belongs to another user (uid %u): name another directory",
-    "the other user could change the files in it",
-    "a directory of your own");
-SL_ERROR(DIRECTORY_PATH,
-    "directory \"%s\": the path is empty or too long",
-    "an empty path, or more bytes than the system allows",
-    "another path");
-SL_ERROR(FILE_LARGE,
-    "%s is larger than %zu bytes",
-    "the file is not what the program expects there",
-    "name the right file");
-SL_ERROR(FILE_NAME_LONG, "file name %s is too long", "the directory has a long name", "a shorter directory");
-SL_ERROR(JSON_NUMBER,
-    "%s is not a whole number from 0 to %lld",
-    "a field of a JSON text has another type or size",
-    "correct the field");
+SL_ERROR(NOT_A_DIRECTORY, "%s is not a directory: remove it, or name another directory",
+    "a file has the name of the directory", "remove the file, or name another directory");
+SL_ERROR(FOREIGN_DIRECTORY, "directory %s belongs to another user (uid %u): name another directory",
+    "the other user could change the files in it", "a directory of your own");
+SL_ERROR(DIRECTORY_PATH, "directory \"%s\": the path is empty or too long",
+    "an empty path, or more bytes than the system allows", "another path");
+SL_ERROR(FILE_LARGE, "%s is larger than %zu bytes",
+    "the file is not what the program expects there", "name the right file");
+SL_ERROR(FILE_NAME_LONG, "file name %s is too long",
+    "the directory has a long name", "a shorter directory");
+SL_ERROR(JSON_NUMBER, "%s is not a whole number from 0 to %lld",
+    "a field of a JSON text has another type or size", "correct the field");
 
 SL_ERROR_PART("dra");
 

@@ -11,19 +11,6 @@ void sl_json_init(struct sl_json *j, FILE *out)
     *j = (struct sl_json){.out = out, .first = true};
 }
 
-static void before_value(struct sl_json *j)
-{
-    if (j->after_key) {
-        j->after_key = false;
-        return;
-    }
-    if (!j->first)
-        fputc(',', j->out);
-    if (j->depth > 0)
-        fprintf(j->out, "\n%*s", j->depth * 2, "");
-    j->first = false;
-}
-
 /* Names come from other people's processes and file systems: what is not UTF-8 would make the whole
  * document unreadable, so each such byte becomes the replacement character. */
 static void quoted(struct sl_json *j, const char *s)
@@ -45,9 +32,22 @@ static void quoted(struct sl_json *j, const char *s)
     fputc('"', j->out);
 }
 
-void sl_json_begin(struct sl_json *j, char bracket)
+static void before_value(struct sl_json *j, const char *key)
 {
-    before_value(j);
+    if (!j->first)
+        fputc(',', j->out);
+    if (j->depth > 0)
+        fprintf(j->out, "\n%*s", j->depth * 2, "");
+    j->first = false;
+    if (key) {
+        quoted(j, key);
+        fputs(": ", j->out);
+    }
+}
+
+void sl_json_begin(struct sl_json *j, const char *key, char bracket)
+{
+    before_value(j, key);
     fputc(bracket, j->out);
     j->depth++;
     j->first = true;
@@ -64,46 +64,38 @@ void sl_json_end(struct sl_json *j, char bracket)
         fputc('\n', j->out);
 }
 
-void sl_json_key(struct sl_json *j, const char *key)
+void sl_json_string(struct sl_json *j, const char *key, const char *value)
 {
-    before_value(j);
-    quoted(j, key);
-    fputs(": ", j->out);
-    j->after_key = true;
-}
-
-void sl_json_string(struct sl_json *j, const char *value)
-{
-    before_value(j);
+    before_value(j, key);
     if (value)
         quoted(j, value);
     else
         fputs("null", j->out);
 }
 
-void sl_json_uint(struct sl_json *j, uint64_t value)
+void sl_json_uint(struct sl_json *j, const char *key, uint64_t value)
 {
-    before_value(j);
+    before_value(j, key);
     fprintf(j->out, "%llu", (unsigned long long)value);
 }
 
-void sl_json_int(struct sl_json *j, int64_t value)
+void sl_json_int(struct sl_json *j, const char *key, int64_t value)
 {
-    before_value(j);
+    before_value(j, key);
     fprintf(j->out, "%lld", (long long)value);
 }
 
-void sl_json_double(struct sl_json *j, double value)
+void sl_json_double(struct sl_json *j, const char *key, double value)
 {
-    before_value(j);
+    before_value(j, key);
     if (isfinite(value))
         fprintf(j->out, "%.6g", value);
     else
         fputs("null", j->out);
 }
 
-void sl_json_bool(struct sl_json *j, bool value)
+void sl_json_bool(struct sl_json *j, const char *key, bool value)
 {
-    before_value(j);
+    before_value(j, key);
     fputs(value ? "true" : "false", j->out);
 }

@@ -10,18 +10,17 @@
 struct sl_json {
     FILE *out;
     int depth;
-    bool first;     /* nothing written yet at this depth */
-    bool after_key; /* the next value belongs to a key already written */
+    bool first; /* nothing written yet at this depth */
 };
 
 void sl_json_init(struct sl_json *j, FILE *out);
-void sl_json_begin(struct sl_json *j, char bracket); /* '{' or '[' */
-void sl_json_end(struct sl_json *j, char bracket);   /* '}' or ']' */
-void sl_json_key(struct sl_json *j, const char *key);
-void sl_json_string(struct sl_json *j, const char *value); /* NULL writes null */
-void sl_json_uint(struct sl_json *j, uint64_t value);
-void sl_json_int(struct sl_json *j, int64_t value);
-void sl_json_double(struct sl_json *j, double value); /* not finite: null */
-void sl_json_bool(struct sl_json *j, bool value);
+/* `key`: the member's name in an object; NULL in a list and for the document itself. */
+void sl_json_begin(struct sl_json *j, const char *key, char bracket);       /* '{' or '[' */
+void sl_json_end(struct sl_json *j, char bracket);                          /* '}' or ']' */
+void sl_json_string(struct sl_json *j, const char *key, const char *value); /* NULL writes null */
+void sl_json_uint(struct sl_json *j, const char *key, uint64_t value);
+void sl_json_int(struct sl_json *j, const char *key, int64_t value);
+void sl_json_double(struct sl_json *j, const char *key, double value); /* not finite: null */
+void sl_json_bool(struct sl_json *j, const char *key, bool value);
 
 #endif

@@ -106,6 +106,18 @@ int sl_quantity_read(const char *text, int decimals, uint64_t *ret, struct sl_er
     return 0;
 }
 
+const char *sl_number_read(const char *text, uint64_t max, uint64_t *ret)
+{
+    uint64_t n = 0;
+    const char *p = text;
+    for (; isdigit((unsigned char)*p); p++)
+        if (__builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n) || n > max)
+            return NULL;
+    *ret = p > text ? n : *ret;
+    return p > text ? p : NULL;
+}
+
 const char *sl_decimal_read(const char *text, wide *ret_billionths)
 {
     wide v;

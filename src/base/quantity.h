@@ -18,6 +18,9 @@ int sl_quantity_parse(const char *text, int decimals, uint64_t *ret) SL_MUST_CHE
 int sl_quantity_read(const char *text, int decimals, uint64_t *ret,
                      struct sl_err *err) SL_MUST_CHECK;
 
+/* Decimal digits: no sign, no blanks. Returns what follows them; NULL: there is none, or the number is above `max`. */
+const char *sl_number_read(const char *text, uint64_t max, uint64_t *ret);
+
 /*
  * A number as people write it, without what only machines write: it begins with a digit, a digit stands behind the
  * point, and there is no sign and no exponent. Gives billionths, rounded down, and returns what follows the number.

@@ -47,17 +47,19 @@ enum sl_cli_verb_flags {
 
 struct sl_cli_verb {
     const char *name;
-    const char *synopsis; /* after the options: "[--] COMMAND [ARGUMENT...]" */
+    const char *synopsis; /* after the options: "[--] COMMAND [ARGUMENT...]"; NULL: no words */
     const char *summary;  /* one line, lower case, no full stop */
     const char *details;  /* paragraphs for --help, or NULL */
     const struct sl_cli_option *options;
     unsigned flags;
-    int usage_exit; /* exit code for a wrong command line */
+    int usage_exit; /* exit code for a wrong command line; 0: SL_EXIT_USAGE */
     int (*run)(const struct sl_cli_args *args);
 };
 
 /* The table; the last row has no name. */
 extern const struct sl_cli_verb sl_cli_verbs[];
+/* What comes before the verb. */
+extern const struct sl_cli_verb sl_cli_top;
 extern const struct sl_cli_option sl_cli_global_options[];
 
 /* One function a verb, in cmd_<verb>.c. Returns the exit code. */

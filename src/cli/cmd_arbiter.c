@@ -10,18 +10,15 @@
 #include "arbiter/arbiter.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "cli/errors.h"
 #include "cli/world.h"
 
-static int parse_number(const char *text, long most, long *ret)
+/* A number, or none at all. */
+static bool is_number(const char *text, uint64_t most, uint64_t *ret)
 {
-    char *end;
-    errno = 0;
-    long n = strtol(text, &end, 10);
-    if (errno || end == text || *end != '\0' || n < 0 || n > most)
-        return -EINVAL;
-    *ret = n;
-    return 0;
+    const char *rest = text ? sl_number_read(text, most, ret) : "";
+    return rest && !*rest;
 }
 
 /* Whoever waits at the ready descriptor learns why this ends before the arbiter proper began. */
@@ -64,14 +61,13 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
-    long idle_s = 0, ready_fd = -1;
-    const char *idle_text = sl_cli_value(args, "idle-exit");
-    const char *ready_text = sl_cli_value(args, "ready-fd");
-    if ((idle_text && parse_number(idle_text, 86400, &idle_s) < 0) ||
-        (ready_text && parse_number(ready_text, 65535, &ready_fd) < 0)) {
+    uint64_t idle_s = 0, ready = UINT64_MAX;
+    if (!is_number(sl_cli_value(args, "idle-exit"), 86400, &idle_s) ||
+        !is_number(sl_cli_value(args, "ready-fd"), 65535, &ready)) {
         sl_cli_complain(SL_E_ARBITER_NEEDS_NUMBERS);
         return SL_EXIT_USAGE;
     }
+    int ready_fd = ready == UINT64_MAX ? -1 : (int)ready;
     (void)umask(077);
     int rc = sl_world_find(args, &world, &err);
     if (rc == 0)
@@ -79,7 +75,7 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
     if (rc == 0)
         rc = enter_world(&world, &err);
     if (rc < 0)
-        return give_up((int)ready_fd, &err);
+        return give_up(ready_fd, &err);
     open_log(&world.place, ready_fd >= 0);
 
     char nvml[PATH_MAX + 32];
@@ -88,8 +84,8 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
     struct sl_arbiter_options options = {
         .dir = world.place.dir,
         .nvml_library = simulated ? nvml : NULL,
-        .idle_exit_ns = (uint64_t)idle_s * SL_NS_PER_S,
-        .ready_fd = (int)ready_fd,
+        .idle_exit_ns = idle_s * SL_NS_PER_S,
+        .ready_fd = ready_fd,
         .simulated = simulated,
     };
     rc = sl_arbiter_serve(&options, &err);

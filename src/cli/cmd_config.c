@@ -69,15 +69,13 @@ static int load(const char *file, struct sl_config **ret, struct sl_err *err)
  * good as new. */
 static int read_gpus(const struct sl_world *world, struct sl_inventory **ret, struct sl_err *err)
 {
-    char path[PATH_MAX + 32];
     struct sl_gpu *gpu = NULL;
     bool sim = world->sim_lib[0] != '\0', scratch = sim && !getenv(SL_SIM_STATE_ENV);
     int rc = scratch ? sl_doctor_scratch_begin(world->place.sim, err) : 0;
-    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", world->sim_lib);
     if (rc == 0 && sim && setenv(SL_SIM_ENV, world->place.sim, 1) != 0)
         rc = sl_err_errno(err, errno, "cannot set the environment");
     if (rc == 0)
-        rc = sl_gpu_open(sim ? path : NULL, &gpu, err);
+        rc = sl_world_gpus(world, &gpu, err);
     if (rc == 0)
         rc = sl_inventory_read(gpu, ret, err);
     sl_gpu_close(gpu);
@@ -91,9 +89,8 @@ static int refuse(const struct sl_cli_args *args, const struct sl_err *err)
     if (sl_cli_value(args, "json")) {
         struct sl_json j;
         sl_json_init(&j, stdout);
-        sl_json_begin(&j, '{');
-        sl_json_key(&j, "error");
-        sl_json_string(&j, err->msg);
+        sl_json_begin(&j, NULL, '{');
+        sl_json_string(&j, "error", err->msg);
         sl_json_end(&j, '}');
     }
     sl_cli_complain("config: %s", err->msg);

@@ -56,22 +56,16 @@ static void print_json(const struct sl_doctor *d)
 {
     struct sl_json j;
     sl_json_init(&j, stdout);
-    sl_json_begin(&j, '{');
-    sl_json_key(&j, "ok");
-    sl_json_bool(&j, count_problems(d) == 0);
-    sl_json_key(&j, "checks");
-    sl_json_begin(&j, '[');
+    sl_json_begin(&j, NULL, '{');
+    sl_json_bool(&j, "ok", count_problems(d) == 0);
+    sl_json_begin(&j, "checks", '[');
     for (size_t i = 0; i < d->count; i++) {
         const struct sl_doctor_line *l = &d->line[i];
-        sl_json_begin(&j, '{');
-        sl_json_key(&j, "name");
-        sl_json_string(&j, l->name);
-        sl_json_key(&j, "result");
-        sl_json_string(&j, result_names[l->result]);
-        sl_json_key(&j, "text");
-        sl_json_string(&j, l->text);
-        sl_json_key(&j, "cure");
-        sl_json_string(&j, l->cure[0] ? l->cure : NULL);
+        sl_json_begin(&j, NULL, '{');
+        sl_json_string(&j, "name", l->name);
+        sl_json_string(&j, "result", result_names[l->result]);
+        sl_json_string(&j, "text", l->text);
+        sl_json_string(&j, "cure", l->cure[0] ? l->cure : NULL);
         sl_json_end(&j, '}');
     }
     sl_json_end(&j, ']');
@@ -82,10 +76,6 @@ int sl_cmd_doctor(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
-    if (args->rest_count > 0) {
-        sl_cli_complain(SL_E_DOCTOR_EXTRA_WORD, args->rest[0]);
-        return SL_EXIT_USAGE;
-    }
     if (sl_world_find(args, &world, &err) < 0) {
         sl_cli_complain("doctor: %s", err.msg);
         return SL_EXIT_FAILED;

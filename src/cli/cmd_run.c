@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/units.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
 #include "cli/world.h"
@@ -142,7 +141,7 @@ static int run_command(const struct sl_world *world, int control, char *const *a
 int sl_cmd_run(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_world world;
+    struct sl_world world = {.program = ""};
     struct sl_msg_lease lease;
     struct sl_msg_created tenant = {.gpu_count = 0};
     struct sl_env env = {0};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice simulate`: the command line, and the loop over traces, policies and seeds. */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,10 +8,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/quantity.h"
 #include "base/xalloc.h"
 #include "cli/cli.h"
 #include "cli/errors.h"
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
 #define DEFAULT_NODES 1213
 
@@ -36,12 +36,13 @@ static int number(const struct sl_cli_args *args, const char *option, unsigned m
                   unsigned *ret, struct sl_err *err)
 {
     const char *s = sl_cli_value(args, option);
-    char *end, want[60];
+    char want[60];
+    uint64_t v = 0;
     if (!s)
         return 0;
     (void)snprintf(want, sizeof(want), "a whole number from %u to %u is needed", min, max);
-    unsigned long v = strtoul(s, &end, 10);
-    if (!isdigit((unsigned char)*s) || *end || v < min || v > max)
+    const char *rest = sl_number_read(s, max, &v);
+    if (!rest || *rest || v < min)
         return usage(err, option, s, want);
     *ret = (unsigned)v;
     return 0;
@@ -66,13 +67,12 @@ static int parse_seeds(const char *s, struct sim_report *r, struct sl_err *err)
     const char *all = s;
     r->seed_count = 0;
     while (*s) {
-        char *end;
-        if (!isdigit((unsigned char)*s))
-            return usage(err, "seeds", all, want);
-        unsigned long long a = strtoull(s, &end, 10), b = a;
-        if (*end == '-' && isdigit((unsigned char)end[1]))
-            b = strtoull(end + 1, &end, 10);
-        if ((*end && *end != ',') || b < a || b - a >= SIM_MAX_SEEDS ||
+        uint64_t a = 0, b = 0;
+        const char *end = sl_number_read(s, UINT64_MAX, &a);
+        b = a;
+        if (end && *end == '-')
+            end = sl_number_read(end + 1, UINT64_MAX, &b);
+        if (!end || (*end && *end != ',') || b < a || b - a >= SIM_MAX_SEEDS ||
             r->seed_count + (b - a) >= SIM_MAX_SEEDS)
             return usage(err, "seeds", all, want);
         for (; a <= b; a++)
@@ -107,10 +107,9 @@ static int parse_levels(const char *s, struct sim_report *r, unsigned until, str
     const char *all = s;
     r->level_count = 0;
     while (*s) {
-        char *end;
-        unsigned long v = strtoul(s, &end, 10);
-        if (!isdigit((unsigned char)*s) || (*end && *end != ',') || v > until ||
-            r->level_count == SIM_MAX_LEVELS)
+        uint64_t v = 0;
+        const char *end = sl_number_read(s, until, &v);
+        if (!end || (*end && *end != ',') || r->level_count == SIM_MAX_LEVELS)
             return usage(err, "at", all,
                          "write percentages up to --until, separated by commas: 90,100");
         r->levels[r->level_count++] = (unsigned)v;
@@ -153,21 +152,18 @@ static int parse_tuning(const char *s, struct sl_place_tuning *t, struct sl_err 
 
 static int parse_strategy(const char *s, struct sim_options *o, struct sl_err *err)
 {
-    if (!s || strcmp(s, "fractional") == 0)
-        return 0;
-    if (strcmp(s, "exclusive") == 0) {
+    uint64_t n = 0;
+    const char *end = s && strncmp(s, "slots:", 6) == 0 ? sl_number_read(s + 6, 100, &n) : NULL;
+    if (s && strcmp(s, "exclusive") == 0)
         o->strategy = SIM_EXCLUSIVE;
-    } else if (strcmp(s, "mig") == 0) {
+    else if (s && strcmp(s, "mig") == 0)
         o->strategy = SIM_MIG;
-    } else {
-        char *end;
-        unsigned long n = strncmp(s, "slots:", 6) == 0 ? strtoul(s + 6, &end, 10) : 0;
-        if (n < 2 || n > 100 || *end)
-            return usage(err, "strategy", s,
-                         "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+    else if (end && !*end && n >= 2)
         o->strategy = SIM_SLOTS;
-        o->slots = (unsigned)n;
-    }
+    else if (s && strcmp(s, "fractional") != 0)
+        return usage(err, "strategy", s,
+                     "write one of fractional, exclusive, mig, slots:N (N from 2 to 100)");
+    o->slots = (unsigned)n;
     return 0;
 }
 
@@ -253,11 +249,10 @@ static int parse_options(const struct sl_cli_args *args, struct job *job, struct
         rc = parse_seeds(seeds ? seeds : "42-51", r, err);
     if (!rc)
         rc = number(args, "until", 1, SIM_CURVE - 1, &o->until_percent, err);
+    if (!at)
+        at = o->until_percent >= 100 ? "90,100" : "";
     if (!rc)
-        rc = parse_levels(at                        ? at
-                          : o->until_percent >= 100 ? "90,100"
-                                                    : "",
-                          r, o->until_percent, err);
+        rc = parse_levels(at, r, o->until_percent, err);
     if (!rc && !r->level_count)
         r->levels[r->level_count++] = o->until_percent;
     if (!rc)
@@ -274,21 +269,17 @@ static int parse_options(const struct sl_cli_args *args, struct job *job, struct
     return rc;
 }
 
-static int check_cluster(const struct sl_cli_args *args, struct sl_err *err)
-{
-    if (!!sl_cli_value(args, "nodes") + !!sl_cli_value(args, "mix") +
-            !!sl_cli_value(args, "generate") >
-        1)
-        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
-    return 0;
-}
-
-static int load_cluster(const struct sl_cli_args *args, struct job *job, struct sl_err *err)
+static int load_cluster(const struct sl_cli_args *args, struct job *job, int *ret_exit,
+                        struct sl_err *err)
 {
     const char *file = sl_cli_value(args, "nodes"), *mix = sl_cli_value(args, "mix");
     unsigned count = DEFAULT_NODES;
-    if (file)
+    if (!!file + !!mix + !!sl_cli_value(args, "generate") > 1)
+        return sl_err_set(err, -EINVAL, SL_E_SIM_CLUSTER_TWICE);
+    if (file) {
+        *ret_exit = SL_EXIT_FAILED;
         return sl_sim_cluster_load(file, &job->cluster, err);
+    }
     if (mix)
         return sl_sim_cluster_parse_mix(mix, &job->cluster, err);
     int rc = number(args, "generate", 1, 1000000, &count, err);
@@ -368,12 +359,7 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_USAGE;
     int rc = parse_options(args, job, err);
     if (!rc)
-        rc = check_cluster(args, err);
-    if (rc)
-        return rc;
-    if (sl_cli_value(args, "nodes"))
-        *ret_exit = SL_EXIT_FAILED;
-    rc = load_cluster(args, job, err);
+        rc = load_cluster(args, job, ret_exit, err);
     if (rc)
         return rc;
     *ret_exit = SL_EXIT_FAILED;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -30,21 +29,27 @@ extern const char sl_spin_ptx[] __attribute__((visibility("hidden")));
 
 typedef struct handle *handle;
 
+/* The functions of CUDA that are used here. */
+#define CUDA(FN)                                                                                   \
+    FN(cuInit, unsigned)                                                                           \
+    FN(cuDeviceGet, int *, int)                                                                    \
+    FN(cuDeviceGetAttribute, int *, int, int)                                                      \
+    FN(cuDevicePrimaryCtxRetain, handle *, int)                                                    \
+    FN(cuCtxSetCurrent, handle)                                                                    \
+    FN(cuCtxSynchronize, void)                                                                     \
+    FN(cuModuleLoadData, handle *, const void *)                                                   \
+    FN(cuModuleGetFunction, handle *, handle, const char *)                                        \
+    FN(cuEventCreate, handle *, unsigned)                                                          \
+    FN(cuEventRecord, handle, handle)                                                              \
+    FN(cuEventSynchronize, handle)                                                                 \
+    FN(cuLaunchKernel, handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,         \
+       unsigned, handle, void **, void **)
+
+#define FN(name, ...) int (*name)(__VA_ARGS__);
 static struct {
-    int (*cuInit)(unsigned);
-    int (*cuDeviceGet)(int *, int);
-    int (*cuDeviceGetAttribute)(int *, int, int);
-    int (*cuDevicePrimaryCtxRetain)(handle *, int);
-    int (*cuCtxSetCurrent)(handle);
-    int (*cuCtxSynchronize)(void);
-    int (*cuModuleLoadData)(handle *, const void *);
-    int (*cuModuleGetFunction)(handle *, handle, const char *);
-    int (*cuEventCreate)(handle *, unsigned);
-    int (*cuEventRecord)(handle, handle);
-    int (*cuEventSynchronize)(handle);
-    int (*cuLaunchKernel)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          unsigned, handle, void **, void **);
+    CUDA(FN)
 } cu;
+#undef FN
 
 static struct sl_spin_page *page;
 static handle kernel;
@@ -67,23 +72,12 @@ static bool failed(int code, const char *what)
 
 static bool look_up(void)
 {
+#define FN(name, ...) {#name, &cu.name},
     static const struct {
         const char *name;
         void *to;
-    } wanted[] = {
-        {"cuInit", &cu.cuInit},
-        {"cuDeviceGet", &cu.cuDeviceGet},
-        {"cuDeviceGetAttribute", &cu.cuDeviceGetAttribute},
-        {"cuDevicePrimaryCtxRetain", &cu.cuDevicePrimaryCtxRetain},
-        {"cuCtxSetCurrent", &cu.cuCtxSetCurrent},
-        {"cuCtxSynchronize", &cu.cuCtxSynchronize},
-        {"cuModuleLoadData", &cu.cuModuleLoadData},
-        {"cuModuleGetFunction", &cu.cuModuleGetFunction},
-        {"cuEventCreate", &cu.cuEventCreate},
-        {"cuEventRecord", &cu.cuEventRecord},
-        {"cuEventSynchronize", &cu.cuEventSynchronize},
-        {"cuLaunchKernel", &cu.cuLaunchKernel},
-    };
+    } wanted[] = {CUDA(FN)};
+#undef FN
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!lib)
         return !failed(-1, "dlopen");

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/units.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
 #include "cli/status_view.h"
@@ -94,10 +92,6 @@ int sl_cmd_status(const struct sl_cli_args *args)
     struct sl_err err = SL_ERR_INIT;
     struct sl_world world;
     bool json = sl_cli_value(args, "json");
-    if (args->rest_count > 0) {
-        sl_cli_complain(SL_E_STATUS_EXTRA_WORD, args->rest[0]);
-        return SL_EXIT_USAGE;
-    }
     int rc = sl_world_find(args, &world, &err);
     if (rc == 0 && sl_cli_value(args, "watch"))
         rc = watch(&world, json, &err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice words`: what may come next, one per line, straight from the table. For completion. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cli/world.h"

@@ -116,34 +116,23 @@ void sl_config_view_text(const struct sl_config_view *v, FILE *out)
 static void json_resource(struct sl_json *j, const struct sl_plan_resource *r,
                           const struct sl_inventory *inv)
 {
-    sl_json_begin(j, '{');
-    sl_json_key(j, "name");
-    sl_json_string(j, r->name);
-    sl_json_key(j, "base_name");
-    sl_json_string(j, r->base_name);
-    sl_json_key(j, "count");
-    sl_json_uint(j, r->device_count);
-    sl_json_key(j, "sharing");
-    sl_json_string(j, sl_config_sharing_name(r->sharing));
-    sl_json_key(j, "fail_requests_greater_than_one");
-    sl_json_bool(j, r->fail_requests_greater_than_one);
-    sl_json_key(j, "devices");
-    sl_json_begin(j, '[');
+    sl_json_begin(j, NULL, '{');
+    sl_json_string(j, "name", r->name);
+    sl_json_string(j, "base_name", r->base_name);
+    sl_json_uint(j, "count", r->device_count);
+    sl_json_string(j, "sharing", sl_config_sharing_name(r->sharing));
+    sl_json_bool(j, "fail_requests_greater_than_one", r->fail_requests_greater_than_one);
+    sl_json_begin(j, "devices", '[');
     for (size_t i = 0, end; i < r->device_count; i = end) {
         const struct sl_plan_device *d = &r->device[i];
         const struct sl_inv_gpu *g = &inv->gpu[d->gpu];
         end = next_device(r, i);
-        sl_json_begin(j, '{');
-        sl_json_key(j, "gpu");
-        sl_json_uint(j, d->gpu);
-        sl_json_key(j, "mig");
-        sl_json_string(j, d->mig == SL_NO_MIG ? NULL : g->mig[d->mig].info.profile);
-        sl_json_key(j, "uuid");
-        sl_json_string(j, d->mig == SL_NO_MIG ? g->info.uuid : g->mig[d->mig].info.uuid);
-        sl_json_key(j, "sharing");
-        sl_json_string(j, sl_config_sharing_name(d->sharing));
-        sl_json_key(j, "replicas");
-        sl_json_uint(j, end - i);
+        sl_json_begin(j, NULL, '{');
+        sl_json_uint(j, "gpu", d->gpu);
+        sl_json_string(j, "mig", d->mig == SL_NO_MIG ? NULL : g->mig[d->mig].info.profile);
+        sl_json_string(j, "uuid", d->mig == SL_NO_MIG ? g->info.uuid : g->mig[d->mig].info.uuid);
+        sl_json_string(j, "sharing", sl_config_sharing_name(d->sharing));
+        sl_json_uint(j, "replicas", end - i);
         sl_json_end(j, '}');
     }
     sl_json_end(j, ']');
@@ -154,24 +143,18 @@ void sl_config_view_json(const struct sl_config_view *v, FILE *out)
 {
     struct sl_json j;
     sl_json_init(&j, out);
-    sl_json_begin(&j, '{');
-    sl_json_key(&j, "file");
-    sl_json_string(&j, v->file);
-    sl_json_key(&j, "config");
-    sl_config_json(v->config, &j);
-    sl_json_key(&j, "no_gpus");
-    sl_json_string(&j, v->plan ? NULL : v->no_gpus);
-    sl_json_key(&j, "gpus");
-    sl_json_uint(&j, v->inv ? v->inv->gpu_count : 0);
-    sl_json_key(&j, "resources");
-    sl_json_begin(&j, '[');
-    for (size_t i = 0; v->plan && i < v->plan->resource_count; i++)
+    sl_json_begin(&j, NULL, '{');
+    sl_json_string(&j, "file", v->file);
+    sl_config_json(v->config, "config", &j);
+    sl_json_string(&j, "no_gpus", v->plan ? NULL : v->no_gpus);
+    sl_json_uint(&j, "gpus", v->inv ? v->inv->gpu_count : 0);
+    sl_json_begin(&j, "resources", '[');
+    for (size_t i = 0; v->plan && v->inv && i < v->plan->resource_count; i++)
         json_resource(&j, &v->plan->resource[i], v->inv);
     sl_json_end(&j, ']');
-    sl_json_key(&j, "warnings");
-    sl_json_begin(&j, '[');
+    sl_json_begin(&j, "warnings", '[');
     for (size_t i = 0; v->plan && i < v->plan->warning_count; i++)
-        sl_json_string(&j, v->plan->warning[i]);
+        sl_json_string(&j, NULL, v->plan->warning[i]);
     sl_json_end(&j, ']');
     sl_json_end(&j, '}');
 }

@@ -117,7 +117,15 @@ static bool check_cuda(struct sl_doctor *d)
     return r.loaded && r.cu_init == 0;
 }
 
-static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
+/* What NVML says, kept until CUDA has been tried. */
+struct cards {
+    char driver[96];
+    char uuid[SL_MAX_GPUS]
+             [SL_GPU_UUID_SIZE]; /* "" for a card that is divided, or does not answer */
+    size_t count;
+};
+
+static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i, char *ret_uuid)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_gpu_info info;
@@ -136,18 +144,18 @@ static void check_card(struct sl_doctor *d, struct sl_gpu *gpu, size_t i)
     else
         sl_doctor_add(d, "gpu", SL_DOCTOR_OK, NULL, "GPU %zu: %s, %s%s", i, info.name, total,
                       info.mig_capable ? ", MIG off" : "");
+    if (!info.mig_enabled)
+        memcpy(ret_uuid, info.uuid, sizeof(info.uuid));
 }
 
-static void check_nvml(struct sl_doctor *d)
+static void check_nvml(struct sl_doctor *d, struct cards *ret)
 {
     struct sl_err err = SL_ERR_INIT;
     struct sl_gpu *gpu = NULL;
-    char path[PATH_MAX + 32], version[96] = "?";
-    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", d->world->sim_lib);
     size_t count = 0;
-    int rc = sl_gpu_open(d->world->sim_lib[0] ? path : NULL, &gpu, &err);
+    int rc = sl_world_gpus(d->world, &gpu, &err);
     if (rc == 0)
-        rc = sl_gpu_driver_version(gpu, version, sizeof(version), &err);
+        rc = sl_gpu_driver_version(gpu, ret->driver, sizeof(ret->driver), &err);
     if (rc == 0)
         rc = sl_gpu_count(gpu, &count, &err);
     if (rc < 0)
@@ -155,32 +163,12 @@ static void check_nvml(struct sl_doctor *d)
                       err.msg);
     else if (count == 0)
         sl_doctor_add(d, "nvml", SL_DOCTOR_PROBLEM, "check whether `nvidia-smi -L` lists a GPU",
-                      "driver %s has no GPU", version);
+                      "driver %s has no GPU", ret->driver);
     else
-        sl_doctor_add(d, "nvml", SL_DOCTOR_OK, NULL, "driver %s, %zu GPU%s", version, count,
+        sl_doctor_add(d, "nvml", SL_DOCTOR_OK, NULL, "driver %s, %zu GPU%s", ret->driver, count,
                       count == 1 ? "" : "s");
-    for (size_t i = 0; rc == 0 && i < count && i < SL_MAX_GPUS; i++)
-        check_card(d, gpu, i);
-    sl_gpu_close(gpu);
-}
-
-/* Whole cards; instances of a card that is cut up are GPUs of their own already. */
-static void check_slices(struct sl_doctor *d)
-{
-    struct sl_gpu *gpu = NULL;
-    char path[PATH_MAX + 32], version[96];
-    size_t count = 0;
-    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", d->world->sim_lib);
-    if (sl_gpu_open(d->world->sim_lib[0] ? path : NULL, &gpu, NULL) < 0)
-        return;
-    if (sl_gpu_driver_version(gpu, version, sizeof(version), NULL) < 0 ||
-        sl_gpu_count(gpu, &count, NULL) < 0)
-        count = 0;
-    for (size_t i = 0; i < count && i < SL_MAX_GPUS; i++) {
-        struct sl_gpu_info info;
-        if (sl_gpu_info(gpu, i, &info, NULL) == 0 && !info.mig_enabled)
-            sl_doctor_slices(d, i, info.uuid, version);
-    }
+    for (; rc == 0 && ret->count < count && ret->count < SL_MAX_GPUS; ret->count++)
+        check_card(d, gpu, ret->count, ret->uuid[ret->count]);
     sl_gpu_close(gpu);
 }
 
@@ -219,9 +207,12 @@ void sl_doctor_gpu(struct sl_doctor *d)
     } else {
         sl_doctor_add(d, "driver", SL_DOCTOR_OK, NULL, "simulated: %s", d->world->place.sim);
     }
-    check_nvml(d);
-    if (check_cuda(d))
-        check_slices(d);
+    struct cards cards = {.count = 0};
+    check_nvml(d, &cards);
+    bool cuda = check_cuda(d);
+    for (size_t i = 0; cuda && i < cards.count; i++)
+        if (cards.uuid[i][0])
+            sl_doctor_slices(d, i, cards.uuid[i], cards.driver);
     if (!simulated)
         check_mps(d);
     sl_doctor_scratch_end();

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "cli/doctor.h"
 
 #define LOAD_SECONDS 30 /* a cold driver without persistence loads firmware first */
@@ -21,7 +19,7 @@ static char scratch_dir[64];
 int sl_doctor_scratch_begin(const char *sim, struct sl_err *err)
 {
     char file[sizeof(scratch_dir) + 16];
-    (void)snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/sluice-doctor-XXXXXX");
+    (void)snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
     if (!mkdtemp(scratch_dir)) {
         int cause = errno;
         scratch_dir[0] = '\0';

@@ -8,10 +8,8 @@
 
 SL_ERROR_PART("command-line");
 
-SL_ERROR(DIR_NEEDS_VALUE,
-    "--dir needs a value: --dir DIR",
-    "the command line is not complete or not correct",
-    "`sluice VERB --help` lists the options of a verb");
+SL_ERROR(OPTION_NEEDS_VALUE, "--%s needs a value: --%s %s",
+    "the command line is not complete or not correct", "`sluice VERB --help` lists the options of a verb");
 SL_ERROR_ALSO(VERB_UNKNOWN_NEAR, "unknown verb \"%.60s\": did you mean \"%s\"?");
 SL_ERROR_ALSO(VERB_UNKNOWN, "unknown verb \"%.60s\": `sluice --help` lists the verbs");
 SL_ERROR_ALSO(OPTION_BEFORE_VERB,
@@ -20,55 +18,35 @@ SL_ERROR_ALSO(OPTION_UNKNOWN_NEAR, "unknown option \"%.60s\": did you mean \"--%
 SL_ERROR_ALSO(OPTION_UNKNOWN, "unknown option \"%.60s\": `sluice %s --help` lists the options");
 SL_ERROR_ALSO(DIR_TWICE, "--dir is given twice: give one directory");
 SL_ERROR_ALSO(OPTION_TAKES_NO_VALUE, "--%s takes no value");
-SL_ERROR_ALSO(OPTION_NEEDS_VALUE, "--%s needs a value: --%s %s");
 SL_ERROR_ALSO(OPTION_TWICE, "--%s is given twice: give it once");
 SL_ERROR_ALSO(CONFIG_EXTRA_WORD, "config: \"%.40s\" is an extra word: name one file");
-SL_ERROR_ALSO(DOCTOR_EXTRA_WORD, "doctor: \"%.40s\" is an extra word: `sluice doctor` takes options only");
-SL_ERROR_ALSO(STATUS_EXTRA_WORD, "status: \"%.40s\" is an extra word: `sluice status` always shows all tenants");
+SL_ERROR_ALSO(EXTRA_WORD, "\"%.40s\" is an extra word: `sluice %s` takes options only");
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
-SL_ERROR(SET_NOTHING,
-    "set: nothing to change: give --memory, --cores or --priority",
-    "`sluice set` has a name and no new value",
-    "for example `sluice set NAME --memory 10Gi`");
-SL_ERROR(SET_NO_NAME,
-    "set: no tenant is named: write sluice set NAME --memory AMOUNT",
-    "`sluice set` changes one running tenant",
-    "name one tenant of `sluice status`");
+SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
+    "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
+SL_ERROR(SET_NO_NAME, "set: no tenant is named: write sluice set NAME --memory AMOUNT",
+    "`sluice set` changes one running tenant", "name one tenant of `sluice status`");
 SL_ERROR_ALSO(SET_TWO_NAMES, "set: only one tenant can be named: write sluice set NAME --memory AMOUNT");
-SL_ERROR(SET_NAME_LONG,
-    "set: no tenant is named \"%.40s...\"; `sluice status` lists them",
-    "no tenant has such a long name",
-    "use a name that `sluice status` shows");
+SL_ERROR(SET_NAME_LONG, "set: no tenant is named \"%.40s...\"; `sluice status` lists them",
+    "no tenant has such a long name", "use a name that `sluice status` shows");
 SL_ERROR(SET_NO_ARBITER,
-    "set: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option "
-    "here",
-    "each directory has an arbiter and tenants of its own",
-    "give the `--sim` or `--dir` of the `sluice run`");
-SL_ERROR(CONFIG_NO_ACTION,
-    "config: no action is given: write `sluice config check FILE`",
-    "`sluice config` has one action, `check`",
-    "`sluice config check FILE`");
+    "set: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",
+    "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
+SL_ERROR(CONFIG_NO_ACTION, "config: no action is given: write `sluice config check FILE`",
+    "`sluice config` has one action, `check`", "`sluice config check FILE`");
 SL_ERROR_ALSO(CONFIG_NO_FILE, "config: no file is named: write `sluice config check FILE`, or - for standard input");
-SL_ERROR(SPIN_BY_HAND,
-    "spin: only `sluice doctor` may start `sluice spin`",
-    "`sluice spin` was started by hand",
-    "start `sluice doctor`");
-SL_ERROR(OUTPUT_LOST,
-    "cannot write the output: is the disk full, or did its reader end?",
-    "the disk is full, or the program that reads the output ended",
-    "make room, or read all of the output");
+SL_ERROR(SPIN_BY_HAND, "spin: only `sluice doctor` may start `sluice spin`",
+    "`sluice spin` was started by hand", "start `sluice doctor`");
+SL_ERROR(OUTPUT_LOST, "cannot write the output: is the disk full, or did its reader end?",
+    "the disk is full, or the program that reads the output ended", "make room, or read all of the output");
 SL_ERROR_ALSO(OUTPUT_REFUSED, "cannot write the output: %s");
 
 SL_ERROR_PART("start");
 
-SL_ERROR(RUN_NO_COMMAND,
-    "run: no command is given: write sluice run [OPTIONS] -- COMMAND",
-    "`sluice run` has nothing after its options",
-    "write the command after `--`");
-SL_ERROR(COMMAND_NOT_FOUND,
-    "%s: command not found",
-    "no folder of PATH has the command (exit code 127)",
-    "check the spelling, or give the full path");
+SL_ERROR(RUN_NO_COMMAND, "run: no command is given: write sluice run [OPTIONS] -- COMMAND",
+    "`sluice run` has nothing after its options", "write the command after `--`");
+SL_ERROR(COMMAND_NOT_FOUND, "%s: command not found",
+    "no folder of PATH has the command (exit code 127)", "check the spelling, or give the full path");
 SL_ERROR(RUN_HELD_BY_CONTAINER,
     "run: the share of this container (%s) limits the command; the options given here have no effect",
     "the agent of the node gave this container a share, which comes before `sluice run`",
@@ -77,19 +55,15 @@ SL_ERROR(RUN_ATTACH_HIDDEN,
     "cannot look for %s, and without that programs are refused the GPU: let every user pass through /run",
     "other users may not pass through `/run`, so a share that the agent gave could be hidden there",
     "`chmod 755 /run`");
-SL_ERROR(RUN_MEMORY_ROUNDED,
-    "run: memory is counted in units of %llu bytes: %s gets %llu of the %llu bytes asked for",
-    "a remark, not an error: the amount was rounded down",
-    "nothing");
-SL_ERROR(RUN_ARBITER_LOST,
-    "run: the arbiter ended and cannot be started again (%s); the command keeps its last limits",
+SL_ERROR(RUN_MEMORY_ROUNDED, "run: memory is counted in units of %llu bytes: %s gets %llu of the %llu bytes asked for",
+    "a remark, not an error: the amount was rounded down", "nothing");
+SL_ERROR(RUN_ARBITER_LOST, "run: the arbiter ended and cannot be started again (%s); the command keeps its last limits",
     "the arbiter was killed, and a new one did not start for the reason in brackets",
     "remove the reason; the next `sluice` command starts the arbiter");
 SL_ERROR(LIBSLUICE_MISSING,
-    "libsluice.so is not installed with this program (looked for lib/libsluice.so beside %.200s): install it, or "
-    "name it with --libsluice",
-    "`libsluice.so` is not beside the program",
-    "install both, or name the library with `--libsluice`");
+    "libsluice.so is not installed with this program (looked for lib/libsluice.so beside %.200s): install it, or name "
+    "it with --libsluice",
+    "`libsluice.so` is not beside the program", "install both, or name the library with `--libsluice`");
 SL_ERROR_ALSO(LIBSLUICE_PATH_LONG, "--libsluice %.60s... is too long for a path: name a shorter one");
 SL_ERROR(LIBSLUICE_WRONG,
     "--libsluice %s is not a libsluice.so: name one that was built with this program, or omit the option",
@@ -97,18 +71,16 @@ SL_ERROR(LIBSLUICE_WRONG,
     "name the library built with this program");
 SL_ERROR(LIBSLUICE_PATH_CHARS,
     "the path %s contains a space or a ':', which LD_PRELOAD cannot express: install Sluice in another folder",
-    "the dynamic loader splits its lists at spaces and colons",
-    "install Sluice in another folder");
+    "the dynamic loader splits its lists at spaces and colons", "install Sluice in another folder");
 SL_ERROR_ALSO(SIM_PATH_CHARS,
     "the path of the simulated driver, %s, contains a ':', which LD_LIBRARY_PATH cannot express: move it");
 SL_ERROR(SIM_MISSING,
-    "the simulated driver is not installed with this program (looked for lib/sluice/sim beside %.200s): install "
-    "the whole package",
-    "the build or the package has no simulated driver",
-    "`make core`, or install the whole package");
+    "the simulated driver is not installed with this program (looked for lib/sluice/sim beside %.200s): install the "
+    "whole package",
+    "the build or the package has no simulated driver", "`make core`, or install the whole package");
 SL_ERROR(CONFIG_NOT_BUILT,
-    "config: this build cannot read a node's configuration, because it was made without libyaml: use "
-    "build/bin/sluice from `make build`",
+    "config: this build cannot read a node's configuration, because it was made without libyaml: use build/bin/sluice "
+    "from `make build`",
     "`make core` and `make install` need no libyaml and therefore leave this out",
     "`make build`, then `build/bin/sluice config check`");
 
@@ -116,57 +88,40 @@ SL_ERROR_PART("choosing");
 
 SL_ERROR(ARBITER_IS_SIMULATED,
     "the arbiter in %s has simulated GPUs: add --sim %s, or name another directory with --dir",
-    "one directory serves either real or simulated GPUs",
-    "give the same `--sim`, or another `--dir`");
+    "one directory serves either real or simulated GPUs", "give the same `--sim`, or another `--dir`");
 SL_ERROR_ALSO(ARBITER_OTHER_GPUS,
     "the arbiter in %s serves other GPUs (%s) than the simulated %s: name another directory with --dir");
 SL_ERROR_ALSO(ARBITER_REAL_GPUS,
     "the arbiter in %s serves real GPUs, not the simulated %s: name another directory with --dir");
 SL_ERROR(GPU_LIST_EMPTY_NAME,
     "--gpu \"%.60s\" contains an empty name: write indices or UUIDs with commas between them, for example 0,1",
-    "for example `--gpu 0,,1`",
-    "indices or UUIDs with commas between them");
-SL_ERROR(GPU_NAME_LONG,
-    "--gpu \"%.20s...\" is too long for the name of a GPU: write an index or a UUID",
-    "neither an index nor a UUID",
-    "`sluice status` shows the GPUs");
-SL_ERROR(GPU_LIST_LONG,
-    "--gpu names more than %d GPUs: name fewer GPUs",
-    "the most GPUs that one tenant may use",
-    "fewer GPUs");
-SL_ERROR(GPU_NAMED_TWICE,
-    "GPU %s is named twice: name each GPU once",
-    "`--gpu 0,0`, or an index and the UUID of the same card",
-    "name each GPU once");
+    "for example `--gpu 0,,1`", "indices or UUIDs with commas between them");
+SL_ERROR(GPU_NAME_LONG, "--gpu \"%.20s...\" is too long for the name of a GPU: write an index or a UUID",
+    "neither an index nor a UUID", "`sluice status` shows the GPUs");
+SL_ERROR(GPU_LIST_LONG, "--gpu names more than %d GPUs: name fewer GPUs",
+    "the most GPUs that one tenant may use", "fewer GPUs");
+SL_ERROR(GPU_NAMED_TWICE, "GPU %s is named twice: name each GPU once",
+    "`--gpu 0,0`, or an index and the UUID of the same card", "name each GPU once");
 SL_ERROR(VISIBLE_DEVICES_EMPTY,
     "CUDA_VISIBLE_DEVICES is \"%.40s\", which hides every GPU: unset it, or name GPUs with --gpu",
-    "the variable is empty or begins with `-1`",
-    "unset it, or use `--gpu`");
-SL_ERROR(NAME_EMPTY,
-    "the tenant name is empty: omit --name, and sluice chooses a name",
-    "`--name ''`",
-    "omit `--name`, or give a name");
-SL_ERROR(NAME_LONG,
-    "tenant name \"%.20s...\" is too long: use at most 40 characters",
-    "the name becomes the name of a file",
-    "at most 40 letters, digits, `.`, `_`, `-`");
+    "the variable is empty or begins with `-1`", "unset it, or use `--gpu`");
+SL_ERROR(NAME_EMPTY, "the tenant name is empty: omit --name, and sluice chooses a name",
+    "`--name ''`", "omit `--name`, or give a name");
+SL_ERROR(NAME_LONG, "tenant name \"%.20s...\" is too long: use at most 40 characters",
+    "the name becomes the name of a file", "at most 40 letters, digits, `.`, `_`, `-`");
 
 SL_ERROR_PART("amounts");
 
-SL_ERROR(COMPUTE_UNKNOWN,
-    "compute \"%.40s\" is not known: write auto, slices or turns",
-    "not one of the three words",
-    "`auto` unless you have a reason");
+SL_ERROR(COMPUTE_UNKNOWN, "compute \"%.40s\" is not known: write auto, slices or turns",
+    "not one of the three words", "`auto` unless you have a reason");
 SL_ERROR(MEMORY_BELOW_UNIT,
-    "memory \"%s\" is less than %llu bytes, the smallest amount that is counted: give a unit, for example 10Gi, "
-    "512Mi or 25%%",
-    "a number without a unit means bytes",
-    "`10Gi`");
+    "memory \"%s\" is less than %llu bytes, the smallest amount that is counted: give a unit, for example 10Gi, 512Mi "
+    "or 25%%",
+    "a number without a unit means bytes", "`10Gi`");
 
 SL_ERROR_PART("driver");
 
-SL_ERROR(PROBE_ENDED,
-    "the process that should use the GPU ended",
+SL_ERROR(PROBE_ENDED, "the process that should use the GPU ended",
     "`sluice doctor` measured whether time slices work, and could not",
     "start `sluice doctor` again when the GPU has free memory and time");
 SL_ERROR_ALSO(PROBE_SILENT, "the GPU did not answer in time");
@@ -175,32 +130,23 @@ SL_ERROR_ALSO(PROBE_VARIES, "the shares that two processes got varied too much: 
 
 SL_ERROR_PART("simulate");
 
-SL_ERROR(SIM_CLUSTER_TWICE,
-    "--nodes, --mix and --generate each describe the cluster: give only one of them",
-    "the options contradict each other",
-    "`sluice simulate --help`");
+SL_ERROR(SIM_CLUSTER_TWICE, "--nodes, --mix and --generate each describe the cluster: give only one of them",
+    "the options contradict each other", "`sluice simulate --help`");
 SL_ERROR_ALSO(SIM_ONLY_CHURN, "--%s works with --churn only: add --churn, or omit this option");
 SL_ERROR_ALSO(SIM_SVG_CHURN, "--svg draws arrivals only: with --churn use --json or the table");
 SL_ERROR_ALSO(SIM_MANY_FILES, "more than %d files of pods: give fewer files");
 SL_ERROR(SIM_MIX_BAD,
-    "--mix \"%.60s\" is not a list of nodes; write COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB], for "
-    "example 100xH200:8:192000:2097152:143771",
-    "the list of nodes is not written as expected",
-    "as the message says");
+    "--mix \"%.60s\" is not a list of nodes; write COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB], for example "
+    "100xH200:8:192000:2097152:143771",
+    "the list of nodes is not written as expected", "as the message says");
 SL_ERROR_ALSO(SIM_MIX_EMPTY, "--mix describes no node: give at least one, for example 100xH200:8:192000:2097152");
-SL_ERROR(SIM_NO_TIMES,
-    "the pods have no creation and deletion times: use --lifetimes exponential",
-    "`--lifetimes trace` needs both times in the trace",
-    "`--lifetimes exponential`");
-SL_ERROR(SIM_NO_GPU_NODES,
-    "%s: no node in this file has a GPU",
-    "nothing could be placed",
-    "a file with GPU nodes, and with the columns of `sluice simulate --help`");
+SL_ERROR(SIM_NO_TIMES, "the pods have no creation and deletion times: use --lifetimes exponential",
+    "`--lifetimes trace` needs both times in the trace", "`--lifetimes exponential`");
+SL_ERROR(SIM_NO_GPU_NODES, "%s: no node in this file has a GPU",
+    "nothing could be placed", "a file with GPU nodes, and with the columns of `sluice simulate --help`");
 SL_ERROR_ALSO(SIM_NO_GPU_PODS, "%s: no pod in this file asks for a GPU");
-SL_ERROR(CSV_COLUMNS,
-    "the file has more columns than any known trace",
-    "the file is not a trace in the format of `openb`",
-    "see `sluice simulate --help` for the columns");
+SL_ERROR(CSV_COLUMNS, "the file has more columns than any known trace",
+    "the file is not a trace in the format of `openb`", "see `sluice simulate --help` for the columns");
 SL_ERROR_ALSO(CSV_NUL, "the file contains a NUL byte, so it is not CSV");
 SL_ERROR_ALSO(CSV_EMPTY, "the file is empty: it needs a header line");
 SL_ERROR_ALSO(CSV_NO_COLUMN, "the header lacks the column");

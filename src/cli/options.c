@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/words.h"
 #include "cli/errors.h"
 
@@ -89,6 +88,8 @@ static int unknown_option(const struct sl_cli_verb *verb, const char *word, stru
     size_t dashes = strspn(word, "-");
     (void)snprintf(bare, sizeof(bare), "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
     const char *close = option_suggest(verb, bare);
+    if (verb == &sl_cli_top)
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_BEFORE_VERB, word, word);
     if (close)
         return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN_NEAR, word, close);
     return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN, word, verb->name);
@@ -175,6 +176,8 @@ int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err 
     argv[kept] = NULL;
     args->rest = argv;
     args->rest_count = kept;
+    if (kept > 0 && !args->verb->synopsis)
+        return sl_err_set(err, -EINVAL, SL_E_EXTRA_WORD, argv[0], args->verb->name);
     return 0;
 }
 
@@ -209,8 +212,12 @@ static void print_options(const struct sl_cli_option *list, FILE *out)
 
 void sl_cli_verb_help(const struct sl_cli_verb *verb, FILE *out)
 {
+    if (verb == &sl_cli_top) {
+        sl_cli_help(out);
+        return;
+    }
     (void)fprintf(out, "Usage: sluice %s%s%s%s\n", verb->name, verb->options ? " [OPTIONS]" : "",
-                  verb->synopsis[0] ? " " : "", verb->synopsis);
+                  verb->synopsis ? " " : "", verb->synopsis ? verb->synopsis : "");
     (void)fprintf(out, "%c%s.\n", verb->summary[0] - 'a' + 'A', verb->summary + 1);
     if (verb->details)
         (void)fprintf(out, "\n%s\n", verb->details);

@@ -11,10 +11,10 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/quantity.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
-#include "cli/simulate_run.h"
-#include "cli/simulate_trace.h"
+#include "cli/simulate.h"
 
 /* Nodes in ten thousand. */
 static const struct {
@@ -142,39 +142,27 @@ void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret)
     }
 }
 
-/* One number of a mix, up to `max`. NULL when there is none. */
-static const char *mix_number(const char *s, unsigned long max, unsigned *ret)
-{
-    char *end;
-    if (*s < '0' || *s > '9')
-        return NULL;
-    errno = 0;
-    unsigned long v = strtoul(s, &end, 10);
-    if (errno || v > max)
-        return NULL;
-    *ret = (unsigned)v;
-    return end;
-}
-
 /* COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB]. Returns what follows, or NULL. */
 static const char *mix_part(const char *s, struct sim_models *models, struct sl_place_node *ret,
-                            unsigned *ret_count)
+                            uint64_t *ret_count)
 {
-    unsigned v[4] = {0}, fields = 0;
-    s = mix_number(s, 1000000, ret_count);
+    uint64_t v[4] = {0};
+    unsigned fields = 0;
+    s = sl_number_read(s, 1000000, ret_count);
     if (!s || *s != 'x')
         return NULL;
     s++;
     size_t n = strcspn(s, ":,");
     int model = sl_sim_model_number(models, s, n);
     for (s += n; *s == ':' && fields < 4; fields++) {
-        s = mix_number(s + 1, fields ? UINT32_MAX : SL_PLACE_MAX_GPUS, &v[fields]);
+        s = sl_number_read(s + 1, fields ? UINT32_MAX : SL_PLACE_MAX_GPUS, &v[fields]);
         if (!s)
             return NULL;
     }
     if (model < 0 || fields < 3 || !v[0] || (*s && *s != ','))
         return NULL;
-    *ret = make_node((unsigned)model, v[0], v[1], v[2], v[3]);
+    *ret =
+        make_node((unsigned)model, (unsigned)v[0], (unsigned)v[1], (unsigned)v[2], (unsigned)v[3]);
     return s;
 }
 
@@ -184,7 +172,7 @@ int sl_sim_cluster_parse_mix(const char *text, struct sim_cluster *ret, struct s
     int rc = 0;
     for (const char *s = text; !rc && (*s || s == text);) {
         struct sl_place_node n;
-        unsigned count;
+        uint64_t count;
         const char *next = mix_part(s, &ret->models, &n, &count);
         if (!next)
             rc = sl_err_set(err, -EINVAL, SL_E_SIM_MIX_BAD, s);

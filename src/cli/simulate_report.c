@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,27 +30,25 @@ struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, si
     return &r->results[(trace * r->policy_count + policy) * r->seed_count + seed];
 }
 
-double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
-{
-    double sum = 0;
-    for (size_t s = 0; s < r->seed_count; s++)
-        sum += sl_sim_report_at(r, trace, policy, s)->unallocated[level];
-    return sum / (double)r->seed_count;
-}
-
 enum column { COLUMN_LEVEL, COLUMN_CHURN_UNALLOCATED, COLUMN_CHURN_REJECTED };
 
+/* Mean over the seeds. */
 static double cell(const struct sim_report *r, size_t trace, size_t policy, enum column what,
                    unsigned level)
 {
     double sum = 0;
-    if (what == COLUMN_LEVEL)
-        return sl_sim_report_mean(r, trace, policy, level);
     for (size_t s = 0; s < r->seed_count; s++) {
         const struct sim_result *x = sl_sim_report_at(r, trace, policy, s);
-        sum += what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent : x->mean_unallocated;
+        sum += what == COLUMN_LEVEL            ? x->unallocated[level]
+               : what == COLUMN_CHURN_REJECTED ? x->rejected_gpu_percent
+                                               : x->mean_unallocated;
     }
     return sum / (double)r->seed_count;
+}
+
+double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level)
+{
+    return cell(r, trace, policy, COLUMN_LEVEL, level);
 }
 
 static void print_table(const struct sim_report *r, enum column what, unsigned level, FILE *out)
@@ -107,15 +104,13 @@ static double rounded(double x)
 
 static void json_curve(struct sl_json *j, const char *key, const double *curve, unsigned samples)
 {
-    sl_json_key(j, key);
-    sl_json_begin(j, '{');
+    sl_json_begin(j, key, '{');
     for (size_t i = 0; i < SL_ARRAY_LEN(json_levels); i++) {
         char level[16];
         if (json_levels[i] >= samples)
             continue;
         (void)snprintf(level, sizeof(level), "%u", json_levels[i]);
-        sl_json_key(j, level);
-        sl_json_double(j, rounded(curve[json_levels[i]]));
+        sl_json_double(j, level, rounded(curve[json_levels[i]]));
     }
     sl_json_end(j, '}');
 }
@@ -124,36 +119,24 @@ static void json_run(struct sl_json *j, const struct sim_report *r, size_t trace
                      size_t seed)
 {
     const struct sim_result *x = sl_sim_report_at(r, trace, policy, seed);
-    sl_json_begin(j, '{');
-    sl_json_key(j, "trace");
-    sl_json_string(j, r->traces[trace]);
-    sl_json_key(j, "policy");
-    sl_json_string(j, sl_place_policy_name(r->policies[policy]));
-    sl_json_key(j, "seed");
-    sl_json_uint(j, r->seeds[seed]);
-    sl_json_key(j, "nodes");
-    sl_json_uint(j, r->cluster->count);
-    sl_json_key(j, "gpus");
-    sl_json_uint(j, r->cluster->gpu_milli / 1000);
+    sl_json_begin(j, NULL, '{');
+    sl_json_string(j, "trace", r->traces[trace]);
+    sl_json_string(j, "policy", sl_place_policy_name(r->policies[policy]));
+    sl_json_uint(j, "seed", r->seeds[seed]);
+    sl_json_uint(j, "nodes", r->cluster->count);
+    sl_json_uint(j, "gpus", r->cluster->gpu_milli / 1000);
     if (r->options->churn) {
-        sl_json_key(j, "load_percent");
-        sl_json_uint(j, r->options->load_percent);
-        sl_json_key(j, "mean_unallocated_percent");
-        sl_json_double(j, rounded(x->mean_unallocated));
+        sl_json_uint(j, "load_percent", r->options->load_percent);
+        sl_json_double(j, "mean_unallocated_percent", rounded(x->mean_unallocated));
     } else {
         json_curve(j, "unallocated_percent", x->unallocated, x->samples);
         json_curve(j, "fragmentation_percent", x->fragmentation, x->samples);
     }
-    sl_json_key(j, "pods");
-    sl_json_uint(j, x->pods);
-    sl_json_key(j, "rejected_pods");
-    sl_json_uint(j, x->rejected);
-    sl_json_key(j, "rejected_gpu_percent");
-    sl_json_double(j, rounded(x->rejected_gpu_percent));
-    sl_json_key(j, "seconds");
-    sl_json_double(j, rounded(x->wall_s));
-    sl_json_key(j, "decisions_per_second");
-    sl_json_uint(j, (uint64_t)x->decisions_per_s);
+    sl_json_uint(j, "pods", x->pods);
+    sl_json_uint(j, "rejected_pods", x->rejected);
+    sl_json_double(j, "rejected_gpu_percent", rounded(x->rejected_gpu_percent));
+    sl_json_double(j, "seconds", rounded(x->wall_s));
+    sl_json_uint(j, "decisions_per_second", (uint64_t)x->decisions_per_s);
     sl_json_end(j, '}');
 }
 

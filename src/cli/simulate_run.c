@@ -4,7 +4,7 @@
  * up, until their demand reaches the wanted share of capacity; nothing leaves, nothing is retried.
  * With churn each pod also has a lifetime, the same for every policy, and leaves when it is over.
  */
-#include "cli/simulate_run.h"
+#include "cli/simulate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -115,7 +115,7 @@ static int run_arrivals(struct run *run, struct sl_err *err)
     uint64_t until = capacity / 100 * run->options->until_percent;
     res->unallocated[0] = 100;
     res->samples = 1;
-    for (uint64_t i = 0; arrived < until; i++) {
+    for (uint64_t i = 0; arrived < until && run->pods->count; i++) {
         uint32_t pod = next_pod(run, i);
         struct sl_place_decision at;
         uint64_t demand = run->pods->pods[pod].worth_milli;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Curves as SVG: one panel a trace, the end of the filling, where policies differ. */
-#include <math.h>
 
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
 #define PANEL_W 420
 #define PANEL_H 300
@@ -121,7 +120,9 @@ void sl_sim_report_svg(const struct sim_report *r, FILE *out)
                   ".ours{stroke-width:2.5}.ideal{stroke:#999;stroke-dasharray:4 3}</style>\n"
                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                   columns * PANEL_W, rows * PANEL_H, columns * PANEL_W, rows * PANEL_H);
-    for (size_t t = 0; t < r->trace_count; t++)
-        panel(r, t, (double)(t % columns * PANEL_W), (double)(t / columns) * PANEL_H, out);
+    for (size_t t = 0; t < r->trace_count; t++) {
+        size_t column = t % columns, row = t / columns;
+        panel(r, t, (double)(column * PANEL_W), (double)(row * PANEL_H), out);
+    }
     (void)fputs("</svg>\n", out);
 }

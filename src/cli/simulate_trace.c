@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads nodes and pods from CSV. Columns go by name, so extra ones and any order are fine. */
-#include "cli/simulate_trace.h"
+#include "cli/simulate.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
+#include "base/quantity.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
 
@@ -103,23 +103,48 @@ static int csv_header(struct csv *c, const char *const *names, unsigned required
     return 0;
 }
 
+/* A column that the file does not have leaves *ret as it is. */
 static int csv_number(const struct csv *c, int field, const char *name, uint64_t max, uint64_t *ret,
                       struct sl_err *err)
 {
     char what[80];
-    const char *s = c->fields[field];
+    uint64_t value = 0;
+    if (field < 0)
+        return 0;
     (void)snprintf(what, sizeof(what), "column %s: not a number from 0 to %llu:", name,
                    (unsigned long long)max);
-    uint64_t value = 0;
-    for (const char *d = s; *d; d++) {
-        if (!isdigit((unsigned char)*d) || value > max)
-            return csv_error(c, (unsigned)field, err, what, s);
-        value = value * 10 + (uint64_t)(*d - '0');
-    }
-    if (!*s || value > max)
+    const char *s = c->fields[field], *rest = sl_number_read(s, max, &value);
+    if (!rest || *rest)
         return csv_error(c, (unsigned)field, err, what, s);
     *ret = value;
     return 0;
+}
+
+/* What is read from a file, line by line. `read` sees the fields by the columns' numbers; -1: no such column. */
+struct table {
+    const char *const *columns; /* NULL-terminated, required ones first */
+    unsigned required;
+    int (*read)(const struct csv *c, const int *at, void *ret, struct sl_err *err);
+};
+
+static int csv_read(const char *path, const struct table *t, void *ret, struct sl_err *err)
+{
+    SL_CLEANUP(free) char *text = NULL;
+    struct csv c;
+    int at[MAX_COLUMNS];
+    int rc = csv_open(&c, path, &text, err);
+    if (!rc)
+        rc = csv_header(&c, t->columns, t->required, at, err);
+    while (!rc) {
+        int more = csv_line(&c, err);
+        if (more <= 0)
+            return more;
+        for (unsigned i = 0; t->columns[i]; i++)
+            if (at[i] >= (int)c.count)
+                return csv_error(&c, c.count - 1, err, SL_E_CSV_SHORT_LINE, NULL);
+        rc = t->read(&c, at, ret, err);
+    }
+    return rc;
 }
 
 int sl_sim_model_number(struct sim_models *models, const char *name, size_t length)
@@ -146,20 +171,20 @@ static void *append(void **array, size_t count, size_t size)
     return at;
 }
 
-enum { NODE_CPU, NODE_MEMORY, NODE_GPU, NODE_MODEL, NODE_GPU_MEMORY, NODE_COLUMNS };
+enum { NODE_CPU, NODE_MEMORY, NODE_GPU, NODE_MODEL, NODE_GPU_MEMORY };
 static const char *const node_columns[] = {"cpu_milli", "memory_mib",     "gpu",
                                            "model",     "gpu_memory_mib", NULL};
 
-static int node_line(const struct csv *c, const int *at, struct sim_cluster *ret,
-                     struct sl_err *err)
+static int node_line(const struct csv *c, const int *at, void *data, struct sl_err *err)
 {
+    struct sim_cluster *ret = data;
     uint64_t cpu, memory, gpus, gpu_memory = 0;
     int rc = csv_number(c, at[NODE_CPU], "cpu_milli", UINT32_MAX, &cpu, err);
     if (!rc)
         rc = csv_number(c, at[NODE_MEMORY], "memory_mib", UINT32_MAX, &memory, err);
     if (!rc)
         rc = csv_number(c, at[NODE_GPU], "gpu", SL_PLACE_MAX_GPUS, &gpus, err);
-    if (!rc && at[NODE_GPU_MEMORY] >= 0)
+    if (!rc)
         rc = csv_number(c, at[NODE_GPU_MEMORY], "gpu_memory_mib", UINT32_MAX, &gpu_memory, err);
     if (rc)
         return rc;
@@ -183,33 +208,11 @@ static int node_line(const struct csv *c, const int *at, struct sim_cluster *ret
     return 0;
 }
 
-static int width_check(const struct csv *c, const int *at, unsigned columns, struct sl_err *err)
-{
-    for (unsigned i = 0; i < columns; i++)
-        if (at[i] >= (int)c->count)
-            return csv_error(c, c->count - 1, err, SL_E_CSV_SHORT_LINE, NULL);
-    return 0;
-}
-
 int sl_sim_cluster_load(const char *path, struct sim_cluster *ret, struct sl_err *err)
 {
-    SL_CLEANUP(free) char *text = NULL;
-    struct csv c;
-    int at[NODE_COLUMNS];
+    static const struct table nodes = {node_columns, NODE_MODEL + 1, node_line};
     *ret = (struct sim_cluster){0};
-    int rc = csv_open(&c, path, &text, err);
-    if (!rc)
-        rc = csv_header(&c, node_columns, NODE_MODEL + 1, at, err);
-    while (!rc) {
-        int more = csv_line(&c, err);
-        if (more <= 0) {
-            rc = more;
-            break;
-        }
-        rc = width_check(&c, at, NODE_COLUMNS, err);
-        if (!rc)
-            rc = node_line(&c, at, ret, err);
-    }
+    int rc = csv_read(path, &nodes, ret, err);
     if (!rc && ret->count == 0)
         rc = sl_err_set(err, -EINVAL, SL_E_SIM_NO_GPU_NODES, path);
     if (rc)
@@ -225,8 +228,7 @@ enum {
     POD_SPEC,
     POD_CREATED,
     POD_DELETED,
-    POD_GPU_MEMORY,
-    POD_COLUMNS
+    POD_GPU_MEMORY
 };
 static const char *const pod_columns[] = {"cpu_milli",     "memory_mib",     "num_gpu",
                                           "gpu_milli",     "gpu_spec",       "creation_time",
@@ -248,21 +250,17 @@ static int pod_models(const struct csv *c, int field, struct sim_models *models,
     return 0;
 }
 
-static uint32_t pod_runtime(const struct csv *c, const int *at, struct sl_err *err)
-{
-    uint64_t created = 0, deleted = 0;
-    if (at[POD_CREATED] < 0 || at[POD_DELETED] < 0 || !*c->fields[at[POD_DELETED]])
-        return 0;
-    if (csv_number(c, at[POD_CREATED], "creation_time", UINT32_MAX, &created, err) ||
-        csv_number(c, at[POD_DELETED], "deletion_time", UINT32_MAX, &deleted, err))
-        return 0; /* still running, or a time we cannot read: as good as unknown */
-    return deleted > created ? (uint32_t)(deleted - created) : 0;
-}
+/* Pods of a file, whose models are numbered as the cluster's. */
+struct pods_of {
+    struct sim_models *models;
+    struct sim_pods *pods;
+};
 
-static int pod_line(const struct csv *c, const int *at, struct sim_models *models,
-                    struct sim_pods *ret, struct sl_err *err)
+static int pod_line(const struct csv *c, const int *at, void *data, struct sl_err *err)
 {
-    uint64_t cpu, memory, num, milli, spec = 0, gpu_memory = 0;
+    const struct pods_of *of = data;
+    struct sim_pods *ret = of->pods;
+    uint64_t cpu, memory, num, milli, spec = 0, gpu_memory = 0, created = 0, deleted = 0;
     int rc = csv_number(c, at[POD_CPU], "cpu_milli", UINT32_MAX, &cpu, err);
     if (!rc)
         rc = csv_number(c, at[POD_MEMORY], "memory_mib", UINT32_MAX, &memory, err);
@@ -271,8 +269,8 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
     if (!rc)
         rc = csv_number(c, at[POD_MILLI], "gpu_milli", 1000, &milli, err);
     if (!rc && at[POD_SPEC] >= 0)
-        rc = pod_models(c, at[POD_SPEC], models, &spec, err);
-    if (!rc && at[POD_GPU_MEMORY] >= 0)
+        rc = pod_models(c, at[POD_SPEC], of->models, &spec, err);
+    if (!rc)
         rc = csv_number(c, at[POD_GPU_MEMORY], "gpu_memory_mib", UINT32_MAX, &gpu_memory, err);
     if (rc)
         return rc;
@@ -289,7 +287,12 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
         pod->request.models = spec;
     }
     pod->worth_milli = (uint32_t)(num * milli);
-    pod->runtime_s = pod_runtime(c, at, NULL);
+    /* A pod that still runs has no second time. One that cannot be read is as good as none. */
+    if (csv_number(c, at[POD_CREATED], "creation_time", UINT32_MAX, &created, NULL) ||
+        csv_number(c, at[POD_DELETED], "deletion_time", UINT32_MAX, &deleted, NULL))
+        deleted = 0;
+    if (at[POD_CREATED] >= 0 && deleted > created)
+        pod->runtime_s = (uint32_t)(deleted - created);
     ret->gpu_milli += num * milli;
     return 0;
 }
@@ -297,23 +300,10 @@ static int pod_line(const struct csv *c, const int *at, struct sim_models *model
 int sl_sim_pods_load(const char *path, struct sim_models *models, struct sim_pods *ret,
                      struct sl_err *err)
 {
-    SL_CLEANUP(free) char *text = NULL;
-    struct csv c;
-    int at[POD_COLUMNS];
+    static const struct table pods = {pod_columns, POD_MILLI + 1, pod_line};
+    struct pods_of of = {models, ret};
     *ret = (struct sim_pods){0};
-    int rc = csv_open(&c, path, &text, err);
-    if (!rc)
-        rc = csv_header(&c, pod_columns, POD_MILLI + 1, at, err);
-    while (!rc) {
-        int more = csv_line(&c, err);
-        if (more <= 0) {
-            rc = more;
-            break;
-        }
-        rc = width_check(&c, at, POD_COLUMNS, err);
-        if (!rc)
-            rc = pod_line(&c, at, models, ret, err);
-    }
+    int rc = csv_read(path, &pods, &of, err);
     if (!rc && ret->gpu_milli == 0)
         rc = sl_err_set(err, -EINVAL, SL_E_SIM_NO_GPU_PODS, path);
     if (rc)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What-if: the same pods on the same cluster, with GPUs shared another way or in two dimensions. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/xalloc.h"
-#include "cli/simulate_run.h"
+#include "cli/simulate.h"
 
 /* The smallest instance with that much compute, by sevenths of a card. */
 static uint8_t mig_for(unsigned milli)

@@ -54,7 +54,7 @@ struct spinner {
 };
 
 struct probe {
-    char dir[32];
+    char dir[64];
     int memory;
     struct sl_spin_page *pages;
     struct spinner spinner[2];
@@ -143,14 +143,6 @@ static int fill_lease(struct spinner *s, const char *uuid, uint32_t slice_us, st
     return 0;
 }
 
-static void make_env(const struct sl_world *w, const char *libsluice, const char *uuid,
-                     const struct spinner *s, struct sl_env *env)
-{
-    sl_env_tenant(env, s->socket, uuid, libsluice);
-    if (w->sim_lib[0])
-        sl_env_prepend(env, "LD_LIBRARY_PATH", w->sim_lib, ':');
-}
-
 static void run_spinner(const struct probe *p, size_t i, const char *program, char *const *envp)
 {
     char memory[16], index[4];
@@ -208,7 +200,9 @@ static int start_one(struct probe *p, size_t i, const struct sl_world *w, const 
     s->listener = sl_packet_listen(s->socket, 4, err);
     if (s->listener < 0)
         return s->listener;
-    make_env(w, libsluice, uuid, s, &env);
+    sl_env_tenant(&env, s->socket, uuid, libsluice);
+    if (w->sim_lib[0])
+        sl_env_prepend(&env, "LD_LIBRARY_PATH", w->sim_lib, ':');
     (void)fflush(NULL);
     s->pid = fork();
     if (s->pid == 0)
@@ -230,12 +224,9 @@ static void end_one(struct spinner *s)
     }
     if (s->socket[0])
         (void)unlink(s->socket);
-    if (s->listener >= 0)
-        (void)close(s->listener);
-    if (s->conn >= 0)
-        (void)close(s->conn);
-    if (s->doorbell >= 0)
-        (void)close(s->doorbell);
+    sl_cleanup_close(&s->listener);
+    sl_cleanup_close(&s->conn);
+    sl_cleanup_close(&s->doorbell);
     sl_lease_close(&s->lease);
     sl_ledger_close(&s->ledger);
 }
@@ -318,7 +309,7 @@ static void measure_off(struct probe *p, struct sl_slices_result *ret)
 
 static int make_room(struct probe *p, struct sl_err *err)
 {
-    (void)snprintf(p->dir, sizeof(p->dir), "/tmp/sluice-doctor-XXXXXX");
+    (void)snprintf(p->dir, sizeof(p->dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
     if (!mkdtemp(p->dir)) {
         p->dir[0] = '\0';
         return sl_err_errno(err, errno, "cannot make a directory in /tmp");
@@ -340,8 +331,7 @@ static void clean_up(struct probe *p)
     end_one(&p->spinner[1]);
     if (p->pages)
         (void)munmap(p->pages, 2 * sizeof(*p->pages));
-    if (p->memory >= 0)
-        (void)close(p->memory);
+    sl_cleanup_close(&p->memory);
     if (p->dir[0])
         (void)rmdir(p->dir);
 }

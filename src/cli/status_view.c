@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/table.h"
-#include "cli/world.h"
 #include "share/share.h"
 
 static const struct sl_msg_gpu *find_gpu(const struct sl_client_status *s, const char *uuid)
@@ -211,31 +210,17 @@ void sl_status_text(const struct sl_status_view *v, FILE *out, bool colour)
 
 /* --- JSON --- */
 
-static void put_uint(struct sl_json *j, const char *key, uint64_t value)
-{
-    sl_json_key(j, key);
-    sl_json_uint(j, value);
-}
-
-static void put_string(struct sl_json *j, const char *key, const char *value)
-{
-    sl_json_key(j, key);
-    sl_json_string(j, value);
-}
-
 static void put_percent(struct sl_json *j, const char *key, uint32_t permille)
 {
-    sl_json_key(j, key);
-    sl_json_double(j, permille / 10.0);
+    sl_json_double(j, key, permille / 10.0);
 }
 
 static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
 {
-    sl_json_key(j, key);
     if (bytes == SL_NO_LIMIT)
-        sl_json_string(j, NULL);
+        sl_json_string(j, key, NULL);
     else
-        sl_json_uint(j, bytes);
+        sl_json_uint(j, key, bytes);
 }
 
 /* What was asked for, not what came of it. */
@@ -248,37 +233,35 @@ static const char *compute_asked(uint32_t flags)
 
 static void json_gpu(struct sl_json *j, const struct sl_msg_gpu *g)
 {
-    sl_json_begin(j, '{');
-    put_uint(j, "index", g->index);
-    put_string(j, "uuid", g->uuid);
-    put_string(j, "name", g->name);
-    put_uint(j, "memory_total_bytes", g->total_bytes);
-    put_uint(j, "memory_used_bytes", g->used_bytes);
-    put_uint(j, "memory_promised_bytes", g->promised_bytes);
+    sl_json_begin(j, NULL, '{');
+    sl_json_uint(j, "index", g->index);
+    sl_json_string(j, "uuid", g->uuid);
+    sl_json_string(j, "name", g->name);
+    sl_json_uint(j, "memory_total_bytes", g->total_bytes);
+    sl_json_uint(j, "memory_used_bytes", g->used_bytes);
+    sl_json_uint(j, "memory_promised_bytes", g->promised_bytes);
     put_percent(j, "cores_promised_percent", g->promised_permille);
-    put_uint(j, "tenants", g->tenants);
-    put_string(j, "compute", compute_name(g->compute));
-    put_string(j, "compute_reason", g->compute_why[0] ? g->compute_why : NULL);
+    sl_json_uint(j, "tenants", g->tenants);
+    sl_json_string(j, "compute", compute_name(g->compute));
+    sl_json_string(j, "compute_reason", g->compute_why[0] ? g->compute_why : NULL);
     sl_json_end(j, '}');
 }
 
 static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s,
                              const struct sl_msg_tenant *m)
 {
-    sl_json_key(j, "gpus");
-    sl_json_begin(j, '[');
+    sl_json_begin(j, "gpus", '[');
     for (uint32_t i = 0; i < m->gpu_count; i++) {
         const struct sl_msg_gpu *g = find_gpu(s, m->gpu[i].uuid);
-        sl_json_begin(j, '{');
-        sl_json_key(j, "index");
+        sl_json_begin(j, NULL, '{');
         if (g)
-            sl_json_uint(j, g->index);
+            sl_json_uint(j, "index", g->index);
         else
-            sl_json_string(j, NULL);
-        put_string(j, "uuid", m->gpu[i].uuid);
+            sl_json_string(j, "index", NULL);
+        sl_json_string(j, "uuid", m->gpu[i].uuid);
         put_limit(j, "memory_limit_bytes", m->gpu[i].limit_bytes);
-        put_uint(j, "memory_used_bytes", m->gpu[i].used_bytes);
-        put_uint(j, "memory_overhead_bytes", m->gpu[i].overhead_bytes);
+        sl_json_uint(j, "memory_used_bytes", m->gpu[i].used_bytes);
+        sl_json_uint(j, "memory_overhead_bytes", m->gpu[i].overhead_bytes);
         sl_json_end(j, '}');
     }
     sl_json_end(j, ']');
@@ -287,8 +270,7 @@ static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s
 /* The pairs of a tenant's description, as they are. */
 static void json_about(struct sl_json *j, const char *about)
 {
-    sl_json_key(j, "about");
-    sl_json_begin(j, '{');
+    sl_json_begin(j, "about", '{');
     for (const char *p = about; *p; p += strcspn(p, " "), p += *p == ' ') {
         char key[32], value[256];
         size_t n = strcspn(p, "= ");
@@ -296,7 +278,7 @@ static void json_about(struct sl_json *j, const char *about)
             continue;
         (void)snprintf(key, sizeof(key), "%.*s", (int)n, p);
         (void)sl_client_about(p, key, value, sizeof(value));
-        put_string(j, key, value);
+        sl_json_string(j, key, value);
     }
     sl_json_end(j, '}');
 }
@@ -308,32 +290,29 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
                                         [SL_GATE_OPEN] = "open",
                                         [SL_GATE_CLOSED] = "closed",
                                         [SL_GATE_METER] = "meter"};
-    sl_json_begin(j, '{');
-    put_string(j, "name", m->name);
-    put_uint(j, "processes", m->processes);
-    put_string(j, "priority", sl_priority_name(m->priority));
-    sl_json_key(j, "cores_request_percent");
+    sl_json_begin(j, NULL, '{');
+    sl_json_string(j, "name", m->name);
+    sl_json_uint(j, "processes", m->processes);
+    sl_json_string(j, "priority", sl_priority_name(m->priority));
     if (m->cores_request_permille)
-        sl_json_double(j, m->cores_request_permille / 10.0);
+        put_percent(j, "cores_request_percent", m->cores_request_permille);
     else
-        sl_json_string(j, NULL);
+        sl_json_string(j, "cores_request_percent", NULL);
     put_percent(j, "cores_limit_percent", m->cores_limit_permille);
     put_percent(j, "share_1s_percent", m->share_1s_permille);
     put_percent(j, "share_60s_percent", m->share_60s_permille);
-    put_string(j, "gate", m->gate < SL_ARRAY_LEN(gates) ? gates[m->gate] : NULL);
-    put_string(j, "compute", compute_name(m->compute));
-    put_string(j, "compute_asked", compute_asked(m->flags));
-    put_uint(j, "slice_us", m->slice_us);
-    put_uint(j, "window_ns", m->window_ns);
-    sl_json_key(j, "debt_ns");
-    sl_json_int(j, m->debt_ns);
-    put_uint(j, "waited_ns", m->waited_ns);
-    put_uint(j, "launches", m->launches);
-    put_uint(j, "oom_count", m->oom_count);
-    put_uint(j, "age_ns", m->age_ns);
-    put_uint(j, "creator_pid", m->creator_pid);
-    sl_json_key(j, "kept");
-    sl_json_bool(j, m->flags & SL_LEASE_KEEP);
+    sl_json_string(j, "gate", m->gate < SL_ARRAY_LEN(gates) ? gates[m->gate] : NULL);
+    sl_json_string(j, "compute", compute_name(m->compute));
+    sl_json_string(j, "compute_asked", compute_asked(m->flags));
+    sl_json_uint(j, "slice_us", m->slice_us);
+    sl_json_uint(j, "window_ns", m->window_ns);
+    sl_json_int(j, "debt_ns", m->debt_ns);
+    sl_json_uint(j, "waited_ns", m->waited_ns);
+    sl_json_uint(j, "launches", m->launches);
+    sl_json_uint(j, "oom_count", m->oom_count);
+    sl_json_uint(j, "age_ns", m->age_ns);
+    sl_json_uint(j, "creator_pid", m->creator_pid);
+    sl_json_bool(j, "kept", m->flags & SL_LEASE_KEEP);
     json_about(j, m->about);
     json_tenant_gpus(j, s, m);
     sl_json_end(j, '}');
@@ -344,13 +323,13 @@ static void json_audit(struct sl_json *j, const struct sl_msg_audit *a)
     static const char *const kinds[] = {[SL_AUDIT_STRANGER] = "stranger",
                                         [SL_AUDIT_UNATTACHED] = "unattached",
                                         [SL_AUDIT_UNACCOUNTED] = "unaccounted"};
-    sl_json_begin(j, '{');
-    put_string(j, "kind", a->kind < SL_ARRAY_LEN(kinds) ? kinds[a->kind] : NULL);
-    put_uint(j, "pid", a->pid);
-    put_string(j, "command", a->command);
-    put_string(j, "tenant", a->tenant[0] ? a->tenant : NULL);
-    put_string(j, "gpu_uuid", a->uuid);
-    put_uint(j, "bytes", a->bytes);
+    sl_json_begin(j, NULL, '{');
+    sl_json_string(j, "kind", a->kind < SL_ARRAY_LEN(kinds) ? kinds[a->kind] : NULL);
+    sl_json_uint(j, "pid", a->pid);
+    sl_json_string(j, "command", a->command);
+    sl_json_string(j, "tenant", a->tenant[0] ? a->tenant : NULL);
+    sl_json_string(j, "gpu_uuid", a->uuid);
+    sl_json_uint(j, "bytes", a->bytes);
     sl_json_end(j, '}');
 }
 
@@ -358,28 +337,23 @@ void sl_status_json(const struct sl_status_view *v, FILE *out)
 {
     struct sl_json j;
     sl_json_init(&j, out);
-    sl_json_begin(&j, '{');
-    sl_json_key(&j, "running");
-    sl_json_bool(&j, v->running);
-    put_string(&j, "dir", v->dir);
-    put_string(&j, "simulated", v->sim);
-    sl_json_key(&j, "arbiter_pid");
+    sl_json_begin(&j, NULL, '{');
+    sl_json_bool(&j, "running", v->running);
+    sl_json_string(&j, "dir", v->dir);
+    sl_json_string(&j, "simulated", v->sim);
     if (v->arbiter_pid > 0)
-        sl_json_int(&j, v->arbiter_pid);
+        sl_json_int(&j, "arbiter_pid", v->arbiter_pid);
     else
-        sl_json_string(&j, NULL);
-    sl_json_key(&j, "gpus");
-    sl_json_begin(&j, '[');
+        sl_json_string(&j, "arbiter_pid", NULL);
+    sl_json_begin(&j, "gpus", '[');
     for (size_t i = 0; i < v->status->gpu_count; i++)
         json_gpu(&j, &v->status->gpu[i]);
     sl_json_end(&j, ']');
-    sl_json_key(&j, "tenants");
-    sl_json_begin(&j, '[');
+    sl_json_begin(&j, "tenants", '[');
     for (size_t i = 0; i < v->status->tenant_count; i++)
         json_tenant(&j, v->status, &v->status->tenant[i]);
     sl_json_end(&j, ']');
-    sl_json_key(&j, "audit");
-    sl_json_begin(&j, '[');
+    sl_json_begin(&j, "audit", '[');
     for (size_t i = 0; i < v->status->audit_count; i++)
         json_audit(&j, &v->status->audit[i]);
     sl_json_end(&j, ']');

@@ -121,13 +121,13 @@ static const struct sl_cli_option arbiter_options[] = {
     OPTION_END,
 };
 
-static const struct sl_cli_option spin_options[] = {OPTION_END};
-
 static const struct sl_cli_option words_options[] = {
     {"tenants", NULL, "names of the tenants", NULL},
     OPTION_SIM,
     OPTION_END,
 };
+
+const struct sl_cli_verb sl_cli_top = {.name = "", .synopsis = "", .flags = SL_VERB_STOP};
 
 const struct sl_cli_verb sl_cli_verbs[] = {
     {.name = "run",
@@ -143,10 +143,8 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .usage_exit = SL_EXIT_RUN_OURS,
      .run = sl_cmd_run},
     {.name = "status",
-     .synopsis = "",
      .summary = "show GPUs and tenants: what each tenant asked for and got",
      .options = status_options,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_status},
     {.name = "set",
      .synopsis = "NAME",
@@ -154,14 +152,11 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .details = "A higher limit counts at once. A memory limit below what the tenant uses now\n"
                 "takes nothing away, but the tenant gets no more memory until it uses less.",
      .options = set_options,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_set},
     {.name = "doctor",
-     .synopsis = "",
      .summary = "check this machine, and say how to mend what does not work",
      .details = "The exit code is 1 when a problem keeps `sluice run` from working.",
      .options = doctor_options,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_doctor},
     {.name = "simulate",
      .synopsis = "[PODS-FILE...]",
@@ -173,7 +168,6 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "cluster and pods with similar proportions are made up. With --json one object a\n"
          "run is printed, one a line.",
      .options = simulate_options,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_simulate},
     {.name = "config",
      .synopsis = "check FILE",
@@ -183,28 +177,22 @@ const struct sl_cli_verb sl_cli_verbs[] = {
          "the environment variables that the agent reads. Comments show what this node would\n"
          "advertise. For a wrong file it prints line and column, and the exit code is 1.",
      .options = config_options,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_config},
     {.name = "arbiter",
-     .synopsis = "",
      .summary = "serve the tenants of one directory; `sluice run` starts the arbiter",
      .options = arbiter_options,
      .flags = SL_VERB_HIDDEN,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_arbiter},
     {.name = "spin",
      .synopsis = "FD INDEX",
      .summary = "keep a GPU busy; only `sluice doctor` starts this",
-     .options = spin_options,
      .flags = SL_VERB_HIDDEN,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_spin},
     {.name = "words",
      .synopsis = "[VERB [OPTION]]",
      .summary = "list what may come next, for shell completion",
      .options = words_options,
      .flags = SL_VERB_HIDDEN,
-     .usage_exit = SL_EXIT_USAGE,
      .run = sl_cmd_words},
     {.name = NULL},
 };

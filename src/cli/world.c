@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "base/xalloc.h"
 #include "cli/errors.h"
+#include "gpu/gpu.h"
 #include "share/lease.h"
 #include "sim/profiles.h"
 
@@ -100,6 +101,13 @@ int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret, struct s
     if (rc == 0)
         *ret = w;
     return rc;
+}
+
+int sl_world_gpus(const struct sl_world *world, struct sl_gpu **ret, struct sl_err *err)
+{
+    char path[PATH_MAX + 32];
+    (void)snprintf(path, sizeof(path), "%s/libnvidia-ml.so.1", world->sim_lib);
+    return sl_gpu_open(world->sim_lib[0] ? path : NULL, ret, err);
 }
 
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,

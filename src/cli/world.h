@@ -24,6 +24,11 @@ struct sl_world {
 int sl_world_find(const struct sl_cli_args *args, struct sl_world *ret,
                   struct sl_err *err) SL_MUST_CHECK;
 
+/* NVML of the real GPUs, or of the simulated ones. */
+struct sl_gpu;
+int sl_world_gpus(const struct sl_world *world, struct sl_gpu **ret,
+                  struct sl_err *err) SL_MUST_CHECK;
+
 /* The path of libsluice.so: the named file, or the file beside this binary. It must be a path
  * that LD_PRELOAD can express. */
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
@@ -40,11 +45,11 @@ int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
 /* Connects, starting an arbiter where none runs. */
 int sl_world_start(const struct sl_world *world, struct sl_err *err) SL_MUST_CHECK; /* fd */
 
-/* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
 /* For a lease that names no GPU: names the GPUs of CUDA_VISIBLE_DEVICES; the arbiter chooses one
  * of them. */
 int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
 
+/* --memory, --cores, --priority, --name and --gpu as a lease to ask for. */
 int sl_world_lease(const struct sl_cli_args *args, struct sl_msg_lease *ret,
                    struct sl_err *err) SL_MUST_CHECK;
 

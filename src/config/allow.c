@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sharing.fractional.allow: who may ask for what. */
 #include "config/config.h"
-#include "config/schema.h"
 
 /* yaml.c tells entries apart by their size. */
 _Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_shared),
@@ -33,8 +32,9 @@ struct sl_config_allow sl_config_allowed(const struct sl_config *config, const c
         return allow;
     const struct sl_config_fractional *f = &config->fractional;
     allow = f->allow;
-    for (size_t i = 0; i < f->allow_spaces_count; i++)
-        if (sl_config_match(f->allow_spaces[i].name, name_space))
-            sl_config_allow_add(&allow, &f->allow_spaces[i].allow);
+    const struct sl_config_allow_space *space = f->allow_spaces.item;
+    for (size_t i = 0; i < f->allow_spaces.count; i++)
+        if (sl_config_match(space[i].name, name_space))
+            sl_config_allow_add(&allow, &space[i].allow);
     return allow;
 }

@@ -33,18 +33,10 @@ void sl_draft_view(const struct sl_config *config, struct sl_draft *ret)
     struct sl_draft_block block = {config->rename_by_default,
                                    config->fail_requests_greater_than_one,
                                    {config->shared, config->shared_count}};
-    ret->gpus = (struct sl_item_list){config->gpus, config->gpus_count};
-    ret->migs = (struct sl_item_list){config->migs, config->migs_count};
-    ret->allow_spaces = (struct sl_item_list){config->fractional.allow_spaces,
-                                              config->fractional.allow_spaces_count};
     if (config->sharing == SL_SHARING_TIME_SLICING)
         ret->time_slicing = block;
     if (config->sharing == SL_SHARING_MPS)
         ret->mps = block;
-    ret->ignore = (struct sl_xid_list){config->ignore_all_xids, config->ignored_xids,
-                                       config->ignored_xids_count};
-    ret->watch = (struct sl_xid_list){config->watch_all_xids, config->watched_xids,
-                                      config->watched_xids_count};
 }
 
 void sl_config_free(struct sl_config *config)
@@ -78,19 +70,17 @@ const char *sl_config_sharing_name(enum sl_sharing sharing)
     return (size_t)sharing < SL_ARRAY_LEN(names) ? names[sharing] : "?";
 }
 
-static bool has_xid(const uint64_t *xids, size_t count, uint64_t xid)
+static bool has_xid(const struct sl_xid_list *list, uint64_t xid)
 {
-    for (size_t i = 0; i < count; i++)
-        if (xids[i] == xid)
-            return true;
-    return false;
+    bool has = list->all;
+    for (size_t i = 0; i < list->count && !has; i++)
+        has = list->xid[i] == xid;
+    return has;
 }
 
 bool sl_config_xid_ignored(const struct sl_config *c, uint64_t xid)
 {
-    if (c->watch_all_xids || has_xid(c->watched_xids, c->watched_xids_count, xid))
-        return false;
-    return c->ignore_all_xids || has_xid(c->ignored_xids, c->ignored_xids_count, xid);
+    return !has_xid(&c->watched_xids, xid) && has_xid(&c->ignored_xids, xid);
 }
 
 static int by_number(const void *a, const void *b)
@@ -106,8 +96,7 @@ static void tidy(struct sl_xid_list *list, const struct sl_xid_list *but)
     if (list->count > 0)
         qsort(list->xid, list->count, sizeof(*list->xid), by_number);
     for (size_t i = 0; i < list->count; i++)
-        if (!has_xid(list->xid, n, list->xid[i]) &&
-            !(but && (but->all || has_xid(but->xid, but->count, list->xid[i]))))
+        if ((n == 0 || list->xid[n - 1] != list->xid[i]) && !(but && has_xid(but, list->xid[i])))
             list->xid[n++] = list->xid[i];
     list->count = n;
 }
@@ -121,15 +110,10 @@ static int finish_xids(struct sl_draft *d, struct sl_err *err)
     int rc = sl_value_add(d, row, d, &s, err);
     if (rc < 0)
         return rc;
-    tidy(&d->watch, NULL);
-    tidy(&d->ignore, &d->watch);
-    d->c.ignored_xids = d->ignore.xid;
-    d->c.ignored_xids_count = d->ignore.count;
-    d->c.ignore_all_xids = d->ignore.all;
-    d->c.watched_xids = d->watch.xid;
-    d->c.watched_xids_count = d->watch.count;
-    d->c.watch_all_xids = d->watch.all;
-    d->c.health_checks = !d->ignore.all || d->watch.all || d->watch.count > 0;
+    struct sl_xid_list *ignored = &d->c.ignored_xids, *watched = &d->c.watched_xids;
+    tidy(watched, NULL);
+    tidy(ignored, watched);
+    d->c.health_checks = !ignored->all || watched->all || watched->count > 0;
     return 0;
 }
 
@@ -182,12 +166,6 @@ int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
         d->c.shared = block->shared.item;
         d->c.shared_count = block->shared.count;
     }
-    d->c.gpus = d->gpus.item;
-    d->c.gpus_count = d->gpus.count;
-    d->c.migs = d->migs.item;
-    d->c.migs_count = d->migs.count;
-    d->c.fractional.allow_spaces = d->allow_spaces.item;
-    d->c.fractional.allow_spaces_count = d->allow_spaces.count;
     return 0;
 }
 

@@ -28,6 +28,18 @@ enum sl_list_strategy {
     SL_LIST_CDI_CRI = 8,
 };
 
+/* A list of one of the structs below; which one stands beside it. */
+struct sl_config_list {
+    void *item;
+    size_t count;
+};
+
+struct sl_xid_list {
+    bool all;
+    uint64_t *xid;
+    size_t count;
+};
+
 /* One entry of resources.gpus or resources.mig: devices whose name matches become `name`. */
 struct sl_config_pattern {
     char *pattern; /* with * and ? */
@@ -78,8 +90,7 @@ struct sl_config_fractional { /* sharing.fractional: ours */
     enum sl_compute compute;        /* how the GPU time of fractions is shared */
     unsigned slots; /* device-plugin slots per GPU for fractions placed by the extender */
     struct sl_config_allow allow;
-    struct sl_config_allow_space *allow_spaces;
-    size_t allow_spaces_count;
+    struct sl_config_list allow_spaces; /* struct sl_config_allow_space */
 };
 
 struct sl_config {
@@ -101,8 +112,7 @@ struct sl_config {
     uint64_t gfd_sleep_ns; /* UINT64_MAX: infinite */
     char *gfd_output_file, *gfd_machine_type_file;
     /* resources */
-    struct sl_config_pattern *gpus, *migs;
-    size_t gpus_count, migs_count;
+    struct sl_config_list gpus, migs; /* struct sl_config_pattern */
     /* sharing */
     enum sl_sharing sharing;
     bool rename_by_default;
@@ -117,11 +127,8 @@ struct sl_config {
     char *config_file;
     char *cdi_feature_flags, *cdi_disable_hooks; /* accepted; our CDI specs have no hooks */
     /* health: ours in the file, DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS in the environment */
-    uint64_t *ignored_xids; /* application errors, and what the user added; sorted */
-    size_t ignored_xids_count;
-    uint64_t *watched_xids; /* act on these even if all are ignored; sorted */
-    size_t watched_xids_count;
-    bool ignore_all_xids, watch_all_xids;
+    struct sl_xid_list ignored_xids;       /* application errors, and what the user added; sorted */
+    struct sl_xid_list watched_xids;       /* act on these even if all are ignored; sorted */
     uint64_t recover_ns, recover_reset_ns; /* quiet after an XID; UINT64_MAX: for ever */
     bool health_checks;                    /* false: every XID is ignored */
 };
@@ -164,8 +171,8 @@ const char *sl_config_sharing_name(enum sl_sharing sharing);
 
 /* The effective configuration as YAML that this parser reads back to the same value. */
 void sl_config_print(const struct sl_config *config, FILE *out);
-/* The same as a JSON object, which is YAML too. */
-void sl_config_json(const struct sl_config *config, struct sl_json *j);
+/* The same as a JSON object, which is YAML too; `key` as in base/json.h. */
+void sl_config_json(const struct sl_config *config, const char *key, struct sl_json *j);
 
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);

@@ -14,7 +14,7 @@
 
 #define MAX_DEVICES 65536 /* of one resource; kubelet takes a list in one message of 16 MiB */
 
-int sl_plan_warn(struct sl_planning *p, const char *fmt, ...)
+void sl_plan_warn(struct sl_planning *p, const char *fmt, ...)
 {
     struct sl_plan *plan = p->plan;
     va_list ap;
@@ -23,7 +23,6 @@ int sl_plan_warn(struct sl_planning *p, const char *fmt, ...)
         sl_xreallocarray(plan->warning, plan->warning_count + 1, sizeof(*plan->warning));
     plan->warning[plan->warning_count++] = sl_xvasprintf(fmt, ap);
     va_end(ap);
-    return 0;
 }
 
 const char *sl_plan_uuid(const struct sl_inventory *inv, size_t gpu, size_t mig)
@@ -109,7 +108,7 @@ static int add_resources(struct sl_planning *p)
         struct share s = share_of(p->config, &p->found[i]);
         struct sl_plan_resource *r = resource_for(p, &p->found[i], &s);
         if (!r)
-            return p->err ? p->err->code : -EINVAL;
+            return -EINVAL;
         if (s.sharing != SL_SHARING_NONE) {
             r->sharing = s.sharing;
             r->fail_requests_greater_than_one = p->config->fail_requests_greater_than_one;
@@ -122,40 +121,33 @@ static int add_resources(struct sl_planning *p)
 }
 
 /* One name for whole devices and for shares of them: a pod cannot choose. Allowed, but said. */
-static int warn_mixtures(struct sl_planning *p)
+static void warn_mixtures(struct sl_planning *p)
 {
     for (size_t i = 0; i < p->plan->resource_count; i++) {
         const struct sl_plan_resource *r = &p->plan->resource[i];
         size_t whole = 0;
         for (size_t d = 0; d < r->device_count; d++)
             whole += r->device[d].sharing == SL_SHARING_NONE;
-        if (whole == 0 || r->sharing == SL_SHARING_NONE)
-            continue;
-        int rc = sl_plan_warn(p, SL_E_WARN_MIXED_NAME, r->name, whole, r->device_count - whole);
-        if (rc < 0)
-            return rc;
+        if (whole > 0 && r->sharing != SL_SHARING_NONE)
+            sl_plan_warn(p, SL_E_WARN_MIXED_NAME, r->name, whole, r->device_count - whole);
     }
-    return 0;
 }
 
 int sl_plan_make(const struct sl_config *config, const struct sl_inventory *inv,
                  struct sl_plan **ret, struct sl_err *err)
 {
-    struct sl_err local = SL_ERR_INIT;
-    struct sl_planning p = {.config = config, .inv = inv, .err = err ? err : &local};
+    struct sl_planning p = {.config = config, .inv = inv, .err = err};
     p.plan = sl_xcalloc(1, sizeof(*p.plan));
-    int rc = sl_plan_collect(&p);
-    if (rc == 0)
-        rc = sl_plan_share(&p);
+    sl_plan_collect(&p);
+    int rc = sl_plan_share(&p);
     if (rc == 0)
         rc = add_resources(&p);
-    if (rc == 0)
-        rc = warn_mixtures(&p);
     free(p.found);
     if (rc < 0) {
         sl_plan_free(p.plan);
         return rc;
     }
+    warn_mixtures(&p);
     *ret = p.plan;
     return 0;
 }

@@ -3,7 +3,6 @@
  * Which devices a node has to offer, and their names before sharing. Nothing here is fatal: what
  * cannot be offered is left out with a warning, and the rest of the node goes on working.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +35,10 @@ bool sl_config_match(const char *pattern, const char *text)
     return pattern[strspn(pattern, "*")] == '\0';
 }
 
-static const char *by_pattern(const struct sl_config_pattern *patterns, size_t count,
-                              const char *text)
+static const char *by_pattern(const struct sl_config_list *list, const char *text)
 {
-    for (size_t i = 0; i < count; i++)
+    const struct sl_config_pattern *patterns = list->item;
+    for (size_t i = 0; i < list->count; i++)
         if (sl_config_match(patterns[i].pattern, text))
             return patterns[i].name;
     return NULL;
@@ -57,12 +56,11 @@ static const struct sl_gpu_mig_info *mig_of(const struct sl_planning *p, size_t 
     return &p->inv->gpu[gpu].mig[mig].info;
 }
 
-static int keep(struct sl_planning *p, size_t gpu, size_t mig, const char *name)
+static void keep(struct sl_planning *p, size_t gpu, size_t mig, const char *name)
 {
     struct sl_found *f = &p->found[p->found_count++];
     *f = (struct sl_found){.gpu = gpu, .mig = mig};
     (void)snprintf(f->name, sizeof(f->name), "%s", name);
-    return 0;
 }
 
 /* NVIDIA's name: nvidia.com/mig-1g.18gb, with "+me" as ".me". */
@@ -74,26 +72,20 @@ static void mixed_name(const char *profile, char *buf, size_t size)
 }
 
 /* `resource` is what the type would be called; NULL: by its own, "mixed" name. */
-static int keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *resource)
+static void keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *resource)
 {
     const char *profile = mig_of(p, gpu, mig)->profile;
     char name[SL_RESOURCE_NAME_SIZE];
-    const char *named = by_pattern(p->config->migs, p->config->migs_count, profile);
-    if (named || resource)
-        return keep(p, gpu, mig, named ? named : resource);
-    if (is_partial(profile))
-        return sl_plan_warn(p, SL_E_WARN_MIG_PART, gpu, mig, profile);
+    const char *named = by_pattern(&p->config->migs, profile);
     mixed_name(profile, name, sizeof(name));
-    if (strlen(name) > SL_RESOURCE_NAME_MAX)
-        return sl_plan_warn(p, SL_E_WARN_MIG_PROFILE, gpu, profile, mig);
-    return keep(p, gpu, mig, name);
-}
-
-static int keep_whole(struct sl_planning *p, size_t gpu)
-{
-    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
-    const char *named = by_pattern(p->config->gpus, p->config->gpus_count, g->info.name);
-    return keep(p, gpu, SL_NO_MIG, named ? named : GPU_NAME);
+    if (named || resource)
+        keep(p, gpu, mig, named ? named : resource);
+    else if (is_partial(profile))
+        sl_plan_warn(p, SL_E_WARN_MIG_PART, gpu, mig, profile);
+    else if (strlen(name) > SL_RESOURCE_NAME_MAX)
+        sl_plan_warn(p, SL_E_WARN_MIG_PROFILE, gpu, profile, mig);
+    else
+        keep(p, gpu, mig, name);
 }
 
 /* In MIG mode, and the configuration wants to know about it. */
@@ -107,73 +99,6 @@ static bool same_type(const struct sl_gpu_mig_info *a, const struct sl_gpu_mig_i
     return strcmp(a->profile, b->profile) == 0;
 }
 
-/* How many MIG devices of one profile have no name by pattern; *other: one of another profile. */
-static size_t count_type(const struct sl_planning *p, const struct sl_gpu_mig_info *type,
-                         const struct sl_gpu_mig_info **other)
-{
-    size_t n = 0;
-    for (size_t g = 0; g < p->inv->gpu_count; g++)
-        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
-            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
-            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
-                continue;
-            if (same_type(info, type))
-                n++;
-            else
-                *other = info;
-        }
-    return n;
-}
-
-/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first
- * found of several. NULL: there are no MIG devices without a name of their own. */
-static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bool *ret_others)
-{
-    const struct sl_gpu_mig_info *best = NULL, *other = NULL;
-    size_t best_count = 0;
-    for (size_t g = 0; g < p->inv->gpu_count; g++)
-        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
-            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
-            if (by_pattern(p->config->migs, p->config->migs_count, info->profile))
-                continue;
-            size_t n = count_type(p, info, &other);
-            if (n > best_count) {
-                best = info;
-                best_count = n;
-            }
-        }
-    *ret_others = other != NULL;
-    return best;
-}
-
-static int collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
-{
-    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
-    int rc = 0;
-    if (g->mig_count == 0)
-        return sl_plan_warn(p, SL_E_WARN_MIG_EMPTY, gpu);
-    for (size_t m = 0; m < g->mig_count && rc == 0; m++) {
-        if (strlen(g->mig[m].info.uuid) > SL_PLAN_UUID_MAX)
-            rc = sl_plan_warn(p, SL_E_WARN_MIG_UUID, gpu, m);
-        else
-            rc = keep_mig(p, gpu, m, type && same_type(&g->mig[m].info, type) ? GPU_NAME : NULL);
-    }
-    return rc;
-}
-
-static int collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
-{
-    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
-    int rc = keep_whole(p, gpu);
-    if (rc == 0 && type && strcmp(p->found[p->found_count - 1].name, GPU_NAME) == 0) {
-        p->found_count--;
-        return sl_plan_warn(p, SL_E_WARN_NOT_MIG, gpu, GPU_NAME, type->profile);
-    }
-    if (rc == 0 && g->info.mig_enabled)
-        rc = sl_plan_warn(p, SL_E_WARN_MIG_NONE, gpu);
-    return rc;
-}
-
 static size_t most_devices(const struct sl_inventory *inv)
 {
     size_t n = 1;
@@ -182,24 +107,79 @@ static size_t most_devices(const struct sl_inventory *inv)
     return n;
 }
 
-int sl_plan_collect(struct sl_planning *p)
+/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first found of several.
+ * NULL: there are no MIG devices without a name of their own. */
+static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bool *ret_others)
+{
+    struct {
+        const struct sl_gpu_mig_info *info;
+        size_t count;
+    } *types = sl_xcalloc(most_devices(p->inv), sizeof(*types));
+    size_t n = 0, best = 0;
+    for (size_t g = 0; g < p->inv->gpu_count; g++)
+        for (size_t m = 0; is_mig(p, g) && m < p->inv->gpu[g].mig_count; m++) {
+            const struct sl_gpu_mig_info *info = mig_of(p, g, m);
+            size_t t = 0;
+            if (by_pattern(&p->config->migs, info->profile))
+                continue;
+            while (t < n && !same_type(types[t].info, info))
+                t++;
+            n += t == n;
+            types[t].info = types[t].info ? types[t].info : info;
+            types[t].count++;
+        }
+    for (size_t t = 1; t < n; t++)
+        best = types[t].count > types[best].count ? t : best;
+    const struct sl_gpu_mig_info *type = types[best].info;
+    free(types);
+    *ret_others = n > 1;
+    return type;
+}
+
+static void collect_migs(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
+{
+    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
+    if (g->mig_count == 0)
+        sl_plan_warn(p, SL_E_WARN_MIG_EMPTY, gpu);
+    for (size_t m = 0; m < g->mig_count; m++) {
+        if (strlen(g->mig[m].info.uuid) > SL_PLAN_UUID_MAX)
+            sl_plan_warn(p, SL_E_WARN_MIG_UUID, gpu, m);
+        else
+            keep_mig(p, gpu, m, type && same_type(&g->mig[m].info, type) ? GPU_NAME : NULL);
+    }
+}
+
+static void collect_whole(struct sl_planning *p, size_t gpu, const struct sl_gpu_mig_info *type)
+{
+    const struct sl_inv_gpu *g = &p->inv->gpu[gpu];
+    const char *named = by_pattern(&p->config->gpus, g->info.name);
+    if (type && (!named || strcmp(named, GPU_NAME) == 0)) {
+        sl_plan_warn(p, SL_E_WARN_NOT_MIG, gpu, GPU_NAME, type->profile);
+        return;
+    }
+    keep(p, gpu, SL_NO_MIG, named ? named : GPU_NAME);
+    if (g->info.mig_enabled)
+        sl_plan_warn(p, SL_E_WARN_MIG_NONE, gpu);
+}
+
+void sl_plan_collect(struct sl_planning *p)
 {
     const struct sl_gpu_mig_info *type = NULL;
     bool others = false;
-    int rc = 0;
     p->found = sl_xcalloc(most_devices(p->inv), sizeof(*p->found));
     if (p->config->mig_strategy == SL_MIG_SINGLE)
         type = single_type(p, &others);
     if (type && others)
-        rc = sl_plan_warn(p, SL_E_WARN_MIG_TYPES, GPU_NAME, type->profile);
-    for (size_t g = 0; g < p->inv->gpu_count && rc == 0; g++) {
+        sl_plan_warn(p, SL_E_WARN_MIG_TYPES, GPU_NAME, type->profile);
+    for (size_t g = 0; g < p->inv->gpu_count; g++) {
         const struct sl_inv_gpu *gpu = &p->inv->gpu[g];
         if (!gpu->info.uuid[0])
-            rc = sl_plan_warn(p, SL_E_WARN_GPU_SILENT, g);
+            sl_plan_warn(p, SL_E_WARN_GPU_SILENT, g);
         else if (strlen(gpu->info.uuid) > SL_PLAN_UUID_MAX)
-            rc = sl_plan_warn(p, SL_E_WARN_GPU_UUID, g);
+            sl_plan_warn(p, SL_E_WARN_GPU_UUID, g);
+        else if (is_mig(p, g))
+            collect_migs(p, g, type);
         else
-            rc = is_mig(p, g) ? collect_migs(p, g, type) : collect_whole(p, g, type);
+            collect_whole(p, g, type);
     }
-    return rc;
 }

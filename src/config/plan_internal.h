@@ -25,12 +25,12 @@ struct sl_planning {
 };
 
 /* Adds a sentence to the plan's warnings. */
-int sl_plan_warn(struct sl_planning *p, const char *fmt, ...) SL_PRINTF(2, 3); /* 0 */
+void sl_plan_warn(struct sl_planning *p, const char *fmt, ...) SL_PRINTF(2, 3);
 /* The UUID of the card or MIG device. */
 const char *sl_plan_uuid(const struct sl_inventory *inv, size_t gpu, size_t mig);
 
 /* plan_devices.c: fills found. */
-int sl_plan_collect(struct sl_planning *p) SL_MUST_CHECK;
+void sl_plan_collect(struct sl_planning *p);
 /* plan_share.c: fills the entries. */
 int sl_plan_share(struct sl_planning *p) SL_MUST_CHECK;
 

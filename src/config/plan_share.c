@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which devices each entry of sharing.*.resources is about, on this very node. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,14 @@
 #define MPS_CLIENTS_BEFORE_13_1 48
 #define MPS_CLIENTS_PRE_VOLTA   16
 
-static int located(const struct sl_planning *p, const struct sl_config_shared *e, const char *text)
+static int SL_PRINTF(3, 4)
+    located(const struct sl_planning *p, const struct sl_config_shared *e, const char *fmt, ...)
 {
+    char text[200];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
     struct sl_origin at = {.line = e->line, .column = e->column};
     return sl_config_locate(p->config->config_file, &at, text, p->err, -EINVAL);
 }
@@ -21,29 +28,24 @@ static int located(const struct sl_planning *p, const struct sl_config_shared *e
 static int check_mps_clients(const struct sl_planning *p, const struct sl_config_shared *e,
                              size_t gpu)
 {
-    char text[200];
     const struct sl_gpu_info *info = &p->inv->gpu[gpu].info;
     unsigned most = p->inv->cuda_version >= 13010 ? SL_MAX_MPS_CLIENTS : MPS_CLIENTS_BEFORE_13_1;
     if (info->cc_major > 0 && info->cc_major < 7)
         most = MPS_CLIENTS_PRE_VOLTA;
     if (p->config->sharing != SL_SHARING_MPS || e->replicas <= most)
         return 0;
-    (void)snprintf(text, sizeof(text), SL_E_MPS_CLIENTS, e->replicas, gpu, most,
+    return located(p, e, SL_E_MPS_CLIENTS, e->replicas, gpu, most,
                    most == MPS_CLIENTS_PRE_VOLTA ? "the card is older than Volta"
                                                  : "60 from CUDA 13.1 on");
-    return located(p, e, text);
 }
 
 static int assign(struct sl_planning *p, const struct sl_config_shared *e, struct sl_found *f)
 {
-    char text[200];
     if (f->mig != SL_NO_MIG && p->config->sharing == SL_SHARING_MPS)
         return 0; /* warned about, once for the entry */
-    if (f->entry && f->entry != e) {
-        (void)snprintf(text, sizeof(text), SL_E_DEVICE_SHARED_AGAIN,
-                       sl_plan_uuid(p->inv, f->gpu, f->mig), f->entry->line);
-        return located(p, e, text);
-    }
+    if (f->entry && f->entry != e)
+        return located(p, e, SL_E_DEVICE_SHARED_AGAIN, sl_plan_uuid(p->inv, f->gpu, f->mig),
+                       f->entry->line);
     f->entry = e;
     return check_mps_clients(p, e, f->gpu);
 }
@@ -53,7 +55,6 @@ static int assign(struct sl_planning *p, const struct sl_config_shared *e, struc
 static int parse_device(const struct sl_planning *p, const struct sl_config_shared *e,
                         const char *text, size_t *ret_gpu, size_t *ret_mig)
 {
-    char why[200];
     *ret_gpu = *ret_mig = SL_NO_MIG;
     if (text[0] < '0' || text[0] > '9')
         return 0;
@@ -64,19 +65,14 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
         gpu++;
     for (size_t i = 0; i < p->inv->gpu_count && gpu == p->inv->gpu_count; i++)
         gpu = p->inv->gpu[i].index == index ? i : gpu;
-    if (gpu == p->inv->gpu_count) {
-        (void)snprintf(why, sizeof(why), SL_E_NO_SUCH_GPU_INDEX, index, p->inv->gpu_count);
-        return located(p, e, why);
-    }
+    if (gpu == p->inv->gpu_count)
+        return located(p, e, SL_E_NO_SUCH_GPU_INDEX, index, p->inv->gpu_count);
     *ret_gpu = gpu;
     if (*end != ':')
         return 0;
     size_t mig = strtoul(end + 1, NULL, 10);
-    if (mig >= p->inv->gpu[gpu].mig_count) {
-        (void)snprintf(why, sizeof(why), SL_E_NO_SUCH_MIG_INDEX, text, index,
-                       p->inv->gpu[gpu].mig_count);
-        return located(p, e, why);
-    }
+    if (mig >= p->inv->gpu[gpu].mig_count)
+        return located(p, e, SL_E_NO_SUCH_MIG_INDEX, text, index, p->inv->gpu[gpu].mig_count);
     *ret_mig = mig;
     return 0;
 }
@@ -103,10 +99,10 @@ static int share_listed(struct sl_planning *p, const struct sl_config_shared *e)
             hits++;
             rc = assign(p, e, f);
         }
-        if (rc == 0 && hits == 0)
-            rc = sl_plan_warn(p, SL_E_WARN_SHARED_DEVICE, e->devices[d], e->name, e->name);
         if (rc < 0)
             return rc;
+        if (hits == 0)
+            sl_plan_warn(p, SL_E_WARN_SHARED_DEVICE, e->devices[d], e->name, e->name);
     }
     return 0;
 }
@@ -122,20 +118,19 @@ static int share_counted(struct sl_planning *p, const struct sl_config_shared *e
         rc = assign(p, e, &p->found[i]);
     }
     if (rc == 0 && e->device_count > n && n > 0)
-        rc = sl_plan_warn(p, SL_E_WARN_SHARED_FEWER, e->device_count, e->name, n);
+        sl_plan_warn(p, SL_E_WARN_SHARED_FEWER, e->device_count, e->name, n);
     if (rc == 0 && n == 0)
-        rc = sl_plan_warn(p, SL_E_WARN_SHARED_NONE, e->name);
+        sl_plan_warn(p, SL_E_WARN_SHARED_NONE, e->name);
     return rc;
 }
 
-static int warn_mps_on_mig(struct sl_planning *p, const struct sl_config_shared *e)
+static void warn_mps_on_mig(struct sl_planning *p, const struct sl_config_shared *e)
 {
-    if (p->config->sharing != SL_SHARING_MPS)
-        return 0;
-    for (size_t i = 0; i < p->found_count; i++)
-        if (p->found[i].mig != SL_NO_MIG && strcmp(p->found[i].name, e->name) == 0)
-            return sl_plan_warn(p, SL_E_WARN_MPS_MIG, e->name);
-    return 0;
+    bool any = false;
+    for (size_t i = 0; i < p->found_count && p->config->sharing == SL_SHARING_MPS; i++)
+        any = any || (p->found[i].mig != SL_NO_MIG && strcmp(p->found[i].name, e->name) == 0);
+    if (any)
+        sl_plan_warn(p, SL_E_WARN_MPS_MIG, e->name);
 }
 
 int sl_plan_share(struct sl_planning *p)
@@ -143,9 +138,8 @@ int sl_plan_share(struct sl_planning *p)
     int rc = 0;
     for (size_t i = 0; i < p->config->shared_count && rc == 0; i++) {
         const struct sl_config_shared *e = &p->config->shared[i];
-        rc = warn_mps_on_mig(p, e);
-        if (rc == 0)
-            rc = e->devices_count > 0 ? share_listed(p, e) : share_counted(p, e);
+        warn_mps_on_mig(p, e);
+        rc = e->devices_count > 0 ? share_listed(p, e) : share_counted(p, e);
     }
     return rc;
 }

@@ -160,7 +160,7 @@ bool sl_value_is_there(const struct sl_schema_row *row, const void *base)
     return !text || *(char *const *)field;
 }
 
-static void put_items(const struct sl_schema_row *row, const struct sl_item_list *list, FILE *out)
+static void put_items(const struct sl_schema_row *row, const struct sl_config_list *list, FILE *out)
 {
     size_t n = strlen(row->path);
     (void)fprintf(out, list->count ? "\n" : " []\n");

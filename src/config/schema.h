@@ -33,21 +33,9 @@ struct sl_origin {
     unsigned line, column; /* from 1 */
 };
 
-struct sl_xid_list {
-    bool all;
-    uint64_t *xid;
-    size_t count;
-};
-
-/* A list of `struct sl_config_pattern` or `struct sl_config_shared`. */
-struct sl_item_list {
-    void *item;
-    size_t count;
-};
-
 struct sl_draft_block { /* sharing.timeSlicing or sharing.mps */
     bool rename_by_default, fail_requests_greater_than_one;
-    struct sl_item_list shared;
+    struct sl_config_list shared; /* struct sl_config_shared */
 };
 
 #define SL_SCHEMA_MAX 96
@@ -55,9 +43,7 @@ struct sl_draft_block { /* sharing.timeSlicing or sharing.mps */
 /* A configuration being put together. The rows' offsets are into this. */
 struct sl_draft {
     struct sl_config c;
-    struct sl_item_list gpus, migs, allow_spaces;
     struct sl_draft_block time_slicing, mps;
-    struct sl_xid_list ignore, watch;
     const char *file;
     struct sl_origin origin[SL_SCHEMA_MAX]; /* by row; line 0 and no `from`: the default */
 };

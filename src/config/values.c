@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One value as it is written, into the struct: a function a type. */
 #include <errno.h>
+#include <regex.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/quantity.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "base/xalloc.h"
@@ -135,16 +137,8 @@ static int set_name(const struct set *w)
 /* Decimal digits only; false when there is anything else or it is beyond 64 bits. */
 static bool number(const char *text, uint64_t *ret)
 {
-    uint64_t n = 0;
-    if (!*text)
-        return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, (uint64_t)(*text - '0'), &n))
-            return false;
-    }
-    *ret = n;
-    return true;
+    const char *rest = sl_number_read(text, UINT64_MAX, ret);
+    return rest && !*rest;
 }
 
 static int set_unsigned(const struct set *w)
@@ -194,37 +188,24 @@ static bool duration(const char *text, uint64_t *ret_ns)
                 {"s", SL_NS_PER_S},
                 {"m", 60 * SL_NS_PER_S},
                 {"h", 3600 * SL_NS_PER_S}};
+    const uint64_t most = 1000000000 * SL_NS_PER_S; /* thirty years; nine digits */
     uint64_t total = 0;
     while (*text) {
-        char digits[16];
-        size_t whole = strspn(text, "0123456789");
-        size_t all = whole + (text[whole] == '.' ? 1 + strspn(text + whole + 1, "0123456789") : 0);
-        size_t letters = strcspn(text + all, "0123456789."), u = 0;
-        if (whole == 0 || whole > 9 || all >= sizeof(digits))
-            return false;
-        memcpy(digits, text, all);
-        digits[all] = '\0';
+        unsigned __int128 billionths;
+        const char *rest = sl_decimal_read(text, &billionths);
+        size_t letters = rest ? strcspn(rest, "0123456789.") : 0, u = 0;
         while (u < SL_ARRAY_LEN(unit) &&
-               (strlen(unit[u].name) != letters || memcmp(unit[u].name, text + all, letters) != 0))
+               (strlen(unit[u].name) != letters || memcmp(unit[u].name, rest, letters) != 0))
             u++;
-        if (u == SL_ARRAY_LEN(unit))
+        if (u == SL_ARRAY_LEN(unit) || billionths / 1000000000 >= most / unit[u].ns)
             return false;
-        uint64_t part = 0, frac = 0, scale = 1;
-        if (!number(strtok(digits, "."), &part) || __builtin_mul_overflow(part, unit[u].ns, &part))
+        total += (uint64_t)(billionths * unit[u].ns / 1000000000);
+        if (total >= most)
             return false;
-        for (const char *p = text + whole + 1; p < text + all && scale < 1000000000; p++) {
-            frac = frac * 10 + (uint64_t)(*p - '0');
-            scale *= 10;
-        }
-        /* At most nine decimals of an hour: it fits. */
-        if (__builtin_add_overflow(
-                part, frac * (unit[u].ns / scale) + frac * (unit[u].ns % scale) / scale, &part) ||
-            __builtin_add_overflow(total, part, &total))
-            return false;
-        text += all + letters;
+        text = rest + letters;
     }
     *ret_ns = total;
-    return total > 0 && total / SL_NS_PER_S < 1000000000; /* thirty years; nine digits */
+    return total > 0;
 }
 
 static int set_duration(const struct set *w)
@@ -270,44 +251,19 @@ static int add_xid(const struct set *w)
     return 0;
 }
 
-/* What is behind a UUID at the beginning of text, or NULL where there is none. */
-static const char *after_uuid(const char *text)
-{
-    static const size_t groups[] = {8, 4, 4, 4, 12};
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (i > 0 && *text++ != '-')
-            return NULL;
-        if (strspn(text, "0123456789abcdefABCDEF") != groups[i])
-            return NULL;
-        text += groups[i];
-    }
-    return text;
-}
-
-/* "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
-static bool is_uuid(const char *text)
-{
-    const char *old = strncmp(text, "MIG-GPU-", 8) == 0 ? after_uuid(text + 8) : NULL;
-    if (old) {
-        size_t a = *old == '/' ? strspn(old + 1, "0123456789") : 0;
-        size_t b = a && old[1 + a] == '/' ? strspn(old + 2 + a, "0123456789") : 0;
-        return b > 0 && old[2 + a + b] == '\0' && strlen(text) < SL_GPU_UUID_TEXT;
-    }
-    if (strncmp(text, "GPU-", 4) != 0 && strncmp(text, "MIG-", 4) != 0)
-        return false;
-    const char *end = after_uuid(text + 4);
-    return end && *end == '\0';
-}
-
-/* "0", "0:1" or a UUID. */
+/* An index ("0"), one of a MIG device ("0:1"), or a UUID: "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
 static bool is_device(const char *text)
 {
-    size_t a = strspn(text, "0123456789");
-    if (a > 0 && a <= 4) {
-        size_t b = text[a] == ':' ? strspn(text + a + 1, "0123456789") : 0;
-        return text[a] == '\0' || (b > 0 && b <= 4 && text[a + 1 + b] == '\0');
-    }
-    return is_uuid(text);
+#define HEX  "[0-9a-fA-F]"
+#define UUID HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}"
+    static const char pattern[] =
+        "^([0-9]{1,4}(:[0-9]{1,4})?|(GPU|MIG)-" UUID "|MIG-GPU-" UUID "/[0-9]+/[0-9]+)$";
+    regex_t r;
+    if (regcomp(&r, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        sl_out_of_memory();
+    bool matches = regexec(&r, text, 0, NULL, 0) == 0;
+    regfree(&r);
+    return matches && strlen(text) < SL_GPU_UUID_TEXT;
 }
 
 static int add_device(const struct set *w)

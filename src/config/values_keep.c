@@ -28,14 +28,14 @@ static const struct sl_schema_row *item_row(const struct sl_schema_row *list, si
     return NULL;
 }
 
-static void clear_items(const struct sl_schema_row *row, struct sl_item_list *list)
+static void clear_items(const struct sl_schema_row *row, struct sl_config_list *list)
 {
     const struct sl_schema_row *r;
     for (size_t i = 0; i < list->count; i++)
         for (size_t at = 0; (r = item_row(row, &at));)
             sl_value_clear(r, (char *)list->item + i * row->item_size);
     free(list->item);
-    *list = (struct sl_item_list){0};
+    *list = (struct sl_config_list){0};
 }
 
 void sl_value_clear(const struct sl_schema_row *row, void *base)
@@ -91,8 +91,8 @@ static bool same_devices(const struct sl_config_shared *a, const struct sl_confi
     return true;
 }
 
-static bool same_items(const struct sl_schema_row *row, const struct sl_item_list *a,
-                       const struct sl_item_list *b)
+static bool same_items(const struct sl_schema_row *row, const struct sl_config_list *a,
+                       const struct sl_config_list *b)
 {
     const struct sl_schema_row *r;
     if (a->count != b->count)

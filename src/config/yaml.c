@@ -8,7 +8,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "config/errors.h"
 #include "config/schema.h"
@@ -34,6 +33,9 @@ static struct sl_scalar scalar(const yaml_node_t *node)
                               .at = where(node->start_mark)};
 }
 
+#define FAIL(w, node, ...)                                                                         \
+    sl_config_fail((w)->d, where((node)->start_mark), (w)->err, -EINVAL, __VA_ARGS__)
+
 static bool is_null(const yaml_node_t *node)
 {
     if (node->type != YAML_SCALAR_NODE)
@@ -51,14 +53,12 @@ static int walk_sequence(const struct walk *w, const yaml_node_t *node,
     const yaml_node_item_t *item = node->data.sequence.items.start;
     if (item == node->data.sequence.items.top &&
         (row->type == SL_TYPE_DEVICES || row->type == SL_TYPE_STRATEGIES))
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_LIST_EMPTY,
-                              row->path);
+        return FAIL(w, node, SL_E_LIST_EMPTY, row->path);
     sl_value_clear(row, base);
     for (; item < node->data.sequence.items.top; item++) {
         const yaml_node_t *e = yaml_document_get_node(w->doc, *item);
         if (e->type != YAML_SCALAR_NODE || is_null(e))
-            return sl_config_fail(w->d, where(e->start_mark), w->err, -EINVAL,
-                                  SL_E_NEEDS_PLAIN_ITEMS, row->path);
+            return FAIL(w, e, SL_E_NEEDS_PLAIN_ITEMS, row->path);
         struct sl_scalar s = scalar(e);
         int rc = sl_value_add(w->d, row, base, &s, w->err);
         if (rc < 0)
@@ -68,16 +68,14 @@ static int walk_sequence(const struct walk *w, const yaml_node_t *node,
 }
 
 static int walk_items(const struct walk *w, const yaml_node_t *node,
-                      const struct sl_schema_row *row, struct sl_item_list *list)
+                      const struct sl_schema_row *row, struct sl_config_list *list)
 {
     char path[PATH_SIZE];
     if (node->type != YAML_SEQUENCE_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_LIST,
-                              row->path);
+        return FAIL(w, node, SL_E_NEEDS_LIST, row->path);
     size_t count = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
     if (count == 0 && row->required)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, "%s: %s", row->path,
-                              row->required);
+        return FAIL(w, node, "%s: %s", row->path, row->required);
     if (count > MAX_ITEMS)
         return sl_config_fail(w->d, where(node->start_mark), w->err, -E2BIG, SL_E_LIST_LONG,
                               row->path, count, MAX_ITEMS);
@@ -110,9 +108,8 @@ static int walk_value(const struct walk *w, const yaml_node_t *node,
     if (node->type == YAML_SEQUENCE_NODE && sl_value_is_list(row->type))
         return walk_sequence(w, node, row, base);
     if (node->type != YAML_SCALAR_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_ONE_VALUE,
-                              row->path,
-                              node->type == YAML_SEQUENCE_NODE ? "a list" : "keys of its own");
+        return FAIL(w, node, SL_E_NEEDS_ONE_VALUE, row->path,
+                    node->type == YAML_SEQUENCE_NODE ? "a list" : "keys of its own");
     struct sl_scalar s = scalar(node);
     /* Outside the file "0" is a list with commas of one; in it, only [0] is a list. */
     if (row->type == SL_TYPE_CHANNELS)
@@ -133,8 +130,7 @@ static int check_required(const struct walk *w, const yaml_node_t *node, const c
 {
     for (size_t i = 0; i < sl_schema_count; i++)
         if (sl_schema[i].required && !seen[i] && sl_schema_key_in(sl_schema[i].path, path))
-            return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, "%s: %s", path,
-                                  sl_schema[i].required);
+            return FAIL(w, node, "%s: %s", path, sl_schema[i].required);
     return 0;
 }
 
@@ -142,14 +138,13 @@ static int walk_mapping(const struct walk *w, const yaml_node_t *node, const cha
 {
     bool seen[SL_SCHEMA_MAX] = {false}, valued[SL_SCHEMA_MAX] = {false};
     if (node->type != YAML_MAPPING_NODE)
-        return sl_config_fail(w->d, where(node->start_mark), w->err, -EINVAL, SL_E_NEEDS_MAPPING,
-                              path, path[0] ? " " : "the file ");
+        return FAIL(w, node, SL_E_NEEDS_MAPPING, path, path[0] ? " " : "the file ");
     const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
     for (; pair < node->data.mapping.pairs.top; pair++) {
         const yaml_node_t *k = yaml_document_get_node(w->doc, pair->key);
         const yaml_node_t *v = yaml_document_get_node(w->doc, pair->value);
         if (k->type != YAML_SCALAR_NODE)
-            return sl_config_fail(w->d, where(k->start_mark), w->err, -EINVAL, SL_E_KEY_NOT_A_WORD);
+            return FAIL(w, k, SL_E_KEY_NOT_A_WORD);
         struct sl_scalar key = scalar(k);
         const struct sl_schema_row *row = sl_schema_child(path, key.text, key.len);
         if (!row)

@@ -11,35 +11,25 @@ SL_ERROR_PART("admission");
 SL_ERROR(POD_HAS_NODE,
     "the pod names its node (%.100s), so no scheduler can give it a share of a GPU: write nodeSelector: "
     "{kubernetes.io/hostname: …} instead of nodeName",
-    "`spec.nodeName` is set",
-    "a `nodeSelector`");
-SL_ERROR(CLAIM_NAME_TAKEN,
-    "the pod has a claim named %s already: rename that claim",
-    "Sluice uses this name for its own claim",
-    "another name");
+    "`spec.nodeName` is set", "a `nodeSelector`");
+SL_ERROR(CLAIM_NAME_TAKEN, "the pod has a claim named %s already: rename that claim",
+    "Sluice uses this name for its own claim", "another name");
 SL_ERROR(REQUEST_CONTAINER,
-    "%s is about container %s at position %u, and the pod has no such container there: remove the annotation and "
-    "write nvidia.com/gpumem and gpucores",
-    "the annotation `sluice.io/request` was written by hand, or copied from another pod",
-    "remove the annotation");
+    "%s is about container %s at position %u, and the pod has no such container there: remove the annotation and write "
+    "nvidia.com/gpumem and gpucores",
+    "the annotation `sluice.io/request` was written by hand, or copied from another pod", "remove the annotation");
 
 SL_ERROR_PART("placing");
 
-SL_ERROR(NOT_LEADING,
-    "this replica is not the leader, or does not know the cluster yet",
+SL_ERROR(NOT_LEADING, "this replica is not the leader, or does not know the cluster yet",
     "the scheduler reached a replica that starts or that follows; the scheduler asks again",
     "check that the Service `sluice-extender` selects the leader");
 SL_ERROR_ALSO(NO_LONGER_LEADING, "this replica is no longer the leader");
-SL_ERROR(NOT_PLACING,
-    "this controller does not place pods: start it with --extender choose",
-    "`filterVerb` is configured, and `--extender` is `off` or `prioritize`",
-    "change one of the two");
-SL_ERROR(POD_REPLACED,
-    "another pod has the same name now",
-    "the scheduler and the watch of the controller are a moment apart",
-    "nothing: it is tried again");
-SL_ERROR(EXT_NO_NODES,
-    "the request names no nodes: set nodeCacheCapable: true",
+SL_ERROR(NOT_PLACING, "this controller does not place pods: start it with --extender choose",
+    "`filterVerb` is configured, and `--extender` is `off` or `prioritize`", "change one of the two");
+SL_ERROR(POD_REPLACED, "another pod has the same name now",
+    "the scheduler and the watch of the controller are a moment apart", "nothing: it is tried again");
+SL_ERROR(EXT_NO_NODES, "the request names no nodes: set nodeCacheCapable: true",
     "the caller is not kube-scheduler, or its configuration differs",
     "`deploy/controller/extender/scheduler-config.yaml`");
 SL_ERROR_ALSO(EXT_NODE_NAME, "the name of a node is not a text");
@@ -48,36 +38,29 @@ SL_ERROR_ALSO(EXT_BIND, "the bind request has no %s");
 SL_ERROR_ALSO(EXT_POD_NAME, "the pod's name is too long");
 SL_ERROR_ALSO(JSON_BAD, "the body is not JSON: %.150s");
 SL_ERROR_ALSO(JSON_LARGE, "this JSON has so many parts that it would need more than %llu MiB of memory");
-SL_ERROR(REVIEW_VERSION,
-    "the body is not an AdmissionReview of admission.k8s.io/v1: set admissionReviewVersions: [v1]",
+SL_ERROR(REVIEW_VERSION, "the body is not an AdmissionReview of admission.k8s.io/v1: set admissionReviewVersions: [v1]",
     "the caller is not the API server, or uses another version of the protocol",
     "`deploy/controller/base/webhook.yaml`");
 SL_ERROR_ALSO(REVIEW_UID, "the AdmissionReview has no request.uid");
 SL_ERROR_ALSO(REVIEW_POD, "the AdmissionReview has no pod or no namespace");
 SL_ERROR_ALSO(REVIEW_NAMESPACE, "the AdmissionReview's namespace is too long");
 SL_ERROR_ALSO(REVIEW_LARGE, "an AdmissionReview of %zu bytes is too large");
-SL_ERROR(SECRET_UNUSABLE_LOG,
-    "the certificate of Secret %s cannot be used: %s",
-    "somebody changed the Secret, or its names are not those of the Service",
-    "nothing: the certificate is replaced");
+SL_ERROR(SECRET_UNUSABLE_LOG, "the certificate of Secret %s cannot be used: %s",
+    "somebody changed the Secret, or its names are not those of the Service", "nothing: the certificate is replaced");
 SL_ERROR_ALSO(SECRET_MISSING_LOG, "Secret %s has no usable certificate: %s");
-SL_ERROR(SECRET_WRITE_LOG,
-    "cannot write Secret %s: %s",
+SL_ERROR(SECRET_WRITE_LOG, "cannot write Secret %s: %s",
     "the answer of the API server is in the message; often rights are missing",
     "`deploy/controller/*/rbac.yaml`; it is tried again");
 SL_ERROR_ALSO(CABUNDLE_LOG, "cannot write caBundle into the configuration of the webhook: %s");
 SL_ERROR_ALSO(POD_LABEL_LOG, "cannot label the pod of this controller: %s");
 SL_ERROR_ALSO(TEMPLATE_DELETE_LOG, "cannot delete an unused ResourceClaimTemplate: %s");
-SL_ERROR(CONTROLLER_OPTION,
-    "\"%.60s\" is not an option: see --help",
-    "the command line (exit status 2 or 1)",
-    "write what the message says");
+SL_ERROR(CONTROLLER_OPTION, "\"%.60s\" is not an option: see --help",
+    "the command line (exit status 2 or 1)", "write what the message says");
 SL_ERROR_ALSO(CONTROLLER_NEEDS_VALUE, "--%s needs a value: see --help");
 SL_ERROR_ALSO(CONTROLLER_WORD, "--%s %.40s is not one of: %s");
 SL_ERROR_ALSO(CONTROLLER_NO_EXTENDER,
     "--admission extender needs an extender that places the pods: add --extender choose");
-SL_ERROR_ALSO(CONTROLLER_IDLE,
-    "with --admission off and without --extender there is nothing to do: give one of them");
+SL_ERROR_ALSO(CONTROLLER_IDLE, "with --admission off and without --extender there is nothing to do: give one of them");
 SL_ERROR_ALSO(CONTROLLER_NO_LISTEN,
     "with --listen off the webhook has no address: give an address, or --admission off");
 SL_ERROR_ALSO(CONTROLLER_UNREACHABLE,
@@ -93,32 +76,28 @@ SL_ERROR_ALSO(CONTROLLER_CERT_KEY, "--cert-file and --key-file must be given tog
 SL_ERROR_ALSO(CONTROLLER_NAMESPACE, "the namespace of this controller is not known: give --namespace");
 SL_ERROR_ALSO(CONTROLLER_NAME_LONG, "the name of the Secret or of the webhook is too long");
 SL_ERROR_ALSO(CONTROLLER_SERVICE_LONG, "the names of service and namespace are too long");
-SL_ERROR(CONTROLLER_SIGNALS, "cannot watch signals", "the system has no free descriptors", "raise `ulimit -n`");
-SL_ERROR(SLICE_NAME_LONG, "the name of a ResourceSlice or of its pool is too long", "another DRA driver made the object",
-    "nothing: the object is ignored");
-SL_ERROR(NAMESPACE_LONG, "the name of namespace %.80s… is too long", "Kubernetes allows at most 63 characters",
-    "please report it");
+SL_ERROR(CONTROLLER_SIGNALS, "cannot watch signals",
+    "the system has no free descriptors", "raise `ulimit -n`");
+SL_ERROR(SLICE_NAME_LONG, "the name of a ResourceSlice or of its pool is too long",
+    "another DRA driver made the object", "nothing: the object is ignored");
+SL_ERROR(NAMESPACE_LONG, "the name of namespace %.80s… is too long",
+    "Kubernetes allows at most 63 characters", "please report it");
 
 SL_ERROR_PART("admission");
 
-SL_ERROR(DIALECT_NUMBER,
-    "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write \"%u\"",
-    "a value that the dialect does not allow",
-    "write what the message says");
+SL_ERROR(DIALECT_NUMBER, "container %s: %s \"%s\" is not a whole number of %s: for 3 GiB write \"%u\"",
+    "a value that the dialect does not allow", "write what the message says");
 SL_ERROR_ALSO(DIALECT_VALUE, "container %s: %s \"%s\" is not %s");
-SL_ERROR(DIALECT_BOTH,
-    "container %s has both %s and %s: write only one of them",
-    "memory in MiB and in percent",
-    "keep one of them");
+SL_ERROR(DIALECT_BOTH, "container %s has both %s and %s: write only one of them",
+    "memory in MiB and in percent", "keep one of them");
 SL_ERROR(DIALECT_TWO,
     "container %s asks for GPUs with the resources of %s and of %s (%s): use the resources of one of them",
-    "two dialects in one container or pod",
-    "keep one of them");
+    "two dialects in one container or pod", "keep one of them");
 SL_ERROR_ALSO(DIALECT_LABELS_TOO,
     "the pod has labels sharedgpu/… and its containers ask for GPUs with resources as well: keep one of the two");
 SL_ERROR(INIT_ALONE,
-    "init container %s asks for a GPU and no container of the pod does, which works with DRA only: give a "
-    "container of the pod the same request, or move the work into a container",
+    "init container %s asks for a GPU and no container of the pod does, which works with DRA only: give a container of "
+    "the pod the same request, or move the work into a container",
     "with the device plugin, kubelet tells nobody which GPU such a container has",
     "the same request in a container of the pod; or DRA");
 SL_ERROR(POD_PRIVILEGED,
@@ -126,87 +105,69 @@ SL_ERROR(POD_PRIVILEGED,
     "securityContext.privileged, or label the pod hami.io/webhook: ignore",
     "a privileged container sees all devices of the node",
     "remove `privileged`; or set the label `hami.io/webhook: ignore` and ask for no share");
-SL_ERROR(POD_GPU_CONTAINERS,
-    "more than %d containers of the pod ask for GPUs: use fewer containers, or several pods",
-    "the most that can be promised to one pod",
-    "smaller pods");
+SL_ERROR(POD_GPU_CONTAINERS, "more than %d containers of the pod ask for GPUs: use fewer containers, or several pods",
+    "the most that can be promised to one pod", "smaller pods");
 SL_ERROR_ALSO(POD_CONTAINERS, "the pod has more than %d containers");
-SL_ERROR(KUBESHARE_MEM,
-    "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write \"3221225472\"",
-    "a label of KubeShare has a wrong value",
-    "write what the message says");
+SL_ERROR(KUBESHARE_MEM, "sharedgpu/gpu_mem \"%.40s\" is not a number of bytes: for 3 GiB write \"3221225472\"",
+    "a label of KubeShare has a wrong value", "write what the message says");
 SL_ERROR_ALSO(KUBESHARE_LIMIT, "sharedgpu/gpu_limit \"%.40s\" is not a part of a GPU: write for example \"1.0\"");
 SL_ERROR_ALSO(KUBESHARE_LIMIT_HIGH,
     "sharedgpu/gpu_limit \"%.40s\" is more than one GPU: write the same whole number for gpu_request and gpu_limit");
 SL_ERROR_ALSO(KUBESHARE_REQUEST,
     "sharedgpu/gpu_request \"%.40s\" is not a part of a GPU that is at most sharedgpu/gpu_limit: write for example "
     "\"0.5\"");
-SL_ERROR(NAMES_BAD,
-    "annotation %s is not a list of names with commas between them: write for example \"A100,H100\"",
+SL_ERROR(NAMES_BAD, "annotation %s is not a list of names with commas between them: write for example \"A100,H100\"",
     "an annotation such as `nvidia.com/use-gputype`",
     "names of letters, digits, blanks and `._-+/()`, at most 511 bytes");
 SL_ERROR_ALSO(NAMES_LONG, "the lists of GPU types and UUIDs are too long together: name fewer of them");
 SL_ERROR(CARD_SIZE_UNKNOWN,
     "container %s asks for %u %% of a card's memory, but no node of the cluster has reported the size of its cards "
     "yet: try again later, or ask for MiB",
-    "a percentage, and no ResourceSlice of `gpu.sluice.io`",
-    "install the node agent first; or use MiB");
-SL_ERROR(REQUEST_TEXT,
-    "%s is not a text, or is too long",
-    "the annotation `sluice.io/request` was written by hand, or copied from another pod",
-    "remove the annotation");
+    "a percentage, and no ResourceSlice of `gpu.sluice.io`", "install the node agent first; or use MiB");
+SL_ERROR(REQUEST_TEXT, "%s is not a text, or is too long",
+    "the annotation `sluice.io/request` was written by hand, or copied from another pod", "remove the annotation");
 SL_ERROR_ALSO(REQUEST_PART, "part %zu contradicts itself");
 SL_ERROR_ALSO(REQUEST_FORM, "the annotation is not as the webhook writes it");
 SL_ERROR_ALSO(REQUEST_NO_CONTAINER, "part %zu names no container of the pod");
 SL_ERROR(QUOTA_REACHED,
-    "ResourceQuota %.200s allows %llu %s of GPU %s: %llu are promised already and the pod asks for %llu more: ask "
-    "for less, or have the quota raised",
-    "the sum over the namespace would exceed the quota",
-    "ask for less, or raise the quota");
+    "ResourceQuota %.200s allows %llu %s of GPU %s: %llu are promised already and the pod asks for %llu more: ask for "
+    "less, or have the quota raised",
+    "the sum over the namespace would exceed the quota", "ask for less, or raise the quota");
 SL_ERROR(PRIORITY_NOT_ALLOWED,
-    "container %s asks for priority high, and namespace %s may have normal at most: remove its priority, or have "
-    "the administrator add the namespace to sluice-controller's --high-priority",
+    "container %s asks for priority high, and namespace %s may have normal at most: remove its priority, or have the "
+    "administrator add the namespace to sluice-controller's --high-priority",
     "`nvidia.com/priority: 0` or `sharedgpu/priority`, and `--high-priority` does not name the namespace (403)",
     "remove the priority, or have the namespace added");
 
 SL_ERROR_PART("placing");
 
-SL_ERROR(NO_NODE,
-    "no node has room for the pod",
-    "no node has enough free GPU memory and time",
-    "nothing: the scheduler tries again");
+SL_ERROR(NO_NODE, "no node has room for the pod",
+    "no node has enough free GPU memory and time", "nothing: the scheduler tries again");
 SL_ERROR_ALSO(NODE_FULL, "the node has no room for %u GPUs");
 SL_ERROR_ALSO(NODE_NO_GPUS, "the node has no GPUs");
-SL_ERROR(POD_PLACED,
-    "the pod is on node %s already",
-    "the scheduler and the watch of the controller are a moment apart",
-    "nothing: it is tried again");
+SL_ERROR(POD_PLACED, "the pod is on node %s already",
+    "the scheduler and the watch of the controller are a moment apart", "nothing: it is tried again");
 SL_ERROR_ALSO(POD_BINDING, "the pod is being bound to node %s");
 SL_ERROR_ALSO(POD_ELSEWHERE, "the pod is %s node %s");
 SL_ERROR_ALSO(POD_UNKNOWN, "the pod is not known here yet, or no longer");
 SL_ERROR_ALSO(NODE_UNKNOWN, "node %.100s is not known here");
 SL_ERROR_ALSO(POD_NO_REQUEST, "the pod asks for no GPU in %s");
 SL_ERROR(POD_BYPASSED,
-    "container %s has no %s in its limits, so kubelet would give it no GPU: the webhook of sluice-controller did "
-    "not see this pod; delete the pod and create it again",
-    "no webhook answered when the pod was created (`failurePolicy: Ignore`)",
-    "delete the pod and create it again");
-SL_ERROR(EXT_POD,
-    "the pod has no uid or asks for no GPU",
+    "container %s has no %s in its limits, so kubelet would give it no GPU: the webhook of sluice-controller did not "
+    "see this pod; delete the pod and create it again",
+    "no webhook answered when the pod was created (`failurePolicy: Ignore`)", "delete the pod and create it again");
+SL_ERROR(EXT_POD, "the pod has no uid or asks for no GPU",
     "the caller is not kube-scheduler, or its configuration differs",
     "`deploy/controller/extender/scheduler-config.yaml`");
-SL_ERROR(QUOTA_BAD,
-    "%.100s is not a quantity",
-    "an object of the API server that should not exist",
-    "in a ResourceQuota write a number of MiB or percent");
+SL_ERROR(QUOTA_BAD, "%.100s is not a quantity",
+    "an object of the API server that should not exist", "in a ResourceQuota write a number of MiB or percent");
 SL_ERROR_ALSO(QUOTA_NAME, "a ResourceQuota has no name");
 SL_ERROR_ALSO(NODE_NAME_MISSING, "a node has no name");
 SL_ERROR_ALSO(POD_UID_MISSING, "a pod has no uid");
-SL_ERROR(POD_GPUS, "a pod asks for more than %d GPUs", "the most that can be promised to one pod", "smaller pods");
-SL_ERROR(BOOKS_TWICE,
-    "node %s: GPU %u is promised twice",
-    "a mistake in sluice-controller, found by its own checks",
-    "please report it");
+SL_ERROR(POD_GPUS, "a pod asks for more than %d GPUs",
+    "the most that can be promised to one pod", "smaller pods");
+SL_ERROR(BOOKS_TWICE, "node %s: GPU %u is promised twice",
+    "a mistake in sluice-controller, found by its own checks", "please report it");
 SL_ERROR_ALSO(BOOKS_WRONG, "node %s: GPU %u: the sums of the account do not agree");
 
 #endif

@@ -129,36 +129,9 @@ struct sl_gpu;
 
 struct sl_gpu_ops {
     void (*close)(struct sl_gpu *gpu);
-    int (*count)(struct sl_gpu *gpu, size_t *ret, struct sl_err *err);
-    int (*info)(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct sl_err *err);
-    int (*memory)(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err);
-    int (*processes)(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
-                     struct sl_err *err);
-    int (*utilization)(struct sl_gpu *gpu, size_t i, uint64_t since_us,
-                       struct sl_gpu_utilization **ret, size_t *ret_count, struct sl_err *err);
-    int (*driver_version)(struct sl_gpu *gpu, char *buf, size_t size, struct sl_err *err);
-    int (*mig_info)(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
-                    struct sl_err *err);
-    int (*wait_event)(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
-                      struct sl_err *err);
-    int (*cuda_version)(struct sl_gpu *gpu, int *ret, struct sl_err *err);
-    int (*sample)(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, struct sl_err *err);
-    int (*place)(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret, struct sl_err *err);
-    int (*nvlinks)(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err);
-    int (*compute_mode)(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
-                        struct sl_err *err);
-    int (*mig_mode)(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
-                    struct sl_err *err);
-    int (*mig_set_mode)(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
-                        struct sl_err *err);
-    int (*mig_profiles)(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile **ret,
-                        size_t *ret_count, struct sl_err *err);
-    int (*mig_instances)(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instance **ret,
-                         size_t *ret_count, struct sl_err *err);
-    int (*mig_create)(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
-                      struct sl_gpu_mig_info *ret, struct sl_err *err);
-    int (*mig_destroy)(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
-                       uint32_t compute_instance, struct sl_err *err);
+#define OP(name, params, args) int(*name) params;
+#include "gpu/ops.def"
+#undef OP
 };
 
 /* What every implementation begins with. An operation left NULL answers -ENOSYS. */
@@ -183,87 +156,12 @@ int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret,
 /* NULL is fine. */
 void sl_gpu_close(struct sl_gpu *gpu);
 
-int sl_gpu_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err) SL_MUST_CHECK;
-
-/* -ENXIO from these means the card has fallen off the bus. */
-int sl_gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret,
-                struct sl_err *err) SL_MUST_CHECK;
-int sl_gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret,
-                  struct sl_err *err) SL_MUST_CHECK;
-
-/* Every process with a context on the card (compute, MPS client or graphics), each PID once per MIG
- * instance, by PID. *ret is the caller's to free; NULL when there are none. */
-int sl_gpu_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret, size_t *ret_count,
-                     struct sl_err *err) SL_MUST_CHECK;
-
-/* Samples newer than since_us (0: all the driver keeps). *ret as above. */
-int sl_gpu_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
-                       struct sl_gpu_utilization **ret, size_t *ret_count,
-                       struct sl_err *err) SL_MUST_CHECK;
-
-/* "580.159.04" */
-int sl_gpu_driver_version(struct sl_gpu *gpu, char *buf, size_t size,
-                          struct sl_err *err) SL_MUST_CHECK;
-
-/* The newest CUDA the driver runs: 13000 is 13.0. */
-int sl_gpu_cuda_version(struct sl_gpu *gpu, int *ret, struct sl_err *err) SL_MUST_CHECK;
-
-/* The MIG device in a slot of card i; -ENOENT when the slot is empty (go on with the next). */
-int sl_gpu_mig_info(struct sl_gpu *gpu, size_t i, uint32_t slot, struct sl_gpu_mig_info *ret,
-                    struct sl_err *err) SL_MUST_CHECK;
-
-/* Waits for the next XID on any card; -ETIMEDOUT when none came. The first call subscribes, so
- * make it before the events matter. One thread at a time. */
-int sl_gpu_wait_event(struct sl_gpu *gpu, int timeout_ms, struct sl_gpu_event *ret,
-                      struct sl_err *err) SL_MUST_CHECK;
-
-/* Power, temperature, load and clocks; what this card or driver does not tell is SL_GPU_UNKNOWN. */
-int sl_gpu_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret,
-                  struct sl_err *err) SL_MUST_CHECK;
-
-int sl_gpu_place(struct sl_gpu *gpu, size_t i, struct sl_gpu_place *ret,
-                 struct sl_err *err) SL_MUST_CHECK;
-
-/* Fills n × n: active NVLinks between two cards, through switches too. Cards that do not answer,
- * and machines without NVLink, have none. */
-int sl_gpu_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err) SL_MUST_CHECK;
-
-int sl_gpu_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
-                        struct sl_err *err) SL_MUST_CHECK;
-
-/* ---- MIG, for programs that manage it: -EOPNOTSUPP on cards without MIG, -EPERM without the
- * privilege ---- */
-
-/* Whether MIG is on, and whether it will be after the next reset. */
-int sl_gpu_mig_mode(struct sl_gpu *gpu, size_t i, bool *ret_on, bool *ret_pending_on,
-                    struct sl_err *err) SL_MUST_CHECK;
-
-/* Turns MIG on or off. *ret_pending: it takes effect at the next reset of the card only. -EBUSY
- * while the card is in use. Called only when a user asked for exactly this. */
-int sl_gpu_mig_set_mode(struct sl_gpu *gpu, size_t i, bool on, bool *ret_pending,
-                        struct sl_err *err) SL_MUST_CHECK;
-
-/* The profiles a card has, with their placements, MIG on or off. *ret is the caller's to free; NULL
- * and 0 on a card that cannot do MIG. */
-int sl_gpu_mig_profiles(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile **ret,
-                        size_t *ret_count, struct sl_err *err) SL_MUST_CHECK;
-
-/* The GPU instances of a card, by id. *ret as above; none with MIG off. */
-int sl_gpu_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instance **ret,
-                         size_t *ret_count, struct sl_err *err) SL_MUST_CHECK;
-
+/* For sl_gpu_mig_create(): the driver chooses the place. */
 #define SL_GPU_MIG_ANYWHERE UINT32_MAX
 
-/* Makes a GPU instance of a profile at memory slice `start` (or where the driver likes) and one
- * compute instance that takes all of it; *ret is the MIG device that is. Both or nothing.
- * -ENOSPC: it does not fit. */
-int sl_gpu_mig_create(struct sl_gpu *gpu, size_t i, uint32_t profile_id, uint32_t start,
-                      struct sl_gpu_mig_info *ret, struct sl_err *err) SL_MUST_CHECK;
-
-/* Destroys a compute instance, then its GPU instance, unless another compute instance is on that.
- * SL_GPU_NO_INSTANCE for the compute instance: there is none (left). -EBUSY while a process is on
- * it, -ENOENT when it is not there. */
-int sl_gpu_mig_destroy(struct sl_gpu *gpu, size_t i, uint32_t gpu_instance,
-                       uint32_t compute_instance, struct sl_err *err) SL_MUST_CHECK;
+/* What each of them does stands in ops.def. */
+#define OP(name, params, args) int sl_gpu_##name params SL_MUST_CHECK;
+#include "gpu/ops.def"
+#undef OP
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 size_t sl_inventory_find(const struct sl_inventory *inv, const char *uuid)
 {
@@ -37,9 +38,7 @@ static int read_mig(struct sl_gpu *gpu, size_t i, struct sl_inv_gpu *out, struct
 {
     if (out->info.mig_slots == 0)
         return 0;
-    out->mig = calloc(out->info.mig_slots, sizeof(*out->mig));
-    if (!out->mig)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    out->mig = sl_xcalloc(out->info.mig_slots, sizeof(*out->mig));
     for (uint32_t slot = 0; slot < out->info.mig_slots; slot++) {
         struct sl_gpu_mig_info info;
         int r = sl_gpu_mig_info(gpu, i, slot, &info, err);
@@ -47,16 +46,7 @@ static int read_mig(struct sl_gpu *gpu, size_t i, struct sl_inv_gpu *out, struct
             return r;
         if (r < 0)
             continue;
-        out->mig[out->mig_count++] = (struct sl_inv_mig){
-            .info = info,
-            .placement_start = info.placement_start,
-            .placement_size = info.placement_size,
-            .copy_engines = info.copy_engines,
-            .decoders = info.decoders,
-            .encoders = info.encoders,
-            .jpegs = info.jpegs,
-            .ofas = info.ofas,
-        };
+        out->mig[out->mig_count++].info = info;
     }
     return 0;
 }
@@ -84,10 +74,8 @@ static int read_gpu(struct sl_gpu *gpu, size_t i, struct sl_inv_gpu *out, struct
 
 int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret, struct sl_err *err)
 {
-    SL_CLEANUP(inventory) struct sl_inventory *inv = calloc(1, sizeof(*inv));
+    SL_CLEANUP(inventory) struct sl_inventory *inv = sl_xcalloc(1, sizeof(*inv));
     size_t n = 0;
-    if (!inv)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     int r = sl_gpu_driver_version(gpu, inv->driver_version, sizeof(inv->driver_version), err);
     if (r == 0)
         r = sl_gpu_count(gpu, &n, err);
@@ -95,41 +83,16 @@ int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret, struct sl_e
         return r;
     if (sl_gpu_cuda_version(gpu, &inv->cuda_version, NULL) < 0)
         inv->cuda_version = 0; /* drivers before 410 do not say */
-    inv->gpu = calloc(n ? n : 1, sizeof(*inv->gpu));
-    inv->nvlinks = calloc(n ? n * n : 1, 1);
-    if (!inv->gpu || !inv->nvlinks)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    inv->gpu = sl_xcalloc(n, sizeof(*inv->gpu));
+    inv->nvlinks = sl_xcalloc(n * n, 1);
     inv->gpu_count = n;
     for (size_t i = 0; i < n; i++) {
         r = read_gpu(gpu, i, &inv->gpu[i], err);
         if (r < 0)
             return r;
     }
-    r = sl_gpu_nvlinks(gpu, inv->nvlinks, n, err);
-    if (r == -ENOMEM)
-        return r;
+    (void)!sl_gpu_nvlinks(gpu, inv->nvlinks, n, NULL); /* without an answer there are none */
     *ret = sl_take_ptr(inv);
-    return 0;
-}
-
-int sl_inventory_keep(struct sl_inventory *inv, const struct sl_inventory *before,
-                      struct sl_err *err)
-{
-    for (size_t i = 0; before && i < inv->gpu_count && i < before->gpu_count; i++) {
-        struct sl_inv_gpu *now = &inv->gpu[i];
-        const struct sl_inv_gpu *then = &before->gpu[i];
-        if (!now->lost || now->info.uuid[0] || !then->info.uuid[0])
-            continue;
-        struct sl_inv_mig *mig = calloc(then->mig_count ? then->mig_count : 1, sizeof(*mig));
-        if (!mig)
-            return sl_err_set(err, -ENOMEM, "out of memory");
-        for (size_t k = 0; k < then->mig_count; k++)
-            mig[k] = then->mig[k];
-        free(now->mig);
-        *now = *then;
-        now->mig = mig;
-        now->lost = true;
-    }
     return 0;
 }
 
@@ -145,16 +108,12 @@ static bool info_equal(const struct sl_gpu_info *a, const struct sl_gpu_info *b)
            a->mig_enabled == b->mig_enabled && a->mig_slots == b->mig_slots;
 }
 
-static bool mig_equal(const struct sl_inv_mig *a, const struct sl_inv_mig *b)
+static bool mig_equal(const struct sl_gpu_mig_info *a, const struct sl_gpu_mig_info *b)
 {
-    return strcmp(a->info.uuid, b->info.uuid) == 0 &&
-           strcmp(a->info.profile, b->info.profile) == 0 &&
-           a->info.gpu_instance == b->info.gpu_instance &&
-           a->info.compute_instance == b->info.compute_instance &&
-           a->info.gpu_slices == b->info.gpu_slices &&
-           a->info.compute_slices == b->info.compute_slices &&
-           a->info.sm_count == b->info.sm_count &&
-           a->info.memory_total_bytes == b->info.memory_total_bytes &&
+    return strcmp(a->uuid, b->uuid) == 0 && strcmp(a->profile, b->profile) == 0 &&
+           a->gpu_instance == b->gpu_instance && a->compute_instance == b->compute_instance &&
+           a->gpu_slices == b->gpu_slices && a->compute_slices == b->compute_slices &&
+           a->sm_count == b->sm_count && a->memory_total_bytes == b->memory_total_bytes &&
            a->placement_start == b->placement_start && a->placement_size == b->placement_size &&
            a->copy_engines == b->copy_engines && a->decoders == b->decoders &&
            a->encoders == b->encoders && a->jpegs == b->jpegs && a->ofas == b->ofas;
@@ -167,7 +126,7 @@ static bool gpu_equal(const struct sl_inv_gpu *a, const struct sl_inv_gpu *b)
         a->mig_count != b->mig_count)
         return false;
     for (size_t k = 0; k < a->mig_count; k++)
-        if (!mig_equal(&a->mig[k], &b->mig[k]))
+        if (!mig_equal(&a->mig[k].info, &b->mig[k].info))
             return false;
     return true;
 }

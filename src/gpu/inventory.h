@@ -16,15 +16,13 @@
 /* One MIG device (a compute instance in a GPU instance). */
 struct sl_inv_mig {
     struct sl_gpu_mig_info info;
-    uint32_t placement_start, placement_size; /* memory slices; size 0: not known */
-    uint32_t copy_engines, decoders, encoders, jpegs, ofas;
 };
 
 struct sl_inv_gpu {
     struct sl_gpu_info info;
-    size_t
-        index; /* NVML's when it was last read, which CUDA and the container toolkit go by. Not its place in
-                           the inventory: a card that never answered has no place there */
+    /* NVML's when it was last read, which CUDA and the container toolkit go by. Not its place in the inventory: a card
+     * that never answered has no place there. */
+    size_t index;
     bool lost;          /* fell off the bus: info is what was known before, where it was known */
     char clique[96];    /* "<cluster uuid>.<clique id>", empty where there is no fabric */
     uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
@@ -37,17 +35,11 @@ struct sl_inventory {
     int cuda_version; /* 13000 is 13.0 */
     struct sl_inv_gpu *gpu;
     size_t gpu_count;
-    uint8_t *
-        nvlinks; /* gpu_count × gpu_count: active NVLinks between two cards, through switches too */
+    uint8_t *nvlinks; /* gpu_count × gpu_count: active NVLinks, as sl_gpu_nvlinks() has them */
 };
 
 /* Reads everything. A card that does not answer is `lost`, not an error. */
 int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret,
-                      struct sl_err *err) SL_MUST_CHECK;
-
-/* Fills in what is not known about cards that are lost now from an earlier reading, card by card in
- * NVML's order. */
-int sl_inventory_keep(struct sl_inventory *inv, const struct sl_inventory *before,
                       struct sl_err *err) SL_MUST_CHECK;
 
 void sl_inventory_free(struct sl_inventory *inv); /* NULL is fine */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 #define DEFAULT_LIBRARY "libnvidia-ml.so.1"
 
@@ -140,7 +141,7 @@ int sl_nvml_handle(struct nvml_gpu *g, size_t i, nvmlDevice_t *ret, struct sl_er
     return r < 0 ? sl_err_wrap(err, "GPU %zu", i) : 0;
 }
 
-static int gpu_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err)
+int sl_nvml_count(struct sl_gpu *gpu, size_t *ret, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
     unsigned int n = 0;
@@ -201,9 +202,7 @@ static void info_mig(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_info *o
         out->mig_slots = slots;
 }
 
-static int gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err);
-
-static int gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct sl_err *err)
+int sl_nvml_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
     nvmlDevice_t dev = NULL;
@@ -217,7 +216,7 @@ static int gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struc
     if (r == 0)
         r = NVML_CALL(g, err, nvmlDeviceGetName, dev, out.name, sizeof(out.name));
     if (r == 0)
-        r = gpu_memory(gpu, i, &memory, err);
+        r = sl_nvml_memory(gpu, i, &memory, err);
     if (r < 0)
         return r;
     out.memory_total_bytes = memory.total_bytes;
@@ -232,7 +231,7 @@ static int gpu_info(struct sl_gpu *gpu, size_t i, struct sl_gpu_info *ret, struc
     return 0;
 }
 
-static int gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err)
+int sl_nvml_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
     nvmlDevice_t dev = NULL;
@@ -254,12 +253,12 @@ static int gpu_memory(struct sl_gpu *gpu, size_t i, struct sl_gpu_memory *ret, s
     return r;
 }
 
-static int gpu_driver_version(struct sl_gpu *gpu, char *buf, size_t size, struct sl_err *err)
+int sl_nvml_driver_version(struct sl_gpu *gpu, char *buf, size_t size, struct sl_err *err)
 {
     return NVML_CALL(nvml_of(gpu), err, nvmlSystemGetDriverVersion, buf, (unsigned int)size);
 }
 
-static int gpu_cuda_version(struct sl_gpu *gpu, int *ret, struct sl_err *err)
+int sl_nvml_cuda_version(struct sl_gpu *gpu, int *ret, struct sl_err *err)
 {
     int version = 0;
     int r = NVML_CALL(nvml_of(gpu), err, nvmlSystemGetCudaDriverVersion_v2, &version);
@@ -270,33 +269,15 @@ static int gpu_cuda_version(struct sl_gpu *gpu, int *ret, struct sl_err *err)
 
 static const struct sl_gpu_ops ops = {
     .close = gpu_close,
-    .count = gpu_count,
-    .info = gpu_info,
-    .memory = gpu_memory,
-    .processes = sl_nvml_processes,
-    .utilization = sl_nvml_utilization,
-    .driver_version = gpu_driver_version,
-    .cuda_version = gpu_cuda_version,
-    .mig_info = sl_nvml_mig_info,
-    .wait_event = sl_nvml_wait_event,
-    .sample = sl_nvml_sample,
-    .place = sl_nvml_place,
-    .nvlinks = sl_nvml_nvlinks,
-    .compute_mode = sl_nvml_compute_mode,
-    .mig_mode = sl_nvml_mig_mode,
-    .mig_set_mode = sl_nvml_mig_set_mode,
-    .mig_profiles = sl_nvml_mig_profiles,
-    .mig_instances = sl_nvml_mig_instances,
-    .mig_create = sl_nvml_mig_create,
-    .mig_destroy = sl_nvml_mig_destroy,
+#define OP(name, params, args) .name = sl_nvml_##name,
+#include "gpu/ops.def"
+#undef OP
 };
 
 int sl_gpu_open_at(const char *library, const char *root, struct sl_gpu **ret, struct sl_err *err)
 {
     const char *name = library ? library : DEFAULT_LIBRARY;
-    SL_CLEANUP(free) struct nvml_gpu *g = calloc(1, sizeof(*g));
-    if (!g)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    SL_CLEANUP(free) struct nvml_gpu *g = sl_xcalloc(1, sizeof(*g));
     g->base.ops = &ops;
     g->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!g->library)

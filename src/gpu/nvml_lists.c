@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* A list may grow between asking its size and reading it; after this many tries we report it. */
 #define LIST_TRIES 8
@@ -78,9 +79,7 @@ static int read_whole(const struct nvml_gpu *g, enum process_kind kind, nvmlDevi
 {
     unsigned int room = 32;
     for (int i = 0; i < LIST_TRIES; i++) {
-        SL_CLEANUP(free) nvmlProcessInfo_t *buf = calloc(room, sizeof(*buf));
-        if (!buf)
-            return sl_err_set(err, -ENOMEM, "out of memory listing GPU processes");
+        SL_CLEANUP(free) nvmlProcessInfo_t *buf = sl_xcalloc(room, sizeof(*buf));
         unsigned int n = room;
         nvmlReturn_t result = read_kind(g, kind, dev, &n, buf);
         if (result == NVML_SUCCESS) {
@@ -111,18 +110,13 @@ int sl_nvml_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret,
         SL_CLEANUP(free) nvmlProcessInfo_t *infos = NULL;
         unsigned int n = 0;
         r = read_whole(g, kind, dev, &infos, &n, err);
-        if (r == -EOPNOTSUPP && kind != KIND_COMPUTE)
-            continue;
-        if (r == -ENOSYS && kind != KIND_COMPUTE)
+        if ((r == -EOPNOTSUPP || r == -ENOSYS) && kind != KIND_COMPUTE)
             continue;
         if (r < 0)
             return r;
         if (n == 0)
             continue;
-        struct sl_gpu_process *more = reallocarray(list, count + n, sizeof(*list));
-        if (!more)
-            return sl_err_set(err, -ENOMEM, "out of memory listing GPU processes");
-        list = more;
+        list = sl_xreallocarray(list, count + n, sizeof(*list));
         for (unsigned int k = 0; k < n; k++)
             merge(list, &count, &infos[k]);
     }
@@ -152,9 +146,7 @@ int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
          t++) {
         free(buf);
         n = room;
-        buf = calloc(room ? room : 1, sizeof(*buf));
-        if (!buf)
-            return sl_err_set(err, -ENOMEM, "out of memory reading GPU load");
+        buf = sl_xcalloc(room, sizeof(*buf));
         result = g->api.nvmlDeviceGetProcessUtilization(dev, buf, &n, since_us);
         room = n > room ? n : room * 2 + 1;
     }
@@ -167,9 +159,7 @@ int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
     r = sl_nvml_check(g, result, "reading GPU load by process", err);
     if (r < 0)
         return r;
-    struct sl_gpu_utilization *out = calloc(n + 1, sizeof(*out));
-    if (!out)
-        return sl_err_set(err, -ENOMEM, "out of memory reading GPU load");
+    struct sl_gpu_utilization *out = sl_xcalloc(n + 1, sizeof(*out));
     size_t used = 0;
     for (unsigned int k = 0; k < n; k++) {
         if (buf[k].timeStamp == 0) /* the driver pads its answer with empty records */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* GPU instances of one profile; seven is the most any card has. */
 #define INSTANCES_MAX 16
@@ -177,9 +178,9 @@ static void read_placements(struct nvml_gpu *g, nvmlDevice_t dev, struct sl_gpu_
         n == 0 || n > 1024)
         return;
     room = n;
-    places = calloc(n, sizeof(*places));
-    if (places && NVML_CALL(g, NULL, nvmlDeviceGetGpuInstancePossiblePlacements_v2, dev, p->id,
-                            places, &n) == 0)
+    places = sl_xcalloc(n, sizeof(*places));
+    if (NVML_CALL(g, NULL, nvmlDeviceGetGpuInstancePossiblePlacements_v2, dev, p->id, places, &n) ==
+        0)
         for (unsigned int k = 0; k < n && k < room && k < SL_GPU_MIG_PLACEMENTS; k++)
             p->placements[p->placement_count++] =
                 (struct sl_gpu_mig_place){places[k].start, places[k].size};
@@ -199,9 +200,7 @@ int sl_nvml_mig_profiles(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_profile
     if (r < 0)
         return r;
     SL_CLEANUP(free)
-    struct sl_gpu_mig_profile *list = calloc(NVML_GPU_INSTANCE_PROFILE_COUNT, sizeof(*list));
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_gpu_mig_profile *list = sl_xcalloc(NVML_GPU_INSTANCE_PROFILE_COUNT, sizeof(*list));
     for (unsigned int p = 0; p < NVML_GPU_INSTANCE_PROFILE_COUNT; p++)
         if (read_profile(g, dev, p, card.total, &list[n]))
             read_placements(g, dev, &list[n++]);
@@ -237,15 +236,12 @@ int sl_nvml_mig_instances(struct sl_gpu *gpu, size_t i, struct sl_gpu_mig_instan
     if (r < 0)
         return r;
     SL_CLEANUP(free)
-    struct sl_gpu_mig_instance *list = calloc(profile_count * INSTANCES_MAX + 1, sizeof(*list));
-    if (!list)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct sl_gpu_mig_instance *list = sl_xcalloc(profile_count * INSTANCES_MAX + 1, sizeof(*list));
     for (size_t p = 0; p < profile_count; p++) {
         nvmlGpuInstance_t gis[INSTANCES_MAX];
         unsigned int count = 0;
-        if (profiles[p].max_instances >
-            INSTANCES_MAX) /* the call has no way to say how much room */
-            continue;
+        if (profiles[p].max_instances > INSTANCES_MAX)
+            continue; /* the call has no way to say how much room */
         r = NVML_CALL(g, err, nvmlDeviceGetGpuInstances, dev, profiles[p].id, gis, &count);
         if (r < 0)
             return r;

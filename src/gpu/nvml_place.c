@@ -8,14 +8,17 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* A figure this card or driver does not have stays unknown; only a lost card is an error. */
-static int figure(int result, uint32_t *value)
-{
-    if (result < 0)
-        *value = SL_GPU_UNKNOWN;
-    return result == -ENXIO ? result : 0;
-}
+#define FIGURE(value, fn, ...)                                                                     \
+    do {                                                                                           \
+        int result_ = NVML_CALL(g, err, fn, __VA_ARGS__);                                          \
+        if (result_ < 0)                                                                           \
+            (value) = SL_GPU_UNKNOWN;                                                              \
+        if (result_ == -ENXIO)                                                                     \
+            return result_;                                                                        \
+    } while (0)
 
 int sl_nvml_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, struct sl_err *err)
 {
@@ -24,30 +27,18 @@ int sl_nvml_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, stru
     struct sl_gpu_sample s = {0};
     nvmlUtilization_t load = {0};
     int r = sl_nvml_handle(g, i, &dev, err);
-    if (r == 0)
-        r = figure(NVML_CALL(g, err, nvmlDeviceGetPowerUsage, dev, &s.power_mw), &s.power_mw);
-    if (r == 0)
-        r = figure(NVML_CALL(g, err, nvmlDeviceGetEnforcedPowerLimit, dev, &s.power_limit_mw),
-                   &s.power_limit_mw);
-    if (r == 0)
-        r = figure(NVML_CALL(g, err, nvmlDeviceGetTemperature, dev, NVML_TEMPERATURE_GPU,
-                             &s.temperature_c),
-                   &s.temperature_c);
-    if (r == 0) {
-        r = figure(NVML_CALL(g, err, nvmlDeviceGetUtilizationRates, dev, &load), &load.gpu);
-        s.gpu_percent = load.gpu;
-        s.memory_percent = load.gpu == SL_GPU_UNKNOWN ? SL_GPU_UNKNOWN : load.memory;
-    }
-    if (r == 0)
-        r = figure(NVML_CALL(g, err, nvmlDeviceGetClockInfo, dev, NVML_CLOCK_SM, &s.sm_clock_mhz),
-                   &s.sm_clock_mhz);
-    if (r == 0)
-        r = figure(
-            NVML_CALL(g, err, nvmlDeviceGetClockInfo, dev, NVML_CLOCK_MEM, &s.memory_clock_mhz),
-            &s.memory_clock_mhz);
-    if (r == 0)
-        *ret = s;
-    return r;
+    if (r < 0)
+        return r;
+    FIGURE(s.power_mw, nvmlDeviceGetPowerUsage, dev, &s.power_mw);
+    FIGURE(s.power_limit_mw, nvmlDeviceGetEnforcedPowerLimit, dev, &s.power_limit_mw);
+    FIGURE(s.temperature_c, nvmlDeviceGetTemperature, dev, NVML_TEMPERATURE_GPU, &s.temperature_c);
+    FIGURE(load.gpu, nvmlDeviceGetUtilizationRates, dev, &load);
+    FIGURE(s.sm_clock_mhz, nvmlDeviceGetClockInfo, dev, NVML_CLOCK_SM, &s.sm_clock_mhz);
+    FIGURE(s.memory_clock_mhz, nvmlDeviceGetClockInfo, dev, NVML_CLOCK_MEM, &s.memory_clock_mhz);
+    s.gpu_percent = load.gpu;
+    s.memory_percent = load.gpu == SL_GPU_UNKNOWN ? SL_GPU_UNKNOWN : load.memory;
+    *ret = s;
+    return 0;
 }
 
 int sl_nvml_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
@@ -171,12 +162,11 @@ static void through_switches(struct nvml_gpu *g, const struct linked *cards, siz
 int sl_nvml_nvlinks(struct sl_gpu *gpu, uint8_t *matrix, size_t n, struct sl_err *err)
 {
     struct nvml_gpu *g = nvml_of(gpu);
+    (void)err;
     memset(matrix, 0, n * n);
     if (n < 2)
         return 0;
-    SL_CLEANUP(free) struct linked *cards = calloc(n, sizeof(*cards));
-    if (!cards)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    SL_CLEANUP(free) struct linked *cards = sl_xcalloc(n, sizeof(*cards));
     for (size_t i = 0; i < n; i++)
         if (sl_nvml_handle(g, i, &cards[i].dev, NULL) < 0 ||
             NVML_CALL(g, NULL, nvmlDeviceGetPciInfo_v3, cards[i].dev, &cards[i].pci) < 0)

@@ -8,24 +8,19 @@
 
 SL_ERROR_PART("simulate");
 
-SL_ERROR(POLICY_UNKNOWN,
-    "policy \"%s\" is not known: choose one of: %s",
-    "a typing error",
-    "one of the policies in the message");
+SL_ERROR(POLICY_UNKNOWN, "policy \"%s\" is not known: choose one of: %s",
+    "a typing error", "one of the policies in the message");
 
 SL_ERROR_PART("placing");
 
-SL_ERROR(PLACE_NO_NODE,
-    "no node has room for the request",
-    "no node has enough free GPU memory and time",
-    "nothing: the scheduler tries again");
+SL_ERROR(PLACE_NO_NODE, "no node has room for the request",
+    "no node has enough free GPU memory and time", "nothing: the scheduler tries again");
 SL_ERROR_ALSO(PLACE_NODE_FULL, "node %u has no room for the request, or no longer");
 SL_ERROR_ALSO(PLACE_GPU_FULL, "GPU %u of node %u has no room for the request, or no longer");
 
 SL_ERROR_PART("internal");
 
-SL_ERROR(PLACE_GPUS,
-    "node %zu has %u GPUs; at most %d are supported",
+SL_ERROR(PLACE_GPUS, "node %zu has %u GPUs; at most %d are supported",
     "a program gave wrong numbers to the placement engine or to the scheduler of GPU time",
     "please report it with the log");
 SL_ERROR_ALSO(PLACE_MODEL, "node %zu: model number %u is not below %d");

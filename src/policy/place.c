@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/xalloc.h"
 #include "policy/errors.h"
 #include "policy/place_internal.h"
 
@@ -133,42 +133,33 @@ static size_t dirty_words(uint32_t room)
     return (room + 63) / 64;
 }
 
-static void kind_mark_all(struct sl_placer *p, struct place_kind *k)
-{
-    memset(k->dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
-}
-
 static void mark_everything(struct sl_placer *p)
 {
     for (uint32_t i = 0; i < p->kinds_used; i++)
-        kind_mark_all(p, &p->kinds[i]);
+        memset(p->kinds[i].dirty, 0xff, dirty_words(p->room) * sizeof(uint64_t));
 }
 
-static void mark_node(struct sl_placer *p, uint32_t node)
+/* What the scan reads of a node, by its position. */
+static void show_node(struct sl_placer *p, uint32_t node)
 {
     uint32_t at = p->position[node];
     p->mem_free[at] = p->nodes[node].mem_free;
     p->type[at] = p->nodes[node].type;
     p->unused[at] = p->nodes[node].unused;
     p->cpu_free[at] = p->nodes[node].cpu_free;
+}
+
+static void mark_node(struct sl_placer *p, uint32_t node)
+{
+    uint32_t at = p->position[node];
+    show_node(p, node);
     for (uint32_t i = 0; i < p->kinds_used; i++)
         p->kinds[i].dirty[at / 64] |= 1ULL << (at % 64);
 }
 
-/* Grows every per-node array together, so that a failure leaves the old sizes valid. */
-static int grow(struct sl_placer *p, uint32_t room, struct sl_err *err)
+static void grow(struct sl_placer *p, uint32_t room)
 {
-    if (room <= p->room)
-        return 0;
-    int bad = 0;
-#define GROW(array, n)                                                                             \
-    do {                                                                                           \
-        void *new_ = realloc(array, (n) * sizeof(*(array)));                                       \
-        if (new_)                                                                                  \
-            (array) = new_;                                                                        \
-        else                                                                                       \
-            bad = 1;                                                                               \
-    } while (0)
+#define GROW(array, n) ((array) = sl_xreallocarray(array, n, sizeof(*(array))))
     GROW(p->nodes, room);
     GROW(p->order, room);
     GROW(p->position, room);
@@ -183,11 +174,8 @@ static int grow(struct sl_placer *p, uint32_t room, struct sl_err *err)
         GROW(p->kinds[i].dirty, dirty_words(room));
     }
 #undef GROW
-    if (bad)
-        return sl_err_set(err, -ENOMEM, "out of memory for %u nodes", room);
     p->room = room;
     mark_everything(p);
-    return 0;
 }
 
 /* What the node adds to its type's supply; called before and after every change. */
@@ -231,16 +219,12 @@ static void demand_use(struct sl_placer *p, struct place_demand *d)
 int sl_place_set_demand(struct sl_placer *p, const struct sl_place_demand *demand, size_t count,
                         struct sl_err *err)
 {
-    struct place_class *classes;
-    struct place_demand *d;
     size_t kept;
-    int rc = sl_place_demand_classes(demand, count, &classes, &kept, err);
-    if (rc)
-        return rc;
-    rc = sl_place_demand_build(p, classes, kept, &d, err);
-    if (rc) {
+    struct place_class *classes = sl_place_demand_classes(demand, count, &kept);
+    struct place_demand *d = sl_place_demand_build(p, classes, kept);
+    if (!d) {
         free(classes);
-        return rc;
+        return sl_err_set(err, -EINVAL, SL_E_PLACE_NO_DEMAND);
     }
     free(p->classes);
     p->classes = classes;
@@ -253,10 +237,10 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
                       struct sl_err *err)
 {
     int rc = node_check(node, p->count, err);
-    if (!rc && p->count == p->room)
-        rc = grow(p, p->room ? p->room * 2 : 64, err);
     if (rc)
         return rc;
+    if (p->count == p->room)
+        grow(p, p->room * 2);
     unsigned types = p->type_count;
     uint64_t models = p->models;
     uint32_t at = p->count++;
@@ -264,12 +248,8 @@ int sl_place_add_node(struct sl_placer *p, const struct sl_place_node *node, uin
     p->order[at] = at;
     p->position[at] = at;
     if (p->demand && (types != p->type_count || models != p->models)) {
-        /* The tables are by model and kind of node: a new one needs them built again. Without
-         * memory for that the engine goes on without a demand, as if none were known yet. */
-        struct place_demand *d = NULL;
-        if (sl_place_demand_build(p, p->classes, p->class_count, &d, NULL) != 0)
-            d = NULL;
-        demand_use(p, d);
+        /* The tables are by model and kind of node: a new one needs them built again. */
+        demand_use(p, sl_place_demand_build(p, p->classes, p->class_count));
     } else {
         sl_place_view_fill(p->demand, &p->nodes[at]);
         supply(p, &p->nodes[at], 1);
@@ -291,10 +271,7 @@ static void shuffle_order(struct sl_placer *p)
     }
     for (uint32_t i = 0; i < p->count; i++) {
         p->position[p->order[i]] = i;
-        p->mem_free[i] = p->nodes[p->order[i]].mem_free;
-        p->type[i] = p->nodes[p->order[i]].type;
-        p->unused[i] = p->nodes[p->order[i]].unused;
-        p->cpu_free[i] = p->nodes[p->order[i]].cpu_free;
+        show_node(p, p->order[i]);
     }
 }
 
@@ -305,12 +282,11 @@ int sl_place_create(const struct sl_place_config *config, const struct sl_place_
         return sl_err_set(err, -EINVAL, SL_E_PLACE_POLICY, (int)config->policy);
     if (count > UINT32_MAX / 2)
         return sl_err_set(err, -EINVAL, SL_E_PLACE_NODES, count);
-    struct sl_placer *p = calloc(1, sizeof(*p));
-    if (!p)
-        return sl_err_set(err, -ENOMEM, "out of memory for the placement engine");
+    struct sl_placer *p = sl_xcalloc(1, sizeof(*p));
     p->config = *config;
     p->rng = config->seed * 0x2545f4914f6cdd1dULL + 1;
-    int rc = grow(p, (uint32_t)(count ? count : 1), err);
+    grow(p, (uint32_t)(count ? count : 1));
+    int rc = 0;
     for (size_t i = 0; !rc && i < count; i++)
         rc = sl_place_add_node(p, &nodes[i], NULL, err);
     if (rc) {

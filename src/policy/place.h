@@ -176,11 +176,7 @@ int sl_place_commit(struct sl_placer *p, const struct sl_place_request *request,
 int sl_place_release(struct sl_placer *p, const struct sl_place_request *request,
                      const struct sl_place_decision *decision, struct sl_err *err) SL_MUST_CHECK;
 
-/* True and the policy's score when the request fits this node; higher is better. */
-bool sl_place_score(struct sl_placer *p, const struct sl_place_request *request, uint32_t node,
-                    int32_t *ret_score);
-
-/* The same for every node at once: ret has room for all, INT32_MIN where it does not fit. */
+/* The policy's score of every node, higher is better: ret has room for all, INT32_MIN where the request does not fit. */
 int sl_place_scores(struct sl_placer *p, const struct sl_place_request *request, int32_t *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 

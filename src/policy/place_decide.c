@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/xalloc.h"
 #include "policy/errors.h"
 #include "policy/place_internal.h"
 
@@ -58,8 +59,7 @@ static struct place_kind *kind_evict(struct sl_placer *p)
     return &p->kinds[oldest];
 }
 
-static struct place_kind *kind_get(struct sl_placer *p, const struct sl_place_request *r,
-                                   struct sl_err *err)
+static struct place_kind *kind_get(struct sl_placer *p, const struct sl_place_request *r)
 {
     struct sl_place_request key = kind_key(r);
     struct place_kind *k = kind_lookup(p, &key);
@@ -68,19 +68,9 @@ static struct place_kind *kind_get(struct sl_placer *p, const struct sl_place_re
     bool evict = p->kinds_used == PLACE_MAX_KINDS;
     k = evict ? kind_evict(p) : &p->kinds[p->kinds_used];
     if (!evict) {
-        k->scores = malloc(p->room * sizeof(*k->scores));
-        k->opens = malloc(p->room * sizeof(*k->opens));
-        k->dirty = malloc((p->room + 63) / 64 * sizeof(*k->dirty));
-        if (!k->scores || !k->opens || !k->dirty) {
-            free(k->scores);
-            free(k->opens);
-            free(k->dirty);
-            k->scores = NULL;
-            k->opens = NULL;
-            k->dirty = NULL;
-            (void)sl_err_set(err, -ENOMEM, "out of memory for the scores of %u nodes", p->count);
-            return NULL;
-        }
+        k->scores = sl_xmalloc(p->room * sizeof(*k->scores));
+        k->opens = sl_xmalloc(p->room * sizeof(*k->opens));
+        k->dirty = sl_xmalloc((p->room + 63) / 64 * sizeof(*k->dirty));
         p->kinds_used++;
     }
     memcpy(&k->key, &key, sizeof(key));
@@ -154,14 +144,9 @@ static int32_t priced(const struct prices *x, const struct sl_placer *p, const s
     return score;
 }
 
-static bool has_prices(const struct sl_placer *p)
-{
-    return p->config.policy == SL_PLACE_SLUICE && p->demand;
-}
-
 static const int32_t *final_scores(struct sl_placer *p, const struct place_kind *k)
 {
-    if (!has_prices(p))
+    if (p->config.policy != SL_PLACE_SLUICE || !p->demand)
         return k->scores;
     struct prices x;
     prices_init(&x, p, k);
@@ -254,9 +239,9 @@ static uint16_t random_gpus(struct sl_placer *p, const struct place_node *n,
 /* What has been asked for so far becomes what is expected. */
 static void learn(struct sl_placer *p)
 {
-    struct sl_place_demand *items = calloc(p->kinds_used, sizeof(*items));
+    struct sl_place_demand *items = sl_xcalloc(p->kinds_used, sizeof(*items));
     uint32_t count = 0;
-    for (uint32_t i = 0; items && i < p->kinds_used; i++)
+    for (uint32_t i = 0; i < p->kinds_used; i++)
         if (p->kinds[i].seen)
             items[count++] = (struct sl_place_demand){
                 p->kinds[i].key,
@@ -266,23 +251,13 @@ static void learn(struct sl_placer *p)
     free(items);
 }
 
-static int kind_asked(struct sl_placer *p, const struct sl_place_request *r,
-                      struct place_kind **ret, struct sl_err *err)
+int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
+                    struct sl_place_decision *ret, struct sl_err *err)
 {
     int rc = sl_place_validate(r, err);
     if (rc)
         return rc;
-    *ret = kind_get(p, r, err);
-    return *ret ? 0 : -ENOMEM;
-}
-
-int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const uint64_t *allow,
-                    struct sl_place_decision *ret, struct sl_err *err)
-{
-    struct place_kind *k = NULL;
-    int rc = kind_asked(p, r, &k, err);
-    if (rc)
-        return rc;
+    struct place_kind *k = kind_get(p, r);
     k->seen++;
     k->stamp = ++p->decisions;
     uint32_t every = p->config.learn_every;
@@ -306,34 +281,13 @@ int sl_place_decide(struct sl_placer *p, const struct sl_place_request *r, const
     return 0;
 }
 
-bool sl_place_score(struct sl_placer *p, const struct sl_place_request *r, uint32_t node,
-                    int32_t *ret_score)
-{
-    if (node >= p->count || sl_place_validate(r, NULL) != 0)
-        return false;
-    struct place_kind *k = kind_get(p, r, NULL);
-    if (!k)
-        return false;
-    refresh(p, k);
-    uint32_t at = p->position[node];
-    if (k->scores[at] == PLACE_NO_FIT || p->mem_free[at] < r->memory_mib)
-        return false;
-    *ret_score = k->scores[at];
-    if (has_prices(p)) {
-        struct prices x;
-        prices_init(&x, p, k);
-        *ret_score = priced(&x, p, k, at);
-    }
-    return true;
-}
-
 int sl_place_scores(struct sl_placer *p, const struct sl_place_request *r, int32_t *ret,
                     struct sl_err *err)
 {
-    struct place_kind *k = NULL;
-    int rc = kind_asked(p, r, &k, err);
+    int rc = sl_place_validate(r, err);
     if (rc)
         return rc;
+    struct place_kind *k = kind_get(p, r);
     k->stamp = ++p->decisions;
     refresh(p, k);
     const int32_t *scores = final_scores(p, k);

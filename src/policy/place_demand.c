@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns "what is going to arrive" into the tables the fragmentation measures read. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "policy/errors.h"
+#include "base/xalloc.h"
 #include "policy/place_internal.h"
 
 /* The published policy looks only at the most frequent classes that cover this much. */
@@ -110,16 +109,10 @@ static void add_class(const struct sl_placer *p, struct place_demand *d,
 
 static struct place_demand *demand_create(const struct sl_placer *p)
 {
-    struct place_demand *d = calloc(1, sizeof(*d));
-    for (unsigned m = 0; d && m < SL_PLACE_MAX_MODELS; m++) {
-        if (!(p->models >> m & 1))
-            continue;
-        d->models[m] = calloc(1, sizeof(*d->models[m]));
-        if (!d->models[m]) {
-            sl_place_demand_destroy(d);
-            return NULL;
-        }
-    }
+    struct place_demand *d = sl_xcalloc(1, sizeof(*d));
+    for (unsigned m = 0; m < SL_PLACE_MAX_MODELS; m++)
+        if (p->models >> m & 1)
+            d->models[m] = sl_xcalloc(1, sizeof(*d->models[m]));
     return d;
 }
 
@@ -133,28 +126,23 @@ void sl_place_demand_destroy(struct place_demand *d)
     free(d);
 }
 
-int sl_place_demand_classes(const struct sl_place_demand *demand, size_t count,
-                            struct place_class **ret, size_t *ret_count, struct sl_err *err)
+struct place_class *sl_place_demand_classes(const struct sl_place_demand *demand, size_t count,
+                                            size_t *ret_count)
 {
-    struct place_class *items = calloc(count ? count : 1, sizeof(*items));
-    if (!items)
-        return sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
+    struct place_class *items = sl_xcalloc(count, sizeof(*items));
     for (size_t i = 0; i < count; i++)
         items[i] = (struct place_class){.r = demand[i].request,
                                         .weight = demand[i].weight,
                                         .milli = sl_place_request_milli(&demand[i].request),
                                         .at = i};
     *ret_count = merge(items, count);
-    *ret = items;
-    return 0;
+    return items;
 }
 
-int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
-                          struct place_demand **ret, struct sl_err *err)
+struct place_demand *sl_place_demand_build(const struct sl_placer *p,
+                                           const struct place_class *items, size_t count)
 {
     struct place_demand *d = demand_create(p);
-    if (!d)
-        return sl_err_set(err, -ENOMEM, "out of memory for the expected demand");
     double total = 0, covered = 0;
     for (size_t i = 0; i < count; i++)
         total += items[i].weight;
@@ -164,14 +152,11 @@ int sl_place_demand_build(const struct sl_placer *p, const struct place_class *i
         covered += items[i].weight;
         add_class(p, d, &items[i]);
     }
-    int rc = 0;
-    if (d->total_weight <= 0)
-        rc = sl_err_set(err, -EINVAL, SL_E_PLACE_NO_DEMAND);
-    else if (p->config.policy == SL_PLACE_SLUICE && sl_place_price_init(p, items, count, d))
-        rc = sl_err_set(err, -ENOMEM, "out of memory for %zu kinds of request", count);
-    if (rc)
+    if (d->total_weight <= 0) {
         sl_place_demand_destroy(d);
-    else
-        *ret = d;
-    return rc;
+        return NULL;
+    }
+    if (p->config.policy == SL_PLACE_SLUICE)
+        sl_place_price_init(p, items, count, d);
+    return d;
 }

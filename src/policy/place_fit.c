@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does it fit, which GPUs, and what a GPU has left afterwards. */
-#include <string.h>
 
 #include "policy/place_internal.h"
 

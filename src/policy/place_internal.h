@@ -181,20 +181,19 @@ double sl_place_frag_capacity(const struct place_demand *d, unsigned model,
 
 /* place_demand.c */
 /* Merges what was told into classes; the caller frees them. */
-int sl_place_demand_classes(const struct sl_place_demand *items, size_t count,
-                            struct place_class **ret, size_t *ret_count,
-                            struct sl_err *err) SL_MUST_CHECK;
-int sl_place_demand_build(const struct sl_placer *p, const struct place_class *items, size_t count,
-                          struct place_demand **ret, struct sl_err *err) SL_MUST_CHECK;
+struct place_class *sl_place_demand_classes(const struct sl_place_demand *items, size_t count,
+                                            size_t *ret_count) SL_MUST_CHECK;
+/* NULL: nothing is demanded. */
+struct place_demand *sl_place_demand_build(const struct sl_placer *p,
+                                           const struct place_class *items,
+                                           size_t count) SL_MUST_CHECK;
 void sl_place_demand_destroy(struct place_demand *d);
 
 /* place_price.c */
-int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
-                        struct place_demand *d) SL_MUST_CHECK;
+void sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
+                         struct place_demand *d);
 unsigned sl_place_ready(const struct place_demand *d, unsigned unused, double cpu_free);
 void sl_place_slot_costs(const struct sl_placer *p, unsigned count, place_slot_table ret);
 void sl_place_price_step(struct sl_placer *p, unsigned rounds);
-
-/* place.c */
 
 #endif

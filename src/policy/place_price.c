@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "policy/place_internal.h"
 
 #define TEMPERATURE 0.04
@@ -35,13 +36,11 @@ static uint32_t types_for(const struct sl_placer *p, const struct sl_place_reque
 }
 
 /* Classes that can go to the same places and want CPU and GPU in the same proportion are one. */
-int sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
-                        struct place_demand *d)
+void sl_place_price_init(const struct sl_placer *p, const struct place_class *items, size_t count,
+                         struct place_demand *d)
 {
     double multi = 0;
-    d->buyers = calloc(count ? count : 1, sizeof(*d->buyers));
-    if (!d->buyers)
-        return -1;
+    d->buyers = sl_xcalloc(count, sizeof(*d->buyers));
     for (size_t i = 0; i < count; i++) {
         const struct place_class *c = &items[i];
         uint32_t types = types_for(p, &c->r);
@@ -68,7 +67,6 @@ int sl_place_price_init(const struct sl_placer *p, const struct place_class *ite
     d->slot_cpu = multi > 0 ? d->slot_cpu / multi : 0;
     for (unsigned k = 2; d->buyers_gpu > 0 && k <= SL_PLACE_MAX_GPUS; k++)
         d->slot_share[k] /= d->buyers_gpu;
-    return 0;
 }
 
 /* How the buyer splits over the types: mostly to the cheapest, smoothly, by room where equal. */

@@ -112,44 +112,15 @@ static bool seen_before(const struct place_node *n, unsigned gpu)
     return false;
 }
 
-static int32_t fgd_value(const struct sl_placer *p, const struct place_node *n,
-                         const struct sl_place_request *r, uint16_t gpus, double before)
-{
-    struct outcome o;
-    outcome_take(p, n, r, gpus, &o);
-    double after = sl_place_frag_published(p->demand, n->model, &o.view, o.cpu_free);
-    return (int32_t)floor(100 / (1 + exp(-(before - after) / 1000)));
-}
-
-static int32_t score_fgd(const struct sl_placer *p, const struct place_node *n,
-                         const struct sl_place_request *r, uint16_t *gpus)
-{
-    double before = sl_place_frag_published(p->demand, n->model, &n->view, n->cpu_free);
-    if (r->gpu_count != 1 || sl_place_is_whole(r)) {
-        *gpus = sl_place_pick_tightest(n, r, false);
-        return fgd_value(p, n, r, *gpus, before);
-    }
-    int32_t best = PLACE_NO_FIT;
-    for (unsigned i = 0; i < n->gpu_count; i++) {
-        if (!sl_place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
-            continue;
-        int32_t s = fgd_value(p, n, r, (uint16_t)(1u << i), before);
-        if (s > best) {
-            best = s;
-            *gpus = (uint16_t)(1u << i);
-        }
-    }
-    return best;
-}
-
 /*
- * Ours. In milli-GPU: how much usable GPU the placement destroys (both measures, mixed), plus what
- * the resources it takes are worth to the demand that can run nowhere else (prices).
+ * How much of a node is lost to the expected demand, in milli-GPU. The published policy has its own measure; ours mixes
+ * it with the one that counts CPU. (What the resources are worth to demand that can run nowhere else, the prices, is
+ * added in the scan: place_decide.c.)
  */
-static double sluice_measure(const struct sl_placer *p, const struct place_node *n,
-                             const struct place_view *v, uint32_t cpu_free)
+static double measure(const struct sl_placer *p, const struct place_node *n,
+                      const struct place_view *v, uint32_t cpu_free)
 {
-    double mix = p->config.tuning.capacity, f = 0;
+    double mix = p->config.policy == SL_PLACE_FGD ? 0 : p->config.tuning.capacity, f = 0;
     if (mix < 1)
         f += (1 - mix) * sl_place_frag_published(p->demand, n->model, v, cpu_free);
     if (mix > 0)
@@ -157,28 +128,31 @@ static double sluice_measure(const struct sl_placer *p, const struct place_node 
     return f;
 }
 
-static int32_t sluice_value(const struct sl_placer *p, const struct place_node *n,
-                            const struct sl_place_request *r, uint16_t gpus, double before)
+static int32_t value_of(const struct sl_placer *p, const struct place_node *n,
+                        const struct sl_place_request *r, uint16_t gpus, double before)
 {
     struct outcome o;
     outcome_take(p, n, r, gpus, &o);
-    double cost = sluice_measure(p, n, &o.view, o.cpu_free) - before;
-    return (int32_t)lrint(-cost * PLACE_SCALE);
+    double lost = measure(p, n, &o.view, o.cpu_free) - before;
+    if (p->config.policy == SL_PLACE_FGD)
+        return (int32_t)floor(100 / (1 + exp(lost / 1000)));
+    return (int32_t)lrint(-lost * PLACE_SCALE);
 }
 
-static int32_t score_sluice(const struct sl_placer *p, const struct place_node *n,
-                            const struct sl_place_request *r, uint16_t *gpus)
+/* Fragmentation gradient descent: the GPUs whose taking loses the least. */
+static int32_t score_frag(const struct sl_placer *p, const struct place_node *n,
+                          const struct sl_place_request *r, uint16_t *gpus)
 {
-    double before = sluice_measure(p, n, &n->view, n->cpu_free);
+    double before = measure(p, n, &n->view, n->cpu_free);
     if (r->gpu_count != 1 || sl_place_is_whole(r)) {
         *gpus = sl_place_pick_tightest(n, r, false);
-        return sluice_value(p, n, r, *gpus, before);
+        return value_of(p, n, r, *gpus, before);
     }
     int32_t best = PLACE_NO_FIT;
     for (unsigned i = 0; i < n->gpu_count; i++) {
         if (!sl_place_gpu_fits(&n->gpus[i], r) || seen_before(n, i))
             continue;
-        int32_t s = sluice_value(p, n, r, (uint16_t)(1u << i), before);
+        int32_t s = value_of(p, n, r, (uint16_t)(1u << i), before);
         if (s > best) {
             best = s;
             *gpus = (uint16_t)(1u << i);
@@ -194,8 +168,7 @@ int32_t sl_place_score_node(const struct sl_placer *p, const struct place_node *
         return PLACE_NO_FIT;
     enum sl_place_policy policy = p->config.policy;
     if ((policy == SL_PLACE_FGD || policy == SL_PLACE_SLUICE) && p->demand)
-        return policy == SL_PLACE_FGD ? score_fgd(p, n, r, ret_gpus)
-                                      : score_sluice(p, n, r, ret_gpus);
+        return score_frag(p, n, r, ret_gpus);
     *ret_gpus = sl_place_pick_tightest(n, r, policy == SL_PLACE_SPREAD);
     switch (policy) {
     case SL_PLACE_DOT_PRODUCT:

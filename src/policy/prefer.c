@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "policy/errors.h"
 
 enum {
@@ -207,13 +208,11 @@ static void grow(struct choice *c, struct growing *g, size_t seed)
         improve(c, g);
 }
 
-static int choose_greedy(struct choice *c, size_t *best, struct sl_err *err)
+static void choose_greedy(struct choice *c, size_t *best)
 {
-    SL_CLEANUP(free) size_t *set = calloc(c->size, sizeof(*set));
-    SL_CLEANUP(free) bool *in = calloc(c->count, sizeof(*in));
-    SL_CLEANUP(free) uint64_t *tie = calloc(c->count, sizeof(*tie));
-    if (!set || !in || !tie)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing GPUs");
+    SL_CLEANUP(free) size_t *set = sl_xcalloc(c->size, sizeof(*set));
+    SL_CLEANUP(free) bool *in = sl_xcalloc(c->count, sizeof(*in));
+    SL_CLEANUP(free) uint64_t *tie = sl_xcalloc(c->count, sizeof(*tie));
     struct growing g = {.set = set, .in = in, .tie = tie};
     struct worth best_worth = {0, 0};
     size_t free_count = c->count - c->fixed;
@@ -227,7 +226,6 @@ static int choose_greedy(struct choice *c, size_t *best, struct sl_err *err)
             memcpy(best, set, c->size * sizeof(*set));
         }
     }
-    return 0;
 }
 
 /* --------------------------------------------------------------------------------------------- */
@@ -236,9 +234,7 @@ static int choose_greedy(struct choice *c, size_t *best, struct sl_err *err)
 static int fill_pool(struct choice *c, const size_t *available, size_t available_count,
                      const size_t *must, size_t must_count, struct sl_err *err)
 {
-    SL_CLEANUP(free) bool *seen = calloc(c->topology->gpu_count + 1, sizeof(*seen));
-    if (!seen)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing GPUs");
+    SL_CLEANUP(free) bool *seen = sl_xcalloc(c->topology->gpu_count + 1, sizeof(*seen));
     for (size_t i = 0; i < must_count + available_count; i++) {
         size_t gpu = i < must_count ? must[i] : available[i - must_count];
         if (gpu >= c->topology->gpu_count)
@@ -272,10 +268,8 @@ int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *ava
                     size_t *ret, struct sl_err *err)
 {
     size_t most = available_count + must_count;
-    SL_CLEANUP(free) size_t *pool = calloc(most + 1, sizeof(*pool));
-    SL_CLEANUP(free) uint64_t *degree = calloc(most + 1, sizeof(*degree));
-    if (!pool || !degree)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing GPUs");
+    SL_CLEANUP(free) size_t *pool = sl_xcalloc(most + 1, sizeof(*pool));
+    SL_CLEANUP(free) uint64_t *degree = sl_xcalloc(most + 1, sizeof(*degree));
     struct choice c = {
         .topology = topology, .pool = pool, .size = size, .degree = degree, .budget = PAIRS_BUDGET};
     int rc = fill_pool(&c, available, available_count, must, must_count, err);
@@ -285,17 +279,13 @@ int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *ava
         return sl_err_set(err, -ERANGE, SL_E_PREFER_COUNT, size, c.fixed, c.count);
     if (size == 0)
         return 0;
-    SL_CLEANUP(free) size_t *best = calloc(size, sizeof(*best));
-    if (!best)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing GPUs");
+    SL_CLEANUP(free) size_t *best = sl_xcalloc(size, sizeof(*best));
     fill_degrees(&c);
     if (c.count <= EXACT_POOL &&
         sets_of(c.count - c.fixed, size - c.fixed, EXACT_SETS) <= EXACT_SETS)
         choose_exact(&c, best);
     else
-        rc = choose_greedy(&c, best, err);
-    if (rc < 0)
-        return rc;
+        choose_greedy(&c, best);
     qsort(best + c.fixed, size - c.fixed, sizeof(*best), compare_positions);
     for (size_t i = 0; i < size; i++)
         ret[i] = pool[best[i]];

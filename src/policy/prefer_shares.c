@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 struct card {
     uint64_t used;   /* before this call */
@@ -76,9 +77,7 @@ int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *unit
     int rc = check(units, count, gpu_count, size, err);
     if (rc < 0)
         return rc;
-    SL_CLEANUP(free) struct card *cards = calloc(gpu_count + 1, sizeof(*cards));
-    if (!cards)
-        return sl_err_set(err, -ENOMEM, "out of memory for choosing shares");
+    SL_CLEANUP(free) struct card *cards = sl_xcalloc(gpu_count + 1, sizeof(*cards));
     for (size_t i = 0; i < count; i++) {
         ret[i] = units[i].must;
         cards[units[i].gpu].used += units[i].used;

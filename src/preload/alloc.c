@@ -12,12 +12,7 @@ CUresult sl_alloc_begin(struct sl_process *p, uint64_t units, struct sl_alloc *r
     CUresult rc = sl_site_current(p, &ret->site);
     if (rc != CUDA_SUCCESS || !ret->site.context)
         return rc;
-    bool granted = sl_charge_try(p, ret->site.gpu, units);
-    if (!granted) {
-        sl_pool_reclaim(p, ret->site.gpu);
-        granted = sl_charge_try(p, ret->site.gpu, units);
-    }
-    if (!granted)
+    if (!sl_pool_charge(p, ret->site.gpu, units))
         return sl_charge_refused(p);
     if (!sl_track_room()) {
         sl_charge_return(p, ret->site.gpu, units);

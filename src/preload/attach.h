@@ -52,8 +52,9 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
 }
 
 /* Asks the arbiter to measure the process's overhead on a GPU of the lease. With `wait`, returns
- * when it has (true), or after two seconds, or at once when there is no arbiter. */
-bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait);
+ * when it has (true), or after two seconds, or at once when there is no arbiter. `put_by_units` were
+ * charged in place of what is measured now: they are returned when the arbiter has answered. */
+bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
 /* Is there an arbiter at the other end just now? */
 bool sl_process_connected(void);

@@ -116,6 +116,12 @@ struct sl_budget sl_charge_budget(struct sl_process *p, int gpu)
     return b;
 }
 
+bool sl_charge_fits(struct sl_process *p, int gpu)
+{
+    struct sl_budget b = sl_charge_budget(p, gpu);
+    return !b.limited || b.used_bytes <= b.limit_bytes;
+}
+
 void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_t slot)
 {
     for (int gpu = 0; gpu < SL_MAX_GPUS; gpu++)

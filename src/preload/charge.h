@@ -47,6 +47,7 @@ struct sl_budget {
     uint64_t used_bytes; /* allocations and overhead, of all the tenant's processes */
 };
 struct sl_budget sl_charge_budget(struct sl_process *p, int gpu);
+bool sl_charge_fits(struct sl_process *p, int gpu); /* what it has is within what it may have */
 
 /* The watch thread puts another ledger or slot in place: what this process holds moves along. */
 void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_t slot);

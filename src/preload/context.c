@@ -12,39 +12,57 @@
 #include "preload/device.h"
 #include "preload/gate.h"
 
-#define MAX_DEVICES 64
+#define MAX_DEVICES  64
+/* What a context may cost, for as long as it is not known. 120 to 600 MiB were seen. */
+#define PUT_BY_UNITS ((640ULL << 20) / SL_UNIT_BYTES)
 
 /* Primary contexts are named by their device when they are released. How often the program has
  * retained one says which release ends it; the driver has the last word. */
 static CUcontext _Atomic primary[MAX_DEVICES];
 static _Atomic int retained[MAX_DEVICES];
 
-static bool fits(struct sl_process *p, int gpu)
+/*
+ * Before a context is made: what is charged for it until it is measured. A tenant with a limit waits for the
+ * measurement. One without a limit does not wait, so others could be promised this memory meanwhile; to put a
+ * little too much by refuses it nothing.
+ */
+static uint64_t put_by(struct sl_process *p, CUdevice device)
 {
-    struct sl_budget b = sl_charge_budget(p, gpu);
-    return !b.limited || b.used_bytes <= b.limit_bytes;
+    int gpu = sl_device_gpu(p, device);
+    if (gpu < 0 || sl_charge_budget(p, gpu).limited || !sl_process_connected())
+        return 0;
+    return sl_charge_try(p, gpu, PUT_BY_UNITS) ? PUT_BY_UNITS : 0;
+}
+
+static void not_made(struct sl_process *p, CUdevice device, uint64_t put_by_units)
+{
+    sl_charge_return(p, sl_device_gpu(p, device), put_by_units);
 }
 
 /* True if the tenant can afford the context just made on this device. */
-static bool context_made(struct sl_process *p, CUcontext context, CUdevice device)
+static bool context_made(struct sl_process *p, CUcontext context, CUdevice device,
+                         uint64_t put_by_units)
 {
     sl_context_enter(p, context, device);
     int gpu = sl_device_gpu(p, device);
     if (gpu < 0)
         return false;
-    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited);
-    if (fits(p, gpu))
+    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, put_by_units);
+    if (sl_charge_fits(p, gpu))
         return true;
     if (!sl_process_catch_up())
         return false;
-    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited);
-    return fits(p, gpu);
+    (void)sl_process_measure(p, (uint32_t)gpu, sl_charge_budget(p, gpu).limited, 0);
+    return sl_charge_fits(p, gpu);
 }
 
-static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device)
+static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx, CUdevice device,
+                              uint64_t put_by_units)
 {
     struct sl_site place;
-    if (rc != CUDA_SUCCESS || context_made(p, *pctx, device))
+    if (rc != CUDA_SUCCESS)
+        not_made(p, device, put_by_units);
+    if (rc != CUDA_SUCCESS || context_made(p, *pctx, device, put_by_units))
         return rc;
     __typeof__(&cuCtxDestroy_v2) destroy = SL_REAL(cuCtxDestroy_v2);
     if (!destroy)
@@ -61,27 +79,31 @@ static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     SL_ENTER(cuCtxCreate, real, p, (pctx, flags, dev));
-    return finish_create(p, real(pctx, flags, dev), pctx, dev);
+    uint64_t units = put_by(p, dev);
+    return finish_create(p, real(pctx, flags, dev), pctx, dev, units);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     SL_ENTER(cuCtxCreate_v2, real, p, (pctx, flags, dev));
-    return finish_create(p, real(pctx, flags, dev), pctx, dev);
+    uint64_t units = put_by(p, dev);
+    return finish_create(p, real(pctx, flags, dev), pctx, dev, units);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *params, int numParams,
                         unsigned int flags, CUdevice dev)
 {
     SL_ENTER(cuCtxCreate_v3, real, p, (pctx, params, numParams, flags, dev));
-    return finish_create(p, real(pctx, params, numParams, flags, dev), pctx, dev);
+    uint64_t units = put_by(p, dev);
+    return finish_create(p, real(pctx, params, numParams, flags, dev), pctx, dev, units);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags,
                         CUdevice dev)
 {
     SL_ENTER(cuCtxCreate_v4, real, p, (pctx, params, flags, dev));
-    return finish_create(p, real(pctx, params, flags, dev), pctx, dev);
+    uint64_t units = put_by(p, dev);
+    return finish_create(p, real(pctx, params, flags, dev), pctx, dev, units);
 }
 
 static CUresult destroy_with(struct sl_process *p, CUresult (*real)(CUcontext), CUcontext ctx)
@@ -192,14 +214,19 @@ static CUresult reset_with(struct sl_process *p, CUresult (*real)(CUdevice), CUd
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     SL_ENTER(cuDevicePrimaryCtxRetain, real, p, (pctx, dev));
+    bool in_range = dev >= 0 && dev < MAX_DEVICES;
+    uint64_t units = in_range && !atomic_load(&primary[dev]) ? put_by(p, dev) : 0;
     CUresult rc = real(pctx, dev);
-    if (rc != CUDA_SUCCESS || dev < 0 || dev >= MAX_DEVICES)
+    bool made = rc == CUDA_SUCCESS && in_range && !sl_context_known(*pctx);
+    if (!made)
+        not_made(p, dev, units);
+    if (rc != CUDA_SUCCESS || !in_range)
         return rc;
     atomic_fetch_add(&retained[dev], 1);
-    if (sl_context_known(*pctx))
+    if (!made)
         return rc;
     atomic_store(&primary[dev], *pctx);
-    if (context_made(p, *pctx, dev))
+    if (context_made(p, *pctx, dev, units))
         return rc;
     (void)end_primary(p, release_primary, dev, true);
     *pctx = NULL;

@@ -192,7 +192,7 @@ void sl_context_ended(struct sl_process *p, const struct sl_site *place)
     sl_capture_context_ended(place->context_id);
     sl_pool_settle_all(p, place->gpu);
     if (place->gpu >= 0)
-        (void)sl_process_measure(p, (uint32_t)place->gpu, false);
+        (void)sl_process_measure(p, (uint32_t)place->gpu, false, 0);
 }
 
 void sl_device_forget(void)

@@ -364,10 +364,13 @@ void sl_gate_context_gone(CUcontext context)
     if (gate.free_context == context)
         gate.free_context = NULL;
     sl_lock_drop(&gate.lock);
+    /* The watch thread does not look at contexts until this one is off all lists. */
+    atomic_fetch_add(&gate.ending, 1);
     while (atomic_load(&gate.marking))
         (void)sched_yield();
     sl_meter_context_gone(context);
     sl_flight_context_gone(context);
+    atomic_fetch_sub(&gate.ending, 1);
 }
 
 void sl_gate_primary_ends(bool begins)

@@ -53,10 +53,7 @@ static bool pay(struct sl_process *p, uint64_t id, CUdeviceptr address, struct s
         get_range(NULL, &size, address) != CUDA_SUCCESS)
         return false;
     *ret = (struct sl_cost){site.gpu, sl_units_of_bytes(size), SL_NOT_SHARED};
-    if (sl_charge_try(p, ret->gpu, ret->units))
-        return true;
-    sl_pool_reclaim(p, ret->gpu);
-    return sl_charge_try(p, ret->gpu, ret->units);
+    return sl_pool_charge(p, ret->gpu, ret->units);
 }
 
 static CUresult opened(struct sl_process *p, enum sl_kind kind, uint64_t id, CUdeviceptr address)

@@ -55,7 +55,7 @@ static void add_context(CUcontext context)
             empty = &marks.watched[i];
     }
     if (!there && empty)
-        *empty = (struct watched){.context = context};
+        empty->context = context; /* the rest is zero, and the watch thread's */
     sl_lock_drop(&marks.lock);
 }
 

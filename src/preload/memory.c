@@ -67,7 +67,7 @@ static bool settle_pitch(struct sl_process *p, struct sl_alloc *a, uint64_t pitc
     uint64_t units = pitched_units(pitch, height);
     if (!a->counted)
         return true;
-    if (units > a->units && !sl_charge_try(p, a->site.gpu, units - a->units))
+    if (units > a->units && !sl_pool_charge(p, a->site.gpu, units - a->units))
         return false;
     if (units < a->units)
         sl_charge_return(p, a->site.gpu, a->units - units);

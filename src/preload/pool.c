@@ -205,6 +205,14 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
     }
 }
 
+bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units)
+{
+    if (sl_charge_try(p, gpu, units))
+        return true;
+    sl_pool_reclaim(p, gpu);
+    return sl_charge_try(p, gpu, units);
+}
+
 bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
                    uint64_t *ret_pending)
 {

@@ -33,6 +33,8 @@ void sl_pool_settle_all(struct sl_process *p, int gpu);
  * settles, gives the idle memory of all pools on the GPU back to the card, and what only an exported
  * descriptor kept that is closed by now. */
 void sl_pool_reclaim(struct sl_process *p, int gpu);
+/* sl_charge_try, and once more after a reclaim. */
+bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units);
 
 /* A piece of a pool leaves for another process: an entry of that id pays for it from now on. */
 void sl_pool_share(struct sl_process *p, struct sl_track *piece, uint64_t id);

@@ -64,6 +64,8 @@ static CUresult end(struct sl_process *p, struct request *r, CUresult rc, const 
                     CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream))
 {
     bool within = sl_pool_settle(p, r->pool, r->pending);
+    if (!within && sl_process_catch_up()) /* the limit was that of an arbiter that is gone */
+        within = sl_charge_fits(p, r->pool->gpu);
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         return rc;

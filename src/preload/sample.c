@@ -39,6 +39,9 @@ struct sample {
     uint64_t key;
     uint32_t
         own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
+    /* What its stream is held by: NULL where that is not in this context. */
+    _Atomic uint32_t *word;
+    CUdeviceptr words_at;
     bool held;
     _Atomic uint64_t held_since_ns; /* 0: the stream is not held */
 };
@@ -97,6 +100,9 @@ static struct sample *take_sample(CUcontext context)
             s = k;
     }
     if (s) {
+        bool here = samples.hold && context == samples.hold_context;
+        s->word = here ? samples.hold + (s - samples.sample) : NULL;
+        s->words_at = here ? samples.hold_address : 0;
         s->context = context;
         s->held = false;
         s->own = 0;
@@ -137,21 +143,14 @@ static void prepare_hold(CUcontext context)
     sl_lock_drop(&samples.lock);
 }
 
-static _Atomic uint32_t *hold_word(const struct sample *s)
-{
-    return samples.hold && s->context == samples.hold_context ? samples.hold + (s - samples.sample)
-                                                              : NULL;
-}
-
 static void hold(struct sample *s, CUstream stream)
 {
     __typeof__(&cuStreamWaitValue32_v2) wait = SL_REAL(cuStreamWaitValue32_v2);
-    _Atomic uint32_t *word = hold_word(s);
-    if (!word || !wait)
+    if (!s->word || !wait)
         return;
-    atomic_store(word, 0);
+    atomic_store(s->word, 0);
     atomic_store(&s->held_since_ns, sl_now_ns());
-    s->held = wait(stream, samples.hold_address + 4U * (CUdeviceptr)(s - samples.sample), 1,
+    s->held = wait(stream, s->words_at + 4U * (CUdeviceptr)(s - samples.sample), 1,
                    CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS;
     if (!s->held)
         atomic_store(&s->held_since_ns, 0);
@@ -159,20 +158,22 @@ static void hold(struct sample *s, CUstream stream)
 
 static void let_go(struct sample *s)
 {
-    _Atomic uint32_t *word = hold_word(s);
-    if (atomic_exchange(&s->held_since_ns, 0) && word)
-        atomic_store(word, 1);
+    if (atomic_exchange(&s->held_since_ns, 0))
+        atomic_store(s->word, 1);
 }
 
 void sl_sample_begin(struct sl_launch *l, bool known)
 {
     __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
-    struct sample *s = record ? take_sample(l->context) : NULL;
-    if (!s)
+    if (!record)
         return;
     CUstreamCaptureMode mode = sl_capture_relax();
-    if (!samples.hold_tried)
-        prepare_hold(l->context);
+    prepare_hold(l->context);
+    struct sample *s = take_sample(l->context);
+    if (!s) {
+        sl_capture_restore(mode);
+        return;
+    }
     /* A first launch may load code and wait for the whole GPU: never behind a stream that waits for us. */
     if (known)
         hold(s, l->stream);
@@ -203,7 +204,7 @@ static void sample_own(const struct sl_launch *l, uint32_t count)
     s->own = count;
     bool ok = s->held && record(s->begin, l->stream) == CUDA_SUCCESS;
     for (uint32_t i = 0; ok && i < count; i++)
-        ok = set(samples.hold_address + 2048, 0, 4, l->stream) == CUDA_SUCCESS;
+        ok = set(s->words_at + 2048, 0, 4, l->stream) == CUDA_SUCCESS;
     ok = ok && record(s->end, l->stream) == CUDA_SUCCESS;
     let_go(s);
     atomic_store(&s->state, ok ? SAMPLE_CLOSED : SAMPLE_UNUSED);

@@ -41,14 +41,6 @@ static struct sl_cost drop(struct physical *m)
     return cost;
 }
 
-static bool charge(struct sl_process *p, int gpu, uint64_t units)
-{
-    if (sl_charge_try(p, gpu, units))
-        return true;
-    sl_pool_reclaim(p, gpu);
-    return sl_charge_try(p, gpu, units);
-}
-
 static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, CUresult *ret_rc)
 {
     *ret_rc = CUDA_ERROR_OUT_OF_MEMORY;
@@ -56,7 +48,7 @@ static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, C
     if (!m)
         return NULL;
     *m = (struct physical){.cost = {.gpu = gpu, .units = units}, .handles = 1};
-    if (!charge(p, gpu, units)) {
+    if (!sl_pool_charge(p, gpu, units)) {
         *ret_rc = sl_charge_refused(p);
         free(m);
         return NULL;
@@ -142,7 +134,7 @@ static bool cover(struct sl_process *p, struct physical *m, size_t size)
     uint64_t more = own && units > m->cost.units ? units - m->cost.units : 0;
     m->cost.units += more;
     sl_lock_drop(&lock);
-    if (charge(p, m->cost.gpu, more))
+    if (sl_pool_charge(p, m->cost.gpu, more))
         return true;
     sl_lock_take(&lock);
     m->cost.units -= more;
@@ -306,7 +298,7 @@ static bool pay_import(struct sl_process *p, CUmemGenericAllocationHandle handle
     bool on_device = prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     *ret = (struct sl_cost){.gpu = on_device ? sl_device_gpu(p, prop.location.id) : SL_NOT_LEASED,
                             .units = on_device ? units : 0};
-    return charge(p, ret->gpu, ret->units);
+    return sl_pool_charge(p, ret->gpu, ret->units);
 }
 
 static CUresult imported(struct sl_process *p, CUmemGenericAllocationHandle handle, uint64_t id,

@@ -37,6 +37,7 @@ static struct {
     bool running;
     _Atomic bool connected;
     bool no_kick; /* the program closed our bell; the watch thread's own */
+    struct sl_process *process;
 } watch = {.sock = SL_OWN_FD_INIT,
            .kick = SL_OWN_FD_INIT,
            .ledger = SL_OWN_FD_INIT,
@@ -52,6 +53,8 @@ static struct sl_lock measure_lock;
 static struct {
     _Atomic uint32_t asked;
     _Atomic uint32_t answered; /* a futex */
+    /* Units charged in place of what is to be measured: by the next request, and by the one under way. */
+    _Atomic uint64_t next_units, asked_units;
 } measures[SL_MAX_GPUS];
 
 /* Tries to come back to an arbiter; made by the watch thread alone. */
@@ -90,18 +93,62 @@ static void answer_all(uint32_t gpu)
     sl_futex_wake_all(&measures[gpu].answered);
 }
 
+static void give_back(uint32_t gpu, _Atomic uint64_t *units)
+{
+    sl_charge_return(watch.process, (int)gpu, atomic_exchange(units, 0));
+}
+
+/* The next arbiter measures all who come back by itself. */
 static void disconnected(void)
 {
     atomic_store(&watch.connected, false);
-    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++)
+    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
+        give_back(gpu, &measures[gpu].asked_units);
+        give_back(gpu, &measures[gpu].next_units);
         answer_all(gpu);
+    }
+}
+
+/* Sends a request unless one is under way (returns false). *ret_ticket is what to wait for. */
+static bool send_request(uint32_t gpu, uint32_t *ret_ticket, bool *ret_sent)
+{
+    struct sl_msg_measure m;
+    memset(&m, 0, sizeof(m));
+    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
+    m.gpu = gpu;
+    *ret_sent = false;
+    sl_lock_take(&measure_lock);
+    uint32_t asked = atomic_load(&measures[gpu].asked);
+    bool idle = atomic_load(&measures[gpu].answered) == asked;
+    if (idle && sl_own_fd_valid(&watch.sock)) {
+        atomic_store(&measures[gpu].asked, asked + 1);
+        uint64_t units = atomic_exchange(&measures[gpu].next_units, 0);
+        m.overhead_bytes = (atomic_fetch_add(&measures[gpu].asked_units, units) + units)
+                           << SL_UNIT_SHIFT;
+        *ret_sent = sl_packet_send(watch.sock.fd, &m.h, NULL, 0, NULL) == 0;
+        if (!*ret_sent)
+            atomic_store(&measures[gpu].asked, asked);
+    }
+    if (idle && !*ret_sent) { /* nobody will answer */
+        give_back(gpu, &measures[gpu].asked_units);
+        give_back(gpu, &measures[gpu].next_units);
+    }
+    sl_lock_drop(&measure_lock);
+    *ret_ticket = asked + 1;
+    return idle;
 }
 
 static void handle_packet(const union sl_packet *packet)
 {
-    if (packet->h.type == SL_MSG_MEASURED && packet->measure.gpu < SL_MAX_GPUS) {
-        answer_all(packet->measure.gpu);
-    }
+    uint32_t gpu = packet->measure.gpu, ignored;
+    bool sent;
+    if (packet->h.type != SL_MSG_MEASURED || gpu >= SL_MAX_GPUS)
+        return;
+    give_back(gpu, &measures[gpu].asked_units);
+    answer_all(gpu);
+    if (atomic_load(
+            &measures[gpu].next_units)) /* made since: what was measured may be without it */
+        (void)send_request(gpu, &ignored, &sent);
 }
 
 /* Reads what is there. A closed or senseless connection is given up and made anew. */
@@ -272,6 +319,7 @@ static bool start_thread(struct sl_process *p)
 void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link)
 {
     (void)snprintf(watch.path, sizeof(watch.path), "%s", path);
+    watch.process = p;
     watch.sock = sl_own_fd_take(link->sock);
     watch.doorbell = sl_own_fd_take(link->doorbell);
     watch.lease = sl_own_fd_take(link->lease.fd);
@@ -302,6 +350,8 @@ void sl_watch_forget(struct sl_process *p)
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
         atomic_store(&measures[gpu].asked, 0);
         atomic_store(&measures[gpu].answered, 0);
+        atomic_store(&measures[gpu].next_units, 0);
+        atomic_store(&measures[gpu].asked_units, 0);
     }
 }
 
@@ -356,41 +406,31 @@ static bool wait_answer(uint32_t gpu, uint32_t ticket, uint64_t end_ns)
     }
 }
 
-/* Sends a request once none is under way; 0 or the ticket to wait for. */
+/* Sends a request once none is under way. */
 static bool ask_measure(uint32_t gpu, uint64_t end_ns, uint32_t *ret_ticket)
 {
-    struct sl_msg_measure m;
-    memset(&m, 0, sizeof(m));
-    sl_packet_init(&m.h, SL_MSG_MEASURE, sizeof(m));
-    m.gpu = gpu;
     for (;;) {
-        sl_lock_take(&measure_lock);
-        uint32_t asked = atomic_load(&measures[gpu].asked);
-        bool idle = atomic_load(&measures[gpu].answered) == asked, sent = false;
-        if (idle && sl_own_fd_valid(&watch.sock)) {
-            atomic_store(&measures[gpu].asked, asked + 1);
-            sent = sl_packet_send(watch.sock.fd, &m.h, NULL, 0, NULL) == 0;
-            if (!sent)
-                atomic_store(&measures[gpu].asked, asked);
-        }
-        sl_lock_drop(&measure_lock);
-        *ret_ticket = asked + 1;
-        if (idle || !wait_answer(gpu, asked, end_ns))
+        bool sent;
+        if (send_request(gpu, ret_ticket, &sent) || !wait_answer(gpu, *ret_ticket - 1, end_ns))
             return sent;
     }
 }
 
-bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait)
+bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units)
 {
     if (p->mode != SL_MODE_TENANT || gpu >= SL_MAX_GPUS || !watch.running ||
-        !atomic_load(&watch.connected))
+        !atomic_load(&watch.connected)) {
+        sl_charge_return(p, (int)gpu, put_by_units);
         return false;
+    }
     int saved = errno;
+    atomic_fetch_add(&measures[gpu].next_units, put_by_units); /* first: who answers looks for it */
     uint32_t ticket = 0;
     uint64_t end_ns = sl_now_ns() + MEASURE_NS;
     bool done = false;
     if (!wait && atomic_load(&measures[gpu].answered) != atomic_load(&measures[gpu].asked)) {
-        errno = saved; /* one is under way, and the arbiter measures by itself every second */
+        errno = saved; /* one is under way, and the arbiter measures by itself every second; what
+                        * was put by is asked for as soon as that one is answered */
         return false;
     }
     if (ask_measure(gpu, end_ns, &ticket) && wait) {

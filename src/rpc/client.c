@@ -121,20 +121,10 @@ static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error
     tell_done(call, sl_rpc_code_from_h2(h2_error), text);
 }
 
-static void request_sent(struct sl_rpc_call *call)
-{
-    (void)call;
-}
-
 static void going_away(struct rpc_conn *conn)
 {
     struct sl_rpc_client *client = conn->owner;
     client->draining = true;
-}
-
-static void ignore(struct rpc_conn *conn)
-{
-    (void)conn;
 }
 
 static void conn_lost(struct rpc_conn *conn, const struct sl_err *why)
@@ -155,9 +145,7 @@ static const struct rpc_role client_role = {
     .peer_ended = answer_ended,
     .expired = answer_expired,
     .closed = answer_closed,
-    .sent_end = request_sent,
     .goaway = going_away,
-    .ping_acked = ignore,
     .lost = conn_lost,
     .reads_to_the_end = true,
 };

@@ -104,16 +104,13 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     (void)session;
     struct rpc_conn *conn = user_data;
     bool ends = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
-    if (frame->hd.type == NGHTTP2_GOAWAY) {
+    if (frame->hd.type == NGHTTP2_GOAWAY && conn->role->goaway)
         conn->role->goaway(conn);
-        return go_on(conn);
-    }
-    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK)) {
+    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) &&
+        conn->role->ping_acked)
         conn->role->ping_acked(conn);
-        return go_on(conn);
-    }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
-        return 0;
+        return go_on(conn);
     struct sl_rpc_call *call = call_of(conn, frame->hd.stream_id);
     if (!call)
         return 0;
@@ -173,7 +170,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
         return 0;
     struct sl_rpc_call *call = call_of(conn, frame->hd.stream_id);
-    if (call)
+    if (call && conn->role->sent_end)
         conn->role->sent_end(call);
     return go_on(conn);
 }

@@ -14,7 +14,6 @@
 #include "rpc/call.h"
 #include "rpc/client.h"
 #include "rpc/frame.h"
-#include "base/container.h"
 #include "base/loop.h"
 #include "rpc/server.h"
 
@@ -108,7 +107,7 @@ struct rpc_role {
     void (*expired)(struct sl_rpc_call *call);
     /* The stream is gone: last word to the owner; the call is freed next. */
     void (*closed)(struct sl_rpc_call *call, bool lost, uint32_t h2_error);
-    /* The final frame of a call is out. */
+    /* The final frame of a call is out. This and the next two may be NULL. */
     void (*sent_end)(struct sl_rpc_call *call);
     void (*goaway)(struct rpc_conn *conn);
     void (*ping_acked)(struct rpc_conn *conn);

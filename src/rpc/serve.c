@@ -302,11 +302,6 @@ static void answer_sent(struct sl_rpc_call *call)
                                     NGHTTP2_NO_ERROR);
 }
 
-static void ignore(struct rpc_conn *conn)
-{
-    (void)conn;
-}
-
 const struct rpc_role sl_rpc_server_role = {
     .header = request_header,
     .headers_done = request_headers_done,
@@ -316,7 +311,6 @@ const struct rpc_role sl_rpc_server_role = {
     .expired = request_expired,
     .closed = request_closed,
     .sent_end = answer_sent,
-    .goaway = ignore, /* the client opens no more calls; those under way go on */
     .ping_acked = sl_rpc_server_goaway,
     .lost = sl_rpc_server_lost,
 };

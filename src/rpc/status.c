@@ -11,24 +11,10 @@
 #include "base/cleanup.h"
 
 static const char *const names[] = {
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-};
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
 
 const char *sl_rpc_code_name(enum sl_rpc_code code)
 {
@@ -48,84 +34,69 @@ enum sl_rpc_code sl_rpc_code_parse(const uint8_t *text, size_t size)
     return value < SL_ARRAY_LEN(names) ? (enum sl_rpc_code)value : SL_RPC_UNKNOWN;
 }
 
+/* What a number from elsewhere stands for. */
+struct meaning {
+    unsigned number;
+    enum sl_rpc_code code;
+};
+
+static enum sl_rpc_code look_up(const struct meaning *list, size_t count, unsigned number,
+                                enum sl_rpc_code otherwise)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].number == number)
+            return list[i].code;
+    return otherwise;
+}
+
 enum sl_rpc_code sl_rpc_code_from_errno(int code)
 {
-    switch (-code) {
-    case 0:
-        return SL_RPC_OK;
-    case EINVAL:
-    case EMSGSIZE:
-        return SL_RPC_INVALID_ARGUMENT;
-    case ENOENT:
-    case ENODEV:
-        return SL_RPC_NOT_FOUND;
-    case EEXIST:
-        return SL_RPC_ALREADY_EXISTS;
-    case EPERM:
-    case EACCES:
-        return SL_RPC_PERMISSION_DENIED;
-    case ENOMEM:
-    case ENOSPC:
-    case EMFILE:
-    case ENFILE:
-    case EDQUOT:
-        return SL_RPC_RESOURCE_EXHAUSTED;
-    case EBUSY:
-        return SL_RPC_FAILED_PRECONDITION;
-    case ERANGE:
-        return SL_RPC_OUT_OF_RANGE;
-    case ENOSYS:
-    case EOPNOTSUPP:
-        return SL_RPC_UNIMPLEMENTED;
-    case EAGAIN:
-    case ECONNREFUSED:
-    case EPIPE:
-    case ESHUTDOWN:
-        return SL_RPC_UNAVAILABLE;
-    case ETIMEDOUT:
-        return SL_RPC_DEADLINE_EXCEEDED;
-    case ECANCELED:
-        return SL_RPC_CANCELLED;
-    default:
-        return SL_RPC_INTERNAL;
-    }
+    static const struct meaning list[] = {{0, SL_RPC_OK},
+                                          {EINVAL, SL_RPC_INVALID_ARGUMENT},
+                                          {EMSGSIZE, SL_RPC_INVALID_ARGUMENT},
+                                          {ENOENT, SL_RPC_NOT_FOUND},
+                                          {ENODEV, SL_RPC_NOT_FOUND},
+                                          {EEXIST, SL_RPC_ALREADY_EXISTS},
+                                          {EPERM, SL_RPC_PERMISSION_DENIED},
+                                          {EACCES, SL_RPC_PERMISSION_DENIED},
+                                          {ENOMEM, SL_RPC_RESOURCE_EXHAUSTED},
+                                          {ENOSPC, SL_RPC_RESOURCE_EXHAUSTED},
+                                          {EMFILE, SL_RPC_RESOURCE_EXHAUSTED},
+                                          {ENFILE, SL_RPC_RESOURCE_EXHAUSTED},
+                                          {EDQUOT, SL_RPC_RESOURCE_EXHAUSTED},
+                                          {EBUSY, SL_RPC_FAILED_PRECONDITION},
+                                          {ERANGE, SL_RPC_OUT_OF_RANGE},
+                                          {ENOSYS, SL_RPC_UNIMPLEMENTED},
+                                          {EOPNOTSUPP, SL_RPC_UNIMPLEMENTED},
+                                          {EAGAIN, SL_RPC_UNAVAILABLE},
+                                          {ECONNREFUSED, SL_RPC_UNAVAILABLE},
+                                          {EPIPE, SL_RPC_UNAVAILABLE},
+                                          {ESHUTDOWN, SL_RPC_UNAVAILABLE},
+                                          {ETIMEDOUT, SL_RPC_DEADLINE_EXCEEDED},
+                                          {ECANCELED, SL_RPC_CANCELLED}};
+    return look_up(list, SL_ARRAY_LEN(list), (unsigned)-code, SL_RPC_INTERNAL);
 }
 
 enum sl_rpc_code sl_rpc_code_from_http(unsigned http_status)
 {
-    switch (http_status) {
-    case 400:
-        return SL_RPC_INTERNAL;
-    case 401:
-        return SL_RPC_UNAUTHENTICATED;
-    case 403:
-        return SL_RPC_PERMISSION_DENIED;
-    case 404:
-        return SL_RPC_UNIMPLEMENTED;
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-        return SL_RPC_UNAVAILABLE;
-    default:
-        return SL_RPC_UNKNOWN;
-    }
+    static const struct meaning list[] = {
+        {400, SL_RPC_INTERNAL},      {401, SL_RPC_UNAUTHENTICATED}, {403, SL_RPC_PERMISSION_DENIED},
+        {404, SL_RPC_UNIMPLEMENTED}, {429, SL_RPC_UNAVAILABLE},     {502, SL_RPC_UNAVAILABLE},
+        {503, SL_RPC_UNAVAILABLE},   {504, SL_RPC_UNAVAILABLE},
+    };
+    return look_up(list, SL_ARRAY_LEN(list), http_status, SL_RPC_UNKNOWN);
 }
 
 enum sl_rpc_code sl_rpc_code_from_h2(uint32_t h2_error)
 {
-    switch (h2_error) {
-    case NGHTTP2_REFUSED_STREAM: /* certainly not processed: may be tried again */
-        return SL_RPC_UNAVAILABLE;
-    case NGHTTP2_CANCEL:
-        return SL_RPC_CANCELLED;
-    case NGHTTP2_ENHANCE_YOUR_CALM:
-        return SL_RPC_RESOURCE_EXHAUSTED;
-    case NGHTTP2_INADEQUATE_SECURITY:
-        return SL_RPC_PERMISSION_DENIED;
-    default:
-        return SL_RPC_INTERNAL;
-    }
+    static const struct meaning list[] = {
+        {NGHTTP2_REFUSED_STREAM,
+         SL_RPC_UNAVAILABLE}, /* certainly not processed: may be tried again */
+        {NGHTTP2_CANCEL, SL_RPC_CANCELLED},
+        {NGHTTP2_ENHANCE_YOUR_CALM, SL_RPC_RESOURCE_EXHAUSTED},
+        {NGHTTP2_INADEQUATE_SECURITY, SL_RPC_PERMISSION_DENIED},
+    };
+    return look_up(list, SL_ARRAY_LEN(list), h2_error, SL_RPC_INTERNAL);
 }
 
 size_t sl_rpc_text_encode(const char *text, char *out, size_t out_size)

@@ -8,8 +8,8 @@
 
 SL_ERROR_PART("amounts");
 
-SL_ERROR(PRIORITY_UNKNOWN, "priority \"%.40s\" is not known: write high, normal or low", "not one of the three words",
-    "`high`, `normal` or `low`");
+SL_ERROR(PRIORITY_UNKNOWN, "priority \"%.40s\" is not known: write high, normal or low",
+    "not one of the three words", "`high`, `normal` or `low`");
 
 SL_ERROR_PART("dra");
 
@@ -25,13 +25,12 @@ SL_ERROR_ALSO(SHARE_CORES_LIMIT,
 SL_ERROR_ALSO(SHARE_KEY,
     "ShareConfig: %.40s is not known: the keys are %sand cores.limit; memory and cores of the share are the capacity "
     "of the request");
-SL_ERROR(FRACTION_GPUS, "a container cannot have more than %d GPUs", "a promise of more GPUs than a tenant can have",
-    "fewer GPUs");
+SL_ERROR(FRACTION_GPUS, "a container cannot have more than %d GPUs",
+    "a promise of more GPUs than a tenant can have", "fewer GPUs");
 
 SL_ERROR_PART("annotations");
 
-SL_ERROR(PROMISE_WORD,
-    "%s \"%.40s\" is not known: write %s, %s or %s",
+SL_ERROR(PROMISE_WORD, "%s \"%.40s\" is not known: write %s, %s or %s",
     "another program wrote the annotation, or an agent of another version",
     "the node takes no new pods until the annotation can be read: remove it");
 SL_ERROR_ALSO(PROMISE_LARGE, "the annotation is longer than Kubernetes allows");

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "base/xalloc.h"
 #include "share/errors.h"
 #include "share/share_json.h"
 
@@ -130,25 +131,20 @@ static bool field(char **at, char sep, char **ret)
     return true;
 }
 
-static int whole_number(const char *text, uint32_t max, uint32_t *ret)
+static bool whole_number(const char *text, uint32_t max, uint32_t *ret)
 {
-    char *end;
-    errno = 0;
-    unsigned long n = strtoul(text, &end, 10);
-    if (errno || end == text || *end || text[0] == '-' || text[0] == '+' || n > max)
-        return -EINVAL;
+    uint64_t n = 0;
+    const char *rest = sl_number_read(text, max, &n);
     *ret = (uint32_t)n;
-    return 0;
+    return rest && !*rest;
 }
 
 /* The older form: UUID,count,memory,cores,type,numa,health: and so on. */
 static int register_csv(const char *text, struct sl_promise_node *ret, struct sl_err *err)
 {
     struct sl_promise_node node = {.count = 0};
-    char *copy SL_CLEANUP(free) = strdup(text);
+    char *copy SL_CLEANUP(free) = sl_xstrdup(text);
     char *at = copy, *one;
-    if (!copy)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     while (field(&at, ':', &one)) {
         char *part[7] = {NULL}, *rest = one;
         size_t n = 0;
@@ -157,12 +153,12 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
         struct sl_promise_gpu g = {.numa = -1, .cores = 100, .healthy = true};
         uint32_t numa = 0;
         if (n < 5 || !good_name(part[0], sizeof(g.uuid)) ||
-            whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) != 0 ||
-            whole_number(part[3], 10000, &g.cores) != 0)
+            !whole_number(part[2], SL_SHARE_MIB_MAX, &g.memory_mib) ||
+            !whole_number(part[3], 10000, &g.cores))
             return sl_err_set(err, -EINVAL, SL_E_PROMISE_HAMI_DEVICE, node.count);
         (void)snprintf(g.uuid, sizeof(g.uuid), "%s", part[0]);
         (void)snprintf(g.model, sizeof(g.model), "%.63s", part[4]);
-        if (n > 5 && whole_number(part[5], 255, &numa) == 0)
+        if (n > 5 && whole_number(part[5], 255, &numa))
             g.numa = (int32_t)numa;
         if (n > 6)
             g.healthy = strcmp(part[6], "false") != 0;
@@ -194,13 +190,10 @@ char *sl_promise_gpus_text(const struct sl_promise_node *node)
     json_t *list = json_array();
     for (size_t i = 0; i < node->count; i++) {
         const struct sl_promise_gpu *g = &node->gpu[i];
-        if (json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:s,s:i,s:b}", "uuid", g->uuid,
-                                                  "memoryMiB", (json_int_t)g->memory_mib, "cores",
-                                                  (json_int_t)g->cores, "model", g->model, "numa",
-                                                  (int)g->numa, "healthy", (int)g->healthy)) < 0) {
-            json_decref(list);
-            return NULL;
-        }
+        (void)json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:s,s:i,s:b}", "uuid", g->uuid,
+                                                    "memoryMiB", (json_int_t)g->memory_mib, "cores",
+                                                    (json_int_t)g->cores, "model", g->model, "numa",
+                                                    (int)g->numa, "healthy", (int)g->healthy));
     }
     return dump_free(list);
 }
@@ -213,15 +206,12 @@ char *sl_promise_register_text(const struct sl_promise_node *node, unsigned spli
         char type[80]; /* HAMi's tools expect the maker's name in front */
         (void)snprintf(type, sizeof(type), "%s%s",
                        strncmp(g->model, "NVIDIA", 6) == 0 ? "" : "NVIDIA ", g->model);
-        if (json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:s,s:i,s:s,s:b}", "id",
-                                                  g->uuid, "index", (int)i, "count", (int)split,
-                                                  "devmem", (json_int_t)g->memory_mib, "devcore",
-                                                  (json_int_t)g->cores, "type", type, "numa",
-                                                  g->numa < 0 ? 0 : (int)g->numa, "mode",
-                                                  "hami-core", "health", (int)g->healthy)) < 0) {
-            json_decref(list);
-            return NULL;
-        }
+        (void)json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:s,s:i,s:s,s:b}", "id",
+                                                    g->uuid, "index", (int)i, "count", (int)split,
+                                                    "devmem", (json_int_t)g->memory_mib, "devcore",
+                                                    (json_int_t)g->cores, "type", type, "numa",
+                                                    g->numa < 0 ? 0 : (int)g->numa, "mode",
+                                                    "hami-core", "health", (int)g->healthy));
     }
     return dump_free(list);
 }
@@ -313,8 +303,7 @@ static int hami_device(char *one, struct sl_promise *p)
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
     if (n != 4 || *one || !good_name(part[0], sizeof(share.gpu)) ||
-        whole_number(part[2], SL_SHARE_MIB_MAX, &memory) != 0 ||
-        whole_number(part[3], 100, &cores) != 0)
+        !whole_number(part[2], SL_SHARE_MIB_MAX, &memory) || !whole_number(part[3], 100, &cores))
         return -EINVAL;
     if (p->share_count == SL_PROMISE_SHARES)
         return -E2BIG;
@@ -327,9 +316,9 @@ static int hami_device(char *one, struct sl_promise *p)
 
 int sl_promise_hami_parse(const char *text, struct sl_promise *ret, struct sl_err *err)
 {
-    char *copy SL_CLEANUP(free) = strlen(text) > TEXT_MAX ? NULL : strdup(text);
+    char *copy SL_CLEANUP(free) = sl_xstrdup(text);
     char *at = copy, *container, *one;
-    int rc = copy ? 0 : -ENOMEM;
+    int rc = strlen(text) > TEXT_MAX ? -EINVAL : 0;
     memset(ret, 0, sizeof(*ret));
     while (!rc && field(&at, ';', &container)) {
         if (ret->container_count == SL_PROMISE_CONTAINERS) {
@@ -347,17 +336,17 @@ int sl_promise_hami_parse(const char *text, struct sl_promise *ret, struct sl_er
 
 char *sl_promise_hami_text(const struct sl_promise *p)
 {
-    size_t size = p->share_count * 100 + p->container_count + 1, n = 0;
-    char *text = malloc(size);
-    for (size_t i = 0; text && i < p->container_count; i++) {
+    size_t n = 0;
+    char *text = NULL;
+    FILE *out = sl_xmemstream(&text, &n);
+    for (size_t i = 0; i < p->container_count; i++) {
         const struct sl_promise_container *c = &p->container[i];
         for (unsigned d = c->first; d < c->first + c->count; d++)
-            n += (size_t)snprintf(text + n, size - n, "%s,NVIDIA,%u,%u:", p->share[d].gpu,
-                                  (uint32_t)(p->share[d].memory_bytes >> 20),
-                                  p->share[d].cores_permille / 10);
-        text[n++] = ';';
+            (void)fprintf(out, "%s,NVIDIA,%u,%u:", p->share[d].gpu,
+                          (uint32_t)(p->share[d].memory_bytes >> 20),
+                          p->share[d].cores_permille / 10);
+        (void)fputc(';', out);
     }
-    if (text)
-        text[n] = '\0';
+    sl_xmemstream_close(out);
     return text;
 }

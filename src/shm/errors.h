@@ -22,14 +22,11 @@ SL_ERROR_ALSO(PAGE_OTHER_LEASE, "the ledger page belongs to another lease");
 SL_ERROR_ALSO(PAGE_UNREADABLE, "the %s page cannot be examined");
 SL_ERROR(PEER_VERSION,
     "the peer uses protocol version %u, but this build uses %u: install the same version of Sluice on both sides",
-    "two builds, or another program listens on that socket",
-    "install the same version on both sides");
+    "two builds, or another program listens on that socket", "install the same version on both sides");
 SL_ERROR_ALSO(PEER_PACKET, "the peer sent a packet that is not part of the protocol");
 SL_ERROR_ALSO(PEER_DESCRIPTORS, "the peer sent file descriptors with a packet that takes none");
-SL_ERROR(PEER_CLOSED,
-    "the peer closed the connection",
-    "the other side ended, or is busy",
-    "try again; `sluice doctor`");
+SL_ERROR(PEER_CLOSED, "the peer closed the connection",
+    "the other side ended, or is busy", "try again; `sluice doctor`");
 SL_ERROR_ALSO(PEER_SILENT, "the peer did not answer within %d ms");
 SL_ERROR_ALSO(PEER_WAIT, "cannot wait for the peer");
 
@@ -37,11 +34,8 @@ SL_ERROR_PART("arbiter");
 
 SL_ERROR(SOCKET_PATH,
     "socket path \"%.200s\" is longer than %zu bytes, the most that unix sockets allow: choose a shorter directory",
-    "unix sockets allow 107 bytes",
-    "a shorter `--dir`");
-SL_ERROR(ARBITER_UNREACHABLE,
-    "cannot reach the arbiter at %s",
-    "the reason of the system follows",
-    "check permissions and whether the arbiter runs");
+    "unix sockets allow 107 bytes", "a shorter `--dir`");
+SL_ERROR(ARBITER_UNREACHABLE, "cannot reach the arbiter at %s",
+    "the reason of the system follows", "check permissions and whether the arbiter runs");
 
 #endif

@@ -417,17 +417,17 @@ static void test_foreign_instances_stay(void **state)
                                           .gpu_slices = 2,
                                           .compute_slices = 2,
                                           .sm_count = 32,
-                                          .memory_total_bytes = 33280 * MIB},
-                                 .placement_start = 2,
-                                 .placement_size = 2},
+                                          .memory_total_bytes = 33280 * MIB,
+                                          .placement_start = 2,
+                                          .placement_size = 2}},
                                 {.info = {.profile = "1g.18gb",
                                           .gpu_instance = 5,
                                           .gpu_slices = 1,
                                           .compute_slices = 1,
                                           .sm_count = 16,
-                                          .memory_total_bytes = 16384 * MIB},
-                                 .placement_start = 6,
-                                 .placement_size = 1}};
+                                          .memory_total_bytes = 16384 * MIB,
+                                          .placement_start = 6,
+                                          .placement_size = 1}}};
     n.gpu[0].mig = mig;
     n.gpu[0].mig_count = 2;
     n.gpu[0].info.mig_enabled = true;

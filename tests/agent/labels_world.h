@@ -63,7 +63,7 @@ static inline void world_mig(struct world *w, size_t gpu, const char *profile, u
     m->info.gpu_slices = m->info.compute_slices = slices;
     m->info.sm_count = sms;
     m->info.memory_total_bytes = memory_mib << 20;
-    m->copy_engines = m->decoders = m->jpegs = slices;
+    m->info.copy_engines = m->info.decoders = m->info.jpegs = slices;
 }
 
 /* Advertises a card (mig SL_NO_MIG) or MIG device under a name. */

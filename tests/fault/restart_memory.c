@@ -131,17 +131,22 @@ static void test_late(void **state)
     (void)state;
     struct tenant t;
     struct program p;
+    char line[64];
     tenant_begin(&world, "late", LIMIT, &t);
     for (int i = 0; i < 3; i++) {
         start(&t, &p);
         ask(&p, "hold", HELD, "held 0\n");
+        /* Not in the middle of a call: no real driver waits for a stopped process, the simulated one does. */
         ask(&p, "churn", PIECE, "churn 0\n");
+        program_ask(&p, "calm", line, sizeof(line));
+        assert_string_equal(line, "calm 0\n");
         assert_int_equal(kill(p.pid, SIGSTOP), 0);
         world_kill(&world);
         world_start(&world);
         EVENTUALLY(findings("late") == 1 && tenant_usage(&t).overhead_bytes >= HELD);
         assert_int_equal(kill(p.pid, SIGCONT), 0);
         EVENTUALLY(tenant_usage(&t).processes == 1 && tenant_usage(&t).used_bytes >= HELD);
+        ask(&p, "churn", PIECE, "churn 0\n");
         watch_rounds(&t, &p);
         assert_int_equal(program_end(&p), 0);
         EVENTUALLY(tenant_usage(&t).processes == 0);

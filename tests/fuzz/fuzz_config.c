@@ -31,7 +31,7 @@ static void round_trip(const struct sl_config *c, bool json)
     struct sl_json j;
     sl_json_init(&j, f);
     if (json)
-        sl_config_json(c, &j);
+        sl_config_json(c, NULL, &j);
     else
         sl_config_print(c, f);
     FUZZ_CHECK(fclose(f) == 0);

@@ -4,7 +4,9 @@
  * what is gone. Freed memory is overwritten (MALLOC_PERTURB_, set by ctest), so that a use of it is seen
  * without a sanitizer too.
  */
-#include <sched.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,10 @@
 #include <unistd.h>
 
 #include "hostile/creator.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 #define TRIES  10
 #define PARKED 4
@@ -34,27 +40,6 @@ static uint32_t tenants(void)
     return found;
 }
 
-/*
- * Connections of a process that is gone already: it shared its descriptors with us, and the arbiter knows
- * them by its PID. It is not taken for a member.
- */
-static bool ghost_connect(const char *path, int *ret_fds, int count)
-{
-    int status = -1, up[2], fds[CALLS];
-    size_t bytes = sizeof(*fds) * (size_t)count;
-    if (pipe(up) != 0)
-        return false;
-    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
-    if (pid == 0) {
-        for (int i = 0; i < count; i++)
-            while ((fds[i] = sl_packet_connect(path, NULL)) < 0)
-                (void)usleep(1000);
-        _exit(write(up[1], fds, bytes) != (ssize_t)bytes);
-    }
-    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 &&
-           read(up[0], ret_fds, bytes) == (ssize_t)bytes;
-}
-
 /* Says HELLO and, with `deaf`, can be told nothing. */
 static bool hello(int fd, bool deaf)
 {
@@ -65,31 +50,51 @@ static bool hello(int fd, bool deaf)
     return send(fd, &m, sizeof(m), MSG_NOSIGNAL) == (ssize_t)sizeof(m);
 }
 
-/* Joins. Told to go on, in a recovery, it makes ghosts that say HELLO and hear no answer. */
+/* A process of its own that says HELLO, can be told nothing, and stays. */
+static bool deaf_process(const char *path)
+{
+    char byte;
+    int said[2];
+    if (pipe(said) != 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = sl_packet_connect(path, NULL);
+        if (fd < 0 || !hello(fd, true) || write(said[1], "k", 1) != 1)
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(said[1]);
+    bool ok = pid > 0 && read(said[0], &byte, 1) == 1;
+    (void)close(said[0]);
+    return ok;
+}
+
+/* Joins. Told to go on, in a recovery, it makes processes that say HELLO and hear no answer. */
 static bool come_back(const char *path, int told, int go)
 {
     char byte, packet[4096];
-    int ghost, fd = sl_packet_connect(path, NULL);
+    int fd = sl_packet_connect(path, NULL);
     if (fd < 0 || !hello(fd, false) || recv(fd, packet, sizeof(packet), 0) <= 0 ||
         write(told, "k", 1) != 1 || read(go, &byte, 1) != 1)
         return false;
     for (int i = 0; i < PARKED; i++)
-        if (!ghost_connect(path, &ghost, 1) || !hello(ghost, true))
+        if (!deaf_process(path))
             return false;
     return write(told, "k", 1) == 1;
 }
 
-/* Joins as a ghost and says HELLO again and again. The last time, which is beyond the first batch, it can be
- * told nothing. */
+/* Says HELLO again and again. The last time, which is beyond the first batch, it can be told nothing. */
 static bool call_often(const char *path, int told, int go)
 {
-    int fds[CALLS];
     (void)go;
-    if (!ghost_connect(path, fds, CALLS))
-        return false;
-    for (int i = 0; i < CALLS; i++)
-        if (!hello(fds[i], i == CALLS - 1))
+    for (int i = 0; i < CALLS; i++) {
+        int fd = sl_packet_connect(path, NULL);
+        if (fd < 0 || !hello(fd, i == CALLS - 1))
             return false;
+    }
     return write(told, "k", 1) == 1;
 }
 
@@ -153,9 +158,37 @@ static void arbiter_go_on(void)
 }
 
 /*
- * The last process of a tenant whose creator is gone cannot be welcomed again, and more is to be read from the
- * tenant's socket. All of it happens while the arbiter stands still, so that it finds: a batch of HELLOs, the
- * creator's end, and the HELLO that takes the tenant along while it is at the tenant's socket.
+ * From here on this process, and every arbiter that it starts, has a kernel without pidfds (before Linux 5.3; no
+ * SO_PEERPIDFD before 6.5). Only there the end of a connection is the end of a member, so only there a process that
+ * cannot be welcomed takes its tenant along while the arbiter is in the middle of something.
+ */
+static int setup_old_kernel(void **state)
+{
+    static const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SO_PEERPIDFD, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]),
+                                 .filter = (struct sock_filter *)(uintptr_t)code};
+    assert_int_equal(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+    assert_int_equal(syscall(SYS_pidfd_open, getpid(), 0), -1);
+    return world_setup(state);
+}
+
+#define OLD_KERNEL_CASE(test)                                                                      \
+    cmocka_unit_test_setup_teardown(test, setup_old_kernel, world_teardown)
+
+/*
+ * The last process of a tenant cannot be welcomed again, and more is to be read from the tenant's socket. All of it
+ * happens while the arbiter stands still, so that it finds a batch of HELLOs, and the HELLO that takes the tenant
+ * along while it is at the tenant's socket.
  */
 static void test_deaf_last_process(void **state)
 {
@@ -248,10 +281,10 @@ static void test_ghost_with_heir(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_CASE(test_deaf_last_process),
-        WORLD_CASE(test_deaf_in_recovery),
         WORLD_CASE(test_ghost),
         WORLD_CASE(test_ghost_with_heir),
+        OLD_KERNEL_CASE(test_deaf_last_process), /* last: nothing brings the new kernel back */
+        OLD_KERNEL_CASE(test_deaf_in_recovery),
     };
     return WORLD_MAIN(tests, argc, argv);
 }

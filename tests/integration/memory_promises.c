@@ -66,8 +66,7 @@ static void test_rest(void **state)
     tenant_begin(&world, "firm", 60 * GIB, &firm);
     assert_int_equal(size_seen(&p), card - 60 * GIB);
     hold(&p, 50 * GIB, "held 0\n");
-    hold(&p, 31 * GIB,
-         "held 2\n"); /* 140.4 GiB in all, 60 of them promised: with or without its context */
+    hold(&p, 30 * GIB, "held 2\n"); /* 140.4 GiB in all, 60 of them promised: its context counts */
     start(&firm, &q);
     hold(&q, 59 * GIB, "held 0\n");
     /* A promise that grows needs what is used by others; one that shrinks gives it back. */
@@ -178,9 +177,64 @@ static void test_restart(void **state)
     tenant_end(&open);
 }
 
+/* --- a context that is not measured yet ----------------------------------------------------------- */
+
+/* The driver does not say who uses what while this file is there. */
+static char silent[] = "/tmp/sluice-promises-XXXXXX";
+
+static int setup_silent(void **state)
+{
+    char fault[128];
+    int fd = mkstemp(silent);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    (void)snprintf(fault, sizeof(fault), "nvmlDeviceGetComputeRunningProcesses_v3:0=hang@%s",
+                   silent);
+    assert_int_equal(setenv("SLUICE_SIM_FAULT", fault, 1), 0);
+    int rc = world_setup(state);
+    (void)unsetenv("SLUICE_SIM_FAULT"); /* it is for the arbiter alone */
+    return rc;
+}
+
+static int teardown_silent(void **state)
+{
+    (void)unlink(silent); /* the test did, unless it failed */
+    return world_teardown(state);
+}
+
+/* A promise is made, and used up, before the driver says what the context of a neighbour without a limit costs. */
+static void test_unmeasured(void **state)
+{
+    (void)state;
+    struct tenant open, firm;
+    struct program p, q;
+    char text[404];
+    uint64_t card = world_card().total_bytes, rest = card - 60 * GIB;
+    tenant_begin(&world, "open", 0, &open);
+    start(&open, &p);
+    assert_int_equal(tenant_usage(&open).overhead_bytes, 0); /* not known yet */
+    /* The whole card is not free: there is a context on it. */
+    assert_int_equal(ask_for(SL_MSG_CREATE, "all", card, text), -ENOSPC);
+    tenant_begin(&world, "firm", 60 * GIB, &firm);
+    hold(&p, rest / GIB * GIB, "held 2\n"); /* it fits, if the context were nothing */
+    hold(&p, rest / GIB * GIB - GIB, "held 0\n");
+    assert_int_equal(unlink(silent), 0);
+    EVENTUALLY(tenant_usage(&open).overhead_bytes >= GIB / 4);
+    /* What was put by for the context is given back: nothing counts twice. */
+    EVENTUALLY(tenant_usage(&open).used_bytes == rest / GIB * GIB - GIB);
+    assert_true(tenant_usage(&open).overhead_bytes < GIB);
+    start(&firm, &q);
+    hold(&q, 59 * GIB, "held 0\n");
+    assert_int_equal(program_end(&q), 0);
+    assert_int_equal(program_end(&p), 0);
+    tenant_end(&firm);
+    tenant_end(&open);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_unmeasured, setup_silent, teardown_silent),
         WORLD_CASE(test_rest),
         WORLD_CASE(test_later_promise),
         WORLD_CASE(test_several),

@@ -281,17 +281,17 @@ static void test_measure(void **state)
     (void)state;
     struct sl_process *p = sl_process_get();
     atomic_store(&arbiter.answer_measure, true);
-    assert_true(sl_process_measure(p, 0, true));
-    assert_false(sl_process_measure(p, SL_MAX_GPUS, true));
-    assert_false(sl_process_measure(&world_process, SL_MAX_GPUS, false));
+    assert_true(sl_process_measure(p, 0, true, 0));
+    assert_false(sl_process_measure(p, SL_MAX_GPUS, true, 0));
+    assert_false(sl_process_measure(&world_process, SL_MAX_GPUS, false, 0));
     atomic_store(&arbiter.answer_measure, false);
-    (void)sl_process_measure(p, 0, false);
-    assert_false(sl_process_measure(p, 0, false)); /* one is under way */
+    (void)sl_process_measure(p, 0, false, 0);
+    assert_false(sl_process_measure(p, 0, false, 0)); /* one is under way */
     /* The arbiter goes away under a waiting caller: it is told at once. */
     atomic_store(&arbiter.reply, HANG_UP);
-    (void)sl_process_measure(p, 0, true);
+    (void)sl_process_measure(p, 0, true, 0);
     EVENTUALLY(!sl_process_connected());
-    assert_false(sl_process_measure(p, 0, true));
+    assert_false(sl_process_measure(p, 0, true, 0));
 }
 
 static void test_back(void **state)
@@ -317,6 +317,96 @@ static void test_back(void **state)
     assert_ptr_equal(atomic_load(&p->ledger), before);
     assert_int_equal(sl_charge_budget(p, 0).used_bytes, 300 * SL_UNIT_BYTES);
     sl_charge_return(p, 0, 300);
+}
+
+/* A driver that takes 1.5 GiB where nobody could have foreseen it; meanwhile the arbiter restarts. */
+static uint64_t taken;
+
+static void restart_with_more(void)
+{
+    atomic_store(&arbiter.reply, HANG_UP);
+    for (int i = 0; i < 500 && sl_process_connected(); i++)
+        usleep(10000);
+    usleep(600000); /* tries in vain, with the longest pause between them in the end */
+    fresh_pages();
+    atomic_store(&arbiter.lease.page->gpu[0].memory_limit_bytes, 2 * GIB);
+    atomic_store(&arbiter.reply, WELCOME);
+}
+
+static CUresult take_much(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)bytes;
+    (void)pool;
+    (void)stream;
+    taken = 3 * GIB / 2;
+    *dptr = 0x70000000;
+    restart_with_more();
+    return CUDA_SUCCESS;
+}
+
+static CUresult take_wide(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                          unsigned int element)
+{
+    (void)width;
+    (void)element;
+    *pitch = 3 * GIB / 2 / height;
+    *dptr = 0x70000000;
+    restart_with_more();
+    return CUDA_SUCCESS;
+}
+
+static CUresult forget(CUdeviceptr dptr)
+{
+    (void)dptr;
+    return CUDA_SUCCESS;
+}
+
+static CUresult give_back(CUdeviceptr dptr, CUstream stream)
+{
+    (void)dptr;
+    (void)stream;
+    taken = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult how_much(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    (void)pool;
+    (void)attr;
+    *(cuuint64_t *)value = taken;
+    return CUDA_SUCCESS;
+}
+
+/* What fits in the limit of the new arbiter is not refused by that of the old one. */
+static void test_more_after_restart(void **state)
+{
+    (void)state;
+    CUdeviceptr d = 0;
+    size_t pitch;
+    CUmemoryPool pool = NULL;
+    CUcontext context = NULL;
+    atomic_store(&arbiter.answer_measure, true);
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+    WORLD_ANSWER(cuMemAllocFromPoolAsync, take_much);
+    WORLD_ANSWER(cuMemFreeAsync, give_back);
+    WORLD_ANSWER(cuMemPoolGetAttribute, how_much);
+    assert_int_equal(cuMemAllocFromPoolAsync(&d, 1 << 20, pool, NULL), CUDA_SUCCESS);
+    EVENTUALLY(sl_process_connected());
+    assert_int_equal(sl_charge_budget(sl_process_get(), 0).used_bytes, 3 * GIB / 2);
+    assert_int_equal(cuMemFreeAsync(d, NULL), CUDA_SUCCESS);
+    assert_int_equal(sl_charge_budget(sl_process_get(), 0).used_bytes, 0);
+    atomic_store(&arbiter.lease.page->gpu[0].memory_limit_bytes, GIB);
+    WORLD_ANSWER(cuMemAllocPitch_v2, take_wide);
+    WORLD_ANSWER(cuMemFree_v2, forget);
+    assert_int_equal(cuMemAllocPitch_v2(&d, &pitch, 512, 16, 4), CUDA_SUCCESS);
+    EVENTUALLY(sl_process_connected());
+    assert_int_equal(sl_charge_budget(sl_process_get(), 0).used_bytes, 3 * GIB / 2);
+    assert_int_equal(cuMemFree_v2(d), CUDA_SUCCESS);
+    world_restore();
+    assert_int_equal(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+    atomic_store(&arbiter.answer_measure, false);
 }
 
 static void test_fork(void **state)
@@ -358,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_attach),
         cmocka_unit_test(test_measure),
         cmocka_unit_test(test_back),
+        cmocka_unit_test(test_more_after_restart),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_everything_closed),
     };

@@ -172,6 +172,36 @@ static void event_times(void)
     CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(a));
 }
 
+/* A program need not destroy them first; what is left of a queue finds no event that came after. */
+static void events_go_with_their_context(void)
+{
+    CUcontext a, b;
+    CUevent of_a[3], of_b, later;
+    struct sl_tenant t;
+    sl_tenant_open(&t, 0);
+    CU_OK(cuEventCreate(&of_b, 0));
+    CU_OK(cuCtxGetCurrent(&b));
+    CU_OK(cuCtxCreate_v2(&a, 0, 0));
+    for (int i = 0; i < 3; i++)
+        CU_OK(cuEventCreate(&of_a[i], 0));
+    CU_OK(cuEventDestroy_v2(of_a[1])); /* from between the two */
+    CU_OK(cuEventRecord(of_a[0], NULL));
+    CU_OK(cuCtxDestroy_v2(a));
+    for (int i = 0; i < 3; i++)
+        CU_IS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(of_a[i]));
+    CU_OK(cuCtxSetCurrent(b));
+    sl_tenant_fma(&t, NULL, 20000000);
+    CU_OK(cuEventRecord(of_b, NULL));
+    for (int i = 0; i < 3; i++) {
+        CU_OK(cuEventCreate(&later, 0));
+        CU_OK(cuEventRecord(later, NULL));
+        CU_IS(CUDA_ERROR_NOT_READY, cuEventQuery(later));
+    }
+    CU_OK(cuEventSynchronize(of_b));
+    CU_OK(cuEventSynchronize(later));
+    sl_tenant_close(&t);
+}
+
 static void streams(void)
 {
     struct sl_tenant t;
@@ -390,6 +420,7 @@ int main(int argc, char **argv)
         {.name = "copies", .run = copies},
         {.name = "kernels", .run = kernels},
         {.name = "event_times", .run = event_times},
+        {.name = "events_go_with_their_context", .run = events_go_with_their_context},
         {.name = "streams", .run = streams},
         {.name = "per_thread_streams", .run = per_thread_streams},
         {.name = "host_functions", .run = host_functions},

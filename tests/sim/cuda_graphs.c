@@ -336,6 +336,45 @@ static void capture_rules(void)
     CHECK(((uint32_t *)(uintptr_t)p)[0] == 0); /* captured work never ran */
 }
 
+/* A capture goes with the stream it began on, and with that stream's context: nothing is forbidden after it. */
+static void capture_ends_with_its_stream(void)
+{
+    struct sl_tenant t;
+    sl_tenant_open(&t, 0);
+    CUdeviceptr p = zeroed(4096), q;
+    CUstream s, joined;
+    CUevent e;
+    CUgraph g;
+    CUcontext other;
+    CUstreamCaptureStatus status;
+    CU_OK(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuEventCreate(&e, 0));
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CU_OK(cuMemsetD32Async(p, 1, 1, s));
+    CU_OK(cuEventRecord(e, s));
+    CU_OK(cuStreamWaitEvent(joined, e, 0));
+    CU_OK(cuStreamDestroy_v2(s));
+    CU_OK(cuMemAlloc_v2(&q, 1));
+    CU_OK(cuStreamIsCapturing(joined, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE);
+    /* A stream that only joined takes the capture along no further than to be invalid. */
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CU_OK(cuEventRecord(e, s));
+    CU_OK(cuStreamWaitEvent(joined, e, 0));
+    CU_OK(cuStreamDestroy_v2(joined));
+    CU_OK(cuStreamIsCapturing(s, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(s, &g));
+    CU_OK(cuCtxCreate_v2(&other, 0, 0));
+    CU_OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU_OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CU_OK(cuCtxDestroy_v2(other));
+    CU_OK(cuCtxSetCurrent(t.ctx));
+    CU_OK(cuMemAlloc_v2(&q, 1));
+}
+
 static void captured_allocation(void)
 {
     struct sl_tenant t;
@@ -374,6 +413,7 @@ int main(int argc, char **argv)
         {.name = "memory_nodes", .run = memory_nodes},
         {.name = "captured", .run = captured},
         {.name = "capture_rules", .run = capture_rules},
+        {.name = "capture_ends_with_its_stream", .run = capture_ends_with_its_stream},
         {.name = "captured_allocation", .run = captured_allocation},
     };
     return cases_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

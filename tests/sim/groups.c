@@ -438,7 +438,7 @@ static void samples_beside_others(void)
         CU_OK(cuEventRecord(begin, s));
         sl_tenant_fma(&t, s, 100000);
         CU_OK(cuEventRecord(end, s));
-        *(volatile uint32_t *)words = i;
+        *(_Atomic uint32_t *)words = i;
         CU_OK(cuStreamSynchronize(s));
         CU_OK(cuEventElapsedTime(&ms, begin, end));
         CHECK(ms > 0.0999F && ms < 0.1001F);
@@ -463,7 +463,7 @@ static void a_value_that_is_there(void)
     CU_OK(cuEventCreate(&end, 0));
     CU_OK(cuMemHostAlloc(&words, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     CU_OK(cuMemHostGetDevicePointer_v2(&at, words, 0));
-    volatile uint32_t *word = words;
+    _Atomic uint32_t *word = words;
     *word = 0;
     sl_tenant_fma(&t, s, 300000000); /* all of it is queued before this is over */
     CU_OK(cuEventRecord(begin, s));

@@ -140,20 +140,6 @@ static void neighbour(void *arg)
     }
 }
 
-static float kernel_ms(struct sl_tenant *t)
-{
-    CUevent a, b;
-    float ms = 0;
-    CU_OK(cuEventCreate(&a, 0));
-    CU_OK(cuEventCreate(&b, 0));
-    CU_OK(cuEventRecord(a, NULL));
-    sl_tenant_fma(t, NULL, 10000000);
-    CU_OK(cuEventRecord(b, NULL));
-    CU_OK(cuEventSynchronize(b));
-    CU_OK(cuEventElapsedTime(&ms, a, b));
-    return ms;
-}
-
 /* A slice of the card runs at its own speed, whatever is on the others. */
 static void time_and_memory_apart(void)
 {
@@ -168,10 +154,10 @@ static void time_and_memory_apart(void)
     sl_tenant_open(&t, 0);
     CU_OK(cuMemGetInfo_v2(&left, &total));
     CHECK(left > total - 400 * MIB);
-    float beside = kernel_ms(&t);
+    float beside = case_kernel_ms(&t, 10000000);
     sh->stop = 1;
     case_join(pid);
-    float alone = kernel_ms(&t);
+    float alone = case_kernel_ms(&t, 10000000);
     /* 60 of 132 SMs: ten milliseconds of a card take 22. */
     CHECK(alone > 21.9f && alone < 22.2f);
     CHECK(beside > 21.9f && beside < 22.2f);

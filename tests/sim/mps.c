@@ -184,20 +184,6 @@ static void limits(void)
     cleanup();
 }
 
-static float kernel_ms(struct sl_tenant *t)
-{
-    CUevent a, b;
-    float ms = 0;
-    CU_OK(cuEventCreate(&a, 0));
-    CU_OK(cuEventCreate(&b, 0));
-    CU_OK(cuEventRecord(a, NULL));
-    sl_tenant_fma(t, NULL, 5000000);
-    CU_OK(cuEventRecord(b, NULL));
-    CU_OK(cuEventSynchronize(b));
-    CU_OK(cuEventElapsedTime(&ms, a, b));
-    return ms;
-}
-
 struct shared {
     _Atomic int ready, stop;
 };
@@ -229,10 +215,10 @@ static void shares(void)
     for (int i = 0; !sh->ready && i < 10000; i++)
         (void)usleep(1000);
     sl_tenant_open(&t, 0);
-    float beside = kernel_ms(&t);
+    float beside = case_kernel_ms(&t, 5000000);
     sh->stop = 1;
     case_join(other);
-    float alone = kernel_ms(&t);
+    float alone = case_kernel_ms(&t, 5000000);
     CHECK(alone > 19.9f && alone < 20.2f);
     CHECK(beside > 19.9f && beside < 20.2f);
     stop(d);

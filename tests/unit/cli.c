@@ -87,7 +87,7 @@ static void every_verb_fits_the_parser(void **state)
     for (const struct sl_cli_verb *v = sl_cli_verbs; v->name; v++) {
         size_t n = 0;
         assert_non_null(v->run);
-        assert_non_null(v->synopsis);
+        assert_true(!v->synopsis || v->synopsis[0]); /* NULL: the verb takes no words */
         for (const struct sl_cli_option *o = v->options; o && o->name; o++) {
             assert_non_null(o->help);
             n++;

@@ -36,7 +36,7 @@ static inline void check_round_trip(const struct sl_config *c)
         struct sl_json j;
         sl_json_init(&j, f);
         if (json)
-            sl_config_json(c, &j);
+            sl_config_json(c, NULL, &j);
         else
             sl_config_print(c, f);
         assert_int_equal(fclose(f), 0);

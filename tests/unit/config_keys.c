@@ -376,7 +376,7 @@ static void json_is_yaml(void **state)
                                     "\"*H200*\", \"name\": \"big\"}], \"mig\": []}}");
     assert_int_equal(c->shared[0].replicas, 4);
     assert_false(c->fail_requests_greater_than_one);
-    assert_string_equal(c->gpus[0].name, "nvidia.com/big");
+    assert_string_equal(((const struct sl_config_pattern *)c->gpus.item)->name, "nvidia.com/big");
     check_round_trip(c);
     sl_config_free(c);
 }

@@ -173,10 +173,10 @@ static void history(enum sl_place_policy policy, uint64_t seed, bool learn)
             } else {
                 assert_int_equal(rc, -ENOSPC);
                 refused++;
-                for (uint32_t n = 0; n < NODES; n++) {
-                    int32_t score;
-                    assert_false(sl_place_score(p, &x.r, n, &score));
-                }
+                int32_t scores[NODES];
+                assert_int_equal(sl_place_scores(p, &x.r, scores, NULL), 0);
+                for (uint32_t n = 0; n < NODES; n++)
+                    assert_int_equal(scores[n], INT32_MIN);
             }
         }
         shadow_check(&shadow, nodes);

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
-#include "cli/simulate_report.h"
+#include "cli/simulate.h"
 
 static char path[] = "/tmp/place_trace.XXXXXX";
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A card that stops answering keeps its name and its place: pods hold devices by them. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +57,7 @@ static uint8_t links(const struct sl_inventory *before, const struct sl_inventor
 {
     if (a->now != SIZE_MAX && b->now != SIZE_MAX)
         return fresh->nvlinks ? fresh->nvlinks[a->now * fresh->gpu_count + b->now] : 0;
-    if (a->old != SIZE_MAX && b->old != SIZE_MAX)
+    if (before && a->old != SIZE_MAX && b->old != SIZE_MAX)
         return before->nvlinks ? before->nvlinks[a->old * before->gpu_count + b->old] : 0;
     return 0;
 }

@@ -24,11 +24,8 @@ int sl_driver_join(char path[PATH_MAX], const char *root, const char *rel, struc
     while (n > 0 && root[n - 1] == '/')
         n--;
     rel += strspn(rel, "/");
-    if (n + 1 + strlen(rel) >= PATH_MAX)
+    if ((size_t)snprintf(path, PATH_MAX, "%.*s/%s", (int)n, root, rel) >= PATH_MAX)
         return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_PATH_LONG, root);
-    memcpy(path, root, n);
-    path[n] = '/';
-    (void)snprintf(path + n + 1, PATH_MAX - n - 1, "%s", rel);
     return 0;
 }
 

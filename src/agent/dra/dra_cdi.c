@@ -29,10 +29,10 @@ void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_devic
 static int mig_edits(struct sl_dra *dra, size_t gpu, const struct sl_prepared_device *d,
                      struct sl_edits *e, struct sl_err *err)
 {
-    struct sl_inv_mig mig = {
-        .info = {.gpu_instance = d->mig_gpu_instance, .compute_instance = d->mig_compute_instance},
-        .placement_start = d->mig_start,
-        .placement_size = d->mig_size};
+    struct sl_inv_mig mig = {.info = {.gpu_instance = d->mig_gpu_instance,
+                                      .compute_instance = d->mig_compute_instance,
+                                      .placement_start = d->mig_start,
+                                      .placement_size = d->mig_size}};
     memcpy(mig.info.uuid, d->mig_uuid, sizeof(mig.info.uuid));
     (void)snprintf(mig.info.profile, sizeof(mig.info.profile), "%s", d->mig_profile);
     struct sl_inv_gpu card = dra->inv->gpu[gpu];

@@ -161,10 +161,10 @@ static int plan_mig(struct sl_dra *dra, const struct sl_device_name *name,
     }
     for (size_t i = 0; i < g->mig_count; i++) {
         sl_device_profile_word(g->mig[i].info.profile, word, sizeof(word));
-        if (strcmp(word, name->profile) == 0 && g->mig[i].placement_start == name->start) {
+        if (strcmp(word, name->profile) == 0 && g->mig[i].info.placement_start == name->start) {
             (void)snprintf(d->mig_profile, sizeof(d->mig_profile), "%s", g->mig[i].info.profile);
             d->mig_profile_id = UINT32_MAX; /* it cannot be made, only found */
-            d->mig_size = g->mig[i].placement_size;
+            d->mig_size = g->mig[i].info.placement_size;
             return 0;
         }
     }

@@ -165,8 +165,8 @@ static uint32_t card_slices(const struct making *m, size_t i)
         for (uint32_t k = 0; k < s->profile[p].placement_count; k++)
             most(&n, s->profile[p].placements[k].start + s->profile[p].placements[k].size);
     for (size_t k = 0; k < m->opt->inv->gpu[i].mig_count; k++)
-        most(&n, m->opt->inv->gpu[i].mig[k].placement_start +
-                     m->opt->inv->gpu[i].mig[k].placement_size);
+        most(&n, m->opt->inv->gpu[i].mig[k].info.placement_start +
+                     m->opt->inv->gpu[i].mig[k].info.placement_size);
     return n > 16 ? 16 : n;
 }
 
@@ -303,7 +303,7 @@ static bool place_free(const struct making *m, size_t i, const struct sl_gpu_mig
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
     for (size_t k = 0; k < g->mig_count; k++) {
-        uint32_t start = g->mig[k].placement_start, size = g->mig[k].placement_size;
+        uint32_t start = g->mig[k].info.placement_start, size = g->mig[k].info.placement_size;
         if (foreign(m, i, k) && at->start < start + size && start < at->start + at->size)
             return false;
     }
@@ -336,14 +336,14 @@ static void add_mig_there(struct making *m, size_t i)
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
     for (size_t k = 0; k < g->mig_count; k++) {
         const struct sl_inv_mig *x = &g->mig[k];
-        if (!foreign(m, i, k) || x->placement_size == 0 ||
+        if (!foreign(m, i, k) || x->info.placement_size == 0 ||
             x->info.compute_slices != x->info.gpu_slices)
             continue;
         struct mig_device d = {.profile = x->info.profile,
                                .memory_bytes = x->info.memory_total_bytes,
-                               .at = {x->placement_start, x->placement_size},
-                               .engines = {x->info.sm_count, x->copy_engines, x->decoders,
-                                           x->encoders, x->jpegs, x->ofas}};
+                               .at = {x->info.placement_start, x->info.placement_size},
+                               .engines = {x->info.sm_count, x->info.copy_engines, x->info.decoders,
+                                           x->info.encoders, x->info.jpegs, x->info.ofas}};
         add_mig(m, i, &d);
     }
 }

@@ -4,7 +4,6 @@
  * just started lists nothing at all, so a tenant whose slot is not listed goes only when the API server, too,
  * says that its pod is gone or over.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

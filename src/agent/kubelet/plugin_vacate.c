@@ -4,7 +4,6 @@
  * own checkpoint, beside the sockets; a kubelet that was restarted since remembers devices but no wishes, and is
  * asked for nothing it would mind.
  */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,6 @@
  */
 #include "agent/metrics/metrics.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

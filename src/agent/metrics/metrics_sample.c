@@ -2,7 +2,6 @@
 /* The cards' numbers for metrics, read where NVML may block. */
 #include "agent/metrics/metrics_serve.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

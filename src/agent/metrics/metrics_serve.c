@@ -2,7 +2,6 @@
 #include "agent/metrics/metrics_serve.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,40 +9,25 @@
 SL_ERROR_PART("mps");
 
 SL_ERROR(MPS_NO_ROOT,
-    "MPS needs a directory of its own: set flags.mpsRoot (--mps-root) to an absolute path, for example "
-    "/run/nvidia/mps",
-    "`flags.mpsRoot` is empty or not absolute",
-    "an absolute path");
-SL_ERROR(MPS_NO_UUID,
-    "GPU %u has no UUID, which MPS needs for the name of its directory",
-    "the card does not answer",
-    "`nvidia-smi`");
-SL_ERROR(MPS_NO_CLIENTS,
-    "GPU %u: MPS cannot share it among 0 clients",
-    "a mistake in Sluice itself",
-    "please report it");
+    "MPS needs a directory of its own: set flags.mpsRoot (--mps-root) to an absolute path, for example /run/nvidia/mps",
+    "`flags.mpsRoot` is empty or not absolute", "an absolute path");
+SL_ERROR(MPS_NO_UUID, "GPU %u has no UUID, which MPS needs for the name of its directory",
+    "the card does not answer", "`nvidia-smi`");
+SL_ERROR(MPS_NO_CLIENTS, "GPU %u: MPS cannot share it among 0 clients",
+    "a mistake in Sluice itself", "please report it");
 SL_ERROR_ALSO(MPS_PERCENT, "GPU %u: an MPS client cannot have %u %% of it");
-SL_ERROR(MPS_SMALL,
-    "GPU %u: each of %u MPS clients would get less than 1 MiB: use fewer replicas",
-    "too many replicas for the memory of the card",
-    "fewer replicas");
-SL_ERROR(MPS_NOT_SHARED,
-    "MPS does not share GPU %s",
-    "the configuration changed meanwhile",
-    "nothing: it is tried again");
+SL_ERROR(MPS_SMALL, "GPU %u: each of %u MPS clients would get less than 1 MiB: use fewer replicas",
+    "too many replicas for the memory of the card", "fewer replicas");
+SL_ERROR(MPS_NOT_SHARED, "MPS does not share GPU %s",
+    "the configuration changed meanwhile", "nothing: it is tried again");
 SL_ERROR(MPS_NO_PROGRAM,
-    "there is no nvidia-cuda-mps-control under %s: install the compute utilities of the driver, or share the cards "
-    "in another way",
-    "the driver root has no MPS",
-    "install the compute utilities of the driver");
-SL_ERROR(MPS_CONTROL_GONE,
-    "the control program ended",
-    "the MPS daemon crashed, or somebody stopped it",
-    "nothing: it is started again");
-SL_ERROR(MPS_START_LOG,
-    "cannot start the MPS daemon of GPU %u: %s",
-    "the reason follows (log, event)",
-    "nothing: it is tried again");
+    "there is no nvidia-cuda-mps-control under %s: install the compute utilities of the driver, or share the cards in "
+    "another way",
+    "the driver root has no MPS", "install the compute utilities of the driver");
+SL_ERROR(MPS_CONTROL_GONE, "the control program ended",
+    "the MPS daemon crashed, or somebody stopped it", "nothing: it is started again");
+SL_ERROR(MPS_START_LOG, "cannot start the MPS daemon of GPU %u: %s",
+    "the reason follows (log, event)", "nothing: it is tried again");
 SL_ERROR_ALSO(MPS_ENDED_LOG, "the MPS daemon of GPU %u ended: %s");
 SL_ERROR_ALSO(MPS_SILENT_LOG, "the MPS daemon of GPU %u does not answer%s%.120s");
 SL_ERROR_ALSO(MPS_LIMITS_LOG,

@@ -92,11 +92,11 @@ static void set_mig(struct sl_labels *out, const char *resource, const char *car
         {"multiprocessors", m->info.sm_count},
         {"slices.gi", m->info.gpu_slices},
         {"slices.ci", m->info.compute_slices},
-        {"engines.copy", m->copy_engines},
-        {"engines.decoder", m->decoders},
-        {"engines.encoder", m->encoders},
-        {"engines.jpeg", m->jpegs},
-        {"engines.ofa", m->ofas},
+        {"engines.copy", m->info.copy_engines},
+        {"engines.decoder", m->info.decoders},
+        {"engines.encoder", m->info.encoders},
+        {"engines.jpeg", m->info.jpegs},
+        {"engines.ofa", m->info.ofas},
     };
     set_product(out, resource, card_name, profile, a);
     set_advert(out, resource, a);
