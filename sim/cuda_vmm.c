@@ -3,12 +3,15 @@
 #include "sim/cuda_int.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PHYS_MAGIC 0x50485953u
+#define PHYS_MAGIC   0x50485953u
+#define FABRIC_MAGIC 0x46414252u
+#define SHAREABLE    (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)
 
 /* Exportable memory has a file of its own; the rest are stretches of one file per process. */
 struct phys {
@@ -21,6 +24,14 @@ struct phys {
     off_t offset;
     uint32_t block; /* index + 1, once exported or imported */
     bool imported;
+    bool multicast;           /* addresses only: … */
+    struct binding *bindings; /* … what is bound to it stays */
+};
+
+struct binding {
+    struct binding *next;
+    struct phys *memory;
+    size_t offset, size;
 };
 
 struct reserved {
@@ -38,11 +49,31 @@ static struct phys *phys_of(CUmemGenericAllocationHandle h)
     return p && p->magic == PHYS_MAGIC ? p : NULL;
 }
 
+static void phys_unref(struct phys *p);
+
+/* Those of one card in this stretch; of all cards: UINT32_MAX. */
+static void unbind(struct phys *object, uint32_t card, size_t offset, size_t size)
+{
+    for (struct binding **b = &object->bindings; *b;) {
+        struct binding *one = *b;
+        if ((card != UINT32_MAX && one->memory->card != card) || one->offset < offset ||
+            one->offset + one->size > offset + size) {
+            b = &one->next;
+            continue;
+        }
+        *b = one->next;
+        phys_unref(one->memory);
+        free(one);
+    }
+}
+
 static void phys_unref(struct phys *p)
 {
     if (--p->refs)
         return;
-    if (p->imported) {
+    if (p->multicast) {
+        unbind(p, UINT32_MAX, 0, p->size);
+    } else if (p->imported) {
         sim_block_hold(p->block - 1, false);
     } else {
         sim_uncharge(p->card, p->size);
@@ -63,8 +94,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop, uint32_t *ret_card)
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((unsigned int)prop->requestedHandleTypes &
-        ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if ((unsigned int)prop->requestedHandleTypes & ~(unsigned int)SHAREABLE)
         return CUDA_ERROR_NOT_SUPPORTED;
     return sim_ordinal(prop->location.id, ret_card);
 }
@@ -72,7 +102,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop, uint32_t *ret_card)
 /* Where the bytes are. */
 static bool back(struct phys *p)
 {
-    if (p->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    if ((unsigned int)p->prop.requestedHandleTypes & (unsigned int)SHAREABLE) {
         p->fd = memfd_create("sluice-sim-memory", MFD_CLOEXEC);
         return p->fd >= 0 && ftruncate(p->fd, (off_t)p->size) == 0;
     }
@@ -345,16 +375,34 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 /* ---- sharing ---- */
 
-static CUresult export_fd(void *out, CUmemGenericAllocationHandle h)
+/* Within one machine: the maker's own descriptor, under a name that others can open. */
+struct fabric_handle {
+    uint32_t magic;
+    int32_t pid, fd;
+    uint64_t cookie; /* of its block */
+    unsigned char unused[40];
+};
+_Static_assert(sizeof(struct fabric_handle) == 64, "the size of a fabric handle");
+
+static CUresult export(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type)
 {
     struct phys *p = phys_of(h);
-    if (!p || !out || !(p->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+    if (!p || !out || p->multicast ||
+        !((unsigned int)p->prop.requestedHandleTypes & (unsigned int)type))
         return CUDA_ERROR_INVALID_VALUE;
     if (!p->block) {
         int b = sim_block_add(p->card, p->size, p->fd);
         if (b < 0)
             return CUDA_ERROR_OUT_OF_MEMORY;
         p->block = (uint32_t)b + 1;
+    }
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        struct fabric_handle f = {.magic = FABRIC_MAGIC,
+                                  .pid = getpid(),
+                                  .fd = p->fd,
+                                  .cookie = sim_p.st->blocks[p->block - 1].cookie};
+        memcpy(out, &f, sizeof(f));
+        return CUDA_SUCCESS;
     }
     int fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
@@ -367,9 +415,9 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
     ENTER();
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_FABRIC)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return flags ? CUDA_ERROR_INVALID_VALUE : LOCKED(export_fd(shareableHandle, handle));
+    return flags ? CUDA_ERROR_INVALID_VALUE : LOCKED(export(shareableHandle, handle, type));
 }
 
 static CUresult import_fd(CUmemGenericAllocationHandle *handle, int fd)
@@ -404,11 +452,126 @@ static CUresult import_fd(CUmemGenericAllocationHandle *handle, int fd)
     return CUDA_SUCCESS;
 }
 
+static CUresult import_fabric(CUmemGenericAllocationHandle *handle, const void *from)
+{
+    struct fabric_handle f;
+    char path[64];
+    if (!from)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&f, from, sizeof(f));
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", f.pid, f.fd);
+    int fd = f.magic == FABRIC_MAGIC ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    int b = fd >= 0 ? sim_block_find_fd(fd) : -1;
+    CUresult r = b >= 0 && sim_p.st->blocks[b].cookie == f.cookie ? import_fd(handle, fd)
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+    if (fd >= 0)
+        (void)close(fd);
+    return r;
+}
+
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
                                         CUmemAllocationHandleType type)
 {
     ENTER();
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC)
+        return LOCKED(import_fabric(handle, osHandle));
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     return LOCKED(import_fd(handle, (int)(intptr_t)osHandle));
+}
+
+/* ---- multicast objects ---- */
+
+static struct phys *object_of(CUmemGenericAllocationHandle h)
+{
+    struct phys *p = phys_of(h);
+    return p && p->multicast ? p : NULL;
+}
+
+static CUresult multicast_create(CUmemGenericAllocationHandle *handle,
+                                 const CUmulticastObjectProp *prop)
+{
+    if (!handle || !prop || prop->numDevices == 0 || prop->flags || prop->size == 0 ||
+        prop->size % SIM_BLOCK)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct phys *p = calloc(1, sizeof(*p));
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *p = (struct phys){
+        .magic = PHYS_MAGIC, .size = prop->size, .refs = 1, .fd = -1, .multicast = true};
+    if (!back(p)) {
+        free(p);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = (uintptr_t)p;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                           const CUmulticastObjectProp *prop)
+{
+    ENTER();
+    return LOCKED(multicast_create(mcHandle, prop));
+}
+
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    ENTER();
+    uint32_t card;
+    return object_of(mcHandle) ? sim_ordinal(dev, &card) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult bind(struct phys *object, size_t offset, struct phys *memory, size_t memory_offset,
+                     size_t size)
+{
+    if (!object || !memory || memory->multicast || size == 0 || size % SIM_BLOCK ||
+        offset % SIM_BLOCK || offset > object->size || size > object->size - offset ||
+        memory_offset > memory->size || size > memory->size - memory_offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct binding *b = malloc(sizeof(*b));
+    if (!b)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *b = (struct binding){object->bindings, memory, offset, size};
+    object->bindings = b;
+    memory->refs++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                            unsigned long long flags)
+{
+    ENTER();
+    return flags ? CUDA_ERROR_INVALID_VALUE
+                 : LOCKED(bind(object_of(mcHandle), mcOffset, phys_of(memHandle), memOffset, size));
+}
+
+static struct phys *mapped_at(CUdeviceptr ptr)
+{
+    const struct sim_alloc *a = sim_alloc_find(ptr);
+    return a && a->kind == SIM_MAPPED ? a->owner : NULL;
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                             CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    ENTER();
+    return flags ? CUDA_ERROR_INVALID_VALUE
+                 : LOCKED(bind(object_of(mcHandle), mcOffset, mapped_at(memptr), 0, size));
+}
+
+static CUresult unbind_from(struct phys *object, CUdevice dev, size_t offset, size_t size)
+{
+    uint32_t card;
+    CUresult r = object ? sim_ordinal(dev, &card) : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        unbind(object, card, offset, size);
+    return r;
+}
+
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                           size_t size)
+{
+    ENTER();
+    return LOCKED(unbind_from(object_of(mcHandle), dev, mcOffset, size));
 }

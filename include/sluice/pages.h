@@ -41,11 +41,10 @@ enum sl_priority { SL_PRIORITY_LOW, SL_PRIORITY_NORMAL, SL_PRIORITY_HIGH };
  * not submit waits on it. One gate per tenant, so a tenant on several GPUs gets them together.
  */
 enum sl_gate {
-    SL_GATE_FREE = 0,   /* the tenant is alone on the GPU: submit without accounting */
-    SL_GATE_OPEN = 1,   /* our turn: submit, bounded by window_ns in flight */
-    SL_GATE_CLOSED = 2, /* submit nothing, drain what is in flight */
-    SL_GATE_METER = 3,  /* submit without waiting, and account for it: the hardware's slices
-                         * share the GPU */
+    SL_GATE_FREE = 0,   /* submit without waiting: the hardware's slices share the GPU */
+    SL_GATE_OPEN = 1,   /* by turns, our turn: submit, bounded by window_ns in flight */
+    SL_GATE_CLOSED = 2, /* by turns: submit nothing, drain what is in flight */
+    SL_GATE_METER = 3,  /* as free, and add up what each submission costs: there is a limit */
 };
 
 /* How GPU time is shared: the request of the user, and the result. */
@@ -77,11 +76,11 @@ struct sl_lease_page {
     _Atomic uint32_t gate __attribute__((aligned(64)));
     _Atomic uint32_t priority;               /* enum sl_priority */
     _Atomic uint64_t window_ns;              /* estimated work that may be in flight, gate open */
-    _Atomic uint64_t turn_end_ns;            /* CLOCK_MONOTONIC; a hint, the gate word decides */
+    uint64_t reserved_ns;                    /* zero */
     _Atomic uint32_t cores_request_permille; /* 0: nothing asked */
     _Atomic uint32_t cores_limit_permille;
-    _Atomic uint32_t window_kernels; /* … and this many launches always may be */
-    _Atomic uint32_t slice_us;       /* of each compute channel group; 0: the driver's own */
+    uint32_t reserved_kernels; /* zero */
+    _Atomic uint32_t slice_us; /* of each compute channel group; 0: the driver's own */
     /* CLOCK_MONOTONIC: its channels are off the GPU until then. The process itself ends it, at this
      * moment, after a second, or when the arbiter is gone: whichever is first. */
     _Atomic uint64_t off_until_ns;
@@ -137,12 +136,12 @@ struct sl_slot {
             _Atomic uint32_t pid;  /* as the process sees itself; for people, not for decisions */
             _Atomic uint32_t busy; /* enum sl_busy; rings the doorbell when it changes */
             _Atomic uint32_t drained_turn; /* the last turn this process has fully drained */
-            _Atomic uint32_t kernel_us; /* the process's typical kernel, for the arbiter's window */
+            uint32_t spare_us;
             _Atomic uint64_t started_ns; /* first submission of the current turn */
             _Atomic uint64_t launches;
             _Atomic uint64_t waited_ns;    /* time threads stood at the gate */
             _Atomic uint64_t oom_count;    /* allocations refused by the limit */
-            _Atomic uint64_t inflight_ns;  /* estimated work in flight */
+            uint64_t spare_ns;
             _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
             _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */
             _Atomic uint64_t done_ns;      /* GPU time of its kernels that are done, estimated */

@@ -124,8 +124,6 @@ struct tenant {
         uint32_t id;          /* in the turn-taking; UINT32_MAX: not taking part */
         uint64_t granted_ns;  /* when its current turn began */
         bool waiting_release; /* told to stop, not drained yet */
-        bool running;         /* one of its processes has begun this turn */
-        bool absent;          /* got a turn and did not use it: asks again before the next */
         uint32_t rings;       /* of its doorbell, since rings_since_ns */
         uint64_t rings_since_ns;
         bool muted; /* rang too often: not listened to for a moment */
@@ -372,10 +370,6 @@ void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_member_gone(struct arbiter *a, struct tenant *t);
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events);
-/* Is a tenant of high priority about to come back, so that sleeping would cost it time? */
-bool sl_arb_turnstile_awake(const struct arbiter *a);
-/* Looks at the pages of tenants of high priority without waiting for their bells; true: one came. */
-bool sl_arb_turnstile_glance(struct arbiter *a);
 uint64_t sl_arb_turnstile_tick(struct arbiter *a); /* decides; returns when to be called again */
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 

@@ -15,11 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "policy/steer.h"
-
-/* A process that kept the GPU busy counts for this long among those that a tenant's slice is for. */
-#define BUSY_LASTS_NS (500 * SL_NS_PER_MS)
-/* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
-#define SILENT_NS     (100 * SL_NS_PER_MS)
+#include "policy/times.h"
 
 struct compute {
     struct sl_steer *steer;
@@ -175,8 +171,8 @@ static void read_member(struct arbiter *a, struct tenant *t, struct member *m, u
     t->seen.launches += grown(atomic_load(&s->launches), &m->launches);
     t->seen.done_ns += grown(atomic_load(&s->done_ns), &m->done_ns);
     if (busy)
-        m->busy_until_ns = a->now_ns + BUSY_LASTS_NS;
-    bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SILENT_NS;
+        m->busy_until_ns = a->now_ns + SL_BUSY_LASTS_NS;
+    bool speaks = a->now_ns < atomic_load(&s->metered_ns) + SL_SILENT_NS;
     t->seen.pending |= speaks && atomic_load(&s->pending);
     t->seen.active |= atomic_load(&s->busy) == SL_BUSY_RUNNING;
     t->seen.groups += m->busy_until_ns > a->now_ns;

@@ -20,7 +20,6 @@
 #include "base/log.h"
 
 /* How long the loop may go round on a tenant's account before it looks at everything else. */
-#define AWAKE_STEP_NS SL_NS_PER_MS
 
 int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events, struct sl_err *err)
 {
@@ -151,23 +150,6 @@ static void arm_timer(struct arbiter *a, uint64_t at_ns)
     (void)timerfd_settime(a->timer.fd, TFD_TIMER_ABSTIME, &its, NULL);
 }
 
-/* As epoll_wait for one event, without sleeping: until something happens, a tenant of high priority
- * comes back (its page says so before its bell does), or a moment has passed. */
-static int stay_awake(struct arbiter *a, struct epoll_event *e, uint64_t until_ns)
-{
-    uint64_t begin = sl_now_ns();
-    int n = 0;
-    for (uint32_t round = 0; n == 0; round++) {
-        if (round % 64 == 0)
-            n = epoll_wait(a->epoll_fd, e, 1, 0);
-        a->now_ns = sl_now_ns();
-        if (sl_arb_turnstile_glance(a) || a->now_ns >= until_ns ||
-            a->now_ns - begin > AWAKE_STEP_NS)
-            break;
-    }
-    return n;
-}
-
 static void loop(struct arbiter *a)
 {
     /* One event a round: a handler may free any source, and a batch could still name it. Level
@@ -175,8 +157,7 @@ static void loop(struct arbiter *a)
     uint64_t armed = 0;
     while (!a->stopping) {
         struct epoll_event e;
-        bool awake = sl_arb_turnstile_awake(a);
-        int n = awake ? stay_awake(a, &e, armed) : epoll_wait(a->epoll_fd, &e, 1, -1);
+        int n = epoll_wait(a->epoll_fd, &e, 1, -1);
         a->now_ns = sl_now_ns();
         if (n == 1) {
             struct source *s = e.data.ptr;

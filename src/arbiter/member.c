@@ -97,7 +97,6 @@ static void slot_reap(struct arbiter *a, struct tenant *t, uint32_t slot)
     }
     atomic_store(&s->pid, 0);
     atomic_store(&s->busy, SL_BUSY_IDLE);
-    atomic_store(&s->inflight_ns, 0);
     atomic_store(&s->control, SL_CONTROL_UNKNOWN);
     slot_mark(t, slot, false);
 }

@@ -78,7 +78,7 @@ void sl_cluster_scratch(struct sl_cluster *c)
 {
     struct sl_place_totals totals;
     sl_place_totals(c->placer, &totals);
-    size_t need = (totals.nodes + 63) / 64 * 64;
+    size_t need = ((size_t)totals.nodes + 63) / 64 * 64;
     if (need > c->scratch_room) {
         c->allow = sl_xrealloc(c->allow, need / 8);
         c->scores = sl_xreallocarray(c->scores, need, sizeof(*c->scores));

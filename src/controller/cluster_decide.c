@@ -140,7 +140,7 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
     size_t count = 0;
     int rc = 0;
     for (size_t i = 0; !rc && i < r->part_count; i++) {
-        struct sl_place_decision d;
+        struct sl_place_decision d = {.gpus = 0};
         if (r->part[i].same_as >= 0)
             continue;
         struct cluster_grant g = {.request = engine_request(r, i), .part = (uint8_t)i};

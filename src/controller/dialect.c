@@ -111,7 +111,7 @@ static int refuse_value(const struct row *row, const json_t *value, const char *
 {
     char text[48];
     value_text(value, text, sizeof(text));
-    if (row->word == MEMORY)
+    if (row->word == MEMORY && row->unit_mib)
         return sl_err_set(err, -EINVAL, SL_E_DIALECT_NUMBER, container, row->name, text,
                           row->unit_mib == 1 ? "MiB" : "GiB", 3072 / row->unit_mib);
     return sl_err_set(err, -EINVAL, SL_E_DIALECT_VALUE, container, row->name, text,
@@ -222,7 +222,7 @@ static int hundredths(const char *text, uint32_t *ret)
 {
     unsigned __int128 billionths = 0;
     const char *rest = sl_decimal_read(text, &billionths);
-    if (!rest || *rest || billionths > SL_PROMISE_NODE_GPUS * 1000000000ULL)
+    if (!rest || *rest || billionths > (unsigned __int128)SL_PROMISE_NODE_GPUS * 1000000000)
         return -EINVAL;
     *ret = (uint32_t)((billionths + 5000000) / 10000000);
     return 0;

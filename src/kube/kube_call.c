@@ -123,7 +123,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
 {
     struct sl_kube_call *call = sl_container_of(t, struct sl_kube_call, transfer);
     struct sl_err err = SL_ERR_INIT;
-    json_error_t why;
+    json_error_t why = {.line = 0};
     json_t *body = NULL;
     long status = 0;
     if (code != CURLE_OK) {

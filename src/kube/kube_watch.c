@@ -493,7 +493,7 @@ static bool handle_line(struct sl_kube_watch *w, const char *line, size_t size)
         refused(w, &err);
         return false;
     }
-    (void)strcpy(w->version, version);
+    memcpy(w->version, version, strlen(version) + 1);
     w->attempts = w->refusals = 0;
     if (changed)
         tell_object(w, object);

@@ -50,11 +50,6 @@ SL_ERROR_ALSO(STEER_LIMIT, "a limit of 0 lets nothing run: ask for at least 0.1 
 SL_ERROR_ALSO(STEER_NUMBER, "tenant number %u is too high: the highest is %u");
 SL_ERROR_ALSO(STEER_USED, "tenant number %u is in use");
 SL_ERROR_ALSO(STEER_NONE, "there is no tenant number %u");
-SL_ERROR_ALSO(TURNS_DAY, "turns: a time in the settings is longer than a day");
-SL_ERROR_ALSO(TURNS_MANY, "turns: %u tenants, at most %u");
-SL_ERROR_ALSO(TURNS_ORDER, "turns: the settings need min_turn <= quantum <= round");
-SL_ERROR_ALSO(TURNS_CREDIT, "turns: the start credit must be below the shortest turn");
-SL_ERROR_ALSO(TURNS_PART, "turns: a part in the settings is larger than its whole");
 SL_ERROR_ALSO(TURNS_GPUS, "turns: a tenant needs 1 to %u GPUs");
 SL_ERROR_ALSO(TURNS_SHARE, "turns: the request must be 0 to 1000 and the limit 1 to 1000 permille, not %u:%u");
 SL_ERROR_ALSO(TURNS_PRIORITY, "turns: unknown priority %u");
@@ -65,7 +60,5 @@ SL_ERROR_ALSO(TURNS_HOLDER, "turns: GPU %u is held by %u, not by %u");
 SL_ERROR_ALSO(TURNS_HOLDERS, "turns: GPU %u has %u holders and %u of %u overruns");
 SL_ERROR_ALSO(TURNS_BUSY, "turns: tenant %u is busy without a GPU, or does not exist");
 SL_ERROR_ALSO(TURNS_CAP, "turns: tenant %u: the account of the limit is out of bounds");
-SL_ERROR_ALSO(TURNS_CREDIT_BOUNDS, "turns: tenant %u: the credit is out of bounds");
-SL_ERROR_ALSO(TURNS_LIST, "turns: %u tenants are busy, but the list has %u");
 
 #endif

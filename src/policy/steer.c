@@ -267,7 +267,7 @@ static void settle(struct sl_steer *s, uint64_t now_ns)
 {
     uint64_t from = s->now_ns, span = now_ns - from;
     struct tenant *t;
-    uint64_t used[SL_STEER_MAX_TENANTS];
+    uint64_t used[SL_STEER_MAX_TENANTS] = {0};
     if (span == 0)
         return;
     FOR_EACH_TENANT(s, t)

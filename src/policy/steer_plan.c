@@ -285,7 +285,8 @@ static uint64_t end_of_cap(const struct sl_steer *s, const struct tenant *t)
     uint64_t limit = t->spec.limit_permille, until = end_of_period(s);
     int64_t need = (int64_t)(SL_STEER_PERIOD_NS * limit / 1000 * (1000 - limit) / 2000);
     int64_t slice = has_company(s, t) ? (int64_t)t->order.slice_us * 1000 : 0;
-    slice = slice < BOUND_ROUND_US * 1000 ? slice : BOUND_ROUND_US * 1000;
+    const int64_t round = BOUND_ROUND_US * INT64_C(1000);
+    slice = slice < round ? slice : round;
     need = need > slice ? need : slice;
     for (uint32_t periods = 2; periods <= 16; periods *= 2) {
         if (t->tokens_ns + (int64_t)((until - s->now_ns) * limit / 1000) >= need)
@@ -485,10 +486,10 @@ struct company {
     uint64_t weights;            /* of the heavy ones, … */
     uint64_t busy_weights;       /* … of the busy ones … */
     uint64_t all_weights;        /* … and of all */
-    bool below;            /* somebody of a lower priority is there */
-    bool bound;            /* somebody's limit is below what its slices give it */
-    bool elsewhere;        /* other GPUs are kept busy, too */
-    uint64_t windows;      /* permille of the time for those who have windows of their own */
+    bool below;                  /* somebody of a lower priority is there */
+    bool bound;                  /* somebody's limit is below what its slices give it */
+    bool elsewhere;              /* other GPUs are kept busy, too */
+    uint64_t windows;            /* permille of the time for those who have windows of their own */
 };
 
 static struct company company_of(const struct sl_steer *s, const struct tenant *t)

@@ -177,11 +177,11 @@ static CUresult end_primary(struct sl_process *p, CUresult (*real)(CUdevice), CU
 {
     struct sl_site place;
     CUcontext context = atomic_load(&primary[dev]);
-    sl_gate_primary_ends(true);
+    sl_gate_context_ends(true);
     bool known = context && sl_context_leave(context, &place);
     CUresult rc = real(dev);
     bool ended = rc == CUDA_SUCCESS && (surely || !primary_active(dev));
-    sl_gate_primary_ends(false);
+    sl_gate_context_ends(false);
     if (ended) {
         atomic_store(&retained[dev], 0);
         (void)atomic_compare_exchange_strong(&primary[dev], &context, NULL);

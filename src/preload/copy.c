@@ -28,12 +28,9 @@ static bool on_card(CUdeviceptr address)
 #define GATED(symbol, counts, bytes, stream, ...)                                                  \
     do {                                                                                           \
         SL_REAL_OR_RETURN(symbol, real);                                                           \
-        struct sl_launch launch_;                                                                  \
         if (sl_gate_is_free() || !(counts))                                                        \
             return real(__VA_ARGS__);                                                              \
-        CUresult rc_ =                                                                             \
-            sl_gate_enter(&launch_, size_key((const void *)(uintptr_t)real, bytes), stream);       \
-        return rc_ == CUDA_SUCCESS ? sl_gate_leave(&launch_, real(__VA_ARGS__)) : rc_;             \
+        SL_GATE_LAUNCH(size_key((const void *)(uintptr_t)real, bytes), stream, real(__VA_ARGS__)); \
     } while (0)
 
 #define LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)

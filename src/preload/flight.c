@@ -6,17 +6,17 @@
 
 #include "base/clock.h"
 #include "policy/cost.h"
+#include "policy/times.h"
 #include "preload/hooks.h"
 #include "preload/lock.h"
+#include "preload/marks.h"
 
 #define LANES           64 /* streams in use; further ones share the last lane and are always marked */
 #define MARKERS         256
 #define BATCH_MAX       64 /* launches behind one marker at most: estimates may be wrong */
 #define EVENTS_SPARE    128
-/* In a window this short every launch counts, so each one is marked. */
-#define SHORT_WINDOW_NS SL_NS_PER_MS
-/* From submitting a kernel to its beginning, and a little. */
-#define LEAD_NS         (12 * SL_NS_PER_US)
+/* … and so much estimated time: an eighth of a window is seen late at the most. */
+#define BATCH_NS        (SL_TURN_WINDOW_NS / 8)
 
 /* A stream with work in flight. */
 struct lane {
@@ -89,25 +89,6 @@ void sl_flight_reset(void)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* Our own calls must neither disturb nor be refused by a capture the program has under way. */
-static CUstreamCaptureMode relax_capture(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange =
-        SL_REAL(cuThreadExchangeStreamCaptureMode);
-    if (exchange)
-        (void)exchange(&mode);
-    return mode;
-}
-
-static void restore_capture(CUstreamCaptureMode mode)
-{
-    __typeof__(&cuThreadExchangeStreamCaptureMode) exchange =
-        SL_REAL(cuThreadExchangeStreamCaptureMode);
-    if (exchange)
-        (void)exchange(&mode);
-}
-
 /* The context must be current. */
 static CUevent event_get(CUcontext context)
 {
@@ -146,7 +127,7 @@ static bool capturing(CUstream stream)
 static CUevent event_record(CUcontext context, CUstream stream)
 {
     __typeof__(&cuEventRecord) record = SL_REAL(cuEventRecord);
-    CUstreamCaptureMode mode = relax_capture();
+    CUstreamCaptureMode mode = sl_capture_relax();
     CUevent event = NULL;
     if (record && !capturing(stream))
         event = event_get(context);
@@ -156,7 +137,7 @@ static CUevent event_record(CUcontext context, CUstream stream)
         sl_lock_drop(&board.lock);
         event = NULL;
     }
-    restore_capture(mode);
+    sl_capture_restore(mode);
     return event;
 }
 
@@ -177,25 +158,14 @@ static uint32_t lane_find(CUstream stream, CUcontext context)
     return empty;
 }
 
-/*
- * In a short window one kernel is in flight, and waiting for its end before the next is submitted leaves a
- * gap of some ten microseconds a kernel: 5 % of a gemm's time. So the next one goes in just before it.
- */
-static bool about_to_end(uint64_t ns, uint32_t n, const struct sl_flight_window *window)
-{
-    return n == 1 && window->ns < SHORT_WINDOW_NS &&
-           sl_now_ns() - atomic_load(&board.progress_ns) + LEAD_NS >= ns;
-}
-
-bool sl_flight_admit(struct sl_launch *l, const struct sl_flight_window *window)
+bool sl_flight_admit(struct sl_launch *l, uint64_t window_ns)
 {
     sl_lock_take(&board.lock);
     uint32_t i = lane_find(l->stream, l->context);
     struct lane *lane = &board.lane[i];
     uint64_t ns = atomic_load(&board.in_flight_ns);
     uint32_t n = atomic_load(&board.in_flight);
-    bool room = window->ns == 0 || n < window->kernels || ns + l->estimate_ns <= window->ns ||
-                lane->in_flight == 0 || about_to_end(ns, n, window);
+    bool room = window_ns == 0 || ns + l->estimate_ns <= window_ns || lane->in_flight == 0;
     if (room) {
         l->lane = i;
         lane->in_flight++;
@@ -224,7 +194,7 @@ static void land(uint32_t lane, uint32_t launches, uint64_t ns)
     atomic_store(&board.progress_ns, sl_now_ns());
 }
 
-/* Takes a lane's unmarked batch off it; the caller records the event and calls marker_add. */
+/* Takes a lane's unmarked batch off it; the caller marks it. */
 static bool batch_take(uint32_t lane, struct marker *ret)
 {
     struct lane *l = &board.lane[lane];
@@ -238,21 +208,17 @@ static bool batch_take(uint32_t lane, struct marker *ret)
     return true;
 }
 
-static void marker_add(const struct marker *m)
+/* The context must be current in this thread, except for explicit streams. Where nobody can name the stream
+ * (NULL), or no event can be recorded, the batch counts as done after twice its estimated time. */
+static void mark(struct marker *m, CUstream stream)
 {
+    m->event = stream ? event_record(m->context, stream) : NULL;
+    if (!m->event)
+        m->due_ns = sl_now_ns() + 2 * m->batch_ns;
     sl_lock_take(&board.lock);
     board.busy--;
     board.marker[(board.first + board.count++) % MARKERS] = *m;
     sl_lock_drop(&board.lock);
-}
-
-/* The context must be current in this thread, except for explicit streams. */
-static void mark(struct marker *m, CUstream stream)
-{
-    m->event = event_record(m->context, stream);
-    if (!m->event)
-        m->due_ns = sl_now_ns() + 2 * m->batch_ns;
-    marker_add(m);
 }
 
 void sl_flight_measure(struct sl_launch *l)
@@ -260,8 +226,7 @@ void sl_flight_measure(struct sl_launch *l)
     l->start = event_record(l->context, l->stream);
 }
 
-void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
-                    const struct sl_flight_window *window)
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing)
 {
     struct marker m;
     sl_lock_take(&board.lock);
@@ -277,8 +242,7 @@ void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
     lane->unmarked_ns += l->estimate_ns;
     /* Nobody but this thread can name its own default stream, and a shared lane names none. */
     bool now = closing || l->start || l->lane == LANES - 1 || l->stream == CU_STREAM_PER_THREAD ||
-               lane->unmarked >= BATCH_MAX || lane->unmarked_ns >= window->ns / 8 ||
-               window->ns < SHORT_WINDOW_NS;
+               lane->unmarked >= BATCH_MAX || lane->unmarked_ns >= BATCH_NS;
     now = now && batch_take(l->lane, &m);
     if (!now)
         event_put(l->start, l->context);
@@ -289,13 +253,6 @@ void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
     m.start = l->start;
     m.key = l->key;
     mark(&m, l->stream);
-}
-
-/* Nobody can name this stream here: its batch counts as done after twice its estimated time. */
-static void mark_by_time(struct marker *m)
-{
-    m->due_ns = sl_now_ns() + 2 * m->batch_ns;
-    marker_add(m);
 }
 
 void sl_flight_mark_tails(void)
@@ -318,7 +275,7 @@ void sl_flight_mark_tails(void)
             continue;
         if (i == LANES - 1 || !stream || stream == CU_STREAM_PER_THREAD || !push || !pop ||
             push(m.context) != CUDA_SUCCESS) {
-            mark_by_time(&m);
+            mark(&m, NULL);
             continue;
         }
         mark(&m, stream);
@@ -348,43 +305,6 @@ void sl_flight_stream_gone(CUstream stream)
         (void)sched_yield();
 }
 
-void sl_flight_mark_context(CUcontext context)
-{
-    /* The legacy stream waits for every blocking stream of its context. Newer drivers can mark all
-     * streams at once, the others miss the non-blocking ones, which then overlap for a moment. */
-    struct marker m = {.context = context, .batch = 1, .lane = LANES - 1};
-    __typeof__(&cuCtxRecordEvent) record = SL_REAL(cuCtxRecordEvent);
-    __typeof__(&cuCtxPushCurrent_v2) push = SL_REAL(cuCtxPushCurrent_v2);
-    __typeof__(&cuCtxPopCurrent_v2) pop = SL_REAL(cuCtxPopCurrent_v2);
-    CUcontext popped;
-    if (!push || !pop || push(context) != CUDA_SUCCESS)
-        return;
-    CUstreamCaptureMode mode = relax_capture();
-    m.event = event_get(context);
-    if (m.event && (!record || record(context, m.event) != CUDA_SUCCESS)) {
-        sl_lock_take(&board.lock);
-        event_put(m.event, context);
-        sl_lock_drop(&board.lock);
-        m.event = event_record(context, CU_STREAM_LEGACY);
-    }
-    restore_capture(mode);
-    (void)pop(&popped);
-    if (!m.event)
-        return;
-    sl_lock_take(&board.lock);
-    bool room = board.count + board.busy < MARKERS;
-    if (room) {
-        board.lane[m.lane].in_flight++;
-        atomic_fetch_add(&board.in_flight, 1);
-        board.busy++;
-    } else {
-        event_put(m.event, context);
-    }
-    sl_lock_drop(&board.lock);
-    if (room)
-        marker_add(&m);
-}
-
 /* --- seeing the end --------------------------------------------------------------------------- */
 
 static bool marker_done(const struct marker *m)
@@ -410,7 +330,7 @@ void sl_flight_poll(void)
     uint32_t idle = 0;
     if (sl_flight_empty() || !atomic_compare_exchange_strong(&board.polling, &idle, 1))
         return;
-    CUstreamCaptureMode mode = relax_capture();
+    CUstreamCaptureMode mode = sl_capture_relax();
     uint64_t blocked = 0; /* lanes whose oldest marker is not done: the later ones cannot be */
     sl_lock_take(&board.lock);
     uint32_t first = board.first, count = board.count;
@@ -439,7 +359,7 @@ void sl_flight_poll(void)
         board.count--;
     }
     sl_lock_drop(&board.lock);
-    restore_capture(mode);
+    sl_capture_restore(mode);
     atomic_store(&board.polling, 0);
 }
 

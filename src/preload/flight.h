@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What this process has on the GPU: a board of streams with launches in flight, and markers (CUDA
- * events recorded behind batches of launches) that tell when they are done. Only used in metered
- * turns. No lock is held across a driver call.
+ * events recorded behind batches of launches) that tell when they are done. Only used in turns.
+ * No lock is held across a driver call.
  */
 #ifndef SLUICE_PRELOAD_FLIGHT_H
 #define SLUICE_PRELOAD_FLIGHT_H
@@ -12,19 +12,13 @@
 
 #include "preload/gate.h"
 
-struct sl_flight_window {
-    uint64_t ns;
-    uint32_t kernels;
-};
-
-/* Takes a launch onto the board if the window has room, or if its stream has nothing in flight:
+/* Takes a launch onto the board if the window (0: no bound) has room, or if its stream has nothing in flight:
  * kernels on two streams may wait for each other, and holding the second back would never end. */
-bool sl_flight_admit(struct sl_launch *l, const struct sl_flight_window *window);
+bool sl_flight_admit(struct sl_launch *l, uint64_t window_ns);
 
 /* The launch is in the driver (ok) or was refused by it. Records a marker when the batch is large
  * enough, when it is measured, or when `closing`. */
-void sl_flight_left(struct sl_launch *l, bool ok, bool closing,
-                    const struct sl_flight_window *window);
+void sl_flight_left(struct sl_launch *l, bool ok, bool closing);
 
 /* Records an event in front of the launch, so that its duration is learnt. */
 void sl_flight_measure(struct sl_launch *l);
@@ -34,9 +28,6 @@ void sl_flight_poll(void);
 
 /* Marks what is not marked yet, so that its end will be seen. From any thread. */
 void sl_flight_mark_tails(void);
-
-/* Everything submitted to the context before now, tracked or not (it ran behind a free gate). */
-void sl_flight_mark_context(CUcontext context);
 
 bool sl_flight_empty(void);
 uint64_t sl_flight_ns(void);          /* estimated time in flight */

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gate every submission passes: kernels in all variants, graphs, copies within the card, memsets.
- * Behind a free gate it costs a few loads. Where the hardware's slices share the GPU the gate is free, or
- * only counts. Where turns do, the work in flight is bounded in estimated time, and behind a closed gate
- * the caller's thread waits. Nothing is ever moved to another thread.
+ * Where the hardware's slices share the GPU it holds nothing back: a launch is counted, and that of a tenant
+ * with a limit adds its estimated cost. Where turns do (turn.h), a launch may wait. Nothing is ever moved to
+ * another thread.
  *
- *     struct sl_launch l;
  *     if (sl_gate_is_free())
  *         return real(…);
- *     rc = sl_gate_enter(&l, key, stream);
- *     if (rc == CUDA_SUCCESS)
- *         rc = sl_gate_leave(&l, real(…));
- *     return rc;
+ *     SL_GATE_LAUNCH(key, stream, real(…));
  */
 #ifndef SLUICE_PRELOAD_GATE_H
 #define SLUICE_PRELOAD_GATE_H
@@ -28,7 +24,8 @@ struct sl_cost;
 /* What a launch looks at first; one cache line, written only when something changes. */
 struct sl_gate_view {
     const _Atomic uint32_t *_Atomic word; /* the lease's gate, or a stand-in */
-    _Atomic uint32_t passed;              /* the word behind which nothing is accounted */
+    _Atomic uint32_t passed;              /* the word behind which launches are only counted … */
+    _Atomic uint32_t metered;             /* … and the one behind which their cost is added up */
 } __attribute__((aligned(64)));
 
 extern struct sl_gate_view sl_gate_view;
@@ -72,15 +69,22 @@ struct sl_launch {
     CUevent start;         /* recorded before it, when this one is measured */
     struct sample *sample; /* … where slices share */
     uint32_t lane;         /* of the flight board */
-    bool metered;
-    bool begins;     /* a turn */
+    bool in_turn;          /* it is on that board … */
+    bool begins;           /* … and the first of its turn */
+    bool after;            /* something is to be done after it: sl_gate_leave() */
 };
 
 /* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
 extern struct sl_cost sl_gate_costs;
 
-/* The pages were replaced after an arbiter restart; in the watch thread. */
+/* Launches so far, of all threads. */
+uint64_t sl_gate_launches(void);
+
+/* Tells the arbiter to look at this process's slot. */
 struct sl_process;
+void sl_gate_ring(const struct sl_process *p);
+
+/* The pages were replaced after an arbiter restart; in the watch thread. */
 void sl_gate_replaced(struct sl_process *p);
 
 /* In a forked child: it passes the gate as a process of its own. */
@@ -89,8 +93,8 @@ void sl_gate_forget(void);
 /* The context takes its events with it. */
 void sl_gate_context_gone(CUcontext context);
 
-/* Around the end of a primary context, of which the watch thread must then not become the last holder. */
-void sl_gate_primary_ends(bool begins);
+/* Around the end of a context: the watch thread then keeps away from all of them. */
+void sl_gate_context_ends(bool begins);
 
 /* A stream begins, or has ended, to record a graph. */
 void sl_gate_capture(bool begins);
@@ -99,7 +103,17 @@ bool sl_gate_records(void); /* some stream does */
 /* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
 CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
 
-/* After the driver's own call: takes its result and returns it. */
+/* After the driver's own call, if l->after: takes its result and returns it. */
 CUresult sl_gate_leave(struct sl_launch *l, CUresult rc);
+
+/* The rest of a hook: `call` is the driver's own. */
+#define SL_GATE_LAUNCH(key, stream, call)                                                          \
+    do {                                                                                           \
+        struct sl_launch launch_;                                                                  \
+        CUresult rc_ = sl_gate_enter(&launch_, key, stream);                                       \
+        if (rc_ == CUDA_SUCCESS)                                                                   \
+            rc_ = call;                                                                            \
+        return launch_.after ? sl_gate_leave(&launch_, rc_) : rc_;                                 \
+    } while (0)
 
 #endif

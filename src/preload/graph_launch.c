@@ -10,7 +10,7 @@ static CUresult launch(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstr
                        CUgraphExec exec, CUstream stream, CUstream named)
 {
     struct sl_graph_claim claim;
-    struct sl_launch l = {.metered = false};
+    struct sl_launch l = {.after = false};
     CUresult rc = CUDA_SUCCESS;
     if (!sl_gate_is_free())
         rc = sl_gate_enter(&l, sl_cost_key_graph(exec), named);
@@ -21,7 +21,7 @@ static CUresult launch(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstr
         rc = real(exec, stream);
         sl_graph_mem_end(p, &claim);
     }
-    return sl_gate_leave(&l, rc);
+    return l.after ? sl_gate_leave(&l, rc) : rc;
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)

@@ -21,11 +21,9 @@ static CUstream per_thread(CUstream s)
 #define GATED(symbol, key, stream, ...)                                                            \
     do {                                                                                           \
         SL_REAL_OR_RETURN(symbol, real);                                                           \
-        struct sl_launch launch_;                                                                  \
         if (sl_gate_is_free())                                                                     \
             return real(__VA_ARGS__);                                                              \
-        CUresult rc_ = sl_gate_enter(&launch_, key, stream);                                       \
-        return rc_ == CUDA_SUCCESS ? sl_gate_leave(&launch_, real(__VA_ARGS__)) : rc_;             \
+        SL_GATE_LAUNCH(key, stream, real(__VA_ARGS__));                                            \
     } while (0)
 
 static uint64_t shape_key(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,

@@ -4,24 +4,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "policy/times.h"
 #include "preload/attach.h"
 #include "preload/gate.h"
 #include "preload/marks.h"
 #include "preload/orders.h"
 #include "preload/sample.h"
-
-#define LOOK_NS          SL_NS_PER_MS
-/* Less than this without a pause is no steady work, however long it takes: a program that waits for each short
- * kernel has one in the queue all the time, most of it spent waiting for its slice. */
-#define DEEP_NS          (4 * SL_NS_PER_MS)
-/* This much without a pause keeps the GPU busy in any case. Less does only where more is launched while it is not
- * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
- * its slice to the end. */
-#define PLENTY_NS        (20 * SL_NS_PER_MS)
-/* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
- * host function or an event that does not come stand in a queue, too, and use nothing. */
-#define BELIEVED         32U
-#define MOST_BELIEVED_NS (600 * SL_NS_PER_S)
 
 static struct {
     _Atomic uint64_t launched_ns; /* estimates of launches since the last look */
@@ -88,7 +76,7 @@ static bool costs_known(const struct sl_lease_page *lease)
 static void count(struct sl_slot *slot, enum sl_queue queue, uint64_t span, bool known)
 {
     uint64_t in_a_row = meter.all.work_ns - meter.drained_ns;
-    bool deep = in_a_row >= PLENTY_NS || (in_a_row >= DEEP_NS && meter.coming);
+    bool deep = in_a_row >= SL_METER_PLENTY_NS || (in_a_row >= SL_METER_DEEP_NS && meter.coming);
     atomic_fetch_add(&slot->watched_ns, span);
     if (queue == SL_QUEUE_BUSY && (!known || deep)) {
         uint64_t busy = known ? least(span, meter.believed_ns) : span;
@@ -138,7 +126,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     uint64_t fresh = launched_since(lease, launches), was_done_ns = meter.done.work_ns;
     meter.all.work_ns += fresh;
     meter.uncounted_ns += fresh;
-    meter.believed_ns = least(meter.believed_ns + BELIEVED * fresh, MOST_BELIEVED_NS);
+    meter.believed_ns = least(meter.believed_ns + SL_METER_BELIEVED * fresh, SL_METER_BELIEVED_NS);
     enum sl_queue queue = SL_QUEUE_UNKNOWN;
     if (may_look) {
         queue = sl_marks_look(&meter.all, &meter.done);
@@ -161,7 +149,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     uint64_t done = meter.done.work_ns - was_done_ns;
     atomic_fetch_add(&slot->done_ns, (known && metered(lease)) || done > span ? done : span);
     atomic_store(&slot->metered_ns, now);
-    return LOOK_NS;
+    return SL_METER_LOOK_NS;
 }
 
 void sl_meter_off(struct sl_process *p, uint64_t now_ns)

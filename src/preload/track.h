@@ -19,10 +19,11 @@ enum sl_kind {
     SL_KIND_EXTERNAL,
     SL_KIND_PHYSICAL, /* cuMemCreate's handle; object is a struct physical of vmm.c */
     SL_KIND_MAPPING,  /* cuMemMap: key is the address, units its size, object as above */
-    SL_KIND_IPC,      /* cuIpcOpenMemHandle: key is the address */
-    SL_KIND_PIECE,    /* cuMemPoolImportPointer: the same */
-    SL_KIND_CONTEXT,  /* owner is the context's id */
-    SL_KIND_EXEC,     /* an instantiated graph with memory nodes: units is its need */
+    SL_KIND_BINDING, /* cuMulticastBind*: key is the offset, units the size, owner the multicast object's id */
+    SL_KIND_IPC,     /* cuIpcOpenMemHandle: key is the address */
+    SL_KIND_PIECE,   /* cuMemPoolImportPointer: the same */
+    SL_KIND_CONTEXT, /* owner is the context's id */
+    SL_KIND_EXEC,    /* an instantiated graph with memory nodes: units is its need */
 };
 
 struct sl_track {

@@ -23,22 +23,37 @@
 struct physical {
     struct sl_cost cost;
     unsigned int handles;
-    unsigned int mappings;
+    unsigned int mappings; /* and bindings to multicast objects */
+    uint64_t multicast;    /* what is bound to it is known by this; 0: nothing is */
+};
+
+/* What goes with the last reference. */
+struct last {
+    struct sl_cost cost;
+    uint64_t multicast;
 };
 
 /* Over every struct physical, and over table operations that belong together with one. */
 static struct sl_lock lock;
 
-static const struct sl_cost nothing = {.gpu = SL_NOT_LEASED};
+static const struct last nothing = {.cost = {.gpu = SL_NOT_LEASED}};
 
 /* With the lock held: returns what to give back, if this was the last reference. */
-static struct sl_cost drop(struct physical *m)
+static struct last drop(struct physical *m)
 {
     if (m->handles > 0 || m->mappings > 0)
         return nothing;
-    struct sl_cost cost = m->cost;
+    struct last last = {m->cost, m->multicast};
     free(m);
-    return cost;
+    return last;
+}
+
+/* Without the lock. */
+static void give_back(struct sl_process *p, const struct last *last)
+{
+    sl_share_end(p, &last->cost);
+    if (last->multicast)
+        sl_multicast_ended(p, last->multicast);
 }
 
 static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, CUresult *ret_rc)
@@ -119,9 +134,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
         m->handles++;
     if (put_back)
         sl_track_put(&t);
-    struct sl_cost cost = drop(m);
+    struct last last_one = drop(m);
     sl_lock_drop(&lock);
-    sl_share_end(p, &cost);
+    give_back(p, &last_one);
     return rc;
 }
 
@@ -162,7 +177,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         sl_track_cancel();
     if (!m)
         return rc;
-    struct sl_cost cost = nothing;
+    struct last last = nothing;
     sl_lock_take(&lock);
     if (rc == CUDA_SUCCESS) {
         struct sl_track mapping = {
@@ -170,10 +185,10 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
         sl_track_put(&mapping);
     } else {
         m->mappings--;
-        cost = drop(m);
+        last = drop(m);
     }
     sl_lock_drop(&lock);
-    sl_share_end(p, &cost);
+    give_back(p, &last);
     return rc;
 }
 
@@ -197,7 +212,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (rc != CUDA_SUCCESS)
         return rc;
     for (;;) {
-        struct sl_cost cost = nothing;
+        struct last last = nothing;
         sl_lock_take(&lock);
         /* Usually one mapping, exactly as it was made; a range may also cover several. */
         bool found = sl_track_take(SL_KIND_MAPPING, rest.start, &t) ||
@@ -205,10 +220,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         if (found) {
             struct physical *m = t.object;
             m->mappings--;
-            cost = drop(m);
+            last = drop(m);
         }
         sl_lock_drop(&lock);
-        sl_share_end(p, &cost);
+        give_back(p, &last);
         if (!found)
             return rc;
         if (t.key == rest.start && t.units <= rest.size) {
@@ -271,7 +286,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     uint64_t id = by_descriptor ? sl_share_new_id() : sl_share_id_of(shareableHandle, FABRIC_BYTES);
     uint64_t units = 0;
     sl_lock_take(&lock);
-    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
+    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t) && t.gpu != SL_NOT_LEASED) {
         struct physical *m = t.object;
         (void)sl_share_begin(p, &m->cost, id, by_descriptor);
         id = sl_share_id(&m->cost);
@@ -353,6 +368,68 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     if (rc != CUDA_SUCCESS && undo)
         (void)undo(*handle);
     return rc;
+}
+
+/* ---- for multicast objects ---- */
+
+struct physical *sl_vmm_hold(CUmemGenericAllocationHandle handle)
+{
+    struct sl_track t = {0};
+    sl_lock_take(&lock);
+    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t))
+        ((struct physical *)t.object)->mappings++;
+    sl_lock_drop(&lock);
+    return t.object;
+}
+
+struct physical *sl_vmm_hold_at(CUdeviceptr at)
+{
+    struct sl_track t = {0};
+    struct address where = {at};
+    sl_lock_take(&lock);
+    if (sl_track_get_if(is_mapping_of, &where, &t))
+        ((struct physical *)t.object)->mappings++;
+    sl_lock_drop(&lock);
+    return t.object;
+}
+
+void sl_vmm_let_go(struct sl_process *p, struct physical *m)
+{
+    sl_lock_take(&lock);
+    m->mappings--;
+    struct last last = drop(m);
+    sl_lock_drop(&lock);
+    give_back(p, &last);
+}
+
+int sl_vmm_gpu(const struct physical *m)
+{
+    return m->cost.gpu;
+}
+
+bool sl_vmm_add_multicast(CUmemGenericAllocationHandle handle)
+{
+    struct physical *m = malloc(sizeof(*m));
+    if (!m)
+        return false;
+    *m = (struct physical){.cost = nothing.cost, .handles = 1, .multicast = sl_track_new_id()};
+    put_handle(handle, m);
+    return true;
+}
+
+uint64_t sl_vmm_multicast_id(CUmemGenericAllocationHandle handle)
+{
+    struct sl_track t;
+    uint64_t id = 0;
+    sl_lock_take(&lock);
+    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
+        struct physical *m = t.object;
+        if (!m->multicast) /* imported: only now it shows what it is */
+            m->multicast = sl_track_new_id();
+        id = m->multicast;
+    }
+    sl_lock_drop(&lock);
+    return id;
 }
 
 void sl_vmm_forget(void)

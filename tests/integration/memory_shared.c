@@ -251,14 +251,93 @@ static void test_external(void **state)
     tenant_end(&t);
 }
 
-static void accept_piece(struct program *from, int piece, struct program *to, int place)
+static void ask_hex(struct program *p, const char *request, char hex[160])
 {
-    char line[256], request[64], hex[160];
+    char line[256];
     int rc = -1;
-    (void)snprintf(request, sizeof(request), "offer %d", piece);
-    program_ask(from, request, line, sizeof(line));
+    program_ask(p, request, line, sizeof(line));
     assert_int_equal(sscanf(line, "%d %159s", &rc, hex), 2);
     assert_int_equal(rc, 0);
+}
+
+/* By fabric handle, which is bytes: the same once, and as long as one of both has it. */
+static void test_fabric(void **state)
+{
+    (void)state;
+    struct tenant t, other;
+    struct program a, b, c;
+    char hex[160];
+    tenant_begin(&world, "fabric", LIMIT, &t);
+    tenant_begin(&world, "stranger", LIMIT, &other);
+    start(&t, &a);
+    start(&t, &b);
+    start(&other, &c);
+    expect(&a, 0, "fabric 0 6");
+    ask_hex(&a, "give 0", hex);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&b, 0, "take 0 %s", hex);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&b, OUT_OF_MEMORY, "create 1 4"); /* its context is there too */
+    /* Another tenant that takes it pays for what it maps. */
+    expect(&c, 0, "take 0 %s", hex);
+    expect(&c, 0, "map 0 6");
+    assert_int_equal(used(&other), 6 * GIB);
+    expect(&c, 0, "unmap 0 6");
+    expect(&c, 0, "release 0");
+    assert_int_equal(used(&other), 0);
+    expect(&a, 0, "release 0");
+    assert_int_equal(used(&t), 6 * GIB);
+    (void)program_end(&a);
+    EVENTUALLY(tenant_usage(&t).processes == 1);
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&b, 0, "release 0");
+    assert_int_equal(used(&t), 0);
+    die(&b);
+    die(&c);
+    tenant_end(&t);
+    tenant_end(&other);
+}
+
+/* What is bound to a multicast object is held without handle and mapping, and counts as long. */
+static void test_multicast(void **state)
+{
+    (void)state;
+    struct tenant t;
+    struct program a;
+    tenant_begin(&world, "multicast", LIMIT, &t);
+    start(&t, &a);
+    expect(&a, 0, "cast 0 8");
+    assert_int_equal(used(&t), 0); /* addresses only */
+    expect(&a, 0, "create 1 6");
+    expect(&a, 0, "bind 0 1 6");
+    expect(&a, 0, "release 1");
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&a, OUT_OF_MEMORY, "create 2 6");
+    expect(&a, 0, "unbind 0 6");
+    assert_int_equal(used(&t), 0);
+    /* By address; and the end of the object, which is mapped, ends its bindings. */
+    expect(&a, 0, "create 1 6");
+    expect(&a, 0, "map 1 6");
+    expect(&a, 0, "bindat 0 1 6");
+    expect(&a, 0, "release 1");
+    expect(&a, 0, "unmap 1 6");
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&a, 0, "map 0 8");
+    expect(&a, 0, "release 0");
+    assert_int_equal(used(&t), 6 * GIB);
+    expect(&a, 0, "unmap 0 8");
+    assert_int_equal(used(&t), 0);
+    expect(&a, 0, "create 2 9");
+    expect(&a, 0, "release 2");
+    die(&a);
+    tenant_end(&t);
+}
+
+static void accept_piece(struct program *from, int piece, struct program *to, int place)
+{
+    char request[64], hex[160];
+    (void)snprintf(request, sizeof(request), "offer %d", piece);
+    ask_hex(from, request, hex);
     expect(to, 0, "accept %d 0 %s", place, hex);
 }
 
@@ -396,5 +475,11 @@ int main(void)
         cmocka_unit_test(test_external),     cmocka_unit_test(test_pool),
         cmocka_unit_test(test_pool_let_go),  cmocka_unit_test(test_pool_limit),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    /* Their own arbiter: the promises of the others fill the card. */
+    const struct CMUnitTest more[] = {
+        cmocka_unit_test(test_fabric),
+        cmocka_unit_test(test_multicast),
+    };
+    int failed = cmocka_run_group_tests(tests, begin, end);
+    return failed + cmocka_run_group_tests(more, begin, end);
 }

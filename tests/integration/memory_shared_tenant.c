@@ -10,6 +10,10 @@
  *   release I         cuMemRelease            destroy I   cuDestroyExternalMemory
  *   map I GIB         reserve, map            unmap I GIB
  *   close FD          close(2)
+ *   fabric I GIB      cuMemCreate, for a fabric handle    give I   that handle; VALUE is its 64 bytes in hex
+ *   take I HEX        imports it
+ *   cast I GIB        cuMulticastCreate       bind I M GIB   the memory of handle M, or with
+ *   bindat I M GIB    of address M            unbind I GIB
  *   alloc I MIB       cuMemAlloc              free I
  *   get I             an IPC handle; VALUE is its 64 bytes in hex
  *   open I HEX        cuIpcOpenMemHandle      shut I
@@ -20,6 +24,7 @@
  *   churn GIB N       N times: create, export, import, release, close; VALUE: how often it worked
  *   info              VALUE: free MiB as cuMemGetInfo says
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +48,10 @@ static void answer(CUresult rc, long long value)
     (void)printf("%d %lld\n", (int)rc, value);
 }
 
-static CUresult create(int i, size_t bytes)
+static CUresult create(int i, size_t bytes, CUmemAllocationHandleType type)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes = FD,
+                                .requestedHandleTypes = type,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     return cu.cuMemCreate(&handle[i], bytes, &prop, 0);
 }
@@ -98,7 +103,7 @@ static void churn(size_t bytes, int times)
     int done = 0;
     for (; done < times && rc == CUDA_SUCCESS; done += rc == CUDA_SUCCESS) {
         int fd = -1;
-        rc = create(0, bytes);
+        rc = create(0, bytes, FD);
         if (rc != CUDA_SUCCESS)
             break;
         rc = cu.cuMemExportToShareableHandle(&fd, handle[0], FD, 0);
@@ -142,6 +147,46 @@ static void open_ipc(int i, const char *hex)
     CUipcMemHandle h;
     read_hex(hex, (unsigned char *)&h);
     answer(cu.cuIpcOpenMemHandle_v2(&address[i], h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 0);
+}
+
+static void give(int i)
+{
+    unsigned char h[HANDLE_BYTES] = {0};
+    CUresult rc = cu.cuMemExportToShareableHandle(h, handle[i], CU_MEM_HANDLE_TYPE_FABRIC, 0);
+    answer_hex(rc, h);
+}
+
+static void take(int i, const char *hex)
+{
+    unsigned char h[HANDLE_BYTES];
+    read_hex(hex, h);
+    answer(cu.cuMemImportFromShareableHandle(&handle[i], h, CU_MEM_HANDLE_TYPE_FABRIC), 0);
+}
+
+/* ---- multicast objects: younger than the drivers that the rest runs on ---- */
+
+#define LATER(name) ((__typeof__(&name))(uintptr_t)dlsym(RTLD_DEFAULT, #name))
+
+/* False: not one of these. */
+static bool of_multicast(const char *verb, int n, const int *a)
+{
+    CUresult rc;
+    if (strcmp(verb, "cast") == 0 && n == 2) {
+        CUmulticastObjectProp prop = {.numDevices = 1, .size = (size_t)a[1] * GIB};
+        rc = LATER(cuMulticastCreate)(&handle[a[0]], &prop);
+        answer(rc ? rc : LATER(cuMulticastAddDevice)(handle[a[0]], 0), 0);
+    } else if (strcmp(verb, "bind") == 0 && n == 3) {
+        answer(LATER(cuMulticastBindMem)(handle[a[0]], 0, handle[a[1]], 0, (size_t)a[2] * GIB, 0),
+               0);
+    } else if (strcmp(verb, "bindat") == 0 && n == 3) {
+        answer(LATER(cuMulticastBindAddr)(handle[a[0]], 0, address[a[1]], (size_t)a[2] * GIB, 0),
+               0);
+    } else if (strcmp(verb, "unbind") == 0 && n == 2) {
+        answer(LATER(cuMulticastUnbind)(handle[a[0]], 0, 0, (size_t)a[1] * GIB), 0);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /* ---- pools ---- */
@@ -225,6 +270,10 @@ static bool between_processes(const char *verb, int n, const int *a)
         answer(cu.cuDestroyExternalMemory(external[a[0]]), 0);
     } else if (strcmp(verb, "close") == 0 && n == 1) {
         answer(close(a[0]) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, 0);
+    } else if (strcmp(verb, "fabric") == 0 && n == 2) {
+        answer(create(a[0], (size_t)a[1] * GIB, CU_MEM_HANDLE_TYPE_FABRIC), 0);
+    } else if (strcmp(verb, "give") == 0 && n == 1) {
+        give(a[0]);
     } else if (strcmp(verb, "get") == 0 && n == 1) {
         get(a[0]);
     } else if (strcmp(verb, "shut") == 0 && n == 1) {
@@ -238,7 +287,7 @@ static bool between_processes(const char *verb, int n, const int *a)
 static bool plain(const char *verb, int n, const int *a)
 {
     if (strcmp(verb, "create") == 0 && n == 2)
-        answer(create(a[0], (size_t)a[1] * GIB), 0);
+        answer(create(a[0], (size_t)a[1] * GIB, FD), 0);
     else if (strcmp(verb, "release") == 0 && n == 1)
         answer(cu.cuMemRelease(handle[a[0]]), 0);
     else if (strcmp(verb, "map") == 0 && n == 2)
@@ -275,6 +324,10 @@ int main(void)
             open_ipc(place % PLACES, hex);
             continue;
         }
+        if (sscanf(line, "take %d %159s", &place, hex) == 2 && strlen(hex) == 128) {
+            take(place % PLACES, hex);
+            continue;
+        }
         if (sscanf(line, "accept %d %d %159s", &place, &from, hex) == 3 && strlen(hex) == 128) {
             accept_piece(place % PLACES, from % PLACES, hex);
             continue;
@@ -282,7 +335,8 @@ int main(void)
         int n = sscanf(line, "%15s %d %d %d %d", verb, &a[0], &a[1], &a[2], &a[3]) - 1;
         if (n < 0 || a[0] < 0 || (strcmp(verb, "close") != 0 && a[0] >= PLACES))
             return 2;
-        if (!plain(verb, n, a) && !between_processes(verb, n, a) && !of_pools(verb, n, a))
+        if (!plain(verb, n, a) && !between_processes(verb, n, a) && !of_pools(verb, n, a) &&
+            !of_multicast(verb, n, a))
             return 2;
     }
     return 0;

@@ -44,7 +44,6 @@ void world_open(const char *spec, uint64_t limit_bytes)
     world_lease.magic = SL_LEASE_MAGIC;
     world_lease.gpu_count = 1;
     atomic_store(&world_lease.window_ns, 4000000);
-    atomic_store(&world_lease.window_kernels, 2);
     atomic_store(&world_lease.priority, SL_PRIORITY_NORMAL);
     world_limit(limit_bytes);
     struct stat st;

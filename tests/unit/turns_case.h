@@ -39,7 +39,7 @@ static inline int setup(void **state)
 {
     (void)state;
     world = calloc(1, sizeof(*world));
-    world_init(world, NULL, HANDOVER);
+    world_init(world, HANDOVER);
     return 0;
 }
 

@@ -17,11 +17,11 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-void world_init(struct world *w, const struct sl_turns_config *config, uint64_t handover_ns)
+void world_init(struct world *w, uint64_t handover_ns)
 {
     memset(w, 0, sizeof(*w));
     struct sl_err err = SL_ERR_INIT;
-    if (sl_turns_create(config, &w->turns, &err) < 0) {
+    if (sl_turns_create(&w->turns, &err) < 0) {
         fprintf(stderr, "%s\n", err.msg);
         abort();
     }
@@ -137,20 +137,18 @@ static void advance(struct world *w, uint64_t to_ns)
 
 static uint64_t refill_level(const struct world_tenant *t)
 {
-    uint64_t window = t->window_ns ? t->window_ns : 20 * MS;
-    if (t->load.kernel_ns >= window)
+    if (t->load.kernel_ns >= SL_TURN_WINDOW_NS)
         return 0;
-    return min_u64(window / 2, window - t->load.kernel_ns);
+    return min_u64(SL_TURN_WINDOW_NS / 2, SL_TURN_WINDOW_NS - t->load.kernel_ns);
 }
 
 static bool may_submit(const struct world *w, const struct world_tenant *t)
 {
-    return t->open && w->now_ns < t->until_ns && t->ready_ns <= w->now_ns && t->left_ns > 0;
+    return t->open && t->ready_ns <= w->now_ns && t->left_ns > 0;
 }
 
 static void submit(struct world *w, struct world_tenant *t)
 {
-    uint64_t window = t->window_ns ? t->window_ns : 20 * MS;
     if (t->in_flight_ns > refill_level(t))
         return;
     do {
@@ -158,7 +156,7 @@ static void submit(struct world *w, struct world_tenant *t)
         t->in_flight_ns += k;
         if (t->left_ns != UINT64_MAX)
             t->left_ns -= k;
-    } while (t->left_ns && t->in_flight_ns + t->load.kernel_ns <= window);
+    } while (t->left_ns && t->in_flight_ns + t->load.kernel_ns <= SL_TURN_WINDOW_NS);
     if (!t->first_ns) {
         t->first_ns = w->now_ns;
         uint64_t delay = w->now_ns - t->asked_ns;
@@ -177,7 +175,7 @@ static void step_tenant(struct world *w, uint32_t id)
     if (t->think_until_ns && t->think_until_ns <= w->now_ns)
         begin_burst(w, id);
     if (may_submit(w, t)) {
-        if (!t->started && !t->load.no_start) {
+        if (!t->started) {
             sl_turns_started(w->turns, id, w->now_ns);
             w->wake_ns = w->now_ns;
         }
@@ -190,10 +188,6 @@ static void step_tenant(struct world *w, uint32_t id)
         sl_turns_want(w->turns, id, false, w->now_ns);
         w->wake_ns = w->now_ns;
     }
-    if (t->open && t->load.farms_start && w->now_ns >= t->opened_ns + 290 * US) {
-        sl_turns_released(w->turns, id, w->now_ns);
-        w->wake_ns = w->now_ns;
-    }
     if (t->closing && t->in_flight_ns == 0) {
         t->closing = false;
         sl_turns_released(w->turns, id, w->now_ns);
@@ -201,19 +195,16 @@ static void step_tenant(struct world *w, uint32_t id)
     }
 }
 
-static void open_gate(struct world *w, uint32_t id, const struct sl_turns_action *a)
+static void open_gate(struct world *w, uint32_t id)
 {
     struct world_tenant *t = &w->t[id];
-    t->until_ns = a->until_ns;
-    t->window_ns = a->window_ns;
     if (t->open)
-        return;
+        FAULT(w, "tenant %u was granted a turn in its turn", id);
     if (t->closing)
         FAULT(w, "tenant %u was granted a turn before it had released", id);
     t->open = true;
     t->started = false;
     t->grants++;
-    t->opened_ns = w->now_ns;
     t->ready_ns = w->now_ns;
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++)
         if ((t->spec.gpu_mask & (1U << g)) && w->last_on[g] != id)
@@ -263,7 +254,7 @@ static void decide(struct world *w)
             w->t[id].closing = true;
             w->t[id].closes++;
         } else {
-            open_gate(w, id, &actions[i]);
+            open_gate(w, id);
         }
     }
     for (uint32_t i = 0; n && i < WORLD_TENANTS; i++)
@@ -292,8 +283,6 @@ static uint64_t next_event(const struct world *w)
             next = min_u64(next, t->ready_ns);
         if (t->think_until_ns > w->now_ns)
             next = min_u64(next, t->think_until_ns);
-        if (t->open && t->load.farms_start && t->opened_ns + 290 * US > w->now_ns)
-            next = min_u64(next, t->opened_ns + 290 * US);
     }
     return next;
 }

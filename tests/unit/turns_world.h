@@ -7,6 +7,7 @@
 #ifndef SLUICE_TESTS_TURNS_WORLD_H
 #define SLUICE_TESTS_TURNS_WORLD_H
 
+#include "policy/times.h"
 #include "policy/turns.h"
 #include "../support/rng.h"
 
@@ -22,8 +23,6 @@ struct world_load {
     uint64_t kernel_ns;
     uint64_t burst_ns; /* GPU time of one burst of work; 0: never out of work */
     uint64_t think_ns; /* pause after a burst */
-    bool no_start;     /* never says that it started */
-    bool farms_start;  /* gives each turn up just before the start credit ends */
     bool stopped;      /* as after SIGSTOP: gate, queue and messages frozen */
 };
 
@@ -33,7 +32,7 @@ struct world_tenant {
     struct world_load load;
     /* the gate */
     bool open, closing;
-    uint64_t until_ns, window_ns, opened_ns, ready_ns;
+    uint64_t ready_ns;
     bool started;
     /* the work */
     bool wants;
@@ -57,7 +56,7 @@ struct world {
     char fault[512]; /* the first broken invariant, empty if none */
 };
 
-void world_init(struct world *w, const struct sl_turns_config *config, uint64_t handover_ns);
+void world_init(struct world *w, uint64_t handover_ns);
 void world_fini(struct world *w);
 void world_add(struct world *w, uint32_t id, struct sl_turns_spec spec, struct world_load load);
 void world_set(struct world *w, uint32_t id, struct sl_turns_spec spec);
