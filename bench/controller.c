@@ -18,8 +18,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/xalloc.h"
 #include "controller/extender.h"
-#include "controller/text.h"
 #include "http/server.h"
 
 enum {
@@ -47,20 +47,20 @@ static void check(int rc, const struct sl_err *err, const char *what)
 
 /* --- the cluster ------------------------------------------------------------------------------ */
 
-static void put_node(struct sl_text *t, int n)
+static void put_node(FILE *t, int n)
 {
-    sl_text_format(t,
+    (void)fprintf(t,
                    "{\"metadata\":{\"name\":\"node-%05d\",\"resourceVersion\":\"1\","
                    "\"annotations\":{\"sluice.io/gpus\":\"[",
                    n);
     for (int g = 0; g < GPUS; g++)
-        sl_text_format(
+        (void)fprintf(
             t,
             "%s{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\",\\\"memoryMiB\\\":%d,"
             "\\\"cores\\\":100,\\\"model\\\":\\\"NVIDIA H100 80GB HBM3\\\",\\\"numa\\\":%d,"
             "\\\"healthy\\\":true}",
             g ? "," : "", n, g, CARD_MIB, g / 4);
-    sl_text_put(t, "]\"}},\"status\":{\"allocatable\":{\"cpu\":\"128\",\"memory\":\"1Ti\"}}}");
+    (void)fputs("]\"}},\"status\":{\"allocatable\":{\"cpu\":\"128\",\"memory\":\"1Ti\"}}}", t);
 }
 
 /* The sizes of shares, over and over: MiB and percent. */
@@ -69,22 +69,22 @@ static const struct {
 } sizes[] = {{10240, 20}, {4096, 5}, {20480, 25}, {8192, 0}};
 
 /* Pod i is on node i / 10 and on GPU i % 8 of it, so that nothing is over-committed. */
-static void put_pod(struct sl_text *t, int i)
+static void put_pod(FILE *t, int i)
 {
     int node = i / (PODS / NODES), mib = 8192, cores = 10;
-    sl_text_format(t,
+    (void)fprintf(t,
                    "{\"metadata\":{\"name\":\"pod-%d\",\"namespace\":\"ns-%d\",\"uid\":\"%08d-1111-"
                    "2222-3333-444444444444\","
                    "\"resourceVersion\":\"1\",\"labels\":{\"app\":\"inference\"},\"annotations\":{"
                    "\"sluice.io/lease\":\"",
                    i, i % 50, i);
-    sl_text_format(t,
+    (void)fprintf(t,
                    "{\\\"version\\\":1,\\\"node\\\":\\\"node-%05d\\\",\\\"containers\\\":[{"
                    "\\\"name\\\":\\\"main\\\",\\\"gpus\\\":["
                    "{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\","
                    "\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}]}\"}},",
                    node, node, i % GPUS, mib, cores);
-    sl_text_format(t,
+    (void)fprintf(t,
                    "\"spec\":{\"nodeName\":\"node-%05d\",\"containers\":[{\"name\":\"main\","
                    "\"image\":\"registry/app:1\",\"resources\":"
                    "{\"requests\":{\"cpu\":\"2\",\"memory\":\"8Gi\"},\"limits\":{\"nvidia.com/"
@@ -95,9 +95,11 @@ static void put_pod(struct sl_text *t, int i)
 /* A pod to be placed, with so many candidates. */
 static char *filter_body(unsigned long i, int candidates, uint64_t *rng)
 {
-    struct sl_text t = {.data = NULL};
+    char *text;
+    size_t size;
+    FILE *t = sl_xmemstream(&text, &size);
     int k = (int)(i % (sizeof(sizes) / sizeof(sizes[0])));
-    sl_text_format(&t,
+    (void)fprintf(t,
                    "{\"Pod\":{\"metadata\":{\"name\":\"new-%lu\",\"namespace\":\"bench\",\"uid\":"
                    "\"new-%lu\",\"annotations\":{"
                    "\"sluice.io/"
@@ -111,9 +113,10 @@ static char *filter_body(unsigned long i, int candidates, uint64_t *rng)
     *rng = *rng * 6364136223846793005ULL + 1442695040888963407ULL;
     int first = (int)((*rng >> 33) % NODES);
     for (int n = 0; n < candidates; n++)
-        sl_text_format(&t, "%s\"node-%05d\"", n ? "," : "", (first + n) % NODES);
-    sl_text_put(&t, "]}");
-    return sl_text_take(&t);
+        (void)fprintf(t, "%s\"node-%05d\"", n ? "," : "", (first + n) % NODES);
+    (void)fputs("]}", t);
+    sl_xmemstream_close(t);
+    return text;
 }
 
 static int by_time(const void *a, const void *b)
@@ -131,12 +134,15 @@ static void in_process(struct figures *f)
     struct sl_err err = SL_ERR_INIT;
     check(sl_cluster_create(&opt, &c, &err), &err, "cluster");
     for (int n = 0; n < NODES; n++) {
-        struct sl_text t = {.data = NULL};
-        put_node(&t, n);
-        json_t *j = json_loads(t.data, 0, NULL);
+        char *text;
+        size_t size;
+        FILE *t = sl_xmemstream(&text, &size);
+        put_node(t, n);
+        sl_xmemstream_close(t);
+        json_t *j = json_loads(text, 0, NULL);
         check(sl_cluster_node_set(c, j, &err), &err, "node");
         json_decref(j);
-        free(t.data);
+        free(text);
     }
     struct sl_request r = {.part_count = 1, .containers = 1};
     (void)snprintf(r.part[0].container, sizeof(r.part[0].container), "main");
@@ -167,30 +173,28 @@ static void in_process(struct figures *f)
 
 /* --- the fake API server, a process of its own ------------------------------------------------- */
 
-static void answer(struct sl_http_call *call, struct sl_text *t)
-{
-    sl_http_answer(call, 200, "application/json", t->data, t->size);
-    free(t->data);
-}
-
 static void list(struct sl_http_call *call, const char *query, int total,
-                 void (*put)(struct sl_text *, int))
+                 void (*put)(FILE *, int))
 {
     const char *at = strstr(query, "continue=");
     int from = at ? atoi(at + 9) : 0;
-    struct sl_text t = {.data = NULL};
-    sl_text_put(&t, "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[");
+    char *text;
+    size_t size;
+    FILE *t = sl_xmemstream(&text, &size);
+    (void)fputs("{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[", t);
     int i = from;
     for (; i < total && i < from + 500; i++) {
         if (i > from)
-            sl_text_put(&t, ",");
-        put(&t, i);
+            (void)fputs(",", t);
+        put(t, i);
     }
-    sl_text_format(&t, "],\"metadata\":{\"resourceVersion\":\"1\"");
+    (void)fprintf(t, "],\"metadata\":{\"resourceVersion\":\"1\"");
     if (i < total)
-        sl_text_format(&t, ",\"continue\":\"%d\"", i);
-    sl_text_put(&t, "}}");
-    answer(call, &t);
+        (void)fprintf(t, ",\"continue\":\"%d\"", i);
+    (void)fputs("}}", t);
+    sl_xmemstream_close(t);
+    sl_http_answer(call, 200, "application/json", text, size);
+    free(text);
 }
 
 static void api(void *data, struct sl_http_call *call, const struct sl_http_request *r)

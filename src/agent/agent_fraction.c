@@ -44,35 +44,13 @@ static int open_fraction(struct sl_agent *a, struct sl_err *err)
 
 /* --- kubelet ------------------------------------------------------------------------------------- */
 
-size_t sl_agent_fractions(const struct sl_plan_resource *res, const char *const *ids, size_t n)
-{
-    size_t fractions = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t d = 0; d < res->device_count; d++)
-            if (strcmp(res->device[d].id, ids[i]) == 0) {
-                fractions += res->device[d].sharing == SL_SHARING_FRACTIONAL;
-                break;
-            }
-    return fractions;
-}
-
-/* Device ids that are in the plan no more are an earlier plan's slots: the pod still has them. */
-static size_t whole(const struct sl_plan_resource *res, const char *const *ids, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t d = 0; d < res->device_count; d++)
-            count += strcmp(res->device[d].id, ids[i]) == 0 &&
-                     res->device[d].sharing != SL_SHARING_FRACTIONAL;
-    return count;
-}
-
 void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
                        size_t n, struct sl_prestart *call)
 {
     struct sl_agent *a = data;
     struct sl_err err = SL_ERR_INIT;
-    if (whole(res, ids, n) == n) {
+    /* Device ids that are in the plan no more are an earlier plan's slots: the pod still has them. */
+    if (sl_agent_count_ids(res, ids, n, false) == n) {
         sl_prestart_answer(call, NULL);
     } else if (!a->fraction) {
         (void)sl_err_set(&err, -EAGAIN, SL_E_FRACTION_NOT_READY);
@@ -93,12 +71,7 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
     ret->count = 0;
     for (size_t g = 0; g < inv->gpu_count && ret->count < SL_PROMISE_NODE_GPUS; g++) {
         const struct sl_inv_gpu *card = &inv->gpu[g];
-        bool fractional = false;
-        for (size_t r = 0; r < a->plan->resource_count; r++)
-            for (size_t d = 0; d < a->plan->resource[r].device_count; d++)
-                fractional |= a->plan->resource[r].device[d].gpu == g &&
-                              a->plan->resource[r].device[d].sharing == SL_SHARING_FRACTIONAL;
-        if (!fractional)
+        if (!sl_agent_shared_by(a->plan, g, SL_SHARING_FRACTIONAL))
             continue;
         struct sl_promise_gpu *to = &ret->gpu[ret->count++];
         *to = (struct sl_promise_gpu){.memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),

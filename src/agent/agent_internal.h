@@ -82,12 +82,7 @@ struct sl_agent {
     struct sl_agent_xid xid[SL_AGENT_MAX_XIDS];
     size_t xid_count;
     double start_time_s;
-    struct sl_metrics_gpu *metrics_gpu; /* scratch of one scrape */
-    struct sl_metrics_mig *metrics_mig;
-    struct sl_metrics_xid *metrics_xid;
-    struct sl_metrics_resource *metrics_resource;
-    struct sl_metrics_allocation *metrics_allocation;
-    struct sl_plugins_stats metrics_stats;
+    struct sl_plugins_stats metrics_stats; /* of the last scrape */
 };
 
 /* agent_config.c: which configuration, and changes of it. */
@@ -102,6 +97,10 @@ void sl_agent_retry_files(struct sl_timer *timer);
 /* Checks whether this configuration fits this node. Changes nothing. */
 int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
                         struct sl_err *err) SL_MUST_CHECK;
+/* How many of these ids are fractions, or are not; ids that the resource does not have are neither. */
+size_t sl_agent_count_ids(const struct sl_plan_resource *res, const char *const *ids, size_t n,
+                          bool fractional);
+bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing sharing);
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
                       size_t n, struct sl_edits *edits, struct sl_err *err);
 void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
@@ -134,7 +133,6 @@ int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
 /* agent_fraction.c: fractions without DRA. */
-size_t sl_agent_fractions(const struct sl_plan_resource *res, const char *const *ids, size_t n);
 void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const char *const *ids,
                        size_t n, struct sl_prestart *call);
 void sl_agent_fraction_update(struct sl_agent *a);

@@ -72,29 +72,14 @@ static size_t mig_count(const struct sl_inventory *inv)
     return n;
 }
 
-/* Scratch that lives until the next scrape: the exporter reads it before it calls again. */
-static void make_room(struct sl_agent *a, const struct sl_inventory *inv)
-{
-    free(a->metrics_gpu);
-    free(a->metrics_mig);
-    free(a->metrics_xid);
-    free(a->metrics_resource);
-    free(a->metrics_allocation);
-    const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
-    a->metrics_allocation =
-        sl_xcalloc((map ? map->device_count : 0) + 1, sizeof(*a->metrics_allocation));
-    a->metrics_gpu = sl_xcalloc((inv ? inv->gpu_count : 0) + 1, sizeof(*a->metrics_gpu));
-    a->metrics_mig = sl_xcalloc(mig_count(inv) + 1, sizeof(*a->metrics_mig));
-    a->metrics_xid = sl_xcalloc(a->xid_count + 1, sizeof(*a->metrics_xid));
-    a->metrics_resource =
-        sl_xcalloc(sl_plugins_count(a->plugins) + 1, sizeof(*a->metrics_resource));
-}
-
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
 {
+    m->gpu = sl_xcalloc(inv ? inv->gpu_count : 0, sizeof(*m->gpu));
+    m->mig = sl_xcalloc(mig_count(inv), sizeof(*m->mig));
+    m->xid = sl_xcalloc(a->xid_count, sizeof(*m->xid));
     for (size_t g = 0; inv && g < inv->gpu_count; g++) {
         const struct sl_inv_gpu *card = &inv->gpu[g];
-        a->metrics_gpu[m->gpu_count++] = (struct sl_metrics_gpu){
+        m->gpu[m->gpu_count++] = (struct sl_metrics_gpu){
             .uuid = card->info.uuid,
             .name = card->info.name,
             .pci_bus_id = card->info.pci_bus_id,
@@ -107,7 +92,7 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             .temperature_celsius = NAN,
         };
         for (size_t i = 0; i < card->mig_count; i++)
-            a->metrics_mig[m->mig_count++] = (struct sl_metrics_mig){
+            m->mig[m->mig_count++] = (struct sl_metrics_mig){
                 .gpu = card->info.uuid,
                 .uuid = card->mig[i].info.uuid,
                 .profile = card->mig[i].info.profile,
@@ -116,20 +101,18 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             };
     }
     for (size_t i = 0; i < a->xid_count; i++)
-        a->metrics_xid[m->xid_count++] = (struct sl_metrics_xid){
+        m->xid[m->xid_count++] = (struct sl_metrics_xid){
             .gpu = a->xid[i].uuid, .xid = a->xid[i].xid, .count = a->xid[i].count};
-    m->gpu = a->metrics_gpu;
-    m->mig = a->metrics_mig;
-    m->xid = a->metrics_xid;
 }
 
 static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
 {
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    m->resource = sl_xcalloc(sl_plugins_count(a->plugins), sizeof(*m->resource));
     for (size_t i = 0; i < sl_plugins_count(a->plugins); i++) {
         struct sl_plugins_resource r;
         sl_plugins_resource(a->plugins, i, &r);
-        a->metrics_resource[m->resource_count++] = (struct sl_metrics_resource){
+        m->resource[m->resource_count++] = (struct sl_metrics_resource){
             .name = r.name,
             .advertised = r.advertised,
             .healthy = r.healthy,
@@ -142,7 +125,6 @@ static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
             .prestarts = r.counts.prestarts,
             .prestarts_failed = r.counts.prestart_failures};
     }
-    m->resource = a->metrics_resource;
 }
 
 static bool is_of(const char *uuid, const char *id)
@@ -171,12 +153,13 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
                              struct sl_metrics *m)
 {
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
+    m->allocation = sl_xcalloc(map ? map->device_count : 0, sizeof(*m->allocation));
     for (size_t i = 0; map && i < map->device_count; i++) {
         const struct sl_podres_device *d = &map->device[i];
         const char *gpu = gpu_of(inv, d->id);
         if (!gpu)
             continue;
-        a->metrics_allocation[m->allocation_count++] =
+        m->allocation[m->allocation_count++] =
             (struct sl_metrics_allocation){.resource = d->resource,
                                            .device = d->id,
                                            .gpu = gpu,
@@ -184,7 +167,6 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
                                            .pod = d->pod,
                                            .container = d->container};
     }
-    m->allocation = a->metrics_allocation;
 }
 
 static void fill_dra(const struct sl_agent *a, struct sl_metrics_dra *m)
@@ -230,7 +212,6 @@ static void fill(void *data, struct sl_metrics *m)
 {
     struct sl_agent *a = data;
     const struct sl_inventory *inv = sl_devices_inventory(a->devices);
-    make_room(a, inv);
     fill_devices(a, inv, m);
     fill_resources(a, m);
     fill_allocations(a, inv, m);
@@ -246,29 +227,19 @@ static bool dra_ready(const struct sl_agent *a)
 static bool ready(void *data, char *why, size_t size)
 {
     struct sl_agent *a = data;
-    if (!sl_devices_inventory(a->devices)) {
-        (void)snprintf(why, size, "the driver has not answered yet");
-        return false;
-    }
-    if (!a->plan) {
-        (void)snprintf(why, size, "%s",
-                       a->unfit[0] ? a->unfit : "the configuration is not known yet");
-        return false;
-    }
-    if (a->opt.dra && !dra_ready(a)) {
-        (void)snprintf(why, size, "kubelet has not registered the DRA driver yet");
-        return false;
-    }
-    if (!a->opt.dra && !sl_plugins_ready(a->plugins)) {
-        (void)snprintf(why, size, "kubelet has not registered every resource yet");
-        return false;
-    }
-    const char *trouble = !a->opt.dra && a->mps ? sl_mps_trouble(a->mps) : NULL;
-    if (trouble) {
-        (void)snprintf(why, size, "%s", trouble);
-        return false;
-    }
-    return true;
+    const char *not = NULL;
+    if (!sl_devices_inventory(a->devices))
+        not = "the driver has not answered yet";
+    else if (!a->plan)
+        not = a->unfit[0] ? a->unfit : "the configuration is not known yet";
+    else if (a->opt.dra && !dra_ready(a))
+        not = "kubelet has not registered the DRA driver yet";
+    else if (!a->opt.dra && !sl_plugins_ready(a->plugins))
+        not = "kubelet has not registered every resource yet";
+    else if (!a->opt.dra && a->mps)
+        not = sl_mps_trouble(a->mps);
+    (void)snprintf(why, size, "%s", not ? not : "");
+    return !not;
 }
 
 /* --- the owner of a tenant, for its labels ------------------------------------------------------ */
@@ -364,9 +335,4 @@ void sl_agent_observe_close(struct sl_agent *a)
     sl_exporter_destroy(a->exporter);
     sl_http_server_destroy(a->http);
     sl_podres_destroy(a->podres);
-    free(a->metrics_gpu);
-    free(a->metrics_mig);
-    free(a->metrics_xid);
-    free(a->metrics_resource);
-    free(a->metrics_allocation);
 }

@@ -56,14 +56,22 @@ static bool claimed(const struct sl_agent *a, const char *uuid)
     return false;
 }
 
-static bool by_mps(const struct sl_plan *plan, size_t gpu)
+bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing sharing)
 {
     for (size_t r = 0; r < plan->resource_count; r++)
         for (size_t d = 0; d < plan->resource[r].device_count; d++)
             if (plan->resource[r].device[d].gpu == gpu &&
-                plan->resource[r].device[d].sharing == SL_SHARING_MPS)
+                plan->resource[r].device[d].sharing == sharing)
                 return true;
     return false;
+}
+
+static const struct sl_plan_device *device_of(const struct sl_plan_resource *res, const char *id)
+{
+    for (size_t i = 0; i < res->device_count; i++)
+        if (strcmp(res->device[i].id, id) == 0)
+            return &res->device[i];
+    return NULL;
 }
 
 static int open_mps(struct sl_agent *a, struct sl_err *err)
@@ -83,7 +91,8 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
     SL_CLEANUP(free) struct sl_mps_gpu *gpus = sl_xcalloc(inv->gpu_count + 1, sizeof(*gpus));
     size_t n = 0;
     for (size_t g = 0; g < inv->gpu_count; g++) {
-        bool planned = !a->opt.dra && by_mps(a->plan, g), asked = claimed(a, inv->gpu[g].info.uuid);
+        bool planned = !a->opt.dra && sl_agent_shared_by(a->plan, g, SL_SHARING_MPS);
+        bool asked = claimed(a, inv->gpu[g].info.uuid);
         if (!planned && !asked)
             continue;
         struct sl_mps_gpu *m = &gpus[n++];
@@ -151,12 +160,15 @@ void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, b
 
 /* --- Allocate ---------------------------------------------------------------------------------- */
 
-static const struct sl_plan_device *device_of(const struct sl_plan_resource *res, const char *id)
+size_t sl_agent_count_ids(const struct sl_plan_resource *res, const char *const *ids, size_t n,
+                          bool fractional)
 {
-    for (size_t i = 0; i < res->device_count; i++)
-        if (strcmp(res->device[i].id, id) == 0)
-            return &res->device[i];
-    return NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct sl_plan_device *d = device_of(res, ids[i]);
+        count += d && (d->sharing == SL_SHARING_FRACTIONAL) == fractional;
+    }
+    return count;
 }
 
 /* Several shares of one card in one container are one larger share (users of NVIDIA's plugin ask for it:
@@ -210,7 +222,7 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
     struct sl_edits extra = {0};
     if (!inv || !a->driver)
         return sl_err_set(err, -EAGAIN, SL_E_DRIVER_FILES_MISSING, res->name);
-    size_t fractions = sl_agent_fractions(res, ids, n);
+    size_t fractions = sl_agent_count_ids(res, ids, n, true);
     if (fractions == n)
         return sl_fraction_allocate(a->config, ids, n, edits, err);
     if (fractions)

@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/arbiter_watch.h"
 #include "agent/errors.h"
+#include "agent/tenant/leases.h"
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
 #include "base/clock.h"
@@ -38,13 +38,24 @@ extern char **environ;
 #define READY_FD_TEXT  "3"
 /* Longer than an arbiter that is held up takes to end after SIGTERM. */
 #define END_MS         5000
+/* The arbiter is asked once a second whether it lives. The parent sees when the process ends; nobody
+ * sees when it hangs or was stopped, and then every pod of the node waits. */
+#define ASK_NS         SL_NS_PER_S
+/* After this many seconds in a row without an answer it counts as stuck. They are counted one by one:
+ * seconds in which this process itself did not run are none. */
+#define SILENT_S       10
+#define SOCKET_MAX     108 /* bytes of a socket's path */
+#define ANSWER_NS      (3600 * SL_NS_PER_S) /* longer than any silence: SILENT_S decides */
 
 struct sl_arbiter_child {
     struct sl_loop *loop;
     struct sl_source pidfd;
     struct sl_source ready; /* says R or E and a text */
     struct sl_timer retry;
-    struct sl_arbiter_watch watch;
+    struct sl_timer ask;     /* set while it is up */
+    struct sl_leases *asked; /* NULL: nobody to ask yet */
+    bool owed;               /* an answer */
+    unsigned silent_s;
     pid_t pid; /* 0: there is none, or it is another agent's */
     bool up;
     uint64_t started_ns, backoff_ns;
@@ -55,13 +66,22 @@ struct sl_arbiter_child {
     void *data;
 };
 
+static void stop_asking(struct sl_arbiter_child *c)
+{
+    sl_timer_stop(c->loop, &c->ask);
+    sl_leases_destroy(c->asked);
+    c->asked = NULL;
+    c->owed = false;
+    c->silent_s = 0;
+}
+
 static void tell(struct sl_arbiter_child *c, bool up, const char *words)
 {
     c->up = up;
-    if (up)
-        sl_arbiter_watch_begin(&c->watch);
-    else
-        sl_arbiter_watch_end(&c->watch);
+    if (!up)
+        stop_asking(c);
+    else if (!c->ask.set)
+        sl_timer_set(c->loop, &c->ask, sl_loop_now(c->loop) + ASK_NS);
     if (c->state)
         c->state(c->data, up, words);
 }
@@ -77,17 +97,46 @@ static void close_source(struct sl_arbiter_child *c, struct sl_source *s)
 
 /* One that hangs, or was stopped, keeps every pod of the node waiting. What ends here is seen as any
  * other end is, and another starts. */
-static void stuck(void *data, pid_t pid)
+static void stuck(struct sl_arbiter_child *c, pid_t pid)
 {
-    struct sl_arbiter_child *c = data;
     if (c->pid > 0)
         pid = c->pid;
     if (pid <= 0) {
-        sl_error(SL_E_ARBITER_FOREIGN_LOG, c->dir, SL_ARBITER_SILENT_S);
+        sl_error(SL_E_ARBITER_FOREIGN_LOG, c->dir, SILENT_S);
         return;
     }
-    sl_warn(SL_E_ARBITER_REPLACED_LOG, (int)pid, SL_ARBITER_SILENT_S);
+    sl_warn(SL_E_ARBITER_REPLACED_LOG, (int)pid, SILENT_S);
     (void)kill(pid, SIGKILL);
+}
+
+/* Whatever it says, it lives. Nobody there: its parent sees that. -EAGAIN: it accepts nobody. */
+static void heard(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    struct sl_arbiter_child *c = data;
+    (void)text;
+    (void)err;
+    c->owed = rc == -EAGAIN;
+    if (!c->owed)
+        c->silent_s = 0;
+}
+
+static void ask(struct sl_timer *timer)
+{
+    struct sl_arbiter_child *c = sl_container_of(timer, struct sl_arbiter_child, ask);
+    sl_timer_set(c->loop, timer, sl_loop_now(c->loop) + ASK_NS);
+    if (c->owed && ++c->silent_s >= SILENT_S) {
+        pid_t pid = sl_leases_peer(c->asked);
+        stop_asking(c);
+        sl_timer_set(c->loop, timer, sl_loop_now(c->loop) + ASK_NS);
+        stuck(c, pid);
+        return;
+    }
+    if (!c->asked && sl_leases_create(c->loop, c->dir, ANSWER_NS, &c->asked, NULL) < 0)
+        return;
+    if (!c->owed || sl_leases_peer(c->asked) == 0) {
+        c->owed = true;
+        sl_leases_ping(c->asked, heard, c);
+    }
 }
 
 static void try_later(struct sl_arbiter_child *c)
@@ -230,6 +279,7 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
     c->pidfd = (struct sl_source){.fd = -1, .ready = ended};
     c->ready = (struct sl_source){.fd = -1, .ready = said};
     c->retry.fire = again;
+    c->ask.fire = ask;
     c->backoff_ns = BACKOFF_MIN_NS;
     c->simulated = opt->simulated;
     c->state = opt->state;
@@ -237,9 +287,9 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
     (void)snprintf(c->dir, sizeof(c->dir), "%s", opt->dir);
     (void)snprintf(c->library, sizeof(c->library), "%s",
                    opt->nvml_library ? opt->nvml_library : "");
-    int rc = sl_arbiter_watch_init(&c->watch, loop, opt->dir, stuck, c, err);
-    if (rc == 0)
-        rc = start(c, err);
+    int rc = strlen(opt->dir) + sizeof("/" SL_CONTROL_SOCKET) > SOCKET_MAX
+                 ? sl_err_set(err, -ENAMETOOLONG, SL_E_ARBITER_DIR_LONG, opt->dir)
+                 : start(c, err);
     if (rc < 0)
         free(c);
     else
@@ -252,7 +302,7 @@ void sl_arbiter_child_destroy(struct sl_arbiter_child *c)
     if (!c)
         return;
     sl_timer_stop(c->loop, &c->retry);
-    sl_arbiter_watch_end(&c->watch);
+    stop_asking(c);
     if (c->pid > 0) {
         struct pollfd end = {.fd = c->pidfd.fd, .events = POLLIN};
         (void)kill(c->pid, SIGTERM);

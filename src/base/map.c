@@ -59,8 +59,12 @@ void sl_map_drop(struct sl_map *t, struct sl_map_item *item)
     t->count--;
 }
 
-void sl_map_free(struct sl_map *t)
+void sl_map_free(struct sl_map *t, void (*item_free)(void *item))
 {
+    struct sl_map_walk walk = {.bucket = 0};
+    void *item;
+    while (item_free && (item = sl_map_next(t, &walk)))
+        item_free(item);
     free(t->buckets);
     *t = (struct sl_map){.buckets = NULL};
 }

@@ -23,7 +23,8 @@ void *sl_map_find(const struct sl_map *map, const char *key, size_t size);
 /* The key must not be there. */
 void sl_map_add(struct sl_map *map, struct sl_map_item *item);
 void sl_map_drop(struct sl_map *map, struct sl_map_item *item);
-void sl_map_free(struct sl_map *map); /* the items are their owner's */
+/* Forgets all items, each freed by this function; NULL: they are their owner's. */
+void sl_map_free(struct sl_map *map, void (*item_free)(void *item));
 
 /* All of them, in no order; the one at hand may be dropped. Zeroed before first use. */
 struct sl_map_walk {

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
@@ -71,11 +72,19 @@ static void bound(void *data, int status, json_t *body, const struct sl_err *err
            err);
 }
 
-static void post_binding(struct bind_call *b)
+/* The pod says what it holds, or has nothing to hold. */
+static void promised(void *data, int status, json_t *answer, const struct sl_err *failed)
 {
+    struct bind_call *b = data;
     struct sl_controller *c = b->c;
-    struct sl_err err = SL_ERR_INIT;
+    struct sl_err err = *failed;
     char path[720];
+    (void)status;
+    (void)answer;
+    if (err.code) {
+        finish(b, SL_CLUSTER_FAILED, &err); /* written or not: the pod is on no node */
+        return;
+    }
     SL_FAULT("controller.bind.post");
     json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1",
                              "kind", "Binding", "metadata", "name", b->args.name, "namespace",
@@ -90,33 +99,19 @@ static void post_binding(struct bind_call *b)
         finish(b, SL_CLUSTER_FAILED, &err);
 }
 
-static void promised(void *data, int status, json_t *body, const struct sl_err *err)
-{
-    struct bind_call *b = data;
-    (void)status;
-    (void)body;
-    if (err->code)
-        finish(b, SL_CLUSTER_FAILED, err); /* written or not: the pod is on no node */
-    else
-        post_binding(b);
-}
-
 /* The annotations, ours and HAMi's, which has the devices twice: what the node's side has still to do (settle.c
  * empties it), and what the pod holds. */
 static json_t *promise_patch(const struct bind_call *b, const struct sl_promise *promise)
 {
-    char now[24], when[SL_KUBE_TIME_TEXT];
+    char now[24];
     char *devices SL_CLEANUP(free) = sl_promise_hami_text(promise);
     (void)snprintf(now, sizeof(now), "%lld", (long long)time(NULL));
-    sl_kube_time(when);
-    if (!devices || !b->lease)
-        return NULL;
     json_t *patch =
         json_pack("{s:{s:s,s:{s:s,s:s,s:s,s:s,s:s,s:s,s:s}}}", "metadata", "uid", b->args.uid,
                   "annotations", SL_PROMISE_LEASE_KEY, b->lease, SL_PROMISE_HAMI_NODE, b->args.node,
                   SL_PROMISE_HAMI_TIME, now, SL_PROMISE_HAMI_BOUND, now, SL_PROMISE_HAMI_PHASE,
                   "allocating", SL_PROMISE_HAMI_TODO, devices, SL_PROMISE_HAMI_DONE, devices);
-    if (patch && strlen(b->args.node) <= 63) /* as long as a label may be */
+    if (strlen(b->args.node) <= 63) /* as long as a label may be */
         (void)json_object_set_new(json_object_get(patch, "metadata"), "labels",
                                   json_pack("{s:s}", SL_PROMISE_HAMI_NODE, b->args.node));
     return patch;
@@ -132,11 +127,8 @@ static void write_promise(struct bind_call *b, const struct sl_promise *promise)
     int rc = sl_kube_request(b->c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch, promised, b,
                              NULL, &err);
     json_decref(patch);
-    if (!rc)
-        return;
-    if (!b->lease)
-        sl_cluster_bind_end(b->c->cluster, b->args.uid, SL_CLUSTER_FAILED, "", 0);
-    finish(b, SL_CLUSTER_FAILED, &err);
+    if (rc)
+        finish(b, SL_CLUSTER_FAILED, &err);
 }
 
 /* A pod the books do not know: it asks for nothing, or it came before the watch told of it. */
@@ -149,9 +141,7 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
     struct sl_promise promise;
     const char *node = b->args.node;
     uint64_t now = sl_loop_now(c->loop);
-    (void)status;
-    const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(notes, SL_PROMISE_REQUEST_KEY));
+    const char *text = sl_jget_note(pod, SL_PROMISE_REQUEST_KEY);
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
     int rc = why.code;
     if (!rc && strcmp(sl_kube_meta(pod, "uid"), b->args.uid) != 0)
@@ -163,7 +153,7 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
         return;
     }
     if ((!text && rc == SL_DIALECT_NOTHING) || json_array_size(claims)) {
-        post_binding(b); /* nothing to promise */
+        promised(b, status, NULL, &why); /* nothing */
         return;
     }
     struct sl_cluster_ask ask = {.uid = b->args.uid,
@@ -182,28 +172,12 @@ static void fetched(void *data, int status, json_t *pod, const struct sl_err *er
         write_promise(b, &promise);
 }
 
-static void begin(struct bind_call *b)
-{
-    struct sl_controller *c = b->c;
-    struct sl_promise promise;
-    struct sl_err err = SL_ERR_INIT;
-    int rc = sl_cluster_bind_begin(c->cluster, b->args.uid, b->args.node, sl_loop_now(c->loop),
-                                   &promise, &err);
-    if (rc == 0) {
-        write_promise(b, &promise);
-        return;
-    }
-    if (rc == -ENOENT)
-        rc = sl_kube_request(c->kube, "GET", b->path, NULL, NULL, fetched, b, NULL, &err);
-    if (rc)
-        finish(b, SL_CLUSTER_FAILED, &err);
-}
-
 void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request)
 {
     struct sl_err err = SL_ERR_INIT;
     struct bind_call *b = sl_xcalloc(1, sizeof(*b));
+    struct sl_promise promise;
     char space[256], name[768];
     int rc = sl_extender_bind_parse(request->body, request->body_size, &b->args, &err);
     if (!rc && (sl_kube_escape(b->args.name_space, space, sizeof(space)) != 0 ||
@@ -225,7 +199,16 @@ void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
     if (c->binds)
         c->binds->prev = b;
     c->binds = b;
-    begin(b);
+    rc = sl_cluster_bind_begin(c->cluster, b->args.uid, b->args.node, sl_loop_now(c->loop),
+                               &promise, &err);
+    if (rc == 0) {
+        write_promise(b, &promise);
+        return;
+    }
+    if (rc == -ENOENT)
+        rc = sl_kube_request(c->kube, "GET", b->path, NULL, NULL, fetched, b, NULL, &err);
+    if (rc)
+        finish(b, SL_CLUSTER_FAILED, &err);
 }
 
 void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call)

@@ -191,13 +191,8 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
 void sl_claims_free(struct sl_claims *c)
 {
     struct sl_map *const tables[] = {&c->slices, &c->claims, &c->pools};
-    for (size_t t = 0; t < SL_ARRAY_LEN(tables); t++) {
-        struct sl_map_walk walk = {.bucket = 0};
-        void *item;
-        while ((item = sl_map_next(tables[t], &walk)))
-            free(item);
-        sl_map_free(tables[t]);
-    }
+    for (size_t t = 0; t < SL_ARRAY_LEN(tables); t++)
+        sl_map_free(tables[t], free);
 }
 
 unsigned sl_claims_fullness(const struct sl_claims *c, const char *node)

@@ -34,8 +34,9 @@ int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **
     return 0;
 }
 
-static void node_free(struct cluster_node *n)
+static void node_free(void *item)
 {
+    struct cluster_node *n = item;
     free(n->gpu);
     free(n->name);
     free(n);
@@ -45,19 +46,9 @@ void sl_cluster_destroy(struct sl_cluster *c)
 {
     if (!c)
         return;
-    struct sl_map_walk walk = {.bucket = 0};
-    void *item;
-    while ((item = sl_map_next(&c->pods, &walk)))
-        sl_cluster_pod_free(c, item);
-    walk = (struct sl_map_walk){.bucket = 0};
-    while ((item = sl_map_next(&c->nodes, &walk)))
-        node_free(item);
-    walk = (struct sl_map_walk){.bucket = 0};
-    while ((item = sl_map_next(&c->spaces, &walk)))
-        free(item);
-    sl_map_free(&c->pods);
-    sl_map_free(&c->nodes);
-    sl_map_free(&c->spaces);
+    sl_map_free(&c->pods, sl_cluster_pod_free);
+    sl_map_free(&c->nodes, node_free);
+    sl_map_free(&c->spaces, free);
     sl_place_destroy(c->placer);
     free(c->by_place);
     free(c->allow);

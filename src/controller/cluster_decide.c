@@ -423,17 +423,6 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-/* What a part asked for, of this card. */
-static struct sl_share share_on(const struct sl_request_part *part,
-                                const struct sl_promise_gpu *gpu)
-{
-    struct sl_share share = part->share;
-    memcpy(share.gpu, gpu->uuid, sizeof(share.gpu));
-    share.memory_bytes = sl_share_memory(&share, (uint64_t)gpu->memory_mib << 20);
-    share.memory_percent = 0;
-    return share;
-}
-
 /* Grants are by part, the promise is by container in the pod's order. */
 static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, struct sl_err *err)
 {
@@ -455,7 +444,13 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
                     continue;
                 if (ret->share_count == SL_PROMISE_SHARES)
                     return sl_err_set(err, -EINVAL, SL_E_POD_GPUS, SL_PROMISE_SHARES);
-                ret->share[ret->share_count++] = share_on(p, &pod->node->gpu[x].info);
+                /* What the part asked for, of this card. */
+                const struct sl_promise_gpu *gpu = &pod->node->gpu[x].info;
+                struct sl_share *share = &ret->share[ret->share_count++];
+                *share = p->share;
+                memcpy(share->gpu, gpu->uuid, sizeof(share->gpu));
+                share->memory_bytes = sl_share_memory(share, (uint64_t)gpu->memory_mib << 20);
+                share->memory_percent = 0;
                 k->count++;
             }
     }

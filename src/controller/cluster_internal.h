@@ -112,21 +112,31 @@ struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsign
 struct cluster_pod *sl_cluster_pod_find(const struct sl_cluster *c, const char *uid);
 struct cluster_pod *sl_cluster_pod_get(struct sl_cluster *c, const char *uid,
                                        const char *name_space);
-void sl_cluster_pod_free(struct sl_cluster *c, struct cluster_pod *pod);
+void sl_cluster_pod_free(void *item);
+/* It fits nowhere, and waits for room; or not any more. kube-scheduler may know a pod before we do. */
+void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
+/* What the quota counts of it now. */
+void sl_cluster_count(struct cluster_pod *pod, uint64_t memory_mib, uint64_t cores);
+
+/* cluster_hold.c */
 /* Gives back what it holds and takes it off its node. */
 void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
 /* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
 void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                          struct cluster_grant *grant, size_t count);
-/* It fits nowhere, and waits for room; or not any more. */
-void sl_cluster_pod_waits(struct sl_cluster *c, struct cluster_pod *pod, bool waits);
-void sl_cluster_refused(struct sl_cluster *c, const char *uid, bool refused);
+/* Its lease counts, whatever we had reserved. */
+void sl_cluster_hold_lease(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+                           enum cluster_state state, uint64_t until_ns);
+/* On a node without a lease: somebody else's pod. Its CPU still counts for where GPUs make sense. */
+void sl_cluster_hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n);
+/* Changes the state, and keeps the list of the reserved and the counts with it. */
 void sl_cluster_reserve(struct sl_cluster *c, struct cluster_pod *pod, enum cluster_state state,
                         uint64_t until_ns);
 /* Takes everything the pods hold here out of the books; puts it in again by what their leases say. */
 void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n);
 void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n);
-/* A node that is gone and holds nothing is forgotten. */
+
+/* cluster.c: a node that is gone and holds nothing is forgotten. */
 void sl_cluster_node_forget(struct sl_cluster *c, struct cluster_node *n);
 
 #endif

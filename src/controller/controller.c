@@ -25,11 +25,7 @@ bool sl_controller_leads(const struct sl_controller *c)
 
 void sl_controller_answer(struct sl_http_call *call, char *json)
 {
-    static const char none[] = "out of memory\n";
-    if (json)
-        sl_http_answer(call, 200, "application/json", json, strlen(json));
-    else
-        sl_http_answer(call, 500, "text/plain", none, sizeof(none) - 1);
+    sl_http_answer(call, 200, "application/json", json, strlen(json));
     free(json);
 }
 
@@ -249,20 +245,12 @@ void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void 
     c->stopped_data = data;
     c->stopping = true;
     for (unsigned i = 0; i < SERVE_COUNT; i++)
-        if (c->server[i])
-            sl_http_server_quiesce(c->server[i]);
+        if (c->serve[i].server)
+            sl_http_server_quiesce(c->serve[i].server);
     sl_controller_maybe_stopped(c);
-}
-
-unsigned sl_controller_port(const struct sl_controller *c, const char *which)
-{
-    const struct sl_http_server *s = strcmp(which, "tls") == 0        ? c->server[SERVE_TLS]
-                                     : strcmp(which, "extender") == 0 ? c->server[SERVE_EXTENDER]
-                                                                      : c->server[SERVE_METRICS];
-    return s ? sl_http_server_port(s) : 0;
 }
 
 bool sl_controller_ready(const struct sl_controller *c)
 {
-    return !c->stopping && sl_feeds_synced(c) && (!c->opt.listen || c->server[SERVE_TLS]);
+    return !c->stopping && sl_feeds_synced(c) && (!c->opt.listen || c->serve[SERVE_TLS].server);
 }

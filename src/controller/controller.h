@@ -53,8 +53,6 @@ void sl_controller_destroy(struct sl_controller *c);
 /* No new work; `done` once binds under way are over and the lease is given back. */
 void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void *data);
 
-/* Ports, for tests; 0: not listening (yet). */
-unsigned sl_controller_port(const struct sl_controller *c, const char *which);
 bool sl_controller_ready(const struct sl_controller *c);
 
 #endif

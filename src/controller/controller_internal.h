@@ -9,7 +9,6 @@
 #include "controller/controller.h"
 #include "controller/extender.h"
 #include "controller/quota.h"
-#include "controller/text.h"
 #include "http/server.h"
 #include "kube/leader.h"
 
@@ -24,6 +23,12 @@ enum {
     FEED_SECRET,
     FEED_WEBHOOK,
     FEED_COUNT
+};
+
+struct serve {
+    struct sl_controller *c;
+    unsigned kind;
+    struct sl_http_server *server; /* NULL: not open */
 };
 
 struct feed {
@@ -52,7 +57,7 @@ struct sl_controller {
     unsigned settling_sent;
     unsigned telling; /* nodes that have room */
     struct sl_leader *leader;
-    struct sl_http_server *server[SERVE_COUNT];
+    struct serve serve[SERVE_COUNT];
     char *client_ca_pem; /* of opt.client_ca */
     struct feed feed[FEED_COUNT];
     struct certs *certs;
@@ -70,7 +75,7 @@ struct sl_controller {
 /* controller.c */
 bool sl_controller_leads(const struct sl_controller *c);
 void sl_controller_maybe_stopped(struct sl_controller *c);
-void sl_controller_answer(struct sl_http_call *call, char *json); /* takes json; NULL: 500 */
+void sl_controller_answer(struct sl_http_call *call, char *json); /* takes json */
 
 /* feeds.c */
 int sl_feeds_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;

@@ -50,11 +50,6 @@ static const char *const dialects[] = {[SL_DIALECT_HAMI] = "HAMi",
                                        [SL_DIALECT_GPUSHARE] = "gpushare",
                                        [SL_DIALECT_KUBESHARE] = "KubeShare"};
 
-const char *sl_dialect_name(enum sl_dialect dialect)
-{
-    return dialects[dialect];
-}
-
 bool sl_dialect_resource(const char *name)
 {
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
@@ -148,28 +143,6 @@ static int container_words(const json_t *container, const char *name, struct sai
     return 0;
 }
 
-static int part_from(const struct said *s, const char *name, struct sl_request_part *p,
-                     struct sl_err *err)
-{
-    if (s->said[MEMORY] && s->said[PERCENT])
-        return sl_err_set(err, -EINVAL, SL_E_DIALECT_BOTH, name, s->name[MEMORY], s->name[PERCENT]);
-    p->count = (uint8_t)(s->said[COUNT] ? s->value[COUNT] : 1);
-    struct sl_share *share = &p->share;
-    if (s->said[MEMORY])
-        share->memory_bytes = s->value[MEMORY] << 20;
-    else
-        share->memory_percent = s->said[PERCENT] ? (uint32_t)s->value[PERCENT] : 100;
-    if (s->said[CORES])
-        share->cores_permille = (uint32_t)s->value[CORES] * 10;
-    else if (share->memory_percent == 100)
-        share->cores_permille =
-            1000; /* all of the memory: nobody else could use the rest of the time */
-    share->limit_permille = share->cores_permille ? 0 : 1000;
-    if (s->said[PRIORITY])
-        share->priority = s->value[PRIORITY] == 0 ? SL_PRIORITY_HIGH : SL_PRIORITY_LOW;
-    return 0;
-}
-
 static int add_part(struct sl_request *r, const struct sl_request_part *part, struct sl_err *err)
 {
     if (r->part_count == SL_REQUEST_PARTS)
@@ -205,9 +178,22 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
             return rc;
         if (!s.said[COUNT] && !s.said[MEMORY] && !s.said[PERCENT] && !s.said[CORES])
             continue; /* nothing, or zeros */
-        rc = part_from(&s, p.container, &p, err);
-        if (!rc)
-            rc = add_part(r, &p, err);
+        if (s.said[MEMORY] && s.said[PERCENT])
+            return sl_err_set(err, -EINVAL, SL_E_DIALECT_BOTH, p.container, s.name[MEMORY],
+                              s.name[PERCENT]);
+        p.count = (uint8_t)(s.said[COUNT] ? s.value[COUNT] : 1);
+        if (s.said[MEMORY])
+            p.share.memory_bytes = s.value[MEMORY] << 20;
+        else
+            p.share.memory_percent = s.said[PERCENT] ? (uint32_t)s.value[PERCENT] : 100;
+        /* All of the memory: nobody else could use the rest of the time. */
+        p.share.cores_permille = s.said[CORES]                   ? (uint32_t)s.value[CORES] * 10
+                                 : p.share.memory_percent == 100 ? 1000
+                                                                 : 0;
+        p.share.limit_permille = p.share.cores_permille ? 0 : 1000;
+        if (s.said[PRIORITY])
+            p.share.priority = s.value[PRIORITY] == 0 ? SL_PRIORITY_HIGH : SL_PRIORITY_LOW;
+        rc = add_part(r, &p, err);
         if (rc)
             return rc;
         *plain = *plain && s.dialect == SL_DIALECT_HAMI && s.said[COUNT] && !s.said[MEMORY] &&

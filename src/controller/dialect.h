@@ -13,7 +13,6 @@
 #include "controller/request.h"
 
 enum sl_dialect { SL_DIALECT_HAMI, SL_DIALECT_VOLCANO, SL_DIALECT_GPUSHARE, SL_DIALECT_KUBESHARE };
-const char *sl_dialect_name(enum sl_dialect dialect);
 
 enum sl_dialect_answer {
     SL_DIALECT_NOTHING, /* asks for no GPU, or wants to be left alone */

@@ -8,14 +8,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json_dump.h"
 #include "base/json_read.h"
+#include "base/utf8.h"
 #include "base/xalloc.h"
 #include "controller/dialect.h"
 #include "controller/errors.h"
 #include "controller/load.h"
 #include "controller/names.h"
-#include "controller/text.h"
 
 #define NODES_MAX 100000
 
@@ -61,24 +60,12 @@ static int read_names(struct args *a, struct sl_err *err)
     return 0;
 }
 
-static bool by_claim(const json_t *pod)
-{
-    const json_t *one;
-    size_t i;
-    json_array_foreach(json_object_get(json_object_get(pod, "spec"), "resourceClaims"), i, one)
-    {
-        (void)one;
-        return true;
-    }
-    return false;
-}
-
 /* What it asks for: as the webhook wrote it, or in its dialect where the webhook was not asked. */
 static int read_request(struct args *a, const char *slot, struct sl_err *err)
 {
-    const json_t *annotations = json_object_get(json_object_get(a->pod, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
-    a->claim = by_claim(a->pod);
+    const char *text = sl_jget_note(a->pod, SL_PROMISE_REQUEST_KEY);
+    const json_t *spec = json_object_get(a->pod, "spec");
+    a->claim = json_array_size(json_object_get(spec, "resourceClaims")) > 0;
     if (a->claim)
         return 0;
     int rc =
@@ -131,49 +118,79 @@ static struct sl_cluster_ask ask_of(const struct args *a)
                                    .node_count = a->count};
 }
 
+/* --- answers --- */
+
+/* As a JSON string, without a tree: answers have thousands of names. Wrong UTF-8 becomes U+FFFD: one
+ * wrong byte would make the whole answer unreadable. */
+static void quote(FILE *out, const char *text)
+{
+    const char *plain = text;
+    (void)fputc('"', out);
+    while (*text) {
+        unsigned char c = (unsigned char)*text;
+        size_t n = sl_utf8_length(text);
+        if (c >= 0x20 && c != '"' && c != '\\' && n) {
+            text += n;
+            continue;
+        }
+        (void)fwrite(plain, 1, (size_t)(text - plain), out);
+        if (!n)
+            (void)fputs("\\ufffd", out);
+        else
+            (void)fprintf(out, c < 0x20 ? "\\u%04x" : "\\%c", (unsigned)c);
+        plain = ++text;
+    }
+    (void)fwrite(plain, 1, (size_t)(text - plain), out);
+    (void)fputc('"', out);
+}
+
+static char *answer_with(const char *before, const char *word, const char *after)
+{
+    char *text;
+    size_t size;
+    FILE *out = sl_xmemstream(&text, &size);
+    (void)fputs(before, out);
+    quote(out, word);
+    (void)fputs(after, out);
+    sl_xmemstream_close(out);
+    return text;
+}
+
 /* --- filter --- */
 
 char *sl_extender_filter_error(const char *error)
 {
-    struct sl_text t = {.data = NULL};
-    sl_text_put(&t, "{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":");
-    sl_text_quote(&t, error);
-    sl_text_put(&t, "}");
-    return sl_text_take(&t);
+    return answer_with("{\"NodeNames\":null,\"Nodes\":null,\"FailedNodes\":{},\"Error\":", error,
+                       "}");
 }
 
 /* good[i]: names[i] stays. In the form that was asked in. */
-static void put_nodes(struct sl_text *t, const struct args *a, const int32_t *good)
+static void put_nodes(FILE *out, const struct args *a, const int32_t *good)
 {
     const char *sep = "";
-    sl_text_put(t, a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":["
-                            : "\"Nodes\":null,\"NodeNames\":[");
+    (void)fputs(a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":["
+                         : "\"Nodes\":null,\"NodeNames\":[",
+                out);
     for (size_t i = 0; i < a->count; i++) {
         if (good && good[i] == INT32_MIN)
             continue;
-        sl_text_put(t, sep);
+        (void)fputs(sep, out);
         sep = ",";
-        if (!a->nodes) {
-            sl_text_quote(t, a->names[i]);
-            continue;
-        }
-        char *one =
-            sl_json_dump(json_array_get(key_of(a->nodes, "items", "Items"), i), JSON_COMPACT);
-        if (one)
-            sl_text_put(t, one);
+        if (a->nodes)
+            (void)json_dumpf(json_array_get(key_of(a->nodes, "items", "Items"), i), out,
+                             JSON_COMPACT);
         else
-            t->failed = true;
-        free(one);
+            quote(out, a->names[i]);
     }
-    sl_text_put(t, a->nodes ? "]}" : "]");
+    (void)fputs(a->nodes ? "]}" : "]", out);
 }
 
-static void put_reasons(struct sl_text *t, const struct sl_extender *e, const struct args *a,
+static void put_reasons(FILE *out, const struct sl_extender *e, const struct args *a,
                         const int32_t *good)
 {
     for (int never = 0; never < 2; never++) {
         const char *sep = "";
-        sl_text_put(t, never ? ",\"FailedAndUnresolvableNodes\":{" : ",\"FailedNodes\":{");
+        (void)fputs(never ? ",\"FailedAndUnresolvableNodes\":{" : ",\"FailedNodes\":{", out);
         for (size_t i = 0; i < a->count; i++) {
             bool is_never;
             if (good && good[i] != INT32_MIN)
@@ -181,13 +198,13 @@ static void put_reasons(struct sl_text *t, const struct sl_extender *e, const st
             const char *why = sl_cluster_reason(e->cluster, &a->request, a->names[i], &is_never);
             if (is_never != (never == 1))
                 continue;
-            sl_text_put(t, sep);
-            sl_text_quote(t, a->names[i]);
-            sl_text_put(t, ":");
-            sl_text_quote(t, why);
+            (void)fputs(sep, out);
+            quote(out, a->names[i]);
+            (void)fputc(':', out);
+            quote(out, why);
             sep = ",";
         }
-        sl_text_put(t, "}");
+        (void)fputc('}', out);
     }
 }
 
@@ -195,44 +212,21 @@ static void put_reasons(struct sl_text *t, const struct sl_extender *e, const st
 static char *filter_answer(const struct sl_extender *e, const struct args *a, const int32_t *scores,
                            bool reasons)
 {
-    struct sl_text t = {.data = NULL};
-    sl_text_put(&t, "{");
+    char *text;
+    size_t size;
+    FILE *out = sl_xmemstream(&text, &size);
+    (void)fputc('{', out);
     if (scores || !reasons)
-        put_nodes(&t, a, scores);
+        put_nodes(out, a, scores);
     else
-        sl_text_put(&t, "\"Nodes\":null,\"NodeNames\":[]");
+        (void)fputs("\"Nodes\":null,\"NodeNames\":[]", out);
     if (reasons)
-        put_reasons(&t, e, a, scores);
+        put_reasons(out, e, a, scores);
     else
-        sl_text_put(&t, ",\"FailedNodes\":{}");
-    sl_text_put(&t, ",\"Error\":\"\"}");
-    return sl_text_take(&t);
-}
-
-static char *filter_all(const struct sl_extender *e, const struct args *a, struct sl_err *err)
-{
-    struct sl_cluster_ask ask = ask_of(a);
-    int32_t *scores SL_CLEANUP(free) = sl_xcalloc(a->count + 1, sizeof(*scores));
-    if (sl_cluster_scores(e->cluster, &ask, scores, err) != 0)
-        return NULL;
-    return filter_answer(e, a, scores, true);
-}
-
-static char *filter_choose(const struct sl_extender *e, const struct args *a, uint64_t now_ns,
-                           struct sl_err *err)
-{
-    struct sl_cluster_ask ask = ask_of(a);
-    const char *node;
-    int rc = sl_cluster_choose(e->cluster, &ask, now_ns, &node, err);
-    if (rc == -ENOSPC)
-        return filter_answer(e, a, NULL, true);
-    if (rc)
-        return NULL;
-    struct sl_text t = {.data = NULL};
-    sl_text_put(&t, "{\"Nodes\":null,\"NodeNames\":[");
-    sl_text_quote(&t, node);
-    sl_text_put(&t, "],\"FailedNodes\":{},\"Error\":\"\"}");
-    return sl_text_take(&t);
+        (void)fputs(",\"FailedNodes\":{}", out);
+    (void)fputs(",\"Error\":\"\"}", out);
+    sl_xmemstream_close(out);
+    return text;
 }
 
 char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size,
@@ -242,12 +236,24 @@ char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t s
     struct sl_err err = SL_ERR_INIT;
     char *answer = NULL;
     int rc = args_read(e, &a, body, size, &err);
-    if (!rc && !a.asks)
+    struct sl_cluster_ask ask = rc ? (struct sl_cluster_ask){0} : ask_of(&a);
+    if (!rc && !a.asks) {
         answer = filter_answer(e, &a, NULL, false);
-    else if (!rc)
-        answer = e->all || a.nodes ? filter_all(e, &a, &err) : filter_choose(e, &a, now_ns, &err);
+    } else if (!rc && (e->all || a.nodes)) {
+        int32_t *scores SL_CLEANUP(free) = sl_xcalloc(a.count + 1, sizeof(*scores));
+        if (sl_cluster_scores(e->cluster, &ask, scores, &err) == 0)
+            answer = filter_answer(e, &a, scores, true);
+    } else if (!rc) {
+        const char *node;
+        rc = sl_cluster_choose(e->cluster, &ask, now_ns, &node, &err);
+        if (rc == -ENOSPC)
+            answer = filter_answer(e, &a, NULL, true);
+        else if (!rc)
+            answer = answer_with("{\"Nodes\":null,\"NodeNames\":[", node,
+                                 "],\"FailedNodes\":{},\"Error\":\"\"}");
+    }
     args_free(&a);
-    return answer ? answer : sl_extender_filter_error(err.msg[0] ? err.msg : "out of memory");
+    return answer ? answer : sl_extender_filter_error(err.msg);
 }
 
 /* --- prioritize --- */
@@ -287,21 +293,24 @@ static void rate(const struct sl_extender *e, const struct args *a, int32_t *sco
 char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size_t size)
 {
     struct args a;
-    struct sl_text t = {.data = NULL};
+    char *text;
+    size_t text_size;
+    FILE *out = sl_xmemstream(&text, &text_size);
     int32_t *scores SL_CLEANUP(free) = NULL;
     if (args_read(e, &a, body, size, NULL) == 0)
         scores = sl_xcalloc(a.count + 1, sizeof(*scores));
     if (scores)
         rate(e, &a, scores);
-    sl_text_put(&t, "[");
+    (void)fputc('[', out);
     for (size_t i = 0; scores && i < a.count; i++) {
-        sl_text_put(&t, i ? ",{\"Host\":" : "{\"Host\":");
-        sl_text_quote(&t, a.names[i]);
-        sl_text_format(&t, ",\"Score\":%d}", (int)scores[i]);
+        (void)fputs(i ? ",{\"Host\":" : "{\"Host\":", out);
+        quote(out, a.names[i]);
+        (void)fprintf(out, ",\"Score\":%d}", (int)scores[i]);
     }
-    sl_text_put(&t, "]");
+    (void)fputc(']', out);
+    sl_xmemstream_close(out);
     args_free(&a);
-    return sl_text_take(&t);
+    return text;
 }
 
 /* --- bind --- */
@@ -332,9 +341,5 @@ int sl_extender_bind_parse(const char *body, size_t size, struct sl_extender_bin
 
 char *sl_extender_bind_answer(const char *error)
 {
-    struct sl_text t = {.data = NULL};
-    sl_text_put(&t, "{\"Error\":");
-    sl_text_quote(&t, error ? error : "");
-    sl_text_put(&t, "}");
-    return sl_text_take(&t);
+    return answer_with("{\"Error\":", error ? error : "", "}");
 }

@@ -26,7 +26,7 @@ struct sl_extender {
     void *data;
 };
 
-/* The answer, to be freed; NULL: out of memory. What went wrong is told in the answer, as the protocol wants. */
+/* The answer, to be freed. What went wrong is told in the answer, as the protocol wants. */
 char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t size,
                          uint64_t now_ns);
 char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size_t size);

@@ -77,18 +77,23 @@ static void on_webhook(struct sl_controller *c, enum sl_kube_event event, json_t
     sl_certs_webhook(c, event == SL_KUBE_DELETED ? NULL : object);
 }
 
+#define DRA "/apis/resource.k8s.io/v1/"
+
 static const struct {
     const char *what;
     void (*object)(struct sl_controller *c, enum sl_kube_event event, json_t *object);
+    const char *path;
 } feeds[FEED_COUNT] = {
-    [FEED_NODES] = {"nodes", on_node},
-    [FEED_PODS] = {"pods", on_pod},
-    [FEED_QUOTAS] = {"resource quotas", on_quota},
-    [FEED_SLICES] = {"resource slices", on_slice},
-    [FEED_CLAIMS] = {"resource claims", on_claim},
-    [FEED_TEMPLATES] = {"resource claim templates", on_template},
-    [FEED_SECRET] = {"the certificate's secret", on_secret},
-    [FEED_WEBHOOK] = {"the webhook's configuration", on_webhook},
+    [FEED_NODES] = {"nodes", on_node, "/api/v1/nodes"},
+    [FEED_PODS] = {"pods", on_pod, "/api/v1/pods"},
+    [FEED_QUOTAS] = {"resource quotas", on_quota, "/api/v1/resourcequotas"},
+    [FEED_SLICES] = {"resource slices", on_slice, DRA "resourceslices"},
+    [FEED_CLAIMS] = {"resource claims", on_claim, DRA "resourceclaims"},
+    [FEED_TEMPLATES] = {"resource claim templates", on_template,
+                        DRA "resourceclaimtemplates?labelSelector="
+                            "app.kubernetes.io%2Fmanaged-by%3D" SL_MUTATE_MANAGED_VALUE},
+    [FEED_SECRET] = {"the certificate's secret", on_secret, NULL},
+    [FEED_WEBHOOK] = {"the webhook's configuration", on_webhook, NULL},
 };
 
 static bool wanted(const struct sl_controller *c, unsigned which)
@@ -97,7 +102,6 @@ static bool wanted(const struct sl_controller *c, unsigned which)
     bool places = c->opt.extender == SL_EXTENDER_CHOOSE || c->opt.extender == SL_EXTENDER_ALL;
     switch (which) {
     case FEED_NODES:
-        return places || c->opt.admission;
     case FEED_PODS:
         return places || c->opt.admission;
     case FEED_QUOTAS:
@@ -119,42 +123,20 @@ static int path_of(const struct sl_controller *c, unsigned which, char path[512]
 {
     char name[256] = "", space[256] = "";
     const char *named = which == FEED_SECRET ? c->opt.secret : c->opt.webhook;
-    if ((which == FEED_SECRET || which == FEED_WEBHOOK) &&
-        (sl_kube_escape(named, name, sizeof(name)) != 0 ||
-         sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0))
+    int n = -1;
+    if (feeds[which].path)
+        n = snprintf(path, 512, "%s", feeds[which].path);
+    else if (sl_kube_escape(named, name, sizeof(name)) != 0 ||
+             sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0)
         return -1;
-    int n = 0;
-    switch (which) {
-    case FEED_NODES:
-        n = snprintf(path, 512, "/api/v1/nodes");
-        break;
-    case FEED_PODS:
-        n = snprintf(path, 512, "/api/v1/pods");
-        break;
-    case FEED_QUOTAS:
-        n = snprintf(path, 512, "/api/v1/resourcequotas");
-        break;
-    case FEED_SLICES:
-        n = snprintf(path, 512, "/apis/resource.k8s.io/v1/resourceslices");
-        break;
-    case FEED_CLAIMS:
-        n = snprintf(path, 512, "/apis/resource.k8s.io/v1/resourceclaims");
-        break;
-    case FEED_TEMPLATES:
-        n = snprintf(path, 512,
-                     "/apis/resource.k8s.io/v1/resourceclaimtemplates?labelSelector="
-                     "app.kubernetes.io%%2Fmanaged-by%%3D" SL_MUTATE_MANAGED_VALUE);
-        break;
-    case FEED_SECRET:
+    else if (which == FEED_SECRET)
         n = snprintf(path, 512, "/api/v1/namespaces/%s/secrets?fieldSelector=metadata.name%%3D%s",
                      space, name);
-        break;
-    default:
+    else
         n = snprintf(path, 512,
                      "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
                      "?fieldSelector=metadata.name%%3D%s",
                      name);
-    }
     return n > 0 && n < 512 ? 0 : -1;
 }
 

@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the controller says of itself, in Prometheus' text form. */
+#include <stdio.h>
+
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "controller/controller_internal.h"
 
-static void family(struct sl_text *t, const char *name, const char *type, const char *help)
+static void family(FILE *t, const char *name, const char *type, const char *help)
 {
-    sl_text_format(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n", name,
-                   help, name, type);
+    (void)fprintf(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n", name, help,
+                  name, type);
 }
 
-static void value(struct sl_text *t, const char *name, const char *labels, uint64_t v)
+static void value(FILE *t, const char *name, const char *labels, uint64_t v)
 {
-    sl_text_format(t, "sluice_controller_%s%s %llu\n", name, labels, (unsigned long long)v);
+    (void)fprintf(t, "sluice_controller_%s%s %llu\n", name, labels, (unsigned long long)v);
 }
 
 char *sl_controller_metrics(struct sl_controller *c)
 {
     struct sl_cluster_stats s;
-    struct sl_text t = {.data = NULL};
+    char *text;
+    size_t size;
+    FILE *t = sl_xmemstream(&text, &size);
     const struct counters *n = &c->count;
     sl_cluster_stats(c->cluster, &s);
-    family(&t, "admission_reviews_total", "counter", "Admission reviews by what became of them.");
-    value(&t, "admission_reviews_total", "{result=\"untouched\"}", n->reviews_untouched);
-    value(&t, "admission_reviews_total", "{result=\"patched\"}", n->reviews_patched);
-    value(&t, "admission_reviews_total", "{result=\"denied\"}", n->reviews_denied);
-    value(&t, "admission_reviews_total", "{result=\"unreadable\"}", n->reviews_bad);
-    family(&t, "extender_calls_total", "counter", "Calls of the scheduler.");
-    value(&t, "extender_calls_total", "{verb=\"filter\"}", n->filters);
-    value(&t, "extender_calls_total", "{verb=\"prioritize\"}", n->prioritizes);
-    family(&t, "binds_total", "counter", "Binds by outcome.");
-    value(&t, "binds_total", "{result=\"bound\"}", n->binds);
-    value(&t, "binds_total", "{result=\"failed\"}", n->binds_failed);
+    family(t, "admission_reviews_total", "counter", "Admission reviews by what became of them.");
+    value(t, "admission_reviews_total", "{result=\"untouched\"}", n->reviews_untouched);
+    value(t, "admission_reviews_total", "{result=\"patched\"}", n->reviews_patched);
+    value(t, "admission_reviews_total", "{result=\"denied\"}", n->reviews_denied);
+    value(t, "admission_reviews_total", "{result=\"unreadable\"}", n->reviews_bad);
+    family(t, "extender_calls_total", "counter", "Calls of the scheduler.");
+    value(t, "extender_calls_total", "{verb=\"filter\"}", n->filters);
+    value(t, "extender_calls_total", "{verb=\"prioritize\"}", n->prioritizes);
+    family(t, "binds_total", "counter", "Binds by outcome.");
+    value(t, "binds_total", "{result=\"bound\"}", n->binds);
+    value(t, "binds_total", "{result=\"failed\"}", n->binds_failed);
     const struct {
         const char *name, *type, *help;
         uint64_t v;
@@ -57,8 +62,9 @@ char *sl_controller_metrics(struct sl_controller *c)
          s.misfits},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
-        family(&t, rows[i].name, rows[i].type, rows[i].help);
-        value(&t, rows[i].name, "", rows[i].v);
+        family(t, rows[i].name, rows[i].type, rows[i].help);
+        value(t, rows[i].name, "", rows[i].v);
     }
-    return sl_text_take(&t);
+    sl_xmemstream_close(t);
+    return text;
 }

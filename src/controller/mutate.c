@@ -20,15 +20,10 @@ static const char *const granted[] = {
  * A patch in the making: changed parts of the pod are copied, changed, and put back whole. "add" replaces
  * what is there, and the patch is applied to the very object it was made from.
  */
-struct patching {
-    json_t *ops;
-    bool failed;
-};
-
-static void put(struct patching *p, const char *path, json_t *value)
+static void put(json_t *patch, const char *path, json_t *value)
 {
-    p->failed |= json_array_append_new(p->ops, json_pack("{s:s,s:s,s:o}", "op", "add", "path", path,
-                                                         "value", value)) < 0;
+    (void)json_array_append_new(
+        patch, json_pack("{s:s,s:s,s:o}", "op", "add", "path", path, "value", value));
 }
 
 static json_t *container_at(const json_t *pod, const struct sl_request_part *part, char path[64])
@@ -57,37 +52,31 @@ static void strip(json_t *resources)
     }
 }
 
-static void part_by_claim(struct patching *p, const struct sl_request *r, size_t i,
-                          json_t *resources)
+static void part_by_claim(const struct sl_request *r, size_t i, json_t *resources)
 {
     char name[16];
     sl_mutate_request_name(r, i, name);
     json_t *claims = json_object_get(resources, "claims");
-    if (!claims) {
-        claims = json_array();
-        p->failed |= json_object_set_new(resources, "claims", claims) < 0;
-    }
-    p->failed |= json_array_append_new(
-                     claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM, "request", name)) < 0;
+    if (!claims)
+        (void)json_object_set_new(resources, "claims", claims = json_array());
+    (void)json_array_append_new(
+        claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM, "request", name));
 }
 
-static void part_by_slots(struct patching *p, const struct sl_request_part *part, const char *slot,
-                          json_t *resources)
+static void part_by_slots(const struct sl_request_part *part, const char *slot, json_t *resources)
 {
     char count[8];
     (void)snprintf(count, sizeof(count), "%u", part->count);
     json_t *limits = json_object_get(resources, "limits");
-    if (!limits) {
-        limits = json_object();
-        p->failed |= json_object_set_new(resources, "limits", limits) < 0;
-    }
-    p->failed |= json_object_set_new(limits, slot, json_string(count)) < 0;
+    if (!limits)
+        (void)json_object_set_new(resources, "limits", limits = json_object());
+    (void)json_object_set_new(limits, slot, json_string(count));
     json_t *requests = json_object_get(resources, "requests");
     if (requests)
-        p->failed |= json_object_set_new(requests, slot, json_string(count)) < 0;
+        (void)json_object_set_new(requests, slot, json_string(count));
 }
 
-static void patch_containers(struct patching *p, const json_t *pod, const struct sl_request *r,
+static void patch_containers(json_t *patch, const json_t *pod, const struct sl_request *r,
                              const struct sl_mutate_options *opt)
 {
     const char *slot = opt->slot_resource ? opt->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
@@ -97,37 +86,34 @@ static void patch_containers(struct patching *p, const json_t *pod, const struct
         json_t *resources = have ? json_deep_copy(have) : json_object();
         strip(resources);
         if (opt->mode == SL_MUTATE_DRA)
-            part_by_claim(p, r, i, resources);
+            part_by_claim(r, i, resources);
         else
-            part_by_slots(p, &r->part[i], slot, resources);
-        put(p, path, resources);
+            part_by_slots(&r->part[i], slot, resources);
+        put(patch, path, resources);
     }
 }
 
-static void patch_annotations(struct patching *p, const json_t *pod, const struct sl_request *r)
+static void patch_annotations(json_t *patch, const json_t *pod, const struct sl_request *r)
 {
     const json_t *have = json_object_get(json_object_get(pod, "metadata"), "annotations");
     json_t *annotations = json_is_object(have) ? json_deep_copy(have) : json_object();
     char *text SL_CLEANUP(free) = sl_request_text(r);
     for (size_t i = 0; i < SL_ARRAY_LEN(granted); i++)
         (void)json_object_del(annotations, granted[i]);
-    p->failed |=
-        !text || json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY, json_string(text)) < 0;
-    put(p, "/metadata/annotations", annotations);
+    (void)json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY, json_string(text));
+    put(patch, "/metadata/annotations", annotations);
 }
 
-static void patch_claims(struct patching *p, const json_t *pod, const char *template)
+static void patch_claims(json_t *patch, const json_t *pod, const char *template)
 {
     const json_t *have = json_object_get(json_object_get(pod, "spec"), "resourceClaims");
     json_t *claims = json_is_array(have) ? json_deep_copy(have) : json_array();
-    p->failed |=
-        json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
-                                                "resourceClaimTemplateName", template)) < 0;
-    put(p, "/spec/resourceClaims", claims);
+    (void)json_array_append_new(claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM,
+                                                  "resourceClaimTemplateName", template));
+    put(patch, "/spec/resourceClaims", claims);
 }
 
-/* The template of our claim in the pod, "" of one without; NULL: it has no such claim. */
-static const char *our_claim(const json_t *pod)
+const char *sl_mutate_claim(const json_t *pod)
 {
     const json_t *claims = json_object_get(json_object_get(pod, "spec"), "resourceClaims"), *one;
     size_t i;
@@ -174,12 +160,11 @@ static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_
 static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret_again,
                     struct sl_err *err)
 {
-    const json_t *annotations = json_object_get(json_object_get(pod, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(annotations, SL_PROMISE_REQUEST_KEY));
+    const char *text = sl_jget_note(pod, SL_PROMISE_REQUEST_KEY);
     *ret_again = text != NULL;
     if (!text)
         return sl_dialect_read(pod, r, err);
-    if (dra && !our_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
+    if (dra && !sl_mutate_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
         return SL_DIALECT_PLAIN; /* the note of a copied one */
     int rc = sl_request_parse(text, r, err);
     if (!rc)
@@ -187,54 +172,32 @@ static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret
     return rc ? rc : SL_DIALECT_ASKS;
 }
 
-static int refuse_node_name(const json_t *pod, struct sl_err *err)
-{
-    const char *node = json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
-    if (!node || !node[0])
-        return 0;
-    return sl_err_set(err, -EINVAL, SL_E_POD_HAS_NODE, node);
-}
-
-static void patch_scheduler(struct patching *p, const json_t *pod,
-                            const struct sl_mutate_options *opt)
+static void patch_scheduler(json_t *patch, const json_t *pod, const struct sl_mutate_options *opt)
 {
     if (opt->scheduler && opt->scheduler[0] &&
         sl_dialect_scheduler(sl_jget_text(json_object_get(pod, "spec"), "schedulerName")))
-        put(p, "/spec/schedulerName", json_string(opt->scheduler));
-}
-
-static int take_patch(struct patching *p, struct sl_mutation *m, struct sl_err *err)
-{
-    m->patch = p->ops;
-    if (!p->failed && p->ops)
-        return 0;
-    sl_mutation_free(m);
-    return sl_err_set(err, -ENOMEM, "out of memory");
+        put(patch, "/spec/schedulerName", json_string(opt->scheduler));
 }
 
 /* Its resources stay. A scheduler that is not there would never place it; a quota has to know it again. */
-static int plain_by_dra(const json_t *pod, const char *admission,
-                        const struct sl_mutate_options *opt, struct sl_mutation *m,
-                        struct sl_err *err)
+static void plain_by_dra(const json_t *pod, const char *admission,
+                         const struct sl_mutate_options *opt, struct sl_mutation *m)
 {
-    struct patching p = {.ops = json_array()};
+    m->patch = json_array();
     m->asks = opt->note_plain;
     (void)snprintf(m->request.admission, sizeof(m->request.admission), "%.63s", admission);
     if (opt->note_plain)
-        patch_annotations(&p, pod, &m->request);
-    patch_scheduler(&p, pod, opt);
-    if (p.ops && json_array_size(p.ops) == 0) {
-        json_decref(p.ops);
-        return 0;
-    }
-    return take_patch(&p, m, err);
+        patch_annotations(m->patch, pod, &m->request);
+    patch_scheduler(m->patch, pod, opt);
+    if (json_array_size(m->patch) == 0)
+        sl_mutation_free(m);
 }
 
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err)
 {
     bool dra = opt->mode == SL_MUTATE_DRA, again = false;
-    struct patching p = {.ops = NULL};
+    const char *node = sl_jget_text(json_object_get(pod, "spec"), "nodeName");
     memset(ret, 0, sizeof(*ret));
     int rc = read_pod(pod, dra, &ret->request, &again, err);
     if (rc < 0)
@@ -242,17 +205,19 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     if (rc == SL_DIALECT_NOTHING)
         return 0;
     /* Whole GPUs are an ordinary extended resource of the DRA driver: nothing to translate. */
-    if (dra && rc == SL_DIALECT_PLAIN)
-        return plain_by_dra(pod, admission, opt, ret, err);
+    if (dra && rc == SL_DIALECT_PLAIN) {
+        plain_by_dra(pod, admission, opt, ret);
+        return 0;
+    }
     ret->asks = true;
-    const char *claim = dra ? our_claim(pod) : NULL;
+    const char *claim = dra ? sl_mutate_claim(pod) : NULL;
     if (claim && again) {
         keep_template(claim, opt, ret);
         return 0;
     }
     if (claim)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAME_TAKEN, SL_MUTATE_CLAIM);
-    rc = refuse_node_name(pod, err);
+    rc = node[0] ? sl_err_set(err, -EINVAL, SL_E_POD_HAS_NODE, node) : 0;
     if (!rc && !dra)
         rc = sl_dialect_check_slots(pod, &ret->request, NULL, err);
     if (!rc && dra)
@@ -260,13 +225,13 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     if (rc)
         return rc;
     (void)snprintf(ret->request.admission, sizeof(ret->request.admission), "%.63s", admission);
-    p.ops = json_array();
-    patch_containers(&p, pod, &ret->request, opt);
-    patch_annotations(&p, pod, &ret->request);
+    ret->patch = json_array();
+    patch_containers(ret->patch, pod, &ret->request, opt);
+    patch_annotations(ret->patch, pod, &ret->request);
     if (dra)
-        patch_claims(&p, pod, ret->template_name);
-    patch_scheduler(&p, pod, opt);
-    return take_patch(&p, ret, err);
+        patch_claims(ret->patch, pod, ret->template_name);
+    patch_scheduler(ret->patch, pod, opt);
+    return 0;
 }
 
 void sl_mutation_free(struct sl_mutation *mutation)

@@ -49,6 +49,8 @@ struct sl_mutation {
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_mutation_free(struct sl_mutation *mutation);
+/* The template of our claim in the pod, "" of one without; NULL: it has no such claim. */
+const char *sl_mutate_claim(const json_t *pod);
 
 /* The template alone. Its name is made of its contents, so that equal requests share one
  * template. */

@@ -78,10 +78,9 @@ void sl_quota_gone(struct sl_quota *q, const char *name_space, const char *name)
 int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
 {
     const json_t *meta = json_object_get(object, "metadata");
-    const char *name = json_string_value(json_object_get(meta, "name"));
-    const char *space = json_string_value(json_object_get(meta, "namespace"));
+    const char *name = sl_jget_text(meta, "name"), *space = sl_jget_text(meta, "namespace");
     struct quota_limit l = {.key = ""};
-    if (!name || !space || key_of(space, name, l.key) != 0)
+    if (!name[0] || !space[0] || key_of(space, name, l.key) != 0)
         return sl_err_set(err, -EINVAL, SL_E_QUOTA_NAME);
     sl_quota_gone(q, space, name);
     int rc = read_hard(json_object_get(json_object_get(object, "spec"), "hard"), &l, err);
@@ -98,11 +97,7 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
 
 void sl_quota_free(struct sl_quota *q)
 {
-    struct sl_map_walk walk = {.bucket = 0};
-    void *item;
-    while ((item = sl_map_next(&q->limits, &walk)))
-        free(item);
-    sl_map_free(&q->limits);
+    sl_map_free(&q->limits, free);
     while (q->pending) {
         struct quota_pending *p = q->pending;
         q->pending = p->next;

@@ -15,7 +15,7 @@
 
 #define NOT_SHARED 127 /* sameAs, where a part has GPUs of its own */
 
-static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = "",
+static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = NULL,
                                        [SL_REQUEST_BINPACK] = "binpack",
                                        [SL_REQUEST_SPREAD] = "spread"};
 
@@ -37,36 +37,26 @@ static const char *list_of(const struct sl_request *r, size_t i)
     return all[i];
 }
 
-static json_t *part_write(const struct sl_request_part *p)
-{
-    json_t *j = json_pack("{s:s,s:i,s:i}", "container", p->container, "index", (int)p->index,
-                          "gpus", (int)p->count);
-    sl_share_write(&p->share, SL_SHARE_REQUEST, j);
-    if (p->init)
-        (void)json_object_set_new(j, "init", json_true());
-    if (p->same_as >= 0)
-        (void)json_object_set_new(j, "sameAs", json_integer(p->same_as));
-    return j;
-}
-
 char *sl_request_text(const struct sl_request *r)
 {
     json_t *parts = json_array();
-    for (size_t i = 0; i < r->part_count; i++)
-        (void)json_array_append_new(parts, part_write(&r->part[i]));
-    json_t *j =
-        json_pack("{s:i,s:i,s:o}", "version", 1, "containers", (int)r->containers, "parts", parts);
+    for (size_t i = 0; i < r->part_count; i++) {
+        const struct sl_request_part *p = &r->part[i];
+        json_t *one = json_pack("{s:s,s:i,s:i,s:o*,s:o*}", "container", p->container, "index",
+                                (int)p->index, "gpus", (int)p->count, "init",
+                                p->init ? json_true() : NULL, "sameAs",
+                                p->same_as >= 0 ? json_integer(p->same_as) : NULL);
+        sl_share_write(&p->share, SL_SHARE_REQUEST, one);
+        (void)json_array_append_new(parts, one);
+    }
+    json_t *j = json_pack("{s:i,s:i,s:o,s:o*,s:s*,s:s*,s:s*}", "version", 1, "containers",
+                          (int)r->containers, "parts", parts, "numa",
+                          r->numa ? json_true() : NULL, "nodePolicy", policies[r->node_policy],
+                          "gpuPolicy", policies[r->gpu_policy], "admission",
+                          r->admission[0] ? r->admission : NULL);
     for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
         if (list_of(r, i)[0])
             (void)json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
-    if (r->numa)
-        (void)json_object_set_new(j, "numa", json_true());
-    if (r->node_policy)
-        (void)json_object_set_new(j, "nodePolicy", json_string(policies[r->node_policy]));
-    if (r->gpu_policy)
-        (void)json_object_set_new(j, "gpuPolicy", json_string(policies[r->gpu_policy]));
-    if (r->admission[0])
-        (void)json_object_set_new(j, "admission", json_string(r->admission));
     char *text = sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(j);
     return text;

@@ -44,7 +44,7 @@ struct sl_request {
 /* "binpack", "spread"; anything else is none. Also one word of several ("numa,binpack"). */
 uint8_t sl_request_policy_of(const char *text);
 
-/* Text for the annotation, to be freed; NULL: out of memory. */
+/* Text for the annotation, to be freed. */
 char *sl_request_text(const struct sl_request *request);
 int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *err) SL_MUST_CHECK;
 

@@ -53,10 +53,7 @@ static void metrics(struct sl_controller *c, struct sl_http_call *call,
 {
     char *text = sl_controller_metrics(c);
     (void)request;
-    if (text)
-        sl_http_answer(call, 200, "text/plain; version=0.0.4", text, strlen(text));
-    else
-        plain(call, 500, "out of memory\n");
+    sl_http_answer(call, 200, "text/plain; version=0.0.4", text, strlen(text));
     free(text);
 }
 
@@ -111,19 +108,22 @@ static bool welcome(const struct sl_controller *c, struct sl_http_call *call)
 }
 
 /* A body is kept only where somebody will read it: not on paths that are none, and not of those who may not come. */
-static size_t room(struct sl_controller *c, unsigned where, struct sl_http_call *call,
-                   const char *method, const char *path)
+static size_t room(void *data, struct sl_http_call *call, const char *method, const char *path)
 {
+    const struct serve *s = data;
+    unsigned where = 1u << s->kind;
     for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++)
         if (strcmp(routes[i].path, path) == 0 && (routes[i].where & where) &&
             strcmp(routes[i].method, method) == 0 && strcmp(method, "POST") == 0)
-            return (routes[i].guarded & where) && !welcome(c, call) ? 0 : BODY_MAX;
+            return (routes[i].guarded & where) && !welcome(s->c, call) ? 0 : BODY_MAX;
     return 0;
 }
 
-static void route(struct sl_controller *c, unsigned where, struct sl_http_call *call,
-                  const struct sl_http_request *request)
+static void handle(void *data, struct sl_http_call *call, const struct sl_http_request *request)
 {
+    struct serve *s = data;
+    struct sl_controller *c = s->c;
+    unsigned where = 1u << s->kind;
     bool path = false;
     for (size_t i = 0; i < SL_ARRAY_LEN(routes); i++) {
         if (strcmp(routes[i].path, request->path) != 0 || !(routes[i].where & where))
@@ -144,44 +144,11 @@ static void route(struct sl_controller *c, unsigned where, struct sl_http_call *
           path ? "this path takes another method\n" : "there is no such path\n");
 }
 
-static size_t room_tls(void *data, struct sl_http_call *call, const char *method, const char *path)
-{
-    return room(data, TLS, call, method, path);
-}
-
-static void handle_tls(void *data, struct sl_http_call *call, const struct sl_http_request *request)
-{
-    route(data, TLS, call, request);
-}
-
-static size_t room_extender(void *data, struct sl_http_call *call, const char *method,
-                            const char *path)
-{
-    return room(data, EXTENDER, call, method, path);
-}
-
-static void handle_extender(void *data, struct sl_http_call *call,
-                            const struct sl_http_request *request)
-{
-    route(data, EXTENDER, call, request);
-}
-
-static size_t room_metrics(void *data, struct sl_http_call *call, const char *method,
-                           const char *path)
-{
-    return room(data, METRICS, call, method, path);
-}
-
-static void handle_metrics(void *data, struct sl_http_call *call,
-                           const struct sl_http_request *request)
-{
-    route(data, METRICS, call, request);
-}
-
 static void gone(void *data, struct sl_http_call *call)
 {
-    sl_webhook_gone(data, call);
-    sl_bind_gone(data, call);
+    const struct serve *s = data;
+    sl_webhook_gone(s->c, call);
+    sl_bind_gone(s->c, call);
 }
 
 static void trouble(void *data, const struct sl_err *err)
@@ -192,30 +159,29 @@ static void trouble(void *data, const struct sl_err *err)
 
 /* By server: together they stay below 1,024 descriptors, and far below the memory that deploy/ gives. */
 static const struct {
-    void (*handle)(void *data, struct sl_http_call *call, const struct sl_http_request *request);
-    size_t (*room)(void *data, struct sl_http_call *call, const char *method, const char *path);
     unsigned connections;
     size_t held_max;
 } kinds[SERVE_COUNT] = {
-    [SERVE_TLS] = {handle_tls, room_tls, 384, 48u << 20},
-    [SERVE_EXTENDER] = {handle_extender, room_extender, 128, 48u << 20},
-    [SERVE_METRICS] = {handle_metrics, room_metrics, 64, 8u << 20},
+    [SERVE_TLS] = {384, 48u << 20},
+    [SERVE_EXTENDER] = {128, 48u << 20},
+    [SERVE_METRICS] = {64, 8u << 20},
 };
 
 static struct sl_http_server_options options(struct sl_controller *c, unsigned kind,
                                              const char *address)
 {
+    c->serve[kind] = (struct serve){c, kind, c->serve[kind].server};
     return (struct sl_http_server_options){.address = address,
                                            .client_ca_pem = c->client_ca_pem,
                                            .body_max = BODY_MAX,
-                                           .body_room = kinds[kind].room,
+                                           .body_room = room,
                                            .connections_max = kinds[kind].connections,
                                            .held_max = kinds[kind].held_max,
                                            .idle_timeout_s = IDLE_S,
-                                           .handle = kinds[kind].handle,
+                                           .handle = handle,
                                            .gone = gone,
                                            .trouble = trouble,
-                                           .data = c};
+                                           .data = &c->serve[kind]};
 }
 
 int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
@@ -223,12 +189,12 @@ int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_
 {
     if (!c->opt.listen)
         return 0;
-    if (c->server[SERVE_TLS])
-        return sl_http_server_certify(c->server[SERVE_TLS], cert_pem, key_pem, err);
+    if (c->serve[SERVE_TLS].server)
+        return sl_http_server_certify(c->serve[SERVE_TLS].server, cert_pem, key_pem, err);
     struct sl_http_server_options opt = options(c, SERVE_TLS, c->opt.listen);
     opt.cert_pem = cert_pem;
     opt.key_pem = key_pem;
-    return sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
+    return sl_http_server_create(c->loop, &opt, &c->serve[SERVE_TLS].server, err);
 }
 
 int sl_serve_start(struct sl_controller *c, struct sl_err *err)
@@ -240,17 +206,17 @@ int sl_serve_start(struct sl_controller *c, struct sl_err *err)
                  : 0;
     if (!rc && c->opt.metrics) {
         opt = options(c, SERVE_METRICS, c->opt.metrics);
-        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_METRICS], err);
+        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_METRICS].server, err);
     }
     if (!rc && c->opt.extender_http) {
         opt = options(c, SERVE_EXTENDER, c->opt.extender_http);
-        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_EXTENDER], err);
+        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_EXTENDER].server, err);
     }
     if (!rc && c->opt.listen && c->opt.cert_file) {
         opt = options(c, SERVE_TLS, c->opt.listen);
         opt.cert_file = c->opt.cert_file;
         opt.key_file = c->opt.key_file;
-        rc = sl_http_server_create(c->loop, &opt, &c->server[SERVE_TLS], err);
+        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_TLS].server, err);
     }
     return rc;
 }
@@ -258,7 +224,7 @@ int sl_serve_start(struct sl_controller *c, struct sl_err *err)
 void sl_serve_stop(struct sl_controller *c)
 {
     for (unsigned i = 0; i < SERVE_COUNT; i++) {
-        sl_http_server_destroy(c->server[i]);
-        c->server[i] = NULL;
+        sl_http_server_destroy(c->serve[i].server);
+        c->serve[i].server = NULL;
     }
 }

@@ -92,8 +92,9 @@ json_t *sl_settle_patch(const json_t *pod)
 
 /* --- writing it --- */
 
-static void settling_free(struct settling *s)
+static void settling_free(void *item)
 {
+    struct settling *s = item;
     json_decref(s->patch);
     free(s);
 }
@@ -184,9 +185,5 @@ void sl_settle_tick(struct sl_controller *c)
 
 void sl_settle_free(struct sl_controller *c)
 {
-    struct sl_map_walk walk = {.bucket = 0};
-    struct settling *s;
-    while ((s = sl_map_next(&c->settling, &walk)))
-        settling_free(s);
-    sl_map_free(&c->settling);
+    sl_map_free(&c->settling, settling_free);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
@@ -48,8 +49,7 @@ void sl_templates_gone(struct sl_controller *c, const char *name_space, const ch
 
 static long long mark_of(const json_t *object)
 {
-    const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(notes, SL_MUTATE_USED_KEY));
+    const char *text = sl_jget_note(object, SL_MUTATE_USED_KEY);
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
@@ -73,11 +73,7 @@ void sl_templates_set(struct sl_controller *c, const json_t *object)
 
 void sl_templates_free(struct sl_controller *c)
 {
-    struct sl_map_walk walk = {.bucket = 0};
-    void *item;
-    while ((item = sl_map_next(&c->templates, &walk)))
-        free(item);
-    sl_map_free(&c->templates);
+    sl_map_free(&c->templates, free);
 }
 
 static void ensured(void *data, int status, json_t *body, const struct sl_err *err)

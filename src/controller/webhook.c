@@ -105,36 +105,6 @@ static int check_quota(struct review_call *r, struct sl_err *err)
     return rc;
 }
 
-static void decide(struct review_call *r)
-{
-    struct sl_controller *c = r->c;
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_mutate_options opt = c->opt.mutate;
-    opt.card_mib = c->claims.size_mib;
-    opt.card_count = c->claims.size_count;
-    opt.note_plain = sl_quota_covers(&c->quota, r->review.name_space);
-    int rc = r->review.create_pod
-                 ? sl_mutate_pod(r->review.pod, r->review.uid, &opt, &r->mutation, &err)
-                 : 0;
-    if (!rc && r->mutation.asks)
-        rc = check_priority(r, &err);
-    if (!rc && r->mutation.asks)
-        rc = check_quota(r, &err);
-    if (rc) {
-        finish(r, &err, rc == -EDQUOT || rc == -EPERM ? 403 : rc == -ENOMEM ? 500 : 422);
-        return;
-    }
-    if (!r->mutation.template_object || r->review.dry_run) {
-        finish(r, NULL, 0);
-        return;
-    }
-    json_decref(r->review.root); /* many may wait for the API server */
-    r->review.root = NULL;
-    r->review.pod = NULL;
-    sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
-                        r->mutation.template_object);
-}
-
 void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                        const struct sl_http_request *request)
 {
@@ -153,7 +123,30 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
     if (c->reviews)
         c->reviews->prev = r;
     c->reviews = r;
-    decide(r);
+    struct sl_mutate_options opt = c->opt.mutate;
+    opt.card_mib = c->claims.size_mib;
+    opt.card_count = c->claims.size_count;
+    opt.note_plain = sl_quota_covers(&c->quota, r->review.name_space);
+    int rc = r->review.create_pod
+                 ? sl_mutate_pod(r->review.pod, r->review.uid, &opt, &r->mutation, &err)
+                 : 0;
+    if (!rc && r->mutation.asks)
+        rc = check_priority(r, &err);
+    if (!rc && r->mutation.asks)
+        rc = check_quota(r, &err);
+    if (rc) {
+        finish(r, &err, rc == -EDQUOT || rc == -EPERM ? 403 : 422);
+        return;
+    }
+    if (!r->mutation.template_object || r->review.dry_run) {
+        finish(r, NULL, 0);
+        return;
+    }
+    json_decref(r->review.root); /* many may wait for the API server */
+    r->review.root = NULL;
+    r->review.pod = NULL;
+    sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
+                        r->mutation.template_object);
 }
 
 void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call)

@@ -8,6 +8,14 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
+size_t sl_inventory_find(const struct sl_inventory *inv, const char *uuid)
+{
+    for (size_t i = 0; inv && i < inv->gpu_count; i++)
+        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
 void sl_inventory_free(struct sl_inventory *inv)
 {
     if (!inv)

@@ -43,6 +43,8 @@ int sl_inventory_read(struct sl_gpu *gpu, struct sl_inventory **ret,
                       struct sl_err *err) SL_MUST_CHECK;
 
 void sl_inventory_free(struct sl_inventory *inv); /* NULL is fine */
+/* The place of the card with this UUID; SIZE_MAX: there is none. inv may be NULL. */
+size_t sl_inventory_find(const struct sl_inventory *inv, const char *uuid);
 /* Whether the same things are in the machine in the same state; what merely varies (memory used)
  * does not count. */
 bool sl_inventory_equal(const struct sl_inventory *a, const struct sl_inventory *b);

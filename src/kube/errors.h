@@ -46,7 +46,7 @@ SL_ERROR(KUBE_STATUS, "the API server answers %s %.*s with %ld%s%s",
 SL_ERROR_ALSO(KUBE_REDIRECT, "the API server answers %s with a redirection (%ld), which this program does not follow");
 SL_ERROR(KUBE_BUSY, "%d requests to the API server are waiting already",
     "the API server answers too slowly", "nothing: it is tried again");
-SL_ERROR_ALSO(KUBE_OBJECT_DROPPED, "an object is ignored: out of memory, or more than %d objects");
+SL_ERROR_ALSO(KUBE_OBJECT_DROPPED, "an object is ignored: there are more than %d objects");
 SL_ERROR(KUBE_ANSWER_LARGE, "the API server's answer is larger than %zu bytes",
     "another program answers on this address", "check the address in the kubeconfig");
 SL_ERROR_ALSO(KUBE_ANSWER_JSON, "the API server's answer to %s is not JSON: line %d: %s");

@@ -135,7 +135,7 @@ static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 
 /* --- transfers ------------------------------------------------------------------------------ */
 
-static int curl_failed(CURLcode code, struct sl_err *err)
+int sl_kube_curl_failed(CURLcode code, struct sl_err *err)
 {
     return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
 }
@@ -150,29 +150,23 @@ int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const c
     CURL *e = t->easy;
     CURLcode code = curl_easy_setopt(e, CURLOPT_URL, url);
     free(url);
-#define SET(option, value)                                                                         \
-    do {                                                                                           \
-        if (code == CURLE_OK)                                                                      \
-            code = curl_easy_setopt(e, option, value);                                             \
-    } while (0)
-    SET(CURLOPT_PRIVATE, t);
-    SET(CURLOPT_ERRORBUFFER, t->why);
-    SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_USERAGENT,
-        "sluice/" SLUICE_VERSION); /* the API server's audit log names who asked */
-    SET(CURLOPT_PROTOCOLS_STR, "http,https");
-    SET(CURLOPT_FOLLOWLOCATION, 0L);
-    SET(CURLOPT_NOPROXY, "*"); /* the API server is reached directly */
-    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)KUBE_CONNECT_MS);
-    SET(CURLOPT_TCP_KEEPALIVE, 1L); /* a server that vanished is noticed while idle, too */
-    SET(CURLOPT_TCP_KEEPIDLE, 30L);
-    SET(CURLOPT_TCP_KEEPINTVL, 10L);
-    SET(CURLOPT_SOCKOPTFUNCTION, on_connect);
-    SET(CURLOPT_PATH_AS_IS, 1L);
-#undef SET
-    return code == CURLE_OK ? sl_kube_auth_apply(kube, t, err) : curl_failed(code, err);
+    KUBE_SET(code, e, CURLOPT_PRIVATE, t);
+    KUBE_SET(code, e, CURLOPT_ERRORBUFFER, t->why);
+    KUBE_SET(code, e, CURLOPT_NOSIGNAL, 1L);
+    /* The API server's audit log names who asked. */
+    KUBE_SET(code, e, CURLOPT_USERAGENT, "sluice/" SLUICE_VERSION);
+    KUBE_SET(code, e, CURLOPT_PROTOCOLS_STR, "http,https");
+    KUBE_SET(code, e, CURLOPT_FOLLOWLOCATION, 0L);
+    KUBE_SET(code, e, CURLOPT_NOPROXY, "*"); /* the API server is reached directly */
+    KUBE_SET(code, e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    KUBE_SET(code, e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    KUBE_SET(code, e, CURLOPT_CONNECTTIMEOUT_MS, (long)KUBE_CONNECT_MS);
+    KUBE_SET(code, e, CURLOPT_TCP_KEEPALIVE, 1L); /* notices a server that vanished while idle */
+    KUBE_SET(code, e, CURLOPT_TCP_KEEPIDLE, 30L);
+    KUBE_SET(code, e, CURLOPT_TCP_KEEPINTVL, 10L);
+    KUBE_SET(code, e, CURLOPT_SOCKOPTFUNCTION, on_connect);
+    KUBE_SET(code, e, CURLOPT_PATH_AS_IS, 1L);
+    return code == CURLE_OK ? sl_kube_auth_apply(kube, t, err) : sl_kube_curl_failed(code, err);
 }
 
 void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value)
@@ -190,7 +184,7 @@ int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t, struct
 {
     CURLcode code = curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
     if (code != CURLE_OK)
-        return curl_failed(code, err);
+        return sl_kube_curl_failed(code, err);
     CURLMcode mcode = curl_multi_add_handle(kube->multi, t->easy);
     if (mcode != CURLM_OK)
         return sl_err_set(err, -EINVAL, SL_E_KUBE_START, curl_multi_strerror(mcode));
@@ -298,18 +292,15 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
     kube->multi = curl_multi_init();
     if (!kube->multi)
         sl_out_of_memory();
-    CURLMcode code = CURLM_OK;
-#define SET(option, value)                                                                         \
-    do {                                                                                           \
-        if (code == CURLM_OK)                                                                      \
-            code = curl_multi_setopt(kube->multi, option, value);                                  \
-    } while (0)
-    SET(CURLMOPT_SOCKETFUNCTION, on_socket);
-    SET(CURLMOPT_SOCKETDATA, kube);
-    SET(CURLMOPT_TIMERFUNCTION, on_timer);
-    SET(CURLMOPT_TIMERDATA, kube);
-    SET(CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX); /* kept for reuse */
-#undef SET
+    CURLMcode code = curl_multi_setopt(kube->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    if (code == CURLM_OK)
+        code = curl_multi_setopt(kube->multi, CURLMOPT_SOCKETDATA, kube);
+    if (code == CURLM_OK)
+        code = curl_multi_setopt(kube->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    if (code == CURLM_OK)
+        code = curl_multi_setopt(kube->multi, CURLMOPT_TIMERDATA, kube);
+    if (code == CURLM_OK) /* kept for reuse */
+        code = curl_multi_setopt(kube->multi, CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX);
     if (code != CURLM_OK)
         return sl_err_set(err, -EINVAL, SL_E_KUBE_CURL, curl_multi_strerror(code));
     return 0;
@@ -392,25 +383,12 @@ int sl_kube_escape(const char *text, char *buf, size_t size)
     return 0;
 }
 
-static void format_time(char buf[SL_KUBE_TIME_TEXT], bool micro)
+void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT])
 {
     struct timespec now;
     struct tm tm;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &tm);
     size_t n = strftime(buf, SL_KUBE_TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (micro)
-        (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, ".%06ldZ", now.tv_nsec / 1000);
-    else
-        (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, "Z");
-}
-
-void sl_kube_time(char buf[SL_KUBE_TIME_TEXT])
-{
-    format_time(buf, false);
-}
-
-void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT])
-{
-    format_time(buf, true);
+    (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, ".%06ldZ", now.tv_nsec / 1000);
 }

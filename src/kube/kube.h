@@ -93,9 +93,8 @@ const char *sl_kube_meta(const json_t *object, const char *key);
 /* Percent-encodes text for a path segment or a query's value. -ENAMETOOLONG. */
 int sl_kube_escape(const char *text, char *buf, size_t size) SL_MUST_CHECK;
 
-/* Now, as the API writes times: "2026-01-02T03:04:05Z", and "2026-01-02T03:04:05.123456Z" (MicroTime). */
+/* Now, as the API writes a MicroTime: "2026-01-02T03:04:05.123456Z". */
 #define SL_KUBE_TIME_TEXT 32
-void sl_kube_time(char buf[SL_KUBE_TIME_TEXT]);
 void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT]);
 
 #endif

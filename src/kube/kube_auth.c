@@ -52,9 +52,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
         free(text);
         return sl_err_set(err, -EINVAL, SL_E_KUBE_TOKEN_BAD, path);
     }
-    if (kube->token)
-        explicit_bzero(kube->token, strlen(kube->token));
-    free(kube->token);
+    sl_free_secret(kube->token);
     kube->token = text;
     kube->token_stat = st;
     return 0;
@@ -104,9 +102,7 @@ void sl_kube_auth_close(struct sl_kube *kube)
             (void)close(*fds[i]);
         *fds[i] = -1;
     }
-    if (kube->token)
-        explicit_bzero(kube->token, strlen(kube->token));
-    free(kube->token);
+    sl_free_secret(kube->token);
     kube->token = NULL;
 }
 
@@ -123,24 +119,23 @@ int sl_kube_auth_apply(struct sl_kube *kube, struct kube_transfer *t, struct sl_
 {
     const struct sl_kube_config *c = &kube->config;
     CURLcode code = set_file(t->easy, CURLOPT_CAINFO, c->ca_file, kube->ca_fd);
-    if (code == CURLE_OK && (c->ca_file || kube->ca_fd >= 0))
-        code = curl_easy_setopt(t->easy, CURLOPT_CAPATH, NULL); /* this authority and no other */
+    if (c->ca_file || kube->ca_fd >= 0)
+        KUBE_SET(code, t->easy, CURLOPT_CAPATH, NULL); /* this authority and no other */
     if (code == CURLE_OK)
         code = set_file(t->easy, CURLOPT_SSLCERT, c->cert_file, kube->cert_fd);
     if (code == CURLE_OK)
         code = set_file(t->easy, CURLOPT_SSLKEY, c->key_file, kube->key_fd);
-    if (code == CURLE_OK && c->insecure)
-        code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYPEER, 0L);
-    if (code == CURLE_OK && c->insecure)
-        code = curl_easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    if (c->insecure) {
+        KUBE_SET(code, t->easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        KUBE_SET(code, t->easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+        return sl_kube_curl_failed(code, err);
     sl_kube_token_refresh(kube, false);
     if (!kube->token)
         return 0;
     char *value = sl_xasprintf("Bearer %s", kube->token);
     sl_kube_transfer_header(t, "Authorization", value);
-    explicit_bzero(value, strlen(value));
-    free(value);
+    sl_free_secret(value);
     return 0;
 }

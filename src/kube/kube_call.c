@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/json_dump.h"
@@ -20,10 +21,7 @@ int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size)
         size_t capacity = b->capacity ? b->capacity : 4096;
         while (capacity - b->size < size)
             capacity *= 2;
-        char *grown = realloc(b->data, capacity);
-        if (!grown)
-            return -ENOMEM;
-        b->data = grown;
+        b->data = sl_xrealloc(b->data, capacity);
         b->capacity = capacity;
     }
     memcpy(b->data + b->size, data, size);
@@ -115,7 +113,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
 {
     struct sl_kube_call *call = user;
     int rc = sl_kube_buffer_add(&call->answer, data, size * count);
-    call->too_big = rc == -EMSGSIZE;
+    call->too_big = rc < 0;
     return rc == 0 ? size * count : 0;
 }
 
@@ -167,24 +165,19 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     if (rc < 0)
         return rc;
     CURLcode code = CURLE_OK;
-#define SET(option, value)                                                                         \
-    do {                                                                                           \
-        if (code == CURLE_OK)                                                                      \
-            code = curl_easy_setopt(t->easy, option, value);                                       \
-    } while (0)
-    SET(CURLOPT_WRITEFUNCTION, on_body);
-    SET(CURLOPT_WRITEDATA, call);
-    SET(CURLOPT_TIMEOUT_MS, (long)((call->kube->timeout_ns + SL_NS_PER_MS - 1) / SL_NS_PER_MS));
+    KUBE_SET(code, t->easy, CURLOPT_WRITEFUNCTION, on_body);
+    KUBE_SET(code, t->easy, CURLOPT_WRITEDATA, call);
+    KUBE_SET(code, t->easy, CURLOPT_TIMEOUT_MS,
+             (long)((call->kube->timeout_ns + SL_NS_PER_MS - 1) / SL_NS_PER_MS));
     if (call->body) {
-        SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_size);
-        SET(CURLOPT_POSTFIELDS, call->body);
+        KUBE_SET(code, t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_size);
+        KUBE_SET(code, t->easy, CURLOPT_POSTFIELDS, call->body);
     } else if (strcmp(call->method, "HEAD") == 0) {
-        SET(CURLOPT_NOBODY, 1L);
+        KUBE_SET(code, t->easy, CURLOPT_NOBODY, 1L);
     }
-    SET(CURLOPT_CUSTOMREQUEST, call->method);
-#undef SET
+    KUBE_SET(code, t->easy, CURLOPT_CUSTOMREQUEST, call->method);
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+        return sl_kube_curl_failed(code, err);
     if (call->body)
         sl_kube_transfer_header(t, "Content-Type", call->content_type);
     sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
@@ -207,32 +200,29 @@ void sl_kube_calls_start(struct sl_kube *kube)
     }
 }
 
-/* What is asked for; the body is the call's. */
-struct request {
-    const char *method, *path, *content_type, *accept;
-    char *body;
-    size_t body_size;
-    sl_kube_done *done;
-    sl_kube_bytes_done *bytes_done;
-    void *data;
-};
-
-static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_call **ret,
-                  struct sl_err *err)
+/* A call that is not in the list yet. */
+static int new_call(struct sl_kube *kube, const char *method, const char *path,
+                    const char *content_type, void *data, struct sl_kube_call **ret,
+                    struct sl_err *err)
 {
-    struct sl_kube_call *call = sl_xcalloc(1, sizeof(*call));
+    if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
+        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
+    if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
+        return sl_err_set(err, -ENOBUFS, SL_E_KUBE_BUSY, KUBE_WAITING_MAX);
+    struct sl_kube_call *call = *ret = sl_xcalloc(1, sizeof(*call));
     call->kube = kube;
-    call->body = r->body;
-    call->body_size = r->body_size;
-    call->method = sl_xstrdup(r->method);
-    call->path = sl_xstrdup(r->path);
-    call->content_type = sl_xstrdup(r->content_type ? r->content_type : "application/json");
-    call->accept = sl_xstrdup(r->accept);
-    call->done = r->done;
-    call->bytes_done = r->bytes_done;
-    call->data = r->data;
+    call->method = sl_xstrdup(method);
+    call->path = sl_xstrdup(path);
+    call->content_type = sl_xstrdup(content_type ? content_type : "application/json");
+    call->data = data;
     call->answer.max = KUBE_ANSWER_MAX;
     call->transfer.done = call_done;
+    return 0;
+}
+
+static int submit(struct sl_kube_call *call, struct sl_kube_call **ret, struct sl_err *err)
+{
+    struct sl_kube *kube = call->kube;
     call->prev = kube->last_call;
     *(call->prev ? &call->prev->next : &kube->first_call) = call;
     kube->last_call = call;
@@ -249,57 +239,48 @@ static int submit(struct sl_kube *kube, const struct request *r, struct sl_kube_
     return 0;
 }
 
-static int may_ask(const struct sl_kube *kube, const char *path, struct sl_err *err)
-{
-    if (path[0] != '/' || strpbrk(path, " \r\n\t") || strlen(path) > KUBE_PATH_MAX)
-        return sl_err_set(err, -EINVAL, SL_E_KUBE_PATH, path);
-    if (kube->dead || kube->waiting >= KUBE_WAITING_MAX)
-        return sl_err_set(err, -ENOBUFS, SL_E_KUBE_BUSY, KUBE_WAITING_MAX);
-    return 0;
-}
-
 int sl_kube_request(struct sl_kube *kube, const char *method, const char *path,
                     const char *content_type, json_t *body, sl_kube_done *done, void *data,
                     struct sl_kube_call **ret, struct sl_err *err)
 {
-    struct request r = {
-        .method = method, .path = path, .content_type = content_type, .done = done, .data = data};
-    int rc = may_ask(kube, path, err);
+    SL_CLEANUP(free) char *text = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (body && !text)
+        return sl_err_set(err, -EILSEQ, SL_E_KUBE_UTF8);
+    struct sl_kube_call *call;
+    int rc = new_call(kube, method, path, content_type, data, &call, err);
     if (rc < 0)
         return rc;
-    r.body = body ? sl_json_dump(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    if (body && !r.body)
-        return sl_err_set(err, -EILSEQ, SL_E_KUBE_UTF8);
-    r.body_size = body ? strlen(r.body) : 0;
-    return submit(kube, &r, ret, err);
+    call->body_size = text ? strlen(text) : 0;
+    call->body = sl_take_ptr(text);
+    call->done = done;
+    return submit(call, ret, err);
 }
 
 int sl_kube_get_bytes(struct sl_kube *kube, const char *path, const char *accept,
                       sl_kube_bytes_done *done, void *data, struct sl_kube_call **ret,
                       struct sl_err *err)
 {
-    struct request r = {
-        .method = "GET", .path = path, .accept = accept, .bytes_done = done, .data = data};
-    int rc = may_ask(kube, path, err);
-    return rc < 0 ? rc : submit(kube, &r, ret, err);
+    struct sl_kube_call *call;
+    int rc = new_call(kube, "GET", path, NULL, data, &call, err);
+    if (rc < 0)
+        return rc;
+    call->accept = sl_xstrdup(accept);
+    call->bytes_done = done;
+    return submit(call, ret, err);
 }
 
 int sl_kube_put_bytes(struct sl_kube *kube, const char *path, const char *content_type,
                       const uint8_t *body, size_t size, sl_kube_done *done, void *data,
                       struct sl_kube_call **ret, struct sl_err *err)
 {
-    struct request r = {.method = "PUT",
-                        .path = path,
-                        .content_type = content_type,
-                        .body_size = size,
-                        .done = done,
-                        .data = data};
-    int rc = may_ask(kube, path, err);
+    struct sl_kube_call *call;
+    int rc = new_call(kube, "PUT", path, content_type, data, &call, err);
     if (rc < 0)
         return rc;
-    r.body = sl_xmalloc(size);
-    memcpy(r.body, body, size);
-    return submit(kube, &r, ret, err);
+    call->body = memcpy(sl_xmalloc(size), body, size);
+    call->body_size = size;
+    call->done = done;
+    return submit(call, ret, err);
 }
 
 void sl_kube_cancel(struct sl_kube_call *call)

@@ -73,7 +73,15 @@ struct sl_kube {
     uint64_t random;
 };
 
+/* Options of a transfer, one after another until one is refused. */
+#define KUBE_SET(code, easy, option, value)                                                        \
+    do {                                                                                           \
+        if ((code) == CURLE_OK)                                                                    \
+            (code) = curl_easy_setopt(easy, option, value);                                        \
+    } while (0)
+
 /* kube.c */
+int sl_kube_curl_failed(CURLcode code, struct sl_err *err);
 int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const char *path,
                           struct sl_err *err) SL_MUST_CHECK;
 void sl_kube_transfer_header(struct kube_transfer *t, const char *name, const char *value);

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/map.h"
 #include "base/xalloc.h"
-#include "kube/kube_index.h"
 #include "kube/lines.h"
 
 enum {
@@ -26,6 +27,14 @@ enum {
     BACKOFF_MAX_MS = 30000,
 };
 
+/* An object that was told: enough to say that it was deleted, nothing of its contents. */
+struct known {
+    struct sl_map_item item; /* by "namespace/name" */
+    char *key, *name_space, *name, *uid;
+    unsigned round; /* of the list that told it last */
+    char version[24];
+};
+
 struct sl_kube_watch {
     struct sl_kube *kube;
     struct sl_kube_watch *prev, *next;
@@ -38,7 +47,7 @@ struct sl_kube_watch {
     struct sl_lines lines;
     struct kube_buffer refusal; /* the body of an answer that is not 200 */
     struct sl_err broken;       /* set in curl's callback, told later */
-    struct kube_index index;
+    struct sl_map known;
     unsigned round;
     char version[64];                 /* to go on from; "" = list first */
     char *page;                       /* where the list goes on */
@@ -71,40 +80,94 @@ static void trouble(struct sl_kube_watch *w, const struct sl_err *why)
     w->ops.trouble(w->data, &err);
 }
 
-static void tell_gone(struct sl_kube_watch *w, struct kube_known *known)
+static char *key_of(const json_t *object)
 {
-    json_t *stub = sl_kube_known_stub(known, w->api_version, w->kind);
-    sl_kube_index_drop(&w->index, known);
-    if (stub)
-        tell(w, SL_KUBE_DELETED, stub);
+    return sl_xasprintf("%s/%s", sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
+}
+
+static struct known *find_known(const struct sl_kube_watch *w, const json_t *object)
+{
+    SL_CLEANUP(free) char *key = key_of(object);
+    return sl_map_find(&w->known, key, strlen(key));
+}
+
+static struct known *add_known(struct sl_kube_watch *w, const json_t *object)
+{
+    struct known *k = sl_xcalloc(1, sizeof(*k));
+    k->item.key = k->key = key_of(object);
+    k->name_space = sl_xstrdup(sl_kube_meta(object, "namespace"));
+    k->name = sl_xstrdup(sl_kube_meta(object, "name"));
+    k->uid = sl_xstrdup(sl_kube_meta(object, "uid"));
+    sl_map_add(&w->known, &k->item);
+    return k;
+}
+
+static void free_known(void *item)
+{
+    struct known *k = item;
+    free(k->key);
+    free(k->name_space);
+    free(k->name);
+    free(k->uid);
+    free(k);
+}
+
+static const char *or_nothing(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static void tell_gone(struct sl_kube_watch *w, struct known *k)
+{
+    json_t *stub = json_pack("{s:s*,s:s*,s:{s:s,s:s*,s:s*}}", "apiVersion",
+                             or_nothing(w->api_version), "kind", or_nothing(w->kind), "metadata",
+                             "name", k->name, "namespace", or_nothing(k->name_space), "uid",
+                             or_nothing(k->uid));
+    sl_map_drop(&w->known, &k->item);
+    free_known(k);
+    tell(w, SL_KUBE_DELETED, stub);
     json_decref(stub);
+}
+
+/* Remembers the object's resourceVersion; false: it was that already. */
+static bool is_changed(struct known *known, const json_t *object)
+{
+    const char *version = sl_kube_meta(object, "resourceVersion");
+    if (strlen(version) >= sizeof(known->version))
+        version = ""; /* never equal: told once too often rather than not at all */
+    bool same = version[0] && strcmp(version, known->version) == 0;
+    (void)snprintf(known->version, sizeof(known->version), "%s", version);
+    return !same;
 }
 
 static void tell_object(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = sl_kube_index_find(&w->index, object);
+    struct known *known = find_known(w, object);
     if (known && strcmp(known->uid, sl_kube_meta(object, "uid")) != 0) {
         tell_gone(w, known); /* another one of the same name */
         known = NULL;
     }
-    enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
-    if (!known && !(known = sl_kube_index_add(&w->index, object))) {
+    if (!known && w->known.count >= OBJECTS_MAX) {
         struct sl_err err = SL_ERR_INIT;
-        (void)sl_err_set(&err, -ENOMEM, SL_E_KUBE_OBJECT_DROPPED, OBJECTS_MAX);
+        (void)sl_err_set(&err, -EMSGSIZE, SL_E_KUBE_OBJECT_DROPPED, OBJECTS_MAX);
         trouble(w, &err);
         return;
     }
+    enum sl_kube_event event = known ? SL_KUBE_MODIFIED : SL_KUBE_ADDED;
+    if (!known)
+        known = add_known(w, object);
     known->round = w->round;
-    if (sl_kube_known_update(known, object) || event == SL_KUBE_ADDED)
+    if (is_changed(known, object) || event == SL_KUBE_ADDED)
         tell(w, event, object);
 }
 
 static void tell_deleted(struct sl_kube_watch *w, json_t *object)
 {
-    struct kube_known *known = sl_kube_index_find(&w->index, object);
+    struct known *known = find_known(w, object);
     if (!known)
         return;
-    sl_kube_index_drop(&w->index, known);
+    sl_map_drop(&w->known, &known->item);
+    free_known(known);
     tell(w, SL_KUBE_DELETED, object);
 }
 
@@ -213,10 +276,11 @@ static void name_kind(struct sl_kube_watch *w, json_t *object)
 
 static void list_complete(struct sl_kube_watch *w, json_t *body)
 {
-    size_t at = 0;
-    struct kube_known *stale;
-    while (!w->stopped && (stale = sl_kube_index_stale(&w->index, w->round, &at)))
-        tell_gone(w, stale);
+    struct sl_map_walk walk = {0};
+    struct known *k;
+    while (!w->stopped && (k = sl_map_next(&w->known, &walk)))
+        if (k->round != w->round)
+            tell_gone(w, k);
     (void)snprintf(w->version, sizeof(w->version), "%s", sl_kube_meta(body, "resourceVersion"));
     w->whole = false;
     w->attempts = w->refusals = 0;
@@ -310,8 +374,9 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
         w->pending = true;
         if (sl_lines_feed(&w->lines, data, size * count, &w->broken) < 0)
             return 0;
-    } else if (sl_kube_buffer_add(&w->refusal, data, size * count) == -ENOMEM) {
-        return 0; /* beyond the maximum it is only not kept */
+    } else {
+        /* Beyond the maximum it is only not kept. */
+        (void)!sl_kube_buffer_add(&w->refusal, data, size * count);
     }
     return size * count;
 }
@@ -359,18 +424,14 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
     int rc = sl_kube_transfer_open(w->kube, t, path, err);
     if (rc < 0)
         return rc;
-    CURLcode code = curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_stream);
-    if (code == CURLE_OK)
-        code = curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, w);
-    if (code == CURLE_OK)
-        code = curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
-    if (code == CURLE_OK)
-        code = curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, w);
-    if (code == CURLE_OK)
-        code =
-            curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
+    CURLcode code = CURLE_OK;
+    KUBE_SET(code, t->easy, CURLOPT_WRITEFUNCTION, on_stream);
+    KUBE_SET(code, t->easy, CURLOPT_WRITEDATA, w);
+    KUBE_SET(code, t->easy, CURLOPT_HEADERFUNCTION, on_header);
+    KUBE_SET(code, t->easy, CURLOPT_HEADERDATA, w);
+    KUBE_SET(code, t->easy, CURLOPT_TIMEOUT_MS, (long)(seconds + STREAM_GRACE_S) * 1000);
     if (code != CURLE_OK)
-        return sl_err_set(err, -EINVAL, SL_E_KUBE_SETUP, curl_easy_strerror(code));
+        return sl_kube_curl_failed(code, err);
     sl_kube_transfer_header(t, "Accept", "application/json");
     return sl_kube_transfer_start(w->kube, t, err);
 }
@@ -472,7 +533,7 @@ void sl_kube_watch_free(struct sl_kube_watch *w)
 {
     sl_lines_reset(&w->lines);
     sl_kube_buffer_free(&w->refusal);
-    sl_kube_index_free(&w->index);
+    sl_map_free(&w->known, free_known);
     free(w->page);
     free(w->path);
     free(w);
@@ -491,7 +552,6 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
     w->transfer.done = stream_ended;
     w->lines.max_bytes = KUBE_LINE_MAX;
     w->refusal.max = KUBE_ERROR_MAX;
-    w->index.max = OBJECTS_MAX;
     w->next = kube->watches;
     if (w->next)
         w->next->prev = w;

@@ -141,10 +141,7 @@ static void node_init(struct node *n, size_t gpus, bool mig)
 
 static json_t *make(struct node *n)
 {
-    json_t *slices = NULL;
-    struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_slices_make(&n->opt, &slices, &err), 0);
-    return slices;
+    return sl_slices_make(&n->opt);
 }
 
 static uint64_t quantity(const json_t *object, const char *key)

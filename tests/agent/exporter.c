@@ -20,6 +20,7 @@
 #include "../unit/gpu_fake.h"
 #include "agent/metrics/metrics_serve.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "shm/packet.h"
 
 static struct sl_loop *loop;
@@ -39,11 +40,11 @@ static void fill(void *data, struct sl_metrics *m)
         .name = "nvidia.com/gpu", .advertised = 4, .healthy = 4, .in_use = NAN};
     static const struct sl_metrics_mig mig[] = {{"GPU-a", "MIG-1", "1g.18gb", 200, NAN},
                                                 {"GPU-a", "MIG-2", "1g.18gb", 200, NAN}};
-    m->gpu = &gpu;
+    m->gpu = memcpy(sl_xmalloc(sizeof(gpu)), &gpu, sizeof(gpu));
     m->gpu_count = 1;
-    m->mig = mig;
+    m->mig = memcpy(sl_xmalloc(sizeof(mig)), mig, sizeof(mig));
     m->mig_count = 2;
-    m->resource = &resource;
+    m->resource = memcpy(sl_xmalloc(sizeof(resource)), &resource, sizeof(resource));
     m->resource_count = 1;
     m->agent = (struct sl_metrics_agent){.version = "test", .reload_time_seconds = NAN};
 }

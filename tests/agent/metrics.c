@@ -13,27 +13,27 @@
 
 #include "agent/metrics/metrics.h"
 
-static const struct sl_metrics_gpu gpus[] = {
+static struct sl_metrics_gpu gpus[] = {
     {"GPU-a", "NVIDIA H200", "00000000:1B:00.0", 0, true, 150754820096.0, 4294967296.0, 0.25, 312.5,
      41},
     {"GPU-b", "NVIDIA H200", "00000000:1C:00.0", 1, false, 150754820096.0, NAN, NAN, NAN, NAN},
 };
-static const struct sl_metrics_mig migs[] = {
+static struct sl_metrics_mig migs[] = {
     {"GPU-b", "MIG-1", "1g.18gb", 17179869184.0, 0},
 };
-static const struct sl_metrics_compute compute[] = {
+static struct sl_metrics_compute compute[] = {
     {"GPU-a", false, NULL},
     {"GPU-b", true, "a tenant asked for turns"},
 };
-static const struct sl_metrics_xid xids[] = {{"GPU-b", 79, 1}, {"GPU-b", 31, 12}};
-static const struct sl_metrics_resource resources[] = {
+static struct sl_metrics_xid xids[] = {{"GPU-b", 79, 1}, {"GPU-b", 31, 12}};
+static struct sl_metrics_resource resources[] = {
     {"nvidia.com/gpu", 4, 2, 3, true, false, 2, 5, 1, 4, 3},
     {"nvidia.com/mig-1g.18gb", 1, 1, NAN, false, true, 0, 0, 0, 0, 0},
 };
-static const struct sl_metrics_allocation held[] = {
+static struct sl_metrics_allocation held[] = {
     {"nvidia.com/gpu", "GPU-1::0", "GPU-1", "default", "train-0", "main"},
 };
-static const struct sl_metrics_tenant tenants[] = {
+static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
      0.301, 1.5, 77, 2, 3},
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-b", 1073741824.0, 0, 0.3, 1, 0, 1.5, 77,

@@ -51,9 +51,9 @@ static struct sl_node *node;
 static char config[64];
 static unsigned config_calls;
 
-static int fake_request(void *s, const char *method, const char *path, const char *content_type,
-                        json_t *body, sl_kube_done *done, void *data, void **ret_call,
-                        struct sl_err *err)
+static int fake_request(struct sl_kube *s, const char *method, const char *path,
+                        const char *content_type, json_t *body, sl_kube_done *done, void *data,
+                        struct sl_kube_call **ret_call, struct sl_err *err)
 {
     (void)s;
     (void)err;
@@ -63,32 +63,30 @@ static int fake_request(void *s, const char *method, const char *path, const cha
     (void)snprintf(c->method, sizeof(c->method), "%s", method);
     (void)snprintf(c->path, sizeof(c->path), "%s", path);
     (void)snprintf(c->type, sizeof(c->type), "%s", content_type);
-    *ret_call = c;
+    *ret_call = (void *)c;
     return 0;
 }
 
-static void fake_cancel(void *s, void *call)
+static void fake_cancel(struct sl_kube_call *call)
 {
-    (void)s;
-    ((struct call *)call)->open = false;
+    ((struct call *)(void *)call)->open = false;
     server.cancelled++;
 }
 
-static int fake_watch(void *s, const char *path, const struct sl_kube_watch_ops *ops, void *data,
-                      void **ret, struct sl_err *err)
+static int fake_watch(struct sl_kube *s, const char *path, const struct sl_kube_watch_ops *ops,
+                      void *data, struct sl_kube_watch **ret, struct sl_err *err)
 {
     (void)s;
     (void)err;
     assert_string_equal(path, "/api/v1/nodes?fieldSelector=metadata.name%3Dnode-1");
     server.ops = ops;
     server.watcher = data;
-    *ret = &server;
+    *ret = (void *)&server;
     return 0;
 }
 
-static void fake_unwatch(void *s, void *watch)
+static void fake_unwatch(struct sl_kube_watch *watch)
 {
-    (void)s;
     (void)watch;
     server.ops = NULL;
 }

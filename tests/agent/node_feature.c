@@ -37,9 +37,9 @@ static uint64_t clock_ns(void)
     return now_ns;
 }
 
-static int fake_request(void *server, const char *method, const char *path,
+static int fake_request(struct sl_kube *server, const char *method, const char *path,
                         const char *content_type, json_t *body, sl_kube_done *done, void *data,
-                        void **ret_call, struct sl_err *err)
+                        struct sl_kube_call **ret_call, struct sl_err *err)
 {
     (void)server;
     (void)err;
@@ -53,13 +53,12 @@ static int fake_request(void *server, const char *method, const char *path,
     (void)snprintf(call.path, sizeof(call.path), "%s", path);
     (void)snprintf(call.type, sizeof(call.type), "%s", content_type ? content_type : "");
     calls++;
-    *ret_call = &call;
+    *ret_call = (void *)&call;
     return 0;
 }
 
-static void fake_cancel(void *server, void *which)
+static void fake_cancel(struct sl_kube_call *which)
 {
-    (void)server;
     (void)which;
     call.open = false;
 }

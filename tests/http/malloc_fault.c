@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "kube/kube_config.h"
-#include "kube/kube_index.h"
 #include "kube/lines.h"
 #include "support/nth_malloc.h"
 
@@ -40,36 +39,10 @@ static int cut_lines(void)
     return rc;
 }
 
-static json_t *objects[200]; /* jansson's own allocations are not on trial */
-
-static int keep_index(void)
-{
-    struct kube_index index = {.max = 1000};
-    int rc = 0;
-    for (int i = 0; i < 200 && rc == 0; i++) {
-        if (!sl_kube_index_add(&index, objects[i]))
-            rc = -ENOMEM;
-        CHECK(rc < 0 || sl_kube_index_find(&index, objects[i]));
-    }
-    for (int i = 0; i < 200; i++) {
-        struct kube_known *known = sl_kube_index_find(&index, objects[i]);
-        if (known && i % 2)
-            sl_kube_index_drop(&index, known);
-    }
-    sl_kube_index_free(&index);
-    return rc;
-}
-
 int main(void)
 {
-    int (*const all[])(void) = {read_config, cut_lines, keep_index};
+    int (*const all[])(void) = {read_config, cut_lines};
     unsigned long runs = 0;
-    for (int i = 0; i < 200; i++) {
-        char name[20];
-        (void)snprintf(name, sizeof(name), "o%d", i);
-        objects[i] = json_pack("{s:{s:s,s:s}}", "metadata", "name", name, "uid", name);
-        CHECK(objects[i]);
-    }
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         CHECK(all[i]() == 0); /* once in good health */
         long before = nth_malloc.live;
@@ -85,8 +58,6 @@ int main(void)
         } while (reached);
         CHECK(n > 1);
     }
-    for (int i = 0; i < 200; i++)
-        json_decref(objects[i]);
     printf("%lu runs, nothing lost\n", runs);
     return 0;
 }

@@ -413,7 +413,7 @@ static void maps_find_what_they_keep(void **state)
     assert_int_equal(map.count, 100);
     assert_null(sl_map_find(&map, "thing-7", 7));
     assert_ptr_equal(sl_map_find(&map, "thing-8", 7), &thing[8]);
-    sl_map_free(&map);
+    sl_map_free(&map, NULL);
     assert_null(sl_map_find(&map, "thing-8", 7));
 }
 

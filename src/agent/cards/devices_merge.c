@@ -7,14 +7,6 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-static size_t find_gpu(const struct sl_inventory *inv, const char *uuid)
-{
-    for (size_t i = 0; inv && i < inv->gpu_count; i++)
-        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0)
-            return i;
-    return SIZE_MAX;
-}
-
 /* `to` is lost: it becomes what `from` was. */
 static void recall(struct sl_inv_gpu *to, const struct sl_inv_gpu *from)
 {
@@ -36,7 +28,7 @@ static void recall_lost(const struct sl_inventory *before, char (*uuids)[SL_GPU_
         struct sl_inv_gpu *g = &fresh->gpu[i];
         if (!g->lost)
             continue;
-        size_t old = uuids[i][0] ? find_gpu(before, uuids[i]) : SIZE_MAX;
+        size_t old = uuids[i][0] ? sl_inventory_find(before, uuids[i]) : SIZE_MAX;
         if (old != SIZE_MAX)
             recall(g, &before->gpu[old]);
     }
@@ -51,10 +43,10 @@ static size_t make_places(const struct sl_inventory *before, const struct sl_inv
 {
     size_t n = 0;
     for (size_t i = 0; before && i < before->gpu_count; i++)
-        places[n++] = (struct place){i, find_gpu(fresh, before->gpu[i].info.uuid)};
+        places[n++] = (struct place){i, sl_inventory_find(fresh, before->gpu[i].info.uuid)};
     for (size_t i = 0; i < fresh->gpu_count; i++) {
         const char *uuid = fresh->gpu[i].info.uuid;
-        if (uuid[0] && find_gpu(before, uuid) == SIZE_MAX)
+        if (uuid[0] && sl_inventory_find(before, uuid) == SIZE_MAX)
             places[n++] = (struct place){SIZE_MAX, i};
     }
     return n;

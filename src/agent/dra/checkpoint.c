@@ -15,6 +15,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/json_dump.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -32,12 +33,6 @@ struct sl_prepared *sl_checkpoint_find(const struct sl_checkpoint *c, const char
     return NULL;
 }
 
-static void prepared_free(struct sl_prepared *p)
-{
-    free(p->device);
-    free(p);
-}
-
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices)
 {
     struct sl_prepared *p = sl_xcalloc(1, sizeof(*p));
@@ -51,12 +46,9 @@ struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, 
 
 void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry)
 {
-    for (struct sl_prepared **p = &c->claims; *p; p = &(*p)->next)
-        if (*p == entry) {
-            *p = entry->next;
-            prepared_free(entry);
-            return;
-        }
+    sl_list_drop(&c->claims, entry);
+    free(entry->device);
+    free(entry);
 }
 
 void sl_checkpoint_clear(struct sl_checkpoint *c)

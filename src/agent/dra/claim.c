@@ -6,14 +6,9 @@
 #include <string.h>
 
 #include "agent/dra/errors.h"
+#include "base/json_read.h"
 #include "base/quantity.h"
 #include "base/units.h"
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s ? s : "";
-}
 
 static bool copy(char *to, size_t size, const char *from)
 {
@@ -44,8 +39,9 @@ static int read_config(const json_t *configs, const char *driver, const char *na
         for (size_t i = 0; i < json_array_size(configs); i++) {
             const json_t *c = json_array_get(configs, i);
             const json_t *opaque = json_object_get(c, "opaque");
-            if (strcmp(text_of(c, "source"), sources[s]) != 0 ||
-                strcmp(text_of(opaque, "driver"), driver) != 0 || !concerns(c, full, r->request))
+            if (strcmp(sl_jget_text(c, "source"), sources[s]) != 0 ||
+                strcmp(sl_jget_text(opaque, "driver"), driver) != 0 ||
+                !concerns(c, full, r->request))
                 continue;
             int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader,
                                            &r->share, err);
@@ -64,15 +60,30 @@ static int read_config(const json_t *configs, const char *driver, const char *na
     return 0;
 }
 
-static int read_share(const json_t *result, struct sl_claim_result *r, struct sl_err *err)
+/* The device; of a share, the amounts that the scheduler took off the card; what configs add. */
+static int read_result(const json_t *result, const json_t *configs, const char *driver,
+                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
 {
     const json_t *capacity = json_object_get(result, "consumedCapacity");
-    const char *memory = text_of(capacity, "memory"), *cores = text_of(capacity, "cores");
+    const char *memory = sl_jget_text(capacity, "memory"), *cores = sl_jget_text(capacity, "cores");
+    const char *full = sl_jget_text(result, "request");
+    size_t n = strcspn(full, "/");
     uint64_t permille = 0;
-    if (!copy(r->share_id, sizeof(r->share_id), text_of(result, "shareID")) || !r->share_id[0] ||
-        !memory[0] || !cores[0])
+    if (n == 0 || n >= sizeof(r->request) ||
+        !copy(r->device, sizeof(r->device), sl_jget_text(result, "device")))
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
+    memcpy(r->request, full, n);
+    r->share = (struct sl_share)SL_SHARE_INIT;
+    r->admin = json_is_true(json_object_get(result, "adminAccess"));
+    int rc = sl_device_name_parse(r->device, &r->name, err);
+    if (rc < 0)
+        return rc;
+    if (r->name.kind != SL_DEVICE_SHARE || r->admin)
+        return read_config(configs, driver, name_space, full, r, err);
+    if (!copy(r->share_id, sizeof(r->share_id), sl_jget_text(result, "shareID")) ||
+        !r->share_id[0] || !memory[0] || !cores[0])
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_SHARE, r->device);
-    int rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
+    rc = sl_quantity_read(memory, 0, &r->share.memory_bytes, err);
     if (rc == 0)
         rc = sl_quantity_read(cores, 1, &permille, err);
     if (rc < 0)
@@ -80,24 +91,7 @@ static int read_share(const json_t *result, struct sl_claim_result *r, struct sl
     if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
     r->share.cores_permille = (uint32_t)permille;
-    return 0;
-}
-
-static int read_result(const json_t *result, const json_t *configs, const char *driver,
-                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
-{
-    const char *full = text_of(result, "request");
-    size_t n = strcspn(full, "/");
-    if (n == 0 || n >= sizeof(r->request) ||
-        !copy(r->device, sizeof(r->device), text_of(result, "device")))
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_RESULT);
-    memcpy(r->request, full, n);
-    r->share = (struct sl_share)SL_SHARE_INIT;
-    r->admin = json_is_true(json_object_get(result, "adminAccess"));
-    int rc = sl_device_name_parse(r->device, &r->name, err);
-    if (rc == 0 && r->name.kind == SL_DEVICE_SHARE && !r->admin)
-        rc = read_share(result, r, err);
-    return rc < 0 ? rc : read_config(configs, driver, name_space, full, r, err);
+    return read_config(configs, driver, name_space, full, r, err);
 }
 
 static int read_header(const json_t *object, const char *uid, struct sl_claim *c,
@@ -106,20 +100,20 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
     const json_t *meta = json_object_get(object, "metadata");
     const json_t *pod =
         json_array_get(json_object_get(json_object_get(object, "status"), "reservedFor"), 0);
-    if (strcmp(text_of(meta, "uid"), uid) != 0)
-        return sl_err_set(err, -ESTALE, SL_E_CLAIM_REPLACED, text_of(meta, "namespace"),
-                          text_of(meta, "name"), text_of(meta, "uid"));
-    bool good = copy(c->name_space, sizeof(c->name_space), text_of(meta, "namespace")) &&
-                copy(c->name, sizeof(c->name), text_of(meta, "name")) &&
+    if (strcmp(sl_jget_text(meta, "uid"), uid) != 0)
+        return sl_err_set(err, -ESTALE, SL_E_CLAIM_REPLACED, sl_jget_text(meta, "namespace"),
+                          sl_jget_text(meta, "name"), sl_jget_text(meta, "uid"));
+    bool good = copy(c->name_space, sizeof(c->name_space), sl_jget_text(meta, "namespace")) &&
+                copy(c->name, sizeof(c->name), sl_jget_text(meta, "name")) &&
                 copy(c->uid, sizeof(c->uid), uid);
     if (!good)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAMES_LONG);
-    if (strcmp(text_of(pod, "resource"), "pods") == 0) {
-        (void)copy(c->pod, sizeof(c->pod), text_of(pod, "name"));
-        (void)copy(c->pod_uid, sizeof(c->pod_uid), text_of(pod, "uid"));
+    if (strcmp(sl_jget_text(pod, "resource"), "pods") == 0) {
+        (void)copy(c->pod, sizeof(c->pod), sl_jget_text(pod, "name"));
+        (void)copy(c->pod_uid, sizeof(c->pod_uid), sl_jget_text(pod, "uid"));
     }
     (void)copy(c->resize, sizeof(c->resize),
-               text_of(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
+               sl_jget_text(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
     return 0;
 }
 
@@ -137,11 +131,11 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         return sl_err_set(err, -EAGAIN, SL_E_CLAIM_UNALLOCATED, ret->name_space, ret->name);
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *r = json_array_get(results, i);
-        if (strcmp(text_of(r, "driver"), driver) != 0)
+        if (strcmp(sl_jget_text(r, "driver"), driver) != 0)
             continue;
-        if (strcmp(text_of(r, "pool"), pool) != 0)
+        if (strcmp(sl_jget_text(r, "pool"), pool) != 0)
             return sl_err_set(err, -EINVAL, SL_E_CLAIM_OTHER_NODE, ret->name_space, ret->name,
-                              text_of(r, "pool"), pool);
+                              sl_jget_text(r, "pool"), pool);
         if (ret->result_count == SL_CLAIM_RESULTS)
             return sl_err_set(err, -E2BIG, SL_E_CLAIM_DEVICES, ret->name_space, ret->name,
                               SL_CLAIM_RESULTS);
@@ -184,8 +178,8 @@ static bool is_claim(const json_t *pod, const char *name, const char *claim)
     for (size_t l = 0; l < 2; l++)
         for (size_t i = 0; i < json_array_size(lists[l]); i++) {
             const json_t *c = json_array_get(lists[l], i);
-            if (strcmp(text_of(c, "name"), name) == 0 &&
-                strcmp(text_of(c, "resourceClaimName"), claim) == 0)
+            if (strcmp(sl_jget_text(c, "name"), name) == 0 &&
+                strcmp(sl_jget_text(c, "resourceClaimName"), claim) == 0)
                 return true;
         }
     return false;
@@ -200,8 +194,9 @@ static bool uses_request(const json_t *pod, const json_t *container, const char 
     const json_t *uses = json_object_get(json_object_get(container, "resources"), "claims");
     for (size_t k = 0; k < json_array_size(uses); k++) {
         const json_t *u = json_array_get(uses, k);
-        const char *only = text_of(u, "request");
-        if (is_claim(pod, text_of(u, "name"), claim) && (!only[0] || strcmp(only, request) == 0))
+        const char *only = sl_jget_text(u, "request");
+        if (is_claim(pod, sl_jget_text(u, "name"), claim) &&
+            (!only[0] || strcmp(only, request) == 0))
             return true;
     }
     return false;
@@ -233,7 +228,7 @@ void sl_claim_containers(const json_t *pod, const char *claim, const char *reque
         for (size_t i = 0; i < json_array_size(list); i++) {
             const json_t *c = json_array_get(list, i);
             size_t n = strlen(buf);
-            const char *name = text_of(c, "name");
+            const char *name = sl_jget_text(c, "name");
             if (uses_request(pod, c, claim, request) && n + strlen(name) + 2 <= size)
                 (void)snprintf(buf + n, size - n, "%s%s", n ? "," : "", name);
         }

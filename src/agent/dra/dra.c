@@ -29,6 +29,12 @@ struct card *sl_dra_card(struct sl_dra *dra, const char *uuid)
     return NULL;
 }
 
+uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid)
+{
+    size_t i = sl_inventory_find(dra->inv, uuid);
+    return i == SIZE_MAX ? 0 : dra->inv->gpu[i].info.memory_total_bytes;
+}
+
 const char *sl_dra_card_trouble(const struct card *c)
 {
     if (c->lost)
@@ -73,8 +79,6 @@ static bool ours(void *data, uint32_t gpu_instance)
 
 void sl_dra_republish(struct sl_dra *dra)
 {
-    struct sl_err err = SL_ERR_INIT;
-    json_t *slices = NULL;
     if (!dra->inv || !dra->publisher || dra->owed)
         return;
     size_t n = dra->card_count;
@@ -96,10 +100,7 @@ void sl_dra_republish(struct sl_dra *dra)
                                     .gpu = gpu,
                                     .fractional = dra->config ? &dra->config->fractional : NULL,
                                     .generation = 1};
-    if (sl_slices_make(&opt, &slices, &err) < 0)
-        sl_error("cannot make ResourceSlices: %s", err.msg);
-    else
-        sl_slices_publish_want(dra->publisher, slices);
+    sl_slices_publish_want(dra->publisher, sl_slices_make(&opt));
     free(gpu);
     free(owner);
 }
@@ -108,10 +109,10 @@ void sl_dra_republish(struct sl_dra *dra)
 static void got_node(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_dra *dra = data;
-    const char *uid = json_string_value(json_object_get(json_object_get(body, "metadata"), "uid"));
+    const char *uid = sl_kube_meta(body, "uid");
     dra->node_call = NULL;
     dra->owed--;
-    if (status == 200 && uid)
+    if (status == 200 && uid[0])
         (void)snprintf(dra->node_uid, sizeof(dra->node_uid), "%s", uid);
     else
         sl_warn("ResourceSlices have no owner: %s", err->msg);
@@ -361,11 +362,11 @@ void sl_dra_destroy(struct sl_dra *dra)
         return;
     dra->link->dra = NULL;
     sl_dra_link_put(dra->link);
-    if (dra->node_call)
-        sl_kube_cancel(dra->node_call);
+    sl_kube_cancel(dra->node_call);
     sl_timer_stop(dra->loop, &dra->standby);
     sl_dra_serve_end(dra);
     sl_leases_destroy(dra->leases);
+    sl_dra_status_end(dra);
     sl_dra_resize_end(dra);
     sl_dra_forget_ops(dra);
     sl_slices_publish_destroy(dra->publisher);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the containers of a prepared claim are given. */
-#include "agent/dra/dra_internal.h"
+#include "agent/dra/dra_op_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,17 +23,6 @@ void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_devic
     device_word(d, word, sizeof(word));
     if (sl_cdi_claim_name(p->uid, word, buf, size, NULL) < 0)
         buf[0] = '\0';
-}
-
-static int find_card(const struct sl_inventory *inv, const char *uuid, size_t *ret,
-                     struct sl_err *err)
-{
-    for (size_t i = 0; i < inv->gpu_count; i++)
-        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0) {
-            *ret = i;
-            return 0;
-        }
-    return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, uuid);
 }
 
 /* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
@@ -78,14 +67,13 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
                         struct sl_edits *e, struct sl_err *err)
 {
     const struct sl_prepared_device *d = &p->device[i];
-    size_t gpu = 0;
+    size_t gpu = sl_inventory_find(dra->inv, d->share.gpu);
     char attach[512];
-    int rc = find_card(dra->inv, d->share.gpu, &gpu, err);
-    if (rc < 0)
-        return rc;
+    if (gpu == SIZE_MAX)
+        return sl_err_set(err, -ENOENT, SL_E_CLAIM_GPU_GONE, d->share.gpu);
     if (d->mig != SL_MIG_NO)
         return mig_edits(dra, gpu, d, e, err);
-    rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
+    int rc = sl_cdi_device_edits(dra->driver, dra->inv, gpu, SL_NO_MIG, e, err);
     if (rc == 0 && d->share_id[0] && d->share.strategy == SL_SHARE_MPS)
         rc = mps_edits(dra, d, e, err);
     /* The request's other devices come with this one; its tenant is mounted once. */
@@ -96,8 +84,17 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
     return rc;
 }
 
-int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p, struct sl_err *err)
+int sl_dra_remove_spec(void *data, struct sl_err *err)
 {
+    const struct op *op = data;
+    return sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, err);
+}
+
+int sl_dra_write_spec(void *data, struct sl_err *err)
+{
+    struct op *op = data;
+    struct sl_dra *dra = op->dra;
+    const struct sl_prepared *p = sl_dra_op_entry(op);
     size_t n = p->device_count;
     struct sl_edits *edits = sl_xcalloc(n, sizeof(*edits)), common = {0};
     struct sl_cdi_device *devices = sl_xcalloc(n, sizeof(*devices));

@@ -86,6 +86,7 @@ struct sl_dra {
 
 /* dra.c */
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
+uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid); /* 0: it is gone */
 void sl_dra_republish(struct sl_dra *dra);
 const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
@@ -104,8 +105,6 @@ int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 
 /* dra_cdi.c */
-int sl_dra_write_cdi(struct sl_dra *dra, const struct sl_prepared *p,
-                     struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
                      size_t size);
 
@@ -122,7 +121,7 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
 void sl_dra_ask_profiles(struct sl_dra *dra);
 void sl_dra_link_put(struct dra_link *link);
 
-/* dra_op.c, dra_recover.c */
+/* dra_op.c */
 void sl_dra_prepare_init(struct sl_dra *dra);
 enum op_kind { OP_PREPARE, OP_UNPREPARE };
 typedef void sl_dra_op_done(void *data, const char *uid, int rc, const struct sl_err *err,
@@ -145,9 +144,12 @@ int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_serve_end(struct sl_dra *dra);
 void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
 
-/* dra_status.c: the claim's status.devices, and the resize annotation */
+/* dra_status.c: the claim's status.devices */
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message);
+void sl_dra_status_end(struct sl_dra *dra);
+
+/* dra_resize.c: the resize annotation */
 void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p);
 void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid);
 void sl_dra_resize_end(struct sl_dra *dra);

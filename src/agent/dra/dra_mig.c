@@ -37,10 +37,8 @@ void sl_dra_link_put(struct dra_link *link)
 
 static bool wants_card(const struct sl_dra *dra, const struct sl_prepared_device *d)
 {
-    for (size_t i = 0; i < dra->inv->gpu_count; i++)
-        if (strcmp(dra->inv->gpu[i].info.uuid, d->share.gpu) == 0)
-            return !d->mig_size && !d->admin && dra->inv->gpu[i].info.mig_enabled;
-    return false;
+    size_t i = sl_inventory_find(dra->inv, d->share.gpu);
+    return i != SIZE_MAX && !d->mig_size && !d->admin && dra->inv->gpu[i].info.mig_enabled;
 }
 
 bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig_work work)
@@ -49,7 +47,7 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
         const struct sl_prepared_device *d = &p->device[i];
         if (work == MIG_LOOK && d->mig_size && d->mig == SL_MIG_NO)
             return true;
-        if (work == MIG_MAKE && (d->mig == SL_MIG_PLANNED || (dra->inv && wants_card(dra, d))))
+        if (work == MIG_MAKE && (d->mig == SL_MIG_PLANNED || wants_card(dra, d)))
             return true;
         if (work == MIG_UNMAKE && (d->mig == SL_MIG_PLANNED || d->mig == SL_MIG_MADE))
             return true;
@@ -233,7 +231,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
     j->count = p->device_count;
     memcpy(j->uid, p->uid, sizeof(j->uid));
     memcpy(j->device, p->device, p->device_count * sizeof(j->device[0]));
-    for (size_t i = 0; dra->inv && i < p->device_count; i++)
+    for (size_t i = 0; i < p->device_count; i++)
         j->whole_cards |= wants_card(dra, &p->device[i]);
     int rc = dra->ops.submit(dra->data, run, back, j, err);
     if (rc < 0) {

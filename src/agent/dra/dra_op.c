@@ -16,14 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/container/cdi.h"
 #include "agent/dra/errors.h"
+#include "base/clock.h"
 #include "base/container.h"
+#include "base/fault.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+
+#define RETRY_NS (5 * SL_NS_PER_S)
 
 struct sl_prepared *sl_dra_op_entry(struct op *op)
 {
     return sl_checkpoint_find(&op->dra->checkpoint, op->uid);
+}
+
+void sl_dra_retry_soon(struct sl_dra *dra)
+{
+    if (!dra->retry.set)
+        sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + RETRY_NS);
 }
 
 static void count(struct op *op)
@@ -50,11 +62,7 @@ void sl_dra_op_end(struct op *op)
 {
     struct sl_dra *dra = op->dra;
     struct op *after = NULL;
-    for (struct op **p = &dra->running; *p; p = &(*p)->next)
-        if (*p == op) {
-            *p = op->next;
-            break;
-        }
+    sl_list_drop(&dra->running, op);
     count(op);
     struct sl_prepared *p = op->kind == OP_PREPARE && op->rc == 0 ? sl_dra_op_entry(op) : NULL;
     while (op->waiters) {
@@ -67,8 +75,8 @@ void sl_dra_op_end(struct op *op)
     for (struct op *o = dra->running; o && !after; o = o->next)
         if (strcmp(o->uid, op->uid) == 0)
             after = o;
-    if (op->kind == OP_UNPREPARE && op->rc < 0 && !dra->retry.set)
-        sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+    if (op->kind == OP_UNPREPARE && op->rc < 0)
+        sl_dra_retry_soon(dra);
     free_op(op);
     if (after)
         after->run(after);
@@ -101,8 +109,7 @@ static void commit_fired(struct sl_timer *t)
         struct sl_prepared *p = sl_dra_op_entry(op);
         if (op->kind == OP_PREPARE && p)
             p->state = SL_PREPARING;
-        if (!dra->retry.set)
-            sl_timer_set(dra->loop, &dra->retry, sl_loop_now(dra->loop) + SL_DRA_RETRY_NS);
+        sl_dra_retry_soon(dra);
         sl_dra_op_give_up(op, rc, &err);
     }
 }
@@ -121,12 +128,41 @@ void sl_dra_op_commit(struct op *op, void (*then)(struct op *op))
     sl_dra_mark_dirty(op->dra);
 }
 
-void sl_dra_prepare_init(struct sl_dra *dra)
+int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err)
 {
-    dra->telling.fire = sl_dra_tell_fired;
-    dra->commit.fire = commit_fired;
-    dra->retry.fire = sl_dra_retry_fired;
+    const struct sl_prepared *p = sl_dra_op_entry(op);
+    size_t n = 0;
+    free(op->tenant);
+    free(op->lease);
+    op->tenant = sl_xcalloc(p->device_count, sizeof(*op->tenant));
+    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_claim_resize *r = &p->device[i].resized;
+        bool resized = r->memory_bytes || r->cores_permille;
+        struct sl_msg_lease *make = &op->lease[2 * n], *set = make + 1;
+        if (!sl_dra_first_of_tenant(p, i))
+            continue;
+        int rc = ask ? sl_dra_compose(op->dra, p, i, false, make, err) : 0;
+        if (rc == 0 && ask && resized)
+            rc = sl_dra_compose(op->dra, p, i, true, set, err);
+        if (rc < 0)
+            return rc;
+        op->tenant[n++] =
+            (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
+    }
+    op->tenancy.tenant = op->tenant;
+    op->tenancy.count = n;
+    return 0;
 }
+
+static const struct sl_tenancy_ops tenancy_ops = {
+    .write_spec = sl_dra_write_spec,
+    .remove_spec = sl_dra_remove_spec,
+    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
+              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
+              .written = SL_FAULT_NAME("dra.prepare.cdi"),
+              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
+              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
 
 void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
                   const char *uid, sl_dra_op_done *done, void *data)
@@ -143,8 +179,7 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     if (op == last)
         return;
     op->dra = dra;
-    op->tenancy =
-        (struct sl_tenancy){.leases = dra->leases, .ops = &sl_dra_tenancy_ops, .data = op};
+    op->tenancy = (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = sl_dra_op_wait_fired;
     op->kind = kind;
     op->run = kind == OP_PREPARE ? sl_dra_op_prepare : sl_dra_op_unprepare;
@@ -156,6 +191,98 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
         op->run(op);
 }
 
+/* --- after a restart: what is in the checkpoint goes on, what nobody knows of goes --- */
+
+static void leftover_removed(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)data;
+    (void)text;
+    if (rc < 0)
+        sl_warn("cannot remove a left-over tenant: %s", err->msg);
+}
+
+/* Tenants of claims that are not in the checkpoint. */
+static void got_tenants(void *data, struct sl_client_status *status, const struct sl_err *err)
+{
+    struct sl_dra *dra = data;
+    char claim[SL_UID_SIZE];
+    if (!status) {
+        sl_warn("cannot look for left-over tenants: %s", err->msg);
+        return;
+    }
+    for (size_t i = 0; i < status->tenant_count; i++) {
+        const struct sl_msg_tenant *t = &status->tenant[i];
+        if ((t->flags & SL_LEASE_KEEP) && sl_client_about(t->about, "uid", claim, sizeof(claim)) &&
+            !sl_checkpoint_find(&dra->checkpoint, claim))
+            sl_leases_remove(dra->leases, t->name, leftover_removed, NULL);
+    }
+    sl_client_status_free(status);
+}
+
+static void remove_leftovers(struct sl_dra *dra)
+{
+    char **claims = NULL;
+    size_t n = 0;
+    struct sl_err err = SL_ERR_INIT;
+    /* What a damaged checkpoint does not tell may be in use: only a good one is the whole truth. */
+    if (dra->checkpoint.doubtful)
+        return;
+    if (sl_cdi_list_claims(dra->cdi_dir, &claims, &n, &err) < 0)
+        sl_warn("cannot look for left-over CDI specs: %s", err.msg);
+    for (size_t i = 0; i < n; i++)
+        if (!sl_checkpoint_find(&dra->checkpoint, claims[i]) &&
+            sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
+            sl_warn("cannot remove a left-over CDI spec: %s", err.msg);
+    sl_cdi_free_claims(claims, n);
+    sl_leases_status(dra->leases, got_tenants, dra);
+}
+
+static void recover_entries(struct sl_dra *dra, bool prepared_too)
+{
+    /* Operations change the list: by name, from a copy. */
+    size_t n = 0;
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        n++;
+    char(*uid)[SL_UID_SIZE] = sl_xcalloc(n, sizeof(*uid));
+    size_t i = 0;
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        memcpy(uid[i++], p->uid, SL_UID_SIZE);
+    for (i = 0; i < n; i++) {
+        struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, uid[i]);
+        if (!p || (p->state == SL_PREPARED && !prepared_too))
+            continue;
+        bool busy = false;
+        for (const struct op *o = dra->running; o; o = o->next)
+            busy |= strcmp(o->uid, uid[i]) == 0;
+        if (!busy)
+            sl_dra_begin(dra, p->state == SL_PREPARED ? OP_PREPARE : OP_UNPREPARE, p->name_space,
+                         p->name, uid[i], NULL, NULL);
+    }
+    free(uid);
+}
+
+static void retry_fired(struct sl_timer *t)
+{
+    struct sl_dra *dra = sl_container_of(t, struct sl_dra, retry);
+    recover_entries(dra, false);
+}
+
+void sl_dra_recover(struct sl_dra *dra)
+{
+    if (dra->recovered)
+        return;
+    dra->recovered = true;
+    recover_entries(dra, true);
+    remove_leftovers(dra);
+}
+
+void sl_dra_prepare_init(struct sl_dra *dra)
+{
+    dra->telling.fire = sl_dra_tell_fired;
+    dra->commit.fire = commit_fired;
+    dra->retry.fire = retry_fired;
+}
+
 void sl_dra_forget_ops(struct sl_dra *dra)
 {
     sl_timer_stop(dra->loop, &dra->commit);
@@ -164,8 +291,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
     while (dra->running) {
         struct op *op = dra->running;
         dra->running = op->next;
-        if (op->get)
-            sl_kube_cancel(op->get);
+        sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
         while (op->waiters) {
             struct waiter *w = op->waiters;

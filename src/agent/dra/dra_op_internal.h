@@ -5,15 +5,16 @@
 
 #include "agent/dra/dra_internal.h"
 #include "agent/tenant/tenancy.h"
-#include "base/clock.h"
 
-#define SL_DRA_RETRY_NS (5 * SL_NS_PER_S)
+/* Of a prepare: the step that is next, or under way. */
+enum op_step { OP_LOOK_AT_MIG, OP_MAKE_MIG, OP_MAKE_TENANTS, OP_DONE };
 
 struct op {
     struct op *next;        /* in dra->running */
     struct op *next_commit; /* in dra->committing */
     struct sl_dra *dra;
     enum op_kind kind;
+    enum op_step step;
     void (*run)(struct op *op); /* its first step */
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
@@ -37,6 +38,13 @@ void sl_dra_op_end(struct op *op);
 void sl_dra_op_give_up(struct op *op, int rc, const struct sl_err *err);
 /* Goes on with `then` when the checkpoint is on disk. */
 void sl_dra_op_commit(struct op *op, void (*then)(struct op *op));
+void sl_dra_retry_soon(struct sl_dra *dra);
+/* Puts the tenants of the claim into op->tenancy; to be made: with what each is asked for. */
+int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err) SL_MUST_CHECK;
+
+/* dra_cdi.c: the spec of the claim, for tenancy.h; data is the op */
+int sl_dra_write_spec(void *data, struct sl_err *err) SL_MUST_CHECK;
+int sl_dra_remove_spec(void *data, struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_prepare.c */
 void sl_dra_op_prepare(struct op *op);
@@ -45,13 +53,5 @@ void sl_dra_tell_fired(struct sl_timer *t);
 
 /* dra_unprepare.c; also undoes a prepare that failed */
 void sl_dra_op_unprepare(struct op *op);
-
-/* dra_tenancy.c: the claim's tenants and its spec, made and undone by tenancy.h */
-extern const struct sl_tenancy_ops sl_dra_tenancy_ops;
-/* Puts the tenants of the claim into op->tenancy; to be made: with what each is asked for. */
-int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err) SL_MUST_CHECK;
-
-/* dra_recover.c */
-void sl_dra_retry_fired(struct sl_timer *t);
 
 #endif

@@ -89,10 +89,7 @@ static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, co
     uint32_t cores = own.cores_permille, permille = cores;
     struct others o = {0};
     const struct sl_prepared *by = NULL;
-    uint64_t total = 0;
-    for (size_t i = 0; i < dra->inv->gpu_count; i++)
-        if (strcmp(dra->inv->gpu[i].info.uuid, d->share.gpu) == 0)
-            total = dra->inv->gpu[i].info.memory_total_bytes;
+    uint64_t total = sl_dra_card_bytes(dra, d->share.gpu);
     for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
         struct sl_share held = sl_prepared_share(x);
         bytes += held.memory_bytes;

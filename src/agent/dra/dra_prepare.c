@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "agent/dra/errors.h"
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
 #include "base/xalloc.h"
@@ -35,80 +36,80 @@ static void undo(struct op *op, int rc, const struct sl_err *err)
     sl_dra_op_unprepare(op);
 }
 
-static void prepared(struct op *op)
-{
-    SL_FAULT("dra.prepare.done");
-    struct sl_prepared *p = sl_dra_op_entry(op);
-    if (p) {
-        p->untold = true;
-        if (!op->dra->telling.set)
-            sl_timer_set(op->dra->loop, &op->dra->telling, sl_loop_now(op->dra->loop) + TELL_NS);
-    }
-    sl_dra_op_end(op);
-}
+static void go_on(struct op *op);
 
-static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+static void tenants_made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
 {
     struct op *op = data;
     struct sl_prepared *p = sl_dra_op_entry(op);
     /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
     if (step == SL_TENANCY_SPEC && rc == -EAGAIN && op->waits++ < MPS_MAX) {
         sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
-    } else if (rc < 0) {
-        undo(op, rc, err);
-    } else if (p->state == SL_PREPARED) { /* it was, all is there again */
-        prepared(op);
-    } else {
-        p->state = SL_PREPARED;
-        sl_dra_op_commit(op, prepared);
+        return;
     }
+    if (rc < 0) {
+        undo(op, rc, err);
+        return;
+    }
+    op->step = OP_DONE;
+    if (p->state == SL_PREPARED) { /* it was, all is there again */
+        go_on(op);
+        return;
+    }
+    p->state = SL_PREPARED;
+    sl_dra_op_commit(op, go_on);
 }
 
-static void make_tenants(struct op *op)
+/* What was found out or made goes into the checkpoint before the next step. */
+static void mig_done(struct op *op, int rc, const struct sl_err *err)
 {
+    if (rc < 0) {
+        undo(op, rc, err);
+        return;
+    }
+    op->step++;
+    sl_dra_op_commit(op, go_on);
+}
+
+/* Takes the step that is next. A step that has to wait comes back through one of the two above. */
+static void go_on(struct op *op)
+{
+    struct sl_dra *dra = op->dra;
     struct sl_err err = SL_ERR_INIT;
-    SL_FAULT("dra.prepare.mig");
-    int rc = sl_dra_op_list_tenants(op, true, &err);
+    struct sl_prepared *p = sl_dra_op_entry(op);
+    int rc = 0;
+    switch (op->step) {
+    case OP_LOOK_AT_MIG:
+        rc = sl_dra_mig(dra, op, p, MIG_LOOK, mig_done, &err);
+        break;
+    case OP_MAKE_MIG:
+        SL_FAULT("dra.prepare.planned");
+        if (sl_dra_mig_needed(dra, p, MIG_MAKE)) {
+            rc = sl_dra_mig(dra, op, p, MIG_MAKE, mig_done, &err);
+            break;
+        }
+        op->step = OP_MAKE_TENANTS;
+        __attribute__((fallthrough));
+    case OP_MAKE_TENANTS:
+        SL_FAULT("dra.prepare.mig");
+        rc = sl_dra_op_list_tenants(op, true, &err);
+        if (rc == 0)
+            sl_tenancy_make(&op->tenancy, tenants_made);
+        break;
+    case OP_DONE:
+        SL_FAULT("dra.prepare.done");
+        p->untold = true;
+        if (!dra->telling.set)
+            sl_timer_set(dra->loop, &dra->telling, sl_loop_now(dra->loop) + TELL_NS);
+        sl_dra_op_end(op);
+    }
     if (rc < 0)
         undo(op, rc, &err);
-    else
-        sl_tenancy_make(&op->tenancy, made);
 }
 
 void sl_dra_op_wait_fired(struct sl_timer *t)
 {
-    struct op *op = sl_container_of(t, struct op, again);
-    sl_tenancy_make(&op->tenancy, made);
-}
-
-static void mig_made(struct op *op, int rc, const struct sl_err *err)
-{
-    if (rc < 0)
-        undo(op, rc, err);
-    else
-        sl_dra_op_commit(op, make_tenants);
-}
-
-static void make_mig(struct op *op)
-{
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_prepared *p = sl_dra_op_entry(op);
-    SL_FAULT("dra.prepare.planned");
-    if (!sl_dra_mig_needed(op->dra, p, MIG_MAKE)) {
-        make_tenants(op);
-        return;
-    }
-    int rc = sl_dra_mig(op->dra, op, p, MIG_MAKE, mig_made, &err);
-    if (rc < 0)
-        undo(op, rc, &err);
-}
-
-static void mig_looked_at(struct op *op, int rc, const struct sl_err *err)
-{
-    if (rc < 0)
-        undo(op, rc, err);
-    else
-        sl_dra_op_commit(op, make_mig);
+    go_on(sl_container_of(t, struct op, again));
 }
 
 /* For people who wait for their pod: said on it, once per text by whoever counts events. */
@@ -131,16 +132,18 @@ static void refuse(struct op *op, int rc, const struct sl_err *err)
 /* The claim is known, and who uses what of it. */
 static void plan(struct op *op)
 {
-    struct sl_dra *dra = op->dra;
-    struct sl_err why = SL_ERR_INIT;
-    int rc = 0;
-    struct sl_prepared *p = sl_dra_plan(dra, op->claim, &why);
-    if (!p)
-        refuse(op, why.code, &why);
-    else if (!sl_dra_mig_needed(dra, p, MIG_LOOK))
-        sl_dra_op_commit(op, make_mig);
-    else if ((rc = sl_dra_mig(dra, op, p, MIG_LOOK, mig_looked_at, &why)) < 0)
-        undo(op, rc, &why);
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_prepared *p = sl_dra_plan(op->dra, op->claim, &err);
+    if (!p) {
+        refuse(op, err.code, &err);
+        return;
+    }
+    bool look = sl_dra_mig_needed(op->dra, p, MIG_LOOK);
+    op->step = look ? OP_LOOK_AT_MIG : OP_MAKE_MIG;
+    if (look)
+        go_on(op);
+    else
+        sl_dra_op_commit(op, go_on);
 }
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
@@ -206,7 +209,8 @@ void sl_dra_op_prepare(struct op *op)
         return;
     }
     if (p) {
-        make_tenants(op);
+        op->step = OP_MAKE_TENANTS;
+        go_on(op);
         return;
     }
     (void)snprintf(path, sizeof(path), SL_CLAIMS_PATH, op->name_space, op->name);

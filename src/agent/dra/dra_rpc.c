@@ -10,6 +10,7 @@
 #include "agent/container/cdi.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "dra.pb-c.h"
@@ -61,11 +62,18 @@ static void registered(struct sl_rpc_call *call, const uint8_t *msg, size_t size
 
 /* --- prepare and unprepare --- */
 
+/* A device of an answer, with its texts. */
+struct answer_device {
+    Dra__Device message;
+    struct sl_prepared_device of;
+    char cdi[SL_CDI_NAME_SIZE], *request, *cdi_id;
+};
+
 /* One claim's part of an answer. */
 struct part {
     char uid[SL_UID_SIZE];
     char error[sizeof(((struct sl_err *)0)->msg)];
-    Dra__Device *device;
+    struct answer_device *device;
     Dra__Device **list;
     size_t count;
 };
@@ -79,43 +87,26 @@ struct batch {
     struct part part[];
 };
 
-static void part_free(struct part *p)
-{
-    for (size_t i = 0; i < p->count; i++) {
-        Dra__Device *d = &p->device[i];
-        free(d->request_names[0]);
-        free(d->request_names);
-        free(d->pool_name);
-        free(d->device_name);
-        free(d->cdi_device_ids[0]);
-        free(d->cdi_device_ids);
-        free(d->share_id);
-    }
-    free(p->device);
-    free(p->list);
-}
-
+/* Copies: the claim may be gone when the last of its call is ready. */
 static void part_fill(struct sl_dra *dra, struct part *part, const struct sl_prepared *p)
 {
     part->device = sl_xcalloc(p->device_count, sizeof(*part->device));
     part->list = sl_xcalloc(p->device_count, sizeof(Dra__Device *));
     part->count = p->device_count;
     for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_prepared_device *from = &p->device[i];
-        Dra__Device *d = &part->device[i];
-        char cdi[SL_CDI_NAME_SIZE];
-        dra__device__init(d);
-        sl_dra_cdi_name(p, from, cdi, sizeof(cdi));
-        d->request_names = sl_xcalloc(1, sizeof(char *));
-        d->request_names[0] = sl_xstrdup(from->request);
-        d->n_request_names = 1;
-        d->pool_name = sl_xstrdup(dra->node_name);
-        d->device_name = sl_xstrdup(from->device);
-        d->cdi_device_ids = sl_xcalloc(1, sizeof(char *));
-        d->cdi_device_ids[0] = sl_xstrdup(cdi);
-        d->n_cdi_device_ids = 1;
-        d->share_id = sl_xstrdup(from->share_id);
-        part->list[i] = d;
+        struct answer_device *d = &part->device[i];
+        d->of = p->device[i];
+        sl_dra_cdi_name(p, &d->of, d->cdi, sizeof(d->cdi));
+        d->request = d->of.request;
+        d->cdi_id = d->cdi;
+        dra__device__init(&d->message);
+        d->message.request_names = &d->request;
+        d->message.cdi_device_ids = &d->cdi_id;
+        d->message.n_request_names = d->message.n_cdi_device_ids = 1;
+        d->message.pool_name = dra->node_name;
+        d->message.device_name = d->of.device;
+        d->message.share_id = d->of.share_id;
+        part->list[i] = &d->message;
     }
 }
 
@@ -174,8 +165,10 @@ static void batch_done(struct batch *b)
     else if (b->call)
         reply_unprepare(b);
     b->beginning = false;
-    for (size_t i = 0; i < b->count; i++)
-        part_free(&b->part[i]);
+    for (size_t i = 0; i < b->count; i++) {
+        free(b->part[i].device);
+        free(b->part[i].list);
+    }
     b->count = 0;
     if (!b->call)
         free(b); /* otherwise `ended` does */
@@ -267,11 +260,7 @@ static void stream_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *
     struct health_stream *s = data;
     (void)call;
     (void)code;
-    for (struct health_stream **p = &s->dra->streams; *p; p = &(*p)->next)
-        if (*p == s) {
-            *p = s->next;
-            break;
-        }
+    sl_list_drop(&s->dra->streams, s);
     free(s);
 }
 

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "agent/container/cdi.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -44,9 +43,7 @@ static void undo_failed(struct op *op, int rc, const struct sl_err *err)
     if (p)
         p->state = SL_UNPREPARING;
     if (op->undoing) {
-        if (!op->dra->retry.set)
-            sl_timer_set(op->dra->loop, &op->dra->retry,
-                         sl_loop_now(op->dra->loop) + SL_DRA_RETRY_NS);
+        sl_dra_retry_soon(op->dra);
         sl_dra_op_end(op);
         return;
     }
@@ -87,7 +84,7 @@ void sl_dra_op_unprepare(struct op *op)
     struct sl_prepared *p = sl_dra_op_entry(op);
     sl_dra_resize_unwatch(op->dra, op->uid);
     if (!p) { /* never heard of it, or long gone */
-        int rc = sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, &err);
+        int rc = sl_dra_remove_spec(op, &err);
         if (rc < 0)
             undo_failed(op, rc, &err);
         else

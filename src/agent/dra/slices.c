@@ -2,7 +2,6 @@
 #include "agent/dra/slices.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +13,16 @@
 #define MIB       (1ULL << 20)
 #define TAINT_KEY SL_DRA_DRIVER "/unhealthy"
 
-/* Everything while one array of slices is made. `failed`: out of memory somewhere. */
+/* Everything while one array of slices is made. */
 struct making {
     const struct sl_slices_options *opt;
     json_t *counters; /* counter sets, one a card */
     json_t *devices;
-    bool failed;
 };
 
-static void put(struct making *m, json_t *object, const char *key, json_t *value)
+static void put(json_t *object, const char *key, json_t *value)
 {
-    m->failed |= json_object_set_new(object, key, value) < 0;
+    (void)json_object_set_new(object, key, value);
 }
 
 /* Quantities in the API server's own writing, so that what it gives back compares equal. */
@@ -51,26 +49,24 @@ static json_t *policy(uint64_t min, uint64_t step, uint64_t max,
     format(step, one, sizeof(one));
     format(max, greatest, sizeof(greatest));
     json_t *range = json_pack("{s:s,s:s}", "min", least, "max", greatest);
-    if (step && json_object_set_new(range, "step", json_string(one)) < 0) {
-        json_decref(range);
-        return NULL;
-    }
+    if (step)
+        put(range, "step", json_string(one));
     return json_pack("{s:s,s:o}", "default", greatest, "validRange", range);
 }
 
-static void put_text(struct making *m, json_t *attributes, const char *key, const char *text)
+static void put_text(json_t *attributes, const char *key, const char *text)
 {
     char cut[65];
     (void)snprintf(cut, sizeof(cut), "%.64s", text);
     if (cut[0])
-        put(m, attributes, key, json_pack("{s:s}", "string", cut));
+        put(attributes, key, json_pack("{s:s}", "string", cut));
 }
 
-static void put_version(struct making *m, json_t *attributes, const char *key, const char *version)
+static void put_version(json_t *attributes, const char *key, const char *version)
 {
     char semantic[40];
     sl_slices_version(version, semantic, sizeof(semantic));
-    put(m, attributes, key, json_pack("{s:s}", "version", semantic));
+    put(attributes, key, json_pack("{s:s}", "version", semantic));
 }
 
 /* NVML's "00000000:1B:00.0" as the kernel and Kubernetes write it. */
@@ -91,27 +87,27 @@ static json_t *attributes_of(struct making *m, size_t i, const char *type)
     const struct sl_slice_gpu *s = &m->opt->gpu[i];
     json_t *a = json_object();
     char text[64];
-    put_text(m, a, "type", type);
-    put_text(m, a, strcmp(type, "mig") == 0 ? "parentUUID" : "uuid", g->info.uuid);
-    put(m, a, "index", json_pack("{s:I}", "int", (json_int_t)g->index));
-    put_text(m, a, "productName", g->info.name);
-    put_text(m, a, "architecture", sl_slices_architecture(g->info.cc_major, g->info.cc_minor));
+    put_text(a, "type", type);
+    put_text(a, strcmp(type, "mig") == 0 ? "parentUUID" : "uuid", g->info.uuid);
+    put(a, "index", json_pack("{s:I}", "int", (json_int_t)g->index));
+    put_text(a, "productName", g->info.name);
+    put_text(a, "architecture", sl_slices_architecture(g->info.cc_major, g->info.cc_minor));
     (void)snprintf(text, sizeof(text), "%d.%d", g->info.cc_major, g->info.cc_minor);
     if (g->info.cc_major > 0)
-        put_version(m, a, "cudaComputeCapability", text);
+        put_version(a, "cudaComputeCapability", text);
     if (m->opt->inv->driver_version[0])
-        put_version(m, a, "driverVersion", m->opt->inv->driver_version);
+        put_version(a, "driverVersion", m->opt->inv->driver_version);
     int cuda = m->opt->inv->cuda_version;
     (void)snprintf(text, sizeof(text), "%d.%d", cuda / 1000, cuda % 1000 / 10);
     if (cuda > 0)
-        put_version(m, a, "cudaDriverVersion", text);
+        put_version(a, "cudaDriverVersion", text);
     if (s->pcie_root)
-        put_text(m, a, "resource.kubernetes.io/pcieRoot", s->pcie_root);
+        put_text(a, "resource.kubernetes.io/pcieRoot", s->pcie_root);
     bus_id(g->info.pci_bus_id, text, sizeof(text));
-    put_text(m, a, "resource.kubernetes.io/pciBusID", text);
+    put_text(a, "resource.kubernetes.io/pciBusID", text);
     if (g->info.numa_node >= 0)
-        put(m, a, "numaNode", json_pack("{s:i}", "int", g->info.numa_node));
-    put_text(m, a, "nvlinkClique", g->clique);
+        put(a, "numaNode", json_pack("{s:i}", "int", g->info.numa_node));
+    put_text(a, "nvlinkClique", g->clique);
     return a;
 }
 
@@ -122,7 +118,7 @@ static void put_taint(struct making *m, json_t *device, size_t i)
     if (!g->lost && !m->opt->gpu[i].unhealthy)
         return;
     /* A card that is gone serves nobody: those who have it can only go elsewhere. */
-    put(m, device, "taints",
+    put(device, "taints",
         json_pack("[{s:s,s:s,s:s}]", "key", TAINT_KEY, "value", g->lost ? "lost" : "xid", "effect",
                   g->lost ? "NoExecute" : "NoSchedule"));
 }
@@ -175,8 +171,8 @@ static uint32_t card_slices(const struct making *m, size_t i)
 }
 
 /* limit: what the card has at all; an engine it has none of is no counter. */
-static json_t *counters(struct making *m, const struct engines *e, const struct engines *limit,
-                        uint32_t start, uint32_t size)
+static json_t *counters(const struct engines *e, const struct engines *limit, uint32_t start,
+                        uint32_t size)
 {
     json_t *c = json_object();
     char key[32];
@@ -188,10 +184,10 @@ static json_t *counters(struct making *m, const struct engines *e, const struct 
                 {"jpeg-engines", e->jpeg, limit->jpeg}, {"ofa-engines", e->ofa, limit->ofa}};
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++)
         if (rows[i].of && rows[i].have)
-            put(m, c, rows[i].name, amount(rows[i].have));
+            put(c, rows[i].name, amount(rows[i].have));
     for (uint32_t k = start; k < start + size; k++) {
         (void)snprintf(key, sizeof(key), "memory-slice-%u", k);
-        put(m, c, key, amount(1));
+        put(c, key, amount(1));
     }
     return c;
 }
@@ -208,9 +204,9 @@ static void add_counter_set(struct making *m, size_t i)
     struct engines e = card_engines(m, i);
     char set[32];
     (void)snprintf(set, sizeof(set), "gpu-%zu", i);
-    json_t *c = counters(m, &e, &e, 0, card_slices(m, i));
-    m->failed |=
-        json_array_append_new(m->counters, json_pack("{s:s,s:o}", "name", set, "counters", c)) < 0;
+    (void)json_array_append_new(m->counters,
+                                json_pack("{s:s,s:o}", "name", set, "counters",
+                                          counters(&e, &e, 0, card_slices(m, i))));
 }
 
 /* --- devices --- */
@@ -223,9 +219,9 @@ static void add_device(struct making *m, size_t i, const struct sl_device_name *
     json_t *d = json_pack("{s:s,s:o,s:o,s:o}", "name", text, "attributes", attributes, "capacity",
                           capacity, "consumesCounters", consumes(i, consumed));
     if (shared)
-        put(m, d, "allowMultipleAllocations", json_true());
+        put(d, "allowMultipleAllocations", json_true());
     put_taint(m, d, i);
-    m->failed |= json_array_append_new(m->devices, d) < 0;
+    (void)json_array_append_new(m->devices, d);
 }
 
 /* A foreign instance on the card: it is used as it is, and rules out all that would overlap it. */
@@ -254,18 +250,18 @@ static void add_share(struct making *m, size_t i)
     if (!card_usable_whole(m, i) || r.memory_max_mib == 0)
         return;
     json_t *memory = memory_amount(g->info.memory_total_bytes / MIB);
-    put(m, memory, "requestPolicy",
+    put(memory, "requestPolicy",
         policy(r.memory_min_mib * MIB, r.memory_step_mib * MIB, r.memory_max_mib * MIB,
                sl_quantity_binary));
     json_t *cores = amount(100);
-    put(m, cores, "requestPolicy",
+    put(cores, "requestPolicy",
         policy(r.cores_min, r.cores_step, r.cores_max, sl_quantity_decimal));
 
     struct engines e = card_engines(m, i);
     struct sl_device_name name = {.kind = SL_DEVICE_SHARE, .gpu = (uint32_t)i};
     add_device(m, i, &name, attributes_of(m, i, "share"),
                json_pack("{s:o,s:o}", "memory", memory, "cores", cores),
-               counters(m, &e, &e, 0, card_slices(m, i)), true);
+               counters(&e, &e, 0, card_slices(m, i)), true);
 }
 
 static void add_whole(struct making *m, size_t i)
@@ -279,7 +275,7 @@ static void add_whole(struct making *m, size_t i)
         json_pack("{s:o,s:o,s:o}", "memory", memory_amount(g->info.memory_total_bytes / MIB),
                   "cores", amount(100), "multiprocessors", amount(e.sm));
     add_device(m, i, &name, attributes_of(m, i, "gpu"), capacity,
-               counters(m, &e, &e, 0, card_slices(m, i)), false);
+               counters(&e, &e, 0, card_slices(m, i)), false);
 }
 
 struct mig_device {
@@ -295,10 +291,10 @@ static void add_mig(struct making *m, size_t i, const struct mig_device *d)
     struct sl_device_name name = {.kind = SL_DEVICE_MIG, .gpu = (uint32_t)i, .start = d->at.start};
     sl_device_profile_word(d->profile, name.profile, sizeof(name.profile));
     json_t *a = attributes_of(m, i, "mig");
-    put_text(m, a, "profile", d->profile);
+    put_text(a, "profile", d->profile);
     json_t *capacity = json_pack("{s:o,s:o}", "memory", memory_amount(d->memory_bytes / MIB),
                                  "multiprocessors", amount(d->engines.sm));
-    add_device(m, i, &name, a, capacity, counters(m, &d->engines, &all, d->at.start, d->at.size),
+    add_device(m, i, &name, a, capacity, counters(&d->engines, &all, d->at.start, d->at.size),
                false);
 }
 
@@ -360,7 +356,7 @@ static json_t *slice(struct making *m, size_t index, const char *key, json_t *it
     (void)snprintf(name, sizeof(name), "%02zu-" SL_DRA_DRIVER "-%.230s", index, m->opt->node_name);
     json_t *metadata = json_pack("{s:s}", "name", name);
     if (m->opt->node_uid && m->opt->node_uid[0])
-        put(m, metadata, "ownerReferences",
+        put(metadata, "ownerReferences",
             json_pack("[{s:s,s:s,s:s,s:s,s:b}]", "apiVersion", "v1", "kind", "Node", "name",
                       m->opt->node_name, "uid", m->opt->node_uid, "controller", 1));
     json_t *pool = json_pack("{s:s,s:I}", "name", m->opt->node_name, "generation",
@@ -376,24 +372,23 @@ static void cut(struct making *m, json_t *slices, const char *key, json_t *items
     for (size_t at = 0; at < json_array_size(items); at += most_items) {
         json_t *part = json_array();
         for (size_t i = at; i < at + most_items && i < json_array_size(items); i++)
-            m->failed |= json_array_append(part, json_array_get(items, i)) < 0;
-        m->failed |=
-            json_array_append_new(slices, slice(m, json_array_size(slices), key, part)) < 0;
+            (void)json_array_append(part, json_array_get(items, i));
+        (void)json_array_append_new(slices, slice(m, json_array_size(slices), key, part));
     }
 }
 
-static void count_slices(struct making *m, json_t *slices)
+static void count_slices(json_t *slices)
 {
     size_t i;
     json_t *s;
     json_array_foreach(slices, i, s)
     {
         json_t *pool = json_object_get(json_object_get(s, "spec"), "pool");
-        put(m, pool, "resourceSliceCount", json_integer((json_int_t)json_array_size(slices)));
+        put(pool, "resourceSliceCount", json_integer((json_int_t)json_array_size(slices)));
     }
 }
 
-int sl_slices_make(const struct sl_slices_options *opt, json_t **ret, struct sl_err *err)
+json_t *sl_slices_make(const struct sl_slices_options *opt)
 {
     struct making m = {.opt = opt, .counters = json_array(), .devices = json_array()};
     json_t *slices = json_array();
@@ -413,15 +408,10 @@ int sl_slices_make(const struct sl_slices_options *opt, json_t **ret, struct sl_
         add_whole(&m, i);
     cut(&m, slices, "sharedCounters", m.counters, SL_SLICE_COUNTER_SETS);
     cut(&m, slices, "devices", m.devices, SL_SLICE_DEVICES_MIXED);
-    count_slices(&m, slices);
+    count_slices(slices);
     json_decref(m.counters);
     json_decref(m.devices);
-    if (m.failed || !slices) {
-        json_decref(slices);
-        return sl_err_set(err, -ENOMEM, "out of memory making ResourceSlices");
-    }
-    *ret = slices;
-    return 0;
+    return slices;
 }
 
 /* The server fills in a taint's time; everything else is ours. */
@@ -441,7 +431,7 @@ bool sl_slices_same(const json_t *have, const json_t *want)
     json_t *b = json_deep_copy(json_object_get(want, "spec"));
     strip(a);
     strip(b);
-    bool same = a && b && json_equal(a, b);
+    bool same = json_equal(a, b);
     json_decref(a);
     json_decref(b);
     return same;

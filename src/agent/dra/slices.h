@@ -45,8 +45,7 @@ struct sl_slices_options {
 };
 
 /* An array of ResourceSlice objects, complete but for what the server adds. */
-int sl_slices_make(const struct sl_slices_options *opt, json_t **ret,
-                   struct sl_err *err) SL_MUST_CHECK;
+json_t *sl_slices_make(const struct sl_slices_options *opt);
 
 /* The order in which places of a profile are offered: indices into its placements. */
 void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,

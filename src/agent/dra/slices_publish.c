@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/dra/slices_publish.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/dra/slices.h"
 #include "base/clock.h"
+#include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -37,12 +38,6 @@ struct sl_slices_publisher {
     unsigned long count;
 };
 
-static const char *name_of(const json_t *object)
-{
-    const char *s = json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
-    return s ? s : "";
-}
-
 static json_t *pool_of(const json_t *object)
 {
     return json_object_get(json_object_get(object, "spec"), "pool");
@@ -56,9 +51,7 @@ static json_int_t generation_of(const json_t *object)
 /* Comparable numbers, by the API's conventions. 0: none. */
 static json_int_t version_of(const json_t *object)
 {
-    const char *s =
-        json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
-    return s ? (json_int_t)strtoll(s, NULL, 10) : 0;
+    return (json_int_t)strtoll(sl_kube_meta(object, "resourceVersion"), NULL, 10);
 }
 
 /*
@@ -96,7 +89,7 @@ static bool matches(const struct sl_slices_publisher *p)
         return false;
     json_array_foreach(p->want, i, w)
     {
-        const json_t *h = json_object_get(p->have, name_of(w));
+        const json_t *h = json_object_get(p->have, sl_kube_meta(w, "name"));
         if (!h || !sl_slices_same(h, w) || (generation >= 0 && generation_of(h) != generation))
             return false;
         generation = generation_of(h);
@@ -108,11 +101,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
 {
     struct write *w = data;
     struct sl_slices_publisher *p = w->p;
-    for (struct write **at = &p->writes; *at; at = &(*at)->next)
-        if (*at == w) {
-            *at = w->next;
-            break;
-        }
+    sl_list_drop(&p->writes, w);
     if (status >= 200 && status < 300) {
         p->count++;
         if (w->removal)
@@ -144,10 +133,6 @@ static void send(struct sl_slices_publisher *p, const char *method, const char *
     struct sl_err err = SL_ERR_INIT;
     struct write *w = sl_xcalloc(1, sizeof(*w));
     bool create = strcmp(method, "POST") == 0;
-    if (!w) {
-        p->failed = true;
-        return;
-    }
     w->p = p;
     w->removal = strcmp(method, "DELETE") == 0;
     (void)snprintf(w->name, sizeof(w->name), "%s", name);
@@ -164,25 +149,19 @@ static void send(struct sl_slices_publisher *p, const char *method, const char *
 
 static void send_wanted(struct sl_slices_publisher *p, json_t *want, json_int_t generation)
 {
-    const json_t *have = json_object_get(p->have, name_of(want));
+    const json_t *have = json_object_get(p->have, sl_kube_meta(want, "name"));
     json_t *body = json_deep_copy(want);
     (void)json_object_set_new(pool_of(body), "generation", json_integer(generation));
-    if (have) {
-        /* Ours to replace as a whole, if nobody changed it since we saw it. */
-        const json_t *version =
-            json_object_get(json_object_get(have, "metadata"), "resourceVersion");
-        json_t *copy = json_deep_copy(version);
-        (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion", copy);
-    }
-    send(p, have ? "PUT" : "POST", name_of(want), body);
+    if (have) /* ours to replace as a whole, if nobody changed it since we saw it */
+        (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion",
+                                  json_string(sl_kube_meta(have, "resourceVersion")));
+    send(p, have ? "PUT" : "POST", sl_kube_meta(want, "name"), body);
     json_decref(body);
 }
 
 static void reconcile(struct sl_timer *t)
 {
-    struct sl_slices_publisher *p =
-        (struct sl_slices_publisher *)(void *)((char *)t -
-                                               offsetof(struct sl_slices_publisher, timer));
+    struct sl_slices_publisher *p = sl_container_of(t, struct sl_slices_publisher, timer);
     if (!p->synced || !p->want || p->writes)
         return;
     p->current = matches(p);
@@ -193,14 +172,17 @@ static void reconcile(struct sl_timer *t)
     json_t *object;
     size_t i;
     void *next;
-    json_object_foreach(p->have, name, object) if (generation_of(object) > generation) generation =
-        generation_of(object);
+    json_object_foreach(p->have, name, object)
+    {
+        if (generation_of(object) > generation)
+            generation = generation_of(object);
+    }
     json_array_foreach(p->want, i, object) send_wanted(p, object, generation + 1);
     json_object_foreach_safe(p->have, next, name, object)
     {
         bool wanted = false;
         json_t *w;
-        json_array_foreach(p->want, i, w) wanted |= strcmp(name_of(w), name) == 0;
+        json_array_foreach(p->want, i, w) wanted |= strcmp(sl_kube_meta(w, "name"), name) == 0;
         if (!wanted)
             send(p, "DELETE", name, NULL);
     }
@@ -211,7 +193,7 @@ static void reconcile(struct sl_timer *t)
 static void told(void *data, enum sl_kube_event event, json_t *object)
 {
     struct sl_slices_publisher *p = data;
-    take(p, name_of(object), object, event == SL_KUBE_DELETED);
+    take(p, sl_kube_meta(object, "name"), object, event == SL_KUBE_DELETED);
     if (p->synced)
         soon(p, 0);
 }
@@ -258,8 +240,7 @@ void sl_slices_publish_destroy(struct sl_slices_publisher *p)
 {
     if (!p)
         return;
-    if (p->watch)
-        sl_kube_watch_stop(p->watch);
+    sl_kube_watch_stop(p->watch);
     while (p->writes) {
         struct write *w = p->writes;
         p->writes = w->next;

@@ -82,40 +82,6 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
     return 0;
 }
 
-static int gpu_edits(const struct sl_driver *driver, const struct sl_inventory *inv,
-                     const char *uuid, struct sl_edits *edits, struct sl_err *err)
-{
-    for (size_t i = 0; i < inv->gpu_count; i++)
-        if (strcmp(inv->gpu[i].info.uuid, uuid) == 0 && !inv->gpu[i].lost)
-            return sl_cdi_device_edits(driver, inv, i, SL_NO_MIG, edits, err);
-    return sl_err_set(err, -ENODEV, SL_E_FRACTION_GPU_GONE, uuid);
-}
-
-int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
-                           const struct sl_msg_lease *lease, struct sl_err *err)
-{
-    const struct sl_inventory *inv = NULL;
-    const struct sl_driver *driver = NULL;
-    struct sl_edits edits = {0};
-    char attach[512];
-    f->opt.machine(f->opt.data, &inv, &driver);
-    if (!inv || !driver)
-        return sl_err_set(err, -EAGAIN, SL_E_FRACTION_NO_FILES);
-    int rc = 0;
-    sl_cdi_common_edits(driver, &edits);
-    for (uint32_t i = 0; rc == 0 && i < lease->gpu_count; i++)
-        rc = gpu_edits(driver, inv, lease->gpu[i], &edits, err);
-    if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", f->opt.arbiter_dir_host, lease->name) >=
-        sizeof(attach))
-        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_FRACTION_DIR_LONG, f->opt.arbiter_dir_host);
-    if (rc == 0)
-        rc = sl_cdi_sluice_edits(f->opt.sluice_dir_host, attach, &edits, err);
-    if (rc == 0)
-        rc = sl_cdi_write_slot(f->opt.cdi_dir, token, &edits, err);
-    sl_edits_clear(&edits);
-    return rc;
-}
-
 /* --- life ---------------------------------------------------------------------------------------- */
 
 static void copy_options(struct sl_fraction *f, const struct sl_fraction_options *opt)
@@ -159,8 +125,7 @@ void sl_fraction_destroy(struct sl_fraction *f)
     while (f->slots) {
         struct sl_fraction_slot *s = f->slots;
         f->slots = s->next;
-        if (s->asking)
-            sl_kube_cancel(s->asking);
+        sl_kube_cancel(s->asking);
         free(s);
     }
     for (size_t i = 0; i < sizeof(f->text) / sizeof(f->text[0]); i++)

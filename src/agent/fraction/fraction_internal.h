@@ -79,8 +79,6 @@ void sl_fraction_slot_of(const struct sl_msg_lease *lease, struct sl_fraction_sl
 
 /* --- fraction.c --- */
 struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *tenant);
-int sl_fraction_write_spec(struct sl_fraction *f, const char *token,
-                           const struct sl_msg_lease *lease, struct sl_err *err) SL_MUST_CHECK;
 void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err);
 
 /* --- fraction_start.c --- */

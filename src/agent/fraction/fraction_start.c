@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
@@ -59,7 +60,7 @@ struct sl_start {
 
 static void ask_kubelet(struct sl_start *op);
 static void ask_next(struct sl_start *op);
-static void make(struct sl_start *op);
+static void take_slot(struct sl_start *op);
 
 /* --- the end of one ------------------------------------------------------------------------------ */
 
@@ -82,10 +83,7 @@ static void free_start(struct sl_start *op)
 static void finish(struct sl_start *op, const struct sl_err *err)
 {
     struct sl_fraction *f = op->f;
-    struct sl_start **link = &f->starts;
-    while (*link != op)
-        link = &(*link)->next;
-    *link = op->next;
+    sl_list_drop(&f->starts, op);
     sl_timer_stop(f->loop, &op->timer);
     sl_prestart_answer(op->call, err);
     free_start(op);
@@ -152,8 +150,33 @@ static int remember(struct sl_start *op, struct sl_err *err)
 static int write_spec(void *data, struct sl_err *err)
 {
     struct sl_start *op = data;
+    const struct sl_fraction_options *opt = &op->f->opt;
+    const struct sl_inventory *inv = NULL;
+    const struct sl_driver *driver = NULL;
+    struct sl_edits edits = {0};
+    char attach[512];
     int rc = remember(op, err);
-    return rc < 0 ? rc : sl_fraction_write_spec(op->f, op->token, &op->lease, err);
+    if (rc < 0)
+        return rc;
+    opt->machine(opt->data, &inv, &driver);
+    if (!inv || !driver)
+        return sl_err_set(err, -EAGAIN, SL_E_FRACTION_NO_FILES);
+    sl_cdi_common_edits(driver, &edits);
+    for (uint32_t i = 0; rc == 0 && i < op->lease.gpu_count; i++) {
+        size_t at = sl_inventory_find(inv, op->lease.gpu[i]);
+        rc = at == SIZE_MAX || inv->gpu[at].lost
+                 ? sl_err_set(err, -ENODEV, SL_E_FRACTION_GPU_GONE, op->lease.gpu[i])
+                 : sl_cdi_device_edits(driver, inv, at, SL_NO_MIG, &edits, err);
+    }
+    if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", opt->arbiter_dir_host,
+                         op->lease.name) >= sizeof(attach))
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_FRACTION_DIR_LONG, opt->arbiter_dir_host);
+    if (rc == 0)
+        rc = sl_cdi_sluice_edits(opt->sluice_dir_host, attach, &edits, err);
+    if (rc == 0)
+        rc = sl_cdi_write_slot(opt->cdi_dir, op->token, &edits, err);
+    sl_edits_clear(&edits);
+    return rc;
 }
 
 static int remove_spec(void *data, struct sl_err *err)
@@ -180,7 +203,7 @@ static void removed_other_lease(void *data, enum sl_tenancy_step step, int rc,
     if (rc < 0)
         finish(op, err);
     else
-        make(op);
+        take_slot(op);
 }
 
 static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
@@ -192,17 +215,12 @@ static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_
     } else if (step == SL_TENANCY_TENANT && rc == -ENOSPC) {
         /* Who had it before may be gone without our knowing. */
         sl_fraction_sweep_all(op->f);
-        try_again(op, ROOM_NS, make, err);
+        try_again(op, ROOM_NS, take_slot, err);
     } else {
         if (rc == 0)
             sl_info("%s: %s", op->lease.name, op->lease.about);
         finish(op, rc < 0 ? err : NULL);
     }
-}
-
-static void make(struct sl_start *op)
-{
-    sl_tenancy_make(&op->tenancy, made);
 }
 
 /* The slot may have been another's, and its tenant may be on its way out. */
@@ -226,7 +244,7 @@ static void take_slot(struct sl_start *op)
     if (wait)
         later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
     else
-        make(op);
+        sl_tenancy_make(&op->tenancy, made);
 }
 
 /* --- promise ------------------------------------------------------------------------------------- */
@@ -279,20 +297,6 @@ static const struct candidate *choose(const struct sl_start *op, struct sl_err *
     return found ? found : leaving;
 }
 
-static void all_asked(struct sl_start *op)
-{
-    struct sl_err err = SL_ERR_INIT;
-    const struct candidate *c = choose(op, &err);
-    int rc = c ? read_promise(op, c, &err) : err.code;
-    SL_FAULT("fraction.promise");
-    if (rc == -EAGAIN)
-        try_again(op, AGAIN_NS, ask_kubelet, &err);
-    else if (rc < 0)
-        finish(op, &err);
-    else
-        take_slot(op);
-}
-
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_start *op = data;
@@ -311,18 +315,28 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *e
     ask_next(op);
 }
 
+/* Asks for the next candidate; when all are known, one of them has the promise. */
 static void ask_next(struct sl_start *op)
 {
     struct sl_err err = SL_ERR_INIT;
     char path[400];
-    if (op->at == op->candidate_count) {
-        all_asked(op);
+    if (op->at < op->candidate_count) {
+        const struct candidate *c = &op->candidate[op->at];
+        (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
+        if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) <
+            0)
+            finish(op, &err);
         return;
     }
-    const struct candidate *c = &op->candidate[op->at];
-    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
-    if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) < 0)
+    const struct candidate *c = choose(op, &err);
+    int rc = c ? read_promise(op, c, &err) : err.code;
+    SL_FAULT("fraction.promise");
+    if (rc == -EAGAIN)
+        try_again(op, AGAIN_NS, ask_kubelet, &err);
+    else if (rc < 0)
         finish(op, &err);
+    else
+        take_slot(op);
 }
 
 /* --- who has it ---------------------------------------------------------------------------------- */
@@ -466,8 +480,7 @@ void sl_fraction_starts_end(struct sl_fraction *f)
         struct sl_start *op = f->starts;
         f->starts = op->next;
         sl_timer_stop(f->loop, &op->timer);
-        if (op->asking)
-            sl_kube_cancel(op->asking);
+        sl_kube_cancel(op->asking);
         sl_prestart_answer(op->call, &err);
         free_start(op);
     }

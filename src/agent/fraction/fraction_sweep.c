@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -31,12 +32,8 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
         sl_fraction_say(f, "cannot remove a tenant whose pod is gone", err);
     } else {
         sl_info("%s: removed, because %s/%s is gone", slot->tenant, slot->space, slot->pod);
-        struct sl_fraction_slot **at = &f->slots;
-        while (*at != slot)
-            at = &(*at)->next;
-        *at = slot->next;
-        if (slot->asking)
-            sl_kube_cancel(slot->asking);
+        sl_list_drop(&f->slots, slot);
+        sl_kube_cancel(slot->asking);
         free(slot);
     }
     sl_fraction_wake(f);

@@ -20,6 +20,8 @@ struct plugin_answer {
     Dp__Mount *mount;
     Dp__DeviceSpec *node;
     Dp__CDIDevice *cdi;
+    void *memory[10]; /* all of it */
+    size_t memories;
 };
 
 static int check(const char *what, const char *text, struct sl_err *err)
@@ -54,6 +56,8 @@ static int check_edits(const struct sl_edits *e, struct sl_err *err)
     do {                                                                                           \
         (answer)->items = sl_xcalloc((n) + 1, sizeof(*(answer)->items));                           \
         (answer)->message.list = sl_xcalloc((n) + 1, sizeof(*(answer)->message.list));             \
+        (answer)->memory[(answer)->memories++] = (answer)->items;                                  \
+        (answer)->memory[(answer)->memories++] = (answer)->message.list;                           \
     } while (0)
 
 static void fill_pairs(struct plugin_answer *a, const struct sl_edits *e)
@@ -124,15 +128,7 @@ void sl_plugin_answer_free(struct plugin_answer *answer)
 {
     if (!answer)
         return;
-    free(answer->message.envs);
-    free(answer->message.annotations);
-    free(answer->message.mounts);
-    free(answer->message.devices);
-    free(answer->message.cdi_devices);
-    free(answer->env);
-    free(answer->annotation);
-    free(answer->mount);
-    free(answer->node);
-    free(answer->cdi);
+    while (answer->memories)
+        free(answer->memory[--answer->memories]);
     free(answer);
 }

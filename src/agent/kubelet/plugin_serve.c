@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -60,10 +61,7 @@ static void stream_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *
     struct plugin_stream *s = data;
     struct plugin *p = s->plugin;
     if (p) {
-        struct plugin_stream **at = &p->streams;
-        while (*at != s)
-            at = &(*at)->next;
-        *at = s->next;
+        sl_list_drop(&p->streams, s);
         if (!p->streams)
             sl_plugin_streams_ended(p);
     }
@@ -197,10 +195,7 @@ static void retired(struct sl_rpc_server *server, void *data)
 {
     (void)server;
     struct plugin *p = data;
-    struct plugin **at = &p->owner->retiring;
-    while (*at != p)
-        at = &(*at)->next;
-    *at = p->next;
+    sl_list_drop(&p->owner->retiring, p);
     sl_plugin_free(p);
 }
 

@@ -11,6 +11,7 @@
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 
 static const char CHECKPOINT[] = "kubelet_internal_checkpoint";
@@ -20,20 +21,12 @@ static const uint64_t REMEMBERS_NS = 300 * SL_NS_PER_S;
 /* An agent that ends is gone by then; who is there still means to stay. */
 static const uint64_t LEAVES_NS = 60 * SL_NS_PER_S;
 
-static void take_out(struct plugin *p)
-{
-    struct plugin **at = &p->owner->vacating;
-    while (*at != p)
-        at = &(*at)->next;
-    *at = p->next;
-    p->next = NULL;
-}
-
 bool sl_plugin_vacate_ends(struct plugin *p)
 {
     if (!p->vacated && sl_loop_now(p->owner->loop) < p->vacate_ns)
         return false;
-    take_out(p);
+    sl_list_drop(&p->owner->vacating, p);
+    p->next = NULL;
     if (!p->vacated) {
         sl_warn("%s: kubelet could not be told that claims serve this resource now; kubelet "
                 "forgets it after some minutes",

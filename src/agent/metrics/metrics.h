@@ -98,22 +98,25 @@ struct sl_metrics_agent {
 };
 
 struct sl_metrics {
-    const struct sl_metrics_gpu *gpu;
+    struct sl_metrics_gpu *gpu;
     size_t gpu_count;
-    const struct sl_metrics_mig *mig;
+    struct sl_metrics_mig *mig;
     size_t mig_count;
-    const struct sl_metrics_compute *compute;
+    struct sl_metrics_compute *compute;
     size_t compute_count;
-    const struct sl_metrics_xid *xid;
+    struct sl_metrics_xid *xid;
     size_t xid_count;
-    const struct sl_metrics_resource *resource;
+    struct sl_metrics_resource *resource;
     size_t resource_count;
-    const struct sl_metrics_allocation *allocation;
+    struct sl_metrics_allocation *allocation;
     size_t allocation_count;
-    const struct sl_metrics_tenant *tenant; /* those of one tenant side by side */
+    struct sl_metrics_tenant *tenant; /* those of one tenant side by side */
     size_t tenant_count;
     struct sl_metrics_agent agent;
 };
+
+/* Frees the lists, of one whose lists were allocated. */
+void sl_metrics_clear(struct sl_metrics *metrics);
 
 /* Fresh, NUL-terminated text. */
 char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size);

@@ -75,37 +75,31 @@ static void fill_process(struct sl_metrics_agent *a)
         a->open_fds += 1;
 }
 
-static void fill_gpus(const struct sl_exporter *x, const struct sl_metrics *m,
-                      struct sl_metrics_gpu *out)
+/* What NVML and kubelet say, into what the agent knows of its devices. */
+static void fill_devices(const struct sl_exporter *x, struct sl_metrics *m)
 {
-    for (size_t i = 0; i < m->gpu_count; i++) {
-        out[i] = m->gpu[i];
-        for (size_t j = 0; out[i].uuid && j < x->numbers_count; j++) {
-            const struct sl_gpu_numbers *n = &x->numbers[j];
-            if (strcmp(n->uuid, out[i].uuid) != 0)
+    for (size_t j = 0; j < x->numbers_count; j++) {
+        const struct sl_gpu_numbers *n = &x->numbers[j];
+        for (size_t i = 0; i < m->gpu_count; i++) {
+            struct sl_metrics_gpu *g = &m->gpu[i];
+            if (!g->uuid || strcmp(n->uuid, g->uuid) != 0)
                 continue;
-            out[i].memory_total_bytes = n->memory_total_bytes;
-            out[i].memory_used_bytes = n->memory_used_bytes;
-            out[i].utilisation_ratio = n->utilisation_ratio;
-            out[i].power_watts = n->power_watts;
-            out[i].temperature_celsius = n->temperature_celsius;
+            g->memory_total_bytes = n->memory_total_bytes;
+            g->memory_used_bytes = n->memory_used_bytes;
+            g->utilisation_ratio = n->utilisation_ratio;
+            g->power_watts = n->power_watts;
+            g->temperature_celsius = n->temperature_celsius;
         }
+        for (size_t i = 0; i < m->mig_count; i++)
+            if (strcmp(n->uuid, m->mig[i].uuid) == 0)
+                m->mig[i].memory_used_bytes = n->memory_used_bytes;
     }
+    for (size_t i = 0; x->podres_up && i < m->resource_count; i++)
+        if (isnan(m->resource[i].in_use))
+            m->resource[i].in_use =
+                (double)sl_podres_in_use(sl_podres_last(x->opt.podres), m->resource[i].name);
 }
 
-static void fill_migs(const struct sl_exporter *x, const struct sl_metrics *m,
-                      struct sl_metrics_mig *out)
-{
-    for (size_t i = 0; i < m->mig_count; i++) {
-        out[i] = m->mig[i];
-        for (size_t j = 0; j < x->numbers_count; j++)
-            if (strcmp(x->numbers[j].uuid, out[i].uuid) == 0)
-                out[i].memory_used_bytes = x->numbers[j].memory_used_bytes;
-    }
-}
-
-/* The reason without what stands in brackets: a status there comes from a tenant's process, and a label
- * with values that somebody else chooses would make series without end. */
 static size_t fill_compute(struct sl_exporter *x, struct sl_metrics_compute *out)
 {
     for (size_t i = 0; i < x->status.gpu_count; i++) {
@@ -194,32 +188,17 @@ static char *make_text(struct sl_exporter *x, size_t *ret_size)
         x->opt.fill(x->opt.data, &m);
     for (size_t i = 0; i < x->status.tenant_count; i++)
         rows += x->status.tenant[i].gpu_count;
-    SL_CLEANUP(free) struct sl_metrics_gpu *gpus = sl_xcalloc(m.gpu_count + 1, sizeof(*gpus));
-    SL_CLEANUP(free) struct sl_metrics_mig *migs = sl_xcalloc(m.mig_count + 1, sizeof(*migs));
+    m.tenant = sl_xcalloc(rows, sizeof(*m.tenant));
+    m.compute = sl_xcalloc(x->status.gpu_count, sizeof(*m.compute));
     SL_CLEANUP(free)
-    struct sl_metrics_resource *resources = sl_xcalloc(m.resource_count + 1, sizeof(*resources));
-    SL_CLEANUP(free) struct sl_metrics_tenant *tenants = sl_xcalloc(rows + 1, sizeof(*tenants));
-    SL_CLEANUP(free)
-    struct sl_metrics_compute *compute = sl_xcalloc(x->status.gpu_count + 1, sizeof(*compute));
-    SL_CLEANUP(free)
-    struct sl_tenant_owner *owners = sl_xcalloc(x->status.tenant_count + 1, sizeof(*owners));
-    fill_gpus(x, &m, gpus);
-    fill_migs(x, &m, migs);
-    for (size_t i = 0; i < m.resource_count; i++) {
-        resources[i] = m.resource[i];
-        if (x->podres_up && isnan(resources[i].in_use))
-            resources[i].in_use =
-                (double)sl_podres_in_use(sl_podres_last(x->opt.podres), resources[i].name);
-    }
-    m.gpu = gpus;
-    m.mig = migs;
-    m.resource = resources;
-    m.compute = compute;
-    m.compute_count = fill_compute(x, compute);
-    m.tenant = tenants;
-    m.tenant_count = fill_tenants(x, tenants, owners);
+    struct sl_tenant_owner *owners = sl_xcalloc(x->status.tenant_count, sizeof(*owners));
+    fill_devices(x, &m);
+    m.compute_count = fill_compute(x, m.compute);
+    m.tenant_count = fill_tenants(x, m.tenant, owners);
     fill_own(x, &m.agent);
-    return sl_metrics_text(&m, ret_size);
+    char *text = sl_metrics_text(&m, ret_size);
+    sl_metrics_clear(&m);
+    return text;
 }
 
 /* ---- gathering ---- */

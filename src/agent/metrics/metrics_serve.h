@@ -30,8 +30,8 @@ struct sl_tenant_owner {
 
 struct sl_exporter_options {
     /* Fills what the loop's thread knows: GPUs (numbers may stay NAN), MIG, XIDs, resources (in_use NAN: asked of
-     * kubelet), agent. The exporter itself adds tenants and the agent's ready, *_up, process, lag and age. Pointers
-     * are read before the next callback, so they may be into the caller's own structures. */
+     * kubelet), agent. The exporter itself adds tenants and the agent's ready, *_up, process, lag and age. The
+     * lists are allocated and become the exporter's; their texts are read before the next callback. */
     void (*fill)(void *data, struct sl_metrics *metrics);
     /* Starts to read GPU numbers elsewhere (sl_gpu_numbers_read() in a job of sl_devices_submit()); whoever does
      * calls sl_exporter_sampled() in the loop's thread, once for each call of this. NULL: no numbers. */

@@ -14,6 +14,7 @@
 #include "agent/mps/mps_internal.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 
 #define BACKOFF_MAX_NS (60 * SL_NS_PER_S)
 #define PROBE_NS       (100 * SL_NS_PER_MS) /* between two questions to a daemon that starts */
@@ -141,11 +142,7 @@ void sl_mps_daemon_free(struct daemon *d)
     drop_process(d);
     sl_timer_stop(d->mps->loop, &d->timer);
     sl_mps_log_destroy(d->log);
-    for (struct daemon **p = &d->mps->daemons; *p; p = &(*p)->next)
-        if (*p == d) {
-            *p = d->next;
-            break;
-        }
+    sl_list_drop(&d->mps->daemons, d);
     sl_mps_env_free(d->env);
     free(d);
 }

@@ -192,8 +192,7 @@ static void on_object(void *data, enum sl_kube_event event, json_t *object)
         return;
     }
     /* The watch may tell of a time before our last write. */
-    uint64_t version = number(
-        json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion")));
+    uint64_t version = number(sl_kube_meta(object, "resourceVersion"));
     if (version && version < node->version && sl_loop_now(node->loop) - node->written_ns < STALE_NS)
         return;
     take_object(node, object);
@@ -316,8 +315,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     node->delay_ns = 0;
     node->said[0] = '\0';
     if (body) {
-        const json_t *meta = json_object_get(body, "metadata");
-        node->version = number(json_string_value(json_object_get(meta, "resourceVersion")));
+        node->version = number(sl_kube_meta(body, "resourceVersion"));
         node->written_ns = sl_loop_now(node->loop);
         take_object(node, body);
     }
@@ -334,9 +332,8 @@ static void sync_labels(struct sl_node *node)
     char path[300];
     struct sl_err err = SL_ERR_INIT;
     (void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", node->name);
-    int rc =
-        node->opt.api.request(node->opt.api.server, "PATCH", path, "application/merge-patch+json",
-                              body, patched, node, &node->call, &err);
+    int rc = node->opt.api.request(node->opt.api.server, "PATCH", path, SL_KUBE_PATCH_MERGE, body,
+                                   patched, node, &node->call, &err);
     json_decref(body);
     if (rc < 0) {
         node->call = NULL;
@@ -382,9 +379,9 @@ void sl_node_destroy(struct sl_node *node)
     if (!node)
         return;
     if (node->watch)
-        node->opt.api.unwatch(node->opt.api.server, node->watch);
+        node->opt.api.unwatch(node->watch);
     if (node->call)
-        node->opt.api.cancel(node->opt.api.server, node->call);
+        node->opt.api.cancel(node->call);
     sl_timer_stop(node->loop, &node->retry);
     sl_node_events_stop(node);
     sl_labels_clear(&node->seen);

@@ -22,18 +22,22 @@
 struct sl_node;
 
 /* The API server as seen from here; sl_node_api_kube() is the real one, tests have their own. Contracts
- * are those of http/kube.h. */
+ * are those of kube/kube.h. */
 struct sl_node_api {
-    void *server;
-    int (*request)(void *server, const char *method, const char *path, const char *content_type,
-                   json_t *body, sl_kube_done *done, void *data, void **ret_call,
-                   struct sl_err *err);
-    void (*cancel)(void *server, void *call);
-    int (*watch)(void *server, const char *path, const struct sl_kube_watch_ops *ops, void *data,
-                 void **ret_watch, struct sl_err *err);
-    void (*unwatch)(void *server, void *watch);
+    struct sl_kube *server;
+    int (*request)(struct sl_kube *server, const char *method, const char *path,
+                   const char *content_type, json_t *body, sl_kube_done *done, void *data,
+                   struct sl_kube_call **ret, struct sl_err *err);
+    void (*cancel)(struct sl_kube_call *call);
+    int (*watch)(struct sl_kube *server, const char *path, const struct sl_kube_watch_ops *ops,
+                 void *data, struct sl_kube_watch **ret, struct sl_err *err);
+    void (*unwatch)(struct sl_kube_watch *watch);
 };
-struct sl_node_api sl_node_api_kube(struct sl_kube *kube);
+static inline struct sl_node_api sl_node_api_kube(struct sl_kube *kube)
+{
+    return (struct sl_node_api){kube, sl_kube_request, sl_kube_cancel, sl_kube_watch_start,
+                                sl_kube_watch_stop};
+}
 
 struct sl_node_options {
     const char *name; /* the node's */

@@ -345,7 +345,7 @@ void sl_node_events_stop(struct sl_node *node)
     struct node_events *events = &node->events;
     sl_timer_stop(node->loop, &events->timer);
     if (events->call)
-        node->opt.api.cancel(node->opt.api.server, events->call);
+        node->opt.api.cancel(events->call);
     for (size_t i = 0; i < events->count; i++)
         event_free(events->event[i]);
     events->count = 0;

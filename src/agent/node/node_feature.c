@@ -9,6 +9,7 @@
 #include "agent/node/errors.h"
 #include "agent/node/node_internal.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -30,7 +31,7 @@ struct sl_node_feature {
     bool newer;      /* it changed since the question that is under way */
     bool current;    /* the server has it */
     bool may_be;     /* an object may be there, be it an earlier agent's */
-    void *call;
+    struct sl_kube_call *call;
     struct sl_timer timer;
     uint64_t delay_ns;
     enum sl_node_feature_state state;
@@ -158,8 +159,7 @@ static void send(struct sl_node_feature *f)
 
 static void fire(struct sl_timer *timer)
 {
-    send((struct sl_node_feature *)(void *)((char *)timer -
-                                            offsetof(struct sl_node_feature, timer)));
+    send(sl_container_of(timer, struct sl_node_feature, timer));
 }
 
 int sl_node_feature_create(struct sl_loop *loop, const struct sl_node_feature_options *opt,
@@ -190,7 +190,7 @@ void sl_node_feature_destroy(struct sl_node_feature *feature)
         return;
     sl_timer_stop(feature->loop, &feature->timer);
     if (feature->call)
-        feature->opt.api.cancel(feature->opt.api.server, feature->call);
+        feature->opt.api.cancel(feature->call);
     sl_labels_clear(&feature->wanted);
     free(feature->node);
     free(feature->name_space);

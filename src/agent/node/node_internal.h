@@ -24,7 +24,7 @@ struct node_events {
     struct node_event *sending; /* NULL with a call under way: the event gave way meanwhile */
     uint64_t sending_count;
     bool sending_new;
-    void *call;
+    struct sl_kube_call *call;
     struct sl_timer timer;
     uint64_t delay_ns, not_before_ns; /* after a failure */
     double tokens;
@@ -43,7 +43,7 @@ struct sl_node {
     struct sl_loop *loop;
     struct sl_node_options opt;
     char *name, *uid;
-    void *watch;
+    struct sl_kube_watch *watch;
     bool present, ever_seen;
     uint64_t version;    /* the newest resourceVersion of our own writing; 0: not a number */
     uint64_t written_ns; /* when that was */
@@ -53,7 +53,7 @@ struct sl_node {
     struct sl_labels notes, notes_seen; /* annotations: wanted, and of those what is there */
     struct node_rival *rival;
     size_t rival_count;
-    void *call;
+    struct sl_kube_call *call;
     struct sl_timer retry;
     uint64_t delay_ns;
     char *config;

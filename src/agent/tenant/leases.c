@@ -40,18 +40,6 @@ struct sl_leases {
 
 static void advance(struct sl_leases *l);
 
-static void hang_up(struct sl_leases *l)
-{
-    if (l->conn.fd < 0)
-        return;
-    sl_loop_unwatch(l->loop, &l->conn);
-    (void)close(l->conn.fd);
-    l->conn.fd = -1;
-    l->unsent = l->first; /* all of them again, on the next connection */
-    if (l->first)
-        sl_client_status_free(&l->first->status);
-}
-
 static void finish(struct sl_leases *l, struct question *q, int rc, const char *text,
                    const struct sl_err *err)
 {
@@ -67,6 +55,20 @@ static void finish(struct sl_leases *l, struct question *q, int rc, const char *
     if (rc < 0 || !q->status_done)
         sl_client_status_free(&q->status);
     free(q);
+}
+
+static void hang_up(struct sl_leases *l)
+{
+    if (l->conn.fd < 0)
+        return;
+    sl_loop_unwatch(l->loop, &l->conn);
+    (void)close(l->conn.fd);
+    l->conn.fd = -1;
+    if (l->first && l->first != l->unsent && l->first->ask.h.type == SL_MSG_PING)
+        finish(l, l->first, 0, "", NULL);
+    l->unsent = l->first; /* all of them again, on the next connection */
+    if (l->first)
+        sl_client_status_free(&l->first->status);
 }
 
 /* One answer to the oldest question. Returns false on one that makes no sense. */
@@ -194,7 +196,6 @@ void sl_leases_destroy(struct sl_leases *l)
 {
     if (!l)
         return;
-    hang_up(l);
     sl_timer_stop(l->loop, &l->timer);
     while (l->first) {
         struct question *q = l->first;
@@ -202,6 +203,7 @@ void sl_leases_destroy(struct sl_leases *l)
         sl_client_status_free(&q->status);
         free(q);
     }
+    hang_up(l);
     free(l);
 }
 
@@ -251,6 +253,17 @@ void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void
 {
     ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS,
         sizeof(struct sl_msg));
+}
+
+void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data)
+{
+    ask(l, &(struct question){.done = done, .data = data, .now = true}, SL_MSG_PING,
+        sizeof(struct sl_msg));
+}
+
+pid_t sl_leases_peer(const struct sl_leases *l)
+{
+    return l->conn.fd < 0 ? 0 : sl_client_peer_pid(l->conn.fd);
 }
 
 void sl_leases_forget(struct sl_leases *l, const void *data)

@@ -8,6 +8,7 @@
 #define SLUICE_AGENT_TENANT_LEASES_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "arbiter/client.h"
 #include "base/err.h"
@@ -40,6 +41,11 @@ typedef void sl_leases_status_done(void *data, struct sl_client_status *status,
 void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data);
 /* The same without patience: where there is no arbiter done says so at once, from inside this call too. */
 void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data);
+/* Does it live? Without patience too; an arbiter that ends the connection instead of an answer (one of an older build)
+ * has answered: rc 0. */
+void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data);
+/* The process at the other end of the connection; 0: there is no connection, or the kernel does not say. */
+pid_t sl_leases_peer(const struct sl_leases *l);
 /* The done of these questions will not come. */
 void sl_leases_forget(struct sl_leases *l, const void *data);
 

@@ -3,13 +3,46 @@
 
 #include "base/fault.h"
 
-/* --- make --- */
+static void advance(struct sl_tenancy *t);
 
-static void make_next(struct sl_tenancy *t);
+/* The arbiter has done what it was asked about the tenant `at`, or says why not. */
+static void answered(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    struct sl_tenancy *t = data;
+    (void)text;
+    if (rc < 0) {
+        t->done(t->data, SL_TENANCY_TENANT, rc, err);
+        return;
+    }
+    if (t->doing == SL_TENANCY_REMOVING)
+        SL_FAULT(t->ops->fault.unmade);
+    else if (t->doing == SL_TENANCY_MAKING)
+        SL_FAULT(t->ops->fault.made);
+    bool set = t->doing == SL_TENANCY_MAKING && t->tenant[t->at].set;
+    if (t->doing != SL_TENANCY_REMOVING)
+        t->doing = set ? SL_TENANCY_SETTING : SL_TENANCY_MAKING;
+    t->at += !set;
+    advance(t);
+}
 
-static void write_spec(struct sl_tenancy *t)
+/* The next question to the arbiter; after the last one the spec is written. */
+static void advance(struct sl_tenancy *t)
 {
     struct sl_err err = SL_ERR_INIT;
+    if (t->at < t->count) {
+        const struct sl_tenancy_tenant *one = &t->tenant[t->at];
+        if (t->doing == SL_TENANCY_MAKING)
+            sl_leases_make(t->leases, one->make, answered, t);
+        else if (t->doing == SL_TENANCY_SETTING)
+            sl_leases_set(t->leases, one->set, answered, t);
+        else
+            sl_leases_remove(t->leases, one->name, answered, t);
+        return;
+    }
+    if (t->doing == SL_TENANCY_REMOVING) {
+        t->done(t->data, SL_TENANCY_TENANT, 0, &err);
+        return;
+    }
     SL_FAULT(t->ops->fault.all_made);
     int rc = t->ops->write_spec(t->data, &err);
     if (rc == 0)
@@ -17,68 +50,12 @@ static void write_spec(struct sl_tenancy *t)
     t->done(t->data, SL_TENANCY_SPEC, rc, &err);
 }
 
-static void changed(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct sl_tenancy *t = data;
-    (void)text;
-    if (rc < 0) {
-        t->done(t->data, SL_TENANCY_TENANT, rc, err);
-        return;
-    }
-    t->at++;
-    make_next(t);
-}
-
-static void made(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct sl_tenancy *t = data;
-    if (rc == 0)
-        SL_FAULT(t->ops->fault.made);
-    if (rc == 0 && t->tenant[t->at].set)
-        sl_leases_set(t->leases, t->tenant[t->at].set, changed, t);
-    else
-        changed(t, rc, text, err);
-}
-
-static void make_next(struct sl_tenancy *t)
-{
-    if (t->at < t->count)
-        sl_leases_make(t->leases, t->tenant[t->at].make, made, t);
-    else
-        write_spec(t);
-}
-
 void sl_tenancy_make(struct sl_tenancy *t, sl_tenancy_done *done)
 {
     t->done = done;
     t->at = 0;
-    make_next(t);
-}
-
-/* --- unmake --- */
-
-static void unmake_next(struct sl_tenancy *t);
-
-static void unmade(void *data, int rc, const char *text, const struct sl_err *err)
-{
-    struct sl_tenancy *t = data;
-    (void)text;
-    if (rc < 0) {
-        t->done(t->data, SL_TENANCY_TENANT, rc, err);
-        return;
-    }
-    SL_FAULT(t->ops->fault.unmade);
-    t->at++;
-    unmake_next(t);
-}
-
-static void unmake_next(struct sl_tenancy *t)
-{
-    static const struct sl_err none = SL_ERR_INIT;
-    if (t->at < t->count)
-        sl_leases_remove(t->leases, t->tenant[t->at].name, unmade, t);
-    else
-        t->done(t->data, SL_TENANCY_TENANT, 0, &none);
+    t->doing = SL_TENANCY_MAKING;
+    advance(t);
 }
 
 void sl_tenancy_unmake(struct sl_tenancy *t, sl_tenancy_done *done)
@@ -86,6 +63,7 @@ void sl_tenancy_unmake(struct sl_tenancy *t, sl_tenancy_done *done)
     struct sl_err err = SL_ERR_INIT;
     t->done = done;
     t->at = 0;
+    t->doing = SL_TENANCY_REMOVING;
     /* First the spec, so that nothing is left that names a tenant that is gone. */
     int rc = t->ops->remove_spec(t->data, &err);
     if (rc < 0) {
@@ -93,5 +71,5 @@ void sl_tenancy_unmake(struct sl_tenancy *t, sl_tenancy_done *done)
         return;
     }
     SL_FAULT(t->ops->fault.removed);
-    unmake_next(t);
+    advance(t);
 }

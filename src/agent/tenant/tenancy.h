@@ -47,6 +47,7 @@ struct sl_tenancy {
     const struct sl_tenancy_tenant *tenant;
     size_t count;
     /* its own */
+    enum { SL_TENANCY_MAKING, SL_TENANCY_SETTING, SL_TENANCY_REMOVING } doing;
     size_t at;
     sl_tenancy_done *done;
 };

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a claim's owner says while its pod runs: the annotation that changes a share. Also the names of its containers. */
+#include "agent/dra/dra_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/dra/claim_allow.h"
+#include "base/json_read.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+
+struct resize_watch {
+    struct resize_watch *next;
+    struct sl_dra *dra;
+    char uid[SL_UID_SIZE];
+    struct sl_kube_watch *watch;
+    struct sl_kube_call *get_pod; /* for its containers' names */
+    char text[128];               /* the annotation as last acted on */
+    bool acted; /* before that it is unknown: it may have gone while no agent was there */
+    struct sl_claim_resize wanted;
+    struct sl_config_allow allow; /* what the annotation may ask for, as last seen */
+    size_t at;                    /* the device whose tenant is being changed */
+    bool busy;                    /* the arbiter is being asked */
+    bool gone;                    /* freed when its answer is in */
+    char next_text[128];          /* came meanwhile */
+    bool next_there;
+};
+
+static void resize_begin(struct resize_watch *w, const char *text);
+
+static void watch_free(struct resize_watch *w)
+{
+    sl_list_drop(&w->dra->watches, w);
+    free(w);
+}
+
+static void resize_told(struct resize_watch *w, bool good, const char *reason, const char *message)
+{
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    w->busy = false;
+    if (p) {
+        sl_dra_status_write(w->dra, p, "Resized", good, reason, message);
+        sl_dra_tell(w->dra, p, !good, good ? "SluiceResized" : "SluiceResizeFailed", message);
+    }
+    if (w->next_there) {
+        w->next_there = false;
+        resize_begin(w, w->next_text);
+    }
+}
+
+static void resize_next(struct resize_watch *w);
+
+/* The tenant's devices now hold what was asked for; the claim's own figures where it was not named. */
+static void record(struct sl_prepared *p, const char *tenant, const struct sl_claim_resize *r)
+{
+    for (size_t i = 0; i < p->device_count; i++)
+        if (strcmp(p->device[i].tenant, tenant) == 0)
+            p->device[i].resized = *r;
+}
+
+static void resize_done(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    struct resize_watch *w = data;
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (w->gone || !p) {
+        w->busy = false;
+        if (w->gone)
+            watch_free(w);
+        return;
+    }
+    if (rc < 0) {
+        resize_told(w, false, "Refused", err->msg);
+        return;
+    }
+    record(p, p->device[w->at].tenant, &w->wanted);
+    sl_dra_mark_dirty(w->dra);
+    if (text[0])
+        sl_dra_tell(w->dra, p, true, "SluiceResized", text);
+    w->at++;
+    resize_next(w);
+}
+
+/* All devices of the tenant whose turn it is. */
+static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p,
+                         struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < p->device_count && rc == 0; i++)
+        if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0)
+            rc = sl_allow_resize(&w->allow, &p->device[i], &w->wanted,
+                                 sl_dra_card_bytes(w->dra, p->device[i].share.gpu), err);
+    return rc;
+}
+
+static void resize_next(struct resize_watch *w)
+{
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_msg_lease set;
+    while (w->at < p->device_count && !sl_dra_first_of_tenant(p, w->at))
+        w->at++;
+    if (w->at == p->device_count) {
+        char text[200];
+        (void)snprintf(text, sizeof(text), "the share is now %s",
+                       w->text[0] ? w->text : "as it was allocated");
+        resize_told(w, true, "Resized", text);
+        return;
+    }
+    /* Tried on, and taken back if it does not fit: the arbiter is asked with what it would be. */
+    const struct sl_claim_resize before = p->device[w->at].resized;
+    if (check_allowed(w, p, &err) < 0) {
+        resize_told(w, false, "NotAllowed", err.msg);
+        return;
+    }
+    record(p, p->device[w->at].tenant, &w->wanted);
+    for (size_t i = 0; i < p->device_count; i++)
+        if (strcmp(p->device[i].tenant, p->device[w->at].tenant) == 0 &&
+            sl_dra_fits(w->dra, &p->device[i], &err) < 0) {
+            record(p, p->device[w->at].tenant, &before);
+            resize_told(w, false, "NoRoom", err.msg);
+            return;
+        }
+    int rc = sl_dra_compose(w->dra, p, w->at, true, &set, &err);
+    record(p, p->device[w->at].tenant, &before);
+    if (rc < 0)
+        resize_told(w, false, "Refused", err.msg);
+    else
+        sl_leases_set(w->dra->leases, &set, resize_done, w);
+}
+
+static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize *r)
+{
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        if (d->tenant[0] && (d->resized.memory_bytes != r->memory_bytes ||
+                             d->resized.cores_permille != r->cores_permille ||
+                             d->resized.limit_permille != r->limit_permille))
+            return false;
+    }
+    return true;
+}
+
+static void resize_begin(struct resize_watch *w, const char *text)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_claim_resize r = {0};
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    if (w->busy) {
+        (void)snprintf(w->next_text, sizeof(w->next_text), "%s", text);
+        w->next_there = true;
+        return;
+    }
+    if (!p || p->state != SL_PREPARED || (w->acted && strcmp(text, w->text) == 0))
+        return;
+    w->acted = true;
+    (void)snprintf(w->text, sizeof(w->text), "%s", text);
+    if (text[0] && sl_claim_resize_parse(text, &r, &err) < 0) {
+        resize_told(w, false, "Invalid", err.msg);
+        return;
+    }
+    if (as_wanted(p, &r)) /* a restart reads the annotation again */
+        return;
+    w->wanted = r;
+    w->at = 0;
+    w->busy = true;
+    resize_next(w);
+}
+
+/* The class's word is in the claim's allocation, where the scheduler copied it. */
+static void learn_allowed(struct resize_watch *w, const json_t *object)
+{
+    struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
+    const struct sl_config *config = w->dra->config;
+    w->allow = sl_config_allowed(config, sl_kube_meta(object, "namespace"));
+    if (sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
+        w->allow = sl_allow_resizes(config, claim);
+    free(claim);
+}
+
+static void claim_object(void *data, enum sl_kube_event event, json_t *object)
+{
+    struct resize_watch *w = data;
+    const char *text = sl_jget_note(object, SL_RESIZE_ANNOTATION);
+    if (event == SL_KUBE_DELETED || strcmp(sl_kube_meta(object, "uid"), w->uid) != 0)
+        return;
+    learn_allowed(w, object);
+    resize_begin(w, text ? text : "");
+}
+
+/* --- whose it is --- */
+
+static void described(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)data;
+    (void)text;
+    if (rc < 0)
+        sl_warn("cannot tell the arbiter the name of a container: %s", err->msg);
+}
+
+/* For `sluice status` and metrics: who uses which tenant. Asked for when the containers are on their way. */
+static void got_containers(void *data, int status, json_t *pod, const struct sl_err *err)
+{
+    struct resize_watch *w = data;
+    struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
+    struct sl_msg_lease ask;
+    w->get_pod = NULL;
+    if (status != 200 || !p || p->state != SL_PREPARED) {
+        if (status != 200 && status != 404)
+            sl_warn("the names of the containers are not known: %s", err->msg);
+        return;
+    }
+    for (size_t i = 0; i < p->device_count; i++) {
+        struct sl_prepared_device *d = &p->device[i];
+        sl_claim_containers(pod, p->name, d->request, d->containers, sizeof(d->containers));
+        if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] ||
+            sl_dra_compose(w->dra, p, i, false, &ask, NULL) < 0)
+            continue;
+        sl_leases_make(w->dra->leases, &ask, described, NULL);
+    }
+}
+
+static void ask_containers(struct resize_watch *w, const struct sl_prepared *p)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char path[500];
+    if (!p->pod[0])
+        return;
+    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", p->name_space, p->pod);
+    if (sl_kube_request(w->dra->kube, "GET", path, NULL, NULL, got_containers, w, &w->get_pod,
+                        &err) < 0)
+        sl_warn("the names of the containers are not known: %s", err.msg);
+}
+
+void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
+{
+    static const struct sl_kube_watch_ops ops = {.object = claim_object};
+    struct sl_err err = SL_ERR_INIT;
+    char path[600];
+    bool tenant = false;
+    for (size_t i = 0; i < p->device_count; i++)
+        tenant |= p->device[i].tenant[0] != '\0';
+    for (const struct resize_watch *w = dra->watches; w; w = w->next)
+        if (!w->gone && strcmp(w->uid, p->uid) == 0)
+            return;
+    if (!tenant || !dra->kube)
+        return;
+    struct resize_watch *w = sl_xcalloc(1, sizeof(*w));
+    w->dra = dra;
+    memcpy(w->uid, p->uid, sizeof(w->uid));
+    (void)snprintf(path, sizeof(path),
+                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims?fieldSelector=metadata."
+                   "name%%3D%s",
+                   p->name_space, p->name);
+    if (sl_kube_watch_start(dra->kube, path, &ops, w, &w->watch, &err) < 0) {
+        sl_warn("cannot resize claim %s/%s: %s", p->name_space, p->name, err.msg);
+        free(w);
+        return;
+    }
+    w->next = dra->watches;
+    dra->watches = w;
+    ask_containers(w, p);
+}
+
+void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
+{
+    for (struct resize_watch *w = dra->watches, *after; w; w = after) {
+        after = w->next;
+        if (w->gone || strcmp(w->uid, uid) != 0)
+            continue;
+        sl_kube_watch_stop(w->watch);
+        w->watch = NULL;
+        sl_kube_cancel(w->get_pod);
+        w->get_pod = NULL;
+        w->gone = true;
+        if (!w->busy)
+            watch_free(w);
+    }
+}
+
+void sl_dra_resize_end(struct sl_dra *dra)
+{
+    while (dra->watches) {
+        sl_kube_watch_stop(dra->watches->watch);
+        sl_kube_cancel(dra->watches->get_pod);
+        watch_free(dra->watches);
+    }
+}

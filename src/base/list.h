@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of things that carry their own `next`. */
+#ifndef SLUICE_BASE_LIST_H
+#define SLUICE_BASE_LIST_H
+
+/* Takes an item out of the list that begins at *head. It is in there. */
+#define sl_list_drop(head, item)                                                                   \
+    do {                                                                                           \
+        __typeof__(head) at_ = (head);                                                             \
+        while (*at_ != (item))                                                                     \
+            at_ = &(*at_)->next;                                                                   \
+        *at_ = (item)->next;                                                                       \
+    } while (0)
+
+#endif
