@@ -94,6 +94,14 @@ uint64_t sim_program_ns(const struct sim_graph_program *p, uint32_t card)
     return sum;
 }
 
+bool sim_program_writes(const struct sim_graph_program *p)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (sim_writes_memory(&p->works[i]))
+            return true;
+    return false;
+}
+
 void sim_program_apply(CUcontext ctx, struct sim_graph_program *p, uint64_t end_ns)
 {
     for (size_t i = 0; i < p->count; i++)

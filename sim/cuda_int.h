@@ -282,6 +282,7 @@ CUresult sim_wait_seq(CUcontext ctx, uint64_t seq); /* drops and retakes the loc
 CUresult sim_wait_ctx(CUcontext ctx);
 uint64_t sim_ctx_tail(CUcontext ctx); /* the last operation submitted to it */ /* the same */
 void sim_wait_card(uint32_t card); /* the same: every context of ours on it */
+bool sim_writes_memory(const struct sim_work *w);
 uint64_t sim_work_ns(const struct sim_work *w, uint32_t card, uint8_t *ret_kind);
 uint32_t sim_blocks_per_sm(uint64_t threads, uint64_t shared_bytes); /* of one block */
 void sim_apply(CUcontext ctx, struct sim_work *w, uint64_t end_ns);
@@ -411,6 +412,7 @@ CUresult sim_graph_launch(CUgraphExec exec, CUstream s);
 CUresult sim_graph_upload(CUgraphExec exec, CUstream s);
 CUresult sim_graph_instantiate(CUgraphExec *ret, CUgraph g, unsigned long long flags);
 uint64_t sim_program_ns(const struct sim_graph_program *p, uint32_t card);
+bool sim_program_writes(const struct sim_graph_program *p);
 void sim_program_apply(CUcontext ctx, struct sim_graph_program *p, uint64_t end_ns);
 
 /* Files that are compiled twice name their functions by these. */

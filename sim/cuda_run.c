@@ -186,7 +186,7 @@ static void apply_done(void)
     }
 }
 
-static bool writes_memory(const struct sim_work *w)
+bool sim_writes_memory(const struct sim_work *w)
 {
     switch ((enum sim_work_type)w->type) {
     case SIM_WORK_KERNEL:
@@ -196,6 +196,8 @@ static bool writes_memory(const struct sim_work *w)
     case SIM_WORK_WAIT_VALUE:
     case SIM_WORK_EMPTY:
         return false;
+    case SIM_WORK_GRAPH:
+        return sim_program_writes(w->program);
     default:
         return true;
     }
@@ -214,7 +216,7 @@ static void look_ahead(CUcontext c)
         struct sim_work *w = &c->ops[s % SL_SIM_RING].work;
         if (op->state == SL_SIM_OP_DONE)
             continue;
-        if (writes_memory(w))
+        if (sim_writes_memory(w))
             return;
         if (op->kind == SL_SIM_OP_POLL && op->state == SL_SIM_OP_PENDING && sim_watch_over(w))
             op->flags |= SL_SIM_OPF_MET;
