@@ -10,7 +10,7 @@
 /* Periods of each before one is chosen. Then one period in so many is for another: rarely, because the slowest
  * steps are what people notice. The score of the one that is used goes on, so it is left when it gets worse. */
 #define TRIED_FIRST 4U
-#define TRIED_EVERY 64U
+#define TRIED_EVERY 128U
 /* Periods that a score stands for. */
 #define REMEMBERED  8U
 

@@ -89,7 +89,7 @@
 /* This much without a pause keeps the GPU busy in any case. Less does only where more is launched while it is not
  * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
  * its slice to the end. */
-#define SL_METER_PLENTY_NS     (20 * SL_TIME_MS)
+#define SL_METER_PLENTY_NS     (12 * SL_TIME_MS)
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
 #define SL_METER_BELIEVED      32U

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/times.h"
+
 #define NOBODY UINT32_MAX
 #define NEVER  UINT64_MAX
 
@@ -15,7 +17,7 @@
 #define WAKE_NS         (100 * US)
 #define LOOK_NS         MS
 #define DEEP_NS         MS
-#define PLENTY_NS       (20 * MS)
+#define PLENTY_NS       SL_METER_PLENTY_NS
 #define BELIEVED        32U
 /* What a program that never waits has queued. */
 #define DEPTH_NS        (50 * MS)
