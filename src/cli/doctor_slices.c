@@ -23,9 +23,12 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
                           i, r->tenths / 10, r->tenths % 10, r->status, when);
         return;
     case SL_SLICES_NO_EFFECT:
-        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
+        /* A running arbiter finds that out only when a tenant reaches its limit. */
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
+                      "choose turns: `sluice run --compute turns`, or sharing.fractional.compute: "
+                      "turns in the node's configuration",
                       "GPU %zu: the driver accepts time slices, and they have no effect "
-                      "(1 : %u.%u): " BY_TURNS "%s",
+                      "(1 : %u.%u)%s",
                       i, r->tenths / 10, r->tenths % 10, when);
         return;
     case SL_SLICES_REFUSED:

@@ -190,6 +190,8 @@ slices() { "$SLUICE" doctor --sim h200 | grep '  slices  '; }
     run -0 slices
     [[ $output == warning* ]]
     has "GPU 0: the driver accepts time slices, and they have no effect (1 : "
+    run -0 "$SLUICE" doctor --sim h200
+    has "choose turns: \`sluice run --compute turns\`"
     export SLUICE_SIM_FAULT=groups=refused:disable
     run -0 slices
     [[ $output == warning* ]]
