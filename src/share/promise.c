@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
+#include "base/utf8.h"
 #include "base/xalloc.h"
 #include "share/errors.h"
 #include "share/share_json.h"
@@ -29,10 +30,10 @@ static json_t *load(const char *text, struct sl_err *err)
     return j;
 }
 
-/* Names go into lists with these between them. */
+/* Names go into lists with these between them, and into JSON. */
 static bool good_name(const char *text, size_t room)
 {
-    return text && text[0] && strlen(text) < room && !strpbrk(text, ",;:\n");
+    return text && text[0] && strlen(text) < room && !strpbrk(text, ",;:\n") && sl_utf8_valid(text);
 }
 
 static int get_text(const json_t *object, const char *key, char *buf, size_t size,
@@ -78,7 +79,7 @@ static int gpu_read(const json_t *object, const struct gpu_names *names, struct 
     if (rc)
         return rc;
     const char *model = json_string_value(json_object_get(object, names->model));
-    (void)snprintf(g->model, sizeof(g->model), "%.63s", model ? model : "");
+    sl_utf8_copy(g->model, sizeof(g->model), model ? model : "");
     json_int_t n = json_is_integer(numa) ? json_integer_value(numa) : -1;
     g->numa = n < 0 || n > 255 ? -1 : (int32_t)n;
     g->healthy = !json_is_false(json_object_get(object, names->healthy));
@@ -158,6 +159,7 @@ static int register_csv(const char *text, struct sl_promise_node *ret, struct sl
             return sl_err_set(err, -EINVAL, SL_E_PROMISE_HAMI_DEVICE, node.count);
         (void)snprintf(g.uuid, sizeof(g.uuid), "%s", part[0]);
         (void)snprintf(g.model, sizeof(g.model), "%.63s", part[4]);
+        sl_utf8_mend(g.model);
         if (n > 5 && whole_number(part[5], 255, &numa))
             g.numa = (int32_t)numa;
         if (n > 6)
