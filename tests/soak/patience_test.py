@@ -14,7 +14,7 @@ import patience  # noqa: E402
 
 SLEEPS = "exec sleep 1000"
 WORKS = "while :; do :; done"
-ANSWERS = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo done"
+ANSWERS = "i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; echo done"
 
 
 def ran_s(pid):
@@ -50,16 +50,21 @@ class Judge(unittest.TestCase):
             self.answer(self.start(WORKS))
 
     def test_gets_no_processor(self):
-        """Beside one of ordinary priority on the same processor, a nice one gets a seventieth of it."""
+        """
+        Beside two of ordinary priority on the same processor, a nice one gets a hundredth of it, over seconds. In its
+        first moments it may get a tenth, so it needs a few times its limit even then.
+        """
         cpu = min(os.sched_getaffinity(0))
+        patience.LIMIT = 0.4
 
         def nice():
             os.sched_setaffinity(0, {cpu})
             os.nice(19)
 
-        other = self.start(WORKS, lambda: os.sched_setaffinity(0, {cpu}))
-        while ran_s(other.pid) < 0.1:  # it has the processor
-            time.sleep(0.01)
+        for _ in range(2):
+            other = self.start(WORKS, lambda: os.sched_setaffinity(0, {cpu}))
+            while ran_s(other.pid) < 0.1:  # it has the processor
+                time.sleep(0.01)
         wait = self.answer(self.start(ANSWERS, nice))
         self.assertGreater(wait.took, patience.LIMIT)  # by the clock alone it would be one
         self.assertLess(wait.stood, patience.LIMIT)
