@@ -117,16 +117,17 @@ static const char *or_nothing(const char *text)
     return text[0] ? text : NULL;
 }
 
+/* The API server no longer has the object: listeners get the fields that name it. */
 static void tell_gone(struct sl_kube_watch *w, struct known *k)
 {
-    json_t *stub = json_pack("{s:s*,s:s*,s:{s:s,s:s*,s:s*}}", "apiVersion",
+    json_t *gone = json_pack("{s:s*,s:s*,s:{s:s,s:s*,s:s*}}", "apiVersion",
                              or_nothing(w->api_version), "kind", or_nothing(w->kind), "metadata",
                              "name", k->name, "namespace", or_nothing(k->name_space), "uid",
                              or_nothing(k->uid));
     sl_map_drop(&w->known, &k->item);
     free_known(k);
-    tell(w, SL_KUBE_DELETED, stub);
-    json_decref(stub);
+    tell(w, SL_KUBE_DELETED, gone);
+    json_decref(gone);
 }
 
 /* Remembers the object's resourceVersion; false: it was that already. */

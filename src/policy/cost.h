@@ -5,8 +5,9 @@
  *
  * Made for the launch path inside somebody else's process: fixed size, no allocation, no lock, no
  * syscall. Every function may be called from any thread at any time; races lose a sample or, while
- * an entry changes hands, give one launch another kernel's estimate. Estimates only steer how much
- * is in flight: what a tenant is charged is measured elsewhere, so a wrong guess costs latency.
+ * an entry changes hands, give one launch another kernel's estimate. By turns, estimates
+ * steer how much is in flight, so a wrong one costs latency. Where slices share, a tenant beside others is
+ * charged for kernels that are done by their estimates, between half and all of what its slices gave it.
  */
 #ifndef SLUICE_POLICY_COST_H
 #define SLUICE_POLICY_COST_H
