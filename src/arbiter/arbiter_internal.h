@@ -45,6 +45,7 @@ struct gpu {
     uint64_t used_bytes; /* at the last measurement */
     bool turns;          /* its time is shared by turns, not by slices … */
     bool turns_wanted;
+    bool no_effect; /* `sluice doctor` measured that slices have none here */
     char why[96]; /* … for this reason */
 };
 
@@ -209,6 +210,7 @@ struct arbiter {
     uint32_t tenant_count;
     uint32_t next_tenant_id;
     uint64_t tenants_ever;
+    char driver[80]; /* its version; empty: not known */
     struct gpu gpu[SL_ARB_MAX_GPUS];
     uint32_t gpu_count;
     struct audit_finding *findings;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arbiter/slices_memo.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "policy/steer.h"
@@ -59,12 +60,29 @@ static const char *why_not(const struct sl_slot *s, char *text, size_t size)
     }
 }
 
+/* What `sluice doctor` measured since the last tenant came counts from now on. */
+static void recall_doctor(struct arbiter *a, const struct tenant *t)
+{
+    for (uint32_t i = 0; i < t->gpu_count; i++) {
+        struct sl_slices_result r;
+        struct gpu *g = &a->gpu[t->gpu[i]];
+        g->no_effect =
+            sl_slices_recall(a->dir_fd, g->uuid, a->driver, &r) && r.verdict == SL_SLICES_NO_EFFECT;
+    }
+}
+
 /* The first reason why a tenant's GPUs cannot be shared by slices, or NULL. */
-static const char *against_slices(const struct tenant *t, char *text, size_t size)
+static const char *against_slices(const struct arbiter *a, const struct tenant *t, char *text,
+                                  size_t size)
 {
     if (t->compute == SL_COMPUTE_TURNS)
         return "a tenant asked for turns";
-    if (t->compute == SL_COMPUTE_SLICES || !t->ledger.page)
+    if (t->compute == SL_COMPUTE_SLICES)
+        return NULL;
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        if (a->gpu[t->gpu[i]].no_effect)
+            return "`sluice doctor` measured that time slices have no effect";
+    if (!t->ledger.page)
         return NULL;
     for (const struct member *m = t->members; m; m = m->next) {
         const char *why = why_not(&t->ledger.page->slot[m->slot], text, size);
@@ -95,7 +113,7 @@ static void choose_modes(struct arbiter *a)
     for (uint32_t i = 0; i < a->gpu_count; i++)
         a->gpu[i].turns_wanted = false;
     for (const struct tenant *t = a->tenants; t; t = t->next) {
-        const char *why = against_slices(t, text, sizeof(text));
+        const char *why = against_slices(a, t, text, sizeof(text));
         for (uint32_t i = 0; why && i < t->gpu_count; i++)
             use_turns(a, t->gpu[i], why, &changed);
     }
@@ -228,6 +246,7 @@ void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
     struct sl_steer_spec spec = spec_of(t);
     uint32_t id = 0;
     t->steer_id = t->turn.id = UINT32_MAX;
+    recall_doctor(a, t);
     while (id < SL_STEER_MAX_TENANTS && a->compute->by_id[id])
         id++;
     /* A MIG instance beyond the policy's reach is a GPU of its own already. */

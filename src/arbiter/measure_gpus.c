@@ -28,6 +28,8 @@ int sl_measure_gpus(struct arbiter *a, struct sl_err *err)
         count = SL_MAX_GPUS;
     }
     a->measure->cards = (uint32_t)count;
+    if (sl_gpu_driver_version(a->measure->gpu, a->driver, sizeof(a->driver), NULL) < 0)
+        a->driver[0] = '\0';
     memset(a->measure->nobodys_bytes, 0xff, sizeof(a->measure->nobodys_bytes)); /* not known */
     for (size_t i = 0; i < count; i++) {
         struct sl_gpu_info info;

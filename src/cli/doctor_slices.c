@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "cli/doctor.h"
 #include "cli/slices_probe.h"
 
@@ -23,12 +25,10 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
                           i, r->tenths / 10, r->tenths % 10, r->status, when);
         return;
     case SL_SLICES_NO_EFFECT:
-        /* A running arbiter finds that out only when a tenant reaches its limit. */
-        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
-                      "choose turns: `sluice run --compute turns`, or sharing.fractional.compute: "
-                      "turns in the node's configuration",
+        /* The arbiter reads this verdict whenever a tenant comes. */
+        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
                       "GPU %zu: the driver accepts time slices, and they have no effect "
-                      "(1 : %u.%u)%s",
+                      "(1 : %u.%u): " BY_TURNS "%s",
                       i, r->tenths / 10, r->tenths % 10, when);
         return;
     case SL_SLICES_REFUSED:
@@ -56,7 +56,12 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
     if (sl_world_libsluice(d->world, d->libsluice, libsluice, sizeof(libsluice), NULL) < 0 ||
         sl_world_libsluice_check(libsluice, NULL) < 0)
         return;
-    if (sl_slices_recall(&d->world->place, uuid, driver, &r)) {
+    /* Doctor makes no directory: without one it measures each time. */
+    SL_CLEANUP(close)
+    int dir = sl_arbiter_dir_check(&d->world->place, NULL) < 0
+                  ? -1
+                  : open(d->world->place.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (sl_slices_recall(dir, uuid, driver, &r)) {
         tell_verdict(d, i, &r, " (measured earlier)");
     } else if (sl_slices_probe(d->world, libsluice, uuid, &r, &err) < 0) {
         sl_doctor_add(d, "slices", SL_DOCTOR_WARNING,
@@ -64,6 +69,6 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
                       "GPU %zu: the measurement of time slices failed: %s", i, err.msg);
     } else {
         tell_verdict(d, i, &r, "");
-        sl_slices_remember(&d->world->place, uuid, driver, &r);
+        sl_slices_remember(dir, uuid, driver, &r);
     }
 }

@@ -225,6 +225,27 @@ class Refusals(World):
         b = self.busy("b", cores="50:100")
         self.stays_with_turns(a, b)
 
+    def test_doctor_measured_no_effect(self):
+        """Nobody reaches a limit here, so nothing but what doctor measured tells that the driver does nothing."""
+        a = self.busy("a", cores="30:100")
+        self.goes_on(a)
+        self.assertEqual(self.gpu()["compute"], "slices")
+        subprocess.run([SLUICE, "doctor", "--sim", "h200"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "SLUICE_DIR": self.dir, "SLUICE_SIM_FAULT": "groups=inert"})
+        b = self.busy("b", cores="50:100")
+        self.falls_back("`sluice doctor` measured that time slices have no effect")
+        self.stays_with_turns(a, b)
+        a.kill()
+        b.kill()
+        # A verdict of another driver says nothing.
+        memo = os.path.join(self.dir, "slices.txt")
+        with open(memo, encoding="utf-8") as f:
+            text = f.read()
+        with open(memo, "w", encoding="utf-8") as f:
+            f.write(re.sub(r" driver \S+", " driver 1.2.3", text))
+        self.goes_on(self.busy("c", cores="30:100"))
+        self.assertEqual(self.gpu()["compute"], "slices")
+
     def test_what_runs_while_channels_are_off(self):
         """Host functions and copies are not kernels: that they go on is no proof against the driver."""
         a = self.program("a", "gaps", "kernel_us=8000", "gap_us=20000", "count=150", "hold=1", cores="20")

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
+#include "arbiter/slices_memo.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fsutil.h"
-#include "cli/slices_probe.h"
+#include "sluice/pages.h"
 
 #define MEMO_FILE "slices.txt"
 #define MEMO_HEAD "sluice-slices 1"
@@ -49,18 +50,9 @@ static size_t read_memo(int dir, struct memo_line ret[SL_MAX_GPUS])
     return line ? n : 0;
 }
 
-static int open_dir(const struct sl_arbiter_dir *place)
-{
-    return sl_arbiter_dir_check(place, NULL) < 0
-               ? -1
-               : open(place->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
-                      struct sl_slices_result *ret)
+bool sl_slices_recall(int dir, const char *uuid, const char *driver, struct sl_slices_result *ret)
 {
     struct memo_line line[SL_MAX_GPUS];
-    SL_CLEANUP(close) int dir = open_dir(place);
     size_t n = read_memo(dir, line);
     for (size_t i = 0; i < n; i++)
         if (strcmp(line[i].uuid, uuid) == 0 && strcmp(line[i].driver, driver) == 0) {
@@ -70,12 +62,11 @@ bool sl_slices_recall(const struct sl_arbiter_dir *place, const char *uuid, cons
     return false;
 }
 
-void sl_slices_remember(const struct sl_arbiter_dir *place, const char *uuid, const char *driver,
+void sl_slices_remember(int dir, const char *uuid, const char *driver,
                         const struct sl_slices_result *result)
 {
     struct memo_line line[SL_MAX_GPUS];
     char text[MEMO_MAX];
-    SL_CLEANUP(close) int dir = open_dir(place);
     if (dir < 0 || strpbrk(driver, " \t\n") || strpbrk(uuid, " \t\n"))
         return;
     size_t n = read_memo(dir, line), size = 0;
