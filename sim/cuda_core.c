@@ -50,7 +50,7 @@ static void in_child(void)
         (void)close(sim_p.mps.fd); /* or the server would take us for our parent */
 }
 
-/* groups=refused[:slice|:disable][@N] | groups=inert[@N]: this process's controls on channel groups. */
+/* groups=refused[:slice|:disable][@N] | groups=inert[:slice][@N]: this process's controls on channel groups. */
 static bool groups_fault_parse(const char *text)
 {
     static const struct {
@@ -59,7 +59,8 @@ static bool groups_fault_parse(const char *text)
     } known[] = {{"refused", SL_SIM_GROUPS_REFUSE},
                  {"refused:slice", SL_SIM_GROUPS_REFUSE_SLICE},
                  {"refused:disable", SL_SIM_GROUPS_REFUSE_DISABLE},
-                 {"inert", SL_SIM_GROUPS_INERT}};
+                 {"inert", SL_SIM_GROUPS_INERT},
+                 {"inert:slice", SL_SIM_GROUPS_INERT_SLICE}};
     size_t n = strcspn(text, "@");
     unsigned long from = 1;
     int end = 0;

@@ -190,12 +190,13 @@ static uint32_t preempt(const struct object *group, bool inert)
     return SIM_RM_OK;
 }
 
-static uint32_t on_group(struct object *group, const struct sim_rm_control *c, bool inert)
+static uint32_t on_group(struct object *group, const struct sim_rm_control *c, bool inert,
+                         bool inert_slice)
 {
     struct sim_rm_slice *slice = (struct sim_rm_slice *)(uintptr_t)c->params;
     switch (c->cmd) {
     case SIM_RM_GROUP_SET_SLICE:
-        return slice && c->size == sizeof(*slice) ? set_slice(group, slice->us, inert)
+        return slice && c->size == sizeof(*slice) ? set_slice(group, slice->us, inert_slice)
                                                   : SIM_RM_INVALID;
     case SIM_RM_GROUP_GET_SLICE:
         if (!slice || c->size != sizeof(*slice))
@@ -267,7 +268,8 @@ static uint32_t control_object(const struct sim_rm_control *c)
     if (faults & refuse)
         return SIM_RM_NOT_SUPPORTED;
     bool inert = faults & SL_SIM_GROUPS_INERT;
-    return off ? disable(c, inert) : on_group(o, c, inert);
+    return off ? disable(c, inert)
+               : on_group(o, c, inert, inert || faults & SL_SIM_GROUPS_INERT_SLICE);
 }
 
 /* ---- the calls ---- */

@@ -28,7 +28,7 @@ static const char usage[] =
     "  slow CARD FACTOR       kernels take FACTOR times as long (1: as they should)\n"
     "  groups CARD WHAT       controls on channel groups: refused, refused-slice, "
     "refused-disable,\n"
-    "                         inert (accepted, without effect), normal\n"
+    "                         inert, inert-slice (accepted, without effect), normal\n"
     "  foreign CARD AMOUNT    memory taken by somebody outside (10Gi; none: 0)\n"
     "\n"
     "CARD is an index or a UUID. SLUICE_SIM and SLUICE_SIM_STATE name the simulation, as they do\n"
@@ -191,7 +191,8 @@ static bool do_groups(struct sl_sim_state *st, uint32_t card, const char *arg, c
                  {"refused", SL_SIM_GROUPS_REFUSE},
                  {"refused-slice", SL_SIM_GROUPS_REFUSE_SLICE},
                  {"refused-disable", SL_SIM_GROUPS_REFUSE_DISABLE},
-                 {"inert", SL_SIM_GROUPS_INERT}};
+                 {"inert", SL_SIM_GROUPS_INERT},
+                 {"inert-slice", SL_SIM_GROUPS_INERT_SLICE}};
     (void)extra;
     for (size_t i = 0; arg && i < SL_ARRAY_LEN(known); i++)
         if (strcmp(arg, known[i].name) == 0) {

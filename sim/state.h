@@ -123,7 +123,8 @@ enum {
     SL_SIM_GROUPS_REFUSE_DISABLE = 2, /* so do disable and enable */
     SL_SIM_GROUPS_REFUSE_OTHERS = 4,  /* and get slice, preempt, schedule */
     SL_SIM_GROUPS_REFUSE = 7,
-    SL_SIM_GROUPS_INERT = 8, /* all are accepted, read back, and change nothing */
+    SL_SIM_GROUPS_INERT = 8,        /* all are accepted, read back, and change nothing */
+    SL_SIM_GROUPS_INERT_SLICE = 16, /* only slices are */
 };
 
 enum sl_sim_op_kind {

@@ -25,11 +25,19 @@ static void tell_verdict(struct sl_doctor *d, size_t i, const struct sl_slices_r
                           i, r->tenths / 10, r->tenths % 10, r->status, when);
         return;
     case SL_SLICES_NO_EFFECT:
-        /* The arbiter reads this verdict whenever a tenant comes. */
-        sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
-                      "GPU %zu: the driver accepts time slices, and they have no effect "
-                      "(1 : %u.%u): " BY_TURNS "%s",
-                      i, r->tenths / 10, r->tenths % 10, when);
+        if (r->off)
+            sl_doctor_add(
+                d, "slices", SL_DOCTOR_WARNING,
+                "run `sluice doctor` again when the computer is idle; if it says the same, choose "
+                "`sluice run --compute turns`",
+                "GPU %zu: channels can be taken off, but time slices have no effect "
+                "(1 : %u.%u)%s",
+                i, r->tenths / 10, r->tenths % 10, when);
+        else /* the arbiter reads this verdict whenever a tenant comes */
+            sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
+                          "GPU %zu: the driver accepts time slices, and they have no effect "
+                          "(1 : %u.%u): " BY_TURNS "%s",
+                          i, r->tenths / 10, r->tenths % 10, when);
         return;
     case SL_SLICES_REFUSED:
         sl_doctor_add(d, "slices", SL_DOCTOR_WARNING, update,
@@ -69,6 +77,8 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
                       "GPU %zu: the measurement of time slices failed: %s", i, err.msg);
     } else {
         tell_verdict(d, i, &r, "");
-        sl_slices_remember(dir, uuid, driver, &r);
+        /* One control works and the other does not: more likely the host was too busy. Measured again next time. */
+        if (r.verdict != SL_SLICES_NO_EFFECT || !r.off)
+            sl_slices_remember(dir, uuid, driver, &r);
     }
 }
