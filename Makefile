@@ -38,7 +38,8 @@ core: deps-core ## build libsluice, sluice and the GPU tests with only a C compi
 	@$(call CONFIGURE,build-core,-DSLUICE_CORE=ON)
 	@$(call BUILD,build-core)
 
-demo: core ## three tenants share one GPU: the real one if there is one, else a simulated one
+demo: ## three tenants share one GPU: the real one if there is one, else a simulated one
+	@mkdir -p build-core && flock build-core $(MAKE) core # two demos at once build once
 	@demo/demo.sh build-core
 
 picture: core ## run the demo and draw its output into docs/img/demo.svg
@@ -114,10 +115,7 @@ install: deps-core ## install sluice into $(DESTDIR)$(PREFIX), by default /usr/l
 	@DESTDIR=$(DESTDIR) cmake --install build-install --strip
 
 uninstall: ## remove what `make install` put there (with the same DESTDIR)
-	@[ -f build-install/install_manifest.txt ] || { echo "uninstall: nothing was installed from this tree"; exit 1; }
-	@while read -r f || [ -n "$$f" ]; do rm -f "$(DESTDIR)$$f"; done <build-install/install_manifest.txt
-	@sed -n 's|^\(.*\)/sluice/sim/.*|\1|p' build-install/install_manifest.txt | sort -u | while read -r d; do \
-		rmdir "$(DESTDIR)$$d/sluice/sim" "$(DESTDIR)$$d/sluice" 2>/dev/null || true; done
+	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build-install/install_manifest.txt
 
 clean: ## remove every build directory
 	@rm -rf build build-core build-asan build-tsan build-fuzz build-coverage build-lint build-install

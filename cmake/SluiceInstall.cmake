@@ -7,6 +7,9 @@ if(NOT SLUICE_CORE)
 endif()
 install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.bash"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME sluice)
+install(FILES "${CMAKE_SOURCE_DIR}/completions/_sluice" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+install(FILES "${CMAKE_SOURCE_DIR}/completions/sluice.fish"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 if(TARGET sim_cuda)
   install(TARGETS sim_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/sluice/sim" NAMELINK_SKIP)
 endif()

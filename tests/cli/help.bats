@@ -108,38 +108,85 @@ teardown() { common_teardown; }
         [ -e "$PLACE/usr/share/man/man${page##*.}/${page##*/}" ] || { echo "${page##*/} is not installed"; return 1; }
     done
     [ -e "$PLACE/usr/share/bash-completion/completions/sluice" ]
+    [ -e "$PLACE/usr/share/zsh/site-functions/_sluice" ]
+    [ -e "$PLACE/usr/share/fish/vendor_completions.d/sluice.fish" ]
     run -0 "$PLACE/usr/bin/sluice" run --sim h200 --memory 1Gi -- printenv LD_PRELOAD
     has "$PLACE/usr/lib"
     has "libsluice.so"
 }
 
-# complete WORDS...: what bash offers for the last word.
-complete_words() {
+# complete_SHELL WORDS...: what the shell offers for the last word.
+complete_bash() {
     bash -c 'PATH=$(dirname "$SLUICE"):$PATH; source "$SLUICE_SOURCE/completions/sluice.bash"
         COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice 2>/dev/null; printf "%s\n" "${COMPREPLY[@]}"' \
         bash "$@"
 }
 
-@test "bash completion offers verbs, options and values" {
-    run complete_words sluice st
+# zsh completes on a terminal, so the script asks one that belongs to nobody.
+complete_zsh() {
+    zsh -f "$SLUICE_SOURCE/tests/cli/complete.zsh" "$PLACE" "$@"
+}
+
+complete_fish() {
+    fish -N -c 'set PATH (dirname "$SLUICE") $PATH; source "$SLUICE_SOURCE/completions/sluice.fish"
+        complete -C (string join " " -- $argv)' "$@" | cut -f 1
+}
+
+# offers_verbs_options_and_values SHELL
+offers_verbs_options_and_values() {
+    local c=complete_$1
+    command -v "$1" >/dev/null || skip "$1 is not installed"
+    run "$c" sluice st
     [ "$output" = status ]
-    run complete_words sluice run --mem
+    run "$c" sluice run --mem
     [ "$output" = --memory ]
-    run complete_words sluice run --priority ''
+    run "$c" sluice run --priority ''
     has high
     has low
-    run complete_words sluice run --priority l
+    run "$c" sluice run --priority l
     [ "$output" = low ]
-    run complete_words sluice --dir "$PLACE" status --j
+    run "$c" sluice --dir "$PLACE" status --j
     [ "$output" = --json ]
-    run complete_words sluice config ''
+    run "$c" sluice config ''
     [ "$output" = check ]
-    run complete_words sluice config check "$SLUICE_SOURCE/REA"
+    run "$c" sluice config check "$SLUICE_SOURCE/REA"
     [ "$output" = "$SLUICE_SOURCE/README.md" ]
-    run complete_words sluice simulate "$SLUICE_SOURCE/REA"
+    run "$c" sluice simulate "$SLUICE_SOURCE/REA"
     [ "$output" = "$SLUICE_SOURCE/README.md" ]
-    run complete_words sluice run -- tru
+    run "$c" sluice run -- tru
     has true
-    run complete_words sluice run --memory 1Gi tru
+    run "$c" sluice run --memory 1Gi tru
     has true
+    [ "$1" = bash ] && return # leaves the arguments of a command to bash-completion
+    run "$c" sluice run --memory 1Gi -- cat "$SLUICE_SOURCE/REA"
+    [ "$output" = "$SLUICE_SOURCE/README.md" ]
+}
+
+@test "bash completion offers verbs, options and values" {
+    offers_verbs_options_and_values bash
+}
+
+@test "zsh completion offers verbs, options and values" {
+    offers_verbs_options_and_values zsh
+}
+
+@test "fish completion offers verbs, options and values" {
+    offers_verbs_options_and_values fish
+}
+
+@test "uninstall removes what was installed, and fails where nothing of it is" {
+    mkdir -p "$PLACE/root/usr/bin" "$PLACE/root/usr/lib/sluice/sim"
+    printf '%s\n' /usr/bin/sluice /usr/lib/sluice/sim/libcuda.so.1 >"$PLACE/manifest"
+    touch "$PLACE/root/usr/bin/sluice" "$PLACE/root/usr/bin/other" "$PLACE/root/usr/lib/sluice/sim/libcuda.so.1"
+    DESTDIR=$PLACE/elsewhere run -1 "$SLUICE_SOURCE/tools/uninstall.sh" "$PLACE/manifest"
+    has "nothing of Sluice is below $PLACE/elsewhere"
+    [ -e "$PLACE/root/usr/bin/sluice" ]
+    DESTDIR=$PLACE/root run -0 "$SLUICE_SOURCE/tools/uninstall.sh" "$PLACE/manifest"
+    has "2 files removed"
+    [ ! -e "$PLACE/root/usr/bin/sluice" ]
+    [ ! -e "$PLACE/root/usr/lib/sluice" ]
+    [ -e "$PLACE/root/usr/bin/other" ]
+    DESTDIR=$PLACE/root run -1 "$SLUICE_SOURCE/tools/uninstall.sh" "$PLACE/manifest"
+    run -1 "$SLUICE_SOURCE/tools/uninstall.sh" "$PLACE/no-manifest"
+    has "nothing was installed from this tree"
 }
