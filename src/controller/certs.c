@@ -18,7 +18,7 @@
 #include "controller/errors.h"
 #include "http/cert.h"
 
-#define DAYS    365
+#define VALID_S (365L * 86400)
 #define RENEW_S (30L * 86400)
 #define WAIT_S  10 /* between two attempts to write */
 
@@ -220,8 +220,9 @@ void sl_certs_tick(struct sl_controller *c)
     (void)snprintf(short_name, sizeof(short_name), "%.120s.%.120s", c->opt.service,
                    c->opt.name_space);
     (void)snprintf(long_name, sizeof(long_name), "%s.cluster.local", s->name);
-    s->tried = time(NULL);
-    int rc = good ? 0 : sl_cert_make(names, SL_ARRAY_LEN(names), DAYS, &cert, &err);
+    time_t now = s->tried = time(NULL);
+    int rc = good ? 0
+                  : sl_cert_make(names, SL_ARRAY_LEN(names), now - 3600, now + VALID_S, &cert, &err);
     if (!rc) /* somebody deleted the Secret: what is served goes back into one */
         rc = write_secret(s, good ? &s->used : &cert, &err);
     if (rc)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/xalloc.h"
 
 enum { NAMES_MAX = 64, SERIAL_BYTES = 16 };
@@ -143,8 +144,8 @@ static int write_out(const struct pair *ca, const struct pair *server, struct sl
     return rc;
 }
 
-int sl_cert_make_between(const char *const *names, size_t count, time_t from, time_t until,
-                         struct sl_cert *ret, struct sl_err *err)
+int sl_cert_make(const char *const *names, size_t count, time_t from, time_t until,
+                 struct sl_cert *ret, struct sl_err *err)
 {
     struct pair ca = {0}, server = {0};
     struct sl_cert made = {0};
@@ -172,22 +173,11 @@ int sl_cert_make_between(const char *const *names, size_t count, time_t from, ti
     return 0;
 }
 
-int sl_cert_make(const char *const *names, size_t count, unsigned days, struct sl_cert *ret,
-                 struct sl_err *err)
-{
-    time_t now = time(NULL);
-    if (days < 1 || days > 36500)
-        return sl_err_set(err, -EINVAL, SL_E_CERT_DAYS, days);
-    return sl_cert_make_between(names, count, now - 3600, now + (time_t)days * 86400, ret, err);
-}
-
 void sl_cert_free(struct sl_cert *cert)
 {
     free(cert->ca_pem);
     free(cert->cert_pem);
-    if (cert->key_pem)
-        explicit_bzero(cert->key_pem, strlen(cert->key_pem));
-    free(cert->key_pem);
+    sl_free_secret(cert->key_pem);
     *cert = (struct sl_cert){0};
 }
 
@@ -201,17 +191,6 @@ static int import(const char *pem, const char *what, gnutls_x509_crt_t *ret, str
     }
     rc = gnutls_x509_crt_import(*ret, &text, GNUTLS_X509_FMT_PEM);
     return rc < 0 ? failed(rc, what, err) : 0;
-}
-
-int sl_cert_expires(const char *pem, time_t *ret, struct sl_err *err)
-{
-    gnutls_x509_crt_t crt = NULL;
-    int rc = import(pem, "read a certificate", &crt, err);
-    if (rc == 0)
-        *ret = gnutls_x509_crt_get_expiration_time(crt);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    return rc;
 }
 
 static int check_parsed(gnutls_x509_crt_t ca, gnutls_x509_crt_t crt, const char *name, time_t at,

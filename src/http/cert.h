@@ -14,15 +14,10 @@ struct sl_cert {
     char *key_pem;  /* and its key */
 };
 
-/* For DNS names and IP addresses, at least one; valid from an hour ago for that many days (1 to 36500). */
-int sl_cert_make(const char *const *names, size_t count, unsigned days, struct sl_cert *ret,
-                 struct sl_err *err) SL_MUST_CHECK;
-int sl_cert_make_between(const char *const *names, size_t count, time_t from, time_t until,
-                         struct sl_cert *ret, struct sl_err *err) SL_MUST_CHECK;
+/* For DNS names and IP addresses, at least one. */
+int sl_cert_make(const char *const *names, size_t count, time_t from, time_t until,
+                 struct sl_cert *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_cert_free(struct sl_cert *cert);
-
-/* When the first certificate of the PEM text ends. */
-int sl_cert_expires(const char *pem, time_t *ret, struct sl_err *err) SL_MUST_CHECK;
 
 /* Whether a server with this certificate will do for clients of `name` at time `at`: signed by the
  * authority, for that name, in time, and with the right key. */

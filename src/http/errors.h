@@ -20,7 +20,6 @@ SL_ERROR(TLS_CLIENT_CA, "cannot read the authorities of clients: %s",
     "a PEM file with authorities; `tlsConfig.certFile` and `keyFile` in the configuration of kube-scheduler");
 SL_ERROR(CERT_FOR, "\"%.100s\" cannot be a name in a certificate",
     "a certificate was to be made for a wrong name or time", "correct the names of Service and namespace");
-SL_ERROR_ALSO(CERT_DAYS, "a certificate is valid for 1 to 36500 days, not %u");
 SL_ERROR_ALSO(CERT_NAMES, "a certificate needs 1 to %d names and a time of validity");
 SL_ERROR(LISTEN_ADDRESS, "\"%.100s\" is not an address to listen on: write IP:PORT, [IPv6]:PORT or :PORT",
     "`--metrics-address`, `--listen` and the like", "`IP:PORT`, `[IPv6]:PORT` or `:PORT`");

@@ -73,21 +73,14 @@ static void connection_changed(void *data, struct MHD_Connection *mhd, void **co
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        conn = info ? calloc(1, sizeof(*conn)) : NULL;
-        *context = conn;
-        if (!conn) {
-            if (info)
-                (void)shutdown(info->connect_fd, SHUT_RDWR); /* none without a deadline */
-            return;
-        }
+        *context = conn = sl_xcalloc(1, sizeof(*conn));
         conn->server = server;
         conn->fd = info->connect_fd;
         conn->timer.fire = too_slow;
         sl_http_conn_arrived(conn);
-    } else if (conn) {
+    } else {
         sl_http_conn_left(conn);
         free(conn);
-        *context = NULL;
     }
 }
 
@@ -192,12 +185,11 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
     if (!server->opt.idle_timeout_s)
         server->opt.idle_timeout_s = 60;
     int rc = open_tls(server, opt, &tls, err);
-    int fd = rc < 0 ? rc : sl_http_listen(opt->address, err);
-    if (fd >= 0) {
-        server->port = sl_http_listen_port(fd);
-        rc = start_daemon(server, fd, tls, err);
-    } else {
-        rc = fd;
+    if (rc >= 0)
+        rc = sl_http_listen(opt->address, err);
+    if (rc >= 0) {
+        server->port = sl_http_listen_port(rc);
+        rc = start_daemon(server, rc, tls, err);
     }
     if (rc < 0) {
         sl_http_server_destroy(server);
@@ -239,11 +231,6 @@ void sl_http_server_destroy(struct sl_http_server *server)
 unsigned sl_http_server_port(const struct sl_http_server *server)
 {
     return server->port;
-}
-
-unsigned sl_http_server_calls(const struct sl_http_server *server)
-{
-    return server->call_count;
 }
 
 int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, const char *key_pem,

@@ -12,11 +12,10 @@
 
 struct sl_http_server;
 struct sl_http_request {
-    const char *method;       /* HEAD arrives as GET; its body is not sent */
-    const char *path;         /* decoded, without query */
-    const char *query;        /* as sent; "" without one */
-    const char *content_type; /* "" without one */
-    const char *body;         /* NUL-terminated; only inside handle */
+    const char *method; /* HEAD arrives as GET; its body is not sent */
+    const char *path;   /* decoded, without query */
+    const char *query;  /* as sent; "" without one */
+    const char *body;   /* NUL-terminated; only inside handle */
     size_t body_size;
 };
 struct sl_http_call; /* one request being answered */
@@ -55,14 +54,10 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
 void sl_http_server_destroy(struct sl_http_server *server);
 /* Closes the listening socket; what is under way goes on. Before destroy, wait until none is under way. */
 void sl_http_server_quiesce(struct sl_http_server *server);
-unsigned sl_http_server_calls(const struct sl_http_server *server); /* under way */
 /* Of a TLS server made with cert_pem: new connections get this certificate. */
 int sl_http_server_certify(struct sl_http_server *server, const char *cert_pem, const char *key_pem,
                            struct sl_err *err) SL_MUST_CHECK;
 unsigned sl_http_server_port(const struct sl_http_server *server);
-
-/* A header of the request; "" if the request does not have it. Only inside handle. */
-const char *sl_http_header(struct sl_http_call *call, const char *name);
 
 /* Whether the client has proven who it is, by a certificate of client_ca_pem. Its common name, cut to fit; "" where it
  * has none. Only inside handle and body_room. */

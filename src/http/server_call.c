@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "base/container.h"
+#include "base/xalloc.h"
 
 enum {
     DISCARD_FACTOR = 4, /* so much of a body too large is read, so that the client sees the 413 */
@@ -17,22 +18,16 @@ enum {
 void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
 {
     struct sl_http_server *server = data;
-    struct sl_http_call *call = calloc(1, sizeof(*call));
+    struct sl_http_call *call = sl_xcalloc(1, sizeof(*call));
     const char *mark = strchr(uri, '?');
-    if (!call || !(call->query = strdup(mark ? mark + 1 : ""))) {
-        free(call);
-        return NULL;
-    }
+    call->query = sl_xstrdup(mark ? mark + 1 : "");
     call->server = server;
     call->mhd = mhd;
     call->next = server->calls;
     if (call->next)
         call->next->prev = call;
     server->calls = call;
-    server->call_count++;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    call->conn = info ? info->socket_context : NULL;
+    call->conn = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     return call;
 }
 
@@ -42,7 +37,6 @@ void sl_http_call_free(struct sl_http_call *call)
     *(call->prev ? &call->prev->next : &call->server->calls) = call->next;
     if (call->next)
         call->next->prev = call->prev;
-    call->server->call_count--;
     if (call->response)
         MHD_destroy_response(call->response);
     call->server->held -= call->answer_size;
@@ -129,8 +123,7 @@ static bool hopeless(struct sl_http_call *call)
 
 static enum MHD_Result send_answer(struct sl_http_call *call)
 {
-    if (call->conn)
-        sl_http_conn_waits(call->conn);
+    sl_http_conn_waits(call->conn);
     return MHD_queue_response(call->mhd, call->status, call->response);
 }
 
@@ -176,12 +169,10 @@ static void suspend(struct sl_http_call *call)
 
 static void call_handler(struct sl_http_call *call, const char *url, const char *method)
 {
-    const char *type = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Content-Type");
     struct sl_http_request request = {
         .method = strcmp(method, "HEAD") == 0 ? "GET" : method,
         .path = url,
         .query = call->query,
-        .content_type = type ? type : "",
         .body = call->body ? call->body : "",
         .body_size = call->body_size,
     };
@@ -196,8 +187,6 @@ enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, cons
     (void)mhd;
     (void)version;
     struct sl_http_call *call = *context;
-    if (!call)
-        return MHD_NO;
     if (!call->started) {
         call->started = true;
         set_body_max(call, url, method);
@@ -213,8 +202,7 @@ enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, cons
     }
     bool first = !call->handled;
     if (first) {
-        if (call->conn)
-            sl_http_conn_busy(call->conn);
+        sl_http_conn_busy(call->conn);
         call->handled = true;
         if (call->too_large && !call->unread)
             answer_too_large(call);
@@ -242,8 +230,7 @@ void sl_http_call_completed(void *data, struct MHD_Connection *mhd, void **conte
     *context = NULL;
     if (!call)
         return;
-    if (call->conn)
-        sl_http_conn_waits(call->conn); /* until the next request is in */
+    sl_http_conn_waits(call->conn); /* until the next request is in */
     tell_gone(call);
     call->mhd = NULL;
     call->conn = NULL;
@@ -298,11 +285,4 @@ bool sl_http_client(struct sl_http_call *call, char name[128])
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(call->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     return info && info->tls_session && sl_http_tls_client(info->tls_session, name);
-}
-
-const char *sl_http_header(struct sl_http_call *call, const char *name)
-{
-    const char *value =
-        call->mhd ? MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, name) : NULL;
-    return value ? value : "";
 }

@@ -52,7 +52,7 @@ struct sl_http_server {
     struct http_tls tls;
     struct sl_http_server_options opt; /* its strings are not kept */
     struct sl_http_call *calls;
-    unsigned call_count, port;
+    unsigned port;
     struct http_conn *line_first, *line_last;
     unsigned from[HTTP_ORIGINS]; /* connections by origin */
     uint64_t origin_secret;

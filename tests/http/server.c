@@ -10,13 +10,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/server.h"
+#include "http/server_internal.h"
 
 static struct sl_http_server *server;
 static unsigned handled, gone_count;
-static char last_method[16], last_path[100], last_query[100], last_type[100];
+static char last_method[16], last_path[100], last_query[100];
 static size_t last_size;
 static struct sl_http_call *deferred;
+
+static unsigned under_way(void)
+{
+    unsigned n = 0;
+    for (const struct sl_http_call *call = server->calls; call; call = call->next)
+        n++;
+    return n;
+}
 
 static void handle(void *data, struct sl_http_call *call, const struct sl_http_request *r)
 {
@@ -25,7 +33,6 @@ static void handle(void *data, struct sl_http_call *call, const struct sl_http_r
     (void)snprintf(last_method, sizeof(last_method), "%s", r->method);
     (void)snprintf(last_path, sizeof(last_path), "%s", r->path);
     (void)snprintf(last_query, sizeof(last_query), "%s", r->query);
-    (void)snprintf(last_type, sizeof(last_type), "%s", r->content_type);
     last_size = r->body_size;
     assert_int_equal(r->body[r->body_size], 0);
     if (strcmp(r->path, "/later") == 0)
@@ -125,7 +132,6 @@ static void requests(void **state)
     assert_non_null(strstr(answer, "200 OK"));
     assert_string_equal(last_path, "/a b");
     assert_string_equal(last_query, "x=%20y&z");
-    assert_string_equal(last_type, "text/x");
     assert_int_equal(last_size, 5);
     put(fd, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); /* the same connection */
     (void)take(fd, "\r\n\r\n");
@@ -247,11 +253,11 @@ static void later_untold(void **state)
     (void)close(fd);
     for (int i = 0; i < 20; i++)
         world_step(1);
-    assert_int_equal(sl_http_server_calls(server), 1);
+    assert_int_equal(under_way(), 1);
     sl_http_answer(deferred, 200, NULL, "x", 1);
     for (int i = 0; i < 5; i++)
         world_step(1);
-    assert_int_equal(sl_http_server_calls(server), 0);
+    assert_int_equal(under_way(), 0);
 }
 
 static void slow_clients(void **state)
@@ -286,7 +292,7 @@ static void slow_clients(void **state)
             break;
         assert_int_equal(poll(&p, 1, 0) >= 0, 1);
     }
-    assert_int_equal(sl_http_server_calls(server), 0);
+    assert_int_equal(under_way(), 0);
     (void)close(reader);
     assert_int_equal(handled, 2);
 }
@@ -499,7 +505,7 @@ static void ends(void **state)
     sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_not_equal(connect(late, (struct sockaddr *)&sa, sizeof(sa)), 0);
-    assert_int_equal(sl_http_server_calls(server), 1);
+    assert_int_equal(under_way(), 1);
     sl_http_answer(deferred, 200, NULL, "bye", 3);
     sl_http_server_destroy(server); /* what is answered still goes out */
     server = NULL;
