@@ -47,8 +47,7 @@ static const struct {
 
 static const char *const dialects[] = {[SL_DIALECT_HAMI] = "HAMi",
                                        [SL_DIALECT_VOLCANO] = "Volcano",
-                                       [SL_DIALECT_GPUSHARE] = "gpushare",
-                                       [SL_DIALECT_KUBESHARE] = "KubeShare"};
+                                       [SL_DIALECT_GPUSHARE] = "gpushare"};
 
 bool sl_dialect_resource(const char *name)
 {

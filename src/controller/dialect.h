@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "controller/request.h"
 
-enum sl_dialect { SL_DIALECT_HAMI, SL_DIALECT_VOLCANO, SL_DIALECT_GPUSHARE, SL_DIALECT_KUBESHARE };
+enum sl_dialect { SL_DIALECT_HAMI, SL_DIALECT_VOLCANO, SL_DIALECT_GPUSHARE };
 
 enum sl_dialect_answer {
     SL_DIALECT_NOTHING, /* asks for no GPU, or wants to be left alone */

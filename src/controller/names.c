@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
+
 /* All of these stop at the NUL behind the text. */
 static char *blanks(char *p)
 {
@@ -43,18 +45,13 @@ static char *value_end(char *p)
     return p;
 }
 
-static bool add(struct sl_names *n, size_t *room, const char *name)
+static void add(struct sl_names *n, size_t *room, const char *name)
 {
     if (n->count == *room) {
-        size_t more = *room ? *room * 2 : 256;
-        const char **list = realloc(n->name, more * sizeof(*list));
-        if (!list)
-            return false;
-        n->name = list;
-        *room = more;
+        *room = *room ? *room * 2 : 256;
+        n->name = sl_xreallocarray(n->name, *room, sizeof(*n->name));
     }
     n->name[n->count++] = name;
-    return true;
 }
 
 /* Plain strings and nothing else. Behind the list; NULL: not so. *p is the opening bracket. */
@@ -70,8 +67,9 @@ static char *read_list(struct sl_names *n, char *p)
         char *name = ++p;
         while (*p >= ' ' && *p != '"' && *p != '\\' && *p < 0x7f)
             p++;
-        if (*p != '"' || !add(n, &room, name))
+        if (*p != '"')
             return NULL;
+        add(n, &room, name);
         *p = '\0';
         p = blanks(p + 1);
         if (*p == ']')
@@ -85,8 +83,8 @@ static char *read_list(struct sl_names *n, char *p)
 static bool is_names(const char *key, const char *end)
 {
     size_t size = (size_t)(end - key);
-    return (size == 11 && strncmp(key, "\"NodeNames\"", size) == 0) ||
-           (size == 11 && strncmp(key, "\"nodenames\"", size) == 0);
+    return size == 11 &&
+           (strncmp(key, "\"NodeNames\"", size) == 0 || strncmp(key, "\"nodenames\"", size) == 0);
 }
 
 /* Walks the members of the outermost object until the list is found; from and to are where it stands. */
@@ -119,29 +117,15 @@ static bool find_list(struct sl_names *n, char **ret_from, char **ret_to)
 
 bool sl_names_scan(const char *body, size_t size, struct sl_names *ret)
 {
-    struct sl_names n = {.count = 0};
+    struct sl_names n = {.text = sl_xstrndup(body, size)};
     char *from = NULL, *to = NULL;
-    n.text = malloc(size + 1);
-    if (!n.text || memchr(body, '\0', size)) {
-        free(n.text);
+    if (strlen(n.text) != size || !find_list(&n, &from, &to)) {
+        sl_names_free(&n);
         return false;
     }
-    memcpy(n.text, body, size);
-    n.text[size] = '\0';
-    if (find_list(&n, &from, &to)) {
-        size_t before = (size_t)(from - n.text), after = size - (size_t)(to - n.text);
-        n.rest = malloc(before + 4 + after + 1);
-        if (n.rest) {
-            memcpy(n.rest, body, before);
-            memcpy(n.rest + before, "null", 4);
-            memcpy(n.rest + before + 4, body + size - after, after);
-            n.rest[before + 4 + after] = '\0';
-            *ret = n;
-            return true;
-        }
-    }
-    sl_names_free(&n);
-    return false;
+    n.rest = sl_xasprintf("%.*snull%s", (int)(from - n.text), n.text, to);
+    *ret = n;
+    return true;
 }
 
 void sl_names_free(struct sl_names *n)

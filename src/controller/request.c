@@ -42,18 +42,17 @@ char *sl_request_text(const struct sl_request *r)
     json_t *parts = json_array();
     for (size_t i = 0; i < r->part_count; i++) {
         const struct sl_request_part *p = &r->part[i];
-        json_t *one = json_pack("{s:s,s:i,s:i,s:o*,s:o*}", "container", p->container, "index",
-                                (int)p->index, "gpus", (int)p->count, "init",
-                                p->init ? json_true() : NULL, "sameAs",
-                                p->same_as >= 0 ? json_integer(p->same_as) : NULL);
-        sl_share_write(&p->share, SL_SHARE_REQUEST, one);
-        (void)json_array_append_new(parts, one);
+        json_t *one =
+            json_pack("{s:s,s:i,s:i,s:o*,s:o*}", "container", p->container, "index", (int)p->index,
+                      "gpus", (int)p->count, "init", p->init ? json_true() : NULL, "sameAs",
+                      p->same_as >= 0 ? json_integer(p->same_as) : NULL);
+        (void)json_array_append_new(parts, sl_share_write(&p->share, SL_SHARE_REQUEST, one));
     }
-    json_t *j = json_pack("{s:i,s:i,s:o,s:o*,s:s*,s:s*,s:s*}", "version", 1, "containers",
-                          (int)r->containers, "parts", parts, "numa",
-                          r->numa ? json_true() : NULL, "nodePolicy", policies[r->node_policy],
-                          "gpuPolicy", policies[r->gpu_policy], "admission",
-                          r->admission[0] ? r->admission : NULL);
+    json_t *j =
+        json_pack("{s:i,s:i,s:o,s:o*,s:s*,s:s*,s:s*}", "version", 1, "containers",
+                  (int)r->containers, "parts", parts, "numa", r->numa ? json_true() : NULL,
+                  "nodePolicy", policies[r->node_policy], "gpuPolicy", policies[r->gpu_policy],
+                  "admission", r->admission[0] ? r->admission : NULL);
     for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
         if (list_of(r, i)[0])
             (void)json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));

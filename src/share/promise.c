@@ -274,25 +274,21 @@ int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_e
     return rc ? sl_err_wrap(err, "%s", SL_PROMISE_LEASE_KEY) : 0;
 }
 
-static json_t *container_write(const struct sl_promise *p, const struct sl_promise_container *c)
-{
-    json_t *gpus = json_array();
-    for (unsigned i = c->first; i < c->first + c->count; i++) {
-        json_t *gpu = json_object();
-        sl_share_write(&p->share[i], SL_SHARE_GPU, gpu);
-        (void)json_array_append_new(gpus, gpu);
-    }
-    json_t *j = json_pack("{s:s,s:o}", "name", c->name, "gpus", gpus);
-    sl_share_write(&p->share[c->first], SL_SHARE_CONTAINER, j);
-    return j;
-}
-
 char *sl_promise_lease_text(const struct sl_promise *p)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < p->container_count; i++)
-        if (p->container[i].count)
-            (void)json_array_append_new(list, container_write(p, &p->container[i]));
+    for (size_t k = 0; k < p->container_count; k++) {
+        const struct sl_promise_container *c = &p->container[k];
+        const struct sl_share *share = &p->share[c->first];
+        if (!c->count)
+            continue;
+        json_t *gpus = json_array();
+        for (unsigned i = 0; i < c->count; i++)
+            (void)json_array_append_new(gpus,
+                                        sl_share_write(&share[i], SL_SHARE_GPU, json_object()));
+        json_t *one = json_pack("{s:s,s:o}", "name", c->name, "gpus", gpus);
+        (void)json_array_append_new(list, sl_share_write(share, SL_SHARE_CONTAINER, one));
+    }
     return dump_free(json_pack("{s:i,s:s,s:o}", "version", 1, "node", p->node, "containers", list));
 }
 

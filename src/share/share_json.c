@@ -73,7 +73,7 @@ static void set(struct sl_share *share, const struct field *f, uint64_t value)
         memcpy(at, &narrow, sizeof(narrow));
 }
 
-void sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object)
+json_t *sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object)
 {
     static const struct sl_share unsaid = SL_SHARE_INIT;
     const char *key = uuid_key(form);
@@ -89,6 +89,7 @@ void sl_share_write(const struct sl_share *share, enum sl_share_form form, json_
                                       ? json_string(f->words[value])
                                       : json_integer((json_int_t)(value / f->unit)));
     }
+    return object;
 }
 
 static int read_gpu(const json_t *object, enum sl_share_form form, struct sl_share *share,
@@ -202,8 +203,7 @@ int sl_share_config_key(const char *key, const json_t *value, struct sl_share *s
 
 json_t *sl_share_config_write(const struct sl_share *share)
 {
-    json_t *said = json_object();
-    sl_share_write(share, CONFIG, said);
+    json_t *said = sl_share_write(share, CONFIG, json_object());
     if (share->limit_permille)
         (void)json_object_set_new(
             said, "cores",

@@ -21,8 +21,8 @@ enum sl_share_form {
     SL_SHARE_KEPT = 16,     /* a device in the agent's checkpoint */
 };
 
-/* The fields of this form into the object. */
-void sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object);
+/* The fields of this form into the object, which it returns. */
+json_t *sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object);
 /* The other way round: what the object does not say stays as it is in *share. */
 int sl_share_read(const json_t *object, enum sl_share_form form, struct sl_share *share,
                   struct sl_err *err) SL_MUST_CHECK;
