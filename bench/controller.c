@@ -21,6 +21,7 @@
 #include "base/xalloc.h"
 #include "controller/extender.h"
 #include "http/server.h"
+#include "../tests/support/cluster_audit.h"
 
 enum {
     NODES = 5000,
@@ -50,9 +51,9 @@ static void check(int rc, const struct sl_err *err, const char *what)
 static void put_node(FILE *t, int n)
 {
     (void)fprintf(t,
-                   "{\"metadata\":{\"name\":\"node-%05d\",\"resourceVersion\":\"1\","
-                   "\"annotations\":{\"sluice.io/gpus\":\"[",
-                   n);
+                  "{\"metadata\":{\"name\":\"node-%05d\",\"resourceVersion\":\"1\","
+                  "\"annotations\":{\"sluice.io/gpus\":\"[",
+                  n);
     for (int g = 0; g < GPUS; g++)
         (void)fprintf(
             t,
@@ -73,23 +74,23 @@ static void put_pod(FILE *t, int i)
 {
     int node = i / (PODS / NODES), mib = 8192, cores = 10;
     (void)fprintf(t,
-                   "{\"metadata\":{\"name\":\"pod-%d\",\"namespace\":\"ns-%d\",\"uid\":\"%08d-1111-"
-                   "2222-3333-444444444444\","
-                   "\"resourceVersion\":\"1\",\"labels\":{\"app\":\"inference\"},\"annotations\":{"
-                   "\"sluice.io/lease\":\"",
-                   i, i % 50, i);
+                  "{\"metadata\":{\"name\":\"pod-%d\",\"namespace\":\"ns-%d\",\"uid\":\"%08d-1111-"
+                  "2222-3333-444444444444\","
+                  "\"resourceVersion\":\"1\",\"labels\":{\"app\":\"inference\"},\"annotations\":{"
+                  "\"sluice.io/lease\":\"",
+                  i, i % 50, i);
     (void)fprintf(t,
-                   "{\\\"version\\\":1,\\\"node\\\":\\\"node-%05d\\\",\\\"containers\\\":[{"
-                   "\\\"name\\\":\\\"main\\\",\\\"gpus\\\":["
-                   "{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\","
-                   "\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}]}\"}},",
-                   node, node, i % GPUS, mib, cores);
+                  "{\\\"version\\\":1,\\\"node\\\":\\\"node-%05d\\\",\\\"containers\\\":[{"
+                  "\\\"name\\\":\\\"main\\\",\\\"gpus\\\":["
+                  "{\\\"uuid\\\":\\\"GPU-%05d-%d-5ee1-4c0d-9a3b-0123456789ab\\\","
+                  "\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}]}\"}},",
+                  node, node, i % GPUS, mib, cores);
     (void)fprintf(t,
-                   "\"spec\":{\"nodeName\":\"node-%05d\",\"containers\":[{\"name\":\"main\","
-                   "\"image\":\"registry/app:1\",\"resources\":"
-                   "{\"requests\":{\"cpu\":\"2\",\"memory\":\"8Gi\"},\"limits\":{\"nvidia.com/"
-                   "gpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}",
-                   node);
+                  "\"spec\":{\"nodeName\":\"node-%05d\",\"containers\":[{\"name\":\"main\","
+                  "\"image\":\"registry/app:1\",\"resources\":"
+                  "{\"requests\":{\"cpu\":\"2\",\"memory\":\"8Gi\"},\"limits\":{\"nvidia.com/"
+                  "gpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}",
+                  node);
 }
 
 /* A pod to be placed, with so many candidates. */
@@ -100,16 +101,16 @@ static char *filter_body(unsigned long i, int candidates, uint64_t *rng)
     FILE *t = sl_xmemstream(&text, &size);
     int k = (int)(i % (sizeof(sizes) / sizeof(sizes[0])));
     (void)fprintf(t,
-                   "{\"Pod\":{\"metadata\":{\"name\":\"new-%lu\",\"namespace\":\"bench\",\"uid\":"
-                   "\"new-%lu\",\"annotations\":{"
-                   "\"sluice.io/"
-                   "request\":\"{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":[{"
-                   "\\\"container\\\":\\\"main\\\","
-                   "\\\"gpus\\\":1,\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}\"}},\"spec\":{"
-                   "\"containers\":[{\"name\":\"main\",\"resources\":"
-                   "{\"requests\":{\"cpu\":\"2\"},\"limits\":{\"nvidia.com/"
-                   "gpu\":\"1\"}}}]}},\"Nodes\":null,\"NodeNames\":[",
-                   i, i, sizes[k].mib, sizes[k].cores);
+                  "{\"Pod\":{\"metadata\":{\"name\":\"new-%lu\",\"namespace\":\"bench\",\"uid\":"
+                  "\"new-%lu\",\"annotations\":{"
+                  "\"sluice.io/"
+                  "request\":\"{\\\"version\\\":1,\\\"containers\\\":1,\\\"parts\\\":[{"
+                  "\\\"container\\\":\\\"main\\\","
+                  "\\\"gpus\\\":1,\\\"memoryMiB\\\":%d,\\\"cores\\\":%d}]}\"}},\"spec\":{"
+                  "\"containers\":[{\"name\":\"main\",\"resources\":"
+                  "{\"requests\":{\"cpu\":\"2\"},\"limits\":{\"nvidia.com/"
+                  "gpu\":\"1\"}}}]}},\"Nodes\":null,\"NodeNames\":[",
+                  i, i, sizes[k].mib, sizes[k].cores);
     *rng = *rng * 6364136223846793005ULL + 1442695040888963407ULL;
     int first = (int)((*rng >> 33) % NODES);
     for (int n = 0; n < candidates; n++)
@@ -159,7 +160,7 @@ static void in_process(struct figures *f)
         r.part[0].share.memory_bytes = (uint64_t)sizes[i % 4].mib << 20;
         r.part[0].share.cores_permille = (uint32_t)sizes[i % 4].cores * 10;
         struct sl_cluster_ask ask = {
-            .uid = uid, .name_space = "ns", .name = uid, .request = &r, .cpu_milli = 2000};
+            .uid = uid, .name_space = "ns", .request = &r, .cpu_milli = 2000};
         check(sl_cluster_choose(c, &ask, 1, &node, &err), &err, "choose");
         check(sl_cluster_bind_begin(c, uid, node, 1, &promise, &err), &err, "bind");
         char *lease = sl_promise_lease_text(&promise);
@@ -167,14 +168,13 @@ static void in_process(struct figures *f)
         free(lease);
     }
     f->decisions_s = IN_PROCESS / ((double)(sl_now_ns() - began) / 1e9);
-    check(sl_cluster_audit(c, &err), &err, "audit");
+    check(cluster_audit(c, &err), &err, "audit");
     sl_cluster_destroy(c);
 }
 
 /* --- the fake API server, a process of its own ------------------------------------------------- */
 
-static void list(struct sl_http_call *call, const char *query, int total,
-                 void (*put)(FILE *, int))
+static void list(struct sl_http_call *call, const char *query, int total, void (*put)(FILE *, int))
 {
     const char *at = strstr(query, "continue=");
     int from = at ? atoi(at + 9) : 0;

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/base64.h"
@@ -83,12 +84,10 @@ static json_t *bundle_patch(const struct certs *s, const char *bundle)
     json_array_foreach(json_object_get(s->webhook, "webhooks"), i, hook)
     {
         const json_t *config = json_object_get(hook, "clientConfig");
-        const char *have = json_string_value(json_object_get(config, "caBundle"));
-        const char *service =
-            json_string_value(json_object_get(json_object_get(config, "service"), "name"));
+        const char *service = sl_jget_text(json_object_get(config, "service"), "name");
         char path[64];
-        if (!service || strcmp(service, s->c->opt.service) != 0 ||
-            (have && strcmp(have, bundle) == 0))
+        if (strcmp(service, s->c->opt.service) != 0 ||
+            strcmp(sl_jget_text(config, "caBundle"), bundle) == 0)
             continue;
         (void)snprintf(path, sizeof(path), "/webhooks/%zu/clientConfig/caBundle", i);
         (void)json_array_append_new(
@@ -100,7 +99,6 @@ static json_t *bundle_patch(const struct certs *s, const char *bundle)
 static void tell_webhook(struct certs *s)
 {
     struct sl_err err = SL_ERR_INIT;
-    char path[512];
     char *bundle SL_CLEANUP(free) = s->used.ca_pem ? sl_base64_encode(s->used.ca_pem) : NULL;
     if (!bundle || !s->webhook || s->patching)
         return;
@@ -111,9 +109,7 @@ static void tell_webhook(struct certs *s)
                                     json_pack("{s:s,s:s,s:s}", "op", "test", "path",
                                               "/metadata/resourceVersion", "value",
                                               sl_kube_meta(s->webhook, "resourceVersion")));
-        (void)snprintf(path, sizeof(path),
-                       "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/%s",
-                       s->c->opt.webhook);
+        char *path SL_CLEANUP(free) = sl_kube_path(SL_WEBHOOKS "/%s", s->c->opt.webhook);
         if (sl_kube_request(s->c->kube, "PATCH", path, SL_KUBE_PATCH_JSON, patch, patched, s, NULL,
                             &err) != 0)
             sl_warn("%s", err.msg);
@@ -123,11 +119,11 @@ static void tell_webhook(struct certs *s)
     json_decref(patch);
 }
 
-void sl_certs_webhook(struct sl_controller *c, const json_t *config)
+void sl_certs_webhook(struct sl_controller *c, enum sl_kube_event event, json_t *config)
 {
     struct certs *s = c->certs;
     json_decref(s->webhook);
-    s->webhook = config ? json_deep_copy(config) : NULL;
+    s->webhook = event == SL_KUBE_DELETED ? NULL : json_incref(config);
     tell_webhook(s);
 }
 
@@ -152,15 +148,16 @@ static char *item(const json_t *secret, const char *key)
     return coded ? sl_base64_decode(coded) : NULL;
 }
 
-void sl_certs_secret(struct sl_controller *c, const json_t *secret)
+void sl_certs_secret(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
     struct certs *s = c->certs;
     struct sl_err err = SL_ERR_INIT;
+    const json_t *secret = event == SL_KUBE_DELETED ? NULL : object;
     struct sl_cert cert = {.ca_pem = item(secret, "ca.crt"),
                            .cert_pem = item(secret, "tls.crt"),
                            .key_pem = item(secret, "tls.key")};
     (void)snprintf(s->version, sizeof(s->version), "%.63s",
-                   secret ? sl_kube_meta(secret, "resourceVersion") : "");
+                   sl_kube_meta(secret, "resourceVersion"));
     if (usable(s, &cert, 0, &err))
         use(s, &cert);
     else if (secret)
@@ -184,7 +181,6 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
 static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_err *err)
 {
     const struct sl_controller_options *opt = &s->c->opt;
-    char path[512];
     bool there = s->version[0] != '\0';
     char *ca SL_CLEANUP(free) = sl_base64_encode(cert->ca_pem);
     char *crt SL_CLEANUP(free) = sl_base64_encode(cert->cert_pem);
@@ -196,8 +192,9 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
     if (there)
         (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion",
                                   json_string(s->version));
-    (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets%s%s", opt->name_space,
-                   there ? "/" : "", there ? opt->secret : "");
+    char *path SL_CLEANUP(free) =
+        there ? sl_kube_path("/api/v1/namespaces/%s/secrets/%s", opt->name_space, opt->secret)
+              : sl_kube_path("/api/v1/namespaces/%s/secrets", opt->name_space);
     int rc = sl_kube_request(s->c->kube, there ? "PUT" : "POST", path, NULL, body, written, s, NULL,
                              err);
     json_decref(body);
@@ -221,8 +218,8 @@ void sl_certs_tick(struct sl_controller *c)
                    c->opt.name_space);
     (void)snprintf(long_name, sizeof(long_name), "%s.cluster.local", s->name);
     time_t now = s->tried = time(NULL);
-    int rc = good ? 0
-                  : sl_cert_make(names, SL_ARRAY_LEN(names), now - 3600, now + VALID_S, &cert, &err);
+    int rc =
+        good ? 0 : sl_cert_make(names, SL_ARRAY_LEN(names), now - 3600, now + VALID_S, &cert, &err);
     if (!rc) /* somebody deleted the Secret: what is served goes back into one */
         rc = write_secret(s, good ? &s->used : &cert, &err);
     if (rc)

@@ -10,6 +10,7 @@
 #include "base/json_read.h"
 #include "base/xalloc.h"
 #include "controller/errors.h"
+#include "controller/mutate.h"
 
 #define RESULTS 32
 #define MIB     (1u << 20)
@@ -120,7 +121,7 @@ int sl_claims_slice_set(struct sl_claims *c, const json_t *object, struct sl_err
     const json_t *spec = json_object_get(object, "spec");
     const char *pool = sl_jget_text(json_object_get(spec, "pool"), "name");
     sl_claims_slice_gone(c, name);
-    if (strcmp(sl_jget_text(spec, "driver"), c->driver) != 0 || !pool[0])
+    if (strcmp(sl_jget_text(spec, "driver"), SL_MUTATE_DRIVER) != 0 || !pool[0])
         return 0;
     struct claims_slice *s = sl_xcalloc(1, sizeof(*s));
     if (strlen(name) >= sizeof(s->name) || !(s->pool = pool_get(c, pool))) {
@@ -173,7 +174,7 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *object)
     k->item.key = k->uid;
     json_array_foreach(results, i, r)
     {
-        struct claims_pool *pool = strcmp(sl_jget_text(r, "driver"), c->driver) == 0
+        struct claims_pool *pool = strcmp(sl_jget_text(r, "driver"), SL_MUTATE_DRIVER) == 0
                                        ? pool_get(c, sl_jget_text(r, "pool"))
                                        : NULL;
         if (!pool)

@@ -15,9 +15,8 @@
 
 #define SL_CLAIMS_SIZES 8
 
-/* Zeroed before first use; driver set. */
+/* Zeroed before first use. */
 struct sl_claims {
-    const char *driver;
     struct sl_map slices, claims, pools;
     uint32_t size_mib[SL_CLAIMS_SIZES]; /* of cards, smallest first */
     size_t size_count;

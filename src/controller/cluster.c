@@ -7,13 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/json_read.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
-
-#define RESERVE_NS (30 * SL_NS_PER_S)
 
 int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **ret,
                       struct sl_err *err)
@@ -21,8 +18,6 @@ int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **
     struct sl_place_config config;
     struct sl_cluster *c = sl_xcalloc(1, sizeof(*c));
     c->opt = *opt;
-    if (!c->opt.reserve_ns)
-        c->opt.reserve_ns = RESERVE_NS;
     sl_place_config_init(&config, opt->policy);
     config.seed = opt->seed;
     int rc = sl_place_create(&config, NULL, 0, &c->placer, err);
@@ -318,42 +313,4 @@ void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib)
 uint32_t sl_cluster_largest_card(const struct sl_cluster *c)
 {
     return c->largest_mib;
-}
-
-/* What the pods of a GPU hold, added up from the grants, against what the engine says is free. */
-static int audit_gpu(struct sl_cluster *c, const struct cluster_node *n, unsigned gpu,
-                     struct sl_err *err)
-{
-    uint64_t memory = 0, cores = 0;
-    unsigned whole = 0, holders = 0;
-    uint32_t free_cores, free_memory, total = n->gpu[gpu].info.memory_mib;
-    for (const struct cluster_pod *p = n->pods; p; p = p->next)
-        for (unsigned i = 0; i < p->grant_count; i++) {
-            const struct cluster_grant *g = &p->grant[i];
-            if (!(g->gpus >> gpu & 1))
-                continue;
-            holders++;
-            whole += g->request.cores_permille == SL_PLACE_WHOLE;
-            cores += g->request.cores_permille;
-            memory += g->request.gpu_memory_mib
-                          ? g->request.gpu_memory_mib
-                          : (uint64_t)total * g->request.gpu_memory_permille / 1000;
-        }
-    sl_place_gpu_free(c->placer, n->place, gpu, &free_cores, &free_memory);
-    if (cores > 1000 || memory > total || (whole && holders > 1))
-        return sl_err_set(err, -EIO, SL_E_BOOKS_TWICE, n->name, gpu);
-    if (!whole && (free_cores != 1000 - cores || free_memory != total - memory))
-        return sl_err_set(err, -EIO, SL_E_BOOKS_WRONG, n->name, gpu);
-    return 0;
-}
-
-int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err)
-{
-    struct sl_map_walk walk = {.bucket = 0};
-    const struct cluster_node *n;
-    int rc = sl_place_audit(c->placer, err);
-    while (!rc && (n = sl_map_next(&c->nodes, &walk)))
-        for (unsigned i = 0; !rc && n->place != CLUSTER_NO_PLACE && i < n->gpu_count; i++)
-            rc = audit_gpu(c, n, i, err);
-    return rc;
 }

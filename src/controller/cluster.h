@@ -26,7 +26,6 @@ struct sl_cluster;
 struct sl_cluster_options {
     enum sl_place_policy policy;
     uint64_t seed;
-    uint64_t reserve_ns; /* how long a reservation waits for its pod to be bound; 0: 30 s */
     void (*admitted)(void *data,
                      const char *admission); /* a pod let in by that review is seen; or NULL */
     void *data;
@@ -42,14 +41,14 @@ void sl_cluster_node_gone(struct sl_cluster *c, const char *name);
 int sl_cluster_pod_set(struct sl_cluster *c, const json_t *pod, uint64_t now_ns,
                        struct sl_err *err) SL_MUST_CHECK;
 void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid);
-/* Reservations whose time is up; when the next one is (UINT64_MAX: none). */
-uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns);
+/* Ends the reservations whose time is up. */
+void sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns);
 /* What has been asked for becomes what is expected. Some milliseconds: for quiet moments. */
 void sl_cluster_learn(struct sl_cluster *c);
 
 /* --- deciding --- */
 struct sl_cluster_ask {
-    const char *uid, *name_space, *name; /* of the pod */
+    const char *uid, *name_space; /* of the pod */
     const struct sl_request *request;
     uint32_t cpu_milli;
     const char *const *nodes; /* candidates; NULL: all */
@@ -102,8 +101,6 @@ void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib);
 /* Is that template in use by a pod of the namespace? */
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name);
-/* Every book against the others; for tests. */
-int sl_cluster_audit(struct sl_cluster *c, struct sl_err *err) SL_MUST_CHECK;
 
 /* CPU that the scheduler will charge a pod: the larger of its containers together and each init container. */
 uint32_t sl_cluster_pod_cpu(const json_t *pod);

@@ -131,6 +131,15 @@ static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node 
     return 0;
 }
 
+static void give_back(struct sl_cluster *c, const struct cluster_node *n,
+                      const struct cluster_grant *grant, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
+        (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
+    }
+}
+
 /* Takes all parts on one node, or nothing. The grants are in the books on success. */
 static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl_cluster_ask *ask,
                    struct cluster_grant *grant, size_t *ret_count, struct sl_err *err)
@@ -156,38 +165,10 @@ static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl
         if (!rc)
             grant[count++] = g;
     }
-    for (size_t i = 0; rc && i < count; i++) {
-        struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
-        (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
-    }
+    if (rc)
+        give_back(c, n, grant, count);
     *ret_count = count;
     return rc;
-}
-
-/* The engine's choice, and done: one part, any card of the right model. */
-static int take_best(struct sl_cluster *c, const struct sl_cluster_ask *ask,
-                     struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
-                     struct sl_err *err)
-{
-    struct cluster_grant g = {.request = engine_request(ask->request, 0)};
-    struct sl_place_decision d = {.node = 0};
-    g.request.cpu_milli = ask->cpu_milli;
-    g.request.models = models_of(c, ask->request);
-    remember(c, &g.request);
-    int rc = sl_place_decide(c->placer, &g.request, c->allow, &d, err);
-    if (rc == -ENOSPC && ask->cpu_milli) { /* by our count of CPU; the scheduler knows better */
-        g.request.cpu_milli = 0;
-        rc = sl_place_decide(c->placer, &g.request, c->allow, &d, err);
-    }
-    if (!rc)
-        rc = sl_place_commit(c->placer, &g.request, &d, err);
-    if (rc)
-        return rc;
-    g.gpus = d.gpus;
-    *ret = c->by_place[d.node];
-    grant[0] = g;
-    *ret_count = 1;
-    return 0;
 }
 
 struct ranked {
@@ -273,85 +254,73 @@ static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
 /* Does the engine know all there is to know about it? */
 static bool simple(const struct sl_cluster *c, const struct sl_request *r)
 {
+    bool types = r->use_type[0] || r->no_type[0];
     return r->part_count == 1 && !r->use_uuid[0] && !r->no_uuid[0] && !r->node_policy &&
-           !r->gpu_policy &&
-           ((!r->use_type[0] && !r->no_type[0]) || c->model_count < SL_PLACE_MAX_MODELS);
+           !r->gpu_policy && (!types || c->model_count < SL_PLACE_MAX_MODELS) &&
+           (!r->use_type[0] || models_of(c, r) != 0);
 }
 
-/* A node of different cards is of its first card's model to the engine: such a choice is made again. */
-static bool wrong_cards(const struct cluster_node *n, const struct sl_request *r, uint16_t gpus)
-{
-    return n->mixed && (gpus & ~cards_of(n, r)) != 0;
-}
-
-/* The grants are in the books already. */
-static int pod_take(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct cluster_node *n,
-                    const struct cluster_grant *grant, size_t count, struct sl_err *err)
-{
-    struct cluster_pod *pod = sl_cluster_pod_get(c, ask->uid, ask->name_space);
-    if (!pod) {
-        for (size_t i = 0; i < count; i++) {
-            struct sl_place_decision d = {.node = n->place, .gpus = grant[i].gpus};
-            (void)!sl_place_release(c->placer, &grant[i].request, &d, NULL);
-        }
-        return sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
-    }
-    struct cluster_grant *copy = sl_xcalloc(count, sizeof(*copy));
-    if (!pod->request)
-        pod->request = sl_xmalloc(sizeof(*pod->request));
-    *pod->request = *ask->request;
-    memcpy(copy, grant, count * sizeof(*copy));
-    sl_cluster_pod_hold(c, pod, n, NULL, 0);
-    pod->grant = copy;
-    pod->grant_count = (uint8_t)count;
-    return 0;
-}
-
-static int check_ask(const struct sl_cluster *c, const struct sl_cluster_ask *ask,
-                     struct cluster_pod **ret, struct sl_err *err)
+/* A pod that is asked for again is decided anew. */
+static int begin(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
 {
     struct cluster_pod *pod = sl_cluster_pod_find(c, ask->uid);
-    *ret = pod;
     if (!ask->uid[0] || own_parts(ask->request) == 0)
         return sl_err_set(err, -EINVAL, SL_E_EXT_POD);
     if (pod && pod->state == POD_BOUND)
         return sl_err_set(err, -EEXIST, SL_E_POD_PLACED, pod->node->name);
     if (pod && pod->state == POD_BINDING)
         return sl_err_set(err, -EBUSY, SL_E_POD_BINDING, pod->node->name);
+    if (pod)
+        sl_cluster_pod_release(c, pod);
     return 0;
 }
 
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
                       const char **ret_node, struct sl_err *err)
 {
-    struct cluster_grant grant[SL_REQUEST_PARTS];
+    const struct sl_request *r = ask->request;
+    struct cluster_grant *grant SL_CLEANUP(free) = sl_xcalloc(r->part_count, sizeof(*grant));
+    struct sl_place_request *e = &grant[0].request;
+    struct sl_place_decision d = {.node = 0};
     struct cluster_node *n = NULL;
-    struct cluster_pod *pod;
-    size_t count = 0;
-    int rc = check_ask(c, ask, &pod, err);
-    if (!rc && pod)
-        sl_cluster_pod_release(c, pod); /* decided anew */
+    size_t count = 1;
+    int rc = begin(c, ask, err);
+    if (!rc && strlen(ask->name_space) >= CLUSTER_SPACE_NAME)
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_NAMESPACE_LONG, ask->name_space);
     if (rc)
         return rc;
     candidates(c, ask);
-    bool easy = simple(c, ask->request);
-    rc = easy && !(models_of(c, ask->request) == 0 && ask->request->use_type[0])
-             ? take_best(c, ask, &n, grant, &count, err)
-             : take_tried(c, ask, &n, grant, &count, err);
-    if (!rc && easy && wrong_cards(n, ask->request, grant[0].gpus)) {
-        struct sl_place_decision d = {.node = n->place, .gpus = grant[0].gpus};
-        (void)!sl_place_release(c->placer, &grant[0].request, &d, NULL);
-        rc = take_tried(c, ask, &n, grant, &count, err);
+    bool by_engine = simple(c, r);
+    if (by_engine) {
+        *e = engine_request(r, 0);
+        e->cpu_milli = ask->cpu_milli;
+        e->models = models_of(c, r);
+        remember(c, e);
+        rc = sl_place_decide(c->placer, e, c->allow, &d, err);
+        if (rc == -ENOSPC && ask->cpu_milli) { /* by our count of CPU; the scheduler knows better */
+            e->cpu_milli = 0;
+            rc = sl_place_decide(c->placer, e, c->allow, &d, err);
+        }
+        n = rc ? NULL : c->by_place[d.node];
+        grant[0].gpus = d.gpus;
+        /* To the engine, a node of different cards is of its first card's model. */
+        by_engine = rc || !n->mixed || (d.gpus & ~cards_of(n, r)) == 0;
     }
-    if (!rc)
-        rc = pod_take(c, ask, n, grant, count, err);
+    if (!by_engine)
+        rc = take_tried(c, ask, &n, grant, &count, err);
+    else if (!rc)
+        rc = sl_place_commit(c->placer, e, &d, err);
     c->stats.decisions += rc == 0;
     c->stats.refusals += rc == -ENOSPC;
     sl_cluster_refused(c, ask->uid, rc == -ENOSPC);
     if (rc)
         return rc;
-    sl_cluster_reserve(c, sl_cluster_pod_find(c, ask->uid), POD_RESERVED,
-                       now_ns + c->opt.reserve_ns);
+    struct cluster_pod *pod = sl_cluster_pod_get(c, ask->uid, ask->name_space);
+    if (!pod->request)
+        pod->request = sl_xmalloc(sizeof(*r));
+    *pod->request = *r;
+    sl_cluster_pod_hold(pod, n, sl_take_ptr(grant), count);
+    sl_cluster_reserve(c, pod, POD_RESERVED, now_ns + CLUSTER_RESERVE_NS);
     *ret_node = n->name;
     return 0;
 }
@@ -359,11 +328,8 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
 int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, int32_t *ret,
                       struct sl_err *err)
 {
-    struct cluster_pod *pod;
     struct sl_place_totals totals;
-    int rc = check_ask(c, ask, &pod, err);
-    if (!rc && pod)
-        sl_cluster_pod_release(c, pod);
+    int rc = begin(c, ask, err);
     sl_cluster_scratch(c);
     struct sl_place_request e = engine_request(ask->request, 0);
     e.models = models_of(c, ask->request);
@@ -372,7 +338,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
     if (rc)
         return rc;
     bool any = false;
-    bool hard = !simple(c, ask->request) || (e.models == 0 && ask->request->use_type[0]);
+    bool hard = !simple(c, ask->request);
     sl_place_totals(c->placer, &totals);
     for (size_t i = 0; i < ask->node_count; i++) {
         struct cluster_node *n = sl_cluster_node_find(c, ask->nodes[i]);
@@ -388,10 +354,7 @@ int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, in
             continue;
         }
         any = true;
-        for (size_t g = 0; g < count; g++) {
-            struct sl_place_decision d = {.node = n->place, .gpus = grant[g].gpus};
-            (void)!sl_place_release(c->placer, &grant[g].request, &d, NULL);
-        }
+        give_back(c, n, grant, count);
     }
     sl_cluster_refused(c, ask->uid, !any);
     return 0;
@@ -461,24 +424,19 @@ static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, str
 static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct sl_err *err)
 {
-    struct cluster_grant grant[SL_REQUEST_PARTS];
     size_t count = 0;
     if (!pod->request)
         return sl_err_set(err, -ENOENT, SL_E_POD_NO_REQUEST, SL_PROMISE_REQUEST_KEY);
-    struct sl_cluster_ask ask = {.uid = pod->uid,
-                                 .name_space = pod->space->name,
-                                 .request = pod->request,
-                                 .cpu_milli = pod->cpu_milli};
-    struct sl_request copy = *pod->request;
-    ask.request = &copy;
-    bool present = n->present;
+    struct cluster_grant *grant SL_CLEANUP(free) =
+        sl_xcalloc(pod->request->part_count, sizeof(*grant));
+    struct sl_cluster_ask ask = {.request = pod->request, .cpu_milli = pod->cpu_milli};
     sl_cluster_pod_release(c, pod);
-    int rc = present && n->open && n->place != CLUSTER_NO_PLACE
-                 ? take_on(c, n, &ask, grant, &count, err)
-                 : sl_err_set(err, -ENOSPC, SL_E_NODE_NO_GPUS);
+    int rc = n->open && n->place != CLUSTER_NO_PLACE ? take_on(c, n, &ask, grant, &count, err)
+                                                     : sl_err_set(err, -ENOSPC, SL_E_NODE_NO_GPUS);
     if (rc)
         return sl_err_wrap(err, "the node has no room");
-    return pod_take(c, &ask, n, grant, count, err);
+    sl_cluster_pod_hold(pod, n, sl_take_ptr(grant), count);
+    return 0;
 }
 
 int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *node, uint64_t now_ns,
@@ -504,7 +462,7 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
         sl_cluster_pod_release(c, pod);
         return rc;
     }
-    sl_cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+    sl_cluster_reserve(c, pod, POD_BINDING, now_ns + CLUSTER_RESERVE_NS);
     return 0;
 }
 
@@ -519,7 +477,7 @@ void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_
         return;
     }
     if (outcome == SL_CLUSTER_UNKNOWN) {
-        sl_cluster_reserve(c, pod, POD_BINDING, now_ns + c->opt.reserve_ns);
+        sl_cluster_reserve(c, pod, POD_BINDING, now_ns + CLUSTER_RESERVE_NS);
         return;
     }
     if (!pod->lease || strcmp(pod->lease, lease) != 0) {

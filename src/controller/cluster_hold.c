@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/xalloc.h"
 #include "controller/cluster_internal.h"
 
@@ -100,18 +101,14 @@ static void grants_give(struct sl_cluster *c, struct cluster_pod *pod)
     pod->grant_count = 0;
 }
 
-void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+void sl_cluster_pod_hold(struct cluster_pod *pod, struct cluster_node *n,
                          struct cluster_grant *grant, size_t count)
 {
     pod->node = n;
-    pod->prev = NULL;
     pod->next = n->pods;
-    if (n->pods)
-        n->pods->prev = pod;
     n->pods = pod;
     pod->grant = grant;
     pod->grant_count = (uint8_t)count;
-    grants_take(c, pod);
 }
 
 void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
@@ -121,13 +118,7 @@ void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
     if (!n)
         return;
     grants_give(c, pod);
-    if (pod->prev)
-        pod->prev->next = pod->next;
-    else
-        n->pods = pod->next;
-    if (pod->next)
-        pod->next->prev = pod->prev;
-    pod->prev = pod->next = NULL;
+    sl_list_drop(&n->pods, pod);
     pod->node = NULL;
     sl_cluster_node_forget(c, n);
 }
@@ -261,7 +252,7 @@ static bool same_grants(const struct cluster_pod *pod, const struct cluster_gran
 }
 
 void sl_cluster_hold_lease(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
-                          enum cluster_state state, uint64_t until_ns)
+                           enum cluster_state state, uint64_t until_ns)
 {
     size_t count;
     uint64_t memory, cores;
@@ -272,7 +263,8 @@ void sl_cluster_hold_lease(struct sl_cluster *c, struct cluster_pod *pod, struct
         free(g);
     } else {
         release_for(c, pod, n);
-        sl_cluster_pod_hold(c, pod, n, g, count);
+        sl_cluster_pod_hold(pod, n, g, count);
+        grants_take(c, pod);
     }
     sl_cluster_reserve(c, pod, state, until_ns);
 }
@@ -285,6 +277,7 @@ void sl_cluster_hold_cpu(struct sl_cluster *c, struct cluster_pod *pod, struct c
     struct cluster_grant *g = n->place != CLUSTER_NO_PLACE ? sl_xcalloc(1, sizeof(*g)) : NULL;
     if (g)
         g->request.cpu_milli = pod->cpu_milli;
-    sl_cluster_pod_hold(c, pod, n, g, g ? 1 : 0);
+    sl_cluster_pod_hold(pod, n, g, g ? 1 : 0);
+    grants_take(c, pod);
     sl_cluster_reserve(c, pod, POD_BOUND, 0);
 }

@@ -5,12 +5,15 @@
 
 #include "controller/cluster.h"
 
+#include "base/clock.h"
 #include "base/map.h"
 
-#define CLUSTER_NO_PLACE  UINT32_MAX
-#define CLUSTER_KINDS     256
-#define CLUSTER_STRANGERS 64
-#define CLUSTER_BY_LEASE  255 /* part of a grant read from a lease: it is not known */
+#define CLUSTER_NO_PLACE   UINT32_MAX
+#define CLUSTER_KINDS      256
+#define CLUSTER_SPACE_NAME 64
+#define CLUSTER_STRANGERS  64
+#define CLUSTER_RESERVE_NS (30 * SL_NS_PER_S) /* how long a reservation waits for its bind */
+#define CLUSTER_BY_LEASE   255 /* part of a grant read from a lease: it is not known */
 
 struct cluster_gpu {
     struct sl_promise_gpu info;
@@ -45,7 +48,7 @@ struct cluster_pod {
     struct sl_map_item item; /* by uid */
     struct cluster_space *space;
     struct cluster_node *node;
-    struct cluster_pod *prev, *next;     /* on the node */
+    struct cluster_pod *next;            /* on the node */
     struct cluster_pod *r_prev, *r_next; /* among the reserved */
     struct sl_request *request;          /* until bound */
     struct cluster_grant *grant;
@@ -66,7 +69,7 @@ struct cluster_space {
     struct sl_map_item item; /* by name */
     uint64_t memory_mib, cores;
     size_t pods;
-    char name[64];
+    char name[CLUSTER_SPACE_NAME];
 };
 
 /* What was asked for lately. */
@@ -121,8 +124,8 @@ void sl_cluster_count(struct cluster_pod *pod, uint64_t memory_mib, uint64_t cor
 /* cluster_hold.c */
 /* Gives back what it holds and takes it off its node. */
 void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod);
-/* Puts it on the node with these grants, each committed or counted as a misfit. Takes the array. */
-void sl_cluster_pod_hold(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
+/* Puts it on the node with these grants, which are in the books. Takes the array. */
+void sl_cluster_pod_hold(struct cluster_pod *pod, struct cluster_node *n,
                          struct cluster_grant *grant, size_t count);
 /* Its lease counts, whatever we had reserved. */
 void sl_cluster_hold_lease(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,

@@ -138,9 +138,8 @@ static uint32_t shared_containers(const json_t *pod, const char *lease)
         return 0;
     json_array_foreach(inits, n, one)
     {
-        const char *name = json_string_value(json_object_get(one, "name"));
-        const char *restart = json_string_value(json_object_get(one, "restartPolicy"));
-        for (i = 0; name && !restart && i < p.container_count; i++)
+        const char *name = sl_jget_text(one, "name");
+        for (i = 0; !json_object_get(one, "restartPolicy") && i < p.container_count; i++)
             for (size_t k = 0; strcmp(p.container[i].name, name) == 0 && k < p.container_count; k++)
                 if (k != i && !(skip >> k & 1) &&
                     same_devices(&p, &p.container[i], &p.container[k]))
@@ -207,7 +206,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
         return;
     struct cluster_node *n = sl_cluster_node_find(c, p.node);
     if (n && n->present)
-        sl_cluster_hold_lease(c, pod, n, POD_RESERVED, now_ns + c->opt.reserve_ns);
+        sl_cluster_hold_lease(c, pod, n, POD_RESERVED, now_ns + CLUSTER_RESERVE_NS);
 }
 
 /* Is there anything about it to remember? */
@@ -262,21 +261,17 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
     return rc ? sl_err_wrap(err, "pod %s/%s", space, sl_jget_text(meta, "name")) : 0;
 }
 
-uint64_t sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
+void sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
 {
-    uint64_t soonest = UINT64_MAX;
     struct cluster_pod *next;
     for (struct cluster_pod *p = c->reserved; p; p = next) {
         next = p->r_next;
-        if (p->until_ns > now_ns) {
-            soonest = p->until_ns < soonest ? p->until_ns : soonest;
+        if (p->until_ns > now_ns)
             continue;
-        }
         sl_cluster_pod_release(c, p);
         if (!p->seen)
             pod_drop(c, p); /* never came */
     }
-    return soonest;
 }
 
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
@@ -15,7 +16,6 @@
 
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
-#define DRIVER   "gpu.sluice.io"
 #define TELL_MAX 16 /* nodes at once */
 
 bool sl_controller_leads(const struct sl_controller *c)
@@ -45,14 +45,11 @@ static void labelled(void *data, int status, json_t *body, const struct sl_err *
 static void label_ourselves(struct sl_controller *c)
 {
     struct sl_err err = SL_ERR_INIT;
-    char path[512], name[256], space[256];
     int want = sl_controller_leads(c) && !c->stopping;
-    if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want ||
-        sl_kube_escape(c->opt.pod, name, sizeof(name)) != 0 ||
-        sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0 ||
-        snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", space, name) >=
-            (int)sizeof(path))
+    if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want)
         return;
+    char *path SL_CLEANUP(free) =
+        sl_kube_path("/api/v1/namespaces/%s/pods/%s", c->opt.name_space, c->opt.pod);
     json_t *patch =
         json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "sluice.io/leader", want ? "true" : NULL);
     if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, labelled, c, NULL,
@@ -77,14 +74,12 @@ static void tell_room(struct sl_controller *c)
 {
     struct sl_err err = SL_ERR_INIT;
     const char *node;
-    char path[1024], name[800], now[24];
+    char now[24];
     if (!sl_controller_leads(c) || c->stopping)
         return;
     (void)snprintf(now, sizeof(now), "%llu", (unsigned long long)(sl_loop_now(c->loop) / TICK_NS));
     while (c->telling < TELL_MAX && (node = sl_cluster_next_room(c->cluster))) {
-        if (sl_kube_escape(node, name, sizeof(name)) != 0)
-            continue;
-        (void)snprintf(path, sizeof(path), "/api/v1/nodes/%s", name);
+        char *path SL_CLEANUP(free) = sl_kube_path("/api/v1/nodes/%s", node);
         json_t *patch = json_pack("{s:{s:{s:s}}}", "metadata", "labels", "sluice.io/room", now);
         if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, told, c, NULL,
                             &err) == 0)
@@ -97,7 +92,7 @@ static void tick(struct sl_timer *timer)
 {
     struct sl_controller *c = sl_container_of(timer, struct sl_controller, tick);
     uint64_t now = sl_loop_now(c->loop);
-    (void)sl_cluster_expire(c->cluster, now);
+    sl_cluster_expire(c->cluster, now);
     sl_quota_expire(&c->quota, now);
     sl_certs_tick(c);
     sl_settle_tick(c);
@@ -111,9 +106,8 @@ static void sweep(struct sl_timer *timer)
     struct sl_controller *c = sl_container_of(timer, struct sl_controller, sweep);
     sl_cluster_learn(c->cluster);
     sl_templates_sweep(c);
-    uint64_t keep_ns = c->opt.template_keep_s * SL_NS_PER_S;
-    sl_timer_set(c->loop, timer,
-                 sl_loop_now(c->loop) + (keep_ns && keep_ns < SWEEP_NS ? keep_ns : SWEEP_NS));
+    uint64_t keep_ns = (uint64_t)c->opt.template_keep_s * SL_NS_PER_S;
+    sl_timer_set(c->loop, timer, sl_loop_now(c->loop) + (keep_ns < SWEEP_NS ? keep_ns : SWEEP_NS));
 }
 
 static void admitted(void *data, const char *admission)
@@ -172,7 +166,6 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
     c->tick.fire = tick;
     c->labelled = -1;
     c->sweep.fire = sweep;
-    c->claims.driver = opt->mutate.driver ? opt->mutate.driver : DRIVER;
     cluster.data = c;
     int rc = sl_cluster_create(&cluster, &c->cluster, err);
     c->extender = (struct sl_extender){.cluster = c->cluster,

@@ -43,8 +43,8 @@ struct sl_controller_options {
     bool elect; /* one of several replicas leads */
     const char *lease, *identity;
     const char *pod; /* our own, labelled sluice.io/leader while it leads; NULL: not in a pod */
-    uint64_t lease_ns, renew_ns, retry_ns; /* 0: the defaults */
-    uint64_t template_keep_s;              /* how long an unused template stays; 0: an hour */
+    uint64_t lease_ns, renew_ns, retry_ns;
+    long template_keep_s; /* how long an unused template stays */
 };
 
 int sl_controller_create(struct sl_loop *loop, const struct sl_controller_options *opt,

@@ -3,8 +3,8 @@
 #ifndef SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 #define SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 
-#include "controller/claims.h"
 #include "base/map.h"
+#include "controller/claims.h"
 #include "controller/cluster.h"
 #include "controller/controller.h"
 #include "controller/extender.h"
@@ -95,8 +95,7 @@ void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_webhook_free(struct sl_controller *c);
 
 /* templates.c: known ones come by the feed */
-void sl_templates_set(struct sl_controller *c, const json_t *object);
-void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name);
+void sl_templates_set(struct sl_controller *c, enum sl_kube_event event, json_t *object);
 /* Makes sure that it is there and stays for a while; done comes once, maybe at once. The call is the caller's
  * and stays until then. */
 struct templates_call {
@@ -116,6 +115,7 @@ void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_bind_free(struct sl_controller *c);
 
 /* settle.c: HAMi's annotations, after the bind */
+json_t *sl_settle_patch(const json_t *pod); /* the annotations to change now; NULL: none. Pure */
 void sl_settle_pod(struct sl_controller *c, const json_t *pod);
 void sl_settle_gone(struct sl_controller *c, const char *uid);
 void sl_settle_tick(struct sl_controller *c);
@@ -123,8 +123,9 @@ void sl_settle_free(struct sl_controller *c);
 
 /* certs.c: the Secret and the webhook's caBundle */
 int sl_certs_create(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
-void sl_certs_secret(struct sl_controller *c, const json_t *secret);  /* NULL: it went */
-void sl_certs_webhook(struct sl_controller *c, const json_t *config); /* NULL: it went */
+#define SL_WEBHOOKS "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+void sl_certs_secret(struct sl_controller *c, enum sl_kube_event event, json_t *object);
+void sl_certs_webhook(struct sl_controller *c, enum sl_kube_event event, json_t *config);
 void sl_certs_tick(struct sl_controller *c);
 void sl_certs_free(struct sl_controller *c);
 

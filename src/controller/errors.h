@@ -35,7 +35,6 @@ SL_ERROR(EXT_NO_NODES, "the request names no nodes: set nodeCacheCapable: true",
 SL_ERROR_ALSO(EXT_NODE_NAME, "the name of a node is not a text");
 SL_ERROR_ALSO(EXT_NO_POD, "the request has no Pod");
 SL_ERROR_ALSO(EXT_BIND, "the bind request has no %s");
-SL_ERROR_ALSO(EXT_POD_NAME, "the pod's name is too long");
 SL_ERROR_ALSO(JSON_BAD, "the body is not JSON: %.150s");
 SL_ERROR_ALSO(JSON_LARGE, "this JSON has so many parts that it would need more than %llu MiB of memory");
 SL_ERROR(REVIEW_VERSION, "the body is not an AdmissionReview of admission.k8s.io/v1: set admissionReviewVersions: [v1]",
@@ -74,7 +73,6 @@ SL_ERROR_ALSO(CONTROLLER_KEEP, "--keep-templates must be a number of seconds fro
 SL_ERROR_ALSO(CONTROLLER_LEASE, "--lease-seconds must be a number from 3 to 3600");
 SL_ERROR_ALSO(CONTROLLER_CERT_KEY, "--cert-file and --key-file must be given together");
 SL_ERROR_ALSO(CONTROLLER_NAMESPACE, "the namespace of this controller is not known: give --namespace");
-SL_ERROR_ALSO(CONTROLLER_NAME_LONG, "the name of the Secret or of the webhook is too long");
 SL_ERROR_ALSO(CONTROLLER_SERVICE_LONG, "the names of service and namespace are too long");
 SL_ERROR(CONTROLLER_SIGNALS, "cannot watch signals",
     "the system has no free descriptors", "raise `ulimit -n`");
@@ -166,8 +164,5 @@ SL_ERROR_ALSO(NODE_NAME_MISSING, "a node has no name");
 SL_ERROR_ALSO(POD_UID_MISSING, "a pod has no uid");
 SL_ERROR(POD_GPUS, "a pod asks for more than %d GPUs",
     "the most that can be promised to one pod", "smaller pods");
-SL_ERROR(BOOKS_TWICE, "node %s: GPU %u is promised twice",
-    "a mistake in sluice-controller, found by its own checks", "please report it");
-SL_ERROR_ALSO(BOOKS_WRONG, "node %s: GPU %u: the sums of the account do not agree");
 
 #endif

@@ -93,8 +93,7 @@ static int args_read(const struct sl_extender *e, struct args *a, const char *bo
     if (!json_is_object(a->pod))
         return sl_err_set(err, -EINVAL, SL_E_EXT_NO_POD);
     int rc = a->scanned.text ? 0 : read_names(a, err);
-    const char *slot = e->slot_resource ? e->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
-    return rc ? rc : read_request(a, slot, err);
+    return rc ? rc : read_request(a, e->slot_resource, err);
 }
 
 static void args_free(struct args *a)
@@ -111,7 +110,6 @@ static struct sl_cluster_ask ask_of(const struct args *a)
     const json_t *meta = json_object_get(a->pod, "metadata");
     return (struct sl_cluster_ask){.uid = sl_jget_text(meta, "uid"),
                                    .name_space = sl_jget_text(meta, "namespace"),
-                                   .name = sl_jget_text(meta, "name"),
                                    .request = &a->request,
                                    .cpu_milli = sl_cluster_pod_cpu(a->pod),
                                    .nodes = a->names,

@@ -20,7 +20,7 @@
 struct sl_extender {
     struct sl_cluster *cluster;
     bool all;                  /* filter leaves the choice to the scores */
-    const char *slot_resource; /* what kubelet gives containers; NULL: nvidia.com/gpu */
+    const char *slot_resource; /* what kubelet gives containers */
     /* How full a node's GPUs are by claims, in permille, for pods placed by DRA; NULL: not known. */
     unsigned (*fullness)(void *data, const char *node);
     void *data;

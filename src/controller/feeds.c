@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is watched, and where it goes. */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
+#include "base/cleanup.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "controller/controller_internal.h"
-#include "controller/errors.h"
 
 static void on_node(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
@@ -59,24 +56,6 @@ static void on_claim(struct sl_controller *c, enum sl_kube_event event, json_t *
         sl_claims_claim_set(&c->claims, object);
 }
 
-static void on_template(struct sl_controller *c, enum sl_kube_event event, json_t *object)
-{
-    if (event == SL_KUBE_DELETED)
-        sl_templates_gone(c, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"));
-    else
-        sl_templates_set(c, object);
-}
-
-static void on_secret(struct sl_controller *c, enum sl_kube_event event, json_t *object)
-{
-    sl_certs_secret(c, event == SL_KUBE_DELETED ? NULL : object);
-}
-
-static void on_webhook(struct sl_controller *c, enum sl_kube_event event, json_t *object)
-{
-    sl_certs_webhook(c, event == SL_KUBE_DELETED ? NULL : object);
-}
-
 #define DRA "/apis/resource.k8s.io/v1/"
 
 static const struct {
@@ -89,11 +68,11 @@ static const struct {
     [FEED_QUOTAS] = {"resource quotas", on_quota, "/api/v1/resourcequotas"},
     [FEED_SLICES] = {"resource slices", on_slice, DRA "resourceslices"},
     [FEED_CLAIMS] = {"resource claims", on_claim, DRA "resourceclaims"},
-    [FEED_TEMPLATES] = {"resource claim templates", on_template,
+    [FEED_TEMPLATES] = {"resource claim templates", sl_templates_set,
                         DRA "resourceclaimtemplates?labelSelector="
                             "app.kubernetes.io%2Fmanaged-by%3D" SL_MUTATE_MANAGED_VALUE},
-    [FEED_SECRET] = {"the certificate's secret", on_secret, NULL},
-    [FEED_WEBHOOK] = {"the webhook's configuration", on_webhook, NULL},
+    [FEED_SECRET] = {"the certificate's secret", sl_certs_secret, NULL},
+    [FEED_WEBHOOK] = {"the webhook's configuration", sl_certs_webhook, NULL},
 };
 
 static bool wanted(const struct sl_controller *c, unsigned which)
@@ -119,25 +98,14 @@ static bool wanted(const struct sl_controller *c, unsigned which)
     }
 }
 
-static int path_of(const struct sl_controller *c, unsigned which, char path[512])
+static char *path_of(const struct sl_controller *c, unsigned which)
 {
-    char name[256] = "", space[256] = "";
-    const char *named = which == FEED_SECRET ? c->opt.secret : c->opt.webhook;
-    int n = -1;
-    if (feeds[which].path)
-        n = snprintf(path, 512, "%s", feeds[which].path);
-    else if (sl_kube_escape(named, name, sizeof(name)) != 0 ||
-             sl_kube_escape(c->opt.name_space, space, sizeof(space)) != 0)
-        return -1;
-    else if (which == FEED_SECRET)
-        n = snprintf(path, 512, "/api/v1/namespaces/%s/secrets?fieldSelector=metadata.name%%3D%s",
-                     space, name);
-    else
-        n = snprintf(path, 512,
-                     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-                     "?fieldSelector=metadata.name%%3D%s",
-                     name);
-    return n > 0 && n < 512 ? 0 : -1;
+    if (which == FEED_SECRET)
+        return sl_kube_path("/api/v1/namespaces/%s/secrets?fieldSelector=metadata.name%%3D%s",
+                            c->opt.name_space, c->opt.secret);
+    if (which == FEED_WEBHOOK)
+        return sl_kube_path(SL_WEBHOOKS "?fieldSelector=metadata.name%%3D%s", c->opt.webhook);
+    return sl_xstrdup(feeds[which].path);
 }
 
 static void feed_object(void *data, enum sl_kube_event event, json_t *object)
@@ -159,14 +127,12 @@ static const struct sl_kube_watch_ops ops = {feed_object, feed_synced, feed_trou
 
 static int feed_start(struct sl_controller *c, unsigned which, struct sl_err *err)
 {
-    char path[512];
     struct feed *f = &c->feed[which];
     f->c = c;
     f->which = which;
     if (!wanted(c, which) || f->watch)
         return 0;
-    if (path_of(c, which, path) != 0)
-        return sl_err_set(err, -ENAMETOOLONG, SL_E_CONTROLLER_NAME_LONG);
+    char *path SL_CLEANUP(free) = path_of(c, which);
     return sl_kube_watch_start(c->kube, path, &ops, f, &f->watch, err);
 }
 

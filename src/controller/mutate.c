@@ -59,8 +59,8 @@ static void part_by_claim(const struct sl_request *r, size_t i, json_t *resource
     json_t *claims = json_object_get(resources, "claims");
     if (!claims)
         (void)json_object_set_new(resources, "claims", claims = json_array());
-    (void)json_array_append_new(
-        claims, json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM, "request", name));
+    (void)json_array_append_new(claims,
+                                json_pack("{s:s,s:s}", "name", SL_MUTATE_CLAIM, "request", name));
 }
 
 static void part_by_slots(const struct sl_request_part *part, const char *slot, json_t *resources)
@@ -79,7 +79,6 @@ static void part_by_slots(const struct sl_request_part *part, const char *slot, 
 static void patch_containers(json_t *patch, const json_t *pod, const struct sl_request *r,
                              const struct sl_mutate_options *opt)
 {
-    const char *slot = opt->slot_resource ? opt->slot_resource : SL_DIALECT_WHOLE_RESOURCE;
     for (size_t i = 0; i < r->part_count; i++) {
         char path[64];
         const json_t *have = json_object_get(container_at(pod, &r->part[i], path), "resources");
@@ -88,20 +87,9 @@ static void patch_containers(json_t *patch, const json_t *pod, const struct sl_r
         if (opt->mode == SL_MUTATE_DRA)
             part_by_claim(r, i, resources);
         else
-            part_by_slots(&r->part[i], slot, resources);
+            part_by_slots(&r->part[i], opt->slot_resource, resources);
         put(patch, path, resources);
     }
-}
-
-static void patch_annotations(json_t *patch, const json_t *pod, const struct sl_request *r)
-{
-    const json_t *have = json_object_get(json_object_get(pod, "metadata"), "annotations");
-    json_t *annotations = json_is_object(have) ? json_deep_copy(have) : json_object();
-    char *text SL_CLEANUP(free) = sl_request_text(r);
-    for (size_t i = 0; i < SL_ARRAY_LEN(granted); i++)
-        (void)json_object_del(annotations, granted[i]);
-    (void)json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY, json_string(text));
-    put(patch, "/metadata/annotations", annotations);
 }
 
 static void patch_claims(json_t *patch, const json_t *pod, const char *template)
@@ -179,58 +167,50 @@ static void patch_scheduler(json_t *patch, const json_t *pod, const struct sl_mu
         put(patch, "/spec/schedulerName", json_string(opt->scheduler));
 }
 
-/* Its resources stay. A scheduler that is not there would never place it; a quota has to know it again. */
-static void plain_by_dra(const json_t *pod, const char *admission,
-                         const struct sl_mutate_options *opt, struct sl_mutation *m)
-{
-    m->patch = json_array();
-    m->asks = opt->note_plain;
-    (void)snprintf(m->request.admission, sizeof(m->request.admission), "%.63s", admission);
-    if (opt->note_plain)
-        patch_annotations(m->patch, pod, &m->request);
-    patch_scheduler(m->patch, pod, opt);
-    if (json_array_size(m->patch) == 0)
-        sl_mutation_free(m);
-}
-
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err)
 {
     bool dra = opt->mode == SL_MUTATE_DRA, again = false;
     const char *node = sl_jget_text(json_object_get(pod, "spec"), "nodeName");
+    struct sl_request *r = &ret->request;
     memset(ret, 0, sizeof(*ret));
-    int rc = read_pod(pod, dra, &ret->request, &again, err);
-    if (rc < 0)
+    int rc = read_pod(pod, dra, r, &again, err);
+    if (rc <= SL_DIALECT_NOTHING)
         return rc;
-    if (rc == SL_DIALECT_NOTHING)
-        return 0;
-    /* Whole GPUs are an ordinary extended resource of the DRA driver: nothing to translate. */
-    if (dra && rc == SL_DIALECT_PLAIN) {
-        plain_by_dra(pod, admission, opt, ret);
-        return 0;
-    }
-    ret->asks = true;
-    const char *claim = dra ? sl_mutate_claim(pod) : NULL;
+    /* Whole GPUs are an ordinary extended resource of the DRA driver. Such a pod keeps its resources, but a scheduler
+     * that is not there would never place it, and a quota has to know it again. */
+    bool plain = dra && rc == SL_DIALECT_PLAIN;
+    const char *claim = dra && !plain ? sl_mutate_claim(pod) : NULL;
+    ret->asks = !plain || opt->note_plain;
     if (claim && again) {
         keep_template(claim, opt, ret);
         return 0;
     }
-    if (claim)
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NAME_TAKEN, SL_MUTATE_CLAIM);
-    rc = node[0] ? sl_err_set(err, -EINVAL, SL_E_POD_HAS_NODE, node) : 0;
-    if (!rc && !dra)
-        rc = sl_dialect_check_slots(pod, &ret->request, NULL, err);
-    if (!rc && dra)
-        rc = sl_mutate_template(&ret->request, opt, &ret->template_object, ret->template_name, err);
+    rc = plain     ? 0
+         : claim   ? sl_err_set(err, -EINVAL, SL_E_CLAIM_NAME_TAKEN, SL_MUTATE_CLAIM)
+         : node[0] ? sl_err_set(err, -EINVAL, SL_E_POD_HAS_NODE, node)
+         : dra     ? sl_mutate_template(r, opt, &ret->template_object, ret->template_name, err)
+                   : sl_dialect_check_slots(pod, r, NULL, err);
     if (rc)
         return rc;
-    (void)snprintf(ret->request.admission, sizeof(ret->request.admission), "%.63s", admission);
+    (void)snprintf(r->admission, sizeof(r->admission), "%.63s", admission);
     ret->patch = json_array();
-    patch_containers(ret->patch, pod, &ret->request, opt);
-    patch_annotations(ret->patch, pod, &ret->request);
-    if (dra)
+    if (!plain)
+        patch_containers(ret->patch, pod, r, opt);
+    if (ret->asks) {
+        const json_t *have = json_object_get(json_object_get(pod, "metadata"), "annotations");
+        json_t *annotations = json_is_object(have) ? json_deep_copy(have) : json_object();
+        char *text SL_CLEANUP(free) = sl_request_text(r);
+        for (size_t i = 0; i < SL_ARRAY_LEN(granted); i++)
+            (void)json_object_del(annotations, granted[i]);
+        (void)json_object_set_new(annotations, SL_PROMISE_REQUEST_KEY, json_string(text));
+        put(ret->patch, "/metadata/annotations", annotations);
+    }
+    if (dra && !plain)
         patch_claims(ret->patch, pod, ret->template_name);
     patch_scheduler(ret->patch, pod, opt);
+    if (json_array_size(ret->patch) == 0)
+        sl_mutation_free(ret);
     return 0;
 }
 

@@ -19,6 +19,7 @@
 
 enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
 
+#define SL_MUTATE_DRIVER        "gpu.sluice.io"
 #define SL_MUTATE_CLAIM         "sluice-gpu" /* the claim's name in the pod */
 #define SL_MUTATE_MANAGED_KEY   "app.kubernetes.io/managed-by"
 #define SL_MUTATE_MANAGED_VALUE "sluice-controller"
@@ -27,11 +28,8 @@ enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
 
 struct sl_mutate_options {
     enum sl_mutate_mode mode;
-    const char *slot_resource; /* NULL: nvidia.com/gpu */
+    const char *slot_resource; /* what the device plugin advertises */
     const char *scheduler;     /* for pods that name a dialect's own; "": those stay */
-    const char *share_class;   /* NULL: gpu.sluice.io */
-    const char *whole_class;   /* NULL: whole.gpu.sluice.io */
-    const char *driver;        /* NULL: gpu.sluice.io */
     bool note_plain;          /* by DRA: a request goes into plain pods too, for a quota to count */
     const uint32_t *card_mib; /* sizes of cards in the cluster, for percentages */
     size_t card_count;

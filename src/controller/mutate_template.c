@@ -13,8 +13,9 @@
 #include "controller/mutate.h"
 #include "share/share_json.h"
 
-#define CEL_MAX 8192
-#define DRIVER  "gpu.sluice.io"
+#define CEL_MAX    8192
+#define CAPACITY   "device.capacity[\"" SL_MUTATE_DRIVER "\"]"
+#define ATTRIBUTES "device.attributes[\"" SL_MUTATE_DRIVER "\"]"
 
 void sl_mutate_request_name(const struct sl_request *r, size_t part, char buf[16])
 {
@@ -70,17 +71,13 @@ static void say_list(struct text *t, const char *list, const char *before, const
 }
 
 /* The cards it may have, as CEL; empty when any will do. */
-static void selectors(const struct sl_request *r, const char *driver, struct text *t)
+static void selectors(const struct sl_request *r, struct text *t)
 {
-    char model[160], dashed[200], uuid[160];
+    static const char model[] = ATTRIBUTES ".productName.lowerAscii().contains(";
+    static const char dashed[] =
+        ATTRIBUTES ".productName.lowerAscii().replace(\" \", \"-\").contains(";
+    static const char uuid[] = ATTRIBUTES ".uuid == ";
     const char *and = "";
-    (void)snprintf(model, sizeof(model),
-                   "device.attributes[\"%.60s\"].productName.lowerAscii().contains(", driver);
-    (void)snprintf(dashed, sizeof(dashed),
-                   "device.attributes[\"%.60s\"].productName.lowerAscii().replace(\" \", \"-\")"
-                   ".contains(",
-                   driver);
-    (void)snprintf(uuid, sizeof(uuid), "device.attributes[\"%.60s\"].uuid == ", driver);
     const struct {
         const char *list, *not, *before, *dashed, *after;
     } rows[] = {{r->use_type, "", model, dashed, ")"},
@@ -125,17 +122,11 @@ static json_t *device_request(const struct sl_request_part *p, const char *class
     return j;
 }
 
-static int too_long(struct sl_err *err)
-{
-    return sl_err_set(err, -EINVAL, SL_E_NAMES_LONG);
-}
-
 /* Cards differ, a claim's amounts are absolute: one alternative for each size of card, largest share last. */
 static int percent_request(const struct sl_request_part *p, const char *class,
                            const struct text *cel, const struct sl_mutate_options *opt,
                            json_t *request, struct sl_err *err)
 {
-    const char *driver = opt->driver ? opt->driver : DRIVER;
     if (opt->card_count == 0)
         return sl_err_set(err, -EAGAIN, SL_E_CARD_SIZE_UNKNOWN, p->container,
                           p->share.memory_percent);
@@ -145,10 +136,10 @@ static int percent_request(const struct sl_request_part *p, const char *class,
         uint32_t mib = (uint32_t)((uint64_t)opt->card_mib[i] * p->share.memory_percent / 100);
         struct text both = {.used = 0};
         char name[8];
-        say(&both, "%s%s%sdevice.capacity[\"%.60s\"].memory.compareTo(quantity(\"%uMi\")) == 0",
-            cel->used ? "(" : "", cel->buf, cel->used ? ") && " : "", driver, opt->card_mib[i]);
+        say(&both, "%s%s%s" CAPACITY ".memory.compareTo(quantity(\"%uMi\")) == 0",
+            cel->used ? "(" : "", cel->buf, cel->used ? ") && " : "", opt->card_mib[i]);
         if (both.full)
-            return too_long(err);
+            return sl_err_set(err, -EINVAL, SL_E_NAMES_LONG);
         json_t *one = device_request(p, class, both.buf, mib ? mib : 1);
         (void)snprintf(name, sizeof(name), "size%zu", i);
         (void)json_object_set_new(one, "name", json_string(name));
@@ -161,15 +152,12 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
                        json_t *requests, struct sl_err *err)
 {
     const struct sl_request_part *p = &r->part[i];
-    const char *class = sl_share_whole(&p->share)
-                            ? (opt->whole_class ? opt->whole_class : "whole." DRIVER)
-                        : opt->share_class ? opt->share_class
-                                           : DRIVER;
+    const char *class = sl_share_whole(&p->share) ? "whole." SL_MUTATE_DRIVER : SL_MUTATE_DRIVER;
     struct text cel = {.used = 0};
     char name[16];
-    selectors(r, opt->driver ? opt->driver : DRIVER, &cel);
+    selectors(r, &cel);
     if (cel.full)
-        return too_long(err);
+        return sl_err_set(err, -EINVAL, SL_E_NAMES_LONG);
     sl_mutate_request_name(r, i, name);
     json_t *request = json_pack("{s:s}", "name", name);
     (void)json_array_append_new(requests, request);
@@ -180,15 +168,16 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
 }
 
 /* Priority and the right to what is idle, as the driver's own parameters. */
-static void add_config(const struct sl_request *r, size_t i, const char *driver, json_t *config)
+static void add_config(const struct sl_request *r, size_t i, json_t *config)
 {
     json_t *parameters = sl_share_config_write(&r->part[i].share);
     char name[16];
     if (!parameters)
         return;
     sl_mutate_request_name(r, i, name);
-    (void)json_array_append_new(config, json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
-                                                  "driver", driver, "parameters", parameters));
+    (void)json_array_append_new(config,
+                                json_pack("{s:[s],s:{s:s,s:o}}", "requests", name, "opaque",
+                                          "driver", SL_MUTATE_DRIVER, "parameters", parameters));
 }
 
 /* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
@@ -207,14 +196,13 @@ static void name_of(const struct sl_request *r, const char *content, char name[6
 int sl_mutate_template(const struct sl_request *r, const struct sl_mutate_options *opt,
                        json_t **ret, char name[64], struct sl_err *err)
 {
-    const char *driver = opt->driver ? opt->driver : DRIVER;
     json_t *requests = json_array(), *config = json_array();
     int rc = 0;
     for (size_t i = 0; !rc && i < r->part_count; i++) {
         if (r->part[i].same_as >= 0)
             continue;
         rc = add_request(r, i, opt, requests, err);
-        add_config(r, i, driver, config);
+        add_config(r, i, config);
     }
     json_t *devices = json_pack("{s:o}", "requests", requests);
     if (json_array_size(config))

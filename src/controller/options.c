@@ -9,6 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/quantity.h"
+#include "controller/dialect.h"
 #include "controller/errors.h"
 
 #define SPACE_FILE "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -72,20 +74,6 @@ struct row {
     const char **at;
 };
 
-static int take_value(int argc, char **argv, int *i, const char *name, const char **ret,
-                      struct sl_err *err)
-{
-    size_t n = strlen(name);
-    if (argv[*i][2 + n] == '=') {
-        *ret = argv[*i] + 3 + n;
-        return 0;
-    }
-    if (*i + 1 >= argc)
-        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, name);
-    *ret = argv[++*i];
-    return 0;
-}
-
 static int one_of(const char *name, const char *value, const char *const *list, size_t count,
                   unsigned *ret, struct sl_err *err)
 {
@@ -102,13 +90,17 @@ static int one_of(const char *name, const char *value, const char *const *list, 
 }
 
 static int modes(struct sl_controller_options *o, const char *admission, const char *extender,
-                 const char *election, const char *policy, struct sl_err *err)
+                 const char *election, const char *policy, const char *log,
+                 enum sl_log_level *ret_log, struct sl_err *err)
 {
     static const char *const admissions[] = {"dra", "extender", "off"};
     static const char *const extenders[] = {"off", "choose", "all", "prioritize"};
     static const char *const words[] = {"off", "on"};
-    unsigned a = 0, e = 0, l = 0;
-    int rc = one_of("admission", admission, admissions, 3, &a, err);
+    static const char *const levels[] = {"off", "error", "warn", "info", "debug"};
+    unsigned a = 0, e = 0, l = 0, level = 0;
+    int rc = one_of("log", log, levels, 5, &level, err);
+    if (!rc)
+        rc = one_of("admission", admission, admissions, 3, &a, err);
     if (!rc)
         rc = one_of("extender", extender, extenders, 4, &e, err);
     if (!rc)
@@ -119,6 +111,7 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     o->mutate.mode = a == 1 ? SL_MUTATE_EXTENDER : SL_MUTATE_DRA;
     o->extender = (enum sl_extender_mode)e;
     o->elect = l == 1;
+    *ret_log = sl_log_level_parse(levels[level], SL_LOG_INFO);
     return rc;
 }
 
@@ -126,7 +119,7 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
 static int sensible(const struct sl_controller_options *o, struct sl_err *err)
 {
     bool places = o->extender == SL_EXTENDER_CHOOSE || o->extender == SL_EXTENDER_ALL;
-    const char *slot = o->mutate.slot_resource;
+    const char *slot = o->mutate.slot_resource, *slash = strchr(slot, '/');
     if (o->admission && o->mutate.mode == SL_MUTATE_EXTENDER && !places)
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NO_EXTENDER);
     if (!o->admission && o->extender == SL_EXTENDER_OFF)
@@ -139,39 +132,25 @@ static int sensible(const struct sl_controller_options *o, struct sl_err *err)
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_CA);
     if (o->client_ca && (o->extender == SL_EXTENDER_OFF || !o->listen))
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_CLIENT_LISTEN);
-    if (slot && (!strchr(slot, '/') || slot[0] == '/' || slot[strlen(slot) - 1] == '/'))
+    if (!slash || slash == slot || slot[strlen(slot) - 1] == '/')
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_SLOT, slot);
     return 0;
 }
 
-static int log_level(const char *text, enum sl_log_level *ret, struct sl_err *err)
+static int times(struct sl_controller_options *o, const char *lease, const char *keep,
+                 struct sl_err *err)
 {
-    static const char *const levels[] = {"off", "error", "warn", "info", "debug"};
-    unsigned which = 0;
-    int rc = one_of("log", text, levels, SL_ARRAY_LEN(levels), &which, err);
-    *ret = sl_log_level_parse(levels[which], SL_LOG_INFO);
-    return rc;
-}
-
-static int keep_time(struct sl_controller_options *o, const char *text, struct sl_err *err)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    if (*end || end == text || n < 6 || n > 31536000)
-        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_KEEP);
-    o->template_keep_s = n;
-    return 0;
-}
-
-static int lease_time(struct sl_controller_options *o, const char *text, struct sl_err *err)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    if (*end || n < 3 || n > 3600)
+    uint64_t lease_s = 0, keep_s = 0;
+    const char *lease_end = sl_number_read(lease, 3600, &lease_s);
+    const char *keep_end = sl_number_read(keep, 31536000, &keep_s);
+    if (!lease_end || *lease_end || lease_s < 3)
         return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_LEASE);
-    o->lease_ns = n * SL_NS_PER_S;
+    if (!keep_end || *keep_end || keep_s < 6)
+        return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_KEEP);
+    o->lease_ns = lease_s * SL_NS_PER_S;
     o->renew_ns = o->lease_ns * 2 / 3;
     o->retry_ns = o->lease_ns * 2 / 15;
+    o->template_keep_s = (long)keep_s;
     return 0;
 }
 
@@ -205,29 +184,22 @@ static void nothing_if_off(const char **at)
         *at = NULL;
 }
 
-static bool is_option(const char *arg, const char *name)
-{
-    size_t n = strlen(name);
-    return strncmp(arg, "--", 2) == 0 && strncmp(arg + 2, name, n) == 0 &&
-           (arg[2 + n] == '=' || !arg[2 + n]);
-}
-
 static int read_all(int argc, char **argv, const struct row *rows, size_t count,
                     struct sl_ctl_args *ret, struct sl_err *err)
 {
     for (int i = 1; i < argc; i++) {
-        size_t r = 0;
+        size_t r = 0, n = strcspn(argv[i], "=");
         ret->help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
         ret->version = strcmp(argv[i], "--version") == 0;
         if (ret->help || ret->version)
             return 0;
-        while (r < count && !is_option(argv[i], rows[r].name))
+        while (r < count && (strlen(rows[r].name) != n || memcmp(argv[i], rows[r].name, n) != 0))
             r++;
         if (r == count)
             return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_OPTION, argv[i]);
-        int rc = take_value(argc, argv, &i, rows[r].name, rows[r].at, err);
-        if (rc)
-            return rc;
+        if (!argv[i][n] && i + 1 == argc)
+            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, rows[r].name + 2);
+        *rows[r].at = argv[i][n] ? argv[i] + n + 1 : argv[++i];
     }
     return 0;
 }
@@ -245,47 +217,44 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                         .webhook = "sluice-controller",
                                         .lease = "sluice-controller"};
     o->mutate.scheduler = "default-scheduler";
-    const struct row rows[] = {{"admission", &admission},
-                               {"extender", &extender},
-                               {"policy", &policy},
-                               {"scheduler", &o->mutate.scheduler},
-                               {"slot-resource", &o->mutate.slot_resource},
-                               {"listen", &o->listen},
-                               {"extender-http", &o->extender_http},
-                               {"extender-client-ca", &o->client_ca},
-                               {"extender-client", &o->client_name},
-                               {"metrics", &o->metrics},
-                               {"cert-file", &o->cert_file},
-                               {"key-file", &o->key_file},
-                               {"secret", &o->secret},
-                               {"service", &o->service},
-                               {"webhook", &o->webhook},
-                               {"namespace", &o->name_space},
-                               {"high-priority", &o->high_priority},
-                               {"leader-election", &election},
-                               {"lease", &o->lease},
-                               {"identity", &o->identity},
-                               {"lease-seconds", &seconds},
-                               {"keep-templates", &keep},
-                               {"kubeconfig", &o->kube.kubeconfig},
-                               {"server", &o->kube.server},
-                               {"ca-file", &o->kube.ca_file},
-                               {"token-file", &o->kube.token_file},
-                               {"log", &log}};
+    o->mutate.slot_resource = SL_DIALECT_WHOLE_RESOURCE;
+    const struct row rows[] = {{"--admission", &admission},
+                               {"--extender", &extender},
+                               {"--policy", &policy},
+                               {"--scheduler", &o->mutate.scheduler},
+                               {"--slot-resource", &o->mutate.slot_resource},
+                               {"--listen", &o->listen},
+                               {"--extender-http", &o->extender_http},
+                               {"--extender-client-ca", &o->client_ca},
+                               {"--extender-client", &o->client_name},
+                               {"--metrics", &o->metrics},
+                               {"--cert-file", &o->cert_file},
+                               {"--key-file", &o->key_file},
+                               {"--secret", &o->secret},
+                               {"--service", &o->service},
+                               {"--webhook", &o->webhook},
+                               {"--namespace", &o->name_space},
+                               {"--high-priority", &o->high_priority},
+                               {"--leader-election", &election},
+                               {"--lease", &o->lease},
+                               {"--identity", &o->identity},
+                               {"--lease-seconds", &seconds},
+                               {"--keep-templates", &keep},
+                               {"--kubeconfig", &o->kube.kubeconfig},
+                               {"--server", &o->kube.server},
+                               {"--ca-file", &o->kube.ca_file},
+                               {"--token-file", &o->kube.token_file},
+                               {"--log", &log}};
     int rc = read_all(argc, argv, rows, SL_ARRAY_LEN(rows), ret, err);
     if (rc || ret->help || ret->version)
         return rc;
     nothing_if_off(&o->listen);
     nothing_if_off(&o->metrics);
     nothing_if_off(&o->extender_http);
-    rc = log_level(log, &ret->log, err);
-    if (!rc)
-        rc = modes(o, admission, extender, election, policy, err);
+    rc = modes(o, admission, extender, election, policy, log, &ret->log, err);
     if (!rc)
         rc = sensible(o, err);
     if (!rc)
-        rc = lease_time(o, seconds, err);
-    if (!rc)
-        rc = keep_time(o, keep, err);
+        rc = times(o, seconds, keep, err);
     return rc ? rc : ourselves(ret, err);
 }

@@ -5,8 +5,6 @@
  * controller, which may write into pods anyway and hears from kubelet what has started, so that agents need no such
  * right. Every replica knows what is to be written, the leader writes it.
  */
-#include "controller/settle.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,19 +19,13 @@
 struct settling {
     struct sl_map_item item; /* by uid */
     struct sl_controller *c;
-    char uid[64], path[400];
+    char *uid, *path;
     json_t *patch;
     bool sending;
     bool over; /* nothing to be told any more: goes when the answer is there */
 };
 
 /* --- what is to be written. Pure --- */
-
-static const char *note(const json_t *pod, const char *key)
-{
-    const char *text = sl_jget_note(pod, key);
-    return text ? text : "";
-}
 
 /* Kubelet has made it: before that it had its devices. */
 static bool has_started(const json_t *status, const char *list, const char *name)
@@ -42,10 +34,8 @@ static bool has_started(const json_t *status, const char *list, const char *name
     size_t i;
     json_array_foreach(json_object_get(status, list), i, one)
     {
-        const char *n = json_string_value(json_object_get(one, "name"));
-        const char *id = json_string_value(json_object_get(one, "containerID"));
-        if (n && strcmp(n, name) == 0)
-            return id && id[0];
+        if (strcmp(sl_jget_text(one, "name"), name) == 0)
+            return sl_jget_text(one, "containerID")[0];
     }
     return false;
 }
@@ -73,20 +63,20 @@ static void emptied(const char *devices, char buf[SL_PROMISE_CONTAINERS + 1])
 
 json_t *sl_settle_patch(const json_t *pod)
 {
-    const char *lease = note(pod, SL_PROMISE_LEASE_KEY);
-    const json_t *status = json_object_get(pod, "status");
-    const char *phase = json_string_value(json_object_get(status, "phase"));
-    const char *node = json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
+    const char *lease = sl_jget_note(pod, SL_PROMISE_LEASE_KEY);
+    const char *state = sl_jget_note(pod, SL_PROMISE_HAMI_PHASE);
+    const char *devices = sl_jget_note(pod, SL_PROMISE_HAMI_TODO);
     struct sl_promise p;
     char left[SL_PROMISE_CONTAINERS + 1];
-    if (strcmp(note(pod, SL_PROMISE_HAMI_PHASE), "allocating") != 0 || !node || !node[0] ||
+    if (!lease || !state || strcmp(state, "allocating") != 0 ||
+        !sl_jget_text(json_object_get(pod, "spec"), "nodeName")[0] ||
         sl_promise_lease_parse(lease, &p, NULL) != 0)
         return NULL;
     if (!all_started(pod, &p))
-        return phase && strcmp(phase, "Failed") == 0
+        return strcmp(sl_jget_text(json_object_get(pod, "status"), "phase"), "Failed") == 0
                    ? json_pack("{s:s}", SL_PROMISE_HAMI_PHASE, "failed")
                    : NULL;
-    emptied(note(pod, SL_PROMISE_HAMI_TODO), left);
+    emptied(devices ? devices : "", left);
     return json_pack("{s:s,s:s}", SL_PROMISE_HAMI_PHASE, "success", SL_PROMISE_HAMI_TODO, left);
 }
 
@@ -96,6 +86,8 @@ static void settling_free(void *item)
 {
     struct settling *s = item;
     json_decref(s->patch);
+    free(s->uid);
+    free(s->path);
     free(s);
 }
 
@@ -132,8 +124,8 @@ static void send(struct settling *s)
     if (s->sending || c->settling_sent >= AT_ONCE || c->stopping || !sl_controller_leads(c))
         return;
     json_t *body = json_pack("{s:{s:s,s:O}}", "metadata", "uid", s->uid, "annotations", s->patch);
-    if (body && sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s,
-                                NULL, &err) == 0) {
+    if (sl_kube_request(c->kube, "PATCH", s->path, SL_KUBE_PATCH_MERGE, body, written, s, NULL,
+                        &err) == 0) {
         s->sending = true;
         c->settling_sent++;
     }
@@ -152,18 +144,11 @@ void sl_settle_pod(struct sl_controller *c, const json_t *pod)
         return;
     }
     s = sl_xcalloc(1, sizeof(*s));
-    if (strlen(uid) >= sizeof(s->uid) ||
-        snprintf(s->path, sizeof(s->path), "/api/v1/namespaces/%s/pods/%s",
-                 sl_kube_meta(pod, "namespace"),
-                 sl_kube_meta(pod, "name")) >= (int)sizeof(s->path)) {
-        free(s);
-        json_decref(patch);
-        return;
-    }
     s->c = c;
     s->patch = patch;
-    (void)snprintf(s->uid, sizeof(s->uid), "%s", uid);
-    s->item.key = s->uid;
+    s->path = sl_kube_path("/api/v1/namespaces/%s/pods/%s", sl_kube_meta(pod, "namespace"),
+                           sl_kube_meta(pod, "name"));
+    s->item.key = s->uid = sl_xstrdup(uid);
     sl_map_add(&c->settling, &s->item);
     send(s);
 }

@@ -5,19 +5,19 @@
  * a pod its last-used mark is at most a sixth of that while old, and a sweep deletes only what has an older mark than
  * all of it, and only the very version it looked at.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
 #include "controller/errors.h"
 
-#define KEEP_S 3600
+#define TEMPLATES "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates"
 
 struct template
 {
@@ -26,39 +26,26 @@ struct template
     long long used_s;
 };
 
-static long long keep_s(const struct sl_controller *c)
+/* The longest namespace and the longest name that Kubernetes allows fit. */
+static struct template *find(const struct sl_controller *c, const char *name_space,
+                             const char *name, char key[320])
 {
-    return c->opt.template_keep_s ? (long long)c->opt.template_keep_s : KEEP_S;
+    (void)snprintf(key, 320, "%s/%s", name_space, name);
+    return sl_map_find(&c->templates, key, strlen(key));
 }
 
-static int key_of(const char *name_space, const char *name, char key[320])
-{
-    return snprintf(key, 320, "%s/%s", name_space, name) < 320 ? 0 : -ENAMETOOLONG;
-}
-
-void sl_templates_gone(struct sl_controller *c, const char *name_space, const char *name)
+void sl_templates_set(struct sl_controller *c, enum sl_kube_event event, json_t *object)
 {
     char key[320];
+    const char *mark = sl_jget_note(object, SL_MUTATE_USED_KEY);
     struct template *t =
-        key_of(name_space, name, key) ? NULL : sl_map_find(&c->templates, key, strlen(key));
-    if (!t)
+        find(c, sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key);
+    if (event == SL_KUBE_DELETED) {
+        if (t)
+            sl_map_drop(&c->templates, &t->item);
+        free(t);
         return;
-    sl_map_drop(&c->templates, &t->item);
-    free(t);
-}
-
-static long long mark_of(const json_t *object)
-{
-    const char *text = sl_jget_note(object, SL_MUTATE_USED_KEY);
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-void sl_templates_set(struct sl_controller *c, const json_t *object)
-{
-    char key[320];
-    if (key_of(sl_kube_meta(object, "namespace"), sl_kube_meta(object, "name"), key) != 0)
-        return;
-    struct template *t = sl_map_find(&c->templates, key, strlen(key));
+    }
     if (!t) {
         t = sl_xcalloc(1, sizeof(*t));
         memcpy(t->key, key, sizeof(key));
@@ -68,7 +55,7 @@ void sl_templates_set(struct sl_controller *c, const json_t *object)
     (void)snprintf(t->uid, sizeof(t->uid), "%.63s", sl_kube_meta(object, "uid"));
     (void)snprintf(t->version, sizeof(t->version), "%.31s",
                    sl_kube_meta(object, "resourceVersion"));
-    t->used_s = mark_of(object);
+    t->used_s = mark ? strtoll(mark, NULL, 10) : 0;
 }
 
 void sl_templates_free(struct sl_controller *c)
@@ -85,7 +72,7 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
     if (err->code == 0 && status == 201)
         e->c->count.templates_made++;
     if (err->code == 0 && json_is_object(body))
-        sl_templates_set(e->c, body);
+        sl_templates_set(e->c, SL_KUBE_MODIFIED, body);
     e->done(e->data, good ? &none : err);
 }
 
@@ -100,16 +87,12 @@ static void put_mark(json_t *object)
 static int send(struct templates_call *e, bool there, const char *name_space, const char *name,
                 json_t *object, struct sl_err *err)
 {
-    struct sl_controller *c = e->c;
-    char path[512];
-    int rc;
     json_t *body = there ? json_pack("{s:{}}", "metadata") : json_incref(object);
     put_mark(body);
-    (void)snprintf(path, sizeof(path),
-                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates%s%s", name_space,
-                   there ? "/" : "", there ? name : "");
-    rc = sl_kube_request(c->kube, there ? "PATCH" : "POST", path,
-                         there ? SL_KUBE_PATCH_MERGE : NULL, body, ensured, e, NULL, err);
+    char *path SL_CLEANUP(free) = there ? sl_kube_path(TEMPLATES "/%s", name_space, name)
+                                        : sl_kube_path(TEMPLATES, name_space);
+    int rc = sl_kube_request(e->c->kube, there ? "PATCH" : "POST", path,
+                             there ? SL_KUBE_PATCH_MERGE : NULL, body, ensured, e, NULL, err);
     json_decref(body);
     return rc;
 }
@@ -117,12 +100,11 @@ static int send(struct templates_call *e, bool there, const char *name_space, co
 void sl_templates_ensure(struct templates_call *e, const char *name_space, const char *name,
                          json_t *object)
 {
-    char key[320] = "";
+    char key[320];
     struct sl_err err = SL_ERR_INIT;
-    (void)key_of(name_space, name, key);
-    const struct template *t = sl_map_find(&e->c->templates, key, strlen(key));
+    const struct template *t = find(e->c, name_space, name, key);
     long long age = t ? time(NULL) - t->used_s : 0;
-    bool fresh = t && age >= 0 && age < keep_s(e->c) / 6;
+    bool fresh = t && age >= 0 && age < e->c->opt.template_keep_s / 6;
     if (fresh || send(e, t != NULL, name_space, name, object, &err) != 0)
         e->done(e->data, &err);
 }
@@ -139,13 +121,10 @@ static void swept(void *data, int status, json_t *body, const struct sl_err *err
 static void drop(struct sl_controller *c, const struct template *t, const char *name_space,
                  const char *name)
 {
-    char path[512];
     struct sl_err err = SL_ERR_INIT;
+    char *path SL_CLEANUP(free) = sl_kube_path(TEMPLATES "/%s", name_space, name);
     json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
                              "preconditions", "uid", t->uid, "resourceVersion", t->version);
-    (void)snprintf(path, sizeof(path),
-                   "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaimtemplates/%s", name_space,
-                   name);
     if (sl_kube_request(c->kube, "DELETE", path, NULL, body, swept, c, NULL, &err) != 0)
         sl_warn("%s", err.msg);
     json_decref(body);
@@ -160,7 +139,7 @@ void sl_templates_sweep(struct sl_controller *c)
     while ((t = sl_map_next(&c->templates, &walk))) {
         char space[320];
         const char *name = strchr(t->key, '/') + 1;
-        if (time(NULL) - t->used_s < keep_s(c))
+        if (time(NULL) - t->used_s < c->opt.template_keep_s)
             continue;
         (void)snprintf(space, sizeof(space), "%.*s", (int)(name - 1 - t->key), t->key);
         if (!sl_cluster_uses_template(c->cluster, space, name))

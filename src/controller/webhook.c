@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
@@ -15,7 +16,7 @@
 #define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
 
 struct review_call {
-    struct review_call *prev, *next;
+    struct review_call *next;
     struct sl_controller *c;
     struct sl_http_call *call; /* NULL: the client left */
     struct sl_review review;
@@ -25,12 +26,7 @@ struct review_call {
 
 static void review_free(struct review_call *r)
 {
-    if (r->prev)
-        r->prev->next = r->next;
-    else
-        r->c->reviews = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
+    sl_list_drop(&r->c->reviews, r);
     sl_mutation_free(&r->mutation);
     sl_review_free(&r->review);
     free(r);
@@ -120,8 +116,6 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
         return;
     }
     r->next = c->reviews;
-    if (c->reviews)
-        c->reviews->prev = r;
     c->reviews = r;
     struct sl_mutate_options opt = c->opt.mutate;
     opt.card_mib = c->claims.size_mib;

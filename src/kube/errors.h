@@ -55,8 +55,6 @@ SL_ERROR_ALSO(KUBE_NOT_AN_EVENT, "the API server sent a line that is not an even
 SL_ERROR_ALSO(KUBE_LINE_LONG, "the server sent a line longer than %zu bytes");
 SL_ERROR(KUBE_PATH, "\"%.100s\" is not a path of the API",
     "a mistake in Sluice itself", "please report it");
-SL_ERROR_ALSO(KUBE_LIST_LONG, "the address of the list is too long");
-SL_ERROR_ALSO(KUBE_WATCH_LONG, "the address of the watch is too long");
 SL_ERROR(KUBE_SETUP, "cannot set up a request to the API server: %s",
     "libcurl refused; its text is in the message", "nothing: it is tried again");
 SL_ERROR_ALSO(KUBE_START, "cannot start a request to the API server: %s");

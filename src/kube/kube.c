@@ -3,7 +3,9 @@
 #include "kube/errors.h"
 #include "kube/kube_internal.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,7 +14,6 @@
 #include <sys/socket.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -42,7 +43,7 @@ static void after_curl(struct sl_kube *kube)
     }
     if (!kube->dead)
         sl_kube_calls_start(kube);
-    (void)sl_kube_leave(kube);
+    sl_kube_leave(kube);
 }
 
 static void socket_ready(struct sl_source *source, uint32_t events)
@@ -119,7 +120,7 @@ static void kick_fired(struct sl_timer *timer)
     struct sl_kube *kube = sl_container_of(timer, struct sl_kube, kick);
     sl_kube_enter(kube);
     sl_kube_calls_start(kube);
-    (void)sl_kube_leave(kube);
+    sl_kube_leave(kube);
 }
 
 /* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
@@ -231,12 +232,10 @@ void sl_kube_enter(struct sl_kube *kube)
     kube->depth++;
 }
 
-bool sl_kube_leave(struct sl_kube *kube)
+void sl_kube_leave(struct sl_kube *kube)
 {
-    bool dead = kube->dead;
-    if (--kube->depth == 0 && dead)
+    if (--kube->depth == 0 && kube->dead)
         free(kube);
-    return !dead;
 }
 
 uint64_t sl_kube_random(struct sl_kube *kube)
@@ -349,7 +348,7 @@ void sl_kube_destroy(struct sl_kube *kube)
     sl_timer_stop(kube->loop, &kube->kick);
     sl_kube_auth_close(kube);
     sl_kube_config_free(&kube->config);
-    (void)sl_kube_leave(kube);
+    sl_kube_leave(kube);
 }
 
 /* --- small helpers -------------------------------------------------------------------------- */
@@ -360,35 +359,23 @@ const char *sl_kube_meta(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-int sl_kube_escape(const char *text, char *buf, size_t size)
+char *sl_kube_path(const char *fmt, ...)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    size_t at = 0;
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-                     (*p >= '0' && *p <= '9') || strchr("-._~", *p);
-        if (at + (plain ? 1 : 3) >= size)
-            return -ENAMETOOLONG;
-        if (plain) {
-            buf[at++] = (char)*p;
-        } else {
-            buf[at++] = '%';
-            buf[at++] = hex[*p >> 4];
-            buf[at++] = hex[*p & 15];
+    char *text;
+    size_t size;
+    va_list ap;
+    FILE *out = sl_xmemstream(&text, &size);
+    va_start(ap, fmt);
+    for (; *fmt; fmt++) {
+        if (*fmt != '%' || *++fmt != 's') {
+            (void)fputc(*fmt, out);
+            continue;
         }
+        for (const char *p = va_arg(ap, const char *); *p; p++)
+            (void)fprintf(out, isalnum((unsigned char)*p) || strchr("-._~", *p) ? "%c" : "%%%02X",
+                          (unsigned char)*p);
     }
-    if (at >= size)
-        return -ENAMETOOLONG;
-    buf[at] = 0;
-    return 0;
-}
-
-void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT])
-{
-    struct timespec now;
-    struct tm tm;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)gmtime_r(&now.tv_sec, &tm);
-    size_t n = strftime(buf, SL_KUBE_TIME_TEXT, "%Y-%m-%dT%H:%M:%S", &tm);
-    (void)snprintf(buf + n, SL_KUBE_TIME_TEXT - n, ".%06ldZ", now.tv_nsec / 1000);
+    va_end(ap);
+    sl_xmemstream_close(out);
+    return text;
 }

@@ -72,8 +72,8 @@ void sl_kube_cancel(struct sl_kube_call *call);
 /*
  * The objects of a collection, for ever: a list (in pages), then what changes, with bookmarks, back-off and a
  * new list after 410 Gone. After a relist, objects that went meanwhile are told as DELETED; of those only
- * apiVersion, kind, metadata.name, .namespace and .uid are known. An object that did not change is not told
- * again. Objects are borrowed. Stopping this or any other watch, and new requests, are fine in callbacks.
+ * metadata.name, .namespace and .uid are known. An object that did not change is not told again. Objects are
+ * borrowed. Stopping this or any other watch, and new requests, are fine in callbacks.
  */
 enum sl_kube_event { SL_KUBE_ADDED, SL_KUBE_MODIFIED, SL_KUBE_DELETED };
 struct sl_kube_watch_ops {
@@ -90,11 +90,7 @@ void sl_kube_watch_stop(struct sl_kube_watch *watch); /* NULL is fine */
 /* metadata.<key> of an object; "" if the object does not have it. */
 const char *sl_kube_meta(const json_t *object, const char *key);
 
-/* Percent-encodes text for a path segment or a query's value. -ENAMETOOLONG. */
-int sl_kube_escape(const char *text, char *buf, size_t size) SL_MUST_CHECK;
-
-/* Now, as the API writes a MicroTime: "2026-01-02T03:04:05.123456Z". */
-#define SL_KUBE_TIME_TEXT 32
-void sl_kube_time_micro(char buf[SL_KUBE_TIME_TEXT]);
+/* A path such as "/api/v1/nodes/%s", its names percent-encoded. Knows %s and %%. To be freed. */
+char *sl_kube_path(const char *fmt, ...) SL_PRINTF(1, 2);
 
 #endif

@@ -172,8 +172,6 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     if (call->body) {
         KUBE_SET(code, t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_size);
         KUBE_SET(code, t->easy, CURLOPT_POSTFIELDS, call->body);
-    } else if (strcmp(call->method, "HEAD") == 0) {
-        KUBE_SET(code, t->easy, CURLOPT_NOBODY, 1L);
     }
     KUBE_SET(code, t->easy, CURLOPT_CUSTOMREQUEST, call->method);
     if (code != CURLE_OK)

@@ -90,7 +90,7 @@ int sl_kube_transfer_start(struct sl_kube *kube, struct kube_transfer *t,
 void sl_kube_transfer_close(struct sl_kube *kube, struct kube_transfer *t);
 void sl_kube_transfer_error(const struct kube_transfer *t, CURLcode code, struct sl_err *err);
 void sl_kube_enter(struct sl_kube *kube);
-bool sl_kube_leave(struct sl_kube *kube); /* false: the client is no more */
+void sl_kube_leave(struct sl_kube *kube);
 uint64_t sl_kube_random(struct sl_kube *kube);
 
 /* kube_auth.c */

@@ -30,7 +30,7 @@ enum {
 /* An object that was told: enough to say that it was deleted, nothing of its contents. */
 struct known {
     struct sl_map_item item; /* by "namespace/name" */
-    char *key, *name_space, *name, *uid;
+    char *key, *uid;
     unsigned round; /* of the list that told it last */
     char version[24];
 };
@@ -49,9 +49,8 @@ struct sl_kube_watch {
     struct sl_err broken;       /* set in curl's callback, told later */
     struct sl_map known;
     unsigned round;
-    char version[64];                 /* to go on from; "" = list first */
-    char *page;                       /* where the list goes on */
-    char api_version[128], kind[128]; /* of one object */
+    char version[64]; /* to go on from; "" = list first */
+    char *page;       /* where the list goes on */
     unsigned attempts, refusals;
     uint64_t opened_ns;
     bool whole;   /* list without pages: the server forgot the list while we read it */
@@ -95,8 +94,6 @@ static struct known *add_known(struct sl_kube_watch *w, const json_t *object)
 {
     struct known *k = sl_xcalloc(1, sizeof(*k));
     k->item.key = k->key = key_of(object);
-    k->name_space = sl_xstrdup(sl_kube_meta(object, "namespace"));
-    k->name = sl_xstrdup(sl_kube_meta(object, "name"));
     k->uid = sl_xstrdup(sl_kube_meta(object, "uid"));
     sl_map_add(&w->known, &k->item);
     return k;
@@ -106,24 +103,16 @@ static void free_known(void *item)
 {
     struct known *k = item;
     free(k->key);
-    free(k->name_space);
-    free(k->name);
     free(k->uid);
     free(k);
-}
-
-static const char *or_nothing(const char *text)
-{
-    return text[0] ? text : NULL;
 }
 
 /* The API server no longer has the object: listeners get the fields that name it. */
 static void tell_gone(struct sl_kube_watch *w, struct known *k)
 {
-    json_t *gone = json_pack("{s:s*,s:s*,s:{s:s,s:s*,s:s*}}", "apiVersion",
-                             or_nothing(w->api_version), "kind", or_nothing(w->kind), "metadata",
-                             "name", k->name, "namespace", or_nothing(k->name_space), "uid",
-                             or_nothing(k->uid));
+    const char *name = strchr(k->key, '/') + 1;
+    json_t *gone = json_pack("{s:{s:s,s:s%,s:s}}", "metadata", "name", name, "namespace", k->key,
+                             (size_t)(name - 1 - k->key), "uid", k->uid);
     sl_map_drop(&w->known, &k->item);
     free_known(k);
     tell(w, SL_KUBE_DELETED, gone);
@@ -177,12 +166,10 @@ static void hold(struct sl_kube_watch *w)
     w->busy++;
 }
 
-static bool let_go(struct sl_kube_watch *w) /* false: it is stopped, and maybe gone */
+static void let_go(struct sl_kube_watch *w)
 {
-    bool stopped = w->stopped;
-    if (--w->busy == 0 && stopped)
+    if (--w->busy == 0 && w->stopped)
         sl_kube_watch_free(w);
-    return !stopped;
 }
 
 /* --- trying again --------------------------------------------------------------------------- */
@@ -206,7 +193,7 @@ static void retry_fired(struct sl_timer *timer)
         open_stream(w);
     else
         list(w);
-    (void)sl_kube_leave(kube);
+    sl_kube_leave(kube);
 }
 
 /* why NULL: nothing went wrong, the stream just ended. The watch may be gone afterwards. */
@@ -227,7 +214,7 @@ static void again(struct sl_kube_watch *w, const struct sl_err *why)
         w->timer.fire = retry_fired;
         sl_timer_set(w->kube->loop, &w->timer, sl_loop_now(w->kube->loop) + wait_ns);
     }
-    (void)let_go(w);
+    let_go(w);
 }
 
 static void list_again(struct sl_kube_watch *w, const struct sl_err *why)
@@ -255,26 +242,6 @@ static char separator(const struct sl_kube_watch *w)
     return strchr(w->path, '?') ? '&' : '?';
 }
 
-static void copy_kind(struct sl_kube_watch *w, json_t *body)
-{
-    const char *kind = json_string_value(json_object_get(body, "kind"));
-    const char *version = json_string_value(json_object_get(body, "apiVersion"));
-    (void)snprintf(w->kind, sizeof(w->kind), "%s", kind ? kind : "");
-    (void)snprintf(w->api_version, sizeof(w->api_version), "%s", version ? version : "");
-    char *end = w->kind + strlen(w->kind);
-    if (end - w->kind > 4 && strcmp(end - 4, "List") == 0)
-        end[-4] = 0;
-}
-
-/* In a list the objects do not say what they are; the list does. */
-static void name_kind(struct sl_kube_watch *w, json_t *object)
-{
-    if (w->kind[0] && !json_object_get(object, "kind"))
-        (void)json_object_set_new(object, "kind", json_string(w->kind));
-    if (w->api_version[0] && !json_object_get(object, "apiVersion"))
-        (void)json_object_set_new(object, "apiVersion", json_string(w->api_version));
-}
-
 static void list_complete(struct sl_kube_watch *w, json_t *body)
 {
     struct sl_map_walk walk = {0};
@@ -292,13 +259,10 @@ static void list_complete(struct sl_kube_watch *w, json_t *body)
 static void tell_page(struct sl_kube_watch *w, json_t *body)
 {
     const json_t *items = json_object_get(body, "items");
-    copy_kind(w, body);
     for (size_t i = 0; !w->stopped && i < json_array_size(items); i++) {
         json_t *object = json_array_get(items, i);
-        if (!sl_kube_meta(object, "name")[0])
-            continue;
-        name_kind(w, object);
-        tell_object(w, object);
+        if (sl_kube_meta(object, "name")[0])
+            tell_object(w, object);
     }
     const char *more = sl_kube_meta(body, "continue");
     free(w->page);
@@ -330,29 +294,19 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
         list(w);
     else if (!w->stopped)
         open_stream(w);
-    (void)let_go(w);
+    let_go(w);
 }
 
 static void list(struct sl_kube_watch *w)
 {
     struct sl_err err = SL_ERR_INIT;
-    char path[KUBE_PATH_MAX], page[KUBE_PATH_MAX / 2] = "";
-    int n = 0;
-    if (!w->page)
-        w->round++;
-    else if (sl_kube_escape(w->page, page, sizeof(page)) < 0)
-        n = -1;
-    if (n == 0 && w->whole)
-        n = snprintf(path, sizeof(path), "%s", w->path);
-    else if (n == 0)
-        n = snprintf(path, sizeof(path), "%s%climit=%d%s%s", w->path, separator(w), PAGE,
-                     page[0] ? "&continue=" : "", page);
-    int rc = 0;
-    if (n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_LIST_LONG);
-    else
-        rc = sl_kube_request(w->kube, "GET", path, NULL, NULL, listed, w, &w->call, &err);
-    if (rc < 0)
+    w->round += !w->page;
+    SL_CLEANUP(free) char *more = w->page ? sl_kube_path("&continue=%s", w->page) : NULL;
+    SL_CLEANUP(free)
+    char *path =
+        w->whole ? sl_xstrdup(w->path)
+                 : sl_xasprintf("%s%climit=%d%s", w->path, separator(w), PAGE, more ? more : "");
+    if (sl_kube_request(w->kube, "GET", path, NULL, NULL, listed, w, &w->call, &err) < 0)
         list_again(w, &err);
 }
 
@@ -415,7 +369,7 @@ static void silent_fired(struct sl_timer *timer)
     (void)sl_err_set(&err, -ETIMEDOUT, SL_E_KUBE_SLOW);
     sl_kube_enter(kube);
     again(w, &err);
-    (void)sl_kube_leave(kube);
+    sl_kube_leave(kube);
 }
 
 static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seconds,
@@ -440,17 +394,12 @@ static int start_stream(struct sl_kube_watch *w, const char *path, unsigned seco
 static void open_stream(struct sl_kube_watch *w)
 {
     struct sl_err err = SL_ERR_INIT;
-    char path[KUBE_PATH_MAX], version[200];
     unsigned seconds = STREAM_S + (unsigned)(sl_kube_random(w->kube) % (STREAM_S / 5));
-    int rc = sl_kube_escape(w->version, version, sizeof(version));
-    int n = snprintf(path, sizeof(path),
-                     "%s%cwatch=1&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%u",
-                     w->path, separator(w), version, seconds);
-    if (rc < 0 || n < 0 || (size_t)n >= sizeof(path))
-        rc = sl_err_set(&err, -ENAMETOOLONG, SL_E_KUBE_WATCH_LONG);
-    else
-        rc = start_stream(w, path, seconds, &err);
-    if (rc < 0) {
+    SL_CLEANUP(free)
+    char *query = sl_kube_path("watch=1&allowWatchBookmarks=true&resourceVersion=%s", w->version);
+    SL_CLEANUP(free)
+    char *path = sl_xasprintf("%s%c%s&timeoutSeconds=%u", w->path, separator(w), query, seconds);
+    if (start_stream(w, path, seconds, &err) < 0) {
         again(w, &err);
         return;
     }
@@ -512,7 +461,7 @@ static void pump(struct sl_kube_watch *w)
     hold(w);
     while ((line = sl_lines_next(&w->lines, &size)) && handle_line(w, line, size))
         ;
-    (void)let_go(w);
+    let_go(w);
 }
 
 void sl_kube_watches_pump(struct sl_kube *kube)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -13,20 +14,22 @@
 #include "base/xalloc.h"
 #include "kube/errors.h"
 
+#define LEASES     "/apis/coordination.k8s.io/v1/namespaces/%s/leases"
+#define HOLDER_MAX 256
+
 struct sl_leader {
     struct sl_loop *loop;
     struct sl_kube *kube;
     struct sl_leader_options opt;
-    char *namespace, *name, *identity;
     char *collection, *item;  /* paths */
     struct sl_timer timer;    /* the next attempt, or the end of our patience with this one */
     struct sl_timer deadline; /* we do not lead beyond it */
     struct sl_kube_call *call;
-    json_t *lease;        /* as last seen; NULL: look first */
-    char holder[256];     /* in it */
-    char version[64];     /* the last one seen, and */
-    uint64_t observed_ns; /* when it was first seen here */
-    uint64_t sent_ns;     /* when the request under way was sent */
+    json_t *lease;           /* as last seen; NULL: look first */
+    char holder[HOLDER_MAX]; /* in it */
+    char version[64];        /* the last one seen, and */
+    uint64_t observed_ns;    /* when it was first seen here */
+    uint64_t sent_ns;        /* when the request under way was sent */
     bool leading, releasing, dead;
     void (*released)(void *data);
     unsigned busy; /* in a callback: the memory must stay */
@@ -39,9 +42,6 @@ static void attempt_fired(struct sl_timer *timer);
 static void free_all(struct sl_leader *l)
 {
     json_decref(l->lease);
-    free(l->namespace);
-    free(l->name);
-    free(l->identity);
     free(l->collection);
     free(l->item);
     free(l);
@@ -63,7 +63,7 @@ static void trouble(struct sl_leader *l, const struct sl_err *why)
     if (l->dead || !l->opt.trouble)
         return;
     struct sl_err err = *why;
-    (void)sl_err_wrap(&err, "leader election by lease %s/%s", l->namespace, l->name);
+    (void)sl_err_wrap(&err, "leader election by lease %s/%s", l->opt.namespace, l->opt.name);
     l->opt.trouble(l->opt.data, &err);
 }
 
@@ -112,22 +112,33 @@ static void observe(struct sl_leader *l, json_t *lease)
     l->lease = json_incref(lease);
 }
 
+/* Now, as the API writes a MicroTime: "2026-01-02T03:04:05.123456Z". */
+static void time_text(char buf[32])
+{
+    struct timespec now;
+    struct tm tm;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)gmtime_r(&now.tv_sec, &tm);
+    size_t n = strftime(buf, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+    (void)snprintf(buf + n, 32 - n, ".%06ldZ", now.tv_nsec / 1000);
+}
+
 /* The lease with us (or, to release it, nobody) in it. */
 static json_t *filled(struct sl_leader *l, bool release)
 {
-    char now[SL_KUBE_TIME_TEXT];
-    sl_kube_time_micro(now);
+    char now[32];
+    time_text(now);
     json_t *lease = l->lease ? json_deep_copy(l->lease)
                              : json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion",
                                          "coordination.k8s.io/v1", "kind", "Lease", "metadata",
-                                         "name", l->name, "namespace", l->namespace);
+                                         "name", l->opt.name, "namespace", l->opt.namespace);
     json_t *spec = json_object_get(lease, "spec");
     if (!spec)
         json_object_set_new(lease, "spec", spec = json_object());
-    bool ours = strcmp(l->holder, l->identity) == 0 && l->lease;
+    bool ours = strcmp(l->holder, l->opt.identity) == 0 && l->lease;
     json_int_t transitions = json_integer_value(json_object_get(spec, "leaseTransitions"));
     json_int_t seconds = (json_int_t)((l->opt.lease_ns + SL_NS_PER_S - 1) / SL_NS_PER_S);
-    json_object_set_new(spec, "holderIdentity", json_string(release ? "" : l->identity));
+    json_object_set_new(spec, "holderIdentity", json_string(release ? "" : l->opt.identity));
     json_object_set_new(spec, "leaseDurationSeconds", json_integer(release ? 1 : seconds));
     json_object_set_new(spec, "renewTime", json_string(now));
     if (!ours) {
@@ -199,7 +210,7 @@ static void looked(void *data, int status, json_t *body, const struct sl_err *er
         write_lease(l);
     } else if (status == 200 && err->code == 0) {
         observe(l, body);
-        bool ours = strcmp(l->holder, l->identity) == 0;
+        bool ours = strcmp(l->holder, l->opt.identity) == 0;
         bool over = sl_loop_now(l->loop) - l->observed_ns >= l->opt.lease_ns;
         if (!ours)
             lose(l);
@@ -243,23 +254,15 @@ static void deadline_fired(struct sl_timer *timer)
 
 /* --- start and stop ------------------------------------------------------------------------- */
 
-static int fill(struct sl_leader *l, const struct sl_leader_options *opt, struct sl_err *err)
+static int check(const struct sl_leader_options *opt, struct sl_err *err)
 {
-    char namespace[256], name[256];
-    if (!opt->identity || !opt->identity[0] || strlen(opt->identity) >= sizeof(l->holder) ||
-        !opt->namespace || !opt->name ||
-        sl_kube_escape(opt->namespace, namespace, sizeof(namespace)) < 0 ||
-        sl_kube_escape(opt->name, name, sizeof(name)) < 0)
+    if (!opt->identity || !opt->identity[0] || strlen(opt->identity) >= HOLDER_MAX ||
+        !opt->namespace || !opt->name)
         return sl_err_set(err, -EINVAL, SL_E_LEADER_NAMES);
-    if (l->opt.lease_ns <= l->opt.renew_ns || l->opt.renew_ns <= l->opt.retry_ns)
+    if (opt->lease_ns <= opt->renew_ns || opt->renew_ns <= opt->retry_ns)
         return sl_err_set(err, -EINVAL, SL_E_LEADER_TIMES);
     if (!sl_utf8_valid(opt->identity))
         return sl_err_set(err, -EINVAL, SL_E_LEADER_UTF8);
-    l->namespace = sl_xstrdup(opt->namespace);
-    l->name = sl_xstrdup(opt->name);
-    l->identity = sl_xstrdup(opt->identity);
-    l->collection = sl_xasprintf("/apis/coordination.k8s.io/v1/namespaces/%s/leases", namespace);
-    l->item = sl_xasprintf("%s/%s", l->collection, name);
     return 0;
 }
 
@@ -267,23 +270,17 @@ int sl_leader_create(struct sl_loop *loop, struct sl_kube *kube,
                      const struct sl_leader_options *opt, struct sl_leader **ret,
                      struct sl_err *err)
 {
+    int rc = check(opt, err);
+    if (rc < 0)
+        return rc;
     struct sl_leader *l = sl_xcalloc(1, sizeof(*l));
     l->loop = loop;
     l->kube = kube;
     l->opt = *opt;
-    if (!l->opt.lease_ns)
-        l->opt.lease_ns = 15 * SL_NS_PER_S;
-    if (!l->opt.renew_ns)
-        l->opt.renew_ns = 10 * SL_NS_PER_S;
-    if (!l->opt.retry_ns)
-        l->opt.retry_ns = 2 * SL_NS_PER_S;
+    l->collection = sl_kube_path(LEASES, opt->namespace);
+    l->item = sl_kube_path(LEASES "/%s", opt->namespace, opt->name);
     l->timer.fire = attempt_fired;
     l->deadline.fire = deadline_fired;
-    int rc = fill(l, opt, err);
-    if (rc < 0) {
-        free_all(l);
-        return rc;
-    }
     sl_timer_set(loop, &l->timer, sl_loop_now(loop));
     *ret = l;
     return 0;
@@ -358,9 +355,4 @@ void sl_leader_release(struct sl_leader *l, void (*released)(void *data))
 int sl_leader_is(const struct sl_leader *leader)
 {
     return leader->leading;
-}
-
-const char *sl_leader_holder(const struct sl_leader *leader)
-{
-    return leader->holder;
 }

@@ -16,7 +16,7 @@ struct sl_leader_options {
     const char *namespace, *name; /* of the Lease */
     const char *identity;         /* the name of this replica: the pod's name, unique among the
                                    * replicas */
-    /* All replicas must agree on them; lease > renew > retry. 0: 15 s, 10 s, 2 s. */
+    /* All replicas must agree on them; lease > renew > retry. */
     uint64_t lease_ns;           /* how long the others wait for a leader that says nothing */
     uint64_t renew_ns;           /* how long a leader leads without having renewed */
     uint64_t retry_ns;           /* between two attempts */
@@ -26,7 +26,7 @@ struct sl_leader_options {
     void *data;
 };
 
-/* The strings are copied. The kube client must outlive it. */
+/* The strings and the kube client must outlive it. */
 int sl_leader_create(struct sl_loop *loop, struct sl_kube *kube,
                      const struct sl_leader_options *opt, struct sl_leader **ret,
                      struct sl_err *err) SL_MUST_CHECK;
@@ -36,7 +36,6 @@ void sl_leader_destroy(struct sl_leader *leader);
  * then says so, once, whether it worked or not. Then only destroy may follow. */
 void sl_leader_release(struct sl_leader *leader, void (*released)(void *data));
 
-int sl_leader_is(const struct sl_leader *leader);             /* 1: we lead */
-const char *sl_leader_holder(const struct sl_leader *leader); /* who leads, "" if unknown */
+int sl_leader_is(const struct sl_leader *leader); /* 1: we lead */
 
 #endif

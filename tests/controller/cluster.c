@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "controller/extender.h"
+#include "../support/cluster_audit.h"
 
 #define S SL_NS_PER_S
 
@@ -60,7 +61,7 @@ static json_t *api_pod(unsigned number, const char *limits)
 static void filter(struct sl_cluster *c, json_t *pod, const char *nodes, uint64_t now,
                    char node[64])
 {
-    struct sl_extender e = {.cluster = c};
+    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu"};
     json_t *names = quoted(nodes);
     json_t *args = json_pack("{s:O,s:n,s:o}", "Pod", pod, "Nodes", "NodeNames", names);
     char *body = json_dumps(args, 0);
@@ -131,7 +132,7 @@ static void audit_leases(json_t *const *pods, size_t count, uint32_t card_mib)
 static void audited(struct sl_cluster *c)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (sl_cluster_audit(c, &err) != 0)
+    if (cluster_audit(c, &err) != 0)
         fail_msg("%s", err.msg);
 }
 
@@ -198,7 +199,7 @@ static void test_history(void **state)
                     assert_int_equal(sl_cluster_pod_set(c, pods[i], now, NULL), 0);
             memset(chosen, 0, sizeof(chosen));
         }
-        (void)sl_cluster_expire(c, now);
+        sl_cluster_expire(c, now);
         if (!pods[slot]) {
             pods[slot] = api_pod(10000 + next, limits[next % SL_ARRAY_LEN(limits)]);
             next++;
@@ -228,7 +229,7 @@ static void test_history(void **state)
     for (int i = 0; i < PODS; i++)
         if (pods[i])
             sl_cluster_pod_gone(c, text_at(pods[i], "metadata/uid"));
-    (void)sl_cluster_expire(c, now + 100 * S);
+    sl_cluster_expire(c, now + 100 * S);
     struct sl_cluster_stats stats;
     sl_cluster_stats(c, &stats);
     assert_int_equal(stats.pods, 0);
@@ -252,10 +253,10 @@ static void test_reservation(void **state)
     assert_string_equal(node, "");
     filter(c, a, "['n1']", 3 * S, node); /* again: its own reservation is not in its way */
     assert_string_equal(node, "n1");
-    (void)sl_cluster_expire(c, 32 * S);
+    sl_cluster_expire(c, 32 * S);
     filter(c, b, "['n1']", 32 * S, node);
     assert_string_equal(node, "");
-    (void)sl_cluster_expire(c, 34 * S);
+    sl_cluster_expire(c, 34 * S);
     filter(c, b, "['n1']", 34 * S, node);
     assert_string_equal(node, "n1");
     assert_int_equal(bind(c, a, "n1", 35 * S), -ENOENT); /* gone: it never came by the watch */
@@ -438,7 +439,7 @@ static void test_swapped(void **state)
         json_decref(other);
     }
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_cluster_audit(c, &err), 0);
+    assert_int_equal(cluster_audit(c, &err), 0);
     json_decref(pod);
     sl_cluster_destroy(c);
 }
@@ -477,7 +478,7 @@ static void test_policies(void **state)
 
 static char *asked(struct sl_cluster *c, bool all, bool prioritize, const char *body)
 {
-    struct sl_extender e = {.cluster = c, .all = all};
+    struct sl_extender e = {.cluster = c, .all = all, .slot_resource = "nvidia.com/gpu"};
     json_t *j = quoted(body);
     char *text = json_dumps(j, 0);
     char *answer = prioritize ? sl_extender_prioritize(&e, text, strlen(text))
@@ -607,7 +608,7 @@ static void test_room(void **state)
     assert_int_equal(sl_cluster_pod_set(c, pod[3], S, NULL),
                      0);                  /* the watch tells of it only now */
     assert_null(sl_cluster_next_room(c)); /* and there is none */
-    (void)sl_cluster_expire(c, 32 * S);
+    sl_cluster_expire(c, 32 * S);
     assert_string_equal(sl_cluster_next_room(c), "n2");
     assert_null(sl_cluster_next_room(c));
     sl_cluster_pod_gone(c, "uid-1"); /* it waits still */
@@ -615,7 +616,7 @@ static void test_room(void **state)
     assert_null(sl_cluster_next_room(c));
     filter(c, pod[3], "['n1','n2']", 33 * S, node);
     assert_string_not_equal(node, "");
-    (void)sl_cluster_expire(c, 99 * S); /* not any more */
+    sl_cluster_expire(c, 99 * S); /* not any more */
     assert_null(sl_cluster_next_room(c));
     for (unsigned i = 0; i < 4; i++)
         json_decref(pod[i]);

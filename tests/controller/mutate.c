@@ -12,6 +12,7 @@ static const uint32_t cards[] = {81920, 143771};
 static const struct sl_mutate_options dra = {
     .mode = SL_MUTATE_DRA, .scheduler = "default-scheduler", .card_mib = cards, .card_count = 2};
 static const struct sl_mutate_options slots = {.mode = SL_MUTATE_EXTENDER,
+                                               .slot_resource = "nvidia.com/gpu",
                                                .scheduler = "default-scheduler"};
 
 static void mutated(json_t *pod, const struct sl_mutate_options *opt, struct sl_mutation *m)

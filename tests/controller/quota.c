@@ -139,7 +139,7 @@ static unsigned fullness(void *data, const char *node)
 static void test_claims(void **state)
 {
     (void)state;
-    struct sl_claims c = {.driver = "gpu.sluice.io"};
+    struct sl_claims c = {.size_count = 0};
     json_t *slice = quoted(
         "{'metadata':{'name':'s'},'spec':{'driver':'gpu.sluice.io','pool':{'name':'n1'},'devices':["
         "{'attributes':{'type':{'string':'share'}},'capacity':{'memory':{'value':'80Gi'}}},"
@@ -156,7 +156,7 @@ static void test_claims(void **state)
     assert_int_equal(sl_claims_fullness(&c, "n1"), 750);
     assert_int_equal(sl_claims_fullness(&c, "n2"), 0);
     /* Pods that DRA places: the fuller node first, never a word about where they may go. */
-    struct sl_extender e = {.fullness = fullness, .data = &c};
+    struct sl_extender e = {.slot_resource = "nvidia.com/gpu", .fullness = fullness, .data = &c};
     static const char body[] =
         "{\"Pod\":{\"spec\":{\"resourceClaims\":[{\"name\":\"x\"}]}},\"NodeNames\":[\"n2\","
         "\"n1\"]}";

@@ -2,7 +2,7 @@
 /* What HAMi's annotations are to say of a pod that was bound: nothing before its containers have their GPUs. */
 #include "pods.h"
 
-#include "controller/settle.h"
+#include "controller/controller_internal.h"
 
 #define LEASE                                                                                      \
     "{\\\"version\\\":1,\\\"node\\\":\\\"n1\\\",\\\"containers\\\":[{\\\"name\\\":\\\"warm\\\","   \

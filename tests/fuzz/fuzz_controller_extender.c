@@ -6,6 +6,7 @@
 #include "controller/extender.h"
 #include "controller/names.h"
 #include "fuzz.h"
+#include "../support/cluster_audit.h"
 
 static const char node[] = "{\"metadata\":{\"name\":\"n1\",\"annotations\":{\"sluice.io/"
                            "gpus\":\"[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":1000,"
@@ -53,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sl_err err = SL_ERR_INIT;
     names_agree((const char *)data, size);
     FUZZ_CHECK(sl_cluster_create(&opt, &c, NULL) == 0);
-    struct sl_extender e = {.cluster = c};
+    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu"};
     json_t *j = json_loads(node, 0, NULL);
     FUZZ_CHECK(sl_cluster_node_set(c, j, NULL) == 0);
     json_decref(j);
@@ -71,11 +72,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (json_is_object(pod))
         (void)!sl_cluster_node_set(c, pod, NULL);
     json_decref(j);
-    if (sl_cluster_audit(c, &err) != 0) {
+    if (cluster_audit(c, &err) != 0) {
         fprintf(stderr, "%s\n", err.msg);
         abort();
     }
-    (void)sl_cluster_expire(c, UINT64_MAX);
+    sl_cluster_expire(c, UINT64_MAX);
     sl_cluster_destroy(c);
     return 0;
 }

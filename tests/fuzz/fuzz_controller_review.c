@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         opt.note_plain = true;
         mutate(&r, &opt);
         opt.mode = SL_MUTATE_EXTENDER;
+        opt.slot_resource = "nvidia.com/gpu";
         mutate(&r, &opt);
     }
     sl_review_free(&r);

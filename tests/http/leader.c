@@ -107,12 +107,14 @@ static void on_released(void *data)
 
 static void start(unsigned i)
 {
-    char identity[8];
+    static const char *const names[] = {"r0", "r1"};
     struct sl_err err = SL_ERR_INIT;
-    (void)snprintf(identity, sizeof(identity), "r%u", i);
     struct sl_leader_options opt = {.namespace = "ns",
                                     .name = "lock",
-                                    .identity = identity,
+                                    .identity = names[i],
+                                    .lease_ns = 15 * SL_NS_PER_S,
+                                    .renew_ns = 10 * SL_NS_PER_S,
+                                    .retry_ns = 2 * SL_NS_PER_S,
                                     .started = on_started,
                                     .stopped = on_stopped,
                                     .trouble = on_trouble,
@@ -176,7 +178,7 @@ static void one_leads(void **state)
     assert_true(writes >= before + 15); /* renewed all the time */
     assert_int_equal(replicas[0].stopped, 0);
     assert_int_equal(replicas[1].started, 0);
-    assert_string_equal(sl_leader_holder(replicas[1].leader), "r0");
+    assert_string_equal(spec("holderIdentity"), "r0");
     assert_int_equal(replicas[0].troubles + replicas[1].troubles, 0);
 }
 
@@ -240,7 +242,7 @@ static void taken_away(void **state)
     store(copy);
     seconds(6);
     assert_int_equal(replicas[0].stopped, 1);
-    assert_string_equal(sl_leader_holder(replicas[0].leader), "somebody");
+    assert_string_equal(spec("holderIdentity"), "somebody");
     seconds(20); /* who then says nothing more */
     assert_int_equal(replicas[0].started, 2);
 }
@@ -291,10 +293,15 @@ static void bad_options(void **state)
     struct sl_leader *l = NULL;
     struct sl_err err = SL_ERR_INIT;
     replicas[0].kube = world_kube(&fake, 0);
-    struct sl_leader_options opt = {.namespace = "ns", .name = "lock", .identity = ""};
+    struct sl_leader_options opt = {.namespace = "ns",
+                                    .name = "lock",
+                                    .identity = "",
+                                    .lease_ns = 3,
+                                    .renew_ns = 2,
+                                    .retry_ns = 1};
     assert_int_equal(sl_leader_create(world_loop, replicas[0].kube, &opt, &l, &err), -EINVAL);
     opt.identity = "x";
-    opt.lease_ns = SL_NS_PER_S;
+    opt.renew_ns = 3;
     assert_int_equal(sl_leader_create(world_loop, replicas[0].kube, &opt, &l, &err), -EINVAL);
 }
 

@@ -59,7 +59,7 @@ static void until(const unsigned *value, unsigned at_least)
 static void object(void *data, enum sl_kube_event event, json_t *o)
 {
     (void)data;
-    CHECK(strcmp(json_string_value(json_object_get(o, "kind")), "ConfigMap") == 0);
+    CHECK(sl_kube_meta(o, "name")[0]);
     *(event == SL_KUBE_ADDED ? &added : event == SL_KUBE_MODIFIED ? &modified : &deleted) += 1;
 }
 
