@@ -35,8 +35,7 @@ static uint64_t models_of(const struct sl_cluster *c, const struct sl_request *r
     if (!r->use_type[0] && !r->no_type[0])
         return 0;
     for (unsigned i = 0; i < c->model_count; i++)
-        if ((!r->use_type[0] || sl_request_type_matches(r->use_type, c->models[i])) &&
-            !sl_request_type_matches(r->no_type, c->models[i]))
+        if (sl_request_allows_type(r, c->models[i]))
             models |= 1ULL << i;
     return models;
 }
@@ -386,38 +385,26 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-/* Grants are by part, the promise is by container in the pod's order. */
-static int promise_of(const struct cluster_pod *pod, struct sl_promise *ret, struct sl_err *err)
+/* The GPUs of a part of the request, which may be another part's. */
+static uint16_t gpus_of(const struct cluster_pod *pod, size_t part)
 {
-    const struct sl_request *r = pod->request;
-    memset(ret, 0, sizeof(*ret));
-    if (!r || r->containers > SL_PROMISE_CONTAINERS)
-        return sl_err_set(err, -EINVAL, SL_E_POD_CONTAINERS, SL_PROMISE_CONTAINERS);
-    (void)snprintf(ret->node, sizeof(ret->node), "%s", pod->node->name);
-    ret->container_count = r->containers;
-    for (size_t i = 0; i < r->part_count; i++) {
-        const struct sl_request_part *p = &r->part[i];
-        size_t owner = p->same_as >= 0 ? (size_t)p->same_as : i;
-        struct sl_promise_container *k = &ret->container[p->index];
-        (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
-        k->first = (uint8_t)ret->share_count;
-        for (unsigned g = 0; g < pod->grant_count; g++)
-            for (unsigned x = 0; pod->grant[g].part == owner && x < pod->node->gpu_count; x++) {
-                if (!(pod->grant[g].gpus >> x & 1))
-                    continue;
-                if (ret->share_count == SL_PROMISE_SHARES)
-                    return sl_err_set(err, -EINVAL, SL_E_POD_GPUS, SL_PROMISE_SHARES);
-                /* What the part asked for, of this card. */
-                const struct sl_promise_gpu *gpu = &pod->node->gpu[x].info;
-                struct sl_share *share = &ret->share[ret->share_count++];
-                *share = p->share;
-                memcpy(share->gpu, gpu->uuid, sizeof(share->gpu));
-                share->memory_bytes = sl_share_memory(share, (uint64_t)gpu->memory_mib << 20);
-                share->memory_percent = 0;
-                k->count++;
-            }
-    }
+    int8_t same = pod->request->part[part].same_as;
+    for (unsigned g = 0; g < pod->grant_count; g++)
+        if (pod->grant[g].part == (same >= 0 ? (size_t)same : part))
+            return pod->grant[g].gpus;
     return 0;
+}
+
+/* May a promise be as large as that? */
+static int check_size(const struct cluster_pod *pod, struct sl_err *err)
+{
+    int gpus = 0;
+    for (size_t i = 0; i < pod->request->part_count; i++)
+        gpus += __builtin_popcount(gpus_of(pod, i));
+    if (pod->request->containers > SL_PROMISE_CONTAINERS)
+        return sl_err_set(err, -EINVAL, SL_E_POD_CONTAINERS, SL_PROMISE_CONTAINERS);
+    return gpus > SL_PROMISE_SHARES ? sl_err_set(err, -EINVAL, SL_E_POD_GPUS, SL_PROMISE_SHARES)
+                                    : 0;
 }
 
 /* Nothing reserved there: a restart came between, or the scheduler chose by itself. */
@@ -457,10 +444,31 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
                  ? 0
                  : reserve_on(c, pod, n, err);
     if (!rc)
-        rc = promise_of(pod, ret, err);
+        rc = check_size(pod, err);
     if (rc) {
         sl_cluster_pod_release(c, pod);
         return rc;
+    }
+    memset(ret, 0, sizeof(*ret));
+    (void)snprintf(ret->node, sizeof(ret->node), "%s", n->name);
+    ret->container_count = pod->request->containers;
+    /* Grants are by part, the promise is by container in the pod's order. */
+    for (size_t i = 0; i < pod->request->part_count; i++) {
+        const struct sl_request_part *p = &pod->request->part[i];
+        struct sl_promise_container *k = &ret->container[p->index];
+        uint16_t gpus = gpus_of(pod, i);
+        (void)snprintf(k->name, sizeof(k->name), "%s", p->container);
+        k->first = (uint8_t)ret->share_count;
+        for (unsigned x = 0; x < n->gpu_count; x++) {
+            if (!(gpus >> x & 1))
+                continue;
+            struct sl_share *share = &ret->share[ret->share_count++];
+            *share = p->share;
+            memcpy(share->gpu, n->gpu[x].info.uuid, sizeof(share->gpu));
+            share->memory_bytes = sl_share_memory(share, (uint64_t)n->gpu[x].info.memory_mib << 20);
+            share->memory_percent = 0;
+        }
+        k->count = (uint8_t)(ret->share_count - k->first);
     }
     sl_cluster_reserve(c, pod, POD_BINDING, now_ns + CLUSTER_RESERVE_NS);
     return 0;

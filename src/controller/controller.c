@@ -116,12 +116,6 @@ static void admitted(void *data, const char *admission)
     sl_quota_seen(&c->quota, admission);
 }
 
-static unsigned fullness(void *data, const char *node)
-{
-    struct sl_controller *c = data;
-    return sl_claims_fullness(&c->claims, node);
-}
-
 static void started_leading(void *data)
 {
     sl_info("this replica is the leader now");
@@ -171,8 +165,7 @@ int sl_controller_create(struct sl_loop *loop, const struct sl_controller_option
     c->extender = (struct sl_extender){.cluster = c->cluster,
                                        .all = opt->extender == SL_EXTENDER_ALL,
                                        .slot_resource = opt->mutate.slot_resource,
-                                       .fullness = fullness,
-                                       .data = c};
+                                       .claims = &c->claims};
     if (!rc)
         rc = sl_kube_create(loop, &opt->kube, &c->kube, err);
     if (!rc && opt->listen && !opt->cert_file)

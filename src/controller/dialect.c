@@ -153,8 +153,7 @@ static int add_part(struct sl_request *r, const struct sl_request_part *part, st
 /* An init container that goes on beside the others needs GPUs of its own: marked by -2 until all are read. */
 static int8_t alone(const json_t *container)
 {
-    const char *restart = json_string_value(json_object_get(container, "restartPolicy"));
-    return restart && strcmp(restart, "Always") == 0 ? -2 : -1;
+    return strcmp(sl_jget_text(container, "restartPolicy"), "Always") == 0 ? -2 : -1;
 }
 
 /* plain stays true while nothing but whole GPUs is asked for. */
@@ -165,13 +164,12 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
     size_t i;
     json_array_foreach(list, i, container)
     {
-        const char *name = json_string_value(json_object_get(container, "name"));
         struct said s = {.any = false};
         struct sl_request_part p = {.index = (uint16_t)(first + i),
                                     .init = init,
                                     .same_as = init ? alone(container) : -1,
                                     .share = SL_SHARE_INIT};
-        sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
+        sl_utf8_copy(p.container, sizeof(p.container), sl_jget_text(container, "name"));
         int rc = container_words(container, p.container, &s, err);
         if (rc)
             return rc;
@@ -203,17 +201,11 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
 
 /* --- KubeShare: labels (or annotations) of the pod --- */
 
-static const json_t *meta(const json_t *pod, const char *map, const char *key)
-{
-    return json_object_get(json_object_get(json_object_get(pod, "metadata"), map), key);
-}
-
 static const char *marked(const json_t *pod, const char *key)
 {
-    const json_t *value = meta(pod, "labels", key);
-    if (!value)
-        value = meta(pod, "annotations", key);
-    return value ? json_string_value(value) : NULL;
+    const json_t *meta = json_object_get(pod, "metadata");
+    const json_t *value = json_object_get(json_object_get(meta, "labels"), key);
+    return value ? json_string_value(value) : sl_jget_note(pod, key);
 }
 
 /* "0.5" is 50 of 100; at most two digits after the point count. */
@@ -284,9 +276,8 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
         return sl_err_set(err, -EINVAL, SL_E_DIALECT_LABELS_TOO);
     const json_t *container =
         json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
-    const char *name = json_string_value(json_object_get(container, "name"));
     struct sl_request_part p = {.index = first, .same_as = -1, .share = SL_SHARE_INIT};
-    sl_utf8_copy(p.container, sizeof(p.container), name ? name : "");
+    sl_utf8_copy(p.container, sizeof(p.container), sl_jget_text(container, "name"));
     int rc = kubeshare_part(pod, request, limit, &p, err);
     if (!rc && model)
         rc = take_list("sharedgpu/gpu_model", model, r->use_type, err);
@@ -297,38 +288,36 @@ static int read_kubeshare(const json_t *pod, uint16_t first, struct sl_request *
 
 /* --- the pod --- */
 
-static int read_list(const json_t *pod, const char *key, char *buf, struct sl_err *err)
-{
-    const json_t *value = meta(pod, "annotations", key);
-    return take_list(key, value ? json_string_value(value) : "", buf, err);
-}
-
 static int read_annotations(const json_t *pod, struct sl_request *r, struct sl_err *err)
 {
-    int rc = read_list(pod, "nvidia.com/use-gputype", r->use_type, err);
-    if (!rc)
-        rc = read_list(pod, "nvidia.com/nouse-gputype", r->no_type, err);
-    if (!rc)
-        rc = read_list(pod, "nvidia.com/use-gpuuuid", r->use_uuid, err);
-    if (!rc)
-        rc = read_list(pod, "nvidia.com/nouse-gpuuuid", r->no_uuid, err);
-    const char *numa = json_string_value(meta(pod, "annotations", "nvidia.com/numa-bind"));
-    const char *node = json_string_value(meta(pod, "annotations", "hami.io/node-scheduler-policy"));
-    const char *gpu = json_string_value(meta(pod, "annotations", "hami.io/gpu-scheduler-policy"));
-    r->numa = (numa && strcmp(numa, "true") == 0) || (gpu && sl_request_uuid_listed(gpu, "numa"));
-    r->node_policy = sl_request_policy_of(node ? node : "");
-    r->gpu_policy = sl_request_policy_of(gpu ? gpu : "");
+    const struct {
+        const char *key;
+        char *buf;
+    } lists[] = {{"nvidia.com/use-gputype", r->use_type},
+                 {"nvidia.com/nouse-gputype", r->no_type},
+                 {"nvidia.com/use-gpuuuid", r->use_uuid},
+                 {"nvidia.com/nouse-gpuuuid", r->no_uuid}};
+    const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
+    const char *gpu = sl_jget_text(notes, "hami.io/gpu-scheduler-policy");
+    r->numa = strcmp(sl_jget_text(notes, "nvidia.com/numa-bind"), "true") == 0 ||
+              sl_request_uuid_listed(gpu, "numa");
+    r->node_policy = sl_request_policy_of(sl_jget_text(notes, "hami.io/node-scheduler-policy"));
+    r->gpu_policy = sl_request_policy_of(gpu);
+    int rc = 0;
+    for (size_t i = 0; !rc && i < SL_ARRAY_LEN(lists); i++) {
+        const json_t *value = json_object_get(notes, lists[i].key);
+        rc = value ? take_list(lists[i].key, json_string_value(value), lists[i].buf, err) : 0;
+    }
     return rc;
 }
 
 static bool left_alone(const json_t *pod)
 {
     static const char *const keys[] = {"hami.io/webhook", "sluice.io/webhook"};
-    for (size_t i = 0; i < SL_ARRAY_LEN(keys); i++) {
-        const char *value = json_string_value(meta(pod, "labels", keys[i]));
-        if (value && strcmp(value, "ignore") == 0)
+    const json_t *labels = json_object_get(json_object_get(pod, "metadata"), "labels");
+    for (size_t i = 0; i < SL_ARRAY_LEN(keys); i++)
+        if (strcmp(sl_jget_text(labels, keys[i]), "ignore") == 0)
             return true;
-    }
     return false;
 }
 

@@ -274,10 +274,9 @@ static void scale(int32_t *scores, size_t count)
 
 static void rate(const struct sl_extender *e, const struct args *a, int32_t *scores)
 {
-    if (a->claim &&
-        e->fullness) { /* the scheduler places it; fuller nodes first keeps others whole */
+    if (a->claim) { /* the scheduler places it; fuller nodes first keeps others whole */
         for (size_t i = 0; i < a->count; i++)
-            scores[i] = (int32_t)e->fullness(e->data, a->names[i]);
+            scores[i] = (int32_t)sl_claims_fullness(e->claims, a->names[i]);
         scale(scores, a->count);
     } else if (a->asks && a->count > 1) {
         struct sl_cluster_ask ask = ask_of(a);

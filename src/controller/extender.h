@@ -15,15 +15,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "controller/claims.h"
 #include "controller/cluster.h"
 
 struct sl_extender {
     struct sl_cluster *cluster;
-    bool all;                  /* filter leaves the choice to the scores */
-    const char *slot_resource; /* what kubelet gives containers */
-    /* How full a node's GPUs are by claims, in permille, for pods placed by DRA; NULL: not known. */
-    unsigned (*fullness)(void *data, const char *node);
-    void *data;
+    bool all;                       /* filter leaves the choice to the scores */
+    const char *slot_resource;      /* what kubelet gives containers */
+    const struct sl_claims *claims; /* how full nodes are, for pods placed by DRA */
 };
 
 /* The answer, to be freed. What went wrong is told in the answer, as the protocol wants. */

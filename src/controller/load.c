@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-unsigned long long sl_load_cost(const char *text, size_t size)
+/* At most so many bytes the tree of this text takes; too much rather than too little. */
+static unsigned long long cost_of(const char *text, size_t size)
 {
     /* What jansson 2.14 allocates with each of these on 64 bits, malloc's own part included. Marks inside of strings
      * count too: then the figure is too high, which an honest text can bear. */
@@ -20,7 +21,7 @@ unsigned long long sl_load_cost(const char *text, size_t size)
 json_t *sl_load_json(const char *text, size_t size, size_t flags, struct sl_err *err)
 {
     json_error_t bad;
-    if (sl_load_cost(text, size) > SL_LOAD_TREE_MAX) {
+    if (cost_of(text, size) > SL_LOAD_TREE_MAX) {
         (void)sl_err_set(err, -EMSGSIZE, SL_E_JSON_LARGE, SL_LOAD_TREE_MAX >> 20);
         return NULL;
     }

@@ -11,9 +11,6 @@
     (96ull << 20) /* the most memory of a parsed tree; a well-meant text of
                                         * 8 MiB needs about half of it */
 
-/* At most so many bytes the tree of this text takes; too much rather than too little. */
-unsigned long long sl_load_cost(const char *text, size_t size);
-
 /* NULL with err set: it is no JSON, or too much of it. flags are jansson's. */
 json_t *sl_load_json(const char *text, size_t size, size_t flags, struct sl_err *err);
 

@@ -98,11 +98,7 @@ int sl_quota_set(struct sl_quota *q, const json_t *object, struct sl_err *err)
 void sl_quota_free(struct sl_quota *q)
 {
     sl_map_free(&q->limits, free);
-    while (q->pending) {
-        struct quota_pending *p = q->pending;
-        q->pending = p->next;
-        free(p);
-    }
+    sl_quota_expire(q, UINT64_MAX);
 }
 
 static int over(const char *what, const char *unit, const struct quota_limit *l, uint64_t limit,
@@ -166,26 +162,25 @@ void sl_quota_admit(struct sl_quota *q, const char *admission, const char *name_
     q->pending = p;
 }
 
-void sl_quota_seen(struct sl_quota *q, const char *admission)
-{
-    for (struct quota_pending **at = &q->pending; *at; at = &(*at)->next)
-        if (strcmp((*at)->admission, admission) == 0) {
-            struct quota_pending *p = *at;
-            *at = p->next;
-            free(p);
-            return;
-        }
-}
-
-void sl_quota_expire(struct sl_quota *q, uint64_t now_ns)
+static void drop_pending(struct sl_quota *q, const char *admission, uint64_t now_ns)
 {
     for (struct quota_pending **at = &q->pending; *at;) {
         struct quota_pending *p = *at;
-        if (p->until_ns > now_ns) {
+        if (p->until_ns > now_ns && strcmp(p->admission, admission) != 0) {
             at = &p->next;
             continue;
         }
         *at = p->next;
         free(p);
     }
+}
+
+void sl_quota_seen(struct sl_quota *q, const char *admission)
+{
+    drop_pending(q, admission, 0);
+}
+
+void sl_quota_expire(struct sl_quota *q, uint64_t now_ns)
+{
+    drop_pending(q, "", now_ns);
 }

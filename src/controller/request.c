@@ -29,12 +29,10 @@ uint8_t sl_request_policy_of(const char *text)
 
 /* --- the annotation --- */
 
-static const char *const list_keys[] = {"useType", "noType", "useUUID", "noUUID"};
-
-static const char *list_of(const struct sl_request *r, size_t i)
+/* NULL where it is empty: then json_pack() leaves it out. */
+static const char *said(const char *text)
 {
-    const char *const all[] = {r->use_type, r->no_type, r->use_uuid, r->no_uuid};
-    return all[i];
+    return text[0] ? text : NULL;
 }
 
 char *sl_request_text(const struct sl_request *r)
@@ -48,87 +46,75 @@ char *sl_request_text(const struct sl_request *r)
                       p->same_as >= 0 ? json_integer(p->same_as) : NULL);
         (void)json_array_append_new(parts, sl_share_write(&p->share, SL_SHARE_REQUEST, one));
     }
-    json_t *j =
-        json_pack("{s:i,s:i,s:o,s:o*,s:s*,s:s*,s:s*}", "version", 1, "containers",
-                  (int)r->containers, "parts", parts, "numa", r->numa ? json_true() : NULL,
-                  "nodePolicy", policies[r->node_policy], "gpuPolicy", policies[r->gpu_policy],
-                  "admission", r->admission[0] ? r->admission : NULL);
-    for (size_t i = 0; i < SL_ARRAY_LEN(list_keys); i++)
-        if (list_of(r, i)[0])
-            (void)json_object_set_new(j, list_keys[i], json_string(list_of(r, i)));
+    json_t *j = json_pack("{s:i,s:i,s:o,s:o*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*}", "version", 1,
+                          "containers", (int)r->containers, "parts", parts, "numa",
+                          r->numa ? json_true() : NULL, "nodePolicy", policies[r->node_policy],
+                          "gpuPolicy", policies[r->gpu_policy], "admission", said(r->admission),
+                          "useType", said(r->use_type), "noType", said(r->no_type), "useUUID",
+                          said(r->use_uuid), "noUUID", said(r->no_uuid));
     char *text = sl_json_dump(j, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(j);
     return text;
 }
 
-static int text_of(const json_t *object, const char *key, char *buf, size_t size,
-                   struct sl_err *err)
+/* The readers do nothing after an error. */
+static void read_text(const json_t *object, const char *key, char *buf, size_t size, int *rc,
+                      struct sl_err *err)
 {
     const json_t *value = json_object_get(object, key);
     const char *text = value ? json_string_value(value) : "";
-    if (!text || strlen(text) >= size)
-        return sl_err_set(err, -EINVAL, SL_E_REQUEST_TEXT, key);
-    (void)snprintf(buf, size, "%s", text);
-    return 0;
+    if (!*rc && (!text || strlen(text) >= size))
+        *rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_TEXT, key);
+    if (!*rc)
+        (void)snprintf(buf, size, "%s", text);
 }
 
-static int part_read(const json_t *j, size_t at, struct sl_request_part *p, struct sl_err *err)
+static uint32_t read_number(const json_t *object, const char *key, uint32_t missing, uint32_t max,
+                            int *rc, struct sl_err *err)
 {
-    uint32_t index = 0, count = 0, same = NOT_SHARED;
-    *p = (struct sl_request_part){.share = SL_SHARE_INIT};
-    int rc = text_of(j, "container", p->container, sizeof(p->container), err);
-    if (!rc)
-        rc = sl_jget_number(j, "index", 0, 255, &index, err);
-    if (!rc)
-        rc = sl_jget_number(j, "gpus", 0, SL_PROMISE_NODE_GPUS, &count, err);
-    if (!rc)
-        rc = sl_jget_number(j, "sameAs", NOT_SHARED, NOT_SHARED, &same, err);
-    if (!rc)
-        rc = sl_share_read(j, SL_SHARE_REQUEST, &p->share, err);
-    if (rc)
-        return rc;
-    p->index = (uint16_t)index;
-    p->count = (uint8_t)count;
-    p->init = json_is_true(json_object_get(j, "init"));
-    p->same_as = same == NOT_SHARED ? -1 : (int8_t)same;
-    if (p->count == 0 || (p->share.memory_bytes == 0) == (p->share.memory_percent == 0) ||
-        (p->same_as >= 0 && (size_t)p->same_as >= at))
-        return sl_err_set(err, -EINVAL, SL_E_REQUEST_PART, at);
-    return 0;
+    uint32_t n = missing;
+    if (!*rc)
+        *rc = sl_jget_number(object, key, missing, max, &n, err);
+    return n;
 }
 
 int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *err)
 {
     json_t *j = strlen(text) > (64u << 10) ? NULL : json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *parts = json_object_get(j, "parts"), *one;
-    uint32_t version = 0, containers = 0;
-    size_t i;
+    const json_t *parts = json_object_get(j, "parts");
+    int rc = 0;
     memset(ret, 0, sizeof(*ret));
-    int rc = sl_jget_number(j, "version", 0, 1000, &version, err);
-    if (!rc)
-        rc = sl_jget_number(j, "containers", 0, 256, &containers, err);
-    if (!rc && (version != 1 || !json_is_array(parts) || json_array_size(parts) == 0 ||
-                json_array_size(parts) > SL_REQUEST_PARTS))
+    uint32_t version = read_number(j, "version", 0, 1000, &rc, err);
+    ret->containers = (uint16_t)read_number(j, "containers", 0, 256, &rc, err);
+    if (!rc &&
+        (version != 1 || json_array_size(parts) == 0 || json_array_size(parts) > SL_REQUEST_PARTS))
         rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_FORM);
-    json_array_foreach(parts, i, one)
-    {
+    for (size_t i = 0; !rc && i < json_array_size(parts); i++) {
+        const json_t *one = json_array_get(parts, i);
+        struct sl_request_part *p = &ret->part[ret->part_count++];
+        p->share = (struct sl_share)SL_SHARE_INIT;
+        read_text(one, "container", p->container, sizeof(p->container), &rc, err);
+        p->index = (uint16_t)read_number(one, "index", 0, 255, &rc, err);
+        p->count = (uint8_t)read_number(one, "gpus", 0, SL_PROMISE_NODE_GPUS, &rc, err);
+        uint32_t same = read_number(one, "sameAs", NOT_SHARED, NOT_SHARED, &rc, err);
+        p->same_as = same == NOT_SHARED ? -1 : (int8_t)same;
+        p->init = json_is_true(json_object_get(one, "init"));
         if (!rc)
-            rc = part_read(one, i, &ret->part[i], err);
-        if (!rc && ret->part[i].index >= containers)
+            rc = sl_share_read(one, SL_SHARE_REQUEST, &p->share, err);
+        if (!rc && (p->count == 0 || !p->share.memory_bytes == !p->share.memory_percent ||
+                    (same != NOT_SHARED && same >= i)))
+            rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_PART, i);
+        if (!rc && p->index >= ret->containers)
             rc = sl_err_set(err, -EINVAL, SL_E_REQUEST_NO_CONTAINER, i);
     }
-    ret->part_count = json_array_size(parts) > SL_REQUEST_PARTS ? 0 : json_array_size(parts);
-    ret->containers = (uint16_t)containers;
     ret->numa = json_is_true(json_object_get(j, "numa"));
-    const char *node = json_string_value(json_object_get(j, "nodePolicy"));
-    const char *gpu = json_string_value(json_object_get(j, "gpuPolicy"));
-    ret->node_policy = sl_request_policy_of(node ? node : "");
-    ret->gpu_policy = sl_request_policy_of(gpu ? gpu : "");
-    char *const lists[] = {ret->use_type, ret->no_type, ret->use_uuid, ret->no_uuid};
-    for (i = 0; !rc && i < SL_ARRAY_LEN(lists); i++)
-        rc = text_of(j, list_keys[i], lists[i], SL_REQUEST_LIST, err);
-    if (!rc)
-        rc = text_of(j, "admission", ret->admission, sizeof(ret->admission), err);
+    ret->node_policy = sl_request_policy_of(sl_jget_text(j, "nodePolicy"));
+    ret->gpu_policy = sl_request_policy_of(sl_jget_text(j, "gpuPolicy"));
+    read_text(j, "useType", ret->use_type, sizeof(ret->use_type), &rc, err);
+    read_text(j, "noType", ret->no_type, sizeof(ret->no_type), &rc, err);
+    read_text(j, "useUUID", ret->use_uuid, sizeof(ret->use_uuid), &rc, err);
+    read_text(j, "noUUID", ret->no_uuid, sizeof(ret->no_uuid), &rc, err);
+    read_text(j, "admission", ret->admission, sizeof(ret->admission), &rc, err);
     json_decref(j);
     return rc ? sl_err_wrap(err, "%s", SL_PROMISE_REQUEST_KEY) : 0;
 }
@@ -192,10 +178,15 @@ bool sl_request_uuid_listed(const char *list, const char *uuid)
     return false;
 }
 
-bool sl_request_allows(const struct sl_request *r, const char *model, const char *uuid)
+bool sl_request_allows_type(const struct sl_request *r, const char *model)
 {
     return (!r->use_type[0] || sl_request_type_matches(r->use_type, model)) &&
-           !sl_request_type_matches(r->no_type, model) &&
+           !sl_request_type_matches(r->no_type, model);
+}
+
+bool sl_request_allows(const struct sl_request *r, const char *model, const char *uuid)
+{
+    return sl_request_allows_type(r, model) &&
            (!r->use_uuid[0] || sl_request_uuid_listed(r->use_uuid, uuid)) &&
            !sl_request_uuid_listed(r->no_uuid, uuid);
 }

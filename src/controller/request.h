@@ -52,7 +52,8 @@ int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *er
 bool sl_request_type_matches(const char *list, const char *model);
 /* Exactly one of a comma list. */
 bool sl_request_uuid_listed(const char *list, const char *uuid);
-/* May it have this card? */
+/* May it have a card of this model; this card? */
+bool sl_request_allows_type(const struct sl_request *request, const char *model);
 bool sl_request_allows(const struct sl_request *request, const char *model, const char *uuid);
 
 /* Sums of what it takes, all GPUs together; of percentages, as if each card had card_mib. */

@@ -66,7 +66,7 @@ static char *answer(json_t *response)
 {
     json_t *j = json_pack("{s:s,s:s,s:o}", "apiVersion", "admission.k8s.io/v1", "kind",
                           "AdmissionReview", "response", response);
-    char *text = j ? sl_json_dump(j, JSON_COMPACT) : NULL;
+    char *text = sl_json_dump(j, JSON_COMPACT);
     json_decref(j);
     return text;
 }
@@ -76,9 +76,7 @@ char *sl_review_allow(const char *uid, const json_t *patch)
     if (!patch)
         return answer(json_pack("{s:s,s:b}", "uid", uid, "allowed", 1));
     char *text SL_CLEANUP(free) = sl_json_dump(patch, JSON_COMPACT);
-    char *coded SL_CLEANUP(free) = text ? sl_base64_encode(text) : NULL;
-    if (!coded)
-        return NULL;
+    char *coded SL_CLEANUP(free) = sl_base64_encode(text);
     return answer(json_pack("{s:s,s:b,s:s,s:s}", "uid", uid, "allowed", 1, "patchType", "JSONPatch",
                             "patch", coded));
 }

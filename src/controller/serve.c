@@ -19,33 +19,16 @@ static void plain(struct sl_http_call *call, unsigned status, const char *text)
     sl_http_answer(call, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static void healthz(struct sl_controller *c, struct sl_http_call *call,
-                    const struct sl_http_request *request)
+/* /healthz, /readyz, /leaderz */
+static void probe(struct sl_controller *c, struct sl_http_call *call,
+                  const struct sl_http_request *request)
 {
-    (void)c;
-    (void)request;
-    plain(call, 200, "ok\n");
-}
-
-static void readyz(struct sl_controller *c, struct sl_http_call *call,
-                   const struct sl_http_request *request)
-{
-    (void)request;
-    if (sl_controller_ready(c))
-        plain(call, 200, "ok\n");
-    else
-        plain(call, 503,
-              c->stopping ? "stopping\n" : "the cluster or the certificate is not known yet\n");
-}
-
-static void leaderz(struct sl_controller *c, struct sl_http_call *call,
-                    const struct sl_http_request *request)
-{
-    (void)request;
-    if (sl_controller_leads(c))
-        plain(call, 200, "ok\n");
-    else
-        plain(call, 503, "another replica is the leader\n");
+    const char *not = NULL;
+    if (strcmp(request->path, "/readyz") == 0 && !sl_controller_ready(c))
+        not = c->stopping ? "stopping\n" : "the cluster or the certificate is not known yet\n";
+    else if (strcmp(request->path, "/leaderz") == 0 && !sl_controller_leads(c))
+        not = "another replica is the leader\n";
+    plain(call, not? 503 : 200, not? not : "ok\n");
 }
 
 static void metrics(struct sl_controller *c, struct sl_http_call *call,
@@ -92,9 +75,9 @@ static const struct {
     {"POST", "/filter", filter, TLS | EXTENDER, TLS},
     {"POST", "/prioritize", prioritize, TLS | EXTENDER, TLS},
     {"POST", "/bind", sl_bind_handle, TLS | EXTENDER, TLS},
-    {"GET", "/healthz", healthz, TLS | EXTENDER | METRICS, 0},
-    {"GET", "/readyz", readyz, TLS | EXTENDER | METRICS, 0},
-    {"GET", "/leaderz", leaderz, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/healthz", probe, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/readyz", probe, TLS | EXTENDER | METRICS, 0},
+    {"GET", "/leaderz", probe, TLS | EXTENDER | METRICS, 0},
     {"GET", "/metrics", metrics, METRICS, 0},
 };
 

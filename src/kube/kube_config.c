@@ -51,49 +51,46 @@ static const char *text_of(struct reader *r, yaml_node_t *map, const char *key)
     return strlen(text) == n->data.scalar.length ? text : NULL;
 }
 
-static bool is_true(struct reader *r, yaml_node_t *map, const char *key)
-{
-    const char *text = text_of(r, map, key);
-    return text && (strcmp(text, "true") == 0 || strcmp(text, "True") == 0);
-}
+/* How a text becomes a string of the configuration. */
+enum form { PLAIN, PATH, BASE64 };
 
-static int copy_text(struct reader *r, yaml_node_t *map, const char *key, char **ret,
-                     struct sl_err *err)
-{
-    const char *text = text_of(r, map, key);
-    if (!text)
-        return 0;
-    *ret = strdup(text);
-    return *ret ? 0 : no_memory(err);
-}
+struct row {
+    const char *key;
+    enum form form;
+    char **at;
+};
 
-static int copy_path(struct reader *r, yaml_node_t *map, const char *key, char **ret,
-                     struct sl_err *err)
+static int decode(const char *key, const char *text, char **ret, struct sl_err *err)
 {
-    const char *text = text_of(r, map, key);
-    if (!text)
-        return 0;
-    int rc = text[0] == '/' ? asprintf(ret, "%s", text) : asprintf(ret, "%s/%s", r->dir, text);
-    if (rc < 0) {
-        *ret = NULL;
-        return no_memory(err);
-    }
-    return 0;
-}
-
-static int copy_data(struct reader *r, yaml_node_t *map, const char *key, char **ret,
-                     struct sl_err *err)
-{
-    const char *text = text_of(r, map, key);
-    if (!text)
-        return 0;
     gnutls_datum_t in = {.data = (unsigned char *)(uintptr_t)text, .size = (unsigned)strlen(text)};
     gnutls_datum_t out = {0};
     if (gnutls_base64_decode2(&in, &out) < 0)
         return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_BASE64, key);
     *ret = strndup((const char *)out.data, out.size);
     gnutls_free(out.data);
-    return *ret ? 0 : no_memory(err);
+    return 0;
+}
+
+/* What the map does not have stays NULL. */
+static int copy(struct reader *r, yaml_node_t *map, const struct row *rows, size_t count,
+                struct sl_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const char *text = text_of(r, map, rows[i].key);
+        char **at = rows[i].at;
+        if (!text)
+            continue;
+        if (rows[i].form == BASE64)
+            rc = decode(rows[i].key, text, at, err);
+        else if (rows[i].form == PLAIN || text[0] == '/')
+            *at = strdup(text);
+        else if (asprintf(at, "%s/%s", r->dir, text) < 0)
+            *at = NULL;
+        if (rc == 0 && !*at)
+            rc = no_memory(err);
+    }
+    return rc;
 }
 
 /* clusters, users and contexts are lists of {name, <inner>}. */
@@ -123,15 +120,14 @@ static int read_cluster(struct reader *r, yaml_node_t *cluster, struct sl_kube_c
     for (size_t i = 0; i < SL_ARRAY_LEN(refused); i++)
         if (text_of(r, cluster, refused[i]))
             return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_UNSUPPORTED, refused[i]);
-    ret->insecure = is_true(r, cluster, "insecure-skip-tls-verify");
-    int rc = copy_text(r, cluster, "server", &ret->server, err);
-    if (rc == 0 && !ret->server)
-        rc = sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_NO_SERVER);
-    if (rc == 0)
-        rc = copy_path(r, cluster, "certificate-authority", &ret->ca_file, err);
-    if (rc == 0)
-        rc = copy_data(r, cluster, "certificate-authority-data", &ret->ca_pem, err);
-    return rc;
+    const char *insecure = text_of(r, cluster, "insecure-skip-tls-verify");
+    ret->insecure = insecure && (strcmp(insecure, "true") == 0 || strcmp(insecure, "True") == 0);
+    const struct row rows[] = {{"server", PLAIN, &ret->server},
+                               {"certificate-authority", PATH, &ret->ca_file},
+                               {"certificate-authority-data", BASE64, &ret->ca_pem}};
+    if (!text_of(r, cluster, "server"))
+        return sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_NO_SERVER);
+    return copy(r, cluster, rows, SL_ARRAY_LEN(rows), err);
 }
 
 static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config *ret,
@@ -141,17 +137,13 @@ static int read_user(struct reader *r, yaml_node_t *user, struct sl_kube_config 
         return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_PLUGIN);
     if (member(r, user, "username") || member(r, user, "password"))
         return sl_err_set(err, -ENOTSUP, SL_E_KUBECONFIG_PASSWORD);
-    int rc = copy_text(r, user, "token", &ret->token, err);
-    if (rc == 0)
-        rc = copy_path(r, user, "tokenFile", &ret->token_file, err);
-    if (rc == 0)
-        rc = copy_path(r, user, "client-certificate", &ret->cert_file, err);
-    if (rc == 0)
-        rc = copy_data(r, user, "client-certificate-data", &ret->cert_pem, err);
-    if (rc == 0)
-        rc = copy_path(r, user, "client-key", &ret->key_file, err);
-    if (rc == 0)
-        rc = copy_data(r, user, "client-key-data", &ret->key_pem, err);
+    const struct row rows[] = {{"token", PLAIN, &ret->token},
+                               {"tokenFile", PATH, &ret->token_file},
+                               {"client-certificate", PATH, &ret->cert_file},
+                               {"client-certificate-data", BASE64, &ret->cert_pem},
+                               {"client-key", PATH, &ret->key_file},
+                               {"client-key-data", BASE64, &ret->key_pem}};
+    int rc = copy(r, user, rows, SL_ARRAY_LEN(rows), err);
     if (rc == 0 && (ret->cert_file || ret->cert_pem) != (ret->key_file || ret->key_pem))
         rc = sl_err_set(err, -EINVAL, SL_E_KUBECONFIG_PAIR);
     return rc;

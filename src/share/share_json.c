@@ -50,27 +50,19 @@ static const char *uuid_key(enum sl_share_form form)
     return form == GPU ? "uuid" : form == KEPT ? "gpu" : NULL;
 }
 
+/* The low bytes of a number come first. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields are copied by their low bytes");
+
 static uint64_t get(const struct sl_share *share, const struct field *f)
 {
-    const char *at = (const char *)share + f->offset;
-    uint64_t wide;
-    uint32_t narrow;
-    if (f->size == sizeof(wide)) {
-        memcpy(&wide, at, sizeof(wide));
-        return wide;
-    }
-    memcpy(&narrow, at, sizeof(narrow));
-    return narrow;
+    uint64_t value = 0;
+    memcpy(&value, (const char *)share + f->offset, f->size);
+    return value;
 }
 
 static void set(struct sl_share *share, const struct field *f, uint64_t value)
 {
-    char *at = (char *)share + f->offset;
-    uint32_t narrow = (uint32_t)value;
-    if (f->size == sizeof(value))
-        memcpy(at, &value, sizeof(value));
-    else
-        memcpy(at, &narrow, sizeof(narrow));
+    memcpy((char *)share + f->offset, &value, f->size);
 }
 
 json_t *sl_share_write(const struct sl_share *share, enum sl_share_form form, json_t *object)

@@ -13,6 +13,8 @@
 
 #define S SL_NS_PER_S
 
+static const struct sl_claims no_claims;
+
 static struct sl_cluster *cluster_new(void)
 {
     struct sl_cluster_options opt = {.policy = SL_PLACE_SLUICE, .seed = 7};
@@ -61,7 +63,7 @@ static json_t *api_pod(unsigned number, const char *limits)
 static void filter(struct sl_cluster *c, json_t *pod, const char *nodes, uint64_t now,
                    char node[64])
 {
-    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu"};
+    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu", .claims = &no_claims};
     json_t *names = quoted(nodes);
     json_t *args = json_pack("{s:O,s:n,s:o}", "Pod", pod, "Nodes", "NodeNames", names);
     char *body = json_dumps(args, 0);
@@ -478,7 +480,8 @@ static void test_policies(void **state)
 
 static char *asked(struct sl_cluster *c, bool all, bool prioritize, const char *body)
 {
-    struct sl_extender e = {.cluster = c, .all = all, .slot_resource = "nvidia.com/gpu"};
+    struct sl_extender e = {
+        .cluster = c, .all = all, .slot_resource = "nvidia.com/gpu", .claims = &no_claims};
     json_t *j = quoted(body);
     char *text = json_dumps(j, 0);
     char *answer = prioritize ? sl_extender_prioritize(&e, text, strlen(text))

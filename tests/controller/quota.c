@@ -131,11 +131,6 @@ static void claim(struct sl_claims *c, const char *uid, const char *pool, const 
     json_decref(j);
 }
 
-static unsigned fullness(void *data, const char *node)
-{
-    return sl_claims_fullness(data, node);
-}
-
 static void test_claims(void **state)
 {
     (void)state;
@@ -156,7 +151,7 @@ static void test_claims(void **state)
     assert_int_equal(sl_claims_fullness(&c, "n1"), 750);
     assert_int_equal(sl_claims_fullness(&c, "n2"), 0);
     /* Pods that DRA places: the fuller node first, never a word about where they may go. */
-    struct sl_extender e = {.slot_resource = "nvidia.com/gpu", .fullness = fullness, .data = &c};
+    struct sl_extender e = {.slot_resource = "nvidia.com/gpu", .claims = &c};
     static const char body[] =
         "{\"Pod\":{\"spec\":{\"resourceClaims\":[{\"name\":\"x\"}]}},\"NodeNames\":[\"n2\","
         "\"n1\"]}";

@@ -8,6 +8,7 @@
 #include "fuzz.h"
 #include "../support/cluster_audit.h"
 
+static const struct sl_claims no_claims;
 static const char node[] = "{\"metadata\":{\"name\":\"n1\",\"annotations\":{\"sluice.io/"
                            "gpus\":\"[{\\\"uuid\\\":\\\"GPU-1\\\",\\\"memoryMiB\\\":1000,"
                            "\\\"model\\\":\\\"H100\\\"},{\\\"uuid\\\":\\\"GPU-2\\\","
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sl_err err = SL_ERR_INIT;
     names_agree((const char *)data, size);
     FUZZ_CHECK(sl_cluster_create(&opt, &c, NULL) == 0);
-    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu"};
+    struct sl_extender e = {.cluster = c, .slot_resource = "nvidia.com/gpu", .claims = &no_claims};
     json_t *j = json_loads(node, 0, NULL);
     FUZZ_CHECK(sl_cluster_node_set(c, j, NULL) == 0);
     json_decref(j);
