@@ -342,7 +342,7 @@ static void share_with_init(struct sl_request *r)
     memcpy(r->part, copy, n * sizeof(copy[0]));
 }
 
-static const json_t *container_of(const json_t *pod, const struct sl_request_part *p)
+const json_t *sl_dialect_container(const json_t *pod, const struct sl_request_part *p)
 {
     const json_t *spec = json_object_get(pod, "spec");
     const json_t *inits = json_object_get(spec, "initContainers");
@@ -354,7 +354,8 @@ static const json_t *container_of(const json_t *pod, const struct sl_request_par
 static int refuse_privileged(const json_t *pod, const struct sl_request *r, struct sl_err *err)
 {
     for (size_t i = 0; i < r->part_count; i++) {
-        const json_t *context = json_object_get(container_of(pod, &r->part[i]), "securityContext");
+        const json_t *context =
+            json_object_get(sl_dialect_container(pod, &r->part[i]), "securityContext");
         if (json_is_true(json_object_get(context, "privileged")))
             return sl_err_set(err, -EINVAL, SL_E_POD_PRIVILEGED, r->part[i].container);
     }
@@ -369,7 +370,7 @@ static int refuse_init_alone(const json_t *pod, const struct sl_request *r, stru
     for (size_t i = 0; i < r->part_count; i++) {
         if (!r->part[i].init)
             return 0;
-        if (alone(container_of(pod, &r->part[i])) == -1)
+        if (alone(sl_dialect_container(pod, &r->part[i])) == -1)
             lonely = &r->part[i];
     }
     return lonely ? sl_err_set(err, -EINVAL, SL_E_INIT_ALONE, lonely->container) : 0;
@@ -383,7 +384,7 @@ int sl_dialect_check_slots(const json_t *pod, const struct sl_request *r, const 
         rc = refuse_init_alone(pod, r, err);
     for (size_t i = 0; !rc && slot && i < r->part_count; i++) {
         uint64_t n;
-        const json_t *value = resource(container_of(pod, &r->part[i]), slot);
+        const json_t *value = resource(sl_dialect_container(pod, &r->part[i]), slot);
         if (!value || count_of(value, &n) != 0 || n == 0)
             rc = sl_err_set(err, -EINVAL, SL_E_POD_BYPASSED, r->part[i].container, slot);
     }

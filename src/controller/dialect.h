@@ -29,6 +29,9 @@ int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *er
 int sl_dialect_check_slots(const json_t *pod, const struct sl_request *request, const char *slot,
                            struct sl_err *err) SL_MUST_CHECK;
 
+/* The container of a part. */
+const json_t *sl_dialect_container(const json_t *pod, const struct sl_request_part *part);
+
 /* Is this one of the resources in the table? Those are taken out of a container when it is translated. */
 bool sl_dialect_resource(const char *name);
 

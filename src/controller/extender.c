@@ -22,9 +22,7 @@
 struct args {
     json_t *root;
     const json_t *pod, *nodes; /* nodes: whole objects, or NULL */
-    struct sl_names scanned;   /* the names, where they could be read without a parser */
-    const char **names;
-    size_t count;
+    struct sl_names names;     /* text is NULL where the parser read them */
     struct sl_request request;
     bool asks;  /* for GPUs, to be placed by us */
     bool claim; /* … by DRA */
@@ -48,14 +46,14 @@ static int read_names(struct args *a, struct sl_err *err)
     if (!json_is_array(list) || json_array_size(list) > NODES_MAX)
         return sl_err_set(err, -EINVAL, SL_E_EXT_NO_NODES);
     a->nodes = list == items ? nodes : NULL;
-    a->names = sl_xcalloc(json_array_size(list) + 1, sizeof(*a->names));
+    a->names.name = sl_xcalloc(json_array_size(list) + 1, sizeof(*a->names.name));
     json_array_foreach(list, i, one)
     {
         const char *name = a->nodes ? sl_jget_text(json_object_get(one, "metadata"), "name")
                                     : json_string_value(one);
         if (!name)
             return sl_err_set(err, -EINVAL, SL_E_EXT_NODE_NAME);
-        a->names[a->count++] = name;
+        a->names.name[a->names.count++] = name;
     }
     return 0;
 }
@@ -80,11 +78,9 @@ static int args_read(const struct sl_extender *e, struct args *a, const char *bo
                      struct sl_err *err)
 {
     memset(a, 0, sizeof(*a));
-    if (sl_names_scan(body, size, &a->scanned)) {
-        body = a->scanned.rest;
+    if (sl_names_scan(body, size, &a->names)) {
+        body = a->names.rest;
         size = strlen(body);
-        a->names = a->scanned.name;
-        a->count = a->scanned.count;
     }
     a->root = sl_load_json(body, size, JSON_REJECT_DUPLICATES, err);
     if (!a->root)
@@ -92,16 +88,13 @@ static int args_read(const struct sl_extender *e, struct args *a, const char *bo
     a->pod = key_of(a->root, "Pod", "pod");
     if (!json_is_object(a->pod))
         return sl_err_set(err, -EINVAL, SL_E_EXT_NO_POD);
-    int rc = a->scanned.text ? 0 : read_names(a, err);
+    int rc = a->names.text ? 0 : read_names(a, err);
     return rc ? rc : read_request(a, e->slot_resource, err);
 }
 
 static void args_free(struct args *a)
 {
-    if (a->scanned.text)
-        sl_names_free(&a->scanned);
-    else
-        free(a->names);
+    sl_names_free(&a->names);
     json_decref(a->root);
 }
 
@@ -112,8 +105,8 @@ static struct sl_cluster_ask ask_of(const struct args *a)
                                    .name_space = sl_jget_text(meta, "namespace"),
                                    .request = &a->request,
                                    .cpu_milli = sl_cluster_pod_cpu(a->pod),
-                                   .nodes = a->names,
-                                   .node_count = a->count};
+                                   .nodes = a->names.name,
+                                   .node_count = a->names.count};
 }
 
 /* --- answers --- */
@@ -169,7 +162,7 @@ static void put_nodes(FILE *out, const struct args *a, const int32_t *good)
     (void)fputs(a->nodes ? "\"NodeNames\":null,\"Nodes\":{\"items\":["
                          : "\"Nodes\":null,\"NodeNames\":[",
                 out);
-    for (size_t i = 0; i < a->count; i++) {
+    for (size_t i = 0; i < a->names.count; i++) {
         if (good && good[i] == INT32_MIN)
             continue;
         (void)fputs(sep, out);
@@ -178,7 +171,7 @@ static void put_nodes(FILE *out, const struct args *a, const int32_t *good)
             (void)json_dumpf(json_array_get(key_of(a->nodes, "items", "Items"), i), out,
                              JSON_COMPACT);
         else
-            quote(out, a->names[i]);
+            quote(out, a->names.name[i]);
     }
     (void)fputs(a->nodes ? "]}" : "]", out);
 }
@@ -189,15 +182,16 @@ static void put_reasons(FILE *out, const struct sl_extender *e, const struct arg
     for (int never = 0; never < 2; never++) {
         const char *sep = "";
         (void)fputs(never ? ",\"FailedAndUnresolvableNodes\":{" : ",\"FailedNodes\":{", out);
-        for (size_t i = 0; i < a->count; i++) {
+        for (size_t i = 0; i < a->names.count; i++) {
             bool is_never;
             if (good && good[i] != INT32_MIN)
                 continue;
-            const char *why = sl_cluster_reason(e->cluster, &a->request, a->names[i], &is_never);
+            const char *why =
+                sl_cluster_reason(e->cluster, &a->request, a->names.name[i], &is_never);
             if (is_never != (never == 1))
                 continue;
             (void)fputs(sep, out);
-            quote(out, a->names[i]);
+            quote(out, a->names.name[i]);
             (void)fputc(':', out);
             quote(out, why);
             sep = ",";
@@ -238,7 +232,7 @@ char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t s
     if (!rc && !a.asks) {
         answer = filter_answer(e, &a, NULL, false);
     } else if (!rc && (e->all || a.nodes)) {
-        int32_t *scores SL_CLEANUP(free) = sl_xcalloc(a.count + 1, sizeof(*scores));
+        int32_t *scores SL_CLEANUP(free) = sl_xcalloc(a.names.count + 1, sizeof(*scores));
         if (sl_cluster_scores(e->cluster, &ask, scores, &err) == 0)
             answer = filter_answer(e, &a, scores, true);
     } else if (!rc) {
@@ -275,15 +269,15 @@ static void scale(int32_t *scores, size_t count)
 static void rate(const struct sl_extender *e, const struct args *a, int32_t *scores)
 {
     if (a->claim) { /* the scheduler places it; fuller nodes first keeps others whole */
-        for (size_t i = 0; i < a->count; i++)
-            scores[i] = (int32_t)sl_claims_fullness(e->claims, a->names[i]);
-        scale(scores, a->count);
-    } else if (a->asks && a->count > 1) {
+        for (size_t i = 0; i < a->names.count; i++)
+            scores[i] = (int32_t)sl_claims_fullness(e->claims, a->names.name[i]);
+        scale(scores, a->names.count);
+    } else if (a->asks && a->names.count > 1) {
         struct sl_cluster_ask ask = ask_of(a);
         if (sl_cluster_scores(e->cluster, &ask, scores, NULL) == 0)
-            scale(scores, a->count);
+            scale(scores, a->names.count);
         else
-            memset(scores, 0, a->count * sizeof(*scores));
+            memset(scores, 0, a->names.count * sizeof(*scores));
     }
 }
 
@@ -295,13 +289,13 @@ char *sl_extender_prioritize(const struct sl_extender *e, const char *body, size
     FILE *out = sl_xmemstream(&text, &text_size);
     int32_t *scores SL_CLEANUP(free) = NULL;
     if (args_read(e, &a, body, size, NULL) == 0)
-        scores = sl_xcalloc(a.count + 1, sizeof(*scores));
+        scores = sl_xcalloc(a.names.count + 1, sizeof(*scores));
     if (scores)
         rate(e, &a, scores);
     (void)fputc('[', out);
-    for (size_t i = 0; scores && i < a.count; i++) {
+    for (size_t i = 0; scores && i < a.names.count; i++) {
         (void)fputs(i ? ",{\"Host\":" : "{\"Host\":", out);
-        quote(out, a.names[i]);
+        quote(out, a.names.name[i]);
         (void)fprintf(out, ",\"Score\":%d}", (int)scores[i]);
     }
     (void)fputc(']', out);

@@ -6,17 +6,6 @@
 #include "base/xalloc.h"
 #include "controller/controller_internal.h"
 
-static void family(FILE *t, const char *name, const char *type, const char *help)
-{
-    (void)fprintf(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n", name, help,
-                  name, type);
-}
-
-static void value(FILE *t, const char *name, const char *labels, uint64_t v)
-{
-    (void)fprintf(t, "sluice_controller_%s%s %llu\n", name, labels, (unsigned long long)v);
-}
-
 char *sl_controller_metrics(struct sl_controller *c)
 {
     struct sl_cluster_stats s;
@@ -25,45 +14,48 @@ char *sl_controller_metrics(struct sl_controller *c)
     FILE *t = sl_xmemstream(&text, &size);
     const struct counters *n = &c->count;
     sl_cluster_stats(c->cluster, &s);
-    family(t, "admission_reviews_total", "counter", "Admission reviews by what became of them.");
-    value(t, "admission_reviews_total", "{result=\"untouched\"}", n->reviews_untouched);
-    value(t, "admission_reviews_total", "{result=\"patched\"}", n->reviews_patched);
-    value(t, "admission_reviews_total", "{result=\"denied\"}", n->reviews_denied);
-    value(t, "admission_reviews_total", "{result=\"unreadable\"}", n->reviews_bad);
-    family(t, "extender_calls_total", "counter", "Calls of the scheduler.");
-    value(t, "extender_calls_total", "{verb=\"filter\"}", n->filters);
-    value(t, "extender_calls_total", "{verb=\"prioritize\"}", n->prioritizes);
-    family(t, "binds_total", "counter", "Binds by outcome.");
-    value(t, "binds_total", "{result=\"bound\"}", n->binds);
-    value(t, "binds_total", "{result=\"failed\"}", n->binds_failed);
+    /* A row without help is of the family above it. */
     const struct {
-        const char *name, *type, *help;
+        const char *name, *labels, *type, *help;
         uint64_t v;
     } rows[] = {
-        {"decisions_total", "counter", "Placements decided.", s.decisions},
-        {"refusals_total", "counter", "Pods that fitted nowhere.", s.refusals},
-        {"watch_troubles_total", "counter", "Watches that failed and were started again.",
+        {"admission_reviews_total", "{result=\"untouched\"}", "counter",
+         "Admission reviews by what became of them.", n->reviews_untouched},
+        {"admission_reviews_total", "{result=\"patched\"}", "", NULL, n->reviews_patched},
+        {"admission_reviews_total", "{result=\"denied\"}", "", NULL, n->reviews_denied},
+        {"admission_reviews_total", "{result=\"unreadable\"}", "", NULL, n->reviews_bad},
+        {"extender_calls_total", "{verb=\"filter\"}", "counter", "Calls of the scheduler.",
+         n->filters},
+        {"extender_calls_total", "{verb=\"prioritize\"}", "", NULL, n->prioritizes},
+        {"binds_total", "{result=\"bound\"}", "counter", "Binds by outcome.", n->binds},
+        {"binds_total", "{result=\"failed\"}", "", NULL, n->binds_failed},
+        {"decisions_total", "", "counter", "Placements decided.", s.decisions},
+        {"refusals_total", "", "counter", "Pods that fitted nowhere.", s.refusals},
+        {"watch_troubles_total", "", "counter", "Watches that failed and were started again.",
          n->watch_troubles},
-        {"claim_templates_created_total", "counter", "ResourceClaimTemplates created.",
+        {"claim_templates_created_total", "", "counter", "ResourceClaimTemplates created.",
          n->templates_made},
-        {"claim_templates_deleted_total", "counter", "ResourceClaimTemplates deleted as unused.",
-         n->templates_dropped},
-        {"leading", "gauge", "1 while this replica places pods.", sl_controller_leads(c)},
-        {"ready", "gauge", "1 when the cluster is known.", sl_controller_ready(c)},
-        {"nodes", "gauge", "Nodes known.", s.nodes},
-        {"gpu_nodes", "gauge", "Nodes with GPUs told by their agent.", s.nodes_with_gpus},
-        {"gpus", "gauge", "GPUs known.", s.gpus},
-        {"gpu_capacity_milli", "gauge", "Thousandths of GPUs there are.", s.gpu_milli},
-        {"gpu_free_milli", "gauge",
+        {"claim_templates_deleted_total", "", "counter",
+         "ResourceClaimTemplates deleted as unused.", n->templates_dropped},
+        {"leading", "", "gauge", "1 while this replica places pods.", sl_controller_leads(c)},
+        {"ready", "", "gauge", "1 when the cluster is known.", sl_controller_ready(c)},
+        {"nodes", "", "gauge", "Nodes known.", s.nodes},
+        {"gpu_nodes", "", "gauge", "Nodes with GPUs told by their agent.", s.nodes_with_gpus},
+        {"gpus", "", "gauge", "GPUs known.", s.gpus},
+        {"gpu_capacity_milli", "", "gauge", "Thousandths of GPUs there are.", s.gpu_milli},
+        {"gpu_free_milli", "", "gauge",
          "Thousandths of GPUs not promised, the scarcer of memory and cores.", s.gpu_free_milli},
-        {"pods", "gauge", "Pods in the books.", s.pods},
-        {"pods_reserved", "gauge", "Pods decided and not yet seen bound.", s.reserved},
-        {"pods_misfit", "gauge", "Promises the books could not take; their GPUs take nothing new.",
-         s.misfits},
+        {"pods", "", "gauge", "Pods in the books.", s.pods},
+        {"pods_reserved", "", "gauge", "Pods decided and not yet seen bound.", s.reserved},
+        {"pods_misfit", "", "gauge",
+         "Promises the books could not take; their GPUs take nothing new.", s.misfits},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(rows); i++) {
-        family(t, rows[i].name, rows[i].type, rows[i].help);
-        value(t, rows[i].name, "", rows[i].v);
+        if (rows[i].help)
+            (void)fprintf(t, "# HELP sluice_controller_%s %s\n# TYPE sluice_controller_%s %s\n",
+                          rows[i].name, rows[i].help, rows[i].name, rows[i].type);
+        (void)fprintf(t, "sluice_controller_%s%s %llu\n", rows[i].name, rows[i].labels,
+                      (unsigned long long)rows[i].v);
     }
     sl_xmemstream_close(t);
     return text;

@@ -26,16 +26,6 @@ static void put(json_t *patch, const char *path, json_t *value)
         patch, json_pack("{s:s,s:s,s:o}", "op", "add", "path", path, "value", value));
 }
 
-static json_t *container_at(const json_t *pod, const struct sl_request_part *part, char path[64])
-{
-    const json_t *spec = json_object_get(pod, "spec");
-    size_t inits = json_array_size(json_object_get(spec, "initContainers"));
-    const char *list = part->init ? "initContainers" : "containers";
-    size_t at = part->init ? part->index : part->index - inits;
-    (void)snprintf(path, 64, "/spec/%s/%zu/resources", list, at);
-    return json_array_get(json_object_get(spec, list), at);
-}
-
 /* The dialect's words go. What is left of limits and requests stays, empty maps too. */
 static void strip(json_t *resources)
 {
@@ -79,15 +69,21 @@ static void part_by_slots(const struct sl_request_part *part, const char *slot, 
 static void patch_containers(json_t *patch, const json_t *pod, const struct sl_request *r,
                              const struct sl_mutate_options *opt)
 {
+    const json_t *spec = json_object_get(pod, "spec");
+    size_t inits = json_array_size(json_object_get(spec, "initContainers"));
     for (size_t i = 0; i < r->part_count; i++) {
+        const struct sl_request_part *p = &r->part[i];
+        const json_t *have = json_object_get(sl_dialect_container(pod, p), "resources");
+        size_t at = p->init ? p->index : p->index - inits;
         char path[64];
-        const json_t *have = json_object_get(container_at(pod, &r->part[i], path), "resources");
+        (void)snprintf(path, sizeof(path), "/spec/%s/%zu/resources",
+                       p->init ? "initContainers" : "containers", at);
         json_t *resources = have ? json_deep_copy(have) : json_object();
         strip(resources);
         if (opt->mode == SL_MUTATE_DRA)
             part_by_claim(r, i, resources);
         else
-            part_by_slots(&r->part[i], opt->slot_resource, resources);
+            part_by_slots(p, opt->slot_resource, resources);
         put(patch, path, resources);
     }
 }
@@ -133,10 +129,9 @@ static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_
     size_t all = inits + json_array_size(json_object_get(spec, "containers"));
     for (size_t i = 0; i < r->part_count; i++) {
         const struct sl_request_part *p = &r->part[i];
-        char path[64];
         bool good = r->containers == all && p->index < all && p->init == (p->index < inits);
-        const char *name =
-            good ? json_string_value(json_object_get(container_at(pod, p, path), "name")) : NULL;
+        const json_t *container = good ? sl_dialect_container(pod, p) : NULL;
+        const char *name = json_string_value(json_object_get(container, "name"));
         if (!name || strcmp(name, p->container) != 0)
             return sl_err_set(err, -EINVAL, SL_E_REQUEST_CONTAINER, SL_PROMISE_REQUEST_KEY,
                               p->container, p->index);

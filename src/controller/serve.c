@@ -150,57 +150,50 @@ static const struct {
     [SERVE_METRICS] = {64, 8u << 20},
 };
 
-static struct sl_http_server_options options(struct sl_controller *c, unsigned kind,
-                                             const char *address)
+/* With the certificate that is in the options, if any. */
+static int open_server(struct sl_controller *c, unsigned kind, const char *address,
+                       struct sl_http_server_options opt, struct sl_err *err)
 {
-    c->serve[kind] = (struct serve){c, kind, c->serve[kind].server};
-    return (struct sl_http_server_options){.address = address,
-                                           .client_ca_pem = c->client_ca_pem,
-                                           .body_max = BODY_MAX,
-                                           .body_room = room,
-                                           .connections_max = kinds[kind].connections,
-                                           .held_max = kinds[kind].held_max,
-                                           .idle_timeout_s = IDLE_S,
-                                           .handle = handle,
-                                           .gone = gone,
-                                           .trouble = trouble,
-                                           .data = &c->serve[kind]};
+    struct serve *s = &c->serve[kind];
+    *s = (struct serve){c, kind, NULL};
+    opt.address = address;
+    opt.client_ca_pem = c->client_ca_pem;
+    opt.body_max = BODY_MAX;
+    opt.body_room = room;
+    opt.connections_max = kinds[kind].connections;
+    opt.held_max = kinds[kind].held_max;
+    opt.idle_timeout_s = IDLE_S;
+    opt.handle = handle;
+    opt.gone = gone;
+    opt.trouble = trouble;
+    opt.data = s;
+    return address ? sl_http_server_create(c->loop, &opt, &s->server, err) : 0;
 }
 
 int sl_serve_tls(struct sl_controller *c, const char *cert_pem, const char *key_pem,
                  struct sl_err *err)
 {
-    if (!c->opt.listen)
-        return 0;
+    const struct sl_http_server_options opt = {.cert_pem = cert_pem, .key_pem = key_pem};
     if (c->serve[SERVE_TLS].server)
         return sl_http_server_certify(c->serve[SERVE_TLS].server, cert_pem, key_pem, err);
-    struct sl_http_server_options opt = options(c, SERVE_TLS, c->opt.listen);
-    opt.cert_pem = cert_pem;
-    opt.key_pem = key_pem;
-    return sl_http_server_create(c->loop, &opt, &c->serve[SERVE_TLS].server, err);
+    return open_server(c, SERVE_TLS, c->opt.listen, opt, err);
 }
 
 int sl_serve_start(struct sl_controller *c, struct sl_err *err)
 {
-    struct sl_http_server_options opt;
+    const struct sl_http_server_options plain_http = {0};
+    const struct sl_http_server_options tls = {.cert_file = c->opt.cert_file,
+                                               .key_file = c->opt.key_file};
     size_t size;
     int rc = c->opt.client_ca
                  ? sl_fs_read(AT_FDCWD, c->opt.client_ca, CA_MAX, &c->client_ca_pem, &size, err)
                  : 0;
-    if (!rc && c->opt.metrics) {
-        opt = options(c, SERVE_METRICS, c->opt.metrics);
-        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_METRICS].server, err);
-    }
-    if (!rc && c->opt.extender_http) {
-        opt = options(c, SERVE_EXTENDER, c->opt.extender_http);
-        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_EXTENDER].server, err);
-    }
-    if (!rc && c->opt.listen && c->opt.cert_file) {
-        opt = options(c, SERVE_TLS, c->opt.listen);
-        opt.cert_file = c->opt.cert_file;
-        opt.key_file = c->opt.key_file;
-        rc = sl_http_server_create(c->loop, &opt, &c->serve[SERVE_TLS].server, err);
-    }
+    if (!rc)
+        rc = open_server(c, SERVE_METRICS, c->opt.metrics, plain_http, err);
+    if (!rc)
+        rc = open_server(c, SERVE_EXTENDER, c->opt.extender_http, plain_http, err);
+    if (!rc && tls.cert_file)
+        rc = open_server(c, SERVE_TLS, c->opt.listen, tls, err);
     return rc;
 }
 

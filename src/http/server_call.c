@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "base/container.h"
+#include "base/list.h"
 #include "base/xalloc.h"
 
 enum {
@@ -24,8 +25,6 @@ void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
     call->server = server;
     call->mhd = mhd;
     call->next = server->calls;
-    if (call->next)
-        call->next->prev = call;
     server->calls = call;
     call->conn = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     return call;
@@ -34,9 +33,7 @@ void *sl_http_call_open(void *data, const char *uri, struct MHD_Connection *mhd)
 void sl_http_call_free(struct sl_http_call *call)
 {
     sl_loop_unwatch(call->server->loop, &call->hangup);
-    *(call->prev ? &call->prev->next : &call->server->calls) = call->next;
-    if (call->next)
-        call->next->prev = call->prev;
+    sl_list_drop(&call->server->calls, call);
     if (call->response)
         MHD_destroy_response(call->response);
     call->server->held -= call->answer_size;

@@ -27,7 +27,7 @@ struct http_conn {
 
 struct sl_http_call {
     struct sl_http_server *server;
-    struct sl_http_call *prev, *next;
+    struct sl_http_call *next;
     struct MHD_Connection *mhd; /* NULL: over, but its owner does not know */
     struct http_conn *conn;
     struct sl_source hangup; /* while it waits: MHD does not look at the socket then */

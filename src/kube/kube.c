@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "base/xalloc.h"
 
 static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -64,9 +65,7 @@ static void socket_ready(struct sl_source *source, uint32_t events)
 static void socket_drop(struct kube_socket *s)
 {
     sl_loop_unwatch(s->kube->loop, &s->source);
-    *(s->prev ? &s->prev->next : &s->kube->sockets) = s->next;
-    if (s->next)
-        s->next->prev = s->prev;
+    sl_list_drop(&s->kube->sockets, s);
     free(s);
 }
 
@@ -86,8 +85,6 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *s
         s->source.fd = fd;
         s->source.ready = socket_ready;
         s->next = kube->sockets;
-        if (s->next)
-            s->next->prev = s;
         kube->sockets = s;
         (void)curl_multi_assign(kube->multi, fd, s);
     }

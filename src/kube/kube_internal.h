@@ -51,7 +51,7 @@ struct sl_kube_call {
 struct kube_socket {
     struct sl_source source;
     struct sl_kube *kube;
-    struct kube_socket *prev, *next;
+    struct kube_socket *next;
 };
 
 struct sl_kube {

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/list.h"
 #include "base/map.h"
 #include "base/xalloc.h"
 #include "kube/lines.h"
@@ -37,7 +38,7 @@ struct known {
 
 struct sl_kube_watch {
     struct sl_kube *kube;
-    struct sl_kube_watch *prev, *next;
+    struct sl_kube_watch *next;
     char *path;
     struct sl_kube_watch_ops ops;
     void *data;
@@ -503,8 +504,6 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
     w->lines.max_bytes = KUBE_LINE_MAX;
     w->refusal.max = KUBE_ERROR_MAX;
     w->next = kube->watches;
-    if (w->next)
-        w->next->prev = w;
     kube->watches = w;
     w->timer.fire =
         retry_fired; /* the list begins in the loop: no callback from inside this call */
@@ -518,9 +517,7 @@ void sl_kube_watch_stop(struct sl_kube_watch *w)
     if (!w || w->stopped)
         return;
     w->stopped = true;
-    *(w->prev ? &w->prev->next : &w->kube->watches) = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
+    sl_list_drop(&w->kube->watches, w);
     sl_kube_cancel(w->call);
     w->call = NULL;
     sl_timer_stop(w->kube->loop, &w->timer);
