@@ -2,8 +2,6 @@
 #ifndef SLUICE_CONTROLLER_BASE64_H
 #define SLUICE_CONTROLLER_BASE64_H
 
-#include <stddef.h>
-
 /* NUL-terminated, to be freed; NULL: not base64 of a text. */
 char *sl_base64_encode(const char *text);
 char *sl_base64_decode(const char *coded);

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/fault.h"
 #include "base/json_read.h"
 #include "base/list.h"
@@ -24,9 +25,7 @@
 enum bind_step { PROMISE, LEARN, BIND, BOUND };
 
 struct bind_call {
-    struct bind_call *next;
-    struct sl_controller *c;
-    struct sl_http_call *call; /* NULL: the client left */
+    struct late_call late;
     struct sl_extender_bind args;
     enum bind_step step;
     char *lease; /* what was promised; NULL: nothing, it asks for none */
@@ -35,7 +34,7 @@ struct bind_call {
 
 static void bind_drop(struct bind_call *b)
 {
-    sl_list_drop(&b->c->binds, b);
+    sl_list_drop(&b->late.c->binds, &b->late);
     free(b->lease);
     free(b->path);
     free(b);
@@ -43,7 +42,7 @@ static void bind_drop(struct bind_call *b)
 
 static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const struct sl_err *err)
 {
-    struct sl_controller *c = b->c;
+    struct sl_controller *c = b->late.c;
     if (b->lease)
         sl_cluster_bind_end(c->cluster, b->args.uid, outcome, b->lease, sl_loop_now(c->loop));
     if (outcome == SL_CLUSTER_BOUND) {
@@ -53,9 +52,9 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
         sl_warn("pod %s/%s was not bound to %s: %s", b->args.name_space, b->args.name, b->args.node,
                 err->msg);
     }
-    if (b->call)
+    if (b->late.call)
         sl_controller_answer(
-            b->call, sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
+            b->late.call, sl_extender_bind_answer(outcome == SL_CLUSTER_BOUND ? NULL : err->msg));
     bind_drop(b);
     sl_controller_maybe_stopped(c);
 }
@@ -64,7 +63,7 @@ static sl_kube_done go_on;
 
 static int post_binding(struct bind_call *b, struct sl_err *err)
 {
-    if (!sl_controller_leads(b->c))
+    if (!sl_controller_leads(b->late.c))
         return sl_err_set(err, -EPERM, SL_E_NO_LONGER_LEADING);
     char *path SL_CLEANUP(free) = sl_xasprintf("%s/binding", b->path);
     json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1",
@@ -72,7 +71,7 @@ static int post_binding(struct bind_call *b, struct sl_err *err)
                              b->args.name_space, "uid", b->args.uid, "target", "apiVersion", "v1",
                              "kind", "Node", "name", b->args.node);
     SL_FAULT("controller.bind.post");
-    int rc = sl_kube_request(b->c->kube, "POST", path, NULL, body, go_on, b, NULL, err);
+    int rc = sl_kube_request(b->late.c->kube, "POST", path, NULL, body, go_on, b, NULL, err);
     json_decref(body);
     return rc;
 }
@@ -115,7 +114,7 @@ static int learn(const struct bind_call *b, const json_t *pod, struct sl_err *er
                                  .cpu_milli = sl_cluster_pod_cpu(pod),
                                  .nodes = &node,
                                  .node_count = 1};
-    return sl_cluster_choose(b->c->cluster, &ask, sl_loop_now(b->c->loop), &node, err);
+    return sl_cluster_choose(b->late.c->cluster, &ask, sl_loop_now(b->late.c->loop), &node, err);
 }
 
 static enum sl_cluster_outcome outcome(int status, const struct sl_err *err)
@@ -129,7 +128,7 @@ static enum sl_cluster_outcome outcome(int status, const struct sl_err *err)
 static void go_on(void *data, int status, json_t *answer, const struct sl_err *failed)
 {
     struct bind_call *b = data;
-    struct sl_controller *c = b->c;
+    struct sl_controller *c = b->late.c;
     struct sl_err err = *failed;
     struct sl_promise promise;
     int rc = err.code;
@@ -175,23 +174,14 @@ void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
         sl_controller_answer(call, sl_extender_bind_answer(err.msg));
         return;
     }
-    b->c = c;
-    b->call = call;
+    b->late = (struct late_call){c->binds, c, call};
     b->path = sl_kube_path("/api/v1/namespaces/%s/pods/%s", b->args.name_space, b->args.name);
-    b->next = c->binds;
-    c->binds = b;
+    c->binds = &b->late;
     go_on(b, 0, NULL, &err);
-}
-
-void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call)
-{
-    for (struct bind_call *b = c->binds; b; b = b->next)
-        if (b->call == call)
-            b->call = NULL; /* it goes on: half of it may be done */
 }
 
 void sl_bind_free(struct sl_controller *c)
 {
     while (c->binds)
-        bind_drop(c->binds);
+        bind_drop(sl_container_of(c->binds, struct bind_call, late));
 }

@@ -26,8 +26,7 @@ struct sl_cluster;
 struct sl_cluster_options {
     enum sl_place_policy policy;
     uint64_t seed;
-    void (*admitted)(void *data,
-                     const char *admission); /* a pod let in by that review is seen; or NULL */
+    void (*admitted)(void *data, const char *admission); /* its pod is seen; or NULL */
     void *data;
 };
 
@@ -86,8 +85,7 @@ const char *sl_cluster_next_room(struct sl_cluster *c);
 /* --- looking --- */
 struct sl_cluster_stats {
     size_t nodes, nodes_with_gpus, pods, bound, reserved;
-    size_t
-        misfits; /* bound pods whose promise the books could not take: their GPUs take nothing new */
+    size_t misfits; /* promises that the books could not take: their GPUs take nothing new */
     uint64_t gpus, gpu_milli, gpu_free_milli;
     uint64_t decisions, refusals;
 };

@@ -29,6 +29,17 @@ void sl_controller_answer(struct sl_http_call *call, char *json)
     free(json);
 }
 
+/* value NULL: the label goes. False: the request could not be sent. */
+static bool put_label(struct sl_controller *c, const char *path, const char *key, const char *value,
+                      sl_kube_done *done)
+{
+    json_t *patch = json_pack("{s:{s:{s:s?}}}", "metadata", "labels", key, value);
+    int rc =
+        sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, done, c, NULL, NULL);
+    json_decref(patch);
+    return rc == 0;
+}
+
 static void labelled(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_controller *c = data;
@@ -44,20 +55,15 @@ static void labelled(void *data, int status, json_t *body, const struct sl_err *
 /* A Service that selects sluice.io/leader=true sends the scheduler to the replica that will answer it. */
 static void label_ourselves(struct sl_controller *c)
 {
-    struct sl_err err = SL_ERR_INIT;
     int want = sl_controller_leads(c) && !c->stopping;
     if (!c->opt.elect || !c->opt.pod || c->labelling || c->labelled == want)
         return;
     char *path SL_CLEANUP(free) =
         sl_kube_path("/api/v1/namespaces/%s/pods/%s", c->opt.name_space, c->opt.pod);
-    json_t *patch =
-        json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "sluice.io/leader", want ? "true" : NULL);
-    if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, labelled, c, NULL,
-                        &err) == 0) {
+    if (put_label(c, path, "sluice.io/leader", want ? "true" : NULL, labelled)) {
         c->labelling = true;
         c->labelled = want;
     }
-    json_decref(patch);
 }
 
 static void told(void *data, int status, json_t *body, const struct sl_err *err)
@@ -72,7 +78,6 @@ static void told(void *data, int status, json_t *body, const struct sl_err *err)
 /* A changed label of a node is what makes kube-scheduler look again at pods that fitted nowhere. */
 static void tell_room(struct sl_controller *c)
 {
-    struct sl_err err = SL_ERR_INIT;
     const char *node;
     char now[24];
     if (!sl_controller_leads(c) || c->stopping)
@@ -80,11 +85,7 @@ static void tell_room(struct sl_controller *c)
     (void)snprintf(now, sizeof(now), "%llu", (unsigned long long)(sl_loop_now(c->loop) / TICK_NS));
     while (c->telling < TELL_MAX && (node = sl_cluster_next_room(c->cluster))) {
         char *path SL_CLEANUP(free) = sl_kube_path("/api/v1/nodes/%s", node);
-        json_t *patch = json_pack("{s:{s:{s:s}}}", "metadata", "labels", "sluice.io/room", now);
-        if (sl_kube_request(c->kube, "PATCH", path, SL_KUBE_PATCH_MERGE, patch, told, c, NULL,
-                            &err) == 0)
-            c->telling++;
-        json_decref(patch);
+        c->telling += put_label(c, path, "sluice.io/room", now, told);
     }
 }
 

@@ -26,17 +26,14 @@ struct sl_controller_options {
     struct sl_kube_options kube;
     const char *listen;        /* TLS: webhook and extender; NULL: none */
     const char *extender_http; /* the extender without TLS, for loopback; NULL: none */
-    const char *client_ca;     /* file: the authorities of clients that may use the extender by
-                              * TLS; NULL: all clients may */
+    const char *client_ca;     /* file: authorities of the extender's clients; NULL: all may */
     const char *client_name;   /* … and the common name it must have; NULL: any */
     const char *metrics;       /* /metrics, /healthz, /readyz without TLS; NULL: none */
-    const char *cert_file, *key_file; /* both, or neither: self-signed, kept in a Secret */
-    const char *name_space;           /* our own: of Secret, Lease and Service */
-    const char *secret, *service,
-        *webhook;              /* names of Secret, Service, MutatingWebhookConfiguration */
-    bool admission;            /* serve the webhook */
-    const char *high_priority; /* the namespaces that may ask for priority high, with commas, or
-                                * *; NULL: none */
+    const char *cert_file, *key_file;       /* both, or neither: self-signed, kept in a Secret */
+    const char *name_space;                 /* our own: of Secret, Lease and Service */
+    const char *secret, *service, *webhook; /* names; webhook: MutatingWebhookConfiguration */
+    bool admission;                         /* serve the webhook */
+    const char *high_priority; /* namespaces that may ask for it, with commas, or *; NULL: none */
     struct sl_mutate_options mutate;
     enum sl_extender_mode extender;
     enum sl_place_policy policy;

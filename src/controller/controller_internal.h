@@ -38,6 +38,13 @@ struct feed {
     bool synced;
 };
 
+/* A call that is answered when the API server has answered. */
+struct late_call {
+    struct late_call *next;
+    struct sl_controller *c;
+    struct sl_http_call *call; /* NULL: the client left */
+};
+
 struct counters {
     uint64_t reviews_untouched, reviews_patched, reviews_denied, reviews_bad;
     uint64_t filters, prioritizes, binds, binds_failed, watch_troubles, templates_made,
@@ -61,8 +68,7 @@ struct sl_controller {
     char *client_ca_pem; /* of opt.client_ca */
     struct feed feed[FEED_COUNT];
     struct certs *certs;
-    struct review_call *reviews;
-    struct bind_call *binds;
+    struct late_call *reviews, *binds;
     struct sl_timer tick, sweep;
     struct counters count;
     int labelled; /* the label of this pod: 1 leader, 0 not the leader, -1 not known */
@@ -91,7 +97,6 @@ void sl_serve_stop(struct sl_controller *c);
 /* webhook.c */
 void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                        const struct sl_http_request *request);
-void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_webhook_free(struct sl_controller *c);
 
 /* templates.c: known ones come by the feed */
@@ -111,7 +116,6 @@ void sl_templates_free(struct sl_controller *c);
 /* bind.c */
 void sl_bind_handle(struct sl_controller *c, struct sl_http_call *call,
                     const struct sl_http_request *request);
-void sl_bind_gone(struct sl_controller *c, struct sl_http_call *call);
 void sl_bind_free(struct sl_controller *c);
 
 /* settle.c: HAMi's annotations, after the bind */

@@ -7,9 +7,7 @@
 
 #include "base/err.h"
 
-#define SL_LOAD_TREE_MAX                                                                           \
-    (96ull << 20) /* the most memory of a parsed tree; a well-meant text of
-                                        * 8 MiB needs about half of it */
+#define SL_LOAD_TREE_MAX (96ull << 20) /* a well-meant text of 8 MiB needs about half of it */
 
 /* NULL with err set: it is no JSON, or too much of it. flags are jansson's. */
 json_t *sl_load_json(const char *text, size_t size, size_t flags, struct sl_err *err);

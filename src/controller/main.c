@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (args.help || args.version) {
-        (void)fputs(args.help ? sl_ctl_help() : "sluice-controller " SLUICE_VERSION "\n", stdout);
+        (void)fputs(args.help ? sl_ctl_help : "sluice-controller " SLUICE_VERSION "\n", stdout);
         return 0;
     }
     sl_log_open(args.log, STDERR_FILENO);

@@ -15,7 +15,7 @@
 
 #define SPACE_FILE "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-static const char help[] =
+const char sl_ctl_help[] =
     "Usage: sluice-controller [OPTION]...\n"
     "\n"
     "The cluster side of Sluice: an admission webhook that takes pods written for HAMi, Volcano\n"
@@ -62,11 +62,6 @@ static const char help[] =
     "  --ca-file, --token-file FILE\n"
     "  --log LEVEL            error, warn, info (default), debug\n"
     "  --help, --version\n";
-
-const char *sl_ctl_help(void)
-{
-    return help;
-}
 
 /* Where an option's text goes. */
 struct row {

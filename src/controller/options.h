@@ -17,6 +17,6 @@ struct sl_ctl_args {
 /* The strings are those of argv and of the environment. -EINVAL: err says what is wrong. */
 int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret,
                       struct sl_err *err) SL_MUST_CHECK;
-const char *sl_ctl_help(void);
+extern const char sl_ctl_help[];
 
 #endif

@@ -4,10 +4,8 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json_dump.h"
 #include "base/json_read.h"
 #include "controller/errors.h"

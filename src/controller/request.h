@@ -22,10 +22,9 @@ struct sl_request_part {
     char container[64];
     uint16_t index; /* in the pod, init containers first */
     bool init;
-    uint8_t count;  /* GPUs */
-    int8_t same_as; /* the part whose GPUs it uses, -1: its own */
-    struct sl_share
-        share; /* of each of them; memory either in bytes or in percent, and one of them is not 0 */
+    uint8_t count;         /* GPUs */
+    int8_t same_as;        /* the part whose GPUs it uses, -1: its own */
+    struct sl_share share; /* of each of them; memory in bytes or in percent, and not 0 */
 };
 
 enum sl_request_policy { SL_REQUEST_POLICY_NONE, SL_REQUEST_BINPACK, SL_REQUEST_SPREAD };

@@ -130,8 +130,11 @@ static void handle(void *data, struct sl_http_call *call, const struct sl_http_r
 static void gone(void *data, struct sl_http_call *call)
 {
     const struct serve *s = data;
-    sl_webhook_gone(s->c, call);
-    sl_bind_gone(s->c, call);
+    struct late_call *const lists[] = {s->c->reviews, s->c->binds};
+    for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
+        for (struct late_call *late = lists[i]; late; late = late->next)
+            if (late->call == call)
+                late->call = NULL; /* it goes on: half of it may be done */
 }
 
 static void trouble(void *data, const struct sl_err *err)

@@ -5,7 +5,6 @@
  * controller, which may write into pods anyway and hears from kubelet what has started, so that agents need no such
  * right. Every replica knows what is to be written, the leader writes it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

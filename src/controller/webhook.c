@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reviews under way: read, decided, and answered when the template they need is there. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -16,9 +16,7 @@
 #define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
 
 struct review_call {
-    struct review_call *next;
-    struct sl_controller *c;
-    struct sl_http_call *call; /* NULL: the client left */
+    struct late_call late;
     struct sl_review review;
     struct sl_mutation mutation;
     struct templates_call template;
@@ -26,7 +24,7 @@ struct review_call {
 
 static void review_free(struct review_call *r)
 {
-    sl_list_drop(&r->c->reviews, r);
+    sl_list_drop(&r->late.c->reviews, &r->late);
     sl_mutation_free(&r->mutation);
     sl_review_free(&r->review);
     free(r);
@@ -34,7 +32,7 @@ static void review_free(struct review_call *r)
 
 static void finish(struct review_call *r, const struct sl_err *denied, unsigned code)
 {
-    struct sl_controller *c = r->c;
+    struct sl_controller *c = r->late.c;
     if (denied) {
         c->count.reviews_denied++;
         sl_info("refused a pod in namespace %s: %s", r->review.name_space, denied->msg);
@@ -43,9 +41,10 @@ static void finish(struct review_call *r, const struct sl_err *denied, unsigned 
     } else {
         c->count.reviews_untouched++;
     }
-    if (r->call)
-        sl_controller_answer(r->call, denied ? sl_review_deny(r->review.uid, code, denied->msg)
-                                             : sl_review_allow(r->review.uid, r->mutation.patch));
+    if (r->late.call)
+        sl_controller_answer(r->late.call, denied
+                                               ? sl_review_deny(r->review.uid, code, denied->msg)
+                                               : sl_review_allow(r->review.uid, r->mutation.patch));
     review_free(r);
 }
 
@@ -57,7 +56,7 @@ static void template_ready(void *data, const struct sl_err *err)
         finish(r, NULL, 0);
         return;
     }
-    sl_quota_seen(&r->c->quota, r->review.uid); /* it does not come in after all */
+    sl_quota_seen(&r->late.c->quota, r->review.uid); /* it does not come in after all */
     (void)sl_err_wrap(&why, "cannot create the ResourceClaimTemplate of the pod; try again later");
     finish(r, &why, 500);
 }
@@ -83,7 +82,7 @@ static int check_priority(struct review_call *r, struct sl_err *err)
     const struct sl_request *request = &r->mutation.request;
     for (size_t i = 0; i < request->part_count; i++)
         if (request->part[i].share.priority == SL_PRIORITY_HIGH &&
-            !listed(r->c->opt.high_priority, r->review.name_space))
+            !listed(r->late.c->opt.high_priority, r->review.name_space))
             return sl_err_set(err, -EPERM, SL_E_PRIORITY_NOT_ALLOWED, request->part[i].container,
                               r->review.name_space);
     return 0;
@@ -91,7 +90,7 @@ static int check_priority(struct review_call *r, struct sl_err *err)
 
 static int check_quota(struct review_call *r, struct sl_err *err)
 {
-    struct sl_controller *c = r->c;
+    struct sl_controller *c = r->late.c;
     uint64_t memory, cores;
     sl_request_sums(&r->mutation.request, sl_cluster_largest_card(c->cluster), &memory, &cores);
     int rc = sl_quota_check(&c->quota, c->cluster, r->review.name_space, memory, cores, err);
@@ -106,8 +105,7 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
 {
     struct sl_err err = SL_ERR_INIT;
     struct review_call *r = sl_xcalloc(1, sizeof(*r));
-    r->c = c;
-    r->call = call;
+    r->late = (struct late_call){c->reviews, c, call};
     r->template = (struct templates_call){c, template_ready, r};
     if (sl_review_parse(request->body, request->body_size, &r->review, &err) != 0) {
         c->count.reviews_bad++;
@@ -115,8 +113,7 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
         sl_http_answer(call, 400, "text/plain", err.msg, strlen(err.msg));
         return;
     }
-    r->next = c->reviews;
-    c->reviews = r;
+    c->reviews = &r->late;
     struct sl_mutate_options opt = c->opt.mutate;
     opt.card_mib = c->claims.size_mib;
     opt.card_count = c->claims.size_count;
@@ -143,15 +140,8 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                         r->mutation.template_object);
 }
 
-void sl_webhook_gone(struct sl_controller *c, struct sl_http_call *call)
-{
-    for (struct review_call *r = c->reviews; r; r = r->next)
-        if (r->call == call)
-            r->call = NULL;
-}
-
 void sl_webhook_free(struct sl_controller *c)
 {
     while (c->reviews)
-        review_free(c->reviews);
+        review_free(sl_container_of(c->reviews, struct review_call, late));
 }

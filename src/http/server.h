@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "base/loop.h"
@@ -22,8 +21,7 @@ struct sl_http_call; /* one request being answered */
 
 /* Answer now, or later with the call (until `gone` told that the client left; may be NULL). */
 struct sl_http_server_options {
-    const char
-        *address; /* "127.0.0.1:9400", "[::]:8443", ":8443" (all addresses), port 0: any free one */
+    const char *address; /* "127.0.0.1:9400", "[::]:8443", ":8443" for all; port 0: any free one */
     const char *cert_file, *key_file; /* both: TLS, read again when they change */
     const char *cert_pem, *key_pem;   /* instead: TLS with these (copied) */
     const char *client_ca_pem; /* TLS: clients are asked for a certificate of these authorities, see
@@ -37,14 +35,12 @@ struct sl_http_server_options {
      * body_max for all. Asked when the headers are there. */
     size_t (*body_room)(void *data, struct sl_http_call *call, const char *method,
                         const char *path);
-    unsigned
-        idle_timeout_s; /* 0: 60. Longest idle time, time to send one whole request, and time to
-                                take one whole answer: a slow client is dropped */
+    /* 0: 60. The longest that a client may be idle, send one request or take one answer. */
+    unsigned idle_timeout_s;
     void (*handle)(void *data, struct sl_http_call *call, const struct sl_http_request *request);
     void (*gone)(void *data, struct sl_http_call *call); /* the call is no more: never answer it */
-    void (*trouble)(void *data,
-                    const struct sl_err *err); /* a new certificate does not do and the old
-                                                              one stays; for logs. May be NULL */
+    /* A new certificate cannot be used and the old one stays; for logs. May be NULL. */
+    void (*trouble)(void *data, const struct sl_err *err);
     void *data;
 };
 

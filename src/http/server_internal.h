@@ -82,9 +82,8 @@ void sl_http_call_free(struct sl_http_call *call);
 /* server_crowd.c */
 void sl_http_conn_arrived(struct http_conn *conn);
 void sl_http_conn_left(struct http_conn *conn);
-void sl_http_conn_waits(
-    struct http_conn *conn); /* for its client, from now on, until its deadline */
-void sl_http_conn_busy(struct http_conn *conn); /* the handler has it */
+void sl_http_conn_waits(struct http_conn *conn); /* for its client, until its deadline */
+void sl_http_conn_busy(struct http_conn *conn);  /* the handler has it */
 /* Whether `more` bytes may be held for something of `whole` bytes; what is larger and unfinished gives way. */
 bool sl_http_room(struct sl_http_server *server, size_t more, size_t whole);
 void sl_http_body_drop(struct sl_http_call *call);

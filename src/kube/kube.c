@@ -280,8 +280,7 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
 
 static int open_multi(struct sl_kube *kube, struct sl_err *err)
 {
-    static bool
-        ready; /* curl's own set-up, once a process; in the loop's thread like all of this */
+    static bool ready; /* curl is set up once a process */
     if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return sl_err_set(err, -ENOMEM, SL_E_KUBE_CURL_GONE);
     ready = true;

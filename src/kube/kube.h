@@ -18,9 +18,8 @@ struct sl_kube_call;
 struct sl_kube_watch;
 
 struct sl_kube_options {
-    const char
-        *kubeconfig; /* a file; NULL: in a pod, from the service account's files and environment */
-    const char *server; /* overrides: "https://127.0.0.1:6443" */
+    const char *kubeconfig; /* a file; NULL: the service account of the pod */
+    const char *server;     /* overrides: "https://127.0.0.1:6443" */
     const char *ca_file, *token_file;
     uint64_t timeout_ns; /* of one request; 0: 30 s */
 };
@@ -78,9 +77,8 @@ void sl_kube_cancel(struct sl_kube_call *call);
 enum sl_kube_event { SL_KUBE_ADDED, SL_KUBE_MODIFIED, SL_KUBE_DELETED };
 struct sl_kube_watch_ops {
     void (*object)(void *data, enum sl_kube_event event, json_t *object);
-    void (*synced)(void *data); /* the (re)list is told in full */
-    void (*trouble)(void *data,
-                    const struct sl_err *err); /* it goes on trying; for logs. May be NULL */
+    void (*synced)(void *data);                            /* the (re)list is told in full */
+    void (*trouble)(void *data, const struct sl_err *err); /* for logs; it goes on. May be NULL */
 };
 /* path without resourceVersion: "/api/v1/nodes?fieldSelector=metadata.name%3Dnode-1" */
 int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_kube_watch_ops *ops,

@@ -19,12 +19,11 @@
 enum {
     PAGE = 500,
     OBJECTS_MAX = 1 << 20,
-    STREAM_S = 300,      /* the server ends a watch after this and up to a fifth more */
-    STREAM_GRACE_S = 30, /* and we, if it does not */
-    GOOD_STREAM_S = 30,  /* one that lasted as long counts as a success */
-    REFUSALS_MAX = 3,    /* after so many we list again */
-    BACKOFF_MIN_MS =
-        200, /* doubles up to the maximum; between half of it and all of it is waited */
+    STREAM_S = 300,       /* the server ends a watch after this and up to a fifth more */
+    STREAM_GRACE_S = 30,  /* and we, if it does not */
+    GOOD_STREAM_S = 30,   /* one that lasted as long counts as a success */
+    REFUSALS_MAX = 3,     /* after so many we list again */
+    BACKOFF_MIN_MS = 200, /* doubles up to the maximum; half of it to all of it is waited */
     BACKOFF_MAX_MS = 30000,
 };
 

@@ -299,13 +299,17 @@ void sl_leader_destroy(struct sl_leader *l)
         free_all(l);
 }
 
-static void say_released(struct sl_leader *l)
+/* The lease is given back, or it takes too long. */
+static void release_fired(struct sl_timer *timer)
 {
-    sl_timer_stop(l->loop, &l->timer);
+    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
     void (*released)(void *data) = l->released;
+    sl_kube_cancel(l->call);
+    l->call = NULL;
     l->released = NULL;
+    sl_timer_stop(l->loop, timer);
     if (released)
-        released(l->opt.data);
+        released(l->opt.data); /* may destroy the leader */
 }
 
 static void release_done(void *data, int status, json_t *body, const struct sl_err *err)
@@ -317,17 +321,7 @@ static void release_done(void *data, int status, json_t *body, const struct sl_e
     if (status != 200)
         trouble(l, err);
     if (!l->dead)
-        say_released(l);
-    let_go(l);
-}
-
-static void release_fired(struct sl_timer *timer)
-{
-    struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
-    hold(l);
-    sl_kube_cancel(l->call);
-    l->call = NULL;
-    say_released(l);
+        release_fired(&l->timer);
     let_go(l);
 }
 

@@ -25,8 +25,7 @@ struct sl_share {
     uint64_t memory_bytes; /* 0: memory_percent of the card */
     uint32_t memory_percent;
     uint32_t cores_permille; /* of the GPU's time; 0: no time of its own, only what is idle */
-    uint32_t
-        limit_permille; /* of the GPU's time, when others leave it idle; 0: as cores_permille */
+    uint32_t limit_permille; /* … when others leave it idle; 0: as cores_permille */
     enum sl_priority priority;
     enum sl_share_strategy strategy;
     enum sl_compute compute; /* how its GPU time is shared; auto: as the node has it */
