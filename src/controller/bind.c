@@ -61,19 +61,21 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
 
 static sl_kube_done go_on;
 
-static int post_binding(struct bind_call *b, struct sl_err *err)
+/* Takes the body. */
+static int ask(struct bind_call *b, const char *method, const char *path, const char *type,
+               json_t *body, struct sl_err *err)
 {
-    if (!sl_controller_leads(b->late.c))
-        return sl_err_set(err, -EPERM, SL_E_NO_LONGER_LEADING);
-    char *path SL_CLEANUP(free) = sl_xasprintf("%s/binding", b->path);
-    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1",
-                             "kind", "Binding", "metadata", "name", b->args.name, "namespace",
-                             b->args.name_space, "uid", b->args.uid, "target", "apiVersion", "v1",
-                             "kind", "Node", "name", b->args.node);
-    SL_FAULT("controller.bind.post");
-    int rc = sl_kube_request(b->late.c->kube, "POST", path, NULL, body, go_on, b, NULL, err);
+    int rc = sl_kube_request(b->late.c->kube, method, path, type, body, go_on, b, NULL, err);
     json_decref(body);
     return rc;
+}
+
+static json_t *binding_of(const struct sl_extender_bind *args)
+{
+    return json_pack("{s:s,s:s,s:{s:s,s:s,s:s},s:{s:s,s:s,s:s}}", "apiVersion", "v1", "kind",
+                     "Binding", "metadata", "name", args->name, "namespace", args->name_space,
+                     "uid", args->uid, "target", "apiVersion", "v1", "kind", "Node", "name",
+                     args->node);
 }
 
 /* The annotations, ours and HAMi's, which has the devices twice: what the node's side has still to do (settle.c
@@ -143,18 +145,18 @@ static void go_on(void *data, int status, json_t *answer, const struct sl_err *f
                                    &promise, &err);
     if (rc == -ENOENT && b->step == PROMISE) {
         b->step = LEARN;
-        rc = sl_kube_request(c->kube, "GET", b->path, NULL, NULL, go_on, b, NULL, &err);
+        rc = ask(b, "GET", b->path, NULL, NULL, &err);
     } else if (!rc && b->step != BIND) {
         b->step = BIND;
         b->lease = sl_promise_lease_text(&promise);
-        json_t *patch = promise_patch(b, &promise);
         SL_FAULT("controller.bind.patch");
-        rc = sl_kube_request(c->kube, "PATCH", b->path, SL_KUBE_PATCH_MERGE, patch, go_on, b, NULL,
-                             &err);
-        json_decref(patch);
+        rc = ask(b, "PATCH", b->path, SL_KUBE_PATCH_MERGE, promise_patch(b, &promise), &err);
     } else if (rc >= 0) { /* the pod says what it holds, or has nothing to hold */
+        char *path SL_CLEANUP(free) = sl_xasprintf("%s/binding", b->path);
         b->step = BOUND;
-        rc = post_binding(b, &err);
+        SL_FAULT("controller.bind.post");
+        rc = sl_controller_leads(c) ? ask(b, "POST", path, NULL, binding_of(&b->args), &err)
+                                    : sl_err_set(&err, -EPERM, SL_E_NO_LONGER_LEADING);
     }
     if (rc < 0) /* the pod is on no node, whatever is written in it */
         finish(b, SL_CLUSTER_FAILED, &err);

@@ -124,8 +124,10 @@ static int open_tls(struct sl_http_server *server, const struct sl_http_server_o
         if (rc < 0)
             return rc;
     }
+    server->tls.cert_file = sl_xstrdup(opt->cert_file);
+    server->tls.key_file = sl_xstrdup(opt->key_file);
     if (files)
-        return sl_http_tls_open(&server->tls, opt->cert_file, opt->key_file, err);
+        return sl_http_tls_refresh(&server->tls, err);
     return texts ? sl_http_tls_set(&server->tls, opt->cert_pem, opt->key_pem, err) : 0;
 }
 

@@ -69,16 +69,7 @@ int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
     sl_free_secret(key);
     tls->cert_stat = c;
     tls->key_stat = k;
-    return rc < 0 ? rc : 1;
-}
-
-int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
-                     struct sl_err *err)
-{
-    tls->cert_file = sl_xstrdup(cert_file);
-    tls->key_file = sl_xstrdup(key_file);
-    int rc = sl_http_tls_refresh(tls, err);
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs,

@@ -18,11 +18,9 @@ struct http_tls {
     char *client_ca_pem;      /* NULL: clients are not asked */
 };
 
-int sl_http_tls_open(struct http_tls *tls, const char *cert_file, const char *key_file,
-                     struct sl_err *err) SL_MUST_CHECK;
 int sl_http_tls_set(struct http_tls *tls, const char *cert_pem, const char *key_pem,
                     struct sl_err *err) SL_MUST_CHECK;
-/* 1: the files changed and were read; -errno: they changed and do not do, the old ones stay. */
+/* Reads the files where they changed. -errno: they cannot be used, and the old ones stay. */
 int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err) SL_MUST_CHECK;
 /* The credentials of one handshake, freed by GnuTLS: a reload does not disturb handshakes in
  * progress. */
