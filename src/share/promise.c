@@ -119,17 +119,9 @@ int sl_promise_gpus_parse(const char *text, struct sl_promise_node *ret, struct 
 /* Cuts the next field off *at; false: there is none. */
 static bool field(char **at, char sep, char **ret)
 {
-    if (!**at)
-        return false;
-    char *end = strchr(*at, sep);
-    *ret = *at;
-    if (end) {
-        *end = '\0';
-        *at = end + 1;
-    } else {
-        *at += strlen(*at);
-    }
-    return true;
+    const char separator[] = {sep, '\0'};
+    *ret = *at && **at ? strsep(at, separator) : NULL;
+    return *ret != NULL;
 }
 
 static bool whole_number(const char *text, uint32_t max, uint32_t *ret)
@@ -220,55 +212,48 @@ char *sl_promise_register_text(const struct sl_promise_node *node, unsigned spli
 
 /* --- leases --- */
 
-static int container_read(const json_t *object, struct sl_promise *p, struct sl_err *err)
-{
-    const json_t *gpus = json_object_get(object, "gpus"), *gpu;
-    struct sl_share all = SL_SHARE_INIT; /* what is said once for all its GPUs */
-    size_t i;
-    if (p->container_count == SL_PROMISE_CONTAINERS)
-        return sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINERS, SL_PROMISE_CONTAINERS);
-    struct sl_promise_container *c = &p->container[p->container_count++];
-    *c = (struct sl_promise_container){.first = (uint8_t)p->share_count};
-    int rc = get_text(object, "name", c->name, sizeof(c->name), err);
-    if (!rc)
-        rc = sl_share_read(object, SL_SHARE_CONTAINER, &all, err);
-    if (!rc && !json_is_array(gpus))
-        rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINER_LIST, c->name);
-    json_array_foreach(gpus, i, gpu)
-    {
-        if (!rc && p->share_count == SL_PROMISE_SHARES)
-            rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_POD_GPUS, SL_PROMISE_SHARES);
-        if (rc)
-            return rc;
-        p->share[p->share_count] = all;
-        rc = sl_share_read(gpu, SL_SHARE_GPU, &p->share[p->share_count], err);
-        p->share_count += rc == 0;
-    }
-    c->count = (uint8_t)(p->share_count - c->first);
-    return rc;
-}
-
 int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_err *err)
 {
-    const json_t *list, *one;
-    size_t i;
+    const json_t *one, *gpu;
+    size_t i, k;
     uint32_t version = 0;
     json_t *j = load(text, err);
-    if (!j)
-        return sl_err_wrap(err, "%s", SL_PROMISE_LEASE_KEY);
+    const json_t *list = json_object_get(j, "containers");
     memset(ret, 0, sizeof(*ret));
-    list = json_object_get(j, "containers");
-    int rc = sl_jget_number(j, "version", 0, 1000, &version, err);
+    int rc = j ? sl_jget_number(j, "version", 0, 1000, &version, err) : -EINVAL;
     if (!rc && version != 1)
         rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_VERSION, version);
     if (!rc)
         rc = get_text(j, "node", ret->node, sizeof(ret->node), err);
     if (!rc && !json_is_array(list))
         rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINERS_LIST);
+    if (!rc && json_array_size(list) > SL_PROMISE_CONTAINERS)
+        rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINERS, SL_PROMISE_CONTAINERS);
     json_array_foreach(list, i, one)
     {
+        if (rc)
+            break;
+        const json_t *gpus = json_object_get(one, "gpus");
+        struct sl_share all = SL_SHARE_INIT; /* what is said once for all GPUs of the container */
+        struct sl_promise_container *c = &ret->container[ret->container_count++];
+        c->first = (uint8_t)ret->share_count;
+        rc = get_text(one, "name", c->name, sizeof(c->name), err);
         if (!rc)
-            rc = container_read(one, ret, err);
+            rc = sl_share_read(one, SL_SHARE_CONTAINER, &all, err);
+        if (!rc && !json_is_array(gpus))
+            rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_CONTAINER_LIST, c->name);
+        if (!rc && json_array_size(gpus) > SL_PROMISE_SHARES - ret->share_count)
+            rc = sl_err_set(err, -EINVAL, SL_E_PROMISE_POD_GPUS, SL_PROMISE_SHARES);
+        json_array_foreach(gpus, k, gpu)
+        {
+            struct sl_share *share = &ret->share[ret->share_count];
+            if (rc)
+                break;
+            *share = all;
+            rc = sl_share_read(gpu, SL_SHARE_GPU, share, err);
+            ret->share_count += rc == 0;
+        }
+        c->count = (uint8_t)(ret->share_count - c->first);
     }
     json_decref(j);
     return rc ? sl_err_wrap(err, "%s", SL_PROMISE_LEASE_KEY) : 0;
@@ -300,7 +285,7 @@ static int hami_device(char *one, struct sl_promise *p)
     struct sl_share share = SL_SHARE_INIT;
     while (n < SL_ARRAY_LEN(part) && field(&one, ',', &part[n]))
         n++;
-    if (n != 4 || *one || !good_name(part[0], sizeof(share.gpu)) ||
+    if (n != 4 || (one && *one) || !good_name(part[0], sizeof(share.gpu)) ||
         !whole_number(part[2], SL_SHARE_MIB_MAX, &memory) || !whole_number(part[3], 100, &cores))
         return -EINVAL;
     if (p->share_count == SL_PROMISE_SHARES)
