@@ -118,7 +118,5 @@ void sl_agent_fraction_update(struct sl_agent *a)
         a->opt.dra ? !(a->dra && sl_dra_stats(a->dra).standby) : a->config->fractional.enabled;
     if (wanted && !a->fraction && open_fraction(a, &err) < 0)
         sl_agent_say(a, SL_EVENT_WARNING, "FractionsFailed", "%s", err.msg);
-    if (a->fraction)
-        sl_fraction_set_compute(a->fraction, a->config->fractional.compute);
     sl_agent_fraction_publish(a);
 }

@@ -21,13 +21,27 @@ static json_t *pod(const char *lease)
     return p;
 }
 
-static struct sl_promise promise_of(const json_t *p)
+/* A node whose pods may ask for anything. */
+static const struct sl_config *generous(void *data)
 {
-    struct sl_promise promise;
-    struct sl_err err = SL_ERR_INIT;
-    if (sl_fraction_promise(p, "node-1", &promise, &err) < 0)
-        fail_msg("%s", err.msg);
-    return promise;
+    static const struct sl_config config = {
+        .fractional.allow = {.burst = 100, .priority = SL_PRIORITY_HIGH}};
+    (void)data;
+    return &config;
+}
+static const struct sl_config *strict(void *data)
+{
+    static const struct sl_config config = {.fractional.allow = {.burst = 50}};
+    (void)data;
+    return &config;
+}
+static const struct sl_fraction on_node_1 = {.opt = {.node_name = "node-1", .config = generous}};
+
+/* The lease of a pod's only container. */
+static int lease_of(const json_t *p, const char *container, const char *token,
+                    struct sl_msg_lease *ret, struct sl_err *err)
+{
+    return sl_fraction_lease(&on_node_1, p, container, false, token, ret, err);
 }
 
 #define LEASE(containers)     "{\"version\":1,\"node\":\"node-1\",\"containers\":[" containers "]}"
@@ -76,8 +90,7 @@ static void leases(void **state)
     struct sl_msg_lease m, again;
     json_t *p = pod(LEASE("{\"name\":\"c\",\"coresLimit\":90,\"priority\":\"low\",\"gpus\":[" GPU(
         "GPU-a", 1000, 30) "," GPU("GPU-b", 500, 20) "," GPU("GPU-a", 24, 5) "]}"));
-    struct sl_promise promise = promise_of(p);
-    assert_int_equal(sl_fraction_lease(p, &promise, "c", "GPU-z::1", &m, NULL), 0);
+    assert_int_equal(lease_of(p, "c", "GPU-z::1", &m, NULL), 0);
     assert_int_equal(m.gpu_count, 2);
     assert_string_equal(m.gpu[0], "GPU-a");
     assert_int_equal(m.gpu_memory_bytes[0], 1024ULL << 20); /* shares of one card add up */
@@ -88,14 +101,14 @@ static void leases(void **state)
     assert_int_equal(m.flags, SL_LEASE_KEEP);
     assert_string_equal(m.about, "namespace=team pod=a container=c slot=GPU-z::1 pod-uid=u-1");
     /* The name is the pod's, the container's and the slot's, and the same each time. */
-    assert_int_equal(sl_fraction_lease(p, &promise, "c", "GPU-z::1", &again, NULL), 0);
+    assert_int_equal(lease_of(p, "c", "GPU-z::1", &again, NULL), 0);
     assert_string_equal(m.name, again.name);
-    assert_int_equal(sl_fraction_lease(p, &promise, "c", "GPU-z::2", &again, NULL), 0);
+    assert_int_equal(lease_of(p, "c", "GPU-z::2", &again, NULL), 0);
     assert_string_not_equal(m.name, again.name);
     json_object_set_new(json_object_get(p, "metadata"), "uid", json_string("u-2"));
-    assert_int_equal(sl_fraction_lease(p, &promise, "c", "GPU-z::1", &again, NULL), 0);
+    assert_int_equal(lease_of(p, "c", "GPU-z::1", &again, NULL), 0);
     assert_string_not_equal(m.name, again.name);
-    assert_int_equal(sl_fraction_lease(p, &promise, "d", "GPU-z::1", &again, NULL), -ENODATA);
+    assert_int_equal(lease_of(p, "d", "GPU-z::1", &again, NULL), -ENODATA);
     json_decref(p);
 }
 
@@ -118,8 +131,7 @@ static void cores_of_all_kinds(void **state)
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct sl_msg_lease m;
         json_t *p = pod(row[i].lease);
-        struct sl_promise promise = promise_of(p);
-        assert_int_equal(sl_fraction_lease(p, &promise, "c", "t", &m, NULL), 0);
+        assert_int_equal(lease_of(p, "c", "t", &m, NULL), 0);
         assert_int_equal((m.fields & SL_FIELD_CORES) != 0, row[i].field);
         assert_int_equal(m.cores_request_permille, row[i].request);
         assert_int_equal(m.cores_limit_permille, row[i].limit);
@@ -131,16 +143,22 @@ static void cores_of_all_kinds(void **state)
 static void promises_are_checked(void **state)
 {
     (void)state;
-    struct sl_promise promise;
+    struct sl_msg_lease m;
     struct sl_err err = SL_ERR_INIT;
+    const struct sl_fraction on_node_2 = {.opt = {.node_name = "node-2"}};
     json_t *none = pod(NULL), *elsewhere = pod(LEASE("")), *bad = pod("{]");
-    assert_int_equal(sl_fraction_promise(none, "node-1", &promise, &err), -ENODATA);
+    assert_int_equal(lease_of(none, "c", "t", &m, &err), -ENODATA);
     assert_non_null(strstr(err.msg, "extender"));
-    assert_int_equal(sl_fraction_promise(elsewhere, "node-2", &promise, &err), -EINVAL);
+    assert_int_equal(sl_fraction_lease(&on_node_2, elsewhere, "c", false, "t", &m, &err), -EINVAL);
     assert_non_null(strstr(err.msg, "node-1"));
-    assert_int_equal(sl_fraction_promise(bad, "node-1", &promise, &err), -EINVAL);
+    assert_int_equal(lease_of(bad, "c", "t", &m, &err), -EINVAL);
+    json_t *greedy =
+        pod(LEASE("{\"name\":\"c\",\"coresLimit\":90,\"gpus\":[" GPU("G", 1, 30) "]}"));
+    const struct sl_fraction refuses = {.opt = {.node_name = "node-1", .config = strict}};
+    assert_int_equal(sl_fraction_lease(&refuses, greedy, "c", false, "t", &m, &err), -EPERM);
+    json_decref(greedy);
     json_t *empty = json_object();
-    assert_int_equal(sl_fraction_promise(empty, "node-1", &promise, &err), -ENODATA);
+    assert_int_equal(lease_of(empty, "c", "t", &m, &err), -ENODATA);
     assert_int_equal(sl_fraction_pod_state(empty), SL_POD_ALIVE);
     json_decref(empty);
     json_decref(none);
@@ -218,13 +236,22 @@ static void whose_turn_it_is(void **state)
     };
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char name[64];
+        struct sl_msg_lease m;
+        struct sl_fraction f = on_node_1;
+        struct sl_fraction_slot slot[2] = {0};
         json_t *p = pod_with_inits(row[i].fill_state, row[i].restarts);
-        struct sl_promise promise = promise_of(p);
-        int rc = sl_fraction_container(p, &promise, row[i].listed, row[i].seen, row[i].seen_count,
-                                       row[i].settled, name, NULL);
+        for (size_t k = 0; k < row[i].seen_count; k++) {
+            (void)snprintf(slot[k].container, sizeof(slot[k].container), "%s", row[i].seen[k]);
+            (void)snprintf(slot[k].uid, sizeof(slot[k].uid), "u-1");
+            slot[k].next = f.slots;
+            f.slots = &slot[k];
+        }
+        int rc = sl_fraction_lease(&f, p, row[i].listed, row[i].settled, "t", &m, NULL);
         assert_int_equal(rc, row[i].turn ? 0 : -EAGAIN);
-        if (row[i].turn)
+        if (row[i].turn) {
+            assert_true(sl_client_about(m.about, "container", name, sizeof(name)));
             assert_string_equal(name, row[i].turn);
+        }
         json_decref(p);
     }
 }
@@ -232,21 +259,18 @@ static void whose_turn_it_is(void **state)
 static void tenants_tell_their_slots(void **state)
 {
     (void)state;
-    struct sl_fraction_slot slot;
-    struct sl_msg_tenant t = {.flags = SL_LEASE_KEEP, .name = "slot-1"};
-    (void)snprintf(t.about, sizeof(t.about),
-                   "namespace=team pod=a container=c slot=GPU-z::1 pod-uid=u-1");
-    assert_true(sl_fraction_slot_read(&t, &slot));
-    assert_string_equal(slot.token, "GPU-z::1");
-    assert_string_equal(slot.space, "team");
-    assert_string_equal(slot.pod, "a");
-    assert_string_equal(slot.container, "c");
-    assert_string_equal(slot.uid, "u-1");
-    t.flags = 0;
-    assert_false(sl_fraction_slot_read(&t, &slot));
-    t.flags = SL_LEASE_KEEP;
-    (void)snprintf(t.about, sizeof(t.about), "namespace=team pod=a claim=b uid=u-1 request=r");
-    assert_false(sl_fraction_slot_read(&t, &slot)); /* a claim's */
+    struct sl_fraction_slot *slot = sl_fraction_slot_make(
+        "slot-1", "namespace=team pod=a container=c slot=GPU-z::1 pod-uid=u-1");
+    assert_non_null(slot);
+    assert_string_equal(slot->tenant, "slot-1");
+    assert_string_equal(slot->token, "GPU-z::1");
+    assert_string_equal(slot->space, "team");
+    assert_string_equal(slot->pod, "a");
+    assert_string_equal(slot->container, "c");
+    assert_string_equal(slot->uid, "u-1");
+    free(slot);
+    /* a claim's */
+    assert_null(sl_fraction_slot_make("x", "namespace=team pod=a claim=b uid=u-1 request=r"));
 }
 
 int main(void)

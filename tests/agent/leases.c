@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arbiter's client in the agent's loop: an arbiter that accepts nobody, and no memory. */
+/* The arbiter's client in the agent's loop: an arbiter that accepts nobody, and several questions in a row. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -105,11 +106,98 @@ static void no_arbiter_at_all(void **state)
     assert_int_equal(last_rc, -ETIMEDOUT);
 }
 
+static char said[200];      /* what the arbiter was asked, in order */
+static const char *refused; /* the question that it refuses, as `said` has it */
+static int ends;
+
+static void ended(void *data, int rc, const char *text, const struct sl_err *err)
+{
+    (void)data;
+    (void)text;
+    assert_true(rc == 0 || err->msg[0]);
+    ends++;
+    last_rc = rc;
+}
+
+/* An arbiter that answers one question. */
+static void answer(int fd)
+{
+    union sl_packet p, a = {0};
+    char text[80];
+    size_t n = strlen(said);
+    if (sl_packet_recv(fd, &p, NULL, NULL) < 0)
+        return;
+    (void)snprintf(text, sizeof(text), "%s %s",
+                   p.h.type == SL_MSG_CREATE ? "make"
+                   : p.h.type == SL_MSG_SET  ? "set"
+                                             : "remove",
+                   p.lease.name);
+    (void)snprintf(said + n, sizeof(said) - n, "%s%s", n ? ", " : "", text);
+    enum sl_msg_type type = p.h.type == SL_MSG_CREATE ? SL_MSG_CREATED : SL_MSG_OK;
+    if (refused && strcmp(refused, text) == 0) {
+        type = SL_MSG_ERROR;
+        a.text.code = -EBUSY;
+        (void)snprintf(a.text.text, sizeof(a.text.text), "no");
+    }
+    sl_packet_init(&a.h, type, sl_packet_size(type));
+    assert_int_equal(sl_packet_send(fd, &a.h, NULL, 0, NULL), 0);
+}
+
+/* Asked one after the other; the first that is refused is the last. */
+static void several_in_a_row(void **state)
+{
+    (void)state;
+    static const struct sl_msg_lease a = {.name = "a"}, b = {.name = "b"};
+    static const struct sl_leases_item make[] = {
+        {SL_MSG_CREATE, &a, NULL}, {SL_MSG_CREATE, &b, NULL}, {SL_MSG_SET, &b, NULL}};
+    static const struct sl_leases_item drop[] = {{SL_MSG_REMOVE, &a, NULL},
+                                                 {SL_MSG_REMOVE, &b, NULL}};
+    static const struct {
+        const struct sl_leases_item *items;
+        size_t count;
+        const char *refused, *said;
+    } row[] = {
+        {make, 3, NULL, "make a, make b, set b"},
+        {make, 3, "make a", "make a"},
+        {make, 3, "make b", "make a, make b"},
+        {make, 3, "set b", "make a, make b, set b"},
+        {drop, 2, NULL, "remove a, remove b"},
+        {drop, 2, "remove a", "remove a"},
+        {make, 0, NULL, ""},
+    };
+    char path[100];
+    int fd = -1;
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, SL_CONTROL_SOCKET);
+    int listener = sl_packet_listen(path, 2, NULL);
+    assert_true(listener >= 0);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        said[0] = '\0';
+        ends = 0;
+        refused = row[i].refused;
+        sl_leases_ask(leases, row[i].items, row[i].count, ended, NULL);
+        uint64_t end = sl_now_ns() + 20 * SL_NS_PER_S;
+        while (!ends && sl_now_ns() < end) {
+            if (fd < 0)
+                fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (fd >= 0)
+                answer(fd);
+            assert_int_equal(sl_loop_step(loop, 10, NULL), 0);
+        }
+        assert_int_equal(ends, 1);
+        assert_string_equal(said, row[i].said);
+        assert_int_equal(last_rc, refused ? -EBUSY : 0);
+    }
+    (void)close(fd);
+    (void)close(listener);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_arbiter_that_accepts_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(no_arbiter_at_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_in_a_row, setup, teardown),
     };
     if (!mkdtemp(dir))
         return 1;

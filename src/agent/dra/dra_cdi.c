@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the containers of a prepared claim are given. */
-#include "agent/dra/dra_op_internal.h"
+#include "agent/dra/dra_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -84,15 +84,8 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
     return rc;
 }
 
-int sl_dra_remove_spec(void *data, struct sl_err *err)
+int sl_dra_write_spec(struct op *op, struct sl_err *err)
 {
-    const struct op *op = data;
-    return sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, err);
-}
-
-int sl_dra_write_spec(void *data, struct sl_err *err)
-{
-    struct op *op = data;
     struct sl_dra *dra = op->dra;
     const struct sl_prepared *p = sl_dra_op_entry(op);
     size_t n = p->device_count;

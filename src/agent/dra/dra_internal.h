@@ -139,6 +139,56 @@ void sl_dra_recover(struct sl_dra *dra); /* what the checkpoint has from before 
 void sl_dra_forget_ops(struct sl_dra *dra);
 void sl_dra_mark_dirty(struct sl_dra *dra); /* the checkpoint is written soon */
 
+/* --- one claim being prepared or unprepared: dra_op.c, dra_prepare.c, dra_unprepare.c --- */
+
+/* Of a prepare: the step that is next, or under way. */
+enum op_step { OP_LOOK_AT_MIG, OP_MAKE_MIG, OP_MAKE_TENANTS, OP_DONE };
+
+struct op {
+    struct op *next;        /* in dra->running */
+    struct op *next_commit; /* in dra->committing */
+    struct sl_dra *dra;
+    enum op_kind kind;
+    enum op_step step;
+    void (*run)(struct op *op); /* its first step */
+    char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
+    struct waiter *waiters;
+    struct sl_kube_call *get;
+    struct sl_claim *claim; /* as the API server has it; NULL: not read */
+    void (*after_commit)(struct op *op);
+    struct sl_leases_item *item; /* what the arbiter is asked for, one after the other */
+    size_t item_count;
+    struct sl_msg_lease *lease; /* the leases in it */
+    struct sl_timer again;      /* an MPS daemon is being waited for */
+    unsigned waits;
+    bool undoing; /* a prepare that failed */
+    int rc;       /* why */
+    struct sl_err err;
+};
+
+/* dra_op.c */
+struct sl_prepared *sl_dra_op_entry(struct op *op); /* in the checkpoint; NULL: none */
+/* The operation is over: whoever waits is told, and the next one of the claim begins. */
+void sl_dra_op_end(struct op *op);
+void sl_dra_op_give_up(struct op *op, int rc, const struct sl_err *err);
+/* Goes on with `then` when the checkpoint is on disk. */
+void sl_dra_op_commit(struct op *op, void (*then)(struct op *op));
+void sl_dra_retry_soon(struct sl_dra *dra);
+/* Lists in op->item what makes the tenants of the claim, or removes them. */
+int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err) SL_MUST_CHECK;
+
+/* dra_cdi.c: the CDI spec of the claim. It is written after the last tenant is made and removed before the first one
+ * goes: no spec ever names a tenant that is not there. */
+int sl_dra_write_spec(struct op *op, struct sl_err *err) SL_MUST_CHECK;
+
+/* dra_prepare.c */
+void sl_dra_op_prepare(struct op *op);
+void sl_dra_op_wait_fired(struct sl_timer *t);
+void sl_dra_tell_fired(struct sl_timer *t);
+
+/* dra_unprepare.c; also undoes a prepare that failed */
+void sl_dra_op_unprepare(struct op *op);
+
 /* dra_rpc.c */
 int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_serve_end(struct sl_dra *dra);

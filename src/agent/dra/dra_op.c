@@ -9,7 +9,7 @@
  *
  * Writes are shared: all claims that wait for one in a turn of the loop get the same.
  */
-#include "agent/dra/dra_op_internal.h"
+#include "agent/dra/dra_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void count(struct op *op)
 static void free_op(struct op *op)
 {
     free(op->claim);
-    free(op->tenant);
+    free(op->item);
     free(op->lease);
     free(op);
 }
@@ -128,41 +128,38 @@ void sl_dra_op_commit(struct op *op, void (*then)(struct op *op))
     sl_dra_mark_dirty(op->dra);
 }
 
-int sl_dra_op_list_tenants(struct op *op, bool ask, struct sl_err *err)
+static struct sl_msg_lease *add_item(struct op *op, enum sl_msg_type type, const char *fault)
 {
-    const struct sl_prepared *p = sl_dra_op_entry(op);
-    size_t n = 0;
-    free(op->tenant);
-    free(op->lease);
-    op->tenant = sl_xcalloc(p->device_count, sizeof(*op->tenant));
-    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
-    for (size_t i = 0; i < p->device_count; i++) {
-        const struct sl_claim_resize *r = &p->device[i].resized;
-        bool resized = r->memory_bytes || r->cores_permille;
-        struct sl_msg_lease *make = &op->lease[2 * n], *set = make + 1;
-        if (!sl_dra_first_of_tenant(p, i))
-            continue;
-        int rc = ask ? sl_dra_compose(op->dra, p, i, false, make, err) : 0;
-        if (rc == 0 && ask && resized)
-            rc = sl_dra_compose(op->dra, p, i, true, set, err);
-        if (rc < 0)
-            return rc;
-        op->tenant[n++] =
-            (struct sl_tenancy_tenant){p->device[i].tenant, make, resized ? set : NULL};
-    }
-    op->tenancy.tenant = op->tenant;
-    op->tenancy.count = n;
-    return 0;
+    struct sl_msg_lease *lease = &op->lease[op->item_count];
+    op->item[op->item_count++] = (struct sl_leases_item){type, lease, fault};
+    return lease;
 }
 
-static const struct sl_tenancy_ops tenancy_ops = {
-    .write_spec = sl_dra_write_spec,
-    .remove_spec = sl_dra_remove_spec,
-    .fault = {.made = SL_FAULT_NAME("dra.prepare.lease"),
-              .all_made = SL_FAULT_NAME("dra.prepare.leased"),
-              .written = SL_FAULT_NAME("dra.prepare.cdi"),
-              .removed = SL_FAULT_NAME("dra.unprepare.cdi"),
-              .unmade = SL_FAULT_NAME("dra.unprepare.lease")}};
+int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err)
+{
+    const struct sl_prepared *p = sl_dra_op_entry(op);
+    free(op->item);
+    free(op->lease);
+    op->item = sl_xcalloc(p->device_count, 2 * sizeof(*op->item));
+    op->lease = sl_xcalloc(p->device_count, 2 * sizeof(*op->lease));
+    op->item_count = 0;
+    for (size_t i = 0; i < p->device_count; i++) {
+        const struct sl_prepared_device *d = &p->device[i];
+        if (!sl_dra_first_of_tenant(p, i))
+            continue;
+        struct sl_msg_lease *lease =
+            make ? add_item(op, SL_MSG_CREATE, SL_FAULT_NAME("dra.prepare.lease"))
+                 : add_item(op, SL_MSG_REMOVE, SL_FAULT_NAME("dra.unprepare.lease"));
+        memcpy(lease->name, d->tenant, sizeof(lease->name));
+        int rc = make ? sl_dra_compose(op->dra, p, i, false, lease, err) : 0;
+        /* What was changed since: the arbiter may have lost it. */
+        if (rc == 0 && make && (d->resized.memory_bytes || d->resized.cores_permille))
+            rc = sl_dra_compose(op->dra, p, i, true, add_item(op, SL_MSG_SET, NULL), err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
 
 void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
                   const char *uid, sl_dra_op_done *done, void *data)
@@ -179,7 +176,6 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
     if (op == last)
         return;
     op->dra = dra;
-    op->tenancy = (struct sl_tenancy){.leases = dra->leases, .ops = &tenancy_ops, .data = op};
     op->again.fire = sl_dra_op_wait_fired;
     op->kind = kind;
     op->run = kind == OP_PREPARE ? sl_dra_op_prepare : sl_dra_op_unprepare;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of preparing a claim; the order is in dra_op.c. */
-#include "agent/dra/dra_op_internal.h"
+#include "agent/dra/dra_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -38,19 +38,28 @@ static void undo(struct op *op, int rc, const struct sl_err *err)
 
 static void go_on(struct op *op);
 
-static void tenants_made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+static void tenants_made(void *data, int rc, const char *text, const struct sl_err *why)
 {
     struct op *op = data;
+    struct sl_err err = SL_ERR_INIT;
     struct sl_prepared *p = sl_dra_op_entry(op);
+    (void)text;
+    if (rc < 0) {
+        undo(op, rc, why);
+        return;
+    }
+    SL_FAULT("dra.prepare.leased");
+    rc = sl_dra_write_spec(op, &err);
     /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
-    if (step == SL_TENANCY_SPEC && rc == -EAGAIN && op->waits++ < MPS_MAX) {
+    if (rc == -EAGAIN && op->waits++ < MPS_MAX) {
         sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
         return;
     }
     if (rc < 0) {
-        undo(op, rc, err);
+        undo(op, rc, &err);
         return;
     }
+    SL_FAULT("dra.prepare.cdi");
     op->step = OP_DONE;
     if (p->state == SL_PREPARED) { /* it was, all is there again */
         go_on(op);
@@ -94,7 +103,7 @@ static void go_on(struct op *op)
         SL_FAULT("dra.prepare.mig");
         rc = sl_dra_op_list_tenants(op, true, &err);
         if (rc == 0)
-            sl_tenancy_make(&op->tenancy, tenants_made);
+            sl_leases_ask(dra->leases, op->item, op->item_count, tenants_made, op);
         break;
     case OP_DONE:
         SL_FAULT("dra.prepare.done");

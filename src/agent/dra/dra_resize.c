@@ -24,7 +24,6 @@ struct resize_watch {
     struct sl_config_allow allow; /* what the annotation may ask for, as last seen */
     size_t at;                    /* the device whose tenant is being changed */
     bool busy;                    /* the arbiter is being asked */
-    bool gone;                    /* freed when its answer is in */
     char next_text[128];          /* came meanwhile */
     bool next_there;
 };
@@ -33,6 +32,8 @@ static void resize_begin(struct resize_watch *w, const char *text);
 
 static void watch_free(struct resize_watch *w)
 {
+    sl_kube_watch_stop(w->watch);
+    sl_kube_cancel(w->get_pod);
     sl_list_drop(&w->dra->watches, w);
     free(w);
 }
@@ -65,10 +66,8 @@ static void resize_done(void *data, int rc, const char *text, const struct sl_er
 {
     struct resize_watch *w = data;
     struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
-    if (w->gone || !p) {
+    if (!p) {
         w->busy = false;
-        if (w->gone)
-            watch_free(w);
         return;
     }
     if (rc < 0) {
@@ -128,7 +127,8 @@ static void resize_next(struct resize_watch *w)
     if (rc < 0)
         resize_told(w, false, "Refused", err.msg);
     else
-        sl_leases_set(w->dra->leases, &set, resize_done, w);
+        sl_leases_ask(w->dra->leases, &(struct sl_leases_item){SL_MSG_SET, &set, NULL}, 1,
+                      resize_done, w);
 }
 
 static bool as_wanted(const struct sl_prepared *p, const struct sl_claim_resize *r)
@@ -218,7 +218,8 @@ static void got_containers(void *data, int status, json_t *pod, const struct sl_
         if (!sl_dra_first_of_tenant(p, i) || !d->containers[0] ||
             sl_dra_compose(w->dra, p, i, false, &ask, NULL) < 0)
             continue;
-        sl_leases_make(w->dra->leases, &ask, described, NULL);
+        sl_leases_ask(w->dra->leases, &(struct sl_leases_item){SL_MSG_CREATE, &ask, NULL}, 1,
+                      described, NULL);
     }
 }
 
@@ -243,7 +244,7 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
     for (size_t i = 0; i < p->device_count; i++)
         tenant |= p->device[i].tenant[0] != '\0';
     for (const struct resize_watch *w = dra->watches; w; w = w->next)
-        if (!w->gone && strcmp(w->uid, p->uid) == 0)
+        if (strcmp(w->uid, p->uid) == 0)
             return;
     if (!tenant || !dra->kube)
         return;
@@ -266,25 +267,17 @@ void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p)
 
 void sl_dra_resize_unwatch(struct sl_dra *dra, const char *uid)
 {
-    for (struct resize_watch *w = dra->watches, *after; w; w = after) {
-        after = w->next;
-        if (w->gone || strcmp(w->uid, uid) != 0)
-            continue;
-        sl_kube_watch_stop(w->watch);
-        w->watch = NULL;
-        sl_kube_cancel(w->get_pod);
-        w->get_pod = NULL;
-        w->gone = true;
-        if (!w->busy)
-            watch_free(w);
-    }
+    struct resize_watch *w = dra->watches;
+    while (w && strcmp(w->uid, uid) != 0)
+        w = w->next;
+    if (!w)
+        return;
+    sl_leases_forget(dra->leases, w);
+    watch_free(w);
 }
 
 void sl_dra_resize_end(struct sl_dra *dra)
 {
-    while (dra->watches) {
-        sl_kube_watch_stop(dra->watches->watch);
-        sl_kube_cancel(dra->watches->get_pod);
+    while (dra->watches)
         watch_free(dra->watches);
-    }
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps of unpreparing a claim, and of undoing one whose preparing failed; the order is in dra_op.c. */
-#include "agent/dra/dra_op_internal.h"
+#include "agent/dra/dra_internal.h"
 
 #include <string.h>
 
+#include "agent/container/cdi.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -58,11 +59,11 @@ static void mig_unmade(struct op *op, int rc, const struct sl_err *err)
         drop_entry(op);
 }
 
-static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+static void unmade(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct op *op = data;
     struct sl_err why = SL_ERR_INIT;
-    (void)step;
+    (void)text;
     if (rc < 0)
         undo_failed(op, rc, err);
     else if (!sl_dra_mig_needed(op->dra, sl_dra_op_entry(op), MIG_UNMAKE))
@@ -73,9 +74,16 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
 
 static void unmake_tenants(struct op *op)
 {
+    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.unprepare.begun");
+    int rc = sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, &err);
+    if (rc < 0) {
+        undo_failed(op, rc, &err);
+        return;
+    }
+    SL_FAULT("dra.unprepare.cdi");
     (void)!sl_dra_op_list_tenants(op, false, NULL);
-    sl_tenancy_unmake(&op->tenancy, unmade);
+    sl_leases_ask(op->dra->leases, op->item, op->item_count, unmade, op);
 }
 
 void sl_dra_op_unprepare(struct op *op)
@@ -84,7 +92,7 @@ void sl_dra_op_unprepare(struct op *op)
     struct sl_prepared *p = sl_dra_op_entry(op);
     sl_dra_resize_unwatch(op->dra, op->uid);
     if (!p) { /* never heard of it, or long gone */
-        int rc = sl_dra_remove_spec(op, &err);
+        int rc = sl_cdi_remove_claim(op->dra->cdi_dir, op->uid, &err);
         if (rc < 0)
             undo_failed(op, rc, &err);
         else

@@ -26,7 +26,7 @@ void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_er
     sl_warn("fractions: %s", text);
 }
 
-struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *tenant)
+struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const char *tenant)
 {
     for (struct sl_fraction_slot *s = f->slots; s; s = s->next)
         if (strcmp(s->tenant, tenant) == 0)
@@ -37,12 +37,10 @@ struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *ten
 bool sl_fraction_owner(const struct sl_fraction *f, const char *tenant,
                        struct sl_fraction_owner *ret)
 {
-    for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
-        if (strcmp(s->tenant, tenant) == 0) {
-            *ret = (struct sl_fraction_owner){s->space, s->pod, s->container};
-            return true;
-        }
-    return false;
+    const struct sl_fraction_slot *s = sl_fraction_find(f, tenant);
+    if (s)
+        *ret = (struct sl_fraction_owner){s->space, s->pod, s->container};
+    return s;
 }
 
 size_t sl_fraction_count(const struct sl_fraction *f)
@@ -51,11 +49,6 @@ size_t sl_fraction_count(const struct sl_fraction *f)
     for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
         n++;
     return n;
-}
-
-void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute)
-{
-    f->compute = compute;
 }
 
 /* --- what a container gets ------------------------------------------------------------------------ */
@@ -84,24 +77,13 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
 
 /* --- life ---------------------------------------------------------------------------------------- */
 
-static void copy_options(struct sl_fraction *f, const struct sl_fraction_options *opt)
-{
-    const char **to[] = {&f->opt.node_name,        &f->opt.cdi_dir,         &f->opt.arbiter_dir,
-                         &f->opt.arbiter_dir_host, &f->opt.sluice_dir_host, &f->opt.podres_socket};
-    f->opt = *opt;
-    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++) {
-        f->text[i] = sl_xstrdup(*to[i]);
-        *to[i] = f->text[i];
-    }
-}
-
 int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *opt,
                        struct sl_kube *kube, struct sl_fraction **ret, struct sl_err *err)
 {
     struct sl_fraction *f = sl_xcalloc(1, sizeof(*f));
     f->loop = loop;
     f->kube = kube;
-    copy_options(f, opt);
+    f->opt = *opt;
     f->podres = sl_podres_create(loop, f->opt.podres_socket, 0);
     int rc = sl_leases_create(loop, f->opt.arbiter_dir, LEASE_NS, &f->leases, err);
     if (rc < 0) {
@@ -128,7 +110,5 @@ void sl_fraction_destroy(struct sl_fraction *f)
         sl_kube_cancel(s->asking);
         free(s);
     }
-    for (size_t i = 0; i < sizeof(f->text) / sizeof(f->text[0]); i++)
-        free(f->text[i]);
     free(f);
 }

@@ -32,20 +32,17 @@ struct sl_fraction_options {
     const char *podres_socket;                  /* NULL: kubelet's usual one */
     /* What is in the machine now; either may be NULL. Good until the callback's caller returns. */
     void (*machine)(void *data, const struct sl_inventory **inv, const struct sl_driver **driver);
-    /* The node's configuration now, for what pods may ask for. NULL, or NULL from it: the defaults. */
+    /* The node's configuration now, for what pods may ask for and how GPU time is shared. NULL: the defaults. */
     const struct sl_config *(*config)(void *data);
     void *data;
 };
 
-/* All options are copied. kube NULL: every container is refused, with the reason. */
+/* The texts of the options outlive it. kube NULL: every container is refused, with the reason. */
 int sl_fraction_create(struct sl_loop *loop, const struct sl_fraction_options *opt,
                        struct sl_kube *kube, struct sl_fraction **ret,
                        struct sl_err *err) SL_MUST_CHECK;
 /* Tenants stay, for the containers that run. Containers about to start are refused. NULL is fine. */
 void sl_fraction_destroy(struct sl_fraction *f);
-
-/* How GPU time is to be shared by the tenants that are made from now on. */
-void sl_fraction_set_compute(struct sl_fraction *f, enum sl_compute compute);
 
 /* What Allocate answers: the slot's name, as a CDI device or, where the configuration has annotations
  * only, as one. Pure. */

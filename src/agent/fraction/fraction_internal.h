@@ -5,7 +5,7 @@
 
 #include "agent/fraction/fraction.h"
 #include "agent/kubelet/podres.h"
-#include "agent/tenant/tenancy.h"
+#include "agent/tenant/leases.h"
 #include "config/plan.h"
 #include "share/promise.h"
 
@@ -20,8 +20,6 @@ struct sl_fraction_slot {
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
-    struct sl_tenancy_tenant only;
-    struct sl_tenancy tenancy;   /* to unmake it */
     bool unlisted;               /* not in kubelet's last list */
     bool removing;               /* the arbiter is asked to */
     struct sl_kube_call *asking; /* the API server, whether the pod is still there */
@@ -31,8 +29,7 @@ struct sl_start;
 
 struct sl_fraction {
     struct sl_loop *loop;
-    struct sl_fraction_options opt; /* texts are ours */
-    char *text[6];
+    struct sl_fraction_options opt;
     struct sl_kube *kube;
     struct sl_leases *leases;
     struct sl_podres *podres;
@@ -42,11 +39,10 @@ struct sl_fraction {
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
     uint64_t unsure_ns;      /* the next look, while some are not listed and not gone */
-    enum sl_compute compute; /* how the node wants GPU time to be shared */
     char said[400];          /* the last trouble that was logged */
 };
 
-/* --- fraction_pod.c: what a pod's object says. Pure. --- */
+/* --- fraction_pod.c: what a pod's object says --- */
 
 /* The same whatever order kubelet names the devices in. */
 int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SIZE],
@@ -55,30 +51,22 @@ int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SI
 enum sl_pod_state { SL_POD_OVER, SL_POD_LEAVING, SL_POD_ALIVE };
 enum sl_pod_state sl_fraction_pod_state(const json_t *pod);
 
-int sl_fraction_promise(const json_t *pod, const char *node, struct sl_promise *ret,
-                        struct sl_err *err) SL_MUST_CHECK;
-
 /*
- * Which container is about to start. Kubelet lists the container that has the devices in the end; init
- * containers that had them before it are not listed, and the pod's status tells their turn. `seen` are the
- * pod's containers that have a tenant. -EAGAIN: the status is behind what kubelet does, look again; with
- * `settled` it has been looked at long enough to be believed.
+ * The lease that the pod's container was promised, with the tenant's name and all that is needed after a restart.
+ *
+ * Kubelet lists the container that has the devices in the end; init containers that had them before it are not listed,
+ * and the pod's status tells their turn. -EAGAIN: the status is behind what kubelet does, look again; with `settled` it
+ * has been looked at long enough to be believed.
  */
-int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, const char *listed,
-                          const char *const *seen, size_t seen_count, bool settled, char buf[64],
-                          struct sl_err *err) SL_MUST_CHECK;
-
-/* The lease the container was promised, with the tenant's name and all that is needed after a restart. */
-int sl_fraction_lease(const json_t *pod, const struct sl_promise *promise, const char *container,
-                      const char *token, struct sl_msg_lease *ret,
+int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char *listed,
+                      bool settled, const char *token, struct sl_msg_lease *ret,
                       struct sl_err *err) SL_MUST_CHECK;
 
-/* A slot of what the arbiter tells of a tenant; false: not ours. */
-bool sl_fraction_slot_read(const struct sl_msg_tenant *tenant, struct sl_fraction_slot *ret);
-void sl_fraction_slot_of(const struct sl_msg_lease *lease, struct sl_fraction_slot *ret);
+/* The slot of a tenant, from what the arbiter has about it; NULL: it is none of ours. */
+struct sl_fraction_slot *sl_fraction_slot_make(const char *tenant, const char *about);
 
 /* --- fraction.c --- */
-struct sl_fraction_slot *sl_fraction_find(struct sl_fraction *f, const char *tenant);
+struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const char *tenant);
 void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err);
 
 /* --- fraction_start.c --- */

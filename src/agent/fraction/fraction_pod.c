@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a pod's object to the lease of one of its containers. Pure. */
+/* From a pod's object to the lease of one of its containers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
+#include "agent/tenant/allow.h"
 #include "arbiter/client.h"
 #include "base/hash.h"
+#include "base/json_read.h"
+#include "base/xalloc.h"
 #include "kube/kube.h"
 #include "share/lease.h"
 
@@ -31,21 +35,6 @@ enum sl_pod_state sl_fraction_pod_state(const json_t *pod)
     if (phase && (strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0))
         return SL_POD_OVER;
     return *sl_kube_meta(pod, "deletionTimestamp") ? SL_POD_LEAVING : SL_POD_ALIVE;
-}
-
-int sl_fraction_promise(const json_t *pod, const char *node, struct sl_promise *ret,
-                        struct sl_err *err)
-{
-    const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
-    const char *text = json_string_value(json_object_get(notes, SL_PROMISE_LEASE_KEY));
-    if (!text)
-        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_PROMISE, sl_kube_meta(pod, "namespace"),
-                          sl_kube_meta(pod, "name"), SL_PROMISE_LEASE_KEY);
-    int rc = sl_promise_lease_parse(text, ret, err);
-    if (rc == 0 && strcmp(ret->node, node) != 0)
-        rc = sl_err_set(err, -EINVAL, SL_E_FRACTION_OTHER_NODE, sl_kube_meta(pod, "namespace"),
-                        sl_kube_meta(pod, "name"), ret->node, node);
-    return rc;
 }
 
 static const struct sl_promise_container *promised(const struct sl_promise *promise,
@@ -86,14 +75,6 @@ static enum turn init_turn(const json_t *pod, const char *name, bool started)
     return started && !again ? TURN_UNCLEAR : TURN_NOW;
 }
 
-static bool among(const char *name, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* Where among the init containers; SIZE_MAX: it is none, and comes after all of them. *ret_stays: it runs beside the
  * others (a sidecar). */
 static size_t init_position(const json_t *inits, const char *name, bool *ret_stays)
@@ -111,37 +92,41 @@ static size_t init_position(const json_t *inits, const char *name, bool *ret_sta
     return SIZE_MAX;
 }
 
-/* Has a container started that starts after the init container `at`? Then that one is over. */
-static bool passed(const json_t *inits, size_t at, const char *const *seen, size_t seen_count)
+/* Has the pod's container a tenant? With `name` NULL: has one that starts after the init container `at`? Then that one
+ * is over. */
+static bool started(const struct sl_fraction *f, const json_t *pod, const json_t *inits,
+                    const char *name, size_t at)
 {
     bool stays;
-    for (size_t i = 0; i < seen_count; i++)
-        if (init_position(inits, seen[i], &stays) > at)
+    for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
+        if (!s->removing && strcmp(s->uid, sl_kube_meta(pod, "uid")) == 0 &&
+            (name ? strcmp(s->container, name) == 0
+                  : init_position(inits, s->container, &stays) > at))
             return true;
     return false;
 }
 
-int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, const char *listed,
-                          const char *const *seen, size_t seen_count, bool settled, char buf[64],
-                          struct sl_err *err)
+/* The container that is about to start. */
+static int find_container(const struct sl_fraction *f, const json_t *pod,
+                          const struct sl_promise *promise, const char *listed, bool settled,
+                          const char **ret, struct sl_err *err)
 {
     const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers");
     bool stays = false;
     size_t end = init_position(inits, listed, &stays);
-    (void)snprintf(buf, 64, "%s", listed);
+    *ret = listed;
     /* Kubelet gives the devices of an init container on to those that come after it, sidecars too, and lists only those. */
     for (size_t i = 0; i < end && i < json_array_size(inits); i++) {
         const char *name = json_string_value(json_object_get(json_array_get(inits, i), "name"));
         if (!name || !promised(promise, name) ||
-            (init_position(inits, name, &stays) == i && stays) ||
-            passed(inits, i, seen, seen_count))
+            (init_position(inits, name, &stays) == i && stays) || started(f, pod, inits, NULL, i))
             continue;
-        enum turn turn = init_turn(pod, name, among(name, seen, seen_count));
+        enum turn turn = init_turn(pod, name, started(f, pod, inits, name, 0));
         if (turn == TURN_UNCLEAR && !settled)
             return sl_err_set(err, -EAGAIN, SL_E_FRACTION_INIT_UNKNOWN,
                               sl_kube_meta(pod, "namespace"), sl_kube_meta(pod, "name"), name);
         if (turn != TURN_OVER) {
-            (void)snprintf(buf, 64, "%s", name);
+            *ret = name;
             return 0;
         }
     }
@@ -151,52 +136,61 @@ int sl_fraction_container(const json_t *pod, const struct sl_promise *promise, c
 /* --- the lease ----------------------------------------------------------------------------------- */
 
 /* Same pod, container and slot: same name. Not the UID itself, which leaves too little of SL_NAME_MAX. */
-static void name_tenant(const char *uid, const char *container, const char *token,
-                        char buf[SL_NAME_MAX])
+static void name_tenant(const struct sl_owner *owner, char buf[SL_NAME_MAX])
 {
     uint64_t hash = SL_HASH_START;
-    const char *const part[] = {uid, "/", container, "/", token};
+    const char *const part[] = {owner->pod_uid, "/", owner->container, "/", owner->slot};
     for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++)
         hash = sl_hash_bytes(hash, part[i], strlen(part[i]));
     (void)snprintf(buf, SL_NAME_MAX, "slot-%016" PRIx64, hash);
 }
 
-int sl_fraction_lease(const json_t *pod, const struct sl_promise *promise, const char *container,
-                      const char *token, struct sl_msg_lease *ret, struct sl_err *err)
+int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char *listed,
+                      bool settled, const char *token, struct sl_msg_lease *ret, struct sl_err *err)
 {
+    struct sl_promise promise;
     char tenant[SL_NAME_MAX];
-    const struct sl_owner owner = {.name_space = sl_kube_meta(pod, "namespace"),
-                                   .pod = sl_kube_meta(pod, "name"),
-                                   .pod_uid = sl_kube_meta(pod, "uid"),
-                                   .container = container,
-                                   .slot = token};
-    const struct sl_promise_container *c = promised(promise, container);
+    struct sl_owner owner = {.name_space = sl_kube_meta(pod, "namespace"),
+                             .pod = sl_kube_meta(pod, "name"),
+                             .pod_uid = sl_kube_meta(pod, "uid"),
+                             .slot = token};
+    const char *text = sl_jget_note(pod, SL_PROMISE_LEASE_KEY);
+    if (!text)
+        return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_PROMISE, owner.name_space, owner.pod,
+                          SL_PROMISE_LEASE_KEY);
+    int rc = sl_promise_lease_parse(text, &promise, err);
+    if (rc == 0 && strcmp(promise.node, f->opt.node_name) != 0)
+        rc = sl_err_set(err, -EINVAL, SL_E_FRACTION_OTHER_NODE, owner.name_space, owner.pod,
+                        promise.node, f->opt.node_name);
+    if (rc == 0)
+        rc = find_container(f, pod, &promise, listed, settled, &owner.container, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_promise_container *c = promised(&promise, owner.container);
     if (!c)
         return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_CONTAINER, owner.name_space, owner.pod,
-                          SL_PROMISE_LEASE_KEY, container);
-    name_tenant(owner.pod_uid, container, token, tenant);
-    return sl_lease_compose(tenant, &owner, &promise->share[c->first], c->count, ret, err);
+                          SL_PROMISE_LEASE_KEY, owner.container);
+    name_tenant(&owner, tenant);
+    rc = sl_lease_compose(tenant, &owner, &promise.share[c->first], c->count, ret, err);
+    if (rc < 0)
+        return rc;
+    const struct sl_config *config = f->opt.config ? f->opt.config(f->opt.data) : NULL;
+    if (config)
+        sl_lease_compute(ret, config->fractional.compute);
+    return sl_allow_lease(config, owner.name_space, ret->priority, ret->cores_request_permille,
+                          ret->cores_limit_permille, err);
 }
 
-static bool read_about(const char *about, struct sl_fraction_slot *ret)
+struct sl_fraction_slot *sl_fraction_slot_make(const char *tenant, const char *about)
 {
-    return sl_client_about(about, "slot", ret->token, sizeof(ret->token)) &&
-           sl_client_about(about, "namespace", ret->space, sizeof(ret->space)) &&
-           sl_client_about(about, "pod", ret->pod, sizeof(ret->pod)) &&
-           sl_client_about(about, "container", ret->container, sizeof(ret->container)) &&
-           sl_client_about(about, "pod-uid", ret->uid, sizeof(ret->uid));
-}
-
-bool sl_fraction_slot_read(const struct sl_msg_tenant *tenant, struct sl_fraction_slot *ret)
-{
-    *ret = (struct sl_fraction_slot){.removing = false};
-    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", tenant->name);
-    return (tenant->flags & SL_LEASE_KEEP) && read_about(tenant->about, ret);
-}
-
-void sl_fraction_slot_of(const struct sl_msg_lease *lease, struct sl_fraction_slot *ret)
-{
-    *ret = (struct sl_fraction_slot){.removing = false};
-    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", lease->name);
-    (void)read_about(lease->about, ret);
+    struct sl_fraction_slot *s = sl_xcalloc(1, sizeof(*s));
+    (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
+    if (sl_client_about(about, "slot", s->token, sizeof(s->token)) &&
+        sl_client_about(about, "namespace", s->space, sizeof(s->space)) &&
+        sl_client_about(about, "pod", s->pod, sizeof(s->pod)) &&
+        sl_client_about(about, "container", s->container, sizeof(s->container)) &&
+        sl_client_about(about, "pod-uid", s->uid, sizeof(s->uid)))
+        return s;
+    free(s);
+    return NULL;
 }

@@ -13,8 +13,6 @@
 #include "agent/container/cdi.h"
 #include "agent/fraction/errors.h"
 #include "agent/fraction/fraction_internal.h"
-#include "agent/tenant/allow.h"
-#include "agent/tenant/tenancy.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/fault.h"
@@ -31,6 +29,8 @@
 
 /* A pod that kubelet lists with one of the devices. */
 struct candidate {
+    struct sl_start *op;
+    struct sl_kube_call *asking;
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64];
     json_t *object; /* NULL: gone, or over */
     enum sl_pod_state state;
@@ -49,28 +49,27 @@ struct sl_start {
     bool woken;          /* … was, perhaps */
     bool made_room;      /* the same tenant with another lease was removed */
     struct candidate *candidate;
-    size_t candidate_count, at;
-    struct sl_kube_call *asking;
+    size_t candidate_count;
+    size_t unanswered; /* pods that the API server is asked for */
     struct sl_timer timer;
     void (*again)(struct sl_start *op);
     struct sl_msg_lease lease;
-    struct sl_tenancy_tenant tenant;
-    struct sl_tenancy tenancy;
 };
 
 static void ask_kubelet(struct sl_start *op);
-static void ask_next(struct sl_start *op);
 static void take_slot(struct sl_start *op);
 
 /* --- the end of one ------------------------------------------------------------------------------ */
 
 static void drop_candidates(struct sl_start *op)
 {
-    for (size_t i = 0; i < op->candidate_count; i++)
+    for (size_t i = 0; i < op->candidate_count; i++) {
+        sl_kube_cancel(op->candidate[i].asking);
         json_decref(op->candidate[i].object);
+    }
     free(op->candidate);
     op->candidate = NULL;
-    op->candidate_count = op->at = 0;
+    op->candidate_count = 0;
 }
 
 static void free_start(struct sl_start *op)
@@ -140,16 +139,15 @@ static int remember(struct sl_start *op, struct sl_err *err)
         return sl_err_set(err, -EAGAIN, SL_E_FRACTION_POD_GONE, slot->space, slot->pod);
     if (slot)
         return 0;
-    slot = sl_xmalloc(sizeof(*slot));
-    sl_fraction_slot_of(&op->lease, slot);
-    sl_fraction_slot_add(op->f, slot);
+    slot = sl_fraction_slot_make(op->lease.name, op->lease.about);
+    if (slot)
+        sl_fraction_slot_add(op->f, slot);
     sl_fraction_sweep_timer(op->f);
     return 0;
 }
 
-static int write_spec(void *data, struct sl_err *err)
+static int write_spec(struct sl_start *op, struct sl_err *err)
 {
-    struct sl_start *op = data;
     const struct sl_fraction_options *opt = &op->f->opt;
     const struct sl_inventory *inv = NULL;
     const struct sl_driver *driver = NULL;
@@ -179,53 +177,59 @@ static int write_spec(void *data, struct sl_err *err)
     return rc;
 }
 
-static int remove_spec(void *data, struct sl_err *err)
-{
-    const struct sl_start *op = data;
-    return sl_cdi_remove_slot(op->f->opt.cdi_dir, op->token, err);
-}
-
-static const struct sl_tenancy_ops tenancy_ops = {
-    .write_spec = write_spec,
-    .remove_spec = remove_spec,
-    .fault = {.made = SL_FAULT_NAME("fraction.lease"),
-              .all_made = SL_FAULT_NAME("fraction.leased"),
-              .written = SL_FAULT_NAME("fraction.ready"),
-              .removed = SL_FAULT_NAME("fraction.unspecified"),
-              .unmade = SL_FAULT_NAME("fraction.removed")}};
-
-static void removed_other_lease(void *data, enum sl_tenancy_step step, int rc,
-                                const struct sl_err *err)
+static void removed_other_lease(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_start *op = data;
-    (void)step;
-    op->made_room = true;
-    if (rc < 0)
+    (void)text;
+    if (rc < 0) {
         finish(op, err);
-    else
-        take_slot(op);
+        return;
+    }
+    SL_FAULT("fraction.removed");
+    take_slot(op);
 }
 
-static void made(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+static void remove_other_lease(struct sl_start *op)
+{
+    struct sl_err err = SL_ERR_INIT;
+    op->made_room = true;
+    if (sl_cdi_remove_slot(op->f->opt.cdi_dir, op->token, &err) < 0) {
+        finish(op, &err);
+        return;
+    }
+    SL_FAULT("fraction.unspecified");
+    sl_leases_remove(op->f->leases, op->lease.name, removed_other_lease, op);
+}
+
+/* Last the spec, so that none names a tenant that is not there. */
+static void made(void *data, int rc, const char *text, const struct sl_err *why)
 {
     struct sl_start *op = data;
-    if (step == SL_TENANCY_TENANT && rc == -EEXIST && !op->made_room) {
-        /* The promise was changed while the container was down. */
-        sl_tenancy_unmake(&op->tenancy, removed_other_lease);
-    } else if (step == SL_TENANCY_TENANT && rc == -ENOSPC) {
-        /* Who had it before may be gone without our knowing. */
+    struct sl_err err = SL_ERR_INIT;
+    (void)text;
+    if (rc == -EEXIST && !op->made_room) {
+        remove_other_lease(op); /* the promise was changed while the container was down */
+    } else if (rc == -ENOSPC) {
+        /* The tenant of a pod that is gone may still have the room. */
         sl_fraction_sweep_all(op->f);
-        try_again(op, ROOM_NS, take_slot, err);
+        try_again(op, ROOM_NS, take_slot, why);
+    } else if (rc < 0) {
+        finish(op, why);
     } else {
-        if (rc == 0)
+        SL_FAULT("fraction.leased");
+        rc = write_spec(op, &err);
+        if (rc == 0) {
+            SL_FAULT("fraction.ready");
             sl_info("%s: %s", op->lease.name, op->lease.about);
-        finish(op, rc < 0 ? err : NULL);
+        }
+        finish(op, rc < 0 ? &err : NULL);
     }
 }
 
 /* The slot may have been another's, and its tenant may be on its way out. */
 static void take_slot(struct sl_start *op)
 {
+    const struct sl_leases_item make = {SL_MSG_CREATE, &op->lease, SL_FAULT_NAME("fraction.lease")};
     bool wait = false;
     op->waits_for_slot = false;
     for (struct sl_fraction_slot *s = op->f->slots, *next; s; s = next) {
@@ -244,35 +248,10 @@ static void take_slot(struct sl_start *op)
     if (wait)
         later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
     else
-        sl_tenancy_make(&op->tenancy, made);
+        sl_leases_ask(op->f->leases, &make, 1, made, op);
 }
 
 /* --- promise ------------------------------------------------------------------------------------- */
-
-static int read_promise(struct sl_start *op, const struct candidate *c, struct sl_err *err)
-{
-    struct sl_promise promise;
-    char container[64];
-    const char *seen[SL_PROMISE_CONTAINERS], *uid = sl_kube_meta(c->object, "uid");
-    size_t n = 0;
-    bool settled = sl_loop_now(op->f->loop) - op->begun_ns >= SETTLE_NS;
-    int rc = sl_fraction_promise(c->object, op->f->opt.node_name, &promise, err);
-    if (rc < 0)
-        return rc;
-    for (const struct sl_fraction_slot *s = op->f->slots; s && n < SL_PROMISE_CONTAINERS;
-         s = s->next)
-        if (strcmp(s->uid, uid) == 0 && !s->removing)
-            seen[n++] = s->container;
-    rc = sl_fraction_container(c->object, &promise, c->container, seen, n, settled, container, err);
-    if (rc == 0)
-        rc = sl_fraction_lease(c->object, &promise, container, op->token, &op->lease, err);
-    if (rc < 0)
-        return rc;
-    sl_lease_compute(&op->lease, op->f->compute);
-    const struct sl_fraction_options *opt = &op->f->opt;
-    return sl_allow_lease(opt->config ? opt->config(opt->data) : NULL, c->space, op->lease.priority,
-                          op->lease.cores_request_permille, op->lease.cores_limit_permille, err);
-}
 
 static const struct candidate *choose(const struct sl_start *op, struct sl_err *err)
 {
@@ -297,39 +276,29 @@ static const struct candidate *choose(const struct sl_start *op, struct sl_err *
     return found ? found : leaving;
 }
 
-static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
+/* When all candidates are known, one of them has the promise. */
+static void got_pod(void *data, int status, json_t *body, const struct sl_err *why)
 {
-    struct sl_start *op = data;
-    struct candidate *c = &op->candidate[op->at];
-    op->asking = NULL;
+    struct candidate *asked = data;
+    struct sl_start *op = asked->op;
+    struct sl_err err = SL_ERR_INIT;
+    asked->asking = NULL;
     if (status != 200 && status != 404) {
-        fail(op, -EAGAIN, SL_E_FRACTION_POD_UNREAD, c->space, c->pod, err->msg);
+        fail(op, -EAGAIN, SL_E_FRACTION_POD_UNREAD, asked->space, asked->pod, why->msg);
         return;
     }
     if (status == 200 && json_is_object(body)) {
-        c->state = sl_fraction_pod_state(body);
-        if (c->state != SL_POD_OVER)
-            c->object = json_incref(body);
+        asked->state = sl_fraction_pod_state(body);
+        if (asked->state != SL_POD_OVER)
+            asked->object = json_incref(body);
     }
-    op->at++;
-    ask_next(op);
-}
-
-/* Asks for the next candidate; when all are known, one of them has the promise. */
-static void ask_next(struct sl_start *op)
-{
-    struct sl_err err = SL_ERR_INIT;
-    char path[400];
-    if (op->at < op->candidate_count) {
-        const struct candidate *c = &op->candidate[op->at];
-        (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
-        if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, op, &op->asking, &err) <
-            0)
-            finish(op, &err);
+    if (--op->unanswered > 0)
         return;
-    }
     const struct candidate *c = choose(op, &err);
-    int rc = c ? read_promise(op, c, &err) : err.code;
+    bool settled = sl_loop_now(op->f->loop) - op->begun_ns >= SETTLE_NS;
+    int rc =
+        c ? sl_fraction_lease(op->f, c->object, c->container, settled, op->token, &op->lease, &err)
+          : err.code;
     SL_FAULT("fraction.promise");
     if (rc == -EAGAIN)
         try_again(op, AGAIN_NS, ask_kubelet, &err);
@@ -367,6 +336,8 @@ static void add_candidate(struct sl_start *op, const struct sl_podres_device *d)
 static void kubelet_listed(void *data, const struct sl_podres_map *map, const struct sl_err *err)
 {
     struct sl_start *op = data;
+    struct sl_err bad = SL_ERR_INIT;
+    char path[400];
     SL_FAULT("fraction.listed");
     if (err) {
         fail(op, -EAGAIN, SL_E_FRACTION_OWNER_UNKNOWN, op->token, err->msg);
@@ -380,10 +351,21 @@ static void kubelet_listed(void *data, const struct sl_podres_map *map, const st
         for (size_t k = 0; k < n; k++)
             add_candidate(op, &d[k]);
     }
-    if (op->candidate_count == 0)
+    if (op->candidate_count == 0) {
         fail(op, -ENODATA, SL_E_FRACTION_INIT_ALONE, op->token);
-    else
-        ask_next(op);
+        return;
+    }
+    op->unanswered = op->candidate_count;
+    for (size_t i = 0; i < op->candidate_count; i++) {
+        struct candidate *c = &op->candidate[i];
+        (void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", c->space, c->pod);
+        c->op = op;
+        if (sl_kube_request(op->f->kube, "GET", path, NULL, NULL, got_pod, c, &c->asking, &bad) <
+            0) {
+            finish(op, &bad);
+            return;
+        }
+    }
 }
 
 static void ask_kubelet(struct sl_start *op)
@@ -440,9 +422,6 @@ static struct sl_start *new_start(struct sl_fraction *f, const char *resource,
     (void)snprintf(op->resource, sizeof(op->resource), "%s", resource);
     uint64_t deadline = sl_prestart_deadline(call);
     op->f = f;
-    op->tenant = (struct sl_tenancy_tenant){.name = op->lease.name, .make = &op->lease};
-    op->tenancy = (struct sl_tenancy){
-        .leases = f->leases, .ops = &tenancy_ops, .data = op, .tenant = &op->tenant, .count = 1};
     op->call = call;
     op->begun_ns = sl_loop_now(f->loop);
     op->give_up_ns = op->begun_ns + PATIENCE_NS;
@@ -480,7 +459,6 @@ void sl_fraction_starts_end(struct sl_fraction *f)
         struct sl_start *op = f->starts;
         f->starts = op->next;
         sl_timer_stop(f->loop, &op->timer);
-        sl_kube_cancel(op->asking);
         sl_prestart_answer(op->call, &err);
         free_start(op);
     }

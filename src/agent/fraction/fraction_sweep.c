@@ -15,22 +15,22 @@
 #include "base/fault.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/xalloc.h"
 
 #define SWEEP_NS  (10 * SL_NS_PER_S)
 #define UNSURE_NS SL_NS_PER_S /* some are not listed, and their pods are not gone yet */
 
 /* --- removing ------------------------------------------------------------------------------------ */
 
-static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct sl_err *err)
+static void unmade(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
     struct sl_fraction *f = slot->fraction;
-    (void)step;
+    (void)text;
     slot->removing = false;
     if (rc < 0) {
         sl_fraction_say(f, "cannot remove a tenant whose pod is gone", err);
     } else {
+        SL_FAULT("fraction.removed");
         sl_info("%s: removed, because %s/%s is gone", slot->tenant, slot->space, slot->pod);
         sl_list_drop(&f->slots, slot);
         sl_kube_cancel(slot->asking);
@@ -39,32 +39,22 @@ static void unmade(void *data, enum sl_tenancy_step step, int rc, const struct s
     sl_fraction_wake(f);
 }
 
-/* A spec that stays is found again at the next start. */
-static int remove_spec(void *data, struct sl_err *err)
-{
-    const struct sl_fraction_slot *slot = data;
-    if (sl_cdi_remove_slot(slot->fraction->opt.cdi_dir, slot->token, err) < 0)
-        sl_fraction_say(slot->fraction, "cannot remove a left-over spec", err);
-    return 0;
-}
-
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 {
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_fraction *f = slot->fraction;
     if (slot->removing)
         return;
     slot->removing = true;
-    sl_tenancy_unmake(&slot->tenancy, unmade);
+    /* First the spec, so that none names a tenant that is gone. One that stays is found again at the next start. */
+    if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
+        sl_fraction_say(f, "cannot remove a left-over spec", &err);
+    SL_FAULT("fraction.unspecified");
+    sl_leases_remove(f->leases, slot->tenant, unmade, slot);
 }
 
 void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
 {
-    static const struct sl_tenancy_ops ops = {
-        .remove_spec = remove_spec,
-        .fault = {.removed = SL_FAULT_NAME("fraction.unspecified"),
-                  .unmade = SL_FAULT_NAME("fraction.removed")}};
-    slot->only = (struct sl_tenancy_tenant){.name = slot->tenant};
-    slot->tenancy = (struct sl_tenancy){
-        .leases = f->leases, .ops = &ops, .data = slot, .tenant = &slot->only, .count = 1};
     slot->fraction = f;
     slot->next = f->slots;
     f->slots = slot;
@@ -152,16 +142,6 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
 
 /* --- after a start --------------------------------------------------------------------------------- */
 
-static void load_tenant(struct sl_fraction *f, const struct sl_msg_tenant *tenant)
-{
-    struct sl_fraction_slot read, *slot;
-    if (!sl_fraction_slot_read(tenant, &read) || sl_fraction_find(f, read.tenant))
-        return;
-    slot = sl_xmalloc(sizeof(*slot));
-    *slot = read;
-    sl_fraction_slot_add(f, slot);
-}
-
 /* Specs of tenants that are not there: the arbiter's memory is gone with a reboot, for one. */
 static void drop_specs(struct sl_fraction *f)
 {
@@ -190,8 +170,14 @@ static void loaded(void *data, struct sl_client_status *status, const struct sl_
         sl_timer_set(f->loop, &f->timer, sl_loop_now(f->loop) + UNSURE_NS);
         return;
     }
-    for (size_t i = 0; i < status->tenant_count; i++)
-        load_tenant(f, &status->tenant[i]);
+    for (size_t i = 0; i < status->tenant_count; i++) {
+        const struct sl_msg_tenant *t = &status->tenant[i];
+        struct sl_fraction_slot *slot = (t->flags & SL_LEASE_KEEP) && !sl_fraction_find(f, t->name)
+                                            ? sl_fraction_slot_make(t->name, t->about)
+                                            : NULL;
+        if (slot)
+            sl_fraction_slot_add(f, slot);
+    }
     sl_client_status_free(status);
     drop_specs(f);
     f->loaded = true;

@@ -12,6 +12,7 @@
 #include "agent/tenant/errors.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/fault.h"
 #include "base/xalloc.h"
 #include "shm/packet.h"
 
@@ -23,6 +24,9 @@ struct question {
     uint64_t deadline_ns;
     bool now; /* not asked again where there is no arbiter */
     sl_leases_done *done;
+    const struct sl_leases_item *items; /* to be asked after this one */
+    size_t more;
+    const char *fault;
     sl_leases_status_done *status_done; /* of STATUS */
     struct sl_client_status status;     /* what came of it so far */
     void *data;
@@ -40,6 +44,27 @@ struct sl_leases {
 
 static void advance(struct sl_leases *l);
 
+/* Puts the question behind the others. */
+static void put(struct sl_leases *l, struct question *q, enum sl_msg_type type)
+{
+    sl_packet_init(&q->ask.h, type, sl_packet_size(type));
+    q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;
+    q->next = NULL;
+    *l->last = q;
+    l->last = &q->next;
+    if (!l->unsent)
+        l->unsent = q;
+}
+
+static void put_item(struct sl_leases *l, struct question *q)
+{
+    const struct sl_leases_item *item = q->items++;
+    q->more--;
+    q->ask = *item->lease;
+    q->fault = item->fault;
+    put(l, q, item->type);
+}
+
 static void finish(struct sl_leases *l, struct question *q, int rc, const char *text,
                    const struct sl_err *err)
 {
@@ -48,6 +73,12 @@ static void finish(struct sl_leases *l, struct question *q, int rc, const char *
         l->last = &l->first;
     if (l->unsent == q)
         l->unsent = q->next;
+    if (rc == 0 && q->fault)
+        SL_FAULT(q->fault);
+    if (rc == 0 && q->more) {
+        put_item(l, q);
+        return;
+    }
     if (q->status_done)
         q->status_done(q->data, rc < 0 ? NULL : &q->status, err);
     else if (q->done)
@@ -207,58 +238,47 @@ void sl_leases_destroy(struct sl_leases *l)
     free(l);
 }
 
-/* Puts a question like this one behind the others. */
-static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type,
-                size_t size)
+static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_type type)
 {
     struct question *q = sl_xmalloc(sizeof(*q));
     *q = *model;
-    sl_packet_init(&q->ask.h, type, size);
-    q->deadline_ns = sl_loop_now(l->loop) + l->timeout_ns;
-    *l->last = q;
-    l->last = &q->next;
-    if (!l->unsent)
-        l->unsent = q;
+    put(l, q, type);
     advance(l);
 }
 
-void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
-                    void *data)
+void sl_leases_ask(struct sl_leases *l, const struct sl_leases_item *items, size_t count,
+                   sl_leases_done *done, void *data)
 {
-    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_CREATE,
-        sizeof(*lease));
-}
-
-void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
-                   void *data)
-{
-    ask(l, &(struct question){.ask = *lease, .done = done, .data = data}, SL_MSG_SET,
-        sizeof(*lease));
+    if (count == 0) {
+        done(data, 0, "", NULL);
+        return;
+    }
+    struct question *q = sl_xcalloc(1, sizeof(*q));
+    *q = (struct question){.items = items, .more = count, .done = done, .data = data};
+    put_item(l, q);
+    advance(l);
 }
 
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data)
 {
     struct question q = {.done = done, .data = data};
     (void)snprintf(q.ask.name, sizeof(q.ask.name), "%s", name);
-    ask(l, &q, SL_MSG_REMOVE, sizeof(q.ask));
+    ask(l, &q, SL_MSG_REMOVE);
 }
 
 void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data)
 {
-    ask(l, &(struct question){.status_done = done, .data = data}, SL_MSG_STATUS,
-        sizeof(struct sl_msg));
+    ask(l, &(struct question){.status_done = done, .data = data}, SL_MSG_STATUS);
 }
 
 void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data)
 {
-    ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS,
-        sizeof(struct sl_msg));
+    ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS);
 }
 
 void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data)
 {
-    ask(l, &(struct question){.done = done, .data = data, .now = true}, SL_MSG_PING,
-        sizeof(struct sl_msg));
+    ask(l, &(struct question){.done = done, .data = data, .now = true}, SL_MSG_PING);
 }
 
 pid_t sl_leases_peer(const struct sl_leases *l)
@@ -272,5 +292,6 @@ void sl_leases_forget(struct sl_leases *l, const void *data)
         if (q->data == data) {
             q->done = NULL;
             q->status_done = NULL;
+            q->more = 0;
         }
 }

@@ -26,12 +26,19 @@ int sl_leases_create(struct sl_loop *loop, const char *arbiter_dir, uint64_t tim
 /* Questions under way are forgotten: their done does not come. NULL is fine. */
 void sl_leases_destroy(struct sl_leases *l);
 
-/* Copied. Nothing here ever waits for the
- * arbiter, not for its accepting us either. */
-void sl_leases_make(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
-                    void *data);
-void sl_leases_set(struct sl_leases *l, const struct sl_msg_lease *lease, sl_leases_done *done,
-                   void *data);
+/* One thing to ask: SL_MSG_CREATE, SL_MSG_SET or SL_MSG_REMOVE (of which only the name counts). */
+struct sl_leases_item {
+    enum sl_msg_type type;
+    const struct sl_msg_lease *lease;
+    const char *fault; /* the fault point behind a good answer; NULL: none */
+};
+/*
+ * Asks for one after the other until one is refused; done comes once, with the last answer. Nothing here ever waits for
+ * the arbiter, not for its accepting us either. The first lease is copied; of more than one, all are the caller's until
+ * done. Without items, done comes from inside this call.
+ */
+void sl_leases_ask(struct sl_leases *l, const struct sl_leases_item *items, size_t count,
+                   sl_leases_done *done, void *data);
 /* A tenant that is not there is a success. */
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data);
 
