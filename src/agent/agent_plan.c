@@ -253,7 +253,7 @@ static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
 {
     struct sl_err err = SL_ERR_INIT;
     bool failed = !a->driver && inv->gpu_count > 0;
-    if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, NULL, &err) < 0) {
+    if (a->driver && sl_cdi_write_node(a->opt.cdi_dir, a->driver, inv, &err) < 0) {
         failed = true;
         if (a->files_retry_ns == 0)
             sl_agent_say(a, SL_EVENT_WARNING, "CDIFailed", "%s", err.msg);

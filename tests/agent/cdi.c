@@ -135,14 +135,23 @@ static bool has(const json_t *edits, const char *list, const char *key, const ch
     return false;
 }
 
+/* A spec that is written is a new file: changes with each write. */
+static ino_t node_file(const struct driver_world *w)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "%s/" NODE_FILE, w->cdi);
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
 static json_t *write_node(const struct driver_world *w, const struct sl_driver *d,
                           const struct sl_inventory *inv, bool want_changed)
 {
-    bool changed = !want_changed;
+    ino_t before = node_file(w);
     struct sl_err err = SL_ERR_INIT;
-    if (sl_cdi_write_node(w->cdi, d, inv, &changed, &err) < 0)
+    if (sl_cdi_write_node(w->cdi, d, inv, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(changed, want_changed);
+    assert_int_equal(node_file(w) != before, want_changed);
     return load_spec(w->cdi, NODE_FILE, SL_CDI_NODE_KIND);
 }
 
@@ -233,14 +242,9 @@ static void devices_come_and_go(void **state)
     assert_non_null(device_edits(spec, "1"));
     json_decref(spec);
     inv->gpu[1].lost = true; /* nothing left: no empty spec stays behind */
-    bool changed = false;
-    assert_int_equal(sl_cdi_write_node(w->cdi, d, inv, &changed, NULL), 0);
-    assert_true(changed);
-    char path[PATH_MAX];
-    (void)snprintf(path, sizeof(path), "%s/" NODE_FILE, w->cdi);
-    assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(sl_cdi_write_node(w->cdi, d, inv, &changed, NULL), 0);
-    assert_false(changed);
+    assert_int_equal(sl_cdi_write_node(w->cdi, d, inv, NULL), 0);
+    assert_int_equal(node_file(w), 0);
+    assert_int_equal(sl_cdi_write_node(w->cdi, d, inv, NULL), 0);
     world_free_inventory(inv);
     sl_driver_free(d);
 }
@@ -278,12 +282,12 @@ static void disk_full(void **state)
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     struct sl_err err = SL_ERR_INIT;
-    bool changed = false;
-    int rc = sl_cdi_write_node(w->cdi, d, inv, &changed, &err);
+    ino_t file = node_file(w);
+    int rc = sl_cdi_write_node(w->cdi, d, inv, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(rc, -EFBIG);
     assert_non_null(strstr(err.msg, NODE_FILE));
-    assert_false(changed);
+    assert_int_equal(node_file(w), file);
     json_t *after = load_spec(w->cdi, NODE_FILE, SL_CDI_NODE_KIND);
     assert_true(json_equal(before, after));
     char path[PATH_MAX];
@@ -314,40 +318,42 @@ static void claim_specs(void **state)
     struct driver_world *w = *state;
     struct sl_edits first = {0}, second = {0}, common = {0};
     sl_edits_env(&first, "A", "1");
-    sl_edits_node(&first, "/dev/nvidia0", "/dev/nvidia0", "rw");
-    sl_edits_node_numbered(&first, "/dev/c", "/dev/c", "rw", 234, 0);
+    sl_edits_node(&first, "/dev/nvidia0", "/dev/nvidia0");
+    sl_edits_node_numbered(&first, "/dev/c", "/dev/c", 234, 0);
     sl_edits_mount(&second, "/a", "/b", false);
     sl_edits_mount(&common, "/l", "/m", true);
     const struct sl_cdi_device devices[] = {{"gpu", &first}, {"container-1-request-0", &second}};
 
     char **claims = NULL, name[SL_CDI_NAME_SIZE];
     size_t count = 99;
-    assert_int_equal(sl_cdi_list_claims(w->cdi, &claims, &count, NULL), 0); /* no directory yet */
+    assert_int_equal(sl_cdi_list(w->cdi, SL_CDI_CLAIM, &claims, &count, NULL),
+                     0); /* no directory yet */
     assert_int_equal(count, 0);
-    sl_cdi_free_claims(claims, count);
+    sl_cdi_list_free(claims, count);
 
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, devices, 2, &common, NULL), 0);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, devices, 2, &common, NULL), 0);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, "another", devices, 1, NULL, NULL), 0);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, devices, 2, &common, NULL), 0);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, devices, 2, &common, NULL), 0);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, "another", devices, 1, NULL, NULL), 0);
     json_t *want = json_loads(golden, 0, NULL);
-    json_t *spec = load_spec(w->cdi, "k8s.gpu.sluice.io-claim_" UID ".json", SL_CDI_CLAIM_KIND);
+    json_t *spec =
+        load_spec(w->cdi, "k8s.gpu.sluice.io-claim_" UID ".json", "k8s.gpu.sluice.io/claim");
     assert_true(json_equal(want, spec));
     json_decref(want);
     json_decref(spec);
-    assert_int_equal(sl_cdi_claim_name(UID, "gpu", name, sizeof(name), NULL), 0);
+    assert_int_equal(sl_cdi_name(SL_CDI_CLAIM, UID, "gpu", name, sizeof(name), NULL), 0);
     assert_string_equal(name, "k8s.gpu.sluice.io/claim=" UID "-gpu");
-    assert_int_equal(sl_cdi_claim_name(UID, "gpu", name, 40, NULL), -ENAMETOOLONG);
+    assert_int_equal(sl_cdi_name(SL_CDI_CLAIM, UID, "gpu", name, 40, NULL), -ENAMETOOLONG);
 
-    assert_int_equal(sl_cdi_list_claims(w->cdi, &claims, &count, NULL), 0);
+    assert_int_equal(sl_cdi_list(w->cdi, SL_CDI_CLAIM, &claims, &count, NULL), 0);
     assert_int_equal(count, 2);
     assert_string_equal(claims[0], UID);
     assert_string_equal(claims[1], "another");
-    sl_cdi_free_claims(claims, count);
-    assert_int_equal(sl_cdi_remove_claim(w->cdi, UID, NULL), 0);
-    assert_int_equal(sl_cdi_remove_claim(w->cdi, UID, NULL), 0);
-    assert_int_equal(sl_cdi_list_claims(w->cdi, &claims, &count, NULL), 0);
+    sl_cdi_list_free(claims, count);
+    assert_int_equal(sl_cdi_remove(w->cdi, SL_CDI_CLAIM, UID, NULL), 0);
+    assert_int_equal(sl_cdi_remove(w->cdi, SL_CDI_CLAIM, UID, NULL), 0);
+    assert_int_equal(sl_cdi_list(w->cdi, SL_CDI_CLAIM, &claims, &count, NULL), 0);
     assert_int_equal(count, 1);
-    sl_cdi_free_claims(claims, count);
+    sl_cdi_list_free(claims, count);
     sl_edits_clear(&first);
     sl_edits_clear(&second);
     sl_edits_clear(&common);
@@ -361,13 +367,14 @@ static void claims_that_make_no_spec(void **state)
     sl_edits_env(&some, "A", "1");
     const struct sl_cdi_device good = {"gpu", &some}, empty = {"gpu", &none},
                                odd = {"gpu/sub", &some}, twice[] = {{"gpu", &some}, {"gpu", &some}};
-    assert_int_equal(sl_cdi_write_claim(w->cdi, "../../etc/x", &good, 1, NULL, &err), -EINVAL);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, "", &good, 1, NULL, &err), -EINVAL);
-    assert_int_equal(sl_cdi_remove_claim(w->cdi, "../x", &err), -EINVAL);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, &good, 0, NULL, &err), -EINVAL);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, &empty, 1, NULL, &err), -EINVAL);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, &odd, 1, NULL, &err), -EINVAL);
-    assert_int_equal(sl_cdi_write_claim(w->cdi, UID, twice, 2, NULL, &err), -EEXIST);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, "../../etc/x", &good, 1, NULL, &err),
+                     -EINVAL);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, "", &good, 1, NULL, &err), -EINVAL);
+    assert_int_equal(sl_cdi_remove(w->cdi, SL_CDI_CLAIM, "../x", &err), -EINVAL);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, &good, 0, NULL, &err), -EINVAL);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, &empty, 1, NULL, &err), -EINVAL);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, &odd, 1, NULL, &err), -EINVAL);
+    assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, UID, twice, 2, NULL, &err), -EEXIST);
     assert_int_equal(access(w->cdi, F_OK), -1); /* nothing was begun */
     sl_edits_clear(&some);
 }

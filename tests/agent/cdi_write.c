@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     struct sl_driver_options options = {.root = argc == 3 ? argv[1] : NULL};
     if (argc != 3 || sl_driver_find(&options, &driver, &err) < 0 ||
         (driver->simulated && read_inventory(driver, &read, &err) < 0) ||
-        sl_cdi_write_node(argv[2], driver, read ? read : &one, NULL, &err) < 0) {
+        sl_cdi_write_node(argv[2], driver, read ? read : &one, &err) < 0) {
         (void)fprintf(stderr, "cdi_write ROOT DIR: %s\n", err.msg);
         return 1;
     }

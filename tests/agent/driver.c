@@ -138,7 +138,6 @@ static void nodes_there_and_by_number(void **state)
     const struct sl_edit_node *n = world_has_node(&d->nodes, "/dev/nvidiactl");
     assert_non_null(n);
     assert_string_equal(n->host, "/dev/nvidiactl");
-    assert_string_equal(n->permissions, "rw");
     assert_false(n->numbered);
     /* Not on the host yet, but its driver is: a profiler gets it. */
     n = world_has_node(&d->nodes, "/dev/nvidia-uvm-tools");

@@ -25,7 +25,7 @@ static int allocate(void *data, const struct sl_plan_resource *res, const char *
     sl_edits_env(edits, "RESOURCE", res->name);
     sl_edits_annotation(edits, "cdi.k8s.io/sluice", "a=b");
     sl_edits_mount(edits, "/host", "/container", true);
-    sl_edits_node(edits, "/dev/nvidia0", "/dev/nvidia0", "rw");
+    sl_edits_node(edits, "/dev/nvidia0", "/dev/nvidia0");
     sl_edits_cdi(edits, "k8s.device-plugin.nvidia.com/gpu=0");
     return 0;
 }

@@ -19,8 +19,9 @@
 #define CDI_VERSION                                                                                \
     "0.6.0" /* what containerd 1.7 and CRI-O 1.28 know; nothing here needs a later one */
 
-#define LIBRARY_FILE "libsluice.so"
-#define PRELOAD_FILE "ld.so.preload"
+#define LIBRARY_FILE      "libsluice.so"
+#define LIBRARY_MAX_BYTES (16u << 20)
+#define PRELOAD_FILE      "ld.so.preload"
 
 bool sl_cdi_name_valid(const char *name)
 {
@@ -51,9 +52,9 @@ static json_t *node_json(const struct sl_edit_node *n)
     if (n->numbered)
         return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s}", "path", n->container, "hostPath",
                          n->host, "type", "c", "major", (json_int_t)n->major, "minor",
-                         (json_int_t)n->minor, "permissions", n->permissions);
+                         (json_int_t)n->minor, "permissions", "rw");
     return json_pack("{s:s, s:s, s:s}", "path", n->container, "hostPath", n->host, "permissions",
-                     n->permissions);
+                     "rw");
 }
 
 /* rprivate: what the host mounts later below a directory stays the host's. */
@@ -115,8 +116,9 @@ int sl_cdi_spec_common(json_t *spec, const struct sl_edits *edits, struct sl_err
     return rc;
 }
 
-int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t size, mode_t mode,
-                    bool *ret_changed, struct sl_err *err)
+/* Writes dir/file unless it has these bytes already. */
+static int put_file(const char *dir, const char *file, const void *data, size_t size, mode_t mode,
+                    struct sl_err *err)
 {
     int rc = sl_fs_mkdirs(dir, 0755, err);
     if (rc < 0)
@@ -127,22 +129,17 @@ int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t 
     /* Runtimes read every spec again when one is touched: the same text is not written twice. */
     SL_CLEANUP(free) char *old = NULL;
     size_t old_size = 0;
-    bool same = sl_fs_read(dirfd, file, size, &old, &old_size, NULL) == 0 && old_size == size &&
-                memcmp(old, data, size) == 0;
-    if (!same)
-        rc = sl_fs_replace(dirfd, file, data, size, mode, err);
-    if (rc < 0)
-        return sl_err_wrap(err, "in %s", dir);
-    if (ret_changed)
-        *ret_changed = !same;
-    return 0;
+    if (sl_fs_read(dirfd, file, size, &old, &old_size, NULL) == 0 && old_size == size &&
+        memcmp(old, data, size) == 0)
+        return 0;
+    rc = sl_fs_replace(dirfd, file, data, size, mode, err);
+    return rc < 0 ? sl_err_wrap(err, "in %s", dir) : 0;
 }
 
-int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, bool *ret_changed,
-                      struct sl_err *err)
+int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, struct sl_err *err)
 {
     SL_CLEANUP(free) char *text = sl_json_dump(spec, JSON_INDENT(2));
-    return sl_cdi_put_file(dir, file, text, strlen(text), 0644, ret_changed, err);
+    return put_file(dir, file, text, strlen(text), 0644, err);
 }
 
 /* --- libsluice, for containers that are held to a share --- */
@@ -152,11 +149,10 @@ int sl_cdi_install_sluice(const char *dir, const char *libsluice, struct sl_err 
     static const char preload[] = SL_CDI_LIBSLUICE "\n";
     SL_CLEANUP(free) char *library = NULL;
     size_t size = 0;
-    int rc = sl_fs_read(AT_FDCWD, libsluice, CDI_FILE_MAX_BYTES, &library, &size, err);
+    int rc = sl_fs_read(AT_FDCWD, libsluice, LIBRARY_MAX_BYTES, &library, &size, err);
     if (rc == 0)
-        rc = sl_cdi_put_file(dir, LIBRARY_FILE, library, size, 0755, NULL, err);
-    return rc < 0 ? rc
-                  : sl_cdi_put_file(dir, PRELOAD_FILE, preload, strlen(preload), 0644, NULL, err);
+        rc = put_file(dir, LIBRARY_FILE, library, size, 0755, err);
+    return rc < 0 ? rc : put_file(dir, PRELOAD_FILE, preload, strlen(preload), 0644, err);
 }
 
 int sl_cdi_sluice_edits(const char *dir_host, const char *attach_dir_host, struct sl_edits *edits,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Container Device Interface specs (version 0.6.0), written by the agent itself; no hook program is
- * needed. The node spec has every card and MIG device, for the device plugin; a claim spec has what one
- * DRA claim was given. A spec is replaced whole or not at all, and only when it changed.
+ * needed. The node spec has every card and MIG device, for the device plugin. A spec is replaced whole or not at all, and only when it changed.
  */
 #ifndef SLUICE_AGENT_CONTAINER_CDI_H
 #define SLUICE_AGENT_CONTAINER_CDI_H
@@ -16,11 +15,10 @@
 #include "config/plan.h" /* SL_NO_MIG */
 #include "gpu/inventory.h"
 
-#define SL_CDI_NODE_KIND  "k8s.device-plugin.nvidia.com/gpu" /* the name pods and runtimes know */
-#define SL_CDI_IMEX_KIND  "k8s.device-plugin.nvidia.com/imex-channel"
-#define SL_CDI_CLAIM_KIND "k8s.gpu.sluice.io/claim"
-#define SL_CDI_NAME_SIZE  256 /* a qualified name: kind=device */
-#define SL_CDI_DIR        "/var/run/cdi"
+#define SL_CDI_NODE_KIND "k8s.device-plugin.nvidia.com/gpu" /* the name pods and runtimes know */
+#define SL_CDI_IMEX_KIND "k8s.device-plugin.nvidia.com/imex-channel"
+#define SL_CDI_NAME_SIZE 256 /* a qualified name: kind=device */
+#define SL_CDI_DIR       "/var/run/cdi"
 
 /* What a container needs besides its devices: driver files, control nodes, environment. */
 void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits);
@@ -30,53 +28,36 @@ int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventor
 
 /*
  * Writes the node spec in `dir` (made if need be): devices by UUID, by index ("0", MIG "0:1") and "all".
- * Cards that are lost or without a node are left out. *ret_changed (may be NULL) says whether the file
- * was written. On error the spec that was there is as it was.
+ * Cards that are lost or without a node are left out. On error the spec that was there is as it was.
  */
 int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
-                      const struct sl_inventory *inv, bool *ret_changed,
-                      struct sl_err *err) SL_MUST_CHECK;
+                      const struct sl_inventory *inv, struct sl_err *err) SL_MUST_CHECK;
 
-/* "k8s.device-plugin.nvidia.com/gpu=<uuid or index>" of a device of the node spec. */
-int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err) SL_MUST_CHECK;
-
-/* One device of a claim: a name of the caller's (the request's, say), unique within the claim. */
+/*
+ * Specs of which there are many: one a claim of DRA, and one a slot, which is a device id of a fractional resource. A
+ * spec has what the containers get that have the claim or the slot now.
+ */
+enum sl_cdi_kind { SL_CDI_CLAIM, SL_CDI_SLOT };
+/* One device of a claim: a name of the caller's (the request's, say), unique within the claim. A slot has one device,
+ * and its name is NULL. */
 struct sl_cdi_device {
     const char *name;
     const struct sl_edits *edits;
 };
-
-/*
- * Writes the spec of a claim: its devices, and `common` (may be NULL) that any of them brings. The same
- * claim again replaces it. Runtimes see the devices under sl_cdi_claim_name().
- */
-int sl_cdi_write_claim(const char *dir, const char *claim_uid, const struct sl_cdi_device *devices,
-                       size_t count, const struct sl_edits *common,
-                       struct sl_err *err) SL_MUST_CHECK;
-/* A claim without a spec is a success: unprepare comes more than once. */
-int sl_cdi_remove_claim(const char *dir, const char *claim_uid, struct sl_err *err) SL_MUST_CHECK;
-/* "k8s.gpu.sluice.io/claim=<claim uid>-<name>" */
-int sl_cdi_claim_name(const char *claim_uid, const char *name, char *buf, size_t size,
-                      struct sl_err *err) SL_MUST_CHECK;
-/* The claims that have a spec, sorted. A missing directory counts as empty. Free with
- * sl_cdi_free_claims(). */
-int sl_cdi_list_claims(const char *dir, char ***ret, size_t *ret_count,
-                       struct sl_err *err) SL_MUST_CHECK;
-void sl_cdi_free_claims(char **claims, size_t count);
-
-/*
- * A slot is one device id of a fractional resource. Its spec has one device, named as the slot, which is
- * what the container that has the slot now gets. The same slot again replaces it.
- */
-#define SL_CDI_SLOT_KIND "k8s.gpu.sluice.io/slot"
-int sl_cdi_write_slot(const char *dir, const char *slot, const struct sl_edits *edits,
-                      struct sl_err *err) SL_MUST_CHECK;
-int sl_cdi_remove_slot(const char *dir, const char *slot, struct sl_err *err) SL_MUST_CHECK;
-/* "k8s.gpu.sluice.io/slot=<slot>" */
-int sl_cdi_slot_name(const char *slot, char *buf, size_t size, struct sl_err *err) SL_MUST_CHECK;
-/* As sl_cdi_list_claims(). */
-int sl_cdi_list_slots(const char *dir, char ***ret, size_t *ret_count,
-                      struct sl_err *err) SL_MUST_CHECK;
+/* `common` (may be NULL) is what any of the devices brings. The same id again replaces the spec. */
+int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,
+                 const struct sl_cdi_device *devices, size_t count, const struct sl_edits *common,
+                 struct sl_err *err) SL_MUST_CHECK;
+/* An id without a spec is a success: unprepare comes more than once. */
+int sl_cdi_remove(const char *dir, enum sl_cdi_kind kind, const char *id,
+                  struct sl_err *err) SL_MUST_CHECK;
+/* How runtimes know a device: "k8s.gpu.sluice.io/claim=<uid>-<name>", "k8s.gpu.sluice.io/slot=<slot>" */
+int sl_cdi_name(enum sl_cdi_kind kind, const char *id, const char *device, char *buf, size_t size,
+                struct sl_err *err) SL_MUST_CHECK;
+/* The ids that have a spec, sorted. A missing directory counts as empty. Free with sl_cdi_list_free(). */
+int sl_cdi_list(const char *dir, enum sl_cdi_kind kind, char ***ret, size_t *ret_count,
+                struct sl_err *err) SL_MUST_CHECK;
+void sl_cdi_list_free(char **ids, size_t count);
 
 /* Where libsluice is in a container, which its /etc/ld.so.preload names. */
 #define SL_CDI_LIBSLUICE  "/usr/local/sluice/lib/libsluice.so"

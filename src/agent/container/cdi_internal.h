@@ -7,8 +7,6 @@
 
 #include "agent/container/cdi.h"
 
-#define CDI_FILE_MAX_BYTES (16u << 20)
-
 /* A spec of that kind without devices. */
 json_t *sl_cdi_spec_new(const char *kind);
 /* Devices are unique by name, and have at least one edit: runtimes refuse the whole file otherwise. */
@@ -17,16 +15,7 @@ int sl_cdi_spec_device(json_t *spec, const char *name, const struct sl_edits *ed
 int sl_cdi_spec_common(json_t *spec, const struct sl_edits *edits,
                        struct sl_err *err) SL_MUST_CHECK;
 /* Replaces dir/file with the spec unless it says so already. */
-int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec, bool *ret_changed,
-                      struct sl_err *err) SL_MUST_CHECK;
-/* Writes dir/file unless it has these bytes already. */
-int sl_cdi_put_file(const char *dir, const char *file, const void *data, size_t size, mode_t mode,
-                    bool *ret_changed, struct sl_err *err) SL_MUST_CHECK;
-/* A file that is not there is a success. */
-int sl_cdi_remove_file(const char *dir, const char *file, struct sl_err *err) SL_MUST_CHECK;
-/* What stands between prefix and CDI_SUFFIX in the names of a directory's files, sorted. */
-#define CDI_SUFFIX ".json"
-int sl_cdi_list_files(const char *dir, const char *prefix, char ***ret, size_t *ret_count,
+int sl_cdi_spec_write(const char *dir, const char *file, const json_t *spec,
                       struct sl_err *err) SL_MUST_CHECK;
 /* May a device be called this? */
 bool sl_cdi_name_valid(const char *name);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The specs the agent writes: the node's, the IMEX channel's, one a claim. */
+/* The specs the agent writes: the node's, the IMEX channel's, one a claim, one a slot. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +13,12 @@
 #include "agent/container/errors.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/xalloc.h"
 
 /* The names NVIDIA's plugin gives its files: whoever comes from there finds no second spec of a kind. */
-#define NODE_FILE    "k8s.device-plugin.nvidia.com-gpu.json"
-#define IMEX_FILE    "k8s.device-plugin.nvidia.com-imex-channel.json"
-#define CLAIM_PREFIX "k8s.gpu.sluice.io-claim_"
+#define NODE_FILE "k8s.device-plugin.nvidia.com-gpu.json"
+#define IMEX_FILE "k8s.device-plugin.nvidia.com-imex-channel.json"
+#define SUFFIX    ".json"
 
 void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits)
 {
@@ -79,23 +83,24 @@ static int add_devices(json_t *spec, const struct sl_driver *driver, const struc
     return rc;
 }
 
-/* A spec without devices says nothing, and runtimes complain about it. */
-static int write_or_remove(const char *dir, const char *file, json_t *spec, bool *ret_changed,
-                           struct sl_err *err)
+/* A file that is not there is a success. */
+static int remove_file(const char *dir, const char *file, struct sl_err *err)
 {
-    if (json_array_size(json_object_get(spec, "devices")) > 0)
-        return sl_cdi_spec_write(dir, file, spec, ret_changed, err);
-    char path[PATH_MAX];
-    bool was = (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) < sizeof(path) &&
-               access(path, F_OK) == 0;
-    int rc = sl_cdi_remove_file(dir, file, err);
-    if (rc == 0)
-        *ret_changed = was;
-    return rc;
+    SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dirfd >= 0 && unlinkat(dirfd, file, 0) == 0)
+        return 0;
+    return errno == ENOENT ? 0 : sl_err_errno(err, errno, "cannot remove %s/%s", dir, file);
 }
 
-static int write_imex(const char *dir, const struct sl_driver *driver, bool *ret_changed,
-                      struct sl_err *err)
+/* A spec without devices says nothing, and runtimes complain about it. */
+static int write_or_remove(const char *dir, const char *file, json_t *spec, struct sl_err *err)
+{
+    return json_array_size(json_object_get(spec, "devices")) > 0
+               ? sl_cdi_spec_write(dir, file, spec, err)
+               : remove_file(dir, file, err);
+}
+
+static int write_imex(const char *dir, const struct sl_driver *driver, struct sl_err *err)
 {
     struct sl_edits channel = {0};
     struct sl_err cause = SL_ERR_INIT;
@@ -106,98 +111,133 @@ static int write_imex(const char *dir, const struct sl_driver *driver, bool *ret
     else if (cause.code != -ENOENT)
         rc = sl_err_set(err, cause.code, "%s", cause.msg);
     if (rc == 0)
-        rc = write_or_remove(dir, IMEX_FILE, spec, ret_changed, err);
+        rc = write_or_remove(dir, IMEX_FILE, spec, err);
     sl_edits_clear(&channel);
     return rc;
 }
 
 int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
-                      const struct sl_inventory *inv, bool *ret_changed, struct sl_err *err)
+                      const struct sl_inventory *inv, struct sl_err *err)
 {
     struct sl_edits all = {0}, common = {0};
-    bool changed = false, imex_changed = false;
     SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_NODE_KIND);
     int rc = add_devices(spec, driver, inv, &all, err);
     sl_cdi_common_edits(driver, &common);
     if (rc == 0)
         rc = sl_cdi_spec_common(spec, &common, err);
     if (rc == 0)
-        rc = write_or_remove(dir, NODE_FILE, spec, &changed, err);
+        rc = write_or_remove(dir, NODE_FILE, spec, err);
     if (rc == 0)
-        rc = write_imex(dir, driver, &imex_changed, err);
-    if (rc == 0 && ret_changed)
-        *ret_changed = changed || imex_changed;
+        rc = write_imex(dir, driver, err);
     sl_edits_clear(&all);
     sl_edits_clear(&common);
     return rc;
 }
 
-int sl_cdi_node_name(const char *device, char *buf, size_t size, struct sl_err *err)
+/* --- specs of which there are many --- */
+
+static const struct {
+    const char *kind, *prefix; /* of devices, of files */
+    const char *made, *written, *removed;
+} kinds[] = {
+    [SL_CDI_CLAIM] = {"k8s.gpu.sluice.io/claim", "k8s.gpu.sluice.io-claim_",
+                      SL_FAULT_NAME("cdi.claim.made"), SL_FAULT_NAME("cdi.claim.written"),
+                      SL_FAULT_NAME("cdi.claim.removed")},
+    [SL_CDI_SLOT] = {"k8s.gpu.sluice.io/slot", "k8s.gpu.sluice.io-slot_",
+                     SL_FAULT_NAME("cdi.slot.made"), SL_FAULT_NAME("cdi.slot.written"),
+                     SL_FAULT_NAME("cdi.slot.removed")},
+};
+
+/* The id goes into a file's name: nothing in it may lead elsewhere. */
+static int file_name(enum sl_cdi_kind kind, const char *id, char buf[NAME_MAX + 1],
+                     struct sl_err *err)
 {
-    if ((size_t)snprintf(buf, size, "%s=%s", SL_CDI_NODE_KIND, device) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, device);
+    if (!sl_cdi_name_valid(id) || strlen(id) > 128)
+        return kind == SL_CDI_CLAIM ? sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_UID, id)
+                                    : sl_err_set(err, -EINVAL, SL_E_CDI_SLOT_NAME, id);
+    (void)snprintf(buf, NAME_MAX + 1, "%s%s" SUFFIX, kinds[kind].prefix, id);
     return 0;
 }
 
-/* The UID goes into file names: nothing in it may lead elsewhere. */
-static int claim_file(const char *uid, char buf[NAME_MAX + 1], struct sl_err *err)
+int sl_cdi_name(enum sl_cdi_kind kind, const char *id, const char *device, char *buf, size_t size,
+                struct sl_err *err)
 {
-    if (!sl_cdi_name_valid(uid) || strlen(uid) > 128)
-        return sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_UID, uid);
-    (void)snprintf(buf, NAME_MAX + 1, CLAIM_PREFIX "%s" CDI_SUFFIX, uid);
-    return 0;
+    char file[NAME_MAX + 1];
+    int rc = file_name(kind, id, file, err);
+    if (rc == 0 && (size_t)snprintf(buf, size, "%s=%s%s%s", kinds[kind].kind, id, device ? "-" : "",
+                                    device ? device : "") >= size)
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, device ? device : id);
+    return rc;
 }
 
-int sl_cdi_claim_name(const char *claim_uid, const char *name, char *buf, size_t size,
-                      struct sl_err *err)
-{
-    if ((size_t)snprintf(buf, size, "%s=%s-%s", SL_CDI_CLAIM_KIND, claim_uid, name) >= size)
-        return sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, name);
-    return 0;
-}
-
-int sl_cdi_write_claim(const char *dir, const char *claim_uid, const struct sl_cdi_device *devices,
-                       size_t count, const struct sl_edits *common, struct sl_err *err)
+int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,
+                 const struct sl_cdi_device *devices, size_t count, const struct sl_edits *common,
+                 struct sl_err *err)
 {
     char file[NAME_MAX + 1], name[SL_CDI_NAME_SIZE];
-    int rc = claim_file(claim_uid, file, err);
+    int rc = file_name(kind, id, file, err);
     if (rc < 0)
         return rc;
     if (count == 0)
-        return sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_EMPTY, claim_uid);
-    SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(SL_CDI_CLAIM_KIND);
+        return sl_err_set(err, -EINVAL, SL_E_CDI_CLAIM_EMPTY, id);
+    SL_CLEANUP(json) json_t *spec = sl_cdi_spec_new(kinds[kind].kind);
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = sl_cdi_claim_name(claim_uid, devices[i].name, name, sizeof(name), err);
+        rc = sl_cdi_name(kind, id, devices[i].name, name, sizeof(name), err);
         if (rc == 0)
             rc = sl_cdi_spec_device(spec, strchr(name, '=') + 1, devices[i].edits, err);
     }
     if (rc == 0 && common)
         rc = sl_cdi_spec_common(spec, common, err);
-    SL_FAULT("cdi.claim.made");
+    SL_FAULT(kinds[kind].made);
     if (rc == 0)
-        rc = sl_cdi_spec_write(dir, file, spec, NULL, err);
-    SL_FAULT("cdi.claim.written");
+        rc = sl_cdi_spec_write(dir, file, spec, err);
+    SL_FAULT(kinds[kind].written);
     return rc;
 }
 
-int sl_cdi_remove_claim(const char *dir, const char *claim_uid, struct sl_err *err)
+int sl_cdi_remove(const char *dir, enum sl_cdi_kind kind, const char *id, struct sl_err *err)
 {
     char file[NAME_MAX + 1];
-    int rc = claim_file(claim_uid, file, err);
+    int rc = file_name(kind, id, file, err);
     if (rc == 0)
-        rc = sl_cdi_remove_file(dir, file, err);
-    SL_FAULT("cdi.claim.removed");
+        rc = remove_file(dir, file, err);
+    SL_FAULT(kinds[kind].removed);
     return rc;
 }
 
-int sl_cdi_list_claims(const char *dir, char ***ret, size_t *ret_count, struct sl_err *err)
+static bool is_ours(const char *name, const char *prefix)
 {
-    return sl_cdi_list_files(dir, CLAIM_PREFIX, ret, ret_count, err);
+    size_t n = strlen(name), fixed = strlen(prefix) + strlen(SUFFIX);
+    return n > fixed && strncmp(name, prefix, strlen(prefix)) == 0 &&
+           strcmp(name + n - strlen(SUFFIX), SUFFIX) == 0;
 }
 
-void sl_cdi_free_claims(char **claims, size_t count)
+int sl_cdi_list(const char *dir, enum sl_cdi_kind kind, char ***ret, size_t *ret_count,
+                struct sl_err *err)
 {
-    for (size_t i = 0; claims && i < count; i++)
-        free(claims[i]);
-    free(claims);
+    const char *prefix = kinds[kind].prefix;
+    struct dirent **found = NULL;
+    int count = scandir(dir, &found, NULL, alphasort);
+    if (count < 0 && errno != ENOENT)
+        return sl_err_errno(err, errno, "cannot list %s", dir);
+    size_t n = count < 0 ? 0 : (size_t)count, done = 0;
+    char **names = sl_xcalloc(n + 1, sizeof(*names));
+    for (size_t i = 0; i < n; i++) {
+        const char *name = found[i]->d_name;
+        if (is_ours(name, prefix))
+            names[done++] =
+                sl_xstrndup(name + strlen(prefix), strlen(name) - strlen(prefix) - strlen(SUFFIX));
+        free(found[i]);
+    }
+    free(found);
+    *ret = names;
+    *ret_count = done;
+    return 0;
+}
+
+void sl_cdi_list_free(char **ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(ids[i]);
+    free(ids);
 }

@@ -94,7 +94,7 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
         return rc;
     bool there = stat(path, &st) == 0;
     if (there && S_ISCHR(st.st_mode)) {
-        sl_edits_node(e, host, container, "rw");
+        sl_edits_node(e, host, container);
         return 0;
     }
     if (there && d->simulated && S_ISREG(st.st_mode)) {
@@ -107,7 +107,7 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
         if (rc < 0)
             return rc;
         if (major) {
-            sl_edits_node_numbered(e, host, container, "rw", major, minor);
+            sl_edits_node_numbered(e, host, container, major, minor);
             return 0;
         }
     }

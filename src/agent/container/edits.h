@@ -10,16 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Each begins with the text that it is known by. */
 struct sl_edit_pair {
     char *name, *value;
 };
 struct sl_edit_mount {
-    char *host, *container;
+    char *container, *host;
     bool read_only;
 };
 struct sl_edit_node {
-    char *host, *container;
-    char permissions[4]; /* "rw", "rwm" */
+    char *container, *host;
     /* The host has no such node (yet); its number is known, and a CDI runtime makes it from that. */
     bool numbered;
     uint32_t major, minor;
@@ -41,11 +41,10 @@ struct sl_edits {
 void sl_edits_env(struct sl_edits *e, const char *name, const char *value);
 void sl_edits_annotation(struct sl_edits *e, const char *name, const char *value);
 void sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only);
-/* Permissions: of r, w and m. */
-void sl_edits_node(struct sl_edits *e, const char *host, const char *container,
-                   const char *permissions);
+/* To be read and written. */
+void sl_edits_node(struct sl_edits *e, const char *host, const char *container);
 void sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
-                            const char *permissions, uint32_t major, uint32_t minor);
+                            uint32_t major, uint32_t minor);
 void sl_edits_cdi(struct sl_edits *e, const char *name);
 /* Everything of `from`, by the same rule: what it says counts over what is there. */
 void sl_edits_add(struct sl_edits *e, const struct sl_edits *from);

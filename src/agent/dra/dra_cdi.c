@@ -21,7 +21,7 @@ void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_devic
 {
     char word[140];
     device_word(d, word, sizeof(word));
-    if (sl_cdi_claim_name(p->uid, word, buf, size, NULL) < 0)
+    if (sl_cdi_name(SL_CDI_CLAIM, p->uid, word, buf, size, NULL) < 0)
         buf[0] = '\0';
 }
 
@@ -100,7 +100,7 @@ int sl_dra_write_spec(struct op *op, struct sl_err *err)
         devices[i] = (struct sl_cdi_device){.name = words[i], .edits = &edits[i]};
     }
     if (rc == 0)
-        rc = sl_cdi_write_claim(dra->cdi_dir, p->uid, devices, n, &common, err);
+        rc = sl_cdi_write(dra->cdi_dir, SL_CDI_CLAIM, p->uid, devices, n, &common, err);
     for (size_t i = 0; i < n; i++)
         sl_edits_clear(&edits[i]);
     sl_edits_clear(&common);

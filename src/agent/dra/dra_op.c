@@ -223,13 +223,13 @@ static void remove_leftovers(struct sl_dra *dra)
     /* What a damaged checkpoint does not tell may be in use: only a good one is the whole truth. */
     if (dra->checkpoint.doubtful)
         return;
-    if (sl_cdi_list_claims(dra->cdi_dir, &claims, &n, &err) < 0)
+    if (sl_cdi_list(dra->cdi_dir, SL_CDI_CLAIM, &claims, &n, &err) < 0)
         sl_warn("cannot look for left-over CDI specs: %s", err.msg);
     for (size_t i = 0; i < n; i++)
         if (!sl_checkpoint_find(&dra->checkpoint, claims[i]) &&
-            sl_cdi_remove_claim(dra->cdi_dir, claims[i], &err) < 0)
+            sl_cdi_remove(dra->cdi_dir, SL_CDI_CLAIM, claims[i], &err) < 0)
             sl_warn("cannot remove a left-over CDI spec: %s", err.msg);
-    sl_cdi_free_claims(claims, n);
+    sl_cdi_list_free(claims, n);
     sl_leases_status(dra->leases, got_tenants, dra);
 }
 

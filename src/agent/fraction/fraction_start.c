@@ -152,6 +152,7 @@ static int write_spec(struct sl_start *op, struct sl_err *err)
     const struct sl_inventory *inv = NULL;
     const struct sl_driver *driver = NULL;
     struct sl_edits edits = {0};
+    const struct sl_cdi_device device = {NULL, &edits};
     char attach[512];
     int rc = remember(op, err);
     if (rc < 0)
@@ -172,7 +173,7 @@ static int write_spec(struct sl_start *op, struct sl_err *err)
     if (rc == 0)
         rc = sl_cdi_sluice_edits(opt->sluice_dir_host, attach, &edits, err);
     if (rc == 0)
-        rc = sl_cdi_write_slot(opt->cdi_dir, op->token, &edits, err);
+        rc = sl_cdi_write(opt->cdi_dir, SL_CDI_SLOT, op->token, &device, 1, NULL, err);
     sl_edits_clear(&edits);
     return rc;
 }
@@ -193,7 +194,7 @@ static void remove_other_lease(struct sl_start *op)
 {
     struct sl_err err = SL_ERR_INIT;
     op->made_room = true;
-    if (sl_cdi_remove_slot(op->f->opt.cdi_dir, op->token, &err) < 0) {
+    if (sl_cdi_remove(op->f->opt.cdi_dir, SL_CDI_SLOT, op->token, &err) < 0) {
         finish(op, &err);
         return;
     }

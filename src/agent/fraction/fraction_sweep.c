@@ -47,7 +47,7 @@ void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
         return;
     slot->removing = true;
     /* First the spec, so that none names a tenant that is gone. One that stays is found again at the next start. */
-    if (sl_cdi_remove_slot(f->opt.cdi_dir, slot->token, &err) < 0)
+    if (sl_cdi_remove(f->opt.cdi_dir, SL_CDI_SLOT, slot->token, &err) < 0)
         sl_fraction_say(f, "cannot remove a left-over spec", &err);
     SL_FAULT("fraction.unspecified");
     sl_leases_remove(f->leases, slot->tenant, unmade, slot);
@@ -148,7 +148,7 @@ static void drop_specs(struct sl_fraction *f)
     struct sl_err err = SL_ERR_INIT;
     char **token = NULL;
     size_t n = 0;
-    if (sl_cdi_list_slots(f->opt.cdi_dir, &token, &n, &err) < 0) {
+    if (sl_cdi_list(f->opt.cdi_dir, SL_CDI_SLOT, &token, &n, &err) < 0) {
         sl_fraction_say(f, "cannot look for left-over CDI specs", &err);
         return;
     }
@@ -156,10 +156,10 @@ static void drop_specs(struct sl_fraction *f)
         const struct sl_fraction_slot *s = f->slots;
         while (s && strcmp(s->token, token[i]) != 0)
             s = s->next;
-        if (!s && sl_cdi_remove_slot(f->opt.cdi_dir, token[i], &err) < 0)
+        if (!s && sl_cdi_remove(f->opt.cdi_dir, SL_CDI_SLOT, token[i], &err) < 0)
             sl_fraction_say(f, "cannot remove a left-over spec", &err);
     }
-    sl_cdi_free_claims(token, n);
+    sl_cdi_list_free(token, n);
 }
 
 static void loaded(void *data, struct sl_client_status *status, const struct sl_err *err)

@@ -140,19 +140,16 @@ static int by_cdi_annotation(const struct answer *a, struct sl_err *err)
     return 0;
 }
 
-static int by_cdi_cri(const struct answer *a, struct sl_err *err)
+static void by_cdi_cri(const struct answer *a)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < a->device_count; i++) {
+    for (size_t i = 0; i < a->device_count; i++) {
         char name[SL_GPU_UUID_SIZE], qualified[SL_CDI_NAME_SIZE];
         device_name(a, i, name);
-        rc = sl_cdi_node_name(name, qualified, sizeof(qualified), err);
-        if (rc == 0)
-            sl_edits_cdi(a->edits, qualified);
+        (void)snprintf(qualified, sizeof(qualified), "%s=%s", SL_CDI_NODE_KIND, name);
+        sl_edits_cdi(a->edits, qualified);
     }
-    if (rc == 0 && a->imex)
+    if (a->imex)
         sl_edits_cdi(a->edits, SL_CDI_IMEX_KIND "=" IMEX_CHANNEL);
-    return rc;
 }
 
 /* The nodes themselves, for runtimes that do nothing with the names. Kubelet knows no node by number: one
@@ -169,8 +166,7 @@ static int by_device_specs(const struct answer *a, struct sl_err *err)
         rc = sl_driver_imex_node(a->driver, 0, &all, err);
     for (size_t i = 0; rc == 0 && i < all.node_count; i++) {
         if (!all.node[i].numbered)
-            sl_edits_node(a->edits, all.node[i].host, all.node[i].container,
-                          all.node[i].permissions);
+            sl_edits_node(a->edits, all.node[i].host, all.node[i].container);
     }
     for (size_t i = 0; rc == 0 && i < all.mount_count; i++) /* a simulated driver's */
         sl_edits_mount(a->edits, all.mount[i].host, all.mount[i].container, all.mount[i].read_only);
@@ -225,7 +221,7 @@ int sl_allocate_edits(const struct sl_config *config, const struct sl_inventory 
     if (rc == 0 && (list & SL_LIST_CDI_ANNOTATIONS))
         rc = by_cdi_annotation(&a, err);
     if (rc == 0 && (list & SL_LIST_CDI_CRI))
-        rc = by_cdi_cri(&a, err);
+        by_cdi_cri(&a);
     if (rc == 0 && (list & ~(unsigned)CDI_ANY)) {
         companions(&a); /* the CDI spec has their nodes */
         if (config->pass_device_specs)

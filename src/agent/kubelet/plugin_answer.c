@@ -77,6 +77,8 @@ static void fill_pairs(struct plugin_answer *a, const struct sl_edits *e)
     }
 }
 
+static char rw[] = "rw";
+
 static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
 {
     for (size_t i = 0; i < e->mount_count; i++) {
@@ -90,7 +92,7 @@ static void fill_files(struct plugin_answer *a, const struct sl_edits *e)
         a->node[i] = (Dp__DeviceSpec)DP__DEVICE_SPEC__INIT;
         a->node[i].host_path = e->node[i].host;
         a->node[i].container_path = e->node[i].container;
-        a->node[i].permissions = e->node[i].permissions;
+        a->node[i].permissions = rw;
         a->message.devices[a->message.n_devices++] = &a->node[i];
     }
     for (size_t i = 0; i < e->cdi_count; i++) {
