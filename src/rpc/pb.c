@@ -5,6 +5,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/xalloc.h"
 
 enum { UNPACKED_MAX = 64 * 1024 * 1024 };
 
@@ -41,6 +44,23 @@ void sl_rpc_pb_free(ProtobufCMessage *message)
     ProtobufCAllocator allocator = {.free = plain_free};
     if (message)
         protobuf_c_message_free_unpacked(message, &allocator);
+}
+
+void *sl_rpc_pb_new(const ProtobufCMessageDescriptor *type)
+{
+    void *message = sl_xmalloc(type->sizeof_message);
+    protobuf_c_message_init(type, message);
+    return message;
+}
+
+void *sl_rpc_pb_add(void *list, size_t *count, const ProtobufCMessageDescriptor *type)
+{
+    void **items;
+    memcpy(&items, list, sizeof(items));
+    if ((*count & (*count - 1)) == 0) /* doubles at powers of two */
+        items = sl_xreallocarray(items, *count ? *count * 2 : 1, sizeof(*items));
+    memcpy(list, &items, sizeof(items));
+    return items[(*count)++] = sl_rpc_pb_new(type);
 }
 
 int sl_rpc_pb_request(struct sl_rpc_call *call, const ProtobufCMessageDescriptor *type,

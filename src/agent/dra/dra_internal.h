@@ -124,7 +124,7 @@ void sl_dra_link_put(struct dra_link *link);
 /* dra_op.c */
 void sl_dra_prepare_init(struct sl_dra *dra);
 enum op_kind { OP_PREPARE, OP_UNPREPARE };
-typedef void sl_dra_op_done(void *data, const char *uid, int rc, const struct sl_err *err,
+typedef void sl_dra_op_done(void *data, int rc, const struct sl_err *err,
                             const struct sl_prepared *p);
 struct waiter {
     struct waiter *next;

@@ -50,8 +50,16 @@ static void count(struct op *op)
         s->claims += p->state == SL_PREPARED;
 }
 
-static void free_op(struct op *op)
+/* Whoever waits is told. */
+static void free_op(struct op *op, const struct sl_prepared *p)
 {
+    while (op->waiters) {
+        struct waiter *w = op->waiters;
+        op->waiters = w->next;
+        if (w->done)
+            w->done(w->data, op->rc, &op->err, p);
+        free(w);
+    }
     free(op->claim);
     free(op->item);
     free(op->lease);
@@ -64,20 +72,12 @@ void sl_dra_op_end(struct op *op)
     struct op *after = NULL;
     sl_list_drop(&dra->running, op);
     count(op);
-    struct sl_prepared *p = op->kind == OP_PREPARE && op->rc == 0 ? sl_dra_op_entry(op) : NULL;
-    while (op->waiters) {
-        struct waiter *w = op->waiters;
-        op->waiters = w->next;
-        if (w->done)
-            w->done(w->data, op->uid, op->rc, &op->err, p);
-        free(w);
-    }
     for (struct op *o = dra->running; o && !after; o = o->next)
         if (strcmp(o->uid, op->uid) == 0)
             after = o;
     if (op->kind == OP_UNPREPARE && op->rc < 0)
         sl_dra_retry_soon(dra);
-    free_op(op);
+    free_op(op, op->kind == OP_PREPARE && op->rc == 0 ? sl_dra_op_entry(op) : NULL);
     if (after)
         after->run(after);
 }
@@ -289,15 +289,7 @@ void sl_dra_forget_ops(struct sl_dra *dra)
         dra->running = op->next;
         sl_kube_cancel(op->get);
         sl_timer_stop(dra->loop, &op->again);
-        while (op->waiters) {
-            struct waiter *w = op->waiters;
-            op->waiters = w->next;
-            struct sl_err err = SL_ERR_INIT;
-            int rc = sl_err_set(&err, -ECANCELED, SL_E_DRA_ENDING);
-            if (w->done)
-                w->done(w->data, op->uid, rc, &err, NULL);
-            free(w);
-        }
-        free_op(op);
+        op->rc = sl_err_set(&op->err, -ECANCELED, SL_E_DRA_ENDING);
+        free_op(op, NULL);
     }
 }

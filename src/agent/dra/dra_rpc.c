@@ -62,97 +62,42 @@ static void registered(struct sl_rpc_call *call, const uint8_t *msg, size_t size
 
 /* --- prepare and unprepare --- */
 
-/* A device of an answer, with its texts. */
-struct answer_device {
-    Dra__Device message;
-    struct sl_prepared_device of;
-    char cdi[SL_CDI_NAME_SIZE], *request, *cdi_id;
+/* A call under way: kubelet may leave before it is answered, the work goes on. */
+struct batch {
+    struct sl_rpc_call *call; /* NULL: gone */
+    ProtobufCMessage *answer;
+    size_t left;
+    bool beginning; /* answers that come at once wait for the last claim to have begun */
 };
 
 /* One claim's part of an answer. */
 struct part {
-    char uid[SL_UID_SIZE];
-    char error[sizeof(((struct sl_err *)0)->msg)];
-    struct answer_device *device;
-    Dra__Device **list;
-    size_t count;
+    struct sl_dra *dra;
+    struct batch *batch;
+    char **error;
+    Dra__NodePrepareResourceResponse *devices; /* of a prepare */
 };
 
-/* A call under way: kubelet may leave before it is answered, the work goes on. */
-struct batch {
-    struct sl_rpc_call *call; /* NULL: gone */
-    enum op_kind kind;
-    size_t count, left;
-    bool beginning; /* answers that come at once wait for the last claim to have begun */
-    struct part part[];
-};
-
-/* Copies: the claim may be gone when the last of its call is ready. */
-static void part_fill(struct sl_dra *dra, struct part *part, const struct sl_prepared *p)
+static char **one_text(const char *text)
 {
-    part->device = sl_xcalloc(p->device_count, sizeof(*part->device));
-    part->list = sl_xcalloc(p->device_count, sizeof(Dra__Device *));
-    part->count = p->device_count;
-    for (size_t i = 0; i < p->device_count; i++) {
-        struct answer_device *d = &part->device[i];
-        d->of = p->device[i];
-        sl_dra_cdi_name(p, &d->of, d->cdi, sizeof(d->cdi));
-        d->request = d->of.request;
-        d->cdi_id = d->cdi;
-        dra__device__init(&d->message);
-        d->message.request_names = &d->request;
-        d->message.cdi_device_ids = &d->cdi_id;
-        d->message.n_request_names = d->message.n_cdi_device_ids = 1;
-        d->message.pool_name = dra->node_name;
-        d->message.device_name = d->of.device;
-        d->message.share_id = d->of.share_id;
-        part->list[i] = &d->message;
-    }
+    char **list = sl_xmalloc(sizeof(*list));
+    *list = sl_xstrdup(text);
+    return list;
 }
 
-static void reply_prepare(struct batch *b)
+static void add_device(struct part *part, const struct sl_prepared *p,
+                       const struct sl_prepared_device *d)
 {
-    Dra__NodePrepareResourcesResponse answer = DRA__NODE_PREPARE_RESOURCES_RESPONSE__INIT;
-    Dra__NodePrepareResourcesResponse__ClaimsEntry *entry = sl_xcalloc(b->count, sizeof(*entry));
-    Dra__NodePrepareResourceResponse *value = sl_xcalloc(b->count, sizeof(*value));
-    answer.claims = sl_xcalloc(b->count, sizeof(Dra__NodePrepareResourcesResponse__ClaimsEntry *));
-    answer.n_claims = b->count;
-    for (size_t i = 0; i < b->count; i++) {
-        dra__node_prepare_resources_response__claims_entry__init(&entry[i]);
-        dra__node_prepare_resource_response__init(&value[i]);
-        value[i].devices = b->part[i].list;
-        value[i].n_devices = b->part[i].count;
-        value[i].error = b->part[i].error;
-        entry[i].key = b->part[i].uid;
-        entry[i].value = &value[i];
-        answer.claims[i] = &entry[i];
-    }
-    sl_rpc_pb_reply(b->call, &answer.base);
-    free(answer.claims);
-    free(value);
-    free(entry);
-}
-
-static void reply_unprepare(struct batch *b)
-{
-    Dra__NodeUnprepareResourcesResponse answer = DRA__NODE_UNPREPARE_RESOURCES_RESPONSE__INIT;
-    Dra__NodeUnprepareResourcesResponse__ClaimsEntry *entry = sl_xcalloc(b->count, sizeof(*entry));
-    Dra__NodeUnprepareResourceResponse *value = sl_xcalloc(b->count, sizeof(*value));
-    answer.claims =
-        sl_xcalloc(b->count, sizeof(Dra__NodeUnprepareResourcesResponse__ClaimsEntry *));
-    answer.n_claims = b->count;
-    for (size_t i = 0; i < b->count; i++) {
-        dra__node_unprepare_resources_response__claims_entry__init(&entry[i]);
-        dra__node_unprepare_resource_response__init(&value[i]);
-        value[i].error = b->part[i].error;
-        entry[i].key = b->part[i].uid;
-        entry[i].value = &value[i];
-        answer.claims[i] = &entry[i];
-    }
-    sl_rpc_pb_reply(b->call, &answer.base);
-    free(answer.claims);
-    free(value);
-    free(entry);
+    Dra__Device *to =
+        sl_rpc_pb_add(&part->devices->devices, &part->devices->n_devices, &dra__device__descriptor);
+    char cdi[SL_CDI_NAME_SIZE];
+    sl_dra_cdi_name(p, d, cdi, sizeof(cdi));
+    to->request_names = one_text(d->request);
+    to->cdi_device_ids = one_text(cdi);
+    to->n_request_names = to->n_cdi_device_ids = 1;
+    to->pool_name = sl_xstrdup(part->dra->node_name);
+    to->device_name = sl_xstrdup(d->device);
+    to->share_id = sl_xstrdup(d->share_id);
 }
 
 static void batch_done(struct batch *b)
@@ -160,40 +105,25 @@ static void batch_done(struct batch *b)
     if (b->left || b->beginning)
         return;
     b->beginning = true; /* `ended` may come from inside the reply */
-    if (b->call && b->kind == OP_PREPARE)
-        reply_prepare(b);
-    else if (b->call)
-        reply_unprepare(b);
+    if (b->call)
+        sl_rpc_pb_reply(b->call, b->answer);
     b->beginning = false;
-    for (size_t i = 0; i < b->count; i++) {
-        free(b->part[i].device);
-        free(b->part[i].list);
-    }
-    b->count = 0;
+    sl_rpc_pb_free(b->answer);
+    b->answer = NULL;
     if (!b->call)
         free(b); /* otherwise `ended` does */
 }
 
-struct claim_part {
-    struct sl_dra *dra;
-    struct batch *batch;
-    size_t index;
-};
-
-static void claim_done(void *data, const char *uid, int rc, const struct sl_err *err,
-                       const struct sl_prepared *p)
+static void claim_done(void *data, int rc, const struct sl_err *err, const struct sl_prepared *p)
 {
-    struct claim_part *c = data;
-    struct part *part = &c->batch->part[c->index];
-    (void)uid;
+    struct part *part = data;
+    struct batch *b = part->batch;
     if (rc < 0)
-        (void)snprintf(part->error, sizeof(part->error), "%s",
-                       err->msg[0] ? err->msg : "the registration failed");
-    else if (p)
-        part_fill(c->dra, part, p);
-    c->batch->left--;
-    struct batch *b = c->batch;
-    free(c);
+        *part->error = sl_xstrdup(err->msg[0] ? err->msg : "the registration failed");
+    for (size_t i = 0; rc == 0 && p && i < p->device_count; i++)
+        add_device(part, p, &p->device[i]);
+    free(part);
+    b->left--;
     batch_done(b);
 }
 
@@ -209,6 +139,33 @@ static void call_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *da
 
 static const struct sl_rpc_call_events batch_events = {.ended = call_ended};
 
+/* Puts the claim into the answer. */
+static struct part *add_part(struct sl_dra *dra, struct batch *b, enum op_kind kind,
+                             const char *uid)
+{
+    struct part *part = sl_xcalloc(1, sizeof(*part));
+    *part = (struct part){.dra = dra, .batch = b};
+    if (kind == OP_PREPARE) {
+        Dra__NodePrepareResourcesResponse *answer = (void *)b->answer;
+        Dra__NodePrepareResourcesResponse__ClaimsEntry *entry =
+            sl_rpc_pb_add(&answer->claims, &answer->n_claims,
+                          &dra__node_prepare_resources_response__claims_entry__descriptor);
+        entry->key = sl_xstrdup(uid);
+        part->devices = entry->value =
+            sl_rpc_pb_new(&dra__node_prepare_resource_response__descriptor);
+        part->error = &entry->value->error;
+    } else {
+        Dra__NodeUnprepareResourcesResponse *answer = (void *)b->answer;
+        Dra__NodeUnprepareResourcesResponse__ClaimsEntry *entry =
+            sl_rpc_pb_add(&answer->claims, &answer->n_claims,
+                          &dra__node_unprepare_resources_response__claims_entry__descriptor);
+        entry->key = sl_xstrdup(uid);
+        entry->value = sl_rpc_pb_new(&dra__node_unprepare_resource_response__descriptor);
+        part->error = &entry->value->error;
+    }
+    return part;
+}
+
 /* Either call is a list of claims and nothing else, in either version of the API. */
 static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size,
                         struct sl_dra *dra, enum op_kind kind)
@@ -219,18 +176,16 @@ static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
         return;
     const Dra__NodePrepareResourcesRequest *r =
         (const Dra__NodePrepareResourcesRequest *)(const void *)m;
-    struct batch *b = sl_xcalloc(1, sizeof(*b) + r->n_claims * sizeof(b->part[0]));
-    b->call = call;
-    b->kind = kind;
-    b->count = b->left = r->n_claims;
-    b->beginning = true;
+    struct batch *b = sl_xcalloc(1, sizeof(*b));
+    *b = (struct batch){.call = call, .left = r->n_claims, .beginning = true};
+    b->answer =
+        sl_rpc_pb_new(kind == OP_PREPARE ? &dra__node_prepare_resources_response__descriptor
+                                         : &dra__node_unprepare_resources_response__descriptor);
     sl_rpc_call_watch(call, &batch_events, b);
     for (size_t i = 0; i < r->n_claims; i++) {
         const Dra__Claim *claim = r->claims[i];
-        struct claim_part *c = sl_xcalloc(1, sizeof(*c));
-        *c = (struct claim_part){.dra = dra, .batch = b, .index = i};
-        (void)snprintf(b->part[i].uid, sizeof(b->part[i].uid), "%s", claim->uid);
-        sl_dra_begin(dra, kind, claim->namespace_, claim->name, b->part[i].uid, claim_done, c);
+        sl_dra_begin(dra, kind, claim->namespace_, claim->name, claim->uid, claim_done,
+                     add_part(dra, b, kind, claim->uid));
     }
     b->beginning = false;
     batch_done(b);
@@ -273,49 +228,42 @@ static void stream_draining(struct sl_rpc_call *call, void *data)
 static const struct sl_rpc_call_events stream_events = {.draining = stream_draining,
                                                         .ended = stream_ended};
 
+/* Adds the health of the device's card, once a device. */
+static void add_health(Drahealth__NodeWatchResourcesResponse *answer, struct sl_dra *dra,
+                       const struct sl_prepared_device *d)
+{
+    for (size_t i = 0; i < answer->n_devices; i++)
+        if (strcmp(answer->devices[i]->device->device_name, d->device) == 0)
+            return;
+    const struct card *c = sl_dra_card(dra, d->share.gpu);
+    const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
+    Drahealth__DeviceHealth *h =
+        sl_rpc_pb_add(&answer->devices, &answer->n_devices, &drahealth__device_health__descriptor);
+    h->device = sl_rpc_pb_new(&drahealth__device_identifier__descriptor);
+    h->device->pool_name = sl_xstrdup(dra->node_name);
+    h->device->device_name = sl_xstrdup(d->device);
+    h->health = !c        ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
+                : trouble ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
+                          : DRAHEALTH__HEALTH_STATUS__HEALTHY;
+    h->last_updated_time = (int64_t)time(NULL);
+    h->health_check_timeout_seconds = HEALTH_TIMEOUT_S;
+    if (trouble)
+        h->message = sl_xstrdup(trouble);
+}
+
 /* The health of every device in use, as of now. */
 static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
 {
-    size_t n = 0, at = 0;
-    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
-        n += p->device_count;
-    Drahealth__DeviceHealth *health = sl_xcalloc(n, sizeof(*health));
-    Drahealth__DeviceIdentifier *id = sl_xcalloc(n, sizeof(*id));
-    Drahealth__NodeWatchResourcesResponse answer = DRAHEALTH__NODE_WATCH_RESOURCES_RESPONSE__INIT;
-    answer.devices = sl_xcalloc(n, sizeof(Drahealth__DeviceHealth *));
-    for (struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
-        for (size_t i = 0; i < p->device_count; i++) {
-            struct sl_prepared_device *d = &p->device[i];
-            bool again = false;
-            for (size_t k = 0; k < at && !again; k++)
-                again = strcmp(id[k].device_name, d->device) == 0;
-            if (again)
-                continue;
-            struct card *c = sl_dra_card(dra, d->share.gpu);
-            drahealth__device_health__init(&health[at]);
-            drahealth__device_identifier__init(&id[at]);
-            id[at].pool_name = dra->node_name;
-            id[at].device_name = d->device;
-            health[at].device = &id[at];
-            const char *trouble = c ? sl_dra_card_trouble(c) : NULL;
-            health[at].health = !c        ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
-                                : trouble ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY
-                                          : DRAHEALTH__HEALTH_STATUS__HEALTHY;
-            health[at].last_updated_time = (int64_t)time(NULL);
-            health[at].health_check_timeout_seconds = HEALTH_TIMEOUT_S;
-            if (trouble) /* protobuf-c does not write to it */
-                health[at].message = (char *)(uintptr_t)trouble;
-            answer.devices[at] = &health[at];
-            at++;
-        }
-    answer.n_devices = at;
     struct sl_err err = SL_ERR_INIT;
+    Drahealth__NodeWatchResourcesResponse *answer =
+        sl_rpc_pb_new(&drahealth__node_watch_resources_response__descriptor);
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count; i++)
+            add_health(answer, dra, &p->device[i]);
     /* A reader that is slow gets the next one, which says more. */
-    if (sl_rpc_pb_send(call, &answer.base, &err) < 0)
+    if (sl_rpc_pb_send(call, &answer->base, &err) < 0)
         sl_debug("cannot report health to kubelet: %s", err.msg);
-    free(answer.devices);
-    free(id);
-    free(health);
+    sl_rpc_pb_free(&answer->base);
 }
 
 void sl_dra_health_send(struct sl_dra *dra)

@@ -43,7 +43,6 @@ static void refuse(struct sl_rpc_call *call, const struct plugin *p, const char 
 static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRequest *request,
                       Dp__ContainerPreferredAllocationResponse *answer, struct sl_err *err)
 {
-    dp__container_preferred_allocation_response__init(answer);
     if (request->allocation_size < 0 ||
         (size_t)request->allocation_size > p->devices.res.device_count)
         return sl_err_set(err, -ERANGE, SL_E_PREFER_MANY, request->allocation_size,
@@ -53,7 +52,8 @@ static int prefer_one(struct plugin *p, const Dp__ContainerPreferredAllocationRe
     int rc = sl_plugin_prefer(p, request->available_deviceids, request->n_available_deviceids,
                               request->must_include_deviceids, request->n_must_include_deviceids,
                               size, answer->deviceids, err);
-    answer->n_deviceids = rc == 0 ? size : 0;
+    for (; rc == 0 && answer->n_deviceids < size; answer->n_deviceids++)
+        answer->deviceids[answer->n_deviceids] = sl_xstrdup(answer->deviceids[answer->n_deviceids]);
     return rc;
 }
 
@@ -65,27 +65,22 @@ void sl_plugin_call_prefer(struct sl_rpc_call *call, const uint8_t *msg, size_t 
     if (sl_rpc_pb_request(call, &dp__preferred_allocation_request__descriptor, msg, size, &m) < 0)
         return;
     const Dp__PreferredAllocationRequest *request = (const void *)m;
-    size_t n = request->n_container_requests;
-    Dp__PreferredAllocationResponse answer = DP__PREFERRED_ALLOCATION_RESPONSE__INIT;
-    Dp__ContainerPreferredAllocationResponse *one = sl_xcalloc(n + 1, sizeof(*one));
-    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    Dp__PreferredAllocationResponse *answer =
+        sl_rpc_pb_new(&dp__preferred_allocation_response__descriptor);
     int rc = 0;
-    for (; rc == 0 && answer.n_container_responses < n; answer.n_container_responses++) {
-        size_t i = answer.n_container_responses;
-        answer.container_responses[i] = &one[i];
-        rc = prefer_one(p, request->container_requests[i], &one[i], &err);
-    }
+    for (size_t i = 0; rc == 0 && i < request->n_container_requests; i++)
+        rc = prefer_one(p, request->container_requests[i],
+                        sl_rpc_pb_add(&answer->container_responses, &answer->n_container_responses,
+                                      &dp__container_preferred_allocation_response__descriptor),
+                        &err);
     if (rc == 0) {
         p->owner->stats.preferred++;
-        sl_rpc_pb_reply(call, &answer.base);
+        sl_rpc_pb_reply(call, &answer->base);
     } else {
         p->owner->stats.preferred_failures++;
         refuse(call, p, "GetPreferredAllocation", &err);
     }
-    for (size_t i = 0; i < n; i++)
-        free(one[i].deviceids);
-    free(one);
-    free(answer.container_responses);
+    sl_rpc_pb_free(&answer->base);
     sl_rpc_pb_free(m);
 }
 
@@ -112,14 +107,18 @@ static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n,
 }
 
 static int allocate_one(struct plugin *p, const Dp__ContainerAllocateRequest *request,
-                        struct sl_edits *edits, struct plugin_answer **ret, struct sl_err *err)
+                        Dp__ContainerAllocateResponse *answer, struct sl_err *err)
 {
     const struct sl_plugins_options *o = &p->owner->options;
+    struct sl_edits edits = {0};
     int rc = check_ids(&p->devices, request->devices_ids, request->n_devices_ids, err);
     if (rc == 0)
         rc = o->allocate(o->data, &p->devices.res, (const char *const *)request->devices_ids,
-                         request->n_devices_ids, edits, err);
-    return rc == 0 ? sl_plugin_answer_create(edits, ret, err) : rc;
+                         request->n_devices_ids, &edits, err);
+    if (rc == 0)
+        rc = sl_plugin_answer(&edits, answer, err);
+    sl_edits_clear(&edits);
+    return rc;
 }
 
 static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
@@ -136,12 +135,6 @@ static void count_allocate(struct plugin *p, uint64_t took_ns, bool failed)
     p->counts.allocation_failures += failed;
 }
 
-/* Kubelet sends one container a call; the protocol allows more. */
-struct container {
-    struct sl_edits edits;
-    struct plugin_answer *answer;
-};
-
 void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     struct plugin *p = data;
@@ -153,28 +146,20 @@ void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_
         return;
     }
     const Dp__AllocateRequest *request = (const void *)m;
-    size_t n = request->n_container_requests;
-    Dp__AllocateResponse answer = DP__ALLOCATE_RESPONSE__INIT;
-    struct container *containers = sl_xcalloc(n + 1, sizeof(*containers));
-    answer.container_responses = sl_xcalloc(n + 1, sizeof(*answer.container_responses));
+    Dp__AllocateResponse *answer = sl_rpc_pb_new(&dp__allocate_response__descriptor);
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct container *c = &containers[i];
-        rc = allocate_one(p, request->container_requests[i], &c->edits, &c->answer, &err);
-        if (rc == 0)
-            answer.container_responses[answer.n_container_responses++] =
-                sl_plugin_answer_message(c->answer);
-    }
+    /* Kubelet sends one container a call; the protocol allows more. */
+    for (size_t i = 0; rc == 0 && i < request->n_container_requests; i++)
+        rc =
+            allocate_one(p, request->container_requests[i],
+                         sl_rpc_pb_add(&answer->container_responses, &answer->n_container_responses,
+                                       &dp__container_allocate_response__descriptor),
+                         &err);
     if (rc == 0)
-        sl_rpc_pb_reply(call, &answer.base);
+        sl_rpc_pb_reply(call, &answer->base);
     else
         refuse(call, p, "Allocate", &err);
-    for (size_t i = 0; i < n; i++) {
-        sl_plugin_answer_free(containers[i].answer);
-        sl_edits_clear(&containers[i].edits);
-    }
-    free(containers);
-    free(answer.container_responses);
+    sl_rpc_pb_free(&answer->base);
     sl_rpc_pb_free(m);
     count_allocate(p, sl_now_ns() - start, rc != 0);
 }

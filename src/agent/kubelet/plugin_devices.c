@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/utf8.h"
 #include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
+#include "rpc/pb.h"
 
 void sl_plugin_cards_copy(const struct sl_inventory *inv, struct plugin_cards *ret)
 {
@@ -195,50 +195,32 @@ bool sl_plugin_devices_judge(const struct sl_plugins *plugins, const struct plug
     return changed;
 }
 
-/* One device of the message and what it points to. */
-struct item {
-    Dp__Device device;
-    Dp__TopologyInfo topology;
-    Dp__NUMANode node;
-    Dp__NUMANode *nodes[1];
-};
-
-static void fill_item(struct item *item, struct sl_plan_device *device, bool healthy)
-{
-    static char words[2][10] = {"Unhealthy", "Healthy"};
-    dp__device__init(&item->device);
-    item->device.id = device->id;
-    item->device.health = words[healthy];
-    if (device->numa_node < 0)
-        return;
-    dp__numanode__init(&item->node);
-    item->node.id = device->numa_node;
-    item->nodes[0] = &item->node;
-    dp__topology_info__init(&item->topology);
-    item->topology.nodes = item->nodes;
-    item->topology.n_nodes = 1;
-    item->device.topology = &item->topology;
-}
-
 int sl_plugin_devices_pack(const struct plugin_devices *devices, bool none, uint8_t **ret,
                            size_t *ret_size, struct sl_err *err)
 {
     size_t n = none ? 0 : devices->res.device_count;
-    SL_CLEANUP(free) struct item *items = sl_xcalloc(n + 1, sizeof(*items));
-    SL_CLEANUP(free) Dp__Device **pointers = sl_xcalloc(n + 1, sizeof(*pointers));
+    Dp__ListAndWatchResponse *message = sl_rpc_pb_new(&dp__list_and_watch_response__descriptor);
     for (size_t i = 0; i < n; i++) {
-        fill_item(&items[i], &devices->res.device[i], devices->healthy[i]);
-        pointers[i] = &items[i].device;
+        const struct sl_plan_device *from = &devices->res.device[i];
+        Dp__Device *d =
+            sl_rpc_pb_add(&message->devices, &message->n_devices, &dp__device__descriptor);
+        d->id = sl_xstrdup(from->id);
+        d->health = sl_xstrdup(devices->healthy[i] ? "Healthy" : "Unhealthy");
+        if (from->numa_node < 0)
+            continue;
+        d->topology = sl_rpc_pb_new(&dp__topology_info__descriptor);
+        Dp__NUMANode *node =
+            sl_rpc_pb_add(&d->topology->nodes, &d->topology->n_nodes, &dp__numanode__descriptor);
+        node->id = from->numa_node;
     }
-    Dp__ListAndWatchResponse message = DP__LIST_AND_WATCH_RESPONSE__INIT;
-    message.devices = pointers;
-    message.n_devices = n;
-    size_t size = dp__list_and_watch_response__get_packed_size(&message);
-    if (size > PLUGIN_MAX_MESSAGE)
-        return sl_err_set(err, -EMSGSIZE, SL_E_PLAN_LARGE, devices->res.name, n);
-    uint8_t *data = sl_xmalloc(size + 1);
-    (void)dp__list_and_watch_response__pack(&message, data);
-    *ret = data;
-    *ret_size = size;
-    return 0;
+    size_t size = dp__list_and_watch_response__get_packed_size(message);
+    int rc = size > PLUGIN_MAX_MESSAGE
+                 ? sl_err_set(err, -EMSGSIZE, SL_E_PLAN_LARGE, devices->res.name, n)
+                 : 0;
+    if (rc == 0) {
+        *ret = sl_xmalloc(size + 1);
+        *ret_size = dp__list_and_watch_response__pack(message, *ret);
+    }
+    sl_rpc_pb_free(&message->base);
+    return rc;
 }

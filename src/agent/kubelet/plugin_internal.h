@@ -169,12 +169,10 @@ bool sl_plugin_vacate_ends(struct plugin *p);
 /* `who` serves the name still. */
 void sl_plugin_vacate_waits(struct plugin *p, const char *who);
 
-/* plugin_answer.c: one container's edits as the protocol's message. */
-struct plugin_answer;
-int sl_plugin_answer_create(const struct sl_edits *edits, struct plugin_answer **ret,
-                            struct sl_err *err) SL_MUST_CHECK;
-struct Dp__ContainerAllocateResponse *sl_plugin_answer_message(struct plugin_answer *answer);
-void sl_plugin_answer_free(struct plugin_answer *answer);
+/* plugin_answer.c: one container's edits, put into its message. */
+struct Dp__ContainerAllocateResponse;
+int sl_plugin_answer(const struct sl_edits *edits, struct Dp__ContainerAllocateResponse *answer,
+                     struct sl_err *err) SL_MUST_CHECK;
 
 /* plugin_prefer.c: which of `available`; ret (size entries) points at ids in p's devices. */
 int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
