@@ -54,6 +54,14 @@ static struct identity identify(const char *path)
     return (struct identity){.there = true, .dev = st.st_dev, .ino = st.st_ino, .made = st.st_mtim};
 }
 
+static struct identity identify_dir(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return (struct identity){.there = false};
+    return (struct identity){.there = true, .dev = st.st_dev, .ino = st.st_ino};
+}
+
 /* A directory's time changes with every file in it. */
 static bool same_dir(const struct identity *a, const struct identity *b)
 {
@@ -75,14 +83,9 @@ static void forget_dir(struct sl_kubelet_watch *w)
 /* Watches the directory that is at the path now. */
 static void watch_dir(struct sl_kubelet_watch *w)
 {
-    struct stat st;
     forget_dir(w);
-    w->dir.there = stat(w->dir_path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!w->dir.there)
-        return;
-    w->dir.dev = st.st_dev;
-    w->dir.ino = st.st_ino;
-    if (w->source.fd < 0)
+    w->dir = identify_dir(w->dir_path);
+    if (!w->dir.there || w->source.fd < 0)
         return;
     w->wd = inotify_add_watch(w->source.fd, w->dir_path, INTEREST | IN_ONLYDIR);
     if (w->wd < 0 && errno != ENOENT)
@@ -102,10 +105,7 @@ static void kubelet_changed(struct sl_kubelet_watch *w, bool certainly)
 /* Whatever happened: compare what is there with what was. */
 static void look(struct sl_kubelet_watch *w)
 {
-    struct stat st;
-    struct identity dir = {.there = false};
-    if (stat(w->dir_path, &st) == 0 && S_ISDIR(st.st_mode))
-        dir = (struct identity){.there = true, .dev = st.st_dev, .ino = st.st_ino};
+    struct identity dir = identify_dir(w->dir_path);
     if (!same_dir(&dir, &w->dir) || (w->wd < 0 && dir.there && w->source.fd >= 0))
         watch_dir(w);
     /* Ours first: a kubelet that has started removed our sockets before it made its own. */

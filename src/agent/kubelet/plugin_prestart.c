@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/kubelet/plugin_internal.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "deviceplugin.pb-c.h"
@@ -14,8 +15,8 @@
 struct sl_prestart {
     struct sl_rpc_call *call; /* NULL: over */
     char resource[SL_RESOURCE_NAME_SIZE];
-    struct sl_prestart **back, *next; /* of the plugins' list; back NULL: they have gone */
-    struct sl_plugins *plugins;
+    struct sl_prestart *next;
+    struct sl_plugins *plugins; /* which have it in their list; NULL: they have gone */
 };
 
 bool sl_plugin_wants_prestart(const struct plugin *p)
@@ -41,20 +42,8 @@ static const struct sl_rpc_call_events events = {.ended = ended};
 
 void sl_plugin_prestarts_forget(struct sl_plugins *plugins)
 {
-    for (struct sl_prestart *s = plugins->prestarts; s; s = s->next) {
-        s->back = NULL;
+    for (struct sl_prestart *s = plugins->prestarts; s; s = s->next)
         s->plugins = NULL;
-    }
-    plugins->prestarts = NULL;
-}
-
-static void unlink_call(struct sl_prestart *s)
-{
-    if (!s->back)
-        return;
-    *s->back = s->next;
-    if (s->next)
-        s->next->back = s->back;
 }
 
 /* By name: the resource may have gone, or come anew, since it was asked. */
@@ -73,8 +62,10 @@ void sl_prestart_answer(struct sl_prestart *s, const struct sl_err *err)
 {
     struct sl_rpc_call *call = s->call;
     char text[sizeof(err->msg) + sizeof(s->resource) + 4];
-    if (s->plugins)
+    if (s->plugins) {
+        sl_list_drop(&s->plugins->prestarts, s);
         count(s->plugins, s->resource, err != NULL);
+    }
     if (err) {
         (void)snprintf(text, sizeof(text), "%s: %s", s->resource, err->msg);
         sl_warn("PreStartContainer refused: %s", text);
@@ -86,7 +77,6 @@ void sl_prestart_answer(struct sl_prestart *s, const struct sl_err *err)
         else
             reply(call);
     }
-    unlink_call(s);
     free(s);
 }
 
@@ -111,9 +101,6 @@ void sl_plugin_call_prestart(struct sl_rpc_call *call, const uint8_t *msg, size_
     struct sl_prestart *s = sl_xcalloc(1, sizeof(*s));
     *s = (struct sl_prestart){.call = call, .plugins = plugins, .next = plugins->prestarts};
     (void)snprintf(s->resource, sizeof(s->resource), "%s", p->devices.res.name);
-    if (s->next)
-        s->next->back = &s->next;
-    s->back = &plugins->prestarts;
     plugins->prestarts = s;
     sl_rpc_call_watch(call, &events, s);
     plugins->options.prestart(plugins->options.data, &p->devices.res,

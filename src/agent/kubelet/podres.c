@@ -295,13 +295,10 @@ void sl_podres_destroy(struct sl_podres *podres)
         return;
     podres->asking = false;
     sl_rpc_client_destroy(podres->client);
-    for (struct waiter **list = &podres->waiters; list;
-         list = list == &podres->waiters ? &podres->later : NULL)
-        while (*list) {
-            struct waiter *next = (*list)->next;
-            free(*list);
-            *list = next;
-        }
+    while (podres->waiters)
+        forget(&podres->waiters, podres->waiters->data);
+    while (podres->later)
+        forget(&podres->later, podres->later->data);
     drop_answer(podres);
     free(podres->socket);
     free(podres);
@@ -309,27 +306,20 @@ void sl_podres_destroy(struct sl_podres *podres)
 
 /* ---- looking up ---- */
 
-/* First index whose item is not below the key. */
-static size_t lower(const void *items, size_t count, size_t size, const void *key,
-                    int (*compare)(const void *, const void *))
+/* Where the devices from this one on begin. */
+static size_t lower(const struct sl_podres_map *map, const struct sl_podres_device *key)
 {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (compare((const char *)items + mid * size, key) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    size_t at = 0;
+    while (map && at < map->device_count && by_device(&map->device[at], key) < 0)
+        at++;
+    return at;
 }
 
 size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, const char *id,
                       const struct sl_podres_device **ret)
 {
     struct sl_podres_device key = {.resource = resource, .id = id};
-    size_t at = map ? lower(map->device, map->device_count, sizeof(key), &key, by_device) : 0,
-           n = 0;
+    size_t at = lower(map, &key), n = 0;
     while (map && at + n < map->device_count && by_device(&map->device[at + n], &key) == 0)
         n++;
     *ret = n ? &map->device[at] : NULL;
@@ -339,8 +329,7 @@ size_t sl_podres_find(const struct sl_podres_map *map, const char *resource, con
 size_t sl_podres_in_use(const struct sl_podres_map *map, const char *resource)
 {
     struct sl_podres_device key = {.resource = resource, .id = ""};
-    size_t count = 0;
-    size_t at = map ? lower(map->device, map->device_count, sizeof(key), &key, by_device) : 0;
+    size_t at = lower(map, &key), count = 0;
     for (; map && at < map->device_count && strcmp(map->device[at].resource, resource) == 0; at++)
         count += at == 0 || by_device(&map->device[at - 1], &map->device[at]) != 0;
     return count;
