@@ -34,10 +34,9 @@ struct sl_driver {
     char *root, *root_host, *dev, *dev_host, *proc; /* dev: "<dev root>/dev" */
     char version[80];
     bool simulated;
-    struct sl_edits files;  /* libraries, programs, sockets, firmware; a simulation's environment */
-    struct sl_edits nodes;  /* what every container with a GPU needs: nvidiactl, nvidia-uvm … */
-    unsigned library_count; /* libraries found, however many names each has */
-    char **warning;         /* what is missing that a container will miss, in sentences */
+    struct sl_edits files; /* libraries, programs, sockets, firmware; a simulation's environment */
+    struct sl_edits nodes; /* what every container with a GPU needs: nvidiactl, nvidia-uvm … */
+    char **warning;        /* what is missing that a container will miss, in sentences */
     size_t warning_count;
 };
 

@@ -59,16 +59,14 @@ static const struct {
     {"libnvidia-ptxjitcompiler", "programs that bring PTX for the driver to compile do not start"},
 };
 
-static const struct {
-    const char *name, *why;
-} programs[] = {
-    {"nvidia-smi", "what people type first"},
-    {"nvidia-debugdump", "what support asks for"},
-    {"nvidia-persistenced", "for images that manage the node"},
-    {"nvidia-cuda-mps-control", "a tenant with a whole card may run MPS of its own"},
-    {"nvidia-cuda-mps-server", "which the control daemon starts"},
-    {"nvidia-imex", "multi-node NVLink"},
-    {"nvidia-imex-ctl", "the same"},
+static const char *const programs[] = {
+    "nvidia-smi",              /* what people type first */
+    "nvidia-debugdump",        /* what support asks for */
+    "nvidia-persistenced",     /* for images that manage the node */
+    "nvidia-cuda-mps-control", /* a tenant with a whole card may run MPS of its own */
+    "nvidia-cuda-mps-server",  /* which the control daemon starts */
+    "nvidia-imex",             /* multi-node NVLink */
+    "nvidia-imex-ctl",
 };
 static const char *const program_dirs[] = {
     "usr/bin", "usr/sbin", "usr/local/nvidia/bin",   "usr/local/bin", "opt/bin",
@@ -76,13 +74,11 @@ static const char *const program_dirs[] = {
 };
 
 /* Single files and directories, in the container where they are in the root. %s is the version. */
-static const struct {
-    const char *path, *why;
-} others[] = {
-    {"run/nvidia-persistenced/socket", "NVML asks the daemon to keep a card awake"},
-    {"run/nvidia-fabricmanager/socket", "NVSwitch partitions"},
-    {"lib/firmware/nvidia/%s", "GSP images that debuggers and resets read"},
-    {"etc/OpenCL/vendors/nvidia.icd", "the OpenCL loader finds the driver by it"},
+static const char *const others[] = {
+    "run/nvidia-persistenced/socket",  /* NVML asks the daemon to keep a card awake */
+    "run/nvidia-fabricmanager/socket", /* NVSwitch partitions */
+    "lib/firmware/nvidia/%s",          /* GSP images that debuggers and resets read */
+    "etc/OpenCL/vendors/nvidia.icd",   /* the OpenCL loader finds the driver by it */
 };
 
 static bool begins(const char *text, const char *with)
@@ -157,8 +153,6 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
         rc = mount_as(d, path, elf.soname, err);
     if (rc == 0 && begins(name, "libcuda.so."))
         rc = mount_as(d, path, "libcuda.so", err); /* what Python's ctypes and numba open */
-    if (rc == 0)
-        d->library_count++;
     return rc;
 }
 
@@ -244,9 +238,9 @@ static int find_programs(struct sl_driver *d, struct sl_err *err)
     int rc = 0;
     for (size_t i = 0; i < SL_ARRAY_LEN(programs); i++) {
         char container[PATH_MAX], rel[PATH_MAX];
-        (void)snprintf(container, sizeof(container), "/usr/bin/%s", programs[i].name);
+        (void)snprintf(container, sizeof(container), "/usr/bin/%s", programs[i]);
         for (size_t k = 0; rc == 0 && k < SL_ARRAY_LEN(program_dirs); k++) {
-            (void)snprintf(rel, sizeof(rel), "%s/%s", program_dirs[k], programs[i].name);
+            (void)snprintf(rel, sizeof(rel), "%s/%s", program_dirs[k], programs[i]);
             if (!have_mount(&d->files, container))
                 rc = add_file(d, rel, container, err);
         }
@@ -263,9 +257,9 @@ int sl_driver_find_files(struct sl_driver *d, struct sl_err *err)
         rc = find_programs(d, err);
     for (size_t i = 0; rc == 0 && !d->simulated && i < SL_ARRAY_LEN(others); i++) {
         char container[PATH_MAX];
-        const char *version = strstr(others[i].path, "%s");
-        int stem = version ? (int)(version - others[i].path) : (int)strlen(others[i].path);
-        (void)snprintf(container, sizeof(container), "/%.*s%s", stem, others[i].path,
+        const char *version = strstr(others[i], "%s");
+        int stem = version ? (int)(version - others[i]) : (int)strlen(others[i]);
+        (void)snprintf(container, sizeof(container), "/%.*s%s", stem, others[i],
                        version ? d->version : "");
         rc = add_file(d, container + 1, container, err);
     }

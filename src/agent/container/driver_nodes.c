@@ -23,7 +23,7 @@
 
 /* Nodes every container with a GPU gets. `devices` are the driver's names in /proc/devices, old and new. */
 static const struct {
-    const char *name, *devices[3];
+    const char *name, *devices[4];
     uint32_t minor;
     bool required;
     const char *why;
@@ -79,9 +79,9 @@ static int major_of(const struct sl_driver *d, const char *name, uint32_t *ret, 
     return rc;
 }
 
-/* Adds dev/<name>; by number where it is not there and `devices` has a major for it. */
+/* Adds dev/<name>; by number where it is not there and one of `devices` (the last is NULL) has a major for it. */
 static int add_node(const struct sl_driver *d, const char *name, const char *const *devices,
-                    size_t devices_count, uint32_t minor, struct sl_edits *e, struct sl_err *err)
+                    uint32_t minor, struct sl_edits *e, struct sl_err *err)
 {
     char path[PATH_MAX], host[PATH_MAX], container[PATH_MAX];
     struct stat st;
@@ -101,7 +101,7 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
         sl_edits_mount(e, host, container, true);
         return 0;
     }
-    for (size_t i = 0; !there && i < devices_count && devices[i]; i++) {
+    for (size_t i = 0; !there && devices[i]; i++) {
         uint32_t major;
         rc = major_of(d, devices[i], &major, err);
         if (rc < 0)
@@ -118,6 +118,7 @@ static int add_node(const struct sl_driver *d, const char *name, const char *con
 
 static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *err)
 {
+    static const char *const unknown[] = {NULL};
     for (size_t i = 0; i < SL_ARRAY_LEN(companion_nodes); i++) {
         char path[PATH_MAX], name[NAME_MAX + 32];
         struct dirent **found = NULL;
@@ -131,7 +132,7 @@ static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *e
             (void)snprintf(name, sizeof(name), "%s/%s", companion_nodes[i].dir, found[k]->d_name);
             struct sl_err cause = SL_ERR_INIT;
             if (rc == 0 && fnmatch(companion_nodes[i].pattern, found[k]->d_name, 0) == 0 &&
-                add_node(d, name, NULL, 0, 0, &d->nodes, &cause) < 0 && cause.code != -ENOENT)
+                add_node(d, name, unknown, 0, &d->nodes, &cause) < 0 && cause.code != -ENOENT)
                 rc = sl_err_set(err, cause.code, "%s", cause.msg); /* else not a device: not ours */
             free(found[k]);
         }
@@ -149,8 +150,7 @@ int sl_driver_find_nodes(struct sl_driver *d, const struct sl_driver_options *op
     for (size_t i = 0; i < SL_ARRAY_LEN(control_nodes); i++) {
         struct sl_err cause = SL_ERR_INIT;
         int rc = add_node(d, control_nodes[i].name, control_nodes[i].devices,
-                          SL_ARRAY_LEN(control_nodes[i].devices), control_nodes[i].minor, &d->nodes,
-                          &cause);
+                          control_nodes[i].minor, &d->nodes, &cause);
         if (rc == -ENOENT && control_nodes[i].required)
             sl_driver_warn(d, "%s (%s): run nvidia-modprobe -u -c=0 on the node", cause.msg,
                            control_nodes[i].why);
@@ -166,19 +166,19 @@ int sl_driver_find_nodes(struct sl_driver *d, const struct sl_driver_options *op
 int sl_driver_gpu_node(const struct sl_driver *d, uint32_t minor, struct sl_edits *edits,
                        struct sl_err *err)
 {
-    static const char *const devices[] = {"nvidia", "nvidia-frontend"};
+    static const char *const devices[] = {"nvidia", "nvidia-frontend", NULL};
     char name[32];
     (void)snprintf(name, sizeof(name), "nvidia%" PRIu32, minor);
-    return add_node(d, name, devices, SL_ARRAY_LEN(devices), minor, edits, err);
+    return add_node(d, name, devices, minor, edits, err);
 }
 
 int sl_driver_imex_node(const struct sl_driver *d, unsigned channel, struct sl_edits *edits,
                         struct sl_err *err)
 {
-    static const char *const devices[] = {"nvidia-caps-imex-channels"};
+    static const char *const devices[] = {"nvidia-caps-imex-channels", NULL};
     char name[64];
     (void)snprintf(name, sizeof(name), "nvidia-caps-imex-channels/channel%u", channel);
-    return add_node(d, name, devices, SL_ARRAY_LEN(devices), channel, edits, err);
+    return add_node(d, name, devices, channel, edits, err);
 }
 
 /* The number in a text's line "<key> <number>" or "<key>: <number>". */
@@ -214,7 +214,7 @@ static int capability(const struct sl_driver *d, uint32_t minor, const char *wha
 int sl_driver_mig_nodes(const struct sl_driver *d, uint32_t minor, uint32_t gpu_instance,
                         uint32_t compute_instance, struct sl_edits *edits, struct sl_err *err)
 {
-    static const char *const devices[] = {"nvidia-caps"};
+    static const char *const devices[] = {"nvidia-caps", NULL};
     char what[2][64], name[64];
     (void)snprintf(what[0], sizeof(what[0]), "gi%" PRIu32, gpu_instance);
     (void)snprintf(what[1], sizeof(what[1]), "gi%" PRIu32 "/ci%" PRIu32, gpu_instance,
@@ -225,7 +225,7 @@ int sl_driver_mig_nodes(const struct sl_driver *d, uint32_t minor, uint32_t gpu_
         if (rc < 0)
             return rc;
         (void)snprintf(name, sizeof(name), "nvidia-caps/nvidia-cap%" PRIu32, cap);
-        rc = add_node(d, name, devices, SL_ARRAY_LEN(devices), cap, edits, err);
+        rc = add_node(d, name, devices, cap, edits, err);
         if (rc < 0)
             return rc;
     }
