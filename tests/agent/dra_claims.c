@@ -15,7 +15,7 @@
 
 #include "agent/dra/checkpoint.h"
 #include "agent/dra/claim.h"
-#include "agent/dra/claim_pb.h"
+#include "agent/dra/dra_internal.h"
 #include "base/quantity.h"
 
 #define GIB (1ULL << 30)
@@ -53,7 +53,7 @@ static json_t *claim_of(const char *results, const char *config)
 static int parse(const char *results, const char *config, struct sl_claim *c, struct sl_err *err)
 {
     json_t *o = claim_of(results, config);
-    int rc = sl_claim_parse(o, "gpu.sluice.io", "n1", UID, c, err);
+    int rc = sl_claim_parse(o, "n1", UID, c, err);
     json_decref(o);
     return rc;
 }
@@ -133,7 +133,7 @@ static void test_refusals(void **state)
                            &c, &err),
                      0);
     json_t *o = claim_of("[" SHARE "]", "[]");
-    assert_int_equal(sl_claim_parse(o, "gpu.sluice.io", "n1", "other", &c, &err), -ESTALE);
+    assert_int_equal(sl_claim_parse(o, "n1", "other", &c, &err), -ESTALE);
     json_decref(o);
 }
 
@@ -269,8 +269,7 @@ static size_t loaded(bool *ret_doubtful)
 {
     struct sl_checkpoint c = {0};
     struct sl_err err = SL_ERR_INIT;
-    char remark[256];
-    int rc = sl_checkpoint_load(dir, &c, remark, sizeof(remark), &err);
+    int rc = sl_checkpoint_load(dir, &c, &err);
     if (rc < 0)
         fail_msg("%s", err.msg);
     size_t n = 0;
@@ -286,7 +285,6 @@ static void test_checkpoint(void **state)
     (void)state;
     struct sl_checkpoint c = {0}, back = {0};
     struct sl_err err = SL_ERR_INIT;
-    char remark[256];
     bool doubtful;
     assert_int_equal(loaded(&doubtful), 0);
     assert_false(doubtful);
@@ -294,8 +292,8 @@ static void test_checkpoint(void **state)
     assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
     (void)fill(&c, "b");
     assert_int_equal(sl_checkpoint_save(dir, &c, &err), 0);
-    assert_int_equal(sl_checkpoint_load(dir, &back, remark, sizeof(remark), &err), 0);
-    assert_string_equal(remark, "");
+    assert_int_equal(sl_checkpoint_load(dir, &back, &err), 0);
+    assert_false(back.doubtful);
     const struct sl_prepared *p = sl_checkpoint_find(&back, "a");
     assert_non_null(p);
     assert_string_equal(p->name, "claim-a");
@@ -352,7 +350,7 @@ static void test_checkpoint_damage(void **state)
 static void test_checkpoint_of_the_future(void **state)
 {
     (void)state;
-    char path[128], remark[64];
+    char path[128];
     (void)snprintf(path, sizeof(path), "%s/" SL_CHECKPOINT_FILE, dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -365,7 +363,7 @@ static void test_checkpoint_of_the_future(void **state)
     (void)fclose(f);
     struct sl_checkpoint c = {0};
     struct sl_err err = SL_ERR_INIT;
-    assert_int_equal(sl_checkpoint_load(dir, &c, remark, sizeof(remark), &err), -EPROTONOSUPPORT);
+    assert_int_equal(sl_checkpoint_load(dir, &c, &err), -EPROTONOSUPPORT);
     assert_int_equal(access(path, F_OK), 0);
 }
 

@@ -12,7 +12,7 @@ static void check_claim(const json_t *object)
     struct sl_err err = SL_ERR_INIT;
     const char *uid =
         json_string_value(json_object_get(json_object_get(object, "metadata"), "uid"));
-    int rc = sl_claim_parse(object, "gpu.sluice.io", "node-1", uid ? uid : "", &c, &err);
+    int rc = sl_claim_parse(object, "node-1", uid ? uid : "", &c, &err);
     if (rc < 0) {
         FUZZ_CHECK(err.code < 0 && err.msg[0] != '\0');
         return;

@@ -162,15 +162,13 @@ static bool read_field(const struct field *f, const json_t *object, void *base)
     return false;
 }
 
-static json_t *write_fields(const struct field *f, size_t count, const void *base)
+/* Not 0: a text is not UTF-8. */
+static int write_fields(const struct field *f, size_t count, const void *base, json_t *object)
 {
-    json_t *o = json_object();
+    int bad = 0;
     for (size_t i = 0; i < count; i++)
-        if (json_object_set_new(o, f[i].name, write_field(&f[i], base)) < 0) {
-            json_decref(o);
-            return NULL;
-        }
-    return o;
+        bad |= json_object_set_new(object, f[i].name, write_field(&f[i], base));
+    return bad;
 }
 
 static bool read_fields(const struct field *f, size_t count, const json_t *object, void *base)
@@ -191,23 +189,24 @@ static char *canonical(const json_t *data)
 static json_t *write_data(const struct sl_checkpoint *c)
 {
     json_t *claims = json_array();
+    int bad = 0;
     for (const struct sl_prepared *p = c->claims; p; p = p->next) {
-        json_t *o = write_fields(claim_fields, SL_ARRAY_LEN(claim_fields), p);
-        json_t *devices = json_array();
-        int bad = 0;
+        json_t *o = json_object(), *devices = json_array();
+        bad |= write_fields(claim_fields, SL_ARRAY_LEN(claim_fields), p, o);
         for (size_t i = 0; i < p->device_count; i++) {
-            json_t *d = write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i]);
+            json_t *d = json_object();
+            bad |= write_fields(device_fields, SL_ARRAY_LEN(device_fields), &p->device[i], d);
             sl_share_write(&p->device[i].share, SL_SHARE_KEPT, d);
-            bad |= json_array_append_new(devices, d);
+            (void)json_array_append_new(devices, d);
         }
-        bad |= json_object_set_new(o, "devices", devices);
-        bad |= json_array_append_new(claims, o);
-        if (bad) {
-            json_decref(claims);
-            return NULL;
-        }
+        (void)json_object_set_new(o, "devices", devices);
+        (void)json_array_append_new(claims, o);
     }
-    return json_pack("{s:o}", "claims", claims);
+    json_t *data = json_pack("{s:o}", "claims", claims);
+    if (!bad)
+        return data;
+    json_decref(data);
+    return NULL;
 }
 
 static int read_data(const json_t *data, struct sl_checkpoint *c)
@@ -262,11 +261,9 @@ static int load_file(int dir, const char *name, struct sl_checkpoint *ret, struc
     return rc;
 }
 
-int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_remark, size_t size,
-                       struct sl_err *err)
+int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, struct sl_err *err)
 {
     struct sl_err why = SL_ERR_INIT;
-    ret_remark[0] = '\0';
     SL_CLEANUP(close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return sl_err_errno(err, errno, "cannot open %s", dir);
@@ -278,7 +275,7 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
         return sl_err_set(err, rc, "%s/%s", dir, why.msg);
     bool first = rc == -ENOENT;
     if (!first) {
-        (void)snprintf(ret_remark, size, "%s; it is renamed to " BAD_FILE, why.msg);
+        sl_error("cannot use the checkpoint in %s: %s; it is renamed to " BAD_FILE, dir, why.msg);
         (void)renameat(fd, SL_CHECKPOINT_FILE, fd, BAD_FILE);
     }
     rc = load_file(fd, OLD_FILE, ret, &why);
@@ -294,21 +291,12 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_rem
 
 static int write_new(int dir, const char *text, struct sl_err *err)
 {
-    SL_CLEANUP(close)
-    int fd = openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return sl_err_errno(err, errno, "cannot write " NEW_FILE);
-    for (size_t left = strlen(text); left > 0;) {
-        ssize_t n = write(fd, text, left);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return sl_err_errno(err, n < 0 ? errno : ENOSPC, "cannot write " NEW_FILE);
-        text += n;
-        left -= (size_t)n;
-    }
+    int rc = sl_fs_replace(dir, NEW_FILE, text, strlen(text), 0600, err);
+    if (rc < 0)
+        return rc;
     /* The machine may lose power: a renamed file without its contents would be no checkpoint. */
-    if (fdatasync(fd) != 0)
+    SL_CLEANUP(close) int fd = openat(dir, NEW_FILE, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fdatasync(fd) != 0)
         return sl_err_errno(err, errno, "cannot write " NEW_FILE);
     return 0;
 }

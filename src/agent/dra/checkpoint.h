@@ -28,12 +28,12 @@ enum sl_prepared_mig {
 
 #define SL_CONTAINERS_SIZE 128
 
-/* One device of a prepared claim. */
 /* Since when a condition of the claim's status is so, in seconds of the calendar. One of them is 0. */
 struct sl_prepared_since {
     uint64_t yes_s, no_s;
 };
 
+/* One device of a prepared claim. */
 struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
@@ -64,16 +64,16 @@ struct sl_checkpoint {
     bool doubtful; /* the newest file could not be read: something may be missing */
 };
 
-/* -ENOENT is no error: an empty checkpoint. A file that is cut short or does not sum up is set aside,
- * said in *ret_remark (size bytes, "" if all is well), and the one before it is taken. */
-int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, char *ret_remark, size_t size,
+/* -ENOENT is no error: an empty checkpoint. A file that is cut short or does not sum up is set aside, said in the log,
+ * and the one before it is taken. */
+int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret,
                        struct sl_err *err) SL_MUST_CHECK;
 int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c,
                        struct sl_err *err) SL_MUST_CHECK;
 void sl_checkpoint_clear(struct sl_checkpoint *c);
 
 struct sl_prepared *sl_checkpoint_find(const struct sl_checkpoint *c, const char *uid);
-/* An empty entry with room for so many devices, in the list. NULL: no memory. */
+/* An empty entry with room for so many devices, in the list. */
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices);
 void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry); /* frees it */
 

@@ -29,8 +29,8 @@ static bool concerns(const json_t *config, const char *full, const char *request
 }
 
 /* The class's words first, then the claim's over them. */
-static int read_config(const json_t *configs, const char *driver, const char *name_space,
-                       const char *full, struct sl_claim_result *r, struct sl_err *err)
+static int read_config(const json_t *configs, const char *name_space, const char *full,
+                       struct sl_claim_result *r, struct sl_err *err)
 {
     static const char *const sources[] = {"FromClass", "FromClaim"};
     bool said = false;
@@ -40,7 +40,7 @@ static int read_config(const json_t *configs, const char *driver, const char *na
             const json_t *c = json_array_get(configs, i);
             const json_t *opaque = json_object_get(c, "opaque");
             if (strcmp(sl_jget_text(c, "source"), sources[s]) != 0 ||
-                strcmp(sl_jget_text(opaque, "driver"), driver) != 0 ||
+                strcmp(sl_jget_text(opaque, "driver"), SL_DRA_DRIVER) != 0 ||
                 !concerns(c, full, r->request))
                 continue;
             int rc = sl_share_config_apply(json_object_get(opaque, "parameters"), &reader,
@@ -61,8 +61,8 @@ static int read_config(const json_t *configs, const char *driver, const char *na
 }
 
 /* The device; of a share, the amounts that the scheduler took off the card; what configs add. */
-static int read_result(const json_t *result, const json_t *configs, const char *driver,
-                       const char *name_space, struct sl_claim_result *r, struct sl_err *err)
+static int read_result(const json_t *result, const json_t *configs, const char *name_space,
+                       struct sl_claim_result *r, struct sl_err *err)
 {
     const json_t *capacity = json_object_get(result, "consumedCapacity");
     const char *memory = sl_jget_text(capacity, "memory"), *cores = sl_jget_text(capacity, "cores");
@@ -79,7 +79,7 @@ static int read_result(const json_t *result, const json_t *configs, const char *
     if (rc < 0)
         return rc;
     if (r->name.kind != SL_DEVICE_SHARE || r->admin)
-        return read_config(configs, driver, name_space, full, r, err);
+        return read_config(configs, name_space, full, r, err);
     if (!copy(r->share_id, sizeof(r->share_id), sl_jget_text(result, "shareID")) ||
         !r->share_id[0] || !memory[0] || !cores[0])
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_SHARE, r->device);
@@ -91,7 +91,7 @@ static int read_result(const json_t *result, const json_t *configs, const char *
     if (permille == 0 || permille > 1000 || r->share.memory_bytes == 0)
         return sl_err_set(err, -EINVAL, SL_E_CLAIM_SHARE_BAD, r->request, memory, cores);
     r->share.cores_permille = (uint32_t)permille;
-    return read_config(configs, driver, name_space, full, r, err);
+    return read_config(configs, name_space, full, r, err);
 }
 
 static int read_header(const json_t *object, const char *uid, struct sl_claim *c,
@@ -117,8 +117,8 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
     return 0;
 }
 
-int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
-                   struct sl_claim *ret, struct sl_err *err)
+int sl_claim_parse(const json_t *object, const char *pool, const char *uid, struct sl_claim *ret,
+                   struct sl_err *err)
 {
     *ret = (struct sl_claim){0};
     int rc = read_header(object, uid, ret, err);
@@ -131,7 +131,7 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         return sl_err_set(err, -EAGAIN, SL_E_CLAIM_UNALLOCATED, ret->name_space, ret->name);
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *r = json_array_get(results, i);
-        if (strcmp(sl_jget_text(r, "driver"), driver) != 0)
+        if (strcmp(sl_jget_text(r, "driver"), SL_DRA_DRIVER) != 0)
             continue;
         if (strcmp(sl_jget_text(r, "pool"), pool) != 0)
             return sl_err_set(err, -EINVAL, SL_E_CLAIM_OTHER_NODE, ret->name_space, ret->name,
@@ -139,7 +139,7 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         if (ret->result_count == SL_CLAIM_RESULTS)
             return sl_err_set(err, -E2BIG, SL_E_CLAIM_DEVICES, ret->name_space, ret->name,
                               SL_CLAIM_RESULTS);
-        rc = read_result(r, json_object_get(devices, "config"), driver, ret->name_space,
+        rc = read_result(r, json_object_get(devices, "config"), ret->name_space,
                          &ret->result[ret->result_count], err);
         if (rc < 0)
             return rc;
@@ -151,7 +151,8 @@ int sl_claim_parse(const json_t *object, const char *driver, const char *pool, c
         ret->result_count++;
     }
     if (ret->result_count == 0)
-        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_DEVICE, ret->name_space, ret->name, driver);
+        return sl_err_set(err, -EINVAL, SL_E_CLAIM_NO_DEVICE, ret->name_space, ret->name,
+                          SL_DRA_DRIVER);
     return 0;
 }
 

@@ -9,8 +9,9 @@
 #include <stdint.h>
 
 #include "agent/dra/device_name.h"
-#include "agent/dra/share_config.h"
 #include "base/err.h"
+#include "config/config.h"
+#include "share/share_json.h"
 
 #define SL_CLAIM_RESULTS 32 /* of one claim, by the API */
 #define SL_UID_SIZE      64
@@ -45,8 +46,8 @@ struct sl_claim {
  * Reads what kubelet named (namespace, name, uid) out of the API's object. Errors are for the pod's owner:
  * -ESTALE another claim of that name, -EAGAIN not allocated (any more), -EINVAL something to change.
  */
-int sl_claim_parse(const json_t *object, const char *driver, const char *pool, const char *uid,
-                   struct sl_claim *ret, struct sl_err *err) SL_MUST_CHECK;
+int sl_claim_parse(const json_t *object, const char *pool, const char *uid, struct sl_claim *ret,
+                   struct sl_err *err) SL_MUST_CHECK;
 
 /* Returns whether the claim has shares of more than one request, so that it matters which
  * container uses which. */
@@ -56,6 +57,19 @@ void sl_claim_join(struct sl_claim *claim, const json_t *pod);
 /* The pod's containers that use a request of the claim, "a,b"; those that do not fit are left out. */
 void sl_claim_containers(const json_t *pod, const char *claim, const char *request, char *buf,
                          size_t size);
+
+/* --- share_config.c: ShareConfig --- */
+
+/* Who is reading it: a claim may not say what claims may ask for. */
+struct sl_share_reader {
+    const char *name_space; /* the claim's */
+    struct sl_config_allow
+        *allow; /* gets what the class allows there; NULL: a claim's config is read */
+};
+
+/* Lays one ShareConfig over `share`: what it says replaces, the rest stays. Untouched on error. */
+int sl_share_config_apply(const json_t *parameters, const struct sl_share_reader *reader,
+                          struct sl_share *share, struct sl_err *err) SL_MUST_CHECK;
 
 /* "memory=12Gi,cores=40" or "cores=30:100": what is not named stays. permille 0: not named. */
 struct sl_claim_resize {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/dra/claim_allow.h"
+#include "agent/dra/dra_internal.h"
 
 #include <errno.h>
 

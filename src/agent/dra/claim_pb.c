@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/dra/claim_pb.h"
+/*
+ * A claim in the API server's protobuf, with our devices put into its status. Opaque configs are text to the API
+ * server: it compares an allocation's byte by byte, but rewrites them wherever it takes JSON apart itself (patches
+ * of any kind). Only an update in protobuf has them back as they were.
+ */
+#include "agent/dra/dra_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -94,12 +94,11 @@ void sl_dra_republish(struct sl_dra *dra)
                                        .ours = ours,
                                        .data = &owner[i]};
     }
-    struct sl_slices_options opt = {.node_name = dra->node_name,
+    struct sl_slices_options opt = {.node_name = dra->opt.node_name,
                                     .node_uid = dra->node_uid,
                                     .inv = dra->inv,
                                     .gpu = gpu,
-                                    .fractional = dra->config ? &dra->config->fractional : NULL,
-                                    .generation = 1};
+                                    .fractional = dra->config ? &dra->config->fractional : NULL};
     sl_slices_publish_want(dra->publisher, sl_slices_make(&opt));
     free(gpu);
     free(owner);
@@ -123,7 +122,7 @@ static void ask_node(struct sl_dra *dra)
 {
     char path[300];
     struct sl_err err = SL_ERR_INIT;
-    (void)snprintf(path, sizeof(path), "/api/v1/nodes/%.253s", dra->node_name);
+    (void)snprintf(path, sizeof(path), "/api/v1/nodes/%.253s", dra->opt.node_name);
     if (sl_kube_request(dra->kube, "GET", path, NULL, NULL, got_node, dra, &dra->node_call, &err) ==
         0)
         dra->owed++;
@@ -134,19 +133,13 @@ static void ask_node(struct sl_dra *dra)
 /* --- what is there --- */
 
 /* "…/devices/pci0000:15/0000:15:01.0/…": the first directory below devices is the root. */
-static void read_pcie_root(const char *sysfs, const char *nvml_bus_id, char *buf, size_t size)
+static void read_pcie_root(const char *nvml_bus_id, char *buf, size_t size)
 {
     char path[512], real[PATH_MAX], id[32];
-    size_t n = 0;
-    const char *colon = strchr(nvml_bus_id, ':');
-    size_t domain = colon ? (size_t)(colon - nvml_bus_id) : 0;
-    for (const char *p = domain > 4 ? nvml_bus_id + domain - 4 : nvml_bus_id;
-         *p && n + 1 < sizeof(id); p++)
-        id[n++] = (char)(*p >= 'A' && *p <= 'F' ? *p + ('a' - 'A') : *p);
-    id[n] = '\0';
+    sl_slices_bus_id(nvml_bus_id, id, sizeof(id));
     buf[0] = '\0';
-    (void)snprintf(path, sizeof(path), "%s/bus/pci/devices/%s", sysfs, id);
-    const char *at = n && realpath(path, real) ? strstr(real, "/devices/pci") : NULL;
+    (void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", id);
+    const char *at = id[0] && realpath(path, real) ? strstr(real, "/devices/pci") : NULL;
     if (at)
         (void)snprintf(buf, size, "%.*s", (int)strcspn(at + 9, "/"), at + 9);
 }
@@ -167,8 +160,7 @@ static void take_cards(struct sl_dra *dra, const struct sl_inventory *inv)
         }
         fresh[i].lost = fresh[i].lost_untold = inv->gpu[i].lost;
         (void)snprintf(fresh[i].uuid, sizeof(fresh[i].uuid), "%s", info->uuid);
-        read_pcie_root(dra->sysfs, info->pci_bus_id, fresh[i].pcie_root,
-                       sizeof(fresh[i].pcie_root));
+        read_pcie_root(info->pci_bus_id, fresh[i].pcie_root, sizeof(fresh[i].pcie_root));
     }
     for (size_t i = 0; i < dra->card_count; i++)
         free(dra->card[i].profile);
@@ -229,67 +221,51 @@ void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const cha
 
 /* --- life --- */
 
-static char *copy(const char *text, const char *fallback)
+static int take_options(struct sl_dra *dra, const struct sl_dra_options *options,
+                        struct sl_err *err)
 {
-    return sl_xstrdup(text ? text : fallback);
-}
-
-static int take_options(struct sl_dra *dra, const struct sl_dra_options *o, struct sl_err *err)
-{
+    struct sl_dra_options *o = &dra->opt;
+    *o = *options;
     if (!o->node_name || !o->node_name[0] || !o->arbiter_dir)
         return sl_err_set(err, -EINVAL, SL_E_DRA_NODE_NAME);
-    dra->node_name = copy(o->node_name, "");
-    dra->plugin_dir = copy(o->plugin_dir, "/var/lib/kubelet/plugins/" SL_DRA_DRIVER);
-    dra->registry_dir = copy(o->registry_dir, "/var/lib/kubelet/plugins_registry");
-    dra->cdi_dir = copy(o->cdi_dir, SL_CDI_DIR);
-    dra->state_dir = copy(o->state_dir, dra->plugin_dir);
-    dra->arbiter_dir = copy(o->arbiter_dir, "");
-    dra->arbiter_dir_host = copy(o->arbiter_dir_host, o->arbiter_dir);
-    dra->sluice_dir_host = copy(o->sluice_dir_host, "/var/lib/sluice");
-    dra->sysfs = copy(o->sysfs, "/sys");
-    dra->no_dynamic_mig = o->no_dynamic_mig;
+    if (!o->plugin_dir)
+        o->plugin_dir = "/var/lib/kubelet/plugins/" SL_DRA_DRIVER;
+    if (!o->registry_dir)
+        o->registry_dir = "/var/lib/kubelet/plugins_registry";
+    if (!o->state_dir)
+        o->state_dir = o->plugin_dir;
     const char *dash = o->instance && o->instance[0] ? "-" : "";
     const char *instance = dash[0] ? o->instance : "";
-    int a = snprintf(dra->dra_socket, sizeof(dra->dra_socket), "%s/dra%s%s.sock", dra->plugin_dir,
+    int a = snprintf(dra->dra_socket, sizeof(dra->dra_socket), "%s/dra%s%s.sock", o->plugin_dir,
                      dash, instance);
     int b = snprintf(dra->reg_socket, sizeof(dra->reg_socket), "%s/" SL_DRA_DRIVER "%s%s-reg.sock",
-                     dra->registry_dir, dash, instance);
+                     o->registry_dir, dash, instance);
     if (a >= (int)sizeof(dra->dra_socket) || b >= (int)sizeof(dra->reg_socket))
-        return sl_err_set(err, -ENAMETOOLONG, SL_E_DRA_SOCKET_LONG, dra->plugin_dir,
-                          dra->registry_dir);
+        return sl_err_set(err, -ENAMETOOLONG, SL_E_DRA_SOCKET_LONG, o->plugin_dir, o->registry_dir);
     return 0;
 }
 
 static int open_lock(struct sl_dra *dra, struct sl_err *err)
 {
     char path[PATH_MAX];
-    int rc = sl_fs_mkdirs(dra->plugin_dir, 0750, err);
+    int rc = sl_fs_mkdirs(dra->opt.plugin_dir, 0750, err);
     if (rc == 0)
-        rc = sl_fs_mkdirs(dra->state_dir, 0750, err);
+        rc = sl_fs_mkdirs(dra->opt.state_dir, 0750, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(path, sizeof(path), "%s/dra.lock", dra->state_dir);
+    (void)snprintf(path, sizeof(path), "%s/dra.lock", dra->opt.state_dir);
     dra->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (dra->lock_fd < 0)
         return sl_err_errno(err, errno, "cannot open %s", path);
     return 0;
 }
 
-static int load(struct sl_dra *dra, struct sl_err *err)
-{
-    char remark[256];
-    int rc = sl_checkpoint_load(dra->state_dir, &dra->checkpoint, remark, sizeof(remark), err);
-    if (rc == 0 && remark[0])
-        sl_error("cannot use the checkpoint in %s: %s", dra->state_dir, remark);
-    return rc;
-}
-
 /* The lock is ours: from here on this is the node's driver. */
 static int take_over(struct sl_dra *dra, struct sl_err *err)
 {
-    int rc = load(dra, err);
+    int rc = sl_checkpoint_load(dra->opt.state_dir, &dra->checkpoint, err);
     if (rc == 0 && dra->kube)
-        rc = sl_slices_publish_create(dra->loop, dra->kube, SL_DRA_DRIVER, dra->node_name,
+        rc = sl_slices_publish_create(dra->loop, dra->kube, SL_DRA_DRIVER, dra->opt.node_name,
                                       &dra->publisher, err);
     if (rc == 0 && dra->kube)
         ask_node(dra);
@@ -324,7 +300,7 @@ static int begin(struct sl_dra *dra, struct sl_err *err)
     if (flock(dra->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return take_over(dra, err);
     if (errno != EWOULDBLOCK)
-        return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->state_dir);
+        return sl_err_errno(err, errno, "cannot lock %s/dra.lock", dra->opt.state_dir);
     sl_info("another agent serves this node: this agent waits until it ends");
     sl_timer_set(dra->loop, &dra->standby, sl_loop_now(dra->loop) + STANDBY_NS);
     return 0;
@@ -345,7 +321,7 @@ int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, st
     sl_dra_prepare_init(dra);
     int rc = take_options(dra, options, err);
     if (rc == 0)
-        rc = sl_leases_create(loop, dra->arbiter_dir, SL_DRA_ARBITER_NS, &dra->leases, err);
+        rc = sl_leases_create(loop, dra->opt.arbiter_dir, SL_DRA_ARBITER_NS, &dra->leases, err);
     if (rc == 0)
         rc = begin(dra, err);
     if (rc < 0) {
@@ -376,11 +352,6 @@ void sl_dra_destroy(struct sl_dra *dra)
     for (size_t i = 0; i < dra->card_count; i++)
         free(dra->card[i].profile);
     free(dra->card);
-    char *strings[] = {dra->node_name,        dra->plugin_dir,      dra->registry_dir,
-                       dra->cdi_dir,          dra->state_dir,       dra->arbiter_dir,
-                       dra->arbiter_dir_host, dra->sluice_dir_host, dra->sysfs};
-    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
-        free(strings[i]);
     free(dra);
 }
 

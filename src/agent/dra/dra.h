@@ -50,14 +50,12 @@ struct sl_dra_options {
     const char *instance;   /* the agent pod's UID, in the sockets' names: two agents overlap in an
                                      upgrade. NULL: there is one */
     const char *plugin_dir; /* NULL: /var/lib/kubelet/plugins/gpu.sluice.io; made */
-    const char *registry_dir;     /* NULL: /var/lib/kubelet/plugins_registry */
-    const char *cdi_dir;          /* NULL: SL_CDI_DIR */
+    const char *registry_dir; /* NULL: /var/lib/kubelet/plugins_registry */
+    const char *cdi_dir;
     const char *state_dir;        /* the checkpoint; NULL: plugin_dir */
     const char *arbiter_dir;      /* where the arbiter's control socket is */
-    const char *arbiter_dir_host; /* the same for the container runtime; NULL: the same path */
+    const char *arbiter_dir_host; /* the same for the container runtime */
     const char *sluice_dir_host;  /* of sl_cdi_install_sluice(), for the runtime */
-    const char *sysfs;            /* NULL: /sys */
-    bool no_dynamic_mig;          /* only MIG devices that are there already */
 };
 
 /*
@@ -65,7 +63,7 @@ struct sl_dra_options {
  * the older has ended, and then takes over what it prepared. It is as good as ready meanwhile.
  *
  * Otherwise serves kubelet at once; until the first sl_dra_update it unprepares only, and kubelet asks again.
- * options, its strings and ops are copied. kube may be NULL (no API server): nothing new is prepared then.
+ * options and ops are copied, their strings outlive it. kube may be NULL (no API server): nothing new is prepared then.
  */
 int sl_dra_create(struct sl_loop *loop, const struct sl_dra_options *options, struct sl_kube *kube,
                   const struct sl_dra_ops *ops, void *data, struct sl_dra **ret,

@@ -78,8 +78,8 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
         rc = mps_edits(dra, d, e, err);
     /* The request's other devices come with this one; its tenant is mounted once. */
     if (rc == 0 && sl_dra_first_of_tenant(p, i)) {
-        (void)snprintf(attach, sizeof(attach), "%s/k/%s", dra->arbiter_dir_host, d->tenant);
-        rc = sl_cdi_sluice_edits(dra->sluice_dir_host, attach, e, err);
+        (void)snprintf(attach, sizeof(attach), "%s/k/%s", dra->opt.arbiter_dir_host, d->tenant);
+        rc = sl_cdi_sluice_edits(dra->opt.sluice_dir_host, attach, e, err);
     }
     return rc;
 }
@@ -100,7 +100,7 @@ int sl_dra_write_spec(struct op *op, struct sl_err *err)
         devices[i] = (struct sl_cdi_device){.name = words[i], .edits = &edits[i]};
     }
     if (rc == 0)
-        rc = sl_cdi_write(dra->cdi_dir, SL_CDI_CLAIM, p->uid, devices, n, &common, err);
+        rc = sl_cdi_write(dra->opt.cdi_dir, SL_CDI_CLAIM, p->uid, devices, n, &common, err);
     for (size_t i = 0; i < n; i++)
         sl_edits_clear(&edits[i]);
     sl_edits_clear(&common);

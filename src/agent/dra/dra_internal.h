@@ -11,7 +11,6 @@
 #include "agent/dra/claim.h"
 #include "agent/dra/dra.h"
 #include "agent/dra/slices.h"
-#include "agent/dra/slices_publish.h"
 #include "agent/tenant/leases.h"
 #include "rpc/server.h"
 
@@ -48,10 +47,8 @@ struct sl_dra {
     struct sl_dra_ops ops;
     void *data;
     struct dra_link *link; /* for jobs, which may come back when this is gone */
-    char *node_name, *plugin_dir, *registry_dir, *cdi_dir, *state_dir, *arbiter_dir,
-        *arbiter_dir_host, *sluice_dir_host, *sysfs;
+    struct sl_dra_options opt;
     char dra_socket[108], reg_socket[108];
-    bool no_dynamic_mig;
 
     int lock_fd;             /* held for life: one driver has the checkpoint */
     struct sl_timer standby; /* set: another one has it, we wait for its end */
@@ -198,6 +195,28 @@ void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
                          bool good, const char *reason, const char *message);
 void sl_dra_status_end(struct sl_dra *dra);
+
+/* claim_pb.c: a claim in the API server's protobuf */
+/* Returns the object with the status.devices of `driver` replaced by these (as in JSON); those
+ * of other drivers stay. The caller frees *ret. -ESTALE: the claim has another uid; -EBADMSG:
+ * the object is not a claim. */
+int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, const char *driver,
+                        const json_t *devices, uint8_t **ret, size_t *ret_size,
+                        struct sl_err *err) SL_MUST_CHECK;
+
+/* claim_allow.c: what claims and their resize annotations may ask for, by the rules of allow.h. Pure. */
+/* Checks whether the claim may have everything that it asks for. -EPERM with a sentence: it may
+ * not. */
+int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim,
+                   struct sl_err *err) SL_MUST_CHECK;
+
+/* What may be asked for by all shares of the claim alike: of several classes, what the strictest allows. */
+struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
+                                        const struct sl_claim *claim);
+/* Checks whether this share may be resized as wanted. card_bytes is the memory of its GPU. */
+int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
+                    const struct sl_claim_resize *wanted, uint64_t card_bytes,
+                    struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_resize.c: the resize annotation */
 void sl_dra_resize_watch(struct sl_dra *dra, const struct sl_prepared *p);

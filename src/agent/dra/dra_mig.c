@@ -283,7 +283,7 @@ static void got_profiles(void *arg, int result, const struct sl_err *err)
 
 void sl_dra_ask_profiles(struct sl_dra *dra)
 {
-    for (size_t i = 0; i < dra->card_count && dra->ops.submit && !dra->no_dynamic_mig; i++) {
+    for (size_t i = 0; i < dra->card_count && dra->ops.submit; i++) {
         struct card *c = &dra->card[i];
         if (c->asked_profiles || !dra->inv->gpu[i].info.mig_capable || dra->inv->gpu[i].lost)
             continue;

@@ -95,7 +95,7 @@ static void commit_fired(struct sl_timer *t)
     struct sl_err err = SL_ERR_INIT;
     struct op *list = dra->committing;
     dra->committing = NULL;
-    int rc = sl_checkpoint_save(dra->state_dir, &dra->checkpoint, &err);
+    int rc = sl_checkpoint_save(dra->opt.state_dir, &dra->checkpoint, &err);
     if (rc < 0)
         sl_error("cannot write the checkpoint: %s", err.msg);
     while (list) {
@@ -223,11 +223,11 @@ static void remove_leftovers(struct sl_dra *dra)
     /* What a damaged checkpoint does not tell may be in use: only a good one is the whole truth. */
     if (dra->checkpoint.doubtful)
         return;
-    if (sl_cdi_list(dra->cdi_dir, SL_CDI_CLAIM, &claims, &n, &err) < 0)
+    if (sl_cdi_list(dra->opt.cdi_dir, SL_CDI_CLAIM, &claims, &n, &err) < 0)
         sl_warn("cannot look for left-over CDI specs: %s", err.msg);
     for (size_t i = 0; i < n; i++)
         if (!sl_checkpoint_find(&dra->checkpoint, claims[i]) &&
-            sl_cdi_remove(dra->cdi_dir, SL_CDI_CLAIM, claims[i], &err) < 0)
+            sl_cdi_remove(dra->opt.cdi_dir, SL_CDI_CLAIM, claims[i], &err) < 0)
             sl_warn("cannot remove a left-over CDI spec: %s", err.msg);
     sl_cdi_list_free(claims, n);
     sl_leases_status(dra->leases, got_tenants, dra);

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/dra/claim_allow.h"
 #include "agent/dra/errors.h"
 #include "base/units.h"
 #include "share/lease.h"

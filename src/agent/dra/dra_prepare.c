@@ -183,7 +183,7 @@ static void got_claim(void *data, int status, json_t *body, const struct sl_err 
     }
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     op->claim = claim;
-    int rc = sl_claim_parse(body, SL_DRA_DRIVER, dra->node_name, op->uid, claim, &why);
+    int rc = sl_claim_parse(body, dra->opt.node_name, op->uid, claim, &why);
     if (rc < 0) {
         refuse(op, rc, &why);
         return;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/dra/claim_allow.h"
 #include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -175,7 +174,7 @@ static void learn_allowed(struct resize_watch *w, const json_t *object)
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
     const struct sl_config *config = w->dra->config;
     w->allow = sl_config_allowed(config, sl_kube_meta(object, "namespace"));
-    if (sl_claim_parse(object, SL_DRA_DRIVER, w->dra->node_name, w->uid, claim, NULL) == 0)
+    if (sl_claim_parse(object, w->dra->opt.node_name, w->uid, claim, NULL) == 0)
         w->allow = sl_allow_resizes(config, claim);
     free(claim);
 }

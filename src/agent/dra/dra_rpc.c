@@ -95,7 +95,7 @@ static void add_device(struct part *part, const struct sl_prepared *p,
     to->request_names = one_text(d->request);
     to->cdi_device_ids = one_text(cdi);
     to->n_request_names = to->n_cdi_device_ids = 1;
-    to->pool_name = sl_xstrdup(part->dra->node_name);
+    to->pool_name = sl_xstrdup(part->dra->opt.node_name);
     to->device_name = sl_xstrdup(d->device);
     to->share_id = sl_xstrdup(d->share_id);
 }
@@ -240,7 +240,7 @@ static void add_health(Drahealth__NodeWatchResourcesResponse *answer, struct sl_
     Drahealth__DeviceHealth *h =
         sl_rpc_pb_add(&answer->devices, &answer->n_devices, &drahealth__device_health__descriptor);
     h->device = sl_rpc_pb_new(&drahealth__device_identifier__descriptor);
-    h->device->pool_name = sl_xstrdup(dra->node_name);
+    h->device->pool_name = sl_xstrdup(dra->opt.node_name);
     h->device->device_name = sl_xstrdup(d->device);
     h->health = !c        ? DRAHEALTH__HEALTH_STATUS__UNKNOWN
                 : trouble ? DRAHEALTH__HEALTH_STATUS__UNHEALTHY

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/dra/claim_pb.h"
 #include "agent/dra/errors.h"
 #include "base/clock.h"
 #include "base/container.h"
@@ -67,8 +66,9 @@ static json_t *lease_data(const struct sl_prepared_device *d)
 static json_t *device_status(struct sl_dra *dra, const struct sl_prepared_device *d,
                              json_t *conditions)
 {
-    json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "pool", dra->node_name,
-                          "device", d->device, "conditions", conditions, "data", lease_data(d));
+    json_t *o =
+        json_pack("{s:s,s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "pool", dra->opt.node_name,
+                  "device", d->device, "conditions", conditions, "data", lease_data(d));
     if (d->share_id[0])
         (void)json_object_set_new(o, "shareID", json_string(d->share_id));
     return o;

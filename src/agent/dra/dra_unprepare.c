@@ -76,7 +76,7 @@ static void unmake_tenants(struct op *op)
 {
     struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.unprepare.begun");
-    int rc = sl_cdi_remove(op->dra->cdi_dir, SL_CDI_CLAIM, op->uid, &err);
+    int rc = sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, &err);
     if (rc < 0) {
         undo_failed(op, rc, &err);
         return;
@@ -92,7 +92,7 @@ void sl_dra_op_unprepare(struct op *op)
     struct sl_prepared *p = sl_dra_op_entry(op);
     sl_dra_resize_unwatch(op->dra, op->uid);
     if (!p) { /* never heard of it, or long gone */
-        int rc = sl_cdi_remove(op->dra->cdi_dir, SL_CDI_CLAIM, op->uid, &err);
+        int rc = sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, &err);
         if (rc < 0)
             undo_failed(op, rc, &err);
         else

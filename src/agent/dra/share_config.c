@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/dra/share_config.h"
+/*
+ * ShareConfig, the opaque parameters of gpu.sluice.io in a claim or a DeviceClass. What it says of a share is in
+ * share/share_json.h; a DeviceClass's may also say what claims of it may ask for:
+ *
+ *   allow: {…}   # as sharing.fractional.allow of the node's configuration, and `namespaces: [team-*]`: only those
+ *
+ * Everything but apiVersion and kind may be left out. Unknown keys are errors: a misspelt limit is no limit.
+ */
+#include "agent/dra/claim.h"
 
 #include <errno.h>
 #include <string.h>

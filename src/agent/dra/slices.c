@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/dra/slices.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,18 +68,6 @@ static void put_version(json_t *attributes, const char *key, const char *version
     put(attributes, key, json_pack("{s:s}", "version", semantic));
 }
 
-/* NVML's "00000000:1B:00.0" as the kernel and Kubernetes write it. */
-static void bus_id(const char *nvml, char *buf, size_t size)
-{
-    const char *colon = strchr(nvml, ':');
-    size_t domain = colon ? (size_t)(colon - nvml) : 0;
-    const char *from = domain > 4 ? nvml + domain - 4 : nvml;
-    size_t n = 0;
-    for (; *from && n + 1 < size; from++)
-        buf[n++] = (char)tolower((unsigned char)*from);
-    buf[n] = '\0';
-}
-
 static json_t *attributes_of(struct making *m, size_t i, const char *type)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
@@ -103,7 +90,7 @@ static json_t *attributes_of(struct making *m, size_t i, const char *type)
         put_version(a, "cudaDriverVersion", text);
     if (s->pcie_root)
         put_text(a, "resource.kubernetes.io/pcieRoot", s->pcie_root);
-    bus_id(g->info.pci_bus_id, text, sizeof(text));
+    sl_slices_bus_id(g->info.pci_bus_id, text, sizeof(text));
     put_text(a, "resource.kubernetes.io/pciBusID", text);
     if (g->info.numa_node >= 0)
         put(a, "numaNode", json_pack("{s:i}", "int", g->info.numa_node));
@@ -204,9 +191,8 @@ static void add_counter_set(struct making *m, size_t i)
     struct engines e = card_engines(m, i);
     char set[32];
     (void)snprintf(set, sizeof(set), "gpu-%zu", i);
-    (void)json_array_append_new(m->counters,
-                                json_pack("{s:s,s:o}", "name", set, "counters",
-                                          counters(&e, &e, 0, card_slices(m, i))));
+    (void)json_array_append_new(m->counters, json_pack("{s:s,s:o}", "name", set, "counters",
+                                                       counters(&e, &e, 0, card_slices(m, i))));
 }
 
 /* --- devices --- */
@@ -359,10 +345,8 @@ static json_t *slice(struct making *m, size_t index, const char *key, json_t *it
         put(metadata, "ownerReferences",
             json_pack("[{s:s,s:s,s:s,s:s,s:b}]", "apiVersion", "v1", "kind", "Node", "name",
                       m->opt->node_name, "uid", m->opt->node_uid, "controller", 1));
-    json_t *pool = json_pack("{s:s,s:I}", "name", m->opt->node_name, "generation",
-                             (json_int_t)m->opt->generation);
-    json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "driver", SL_DRA_DRIVER, "nodeName",
-                             m->opt->node_name, "pool", pool, key, items);
+    json_t *spec = json_pack("{s:s,s:s,s:{s:s},s:o}", "driver", SL_DRA_DRIVER, "nodeName",
+                             m->opt->node_name, "pool", "name", m->opt->node_name, key, items);
     return json_pack("{s:s,s:s,s:o,s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
                      "ResourceSlice", "metadata", metadata, "spec", spec);
 }

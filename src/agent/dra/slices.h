@@ -18,8 +18,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/loop.h"
 #include "config/config.h"
 #include "gpu/inventory.h"
+#include "kube/kube.h"
 
 #define SL_SLICE_DEVICES       128 /* in a slice */
 #define SL_SLICE_DEVICES_MIXED 64  /* … of devices with taints or counters */
@@ -41,16 +43,17 @@ struct sl_slices_options {
     const struct sl_inventory *inv;
     const struct sl_slice_gpu *gpu; /* as many as the inventory has */
     const struct sl_config_fractional *fractional;
-    uint64_t generation;
 };
 
-/* An array of ResourceSlice objects, complete but for what the server adds. */
+/* An array of ResourceSlice objects, complete but for the generation and what the server adds. */
 json_t *sl_slices_make(const struct sl_slices_options *opt);
 
 /* The order in which places of a profile are offered: indices into its placements. */
 void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,
                          uint32_t order[SL_GPU_MIG_PLACEMENTS]);
 
+/* NVML's "00000000:1B:00.0" as the kernel and Kubernetes write it. */
+void sl_slices_bus_id(const char *nvml, char *buf, size_t size);
 /* "580.159.04" as a semantic version: "580.159.4". */
 void sl_slices_version(const char *version, char *buf, size_t size);
 /* "Hopper" from 9.0; "" where not known. */
@@ -66,5 +69,22 @@ struct sl_share_policy_range sl_slices_range(const struct sl_config_fractional *
 
 /* Do two slices' specs say the same, generation and what the server adds aside? */
 bool sl_slices_same(const json_t *have, const json_t *want);
+
+/*
+ * slices_publish.c: keeps the API server's ResourceSlices of this driver and node as they are wanted: writes what
+ * differs, and again when somebody (kubelet, when it starts) has deleted them. Every change makes a new generation of
+ * the whole pool, so that the scheduler never sees half of one.
+ */
+struct sl_slices_publisher;
+int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,
+                             const char *node_name, struct sl_slices_publisher **ret,
+                             struct sl_err *err) SL_MUST_CHECK;
+void sl_slices_publish_destroy(struct sl_slices_publisher *p); /* NULL is fine */
+
+/* The slices there are to be (of sl_slices_make; generations are set here). Takes the reference. */
+void sl_slices_publish_want(struct sl_slices_publisher *p, json_t *slices);
+
+bool sl_slices_publish_current(const struct sl_slices_publisher *p);
+unsigned long sl_slices_publish_writes(const struct sl_slices_publisher *p);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/dra/slices_publish.h"
+#include "agent/dra/slices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/dra/slices.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/list.h"

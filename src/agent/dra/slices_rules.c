@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MIB            (1ULL << 20)
 /* Below this a context does not fit, and nothing of use does. */
@@ -20,6 +21,17 @@ void sl_slices_version(const char *version, char *buf, size_t size)
         p = *end == '.' ? end + 1 : end;
     }
     (void)snprintf(buf, size, "%lu.%lu.%lu", part[0], part[1], part[2]);
+}
+
+void sl_slices_bus_id(const char *nvml, char *buf, size_t size)
+{
+    const char *colon = strchr(nvml, ':');
+    size_t domain = colon ? (size_t)(colon - nvml) : 0;
+    const char *from = domain > 4 ? nvml + domain - 4 : nvml;
+    size_t n = 0;
+    for (; *from && n + 1 < size; from++)
+        buf[n++] = (char)tolower((unsigned char)*from);
+    buf[n] = '\0';
 }
 
 const char *sl_slices_architecture(int cc_major, int cc_minor)
