@@ -322,7 +322,7 @@ static void claim_specs(void **state)
     sl_edits_node_numbered(&first, "/dev/c", "/dev/c", 234, 0);
     sl_edits_mount(&second, "/a", "/b", false);
     sl_edits_mount(&common, "/l", "/m", true);
-    const struct sl_cdi_device devices[] = {{"gpu", &first}, {"container-1-request-0", &second}};
+    const struct sl_cdi_device devices[] = {{"gpu", first}, {"container-1-request-0", second}};
 
     char **claims = NULL, name[SL_CDI_NAME_SIZE];
     size_t count = 99;
@@ -365,8 +365,8 @@ static void claims_that_make_no_spec(void **state)
     struct sl_edits some = {0}, none = {0};
     struct sl_err err = SL_ERR_INIT;
     sl_edits_env(&some, "A", "1");
-    const struct sl_cdi_device good = {"gpu", &some}, empty = {"gpu", &none},
-                               odd = {"gpu/sub", &some}, twice[] = {{"gpu", &some}, {"gpu", &some}};
+    const struct sl_cdi_device good = {"gpu", some}, empty = {"gpu", none}, odd = {"gpu/sub", some},
+                               twice[] = {{"gpu", some}, {"gpu", some}};
     assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, "../../etc/x", &good, 1, NULL, &err),
                      -EINVAL);
     assert_int_equal(sl_cdi_write(w->cdi, SL_CDI_CLAIM, "", &good, 1, NULL, &err), -EINVAL);

@@ -35,7 +35,7 @@ static void done(void *data, struct sl_client_status *status, const struct sl_er
 static void ask(void)
 {
     inside = true;
-    sl_leases_status(leases, done, NULL);
+    sl_leases_status(leases, false, done, NULL);
     inside = false;
 }
 
@@ -95,11 +95,11 @@ static void no_arbiter_at_all(void **state)
     (void)state;
     static int impatient;
     inside = true;
-    sl_leases_status_now(leases, done, &impatient);
+    sl_leases_status(leases, true, done, &impatient);
     inside = false;
     assert_int_equal(answers, 1);
     assert_int_equal(last_rc, -ENOENT);
-    sl_leases_status(leases, done, &impatient);
+    sl_leases_status(leases, false, done, &impatient);
     ask();
     sl_leases_forget(leases, &impatient);
     step_until(2);

@@ -39,10 +39,10 @@ int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
  */
 enum sl_cdi_kind { SL_CDI_CLAIM, SL_CDI_SLOT };
 /* One device of a claim: a name of the caller's (the request's, say), unique within the claim. A slot has one device,
- * and its name is NULL. */
+ * and its name is "". */
 struct sl_cdi_device {
-    const char *name;
-    const struct sl_edits *edits;
+    char name[140];
+    struct sl_edits edits;
 };
 /* `common` (may be NULL) is what any of the devices brings. The same id again replaces the spec. */
 int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,

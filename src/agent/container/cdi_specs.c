@@ -164,9 +164,9 @@ int sl_cdi_name(enum sl_cdi_kind kind, const char *id, const char *device, char 
 {
     char file[NAME_MAX + 1];
     int rc = file_name(kind, id, file, err);
-    if (rc == 0 && (size_t)snprintf(buf, size, "%s=%s%s%s", kinds[kind].kind, id, device ? "-" : "",
-                                    device ? device : "") >= size)
-        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, device ? device : id);
+    if (rc == 0 && (size_t)snprintf(buf, size, "%s=%s%s%s", kinds[kind].kind, id,
+                                    *device ? "-" : "", device) >= size)
+        rc = sl_err_set(err, -ENAMETOOLONG, SL_E_CDI_NAME_LONG, *device ? device : id);
     return rc;
 }
 
@@ -184,7 +184,7 @@ int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,
     for (size_t i = 0; rc == 0 && i < count; i++) {
         rc = sl_cdi_name(kind, id, devices[i].name, name, sizeof(name), err);
         if (rc == 0)
-            rc = sl_cdi_spec_device(spec, strchr(name, '=') + 1, devices[i].edits, err);
+            rc = sl_cdi_spec_device(spec, strchr(name, '=') + 1, &devices[i].edits, err);
     }
     if (rc == 0 && common)
         rc = sl_cdi_spec_common(spec, common, err);

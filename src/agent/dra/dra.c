@@ -175,7 +175,7 @@ static void tell_health(struct sl_dra *dra, const struct card *c)
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
             if (strcmp(p->device[i].share.gpu, c->uuid) == 0) {
-                sl_dra_status_write(dra, p, "Ready", !sl_dra_card_trouble(c), "", "");
+                sl_dra_status_write(dra, p, NULL, true, "");
                 break;
             }
 }

@@ -89,23 +89,19 @@ int sl_dra_write_spec(struct op *op, struct sl_err *err)
     struct sl_dra *dra = op->dra;
     const struct sl_prepared *p = sl_dra_op_entry(op);
     size_t n = p->device_count;
-    struct sl_edits *edits = sl_xcalloc(n, sizeof(*edits)), common = {0};
     struct sl_cdi_device *devices = sl_xcalloc(n, sizeof(*devices));
-    char(*words)[140] = sl_xcalloc(n, sizeof(*words));
+    struct sl_edits common = {0};
     int rc = 0;
     sl_cdi_common_edits(dra->driver, &common);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = device_edits(dra, p, i, &edits[i], err);
-        device_word(&p->device[i], words[i], sizeof(words[i]));
-        devices[i] = (struct sl_cdi_device){.name = words[i], .edits = &edits[i]};
+        rc = device_edits(dra, p, i, &devices[i].edits, err);
+        device_word(&p->device[i], devices[i].name, sizeof(devices[i].name));
     }
     if (rc == 0)
         rc = sl_cdi_write(dra->opt.cdi_dir, SL_CDI_CLAIM, p->uid, devices, n, &common, err);
     for (size_t i = 0; i < n; i++)
-        sl_edits_clear(&edits[i]);
+        sl_edits_clear(&devices[i].edits);
     sl_edits_clear(&common);
-    free(edits);
     free(devices);
-    free(words);
     return rc;
 }

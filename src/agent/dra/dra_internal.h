@@ -192,8 +192,9 @@ void sl_dra_serve_end(struct sl_dra *dra);
 void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
 
 /* dra_status.c: the claim's status.devices */
-void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
-                         bool good, const char *reason, const char *message);
+/* After a resize: the reason, whether it went well, and a sentence. Else resized is NULL. */
+void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *resized,
+                         bool good, const char *message);
 void sl_dra_status_end(struct sl_dra *dra);
 
 /* claim_pb.c: a claim in the API server's protobuf */

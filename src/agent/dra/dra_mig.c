@@ -35,6 +35,28 @@ void sl_dra_link_put(struct dra_link *link)
         free(link);
 }
 
+/* The driver that a job comes back to; NULL: it is gone. */
+static struct sl_dra *come_back(struct dra_link *link)
+{
+    struct sl_dra *dra = link->dra;
+    sl_dra_link_put(link);
+    return dra;
+}
+
+/* The job's link is set, or the job is freed. */
+static int submit(struct sl_dra *dra, sl_devices_job_fn *fn, sl_devices_done_fn *done, void *job,
+                  struct dra_link **link, struct sl_err *err)
+{
+    int rc = dra->ops.submit(dra->data, fn, done, job, err);
+    if (rc < 0) {
+        free(job);
+        return rc;
+    }
+    *link = dra->link;
+    dra->link->refs++;
+    return 0;
+}
+
 static bool wants_card(const struct sl_dra *dra, const struct sl_prepared_device *d)
 {
     size_t i = sl_inventory_find(dra->inv, d->share.gpu);
@@ -203,8 +225,7 @@ static int run(struct sl_gpu *gpu, void *arg, struct sl_err *err)
 static void back(void *arg, int result, const struct sl_err *err)
 {
     struct mig_job *j = arg;
-    struct sl_dra *dra = j->link->dra;
-    sl_dra_link_put(j->link);
+    struct sl_dra *dra = come_back(j->link);
     if (!dra) { /* what was made is in the checkpoint as planned: the next start sees to it */
         free(j);
         return;
@@ -233,14 +254,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
     memcpy(j->device, p->device, p->device_count * sizeof(j->device[0]));
     for (size_t i = 0; i < p->device_count; i++)
         j->whole_cards |= wants_card(dra, &p->device[i]);
-    int rc = dra->ops.submit(dra->data, run, back, j, err);
-    if (rc < 0) {
-        free(j);
-        return rc;
-    }
-    j->link = dra->link;
-    j->link->refs++;
-    return 0;
+    return submit(dra, run, back, j, &j->link, err);
 }
 
 /* --- profiles: asked once a card, they do not change --- */
@@ -263,8 +277,7 @@ static int read_profiles(struct sl_gpu *gpu, void *arg, struct sl_err *err)
 static void got_profiles(void *arg, int result, const struct sl_err *err)
 {
     struct profiles_job *j = arg;
-    struct sl_dra *dra = j->link->dra;
-    sl_dra_link_put(j->link);
+    struct sl_dra *dra = come_back(j->link);
     struct card *c = dra ? sl_dra_card(dra, j->uuid) : NULL;
     if (c && result == 0 && !c->profile) {
         c->profile = j->profile;
@@ -289,13 +302,7 @@ void sl_dra_ask_profiles(struct sl_dra *dra)
             continue;
         struct profiles_job *j = sl_xcalloc(1, sizeof(*j));
         memcpy(j->uuid, c->uuid, sizeof(j->uuid));
-        c->asked_profiles = dra->ops.submit(dra->data, read_profiles, got_profiles, j, NULL) == 0;
-        if (!c->asked_profiles) {
-            free(j);
-            continue;
-        }
-        j->link = dra->link;
-        j->link->refs++;
-        dra->owed++;
+        c->asked_profiles = submit(dra, read_profiles, got_profiles, j, &j->link, NULL) == 0;
+        dra->owed += c->asked_profiles;
     }
 }

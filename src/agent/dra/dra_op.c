@@ -230,7 +230,7 @@ static void remove_leftovers(struct sl_dra *dra)
             sl_cdi_remove(dra->opt.cdi_dir, SL_CDI_CLAIM, claims[i], &err) < 0)
             sl_warn("cannot remove a left-over CDI spec: %s", err.msg);
     sl_cdi_list_free(claims, n);
-    sl_leases_status(dra->leases, got_tenants, dra);
+    sl_leases_status(dra->leases, false, got_tenants, dra);
 }
 
 static void recover_entries(struct sl_dra *dra, bool prepared_too)

@@ -25,36 +25,10 @@ static enum sl_device_kind kind_of(const struct sl_prepared_device *d, struct sl
     return name.kind;
 }
 
-/* Everything else prepared on the same card, one after another. */
-struct others {
-    const struct sl_prepared *p;
-    size_t at;
-};
-
-static const struct sl_prepared_device *next_other(struct sl_dra *dra, struct others *o,
-                                                   const struct sl_prepared_device *self,
-                                                   const struct sl_prepared **ret_owner)
+/* Is the other prepared on the same card, and takes something of it? */
+static bool beside(const struct sl_prepared_device *d, const struct sl_prepared_device *other)
 {
-    if (!o->p) {
-        o->p = dra->checkpoint.claims;
-        o->at = 0;
-    }
-    for (; o->p; o->p = o->p->next, o->at = 0)
-        while (o->at < o->p->device_count) {
-            const struct sl_prepared_device *d = &o->p->device[o->at++];
-            if (d == self || d->admin || strcmp(d->share.gpu, self->share.gpu) != 0)
-                continue;
-            *ret_owner = o->p;
-            return d;
-        }
-    return NULL;
-}
-
-static int taken(const struct sl_prepared_device *d, const struct sl_prepared *by,
-                 const struct sl_prepared_device *other, struct sl_err *err)
-{
-    return sl_err_set(err, -EBUSY, SL_E_CLAIM_NOT_FREE, d->device, by->name_space, by->name,
-                      other->device);
+    return other != d && !other->admin && strcmp(other->share.gpu, d->share.gpu) == 0;
 }
 
 /* May two devices of one card be prepared at the same time? */
@@ -69,31 +43,20 @@ static bool compatible(const struct sl_prepared_device *a, const struct sl_prepa
     return a->mig_start >= b->mig_start + b->mig_size || b->mig_start >= a->mig_start + a->mig_size;
 }
 
-static int check_strategy(const struct sl_prepared_device *d, const struct sl_prepared *by,
-                          const struct sl_prepared_device *other, struct sl_err *err)
-{
-    /* Whoever is held to nothing would take from those who are held to their shares. */
-    if (d->share.strategy == other->share.strategy)
-        return 0;
-    return sl_err_set(err, -EBUSY, SL_E_CLAIM_STRATEGIES, d->request,
-                      sl_strategy_words[d->share.strategy], by->name_space, by->name,
-                      sl_strategy_words[other->share.strategy]);
-}
-
 static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, const char *advice,
                       struct sl_err *err)
 {
     struct sl_share own = sl_prepared_share(d);
     uint64_t memory = own.memory_bytes, bytes = memory;
     uint32_t cores = own.cores_permille, permille = cores;
-    struct others o = {0};
-    const struct sl_prepared *by = NULL;
     uint64_t total = sl_dra_card_bytes(dra, d->share.gpu);
-    for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
-        struct sl_share held = sl_prepared_share(x);
-        bytes += held.memory_bytes;
-        permille += held.cores_permille;
-    }
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; i < p->device_count; i++)
+            if (beside(d, &p->device[i])) {
+                struct sl_share held = sl_prepared_share(&p->device[i]);
+                bytes += held.memory_bytes;
+                permille += held.cores_permille;
+            }
     char left[32], want[32];
     if (bytes > total)
         return sl_err_set(err, -ENOSPC, SL_E_CLAIM_MEMORY_LEFT, d->device,
@@ -107,25 +70,36 @@ static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, co
     return 0;
 }
 
+/* Does d get on with a device of another claim? */
+static int check_beside(const struct sl_prepared_device *d, const struct sl_prepared *by,
+                        const struct sl_prepared_device *other, struct sl_err *err)
+{
+    if (!compatible(d, other))
+        return sl_err_set(err, -EBUSY, SL_E_CLAIM_NOT_FREE, d->device, by->name_space, by->name,
+                          other->device);
+    /* Whoever is held to nothing would take from those who are held to their shares. */
+    if (kind_of(d, NULL) != SL_DEVICE_SHARE || d->share.strategy == other->share.strategy)
+        return 0;
+    return sl_err_set(err, -EBUSY, SL_E_CLAIM_STRATEGIES, d->request,
+                      sl_strategy_words[d->share.strategy], by->name_space, by->name,
+                      sl_strategy_words[other->share.strategy]);
+}
+
 static int check_room(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_err *err)
 {
+    int rc = 0;
     if (d->admin)
         return 0;
-    struct others o = {0};
-    const struct sl_prepared *by = NULL;
-    bool share = kind_of(d, NULL) == SL_DEVICE_SHARE;
-    for (const struct sl_prepared_device *x; (x = next_other(dra, &o, d, &by));) {
-        if (!compatible(d, x))
-            return taken(d, by, x, err);
-        int rc = share ? check_strategy(d, by, x, err) : 0;
-        if (rc < 0)
-            return rc;
-    }
-    return share ? check_sums(dra, d,
-                              "shares were made larger after the pod was scheduled; make one "
-                              "smaller, or delete the pod, and its successor is placed again",
-                              err)
-                 : 0;
+    for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
+        for (size_t i = 0; rc == 0 && i < p->device_count; i++)
+            if (beside(d, &p->device[i]))
+                rc = check_beside(d, p, &p->device[i], err);
+    if (rc < 0 || kind_of(d, NULL) != SL_DEVICE_SHARE)
+        return rc;
+    return check_sums(dra, d,
+                      "shares were made larger after the pod was scheduled; make one smaller, or "
+                      "delete the pod, and its successor is placed again",
+                      err);
 }
 
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d, struct sl_err *err)

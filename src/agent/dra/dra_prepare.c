@@ -241,7 +241,7 @@ void sl_dra_tell_fired(struct sl_timer *t)
             break;
         }
         p->untold = false;
-        sl_dra_status_write(dra, p, "Ready", true, "Prepared", "");
+        sl_dra_status_write(dra, p, NULL, true, "");
         sl_dra_resize_watch(dra, p);
     }
     sl_dra_health_send(dra);

@@ -42,7 +42,7 @@ static void resize_told(struct resize_watch *w, bool good, const char *reason, c
     struct sl_prepared *p = sl_checkpoint_find(&w->dra->checkpoint, w->uid);
     w->busy = false;
     if (p) {
-        sl_dra_status_write(w->dra, p, "Resized", good, reason, message);
+        sl_dra_status_write(w->dra, p, reason, good, message);
         sl_dra_tell(w->dra, p, !good, good ? "SluiceResized" : "SluiceResizeFailed", message);
     }
     if (w->next_there) {

@@ -243,8 +243,8 @@ static void queue(struct dra_tell *t)
         apply(t);
 }
 
-void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *type,
-                         bool good, const char *reason, const char *message)
+void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *resized,
+                         bool good, const char *message)
 {
     if (!dra->kube)
         return;
@@ -259,9 +259,9 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
         (void)json_array_append_new(conditions,
                                     condition(&d->ready_since, "Ready", ok,
                                               ok ? "Prepared" : "Unhealthy", ok ? "" : trouble));
-        if (strcmp(type, "Ready") != 0)
-            (void)json_array_append_new(conditions,
-                                        condition(&d->resized_since, type, good, reason, message));
+        if (resized)
+            (void)json_array_append_new(
+                conditions, condition(&d->resized_since, "Resized", good, resized, message));
         else if (d->resized.memory_bytes ||
                  d->resized.cores_permille) /* as the write before said */
             (void)json_array_append_new(conditions, condition(&d->resized_since, "Resized", true,

@@ -60,7 +60,7 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
     unsigned how = config->list_strategy;
     int rc = sl_fraction_token(ids, n, token, err);
     if (rc == 0)
-        rc = sl_cdi_name(SL_CDI_SLOT, token, NULL, name, sizeof(name), err);
+        rc = sl_cdi_name(SL_CDI_SLOT, token, "", name, sizeof(name), err);
     if (rc < 0)
         return rc;
     if (!(how & SL_LIST_CDI_ANNOTATIONS) || (how & SL_LIST_CDI_CRI)) {

@@ -50,21 +50,21 @@ static const struct sl_promise_container *promised(const struct sl_promise *prom
 
 enum turn { TURN_OVER, TURN_NOW, TURN_UNCLEAR };
 
-static const json_t *status_of(const json_t *pod, const char *name)
+/* Where in a list of containers, or of their statuses; SIZE_MAX: nowhere. An init container starts before all others. */
+static size_t position(const json_t *list, const char *name)
 {
-    const json_t *list = json_object_get(json_object_get(pod, "status"), "initContainerStatuses");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *text = json_string_value(json_object_get(json_array_get(list, i), "name"));
-        if (text && strcmp(text, name) == 0)
-            return json_array_get(list, i);
-    }
-    return NULL;
+    size_t i = 0, n = json_array_size(list);
+    while (i < n && strcmp(sl_jget_text(json_array_get(list, i), "name"), name) != 0)
+        i++;
+    return i < n ? i : SIZE_MAX;
 }
 
 /* Of an init container, as the API server has it: kubelet may have gone on since. */
 static enum turn init_turn(const json_t *pod, const char *name, bool started)
 {
-    const json_t *status = status_of(pod, name), *state = json_object_get(status, "state");
+    const json_t *all = json_object_get(json_object_get(pod, "status"), "initContainerStatuses");
+    const json_t *status = json_array_get(all, position(all, name));
+    const json_t *state = json_object_get(status, "state");
     const json_t *terminated = json_object_get(state, "terminated");
     if (json_is_object(json_object_get(state, "running")))
         return TURN_UNCLEAR; /* neither it nor its successor would be started while it runs */
@@ -75,33 +75,14 @@ static enum turn init_turn(const json_t *pod, const char *name, bool started)
     return started && !again ? TURN_UNCLEAR : TURN_NOW;
 }
 
-/* Where among the init containers; SIZE_MAX: it is none, and comes after all of them. *ret_stays: it runs beside the
- * others (a sidecar). */
-static size_t init_position(const json_t *inits, const char *name, bool *ret_stays)
-{
-    *ret_stays = false;
-    for (size_t i = 0; i < json_array_size(inits); i++) {
-        const json_t *c = json_array_get(inits, i);
-        const char *text = json_string_value(json_object_get(c, "name"));
-        const char *restart = json_string_value(json_object_get(c, "restartPolicy"));
-        if (text && strcmp(text, name) == 0) {
-            *ret_stays = restart && strcmp(restart, "Always") == 0;
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
 /* Has the pod's container a tenant? With `name` NULL: has one that starts after the init container `at`? Then that one
  * is over. */
 static bool started(const struct sl_fraction *f, const json_t *pod, const json_t *inits,
                     const char *name, size_t at)
 {
-    bool stays;
     for (const struct sl_fraction_slot *s = f->slots; s; s = s->next)
         if (!s->removing && strcmp(s->uid, sl_kube_meta(pod, "uid")) == 0 &&
-            (name ? strcmp(s->container, name) == 0
-                  : init_position(inits, s->container, &stays) > at))
+            (name ? strcmp(s->container, name) == 0 : position(inits, s->container) > at))
             return true;
     return false;
 }
@@ -112,14 +93,14 @@ static int find_container(const struct sl_fraction *f, const json_t *pod,
                           const char **ret, struct sl_err *err)
 {
     const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers");
-    bool stays = false;
-    size_t end = init_position(inits, listed, &stays);
+    size_t end = position(inits, listed);
     *ret = listed;
     /* Kubelet gives the devices of an init container on to those that come after it, sidecars too, and lists only those. */
     for (size_t i = 0; i < end && i < json_array_size(inits); i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(inits, i), "name"));
-        if (!name || !promised(promise, name) ||
-            (init_position(inits, name, &stays) == i && stays) || started(f, pod, inits, NULL, i))
+        const json_t *init = json_array_get(inits, i);
+        const char *name = sl_jget_text(init, "name");
+        bool sidecar = strcmp(sl_jget_text(init, "restartPolicy"), "Always") == 0;
+        if (!promised(promise, name) || sidecar || started(f, pod, inits, NULL, i))
             continue;
         enum turn turn = init_turn(pod, name, started(f, pod, inits, name, 0));
         if (turn == TURN_UNCLEAR && !settled)

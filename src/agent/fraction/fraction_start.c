@@ -151,8 +151,7 @@ static int write_spec(struct sl_start *op, struct sl_err *err)
     const struct sl_fraction_options *opt = &op->f->opt;
     const struct sl_inventory *inv = NULL;
     const struct sl_driver *driver = NULL;
-    struct sl_edits edits = {0};
-    const struct sl_cdi_device device = {NULL, &edits};
+    struct sl_cdi_device device = {0};
     char attach[512];
     int rc = remember(op, err);
     if (rc < 0)
@@ -160,21 +159,21 @@ static int write_spec(struct sl_start *op, struct sl_err *err)
     opt->machine(opt->data, &inv, &driver);
     if (!inv || !driver)
         return sl_err_set(err, -EAGAIN, SL_E_FRACTION_NO_FILES);
-    sl_cdi_common_edits(driver, &edits);
+    sl_cdi_common_edits(driver, &device.edits);
     for (uint32_t i = 0; rc == 0 && i < op->lease.gpu_count; i++) {
         size_t at = sl_inventory_find(inv, op->lease.gpu[i]);
         rc = at == SIZE_MAX || inv->gpu[at].lost
                  ? sl_err_set(err, -ENODEV, SL_E_FRACTION_GPU_GONE, op->lease.gpu[i])
-                 : sl_cdi_device_edits(driver, inv, at, SL_NO_MIG, &edits, err);
+                 : sl_cdi_device_edits(driver, inv, at, SL_NO_MIG, &device.edits, err);
     }
     if ((size_t)snprintf(attach, sizeof(attach), "%s/k/%s", opt->arbiter_dir_host,
                          op->lease.name) >= sizeof(attach))
         rc = sl_err_set(err, -ENAMETOOLONG, SL_E_FRACTION_DIR_LONG, opt->arbiter_dir_host);
     if (rc == 0)
-        rc = sl_cdi_sluice_edits(opt->sluice_dir_host, attach, &edits, err);
+        rc = sl_cdi_sluice_edits(opt->sluice_dir_host, attach, &device.edits, err);
     if (rc == 0)
         rc = sl_cdi_write(opt->cdi_dir, SL_CDI_SLOT, op->token, &device, 1, NULL, err);
-    sl_edits_clear(&edits);
+    sl_edits_clear(&device.edits);
     return rc;
 }
 

@@ -190,7 +190,7 @@ static void loaded(void *data, struct sl_client_status *status, const struct sl_
 
 void sl_fraction_load(struct sl_fraction *f)
 {
-    sl_leases_status(f->leases, loaded, f);
+    sl_leases_status(f->leases, false, loaded, f);
 }
 
 static void timer_fired(struct sl_timer *timer)

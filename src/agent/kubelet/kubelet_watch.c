@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/kubelet/kubelet_watch.h"
+#include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
 #include <stddef.h>

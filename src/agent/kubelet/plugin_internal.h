@@ -6,12 +6,34 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "agent/kubelet/kubelet_watch.h"
-#include "base/container.h"
 #include "agent/kubelet/plugin.h"
 #include "policy/prefer.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+
+/*
+ * kubelet_watch.c: watches the directory where kubelet's registration socket lives and ours do: a kubelet that comes
+ * back, files that vanish or are replaced, the directory itself going and coming. What inotify cannot tell (its queue
+ * ran over, there is none to be had) is found by looking.
+ */
+struct sl_kubelet_watch;
+
+struct sl_kubelet_watch_ops {
+    /* Kubelet's socket was made anew (also when there was one before): a kubelet has started. */
+    void (*kubelet)(void *data);
+    /* Another file of the directory was made, replaced or removed; NULL: any of them may have been. */
+    void (*touched)(const char *name, void *data);
+};
+
+/* The directory need not exist. Nothing is called back before this returns; a kubelet that is there
+ * already is not announced. ops must outlive the watch. */
+int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
+                            const struct sl_kubelet_watch_ops *ops, void *data,
+                            struct sl_kubelet_watch **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Not from inside its callbacks. NULL is fine. */
+void sl_kubelet_watch_destroy(struct sl_kubelet_watch *watch);
+
+const char *sl_kubelet_watch_dir(const struct sl_kubelet_watch *watch);
 
 enum { PLUGIN_MAX_MESSAGE = 16 << 20 }; /* what kubelet takes from a plugin */
 

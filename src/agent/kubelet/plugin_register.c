@@ -44,11 +44,6 @@ static void wait_more(struct plugin *p, uint64_t least_ns, uint64_t most_ns)
     p->delay_ns = delay * 2;
 }
 
-static void wait_up_to(struct plugin *p, uint64_t most_ns)
-{
-    wait_more(p, 0, most_ns);
-}
-
 /* Said once, until something else is the matter or all is well. */
 static void complain(struct plugin *p, const char *what, const char *why)
 {
@@ -117,7 +112,7 @@ static void step_back(struct plugin *p, pid_t pid)
     sl_plugin_unserve(p);
     p->state = PLUGIN_CONTESTED;
     p->delay_ns = CONTESTED_FIRST_NS;
-    wait_up_to(p, CONTESTED_NS);
+    wait_more(p, 0, CONTESTED_NS);
 }
 
 /* There is no hurry: kubelet is connected and never dials twice, and whoever makes its socket there now is
@@ -193,7 +188,7 @@ static void registered(struct sl_rpc_call *call, enum sl_rpc_code code, const ch
         (void)snprintf(why, sizeof(why), "%s: %.300s", sl_rpc_code_name(code), message);
         complain(p, "kubelet refused the registration", why);
         p->state = PLUGIN_WAITING;
-        wait_up_to(p, code == SL_RPC_UNAVAILABLE ? ABSENT_NS : REFUSED_NS);
+        wait_more(p, 0, code == SL_RPC_UNAVAILABLE ? ABSENT_NS : REFUSED_NS);
         return;
     }
     p->owner->stats.registrations++;
@@ -244,14 +239,14 @@ void sl_plugin_register(struct plugin *p)
         if (p->vacate_ns) { /* not vacant yet */
             describe(pid, who, sizeof(who));
             sl_plugin_vacate_waits(p, who);
-            wait_up_to(p, REFUSED_NS);
+            wait_more(p, 0, REFUSED_NS);
             return;
         }
         if (p->dev) {
             if (p->state != PLUGIN_CONTESTED)
                 step_back(p, pid);
             else
-                wait_up_to(p, CONTESTED_NS);
+                wait_more(p, 0, CONTESTED_NS);
             return;
         }
         describe(pid, who, sizeof(who));
@@ -262,14 +257,14 @@ void sl_plugin_register(struct plugin *p)
     int rc = sl_plugin_serve(p, &err);
     if (rc < 0) {
         complain(p, "the resource cannot be served yet", err.msg);
-        wait_up_to(p, ABSENT_NS);
+        wait_more(p, 0, ABSENT_NS);
         return;
     }
     rc = call_register(p, &err);
     if (rc < 0) {
         sl_plugin_register_stop(p);
         complain(p, "waiting for kubelet", err.msg);
-        wait_up_to(p, ABSENT_NS);
+        wait_more(p, 0, ABSENT_NS);
         return;
     }
     p->state = PLUGIN_CALLING;
@@ -319,5 +314,5 @@ void sl_plugin_streams_ended(struct plugin *p)
     if (sl_loop_now(p->owner->loop) - p->listened_ns >= SETTLED_NS)
         p->delay_ns = FIRST_NS;
     p->state = PLUGIN_WAITING;
-    wait_up_to(p, REFUSED_NS);
+    wait_more(p, 0, REFUSED_NS);
 }

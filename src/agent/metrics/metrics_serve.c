@@ -297,7 +297,7 @@ static void gather(struct sl_exporter *x)
     if (x->opt.podres)
         sl_podres_get(x->opt.podres, got_pods, x);
     if (x->arbiter)
-        sl_leases_status_now(x->arbiter, got_status, x);
+        sl_leases_status(x->arbiter, true, got_status, x);
     x->starting = false;
     if (!x->missing)
         finish(x);

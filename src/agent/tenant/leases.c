@@ -266,14 +266,9 @@ void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *don
     ask(l, &q, SL_MSG_REMOVE);
 }
 
-void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data)
+void sl_leases_status(struct sl_leases *l, bool now, sl_leases_status_done *done, void *data)
 {
-    ask(l, &(struct question){.status_done = done, .data = data}, SL_MSG_STATUS);
-}
-
-void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data)
-{
-    ask(l, &(struct question){.status_done = done, .data = data, .now = true}, SL_MSG_STATUS);
+    ask(l, &(struct question){.status_done = done, .data = data, .now = now}, SL_MSG_STATUS);
 }
 
 void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data)

@@ -7,6 +7,7 @@
 #ifndef SLUICE_AGENT_TENANT_LEASES_H
 #define SLUICE_AGENT_TENANT_LEASES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -45,9 +46,8 @@ void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *don
 /* All that the arbiter knows. It is handed over: free it with sl_client_status_free. NULL: err says why. */
 typedef void sl_leases_status_done(void *data, struct sl_client_status *status,
                                    const struct sl_err *err);
-void sl_leases_status(struct sl_leases *l, sl_leases_status_done *done, void *data);
-/* The same without patience: where there is no arbiter done says so at once, from inside this call too. */
-void sl_leases_status_now(struct sl_leases *l, sl_leases_status_done *done, void *data);
+/* now: without patience. Where there is no arbiter done says so at once, from inside this call too. */
+void sl_leases_status(struct sl_leases *l, bool now, sl_leases_status_done *done, void *data);
 /* Does it live? Without patience too; an arbiter that ends the connection instead of an answer (one of an older build)
  * has answered: rc 0. */
 void sl_leases_ping(struct sl_leases *l, sl_leases_done *done, void *data);
