@@ -75,7 +75,6 @@ static void test_a_claim(void **state)
                      0);
     assert_int_equal(c.result_count, 1);
     assert_string_equal(c.pod, "p");
-    assert_string_equal(c.resize, "cores=40");
     const struct sl_claim_result *r = &c.result[0];
     assert_string_equal(r->request, "gpu");
     assert_string_equal(r->share_id, "s-1");

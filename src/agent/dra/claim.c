@@ -112,8 +112,6 @@ static int read_header(const json_t *object, const char *uid, struct sl_claim *c
         (void)copy(c->pod, sizeof(c->pod), sl_jget_text(pod, "name"));
         (void)copy(c->pod_uid, sizeof(c->pod_uid), sl_jget_text(pod, "uid"));
     }
-    (void)copy(c->resize, sizeof(c->resize),
-               sl_jget_text(json_object_get(meta, "annotations"), SL_RESIZE_ANNOTATION));
     return 0;
 }
 

@@ -37,7 +37,6 @@ struct sl_claim_result {
 struct sl_claim {
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     char pod[SL_K8S_NAME], pod_uid[SL_UID_SIZE]; /* the first it is reserved for; "" */
-    char resize[128];                            /* the annotation; "" */
     struct sl_claim_result result[SL_CLAIM_RESULTS];
     size_t result_count;
 };

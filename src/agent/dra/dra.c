@@ -359,10 +359,7 @@ struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra)
 {
     struct sl_dra_stats s = dra->stats;
     s.standby = dra->standby.set;
-    if (dra->publisher) {
-        s.slices_current = sl_slices_publish_current(dra->publisher);
-        s.slices_written = sl_slices_publish_writes(dra->publisher);
-    }
+    s.slices_current = dra->publisher && sl_slices_publish_current(dra->publisher);
     return s;
 }
 
@@ -370,20 +367,9 @@ void sl_dra_each_lease(const struct sl_dra *dra,
                        void (*each)(void *data, const struct sl_dra_lease *lease), void *data)
 {
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
-        for (size_t i = 0; i < p->device_count && p->state == SL_PREPARED; i++) {
-            const struct sl_prepared_device *d = &p->device[i];
-            const struct sl_share now = sl_prepared_share(d);
-            struct sl_dra_lease l = {.tenant = d->tenant,
-                                     .name_space = p->name_space,
-                                     .claim = p->name,
-                                     .claim_uid = p->uid,
-                                     .pod = p->pod,
-                                     .request = d->request,
-                                     .device = d->device,
-                                     .share_id = d->share_id,
-                                     .gpu_uuid = d->share.gpu,
-                                     .memory_bytes = now.memory_bytes,
-                                     .cores_permille = now.cores_permille};
-            each(data, &l);
-        }
+        for (size_t i = 0; i < p->device_count && p->state == SL_PREPARED; i++)
+            each(data, &(struct sl_dra_lease){.tenant = p->device[i].tenant,
+                                              .name_space = p->name_space,
+                                              .pod = p->pod,
+                                              .share_id = p->device[i].share_id});
 }

@@ -81,19 +81,16 @@ void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const cha
 struct sl_dra_stats {
     unsigned claims; /* prepared now */
     unsigned long prepared, prepare_failed, unprepared, unprepare_failed;
-    unsigned long slices_written;
     bool registered;     /* kubelet said so */
     bool standby;        /* another agent still serves this node; we are next */
     bool slices_current; /* the API server has what we have */
 };
 struct sl_dra_stats sl_dra_stats(const struct sl_dra *dra);
 
-/* One lease of a prepared claim, for metrics: its tenant's name in the arbiter and whose it is. */
+/* One lease of a prepared claim, for metrics. */
 struct sl_dra_lease {
-    const char *tenant; /* "" without one: whole cards, MIG, mps, time slicing */
-    const char *name_space, *claim, *claim_uid, *pod, *request, *device, *share_id, *gpu_uuid;
-    unsigned long long memory_bytes;
-    unsigned cores_permille;
+    const char *tenant; /* in the arbiter; "" without one: whole cards, MIG, mps, time slicing */
+    const char *name_space, *pod, *share_id;
 };
 void sl_dra_each_lease(const struct sl_dra *dra,
                        void (*each)(void *data, const struct sl_dra_lease *lease), void *data);

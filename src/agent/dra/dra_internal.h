@@ -136,7 +136,7 @@ void sl_dra_recover(struct sl_dra *dra); /* what the checkpoint has from before 
 void sl_dra_forget_ops(struct sl_dra *dra);
 void sl_dra_mark_dirty(struct sl_dra *dra); /* the checkpoint is written soon */
 
-/* --- one claim being prepared or unprepared: dra_op.c, dra_prepare.c, dra_unprepare.c --- */
+/* --- one claim being prepared or unprepared: dra_op.c, dra_prepare.c --- */
 
 /* Of a prepare: the step that is next, or under way. */
 enum op_step { OP_LOOK_AT_MIG, OP_MAKE_MIG, OP_MAKE_TENANTS, OP_DONE };
@@ -182,9 +182,7 @@ int sl_dra_write_spec(struct op *op, struct sl_err *err) SL_MUST_CHECK;
 void sl_dra_op_prepare(struct op *op);
 void sl_dra_op_wait_fired(struct sl_timer *t);
 void sl_dra_tell_fired(struct sl_timer *t);
-
-/* dra_unprepare.c; also undoes a prepare that failed */
-void sl_dra_op_unprepare(struct op *op);
+void sl_dra_op_unprepare(struct op *op); /* also undoes a prepare that failed */
 
 /* dra_rpc.c */
 int sl_dra_serve(struct sl_dra *dra, struct sl_err *err) SL_MUST_CHECK;

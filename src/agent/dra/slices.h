@@ -23,8 +23,7 @@
 #include "gpu/inventory.h"
 #include "kube/kube.h"
 
-#define SL_SLICE_DEVICES       128 /* in a slice */
-#define SL_SLICE_DEVICES_MIXED 64  /* … of devices with taints or counters */
+#define SL_SLICE_DEVICES_MIXED 64 /* in a slice, of devices with taints or counters */
 #define SL_SLICE_COUNTER_SETS  8
 
 /* What the inventory does not know of a card. */
@@ -85,6 +84,5 @@ void sl_slices_publish_destroy(struct sl_slices_publisher *p); /* NULL is fine *
 void sl_slices_publish_want(struct sl_slices_publisher *p, json_t *slices);
 
 bool sl_slices_publish_current(const struct sl_slices_publisher *p);
-unsigned long sl_slices_publish_writes(const struct sl_slices_publisher *p);
 
 #endif

@@ -34,7 +34,6 @@ struct sl_slices_publisher {
     struct write *writes; /* under way */
     bool synced, failed, current;
     uint64_t backoff_ns;
-    unsigned long count;
 };
 
 static json_t *pool_of(const json_t *object)
@@ -102,7 +101,6 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     struct sl_slices_publisher *p = w->p;
     sl_list_drop(&p->writes, w);
     if (status >= 200 && status < 300) {
-        p->count++;
         if (w->removal)
             (void)json_object_del(p->have, w->name);
         else if (body)
@@ -264,9 +262,4 @@ void sl_slices_publish_want(struct sl_slices_publisher *p, json_t *slices)
 bool sl_slices_publish_current(const struct sl_slices_publisher *p)
 {
     return p->current;
-}
-
-unsigned long sl_slices_publish_writes(const struct sl_slices_publisher *p)
-{
-    return p->count;
 }
