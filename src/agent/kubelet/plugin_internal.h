@@ -191,11 +191,6 @@ bool sl_plugin_vacate_ends(struct plugin *p);
 /* `who` serves the name still. */
 void sl_plugin_vacate_waits(struct plugin *p, const char *who);
 
-/* plugin_answer.c: one container's edits, put into its message. */
-struct Dp__ContainerAllocateResponse;
-int sl_plugin_answer(const struct sl_edits *edits, struct Dp__ContainerAllocateResponse *answer,
-                     struct sl_err *err) SL_MUST_CHECK;
-
 /* plugin_prefer.c: which of `available`; ret (size entries) points at ids in p's devices. */
 int sl_plugin_prefer(struct plugin *p, char *const *available, size_t available_count,
                      char *const *must, size_t must_count, size_t size, char **ret,
