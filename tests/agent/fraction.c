@@ -259,9 +259,14 @@ static void whose_turn_it_is(void **state)
 static void tenants_tell_their_slots(void **state)
 {
     (void)state;
-    struct sl_fraction_slot *slot = sl_fraction_slot_make(
-        "slot-1", "namespace=team pod=a container=c slot=GPU-z::1 pod-uid=u-1");
-    assert_non_null(slot);
+    struct sl_fraction f = {0};
+    assert_true(sl_fraction_slot_add(&f, "slot-1",
+                                     "namespace=team pod=a container=c slot=GPU-z::1 pod-uid=u-1"));
+    /* a claim's */
+    assert_false(sl_fraction_slot_add(&f, "x", "namespace=team pod=a claim=b uid=u-1 request=r"));
+    struct sl_fraction_slot *slot = f.slots;
+    assert_ptr_equal(slot->fraction, &f);
+    assert_null(slot->next);
     assert_string_equal(slot->tenant, "slot-1");
     assert_string_equal(slot->token, "GPU-z::1");
     assert_string_equal(slot->space, "team");
@@ -269,8 +274,6 @@ static void tenants_tell_their_slots(void **state)
     assert_string_equal(slot->container, "c");
     assert_string_equal(slot->uid, "u-1");
     free(slot);
-    /* a claim's */
-    assert_null(sl_fraction_slot_make("x", "namespace=team pod=a claim=b uid=u-1 request=r"));
 }
 
 int main(void)

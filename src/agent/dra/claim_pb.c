@@ -93,63 +93,31 @@ static int is_of(const ProtobufCBinaryData *device, const char *driver, bool *re
     return 0;
 }
 
-/* The list as it is to be: others' (borrowed) first, then ours (to be freed). */
-struct list {
-    ProtobufCBinaryData *item;
-    size_t count, others;
-};
-
-static void list_free(struct list *l)
+/* Replaces the devices of the driver. */
+static int put_devices(Claimpb__Status *status, const char *driver, const json_t *devices,
+                       struct sl_err *err)
 {
-    for (size_t i = l->others; i < l->count; i++)
-        free(l->item[i].data);
-    free(l->item);
-}
-
-static int list_make(const Claimpb__Status *status, const char *driver, const json_t *devices,
-                     struct list *l, struct sl_err *err)
-{
-    size_t old = status->n_devices, ours = json_array_size(devices);
-    l->item = sl_xcalloc(old + ours + 1, sizeof(*l->item));
+    size_t kept = 0, ours = json_array_size(devices);
     int rc = 0;
-    for (size_t i = 0; i < old && rc == 0; i++) {
+    for (size_t i = 0; i < status->n_devices; i++) {
         bool replaced = false;
-        rc = is_of(&status->devices[i], driver, &replaced, err);
-        if (rc == 0 && !replaced)
-            l->item[l->others++] = status->devices[i];
+        if (rc == 0)
+            rc = is_of(&status->devices[i], driver, &replaced, err);
+        if (replaced)
+            free(status->devices[i].data);
+        else
+            status->devices[kept++] = status->devices[i];
     }
-    l->count = l->others;
+    status->n_devices = kept;
+    status->devices = sl_xreallocarray(status->devices, kept + ours + 1, sizeof(*status->devices));
     for (size_t i = 0; i < ours && rc == 0; i++)
-        pack_device(json_array_get(devices, i), &l->item[l->count++]);
+        pack_device(json_array_get(devices, i), &status->devices[status->n_devices++]);
     return rc;
 }
 
-/* The claim with this list, in an envelope like the one it came in. */
-static void wrap(Claimpb__Envelope *envelope, Claimpb__Claim *claim, const struct list *l,
-                 uint8_t **ret, size_t *ret_size)
-{
-    Claimpb__Status fresh = CLAIMPB__STATUS__INIT, *status = claim->status ? claim->status : &fresh;
-    Claimpb__Status *old = claim->status;
-    ProtobufCBinaryData *old_list = status->devices, old_raw = envelope->raw;
-    size_t old_count = status->n_devices;
-    /* Lent for the packing; what was unpacked is freed as it was. */
-    status->devices = l->item;
-    status->n_devices = l->count;
-    claim->status = status;
-    ProtobufCBinaryData raw = {0};
-    raw.data = pack(&claim->base, 0, &raw.len);
-    claim->status = old;
-    status->devices = old_list;
-    status->n_devices = old_count;
-    envelope->raw = raw;
-    *ret = pack(&envelope->base, sizeof(magic), ret_size);
-    envelope->raw = old_raw;
-    free(raw.data);
-    memcpy(*ret, magic, sizeof(magic));
-}
-
+/* Puts the claim back into the envelope that it came in. */
 static int replace(Claimpb__Envelope *envelope, const char *uid, const char *driver,
-                   const json_t *devices, uint8_t **ret, size_t *ret_size, struct sl_err *err)
+                   const json_t *devices, struct sl_err *err)
 {
     ProtobufCMessage *m;
     int rc = sl_rpc_pb_unpack(&claimpb__claim__descriptor, envelope->raw.data, envelope->raw.len,
@@ -157,15 +125,16 @@ static int replace(Claimpb__Envelope *envelope, const char *uid, const char *dri
     if (rc < 0)
         return rc;
     Claimpb__Claim *claim = (Claimpb__Claim *)(void *)m;
-    const Claimpb__Status none = CLAIMPB__STATUS__INIT;
-    struct list l = {0};
+    if (!claim->status)
+        claim->status = sl_rpc_pb_new(&claimpb__status__descriptor);
     if (!claim->metadata || strcmp(claim->metadata->uid, uid) != 0)
         rc = sl_err_set(err, -ESTALE, SL_E_CLAIM_CHANGED);
     else
-        rc = list_make(claim->status ? claim->status : &none, driver, devices, &l, err);
-    if (rc == 0)
-        wrap(envelope, claim, &l, ret, ret_size);
-    list_free(&l);
+        rc = put_devices(claim->status, driver, devices, err);
+    if (rc == 0) {
+        free(envelope->raw.data);
+        envelope->raw.data = pack(m, 0, &envelope->raw.len);
+    }
     sl_rpc_pb_free(m);
     return rc;
 }
@@ -180,7 +149,11 @@ int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, con
                               size - sizeof(magic), &m, err);
     if (rc < 0)
         return rc;
-    rc = replace((Claimpb__Envelope *)(void *)m, uid, driver, devices, ret, ret_size, err);
+    rc = replace((Claimpb__Envelope *)(void *)m, uid, driver, devices, err);
+    if (rc == 0) {
+        *ret = pack(m, sizeof(magic), ret_size);
+        memcpy(*ret, magic, sizeof(magic));
+    }
     sl_rpc_pb_free(m);
     return rc;
 }

@@ -20,7 +20,6 @@ struct sl_fraction_slot {
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
-    bool unlisted;               /* not in kubelet's last list */
     bool removing;               /* the arbiter is asked to */
     struct sl_kube_call *asking; /* the API server, whether the pod is still there */
 };
@@ -62,8 +61,8 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
                       bool settled, const char *token, struct sl_msg_lease *ret,
                       struct sl_err *err) SL_MUST_CHECK;
 
-/* The slot of a tenant, from what the arbiter has about it; NULL: it is none of ours. */
-struct sl_fraction_slot *sl_fraction_slot_make(const char *tenant, const char *about);
+/* Adds the slot of a tenant, by what the arbiter has about it. false: the tenant is none of ours. */
+bool sl_fraction_slot_add(struct sl_fraction *f, const char *tenant, const char *about);
 
 /* --- fraction.c --- */
 struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const char *tenant);
@@ -80,8 +79,6 @@ void sl_fraction_load(struct sl_fraction *f);
 void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map);
 /* All of them are looked up, listed or not: somebody needs the room. */
 void sl_fraction_sweep_all(struct sl_fraction *f);
-void sl_fraction_slot_add(struct sl_fraction *f,
-                          struct sl_fraction_slot *slot); /* which is f's now */
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot);
 void sl_fraction_sweep_timer(struct sl_fraction *f);
 

@@ -162,16 +162,20 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
                           ret->cores_limit_permille, err);
 }
 
-struct sl_fraction_slot *sl_fraction_slot_make(const char *tenant, const char *about)
+bool sl_fraction_slot_add(struct sl_fraction *f, const char *tenant, const char *about)
 {
     struct sl_fraction_slot *s = sl_xcalloc(1, sizeof(*s));
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
-    if (sl_client_about(about, "slot", s->token, sizeof(s->token)) &&
-        sl_client_about(about, "namespace", s->space, sizeof(s->space)) &&
-        sl_client_about(about, "pod", s->pod, sizeof(s->pod)) &&
-        sl_client_about(about, "container", s->container, sizeof(s->container)) &&
-        sl_client_about(about, "pod-uid", s->uid, sizeof(s->uid)))
-        return s;
-    free(s);
-    return NULL;
+    if (!sl_client_about(about, "slot", s->token, sizeof(s->token)) ||
+        !sl_client_about(about, "namespace", s->space, sizeof(s->space)) ||
+        !sl_client_about(about, "pod", s->pod, sizeof(s->pod)) ||
+        !sl_client_about(about, "container", s->container, sizeof(s->container)) ||
+        !sl_client_about(about, "pod-uid", s->uid, sizeof(s->uid))) {
+        free(s);
+        return false;
+    }
+    s->fraction = f;
+    s->next = f->slots;
+    f->slots = s;
+    return true;
 }

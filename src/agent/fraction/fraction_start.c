@@ -134,14 +134,12 @@ static void never_begun(struct sl_start *op)
 
 static int remember(struct sl_start *op, struct sl_err *err)
 {
-    struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
+    const struct sl_fraction_slot *slot = sl_fraction_find(op->f, op->lease.name);
     if (slot && slot->removing)
         return sl_err_set(err, -EAGAIN, SL_E_FRACTION_POD_GONE, slot->space, slot->pod);
     if (slot)
         return 0;
-    slot = sl_fraction_slot_make(op->lease.name, op->lease.about);
-    if (slot)
-        sl_fraction_slot_add(op->f, slot);
+    (void)sl_fraction_slot_add(op->f, op->lease.name, op->lease.about);
     sl_fraction_sweep_timer(op->f);
     return 0;
 }

@@ -53,13 +53,6 @@ void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
     sl_leases_remove(f->leases, slot->tenant, unmade, slot);
 }
 
-void sl_fraction_slot_add(struct sl_fraction *f, struct sl_fraction_slot *slot)
-{
-    slot->fraction = f;
-    slot->next = f->slots;
-    f->slots = slot;
-}
-
 /* --- is the pod still there? --------------------------------------------------------------------- */
 
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *err)
@@ -114,10 +107,10 @@ void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map)
 {
     bool unsure = false;
     for (struct sl_fraction_slot *s = f->slots; s; s = s->next) {
-        s->unlisted = !is_listed(s, map);
-        unsure |= s->unlisted;
-        if (s->unlisted)
-            check(s);
+        if (is_listed(s, map))
+            continue;
+        unsure = true;
+        check(s);
     }
     if (!unsure) {
         f->unsure_ns = UNSURE_NS;
@@ -172,11 +165,8 @@ static void loaded(void *data, struct sl_client_status *status, const struct sl_
     }
     for (size_t i = 0; i < status->tenant_count; i++) {
         const struct sl_msg_tenant *t = &status->tenant[i];
-        struct sl_fraction_slot *slot = (t->flags & SL_LEASE_KEEP) && !sl_fraction_find(f, t->name)
-                                            ? sl_fraction_slot_make(t->name, t->about)
-                                            : NULL;
-        if (slot)
-            sl_fraction_slot_add(f, slot);
+        if ((t->flags & SL_LEASE_KEEP) && !sl_fraction_find(f, t->name))
+            (void)sl_fraction_slot_add(f, t->name, t->about);
     }
     sl_client_status_free(status);
     drop_specs(f);
