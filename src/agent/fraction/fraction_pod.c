@@ -140,11 +140,12 @@ int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char
         return sl_err_set(err, -ENODATA, SL_E_FRACTION_NO_PROMISE, owner.name_space, owner.pod,
                           SL_PROMISE_LEASE_KEY);
     int rc = sl_promise_lease_parse(text, &promise, err);
-    if (rc == 0 && strcmp(promise.node, f->opt.node_name) != 0)
-        rc = sl_err_set(err, -EINVAL, SL_E_FRACTION_OTHER_NODE, owner.name_space, owner.pod,
-                        promise.node, f->opt.node_name);
-    if (rc == 0)
-        rc = find_container(f, pod, &promise, listed, settled, &owner.container, err);
+    if (rc < 0)
+        return rc;
+    if (strcmp(promise.node, f->opt.node_name) != 0)
+        return sl_err_set(err, -EINVAL, SL_E_FRACTION_OTHER_NODE, owner.name_space, owner.pod,
+                          promise.node, f->opt.node_name);
+    rc = find_container(f, pod, &promise, listed, settled, &owner.container, err);
     if (rc < 0)
         return rc;
     const struct sl_promise_container *c = promised(&promise, owner.container);
