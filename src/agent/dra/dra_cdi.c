@@ -84,8 +84,9 @@ static int device_edits(struct sl_dra *dra, const struct sl_prepared *p, size_t 
     return rc;
 }
 
-int sl_dra_write_spec(struct op *op, struct sl_err *err)
+int sl_dra_write_spec(void *data, struct sl_err *err)
 {
+    struct op *op = data;
     struct sl_dra *dra = op->dra;
     const struct sl_prepared *p = sl_dra_op_entry(op);
     size_t n = p->device_count;

@@ -176,7 +176,7 @@ int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err) SL_MUST
 
 /* dra_cdi.c: the CDI spec of the claim. It is written after the last tenant is made and removed before the first one
  * goes: no spec ever names a tenant that is not there. */
-int sl_dra_write_spec(struct op *op, struct sl_err *err) SL_MUST_CHECK;
+int sl_dra_write_spec(void *op, struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_prepare.c */
 void sl_dra_op_prepare(struct op *op);

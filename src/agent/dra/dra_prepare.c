@@ -44,25 +44,16 @@ static void go_on(struct op *op);
 static void tenants_made(void *data, int rc, const char *text, const struct sl_err *why)
 {
     struct op *op = data;
-    struct sl_err err = SL_ERR_INIT;
     struct sl_prepared *p = sl_dra_op_entry(op);
-    (void)text;
-    if (rc < 0) {
-        undo(op, rc, why);
-        return;
-    }
-    SL_FAULT("dra.prepare.leased");
-    rc = sl_dra_write_spec(op, &err);
     /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
-    if (rc == -EAGAIN && op->waits++ < MPS_MAX) {
+    if (rc == -EAGAIN && !text && op->waits++ < MPS_MAX) {
         sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
         return;
     }
     if (rc < 0) {
-        undo(op, rc, &err);
+        undo(op, rc, why);
         return;
     }
-    SL_FAULT("dra.prepare.cdi");
     op->step = OP_DONE;
     if (p->state == SL_PREPARED) { /* it was, all is there again */
         go_on(op);
@@ -106,7 +97,12 @@ static void go_on(struct op *op)
         SL_FAULT("dra.prepare.mig");
         rc = sl_dra_op_list_tenants(op, true, &err);
         if (rc == 0)
-            sl_leases_ask(dra->leases, op->item, op->item_count, tenants_made, op);
+            sl_leases_tenancy(dra->leases,
+                              &(struct sl_tenancy){true, op->item, op->item_count,
+                                                   sl_dra_write_spec,
+                                                   SL_FAULT_NAME("dra.prepare.leased"),
+                                                   SL_FAULT_NAME("dra.prepare.cdi")},
+                              tenants_made, op);
         break;
     case OP_DONE:
         SL_FAULT("dra.prepare.done");
@@ -316,18 +312,20 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
         undo_failed(op, rc, &why);
 }
 
+static int remove_spec(void *data, struct sl_err *err)
+{
+    struct op *op = data;
+    return sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, err);
+}
+
 static void unmake_tenants(struct op *op)
 {
-    struct sl_err err = SL_ERR_INIT;
     SL_FAULT("dra.unprepare.begun");
-    int rc = sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, &err);
-    if (rc < 0) {
-        undo_failed(op, rc, &err);
-        return;
-    }
-    SL_FAULT("dra.unprepare.cdi");
     (void)!sl_dra_op_list_tenants(op, false, NULL);
-    sl_leases_ask(op->dra->leases, op->item, op->item_count, unmade, op);
+    sl_leases_tenancy(op->dra->leases,
+                      &(struct sl_tenancy){false, op->item, op->item_count, remove_spec, NULL,
+                                           SL_FAULT_NAME("dra.unprepare.cdi")},
+                      unmade, op);
 }
 
 void sl_dra_op_unprepare(struct op *op)
@@ -336,7 +334,7 @@ void sl_dra_op_unprepare(struct op *op)
     struct sl_prepared *p = sl_dra_op_entry(op);
     sl_dra_resize_unwatch(op->dra, op->uid);
     if (!p) { /* never heard of it, or long gone */
-        int rc = sl_cdi_remove(op->dra->opt.cdi_dir, SL_CDI_CLAIM, op->uid, &err);
+        int rc = remove_spec(op, &err);
         if (rc < 0)
             undo_failed(op, rc, &err);
         else

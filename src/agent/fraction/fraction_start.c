@@ -144,8 +144,9 @@ static int remember(struct sl_start *op, struct sl_err *err)
     return 0;
 }
 
-static int write_spec(struct sl_start *op, struct sl_err *err)
+static int write_spec(void *data, struct sl_err *err)
 {
+    struct sl_start *op = data;
     const struct sl_fraction_options *opt = &op->f->opt;
     const struct sl_inventory *inv = NULL;
     const struct sl_driver *driver = NULL;
@@ -187,40 +188,36 @@ static void removed_other_lease(void *data, int rc, const char *text, const stru
     take_slot(op);
 }
 
-static void remove_other_lease(struct sl_start *op)
+static int remove_spec(void *data, struct sl_err *err)
 {
-    struct sl_err err = SL_ERR_INIT;
-    op->made_room = true;
-    if (sl_cdi_remove(op->f->opt.cdi_dir, SL_CDI_SLOT, op->token, &err) < 0) {
-        finish(op, &err);
-        return;
-    }
-    SL_FAULT("fraction.unspecified");
-    sl_leases_remove(op->f->leases, op->lease.name, removed_other_lease, op);
+    struct sl_start *op = data;
+    return sl_cdi_remove(op->f->opt.cdi_dir, SL_CDI_SLOT, op->token, err);
 }
 
-/* Last the spec, so that none names a tenant that is not there. */
+static void remove_other_lease(struct sl_start *op)
+{
+    const struct sl_leases_item other = {SL_MSG_REMOVE, &op->lease, NULL};
+    op->made_room = true;
+    sl_leases_tenancy(op->f->leases,
+                      &(struct sl_tenancy){false, &other, 1, remove_spec, NULL,
+                                           SL_FAULT_NAME("fraction.unspecified")},
+                      removed_other_lease, op);
+}
+
 static void made(void *data, int rc, const char *text, const struct sl_err *why)
 {
     struct sl_start *op = data;
-    struct sl_err err = SL_ERR_INIT;
-    (void)text;
-    if (rc == -EEXIST && !op->made_room) {
+    if (text && rc == -EEXIST && !op->made_room) {
         remove_other_lease(op); /* the promise was changed while the container was down */
-    } else if (rc == -ENOSPC) {
+    } else if (text && rc == -ENOSPC) {
         /* The tenant of a pod that is gone may still have the room. */
         sl_fraction_sweep_all(op->f);
         try_again(op, ROOM_NS, take_slot, why);
     } else if (rc < 0) {
         finish(op, why);
     } else {
-        SL_FAULT("fraction.leased");
-        rc = write_spec(op, &err);
-        if (rc == 0) {
-            SL_FAULT("fraction.ready");
-            sl_info("%s: %s", op->lease.name, op->lease.about);
-        }
-        finish(op, rc < 0 ? &err : NULL);
+        sl_info("%s: %s", op->lease.name, op->lease.about);
+        finish(op, NULL);
     }
 }
 
@@ -246,7 +243,11 @@ static void take_slot(struct sl_start *op)
     if (wait)
         later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
     else
-        sl_leases_ask(op->f->leases, &make, 1, made, op);
+        sl_leases_tenancy(op->f->leases,
+                          &(struct sl_tenancy){true, &make, 1, write_spec,
+                                               SL_FAULT_NAME("fraction.leased"),
+                                               SL_FAULT_NAME("fraction.ready")},
+                          made, op);
 }
 
 /* --- promise ------------------------------------------------------------------------------------- */

@@ -39,18 +39,27 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
     sl_fraction_wake(f);
 }
 
+/* A spec that stays is found again at the next start: the tenant goes all the same. */
+static int remove_spec(void *data, struct sl_err *err)
+{
+    struct sl_fraction_slot *slot = data;
+    if (sl_cdi_remove(slot->fraction->opt.cdi_dir, SL_CDI_SLOT, slot->token, err) < 0)
+        sl_fraction_say(slot->fraction, "cannot remove a left-over spec", err);
+    return 0;
+}
+
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot)
 {
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_fraction *f = slot->fraction;
+    struct sl_msg_lease lease = {0};
+    const struct sl_leases_item tenant = {SL_MSG_REMOVE, &lease, NULL};
     if (slot->removing)
         return;
     slot->removing = true;
-    /* First the spec, so that none names a tenant that is gone. One that stays is found again at the next start. */
-    if (sl_cdi_remove(f->opt.cdi_dir, SL_CDI_SLOT, slot->token, &err) < 0)
-        sl_fraction_say(f, "cannot remove a left-over spec", &err);
-    SL_FAULT("fraction.unspecified");
-    sl_leases_remove(f->leases, slot->tenant, unmade, slot);
+    memcpy(lease.name, slot->tenant, sizeof(lease.name));
+    sl_leases_tenancy(slot->fraction->leases,
+                      &(struct sl_tenancy){false, &tenant, 1, remove_spec, NULL,
+                                           SL_FAULT_NAME("fraction.unspecified")},
+                      unmade, slot);
 }
 
 /* --- is the pod still there? --------------------------------------------------------------------- */

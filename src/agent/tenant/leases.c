@@ -27,6 +27,7 @@ struct question {
     const struct sl_leases_item *items; /* to be asked after this one */
     size_t more;
     const char *fault;
+    struct sl_tenancy tenancy; /* its spec comes after the last item; without one there is none */
     sl_leases_status_done *status_done; /* of STATUS */
     struct sl_client_status status;     /* what came of it so far */
     void *data;
@@ -65,9 +66,18 @@ static void put_item(struct sl_leases *l, struct question *q)
     put(l, q, item->type);
 }
 
+static int take_spec(const struct sl_tenancy *t, void *data, struct sl_err *err)
+{
+    int rc = t->spec ? t->spec(data, err) : 0;
+    if (rc == 0 && t->spec_fault)
+        SL_FAULT(t->spec_fault);
+    return rc;
+}
+
 static void finish(struct sl_leases *l, struct question *q, int rc, const char *text,
                    const struct sl_err *err)
 {
+    struct sl_err own = SL_ERR_INIT;
     l->first = q->next;
     if (!l->first)
         l->last = &l->first;
@@ -78,6 +88,13 @@ static void finish(struct sl_leases *l, struct question *q, int rc, const char *
     if (rc == 0 && q->more) {
         put_item(l, q);
         return;
+    }
+    if (rc == 0 && q->tenancy.make) {
+        if (q->tenancy.asked_fault)
+            SL_FAULT(q->tenancy.asked_fault);
+        rc = take_spec(&q->tenancy, q->data, &own);
+        text = rc < 0 ? NULL : text;
+        err = rc < 0 ? &own : err;
     }
     if (q->status_done)
         q->status_done(q->data, rc < 0 ? NULL : &q->status, err);
@@ -249,12 +266,23 @@ static void ask(struct sl_leases *l, const struct question *model, enum sl_msg_t
 void sl_leases_ask(struct sl_leases *l, const struct sl_leases_item *items, size_t count,
                    sl_leases_done *done, void *data)
 {
-    if (count == 0) {
-        done(data, 0, "", NULL);
+    sl_leases_tenancy(l, &(struct sl_tenancy){.items = items, .count = count}, done, data);
+}
+
+void sl_leases_tenancy(struct sl_leases *l, const struct sl_tenancy *t, sl_leases_done *done,
+                       void *data)
+{
+    struct sl_err err = SL_ERR_INIT;
+    if (t->make && t->count == 0 && t->asked_fault)
+        SL_FAULT(t->asked_fault);
+    int rc = t->make && t->count ? 0 : take_spec(t, data, &err);
+    if (rc < 0 || t->count == 0) {
+        done(data, rc, rc < 0 ? NULL : "", &err);
         return;
     }
     struct question *q = sl_xcalloc(1, sizeof(*q));
-    *q = (struct question){.items = items, .more = count, .done = done, .data = data};
+    *q = (struct question){
+        .items = t->items, .more = t->count, .tenancy = *t, .done = done, .data = data};
     put_item(l, q);
     advance(l);
 }
@@ -288,5 +316,6 @@ void sl_leases_forget(struct sl_leases *l, const void *data)
             q->done = NULL;
             q->status_done = NULL;
             q->more = 0;
+            q->tenancy.make = false;
         }
 }

@@ -40,6 +40,28 @@ struct sl_leases_item {
  */
 void sl_leases_ask(struct sl_leases *l, const struct sl_leases_item *items, size_t count,
                    sl_leases_done *done, void *data);
+/*
+ * The tenants of a claim or of a slot, and the CDI spec by which containers find them. Both front ends make and undo
+ * them in one order, which makes a restart safe: no spec ever names a tenant that is not there.
+ *
+ *   make    tenant | tenant | … | spec
+ *   unmake  spec | tenant | tenant | …
+ *
+ * Every step may be taken twice: the arbiter answers the same question in the same way, a spec is replaced whole, and
+ * what is gone is gone. After an error the caller may make it again, or unmake it.
+ */
+struct sl_tenancy {
+    bool make;
+    const struct sl_leases_item *items; /* what makes the tenants, or removes them */
+    size_t count;
+    int (*spec)(void *data, struct sl_err *err); /* writes the spec, or removes it */
+    const char *asked_fault,
+        *spec_fault; /* fault points behind the last answer and behind the spec */
+};
+/* As sl_leases_ask, with data for spec too. Where the spec failed, the text of done is NULL; then, and without items,
+ * done may come from inside this call. */
+void sl_leases_tenancy(struct sl_leases *l, const struct sl_tenancy *t, sl_leases_done *done,
+                       void *data);
 /* A tenant that is not there is a success. */
 void sl_leases_remove(struct sl_leases *l, const char *name, sl_leases_done *done, void *data);
 
