@@ -263,7 +263,7 @@ static void close_all(struct sl_agent *a)
     sl_devices_destroy(a->devices);
     sl_health_destroy(a->health);
     /* Its daemons go on serving their clients; the next agent adopts them. */
-    sl_mps_destroy(a->mps, false);
+    sl_mps_destroy(a->mps);
     sl_labeler_destroy(a->labeler);
     sl_node_feature_destroy(a->feature);
     sl_node_destroy(a->node);

@@ -104,8 +104,6 @@ bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing 
 int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char *const *ids,
                       size_t n, struct sl_edits *edits, struct sl_err *err);
 void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
-void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
-                        const char *reason);
 
 /* MPS daemons as the plan and the claims want them now. */
 int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;

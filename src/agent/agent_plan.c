@@ -74,13 +74,38 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
     return NULL;
 }
 
+/* A card is good for pods when the driver says so and, where it is shared by MPS, its daemon answers. */
+static void publish_health(struct sl_agent *a, const char *uuid)
+{
+    struct sl_err err = SL_ERR_INIT;
+    enum sl_mps_state state;
+    const char *reason = NULL;
+    bool ok = sl_health_ok(a->health, uuid, &reason);
+    if (ok && a->mps && sl_mps_state_of(a->mps, uuid, &state) == 0)
+        ok = state == SL_MPS_READY;
+    if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
+        sl_error("%s: %s", uuid, err.msg);
+}
+
+static void mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
+                      const char *reason)
+{
+    struct sl_agent *a = data;
+    if (state == SL_MPS_READY && !restarted)
+        sl_info("%s: %s", uuid, reason);
+    else if (state != SL_MPS_STARTING)
+        sl_agent_say(a, state == SL_MPS_READY ? SL_EVENT_NORMAL : SL_EVENT_WARNING,
+                     state == SL_MPS_READY ? "MPSRestarted" : "MPSFailed", "%s: %s", uuid, reason);
+    publish_health(a, uuid);
+}
+
 static int open_mps(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_driver_options driver = {0};
     sl_driver_options_set(&driver, a->config, NULL);
-    const struct sl_mps_options options = {.root = a->config->mps_root, .driver_root = driver.root};
-    const struct sl_mps_ops ops = {.state = sl_agent_mps_state};
-    return sl_mps_create(a->loop, &options, &ops, a, &a->mps, err);
+    const struct sl_mps_options options = {
+        .root = a->config->mps_root, .driver_root = driver.root, .state = mps_state, .data = a};
+    return sl_mps_create(a->loop, &options, &a->mps, err);
 }
 
 int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
@@ -95,35 +120,19 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
         bool asked = claimed(a, inv->gpu[g].info.uuid);
         if (!planned && !asked)
             continue;
-        struct sl_mps_gpu *m = &gpus[n++];
-        *m = (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
-                                 .index = (unsigned)g,
-                                 .memory_bytes = inv->gpu[g].info.memory_total_bytes,
-                                 .replicas = planned ? sl_plan_replicas(a->plan, g, SL_NO_MIG) : 1};
-        if (asked || !a->config->fail_requests_greater_than_one) {
-            /* Shares of different sizes: the daemon's limit is the card, and each container's own
-             * is in its environment. */
-            m->share_percent = 100;
-            m->share_memory_bytes = m->memory_bytes;
-        }
+        /* With shares of different sizes the daemon's limit is the whole card, and each container's own limit
+         * is in its environment. */
+        bool equal = !asked && a->config->fail_requests_greater_than_one;
+        gpus[n++] =
+            (struct sl_mps_gpu){.uuid = inv->gpu[g].info.uuid,
+                                .index = (unsigned)g,
+                                .memory_bytes = inv->gpu[g].info.memory_total_bytes,
+                                .replicas = equal ? sl_plan_replicas(a->plan, g, SL_NO_MIG) : 1};
     }
     if (n == 0 && !a->mps)
         return 0;
     int rc = a->mps ? 0 : open_mps(a, err);
     return rc < 0 ? rc : sl_mps_apply(a->mps, gpus, n, err);
-}
-
-/* A card is good for pods when the driver says so and, where it is shared by MPS, its daemon answers. */
-static void publish_health(struct sl_agent *a, const char *uuid)
-{
-    struct sl_err err = SL_ERR_INIT;
-    enum sl_mps_state state;
-    const char *reason = NULL;
-    bool ok = sl_health_ok(a->health, uuid, &reason);
-    if (ok && a->mps && sl_mps_state_of(a->mps, uuid, &state) == 0)
-        ok = state == SL_MPS_READY;
-    if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
-        sl_error("%s: %s", uuid, err.msg);
 }
 
 static void publish_all_health(struct sl_agent *a, const struct sl_inventory *inv)
@@ -144,18 +153,6 @@ void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const c
     if (a->dra)
         sl_dra_health(a->dra, uuid, healthy, reason);
     sl_agent_fraction_publish(a);
-}
-
-void sl_agent_mps_state(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
-                        const char *reason)
-{
-    struct sl_agent *a = data;
-    if (state == SL_MPS_READY && !restarted)
-        sl_info("%s: %s", uuid, reason);
-    else if (state != SL_MPS_STARTING)
-        sl_agent_say(a, state == SL_MPS_READY ? SL_EVENT_NORMAL : SL_EVENT_WARNING,
-                     state == SL_MPS_READY ? "MPSRestarted" : "MPSFailed", "%s: %s", uuid, reason);
-    publish_health(a, uuid);
 }
 
 /* --- Allocate ---------------------------------------------------------------------------------- */

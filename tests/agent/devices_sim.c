@@ -15,7 +15,7 @@
 
 #include "agent/cards/devices.h"
 #include "agent/cards/health.h"
-#include "agent/mps/mps.h"
+#include "agent/mps/mps_internal.h"
 #include "base/clock.h"
 
 static const char *ctl;
@@ -181,15 +181,17 @@ static void test_mps(void **state)
     struct sl_mps_gpu gpu = {
         .uuid = info->uuid, .index = 1, .memory_bytes = info->memory_total_bytes, .replicas = 4};
     (void)snprintf(mps_root, sizeof(mps_root), "%s/mps", root);
-    struct sl_mps_options options = {.root = mps_root, .driver_root = root, .shm = SL_MPS_SHM_NONE};
-    static const struct sl_mps_ops ops = {.state = on_mps};
-    assert_int_equal(sl_mps_create(w->loop, &options, &ops, NULL, &mps, NULL), 0);
+    struct sl_mps_options options = {
+        .root = mps_root, .driver_root = root, .no_own_shm = true, .state = on_mps};
+    assert_int_equal(sl_mps_create(w->loop, &options, &mps, NULL), 0);
     assert_int_equal(sl_mps_apply(mps, &gpu, 1, NULL), 0);
     until(w, mps_log[0] && mps_log[0] != '0' + SL_MPS_STARTING);
     if (mps_log[0] != '0' + SL_MPS_READY)
         fail_msg("%s", mps_log);
     print_message("%s\n", mps_log);
-    sl_mps_destroy(mps, true);
+    assert_int_equal(sl_mps_apply(mps, NULL, 0, NULL), 0);
+    until(w, !mps->daemons);
+    sl_mps_destroy(mps);
 }
 
 int main(int argc, char **argv)

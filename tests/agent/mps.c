@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "agent/mps/mps.h"
+#include "agent/mps/mps_internal.h"
 #include "base/clock.h"
 
 #define MS  SL_NS_PER_MS
@@ -50,9 +50,22 @@ static void on_state(void *data, const char *uuid, enum sl_mps_state state, bool
 
 static void begin(struct world *w)
 {
-    static const struct sl_mps_ops ops = {.state = on_state};
     w->log[0] = '\0';
-    assert_int_equal(sl_mps_create(w->loop, &w->options, &ops, w, &w->mps, NULL), 0);
+    w->options.state = on_state;
+    w->options.data = w;
+    assert_int_equal(sl_mps_create(w->loop, &w->options, &w->mps, NULL), 0);
+}
+
+#define until(w, condition)                                                                        \
+    while (!(condition))                                                                           \
+    assert_int_equal(sl_loop_step((w)->loop, 100, NULL), 0)
+
+/* Ends the daemons and waits for them. */
+static void end(struct world *w)
+{
+    assert_int_equal(sl_mps_apply(w->mps, NULL, 0, NULL), 0);
+    until(w, !w->mps->daemons);
+    sl_mps_destroy(w->mps);
 }
 
 static int setup(void **state)
@@ -68,7 +81,7 @@ static int setup(void **state)
     w->options = (struct sl_mps_options){
         .root = w->root,
         .control = fake,
-        .shm = SL_MPS_SHM_NONE,
+        .no_own_shm = true,
         .backoff_ns = 20 * MS,
         .command_ns = 2000 * MS,
         .start_ns = 5000 * MS,
@@ -84,17 +97,13 @@ static int teardown(void **state)
 {
     struct world *w = *state;
     char command[256];
-    sl_mps_destroy(w->mps, true);
+    end(w);
     sl_loop_destroy(w->loop);
     (void)snprintf(command, sizeof(command), "rm -rf %s", w->dir);
     assert_int_equal(system(command), 0);
     free(w);
     return 0;
 }
-
-#define until(w, condition)                                                                        \
-    while (!(condition))                                                                           \
-    assert_int_equal(sl_loop_step((w)->loop, 100, NULL), 0)
 
 static void behave(struct world *w, const char *manner, bool on)
 {
@@ -205,20 +214,15 @@ static void test_bad_lists(void **state)
     struct world *w = *state;
     struct sl_err err = SL_ERR_INIT;
     struct sl_mps_gpu g = a4;
-    g.replicas = 0;
-    assert_int_equal(sl_mps_apply(w->mps, &g, 1, &err), -EINVAL);
     g.replicas = 2000;
     assert_int_equal(sl_mps_apply(w->mps, &g, 1, &err), -EINVAL);
     assert_non_null(strstr(err.msg, "fewer replicas"));
     g = a4;
-    g.share_percent = 101;
-    assert_int_equal(sl_mps_apply(w->mps, &g, 1, &err), -EINVAL);
     g.uuid = "../x";
     assert_int_equal(sl_mps_apply(w->mps, &g, 1, &err), -EINVAL);
     struct sl_mps_options none = {0};
     struct sl_mps *mps;
-    assert_int_equal(sl_mps_create(w->loop, &none, &(struct sl_mps_ops){0}, NULL, &mps, &err),
-                     -EINVAL);
+    assert_int_equal(sl_mps_create(w->loop, &none, &mps, &err), -EINVAL);
     assert_non_null(strstr(err.msg, "--mps-root"));
 }
 
@@ -272,7 +276,7 @@ static void test_does_not_start(void **state)
 static void test_no_program(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.control = NULL;
     w->options.driver_root = w->dir;
     begin(w);
@@ -304,7 +308,7 @@ static void test_forgets_limits(void **state)
 static void test_daemon_hangs(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.command_ns = 200 * MS;
     begin(w);
     make_ready(w);
@@ -321,7 +325,7 @@ static void test_daemon_hangs(void **state)
 static void test_control_hangs(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.command_ns = 100 * MS;
     w->options.start_ns = 300 * MS;
     begin(w);
@@ -336,7 +340,7 @@ static void test_control_hangs(void **state)
 static void test_client_fault(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.watch_ns = 3600ULL * SL_NS_PER_S; /* only the log */
     begin(w);
     make_ready(w);
@@ -358,7 +362,7 @@ static void test_client_fault(void **state)
 static void test_fault_that_stays(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.heal_ns = 100 * MS;
     begin(w);
     make_ready(w);
@@ -378,11 +382,10 @@ static void test_new_limits(void **state)
     assert_non_null(strstr(show, "set_device_pinned_mem_limit 4242 0 333M;"));
     assert_non_null(strstr(show, "set_active_thread_percentage 4242 33;"));
     assert_string_equal(w->log, "a:starting a:ready"); /* and nobody noticed */
-    struct sl_mps_gpu own = a4;
-    own.share_percent = 70;
-    own.share_memory_bytes = 123 * MIB;
-    apply(w, &own);
-    until(w, strncmp(tell(w, "GPU-a", "fake_show\n"), "70.0 123M ", 10) == 0);
+    struct sl_mps_gpu whole = a4;
+    whole.replicas = 1;
+    apply(w, &whole);
+    until(w, strncmp(tell(w, "GPU-a", "fake_show\n"), "100.0 1000M ", 12) == 0);
 }
 
 static void test_removed(void **state)
@@ -412,13 +415,13 @@ static void test_removed_and_back(void **state)
 static void test_stubborn(void **state)
 {
     struct world *w = *state;
-    sl_mps_destroy(w->mps, true);
+    end(w);
     w->options.quit_ns = 100 * MS;
     begin(w);
     behave(w, "stubborn", true);
     make_ready(w);
     pid_t pid = daemon_pid(w, "GPU-a");
-    sl_mps_destroy(w->mps, true);
+    end(w);
     assert_int_equal(kill(pid, 0), -1);
     begin(w);
 }
@@ -430,7 +433,7 @@ static void test_adopted(void **state)
     make_ready(w);
     pid_t pid = daemon_pid(w, "GPU-a");
     (void)tell(w, "GPU-a", "fake_server 4242 ACTIVE\n");
-    sl_mps_destroy(w->mps, false);
+    sl_mps_destroy(w->mps);
     assert_int_equal(kill(pid, 0), 0);
     begin(w);
     apply(w, &a3);
@@ -454,7 +457,7 @@ static void test_not_adopted(void **state)
     w->options.start_ns = 300 * MS;
     make_ready(w);
     pid_t pid = daemon_pid(w, "GPU-a");
-    sl_mps_destroy(w->mps, false);
+    sl_mps_destroy(w->mps);
     (void)tell(w, "GPU-a", "fake_hang\n");
     begin(w);
     apply(w, &a4);
@@ -471,7 +474,7 @@ static void test_stale(void **state)
     char path[300];
     make_ready(w);
     pid_t pid = daemon_pid(w, "GPU-a");
-    sl_mps_destroy(w->mps, false);
+    sl_mps_destroy(w->mps);
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
     (void)snprintf(path, sizeof(path), "%s/GPU-a/daemon.pid", w->root);
@@ -495,8 +498,8 @@ static void test_own_shm(void **state)
     if (status != 0) {
         print_message("no mount namespaces here: only the error is tested\n");
     }
-    sl_mps_destroy(w->mps, true);
-    w->options.shm = SL_MPS_SHM_OWN;
+    end(w);
+    w->options.no_own_shm = false;
     begin(w);
     apply(w, &a4);
     until(w, strstr(w->log, "a:ready") || strstr(w->log, "a:failed"));

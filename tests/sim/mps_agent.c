@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/mps/mps.h"
+#include "agent/mps/mps_internal.h"
 #include "base/clock.h"
 #include "common/tenant.h"
 
@@ -101,7 +101,6 @@ static void second_uuid(char uuid[64])
 
 int main(int argc, char **argv)
 {
-    static const struct sl_mps_ops ops = {.state = on_state};
     char command[256], root[64], mps_root[64], state[96], uuid[64];
     struct sl_mps *mps = NULL;
     if (argc == 3)
@@ -118,12 +117,13 @@ int main(int argc, char **argv)
 
     const struct sl_mps_options options = {.root = mps_root,
                                            .driver_root = root,
-                                           .shm = SL_MPS_SHM_NONE,
-                                           .backoff_ns = 50 * SL_NS_PER_MS};
+                                           .no_own_shm = true,
+                                           .backoff_ns = 50 * SL_NS_PER_MS,
+                                           .state = on_state};
     const struct sl_mps_gpu gpu = {
         .uuid = uuid, .index = 1, .memory_bytes = CARD_MIB * MIB, .replicas = 4};
     CHECK(sl_loop_create(sl_now_ns, &loop, NULL) == 0);
-    CHECK(sl_mps_create(loop, &options, &ops, NULL, &mps, NULL) == 0);
+    CHECK(sl_mps_create(loop, &options, &mps, NULL) == 0);
     CHECK(sl_mps_apply(mps, &gpu, 1, NULL) == 0);
     wait_state(SL_MPS_READY);
     run_client(uuid);
@@ -132,7 +132,10 @@ int main(int argc, char **argv)
     wait_state(SL_MPS_READY);
     CHECK(was_restarted);
     run_client(uuid);
-    sl_mps_destroy(mps, true);
+    CHECK(sl_mps_apply(mps, NULL, 0, NULL) == 0);
+    while (mps->daemons)
+        CHECK(sl_loop_step(loop, 10, NULL) == 0);
+    sl_mps_destroy(mps);
     sl_loop_destroy(loop);
     (void)snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     CHECK(system(command) == 0);

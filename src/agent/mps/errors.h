@@ -13,9 +13,6 @@ SL_ERROR(MPS_NO_ROOT,
     "`flags.mpsRoot` is empty or not absolute", "an absolute path");
 SL_ERROR(MPS_NO_UUID, "GPU %u has no UUID, which MPS needs for the name of its directory",
     "the card does not answer", "`nvidia-smi`");
-SL_ERROR(MPS_NO_CLIENTS, "GPU %u: MPS cannot share it among 0 clients",
-    "a mistake in Sluice itself", "please report it");
-SL_ERROR_ALSO(MPS_PERCENT, "GPU %u: an MPS client cannot have %u %% of it");
 SL_ERROR(MPS_SMALL, "GPU %u: each of %u MPS clients would get less than 1 MiB: use fewer replicas",
     "too many replicas for the memory of the card", "fewer replicas");
 SL_ERROR(MPS_NOT_SHARED, "MPS does not share GPU %s",

@@ -2,7 +2,6 @@
 #include "agent/mps/mps.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +27,8 @@ static char **make_env(const struct sl_mps *mps)
 {
     char path[2048], libraries[2048];
     const char *root = mps->driver_root;
-    char *const *base = mps->options.environ_list ? mps->options.environ_list : environ;
     if (!root[0])
-        return sl_mps_env(base, NULL, 0);
+        return sl_mps_env(environ, NULL, 0);
     (void)snprintf(path, sizeof(path),
                    "PATH=%s/usr/bin:%s/bin:%s/usr/local/nvidia/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                    root, root, root);
@@ -39,92 +37,42 @@ static char **make_env(const struct sl_mps *mps)
                    "%s/usr/lib64:%s/usr/local/nvidia/lib64:%s/lib",
                    root, root, root, root, root);
     const char *set[] = {path, libraries};
-    return sl_mps_env(base, set, SL_ARRAY_LEN(set));
+    return sl_mps_env(environ, set, SL_ARRAY_LEN(set));
 }
 
-static int copy_options(struct sl_mps *mps, const struct sl_mps_options *o, struct sl_err *err)
+int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *o, struct sl_mps **ret,
+                  struct sl_err *err)
 {
-    const char *root = o->driver_root ? o->driver_root : "";
     if (!o->root || o->root[0] != '/' || strlen(o->root) > MPS_PATH_SIZE - 160)
         return sl_err_set(err, -EINVAL, SL_E_MPS_NO_ROOT);
-    mps->root = sl_xstrdup(o->root);
-    mps->host_root = sl_xstrdup(o->host_root ? o->host_root : o->root);
-    mps->control = sl_xstrdup(o->control);
-    mps->driver_root = sl_xstrdup(strcmp(root, "/") == 0 ? "" : root);
-    mps->options = (struct sl_mps_options){
-        .shm = o->shm,
-        .one_user = o->one_user,
-        .environ_list = o->environ_list,
-        .command_ns = or_default(o->command_ns, 5 * SL_NS_PER_S),
-        .start_ns = or_default(o->start_ns, 15 * SL_NS_PER_S),
-        .watch_ns = or_default(o->watch_ns, 60 * SL_NS_PER_S),
-        .backoff_ns = or_default(o->backoff_ns, SL_NS_PER_S),
-        .heal_ns = or_default(o->heal_ns, 20 * SL_NS_PER_S),
-        .quit_ns = or_default(o->quit_ns, 5 * SL_NS_PER_S),
-    };
-    mps->env = make_env(mps);
-    mps->options.environ_list = NULL;
-    return 0;
-}
-
-int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options,
-                  const struct sl_mps_ops *ops, void *data, struct sl_mps **ret, struct sl_err *err)
-{
     struct sl_mps *mps = sl_xcalloc(1, sizeof(*mps));
+    const char *driver_root =
+        o->driver_root && strcmp(o->driver_root, "/") != 0 ? o->driver_root : "";
     mps->loop = loop;
-    mps->ops = *ops;
-    mps->data = data;
-    int rc = copy_options(mps, options, err);
-    if (rc < 0) {
-        sl_mps_destroy(mps, false);
-        return rc;
-    }
+    mps->root = sl_xstrdup(o->root);
+    mps->control = sl_xstrdup(o->control);
+    mps->driver_root = sl_xstrdup(driver_root);
+    mps->options = *o;
+    mps->options.command_ns = or_default(o->command_ns, 5 * SL_NS_PER_S);
+    mps->options.start_ns = or_default(o->start_ns, 15 * SL_NS_PER_S);
+    mps->options.watch_ns = or_default(o->watch_ns, 60 * SL_NS_PER_S);
+    mps->options.backoff_ns = or_default(o->backoff_ns, SL_NS_PER_S);
+    mps->options.heal_ns = or_default(o->heal_ns, 20 * SL_NS_PER_S);
+    mps->options.quit_ns = or_default(o->quit_ns, 5 * SL_NS_PER_S);
+    mps->env = make_env(mps);
     *ret = mps;
     return 0;
 }
 
-/* The daemons' own descriptors say when they have gone; the loop is not run here. */
-static void quit_all(struct sl_mps *mps)
-{
-    for (struct daemon *d = mps->daemons, *next; d; d = next) {
-        next = d->next;
-        sl_mps_daemon_remove(d);
-    }
-    uint64_t until = sl_now_ns() + mps->options.quit_ns;
-    bool killed = false;
-    while (mps->daemons) {
-        uint64_t now = sl_now_ns();
-        if (now >= until) {
-            if (killed)
-                return; /* not even SIGKILL: the driver holds it */
-            killed = true;
-            until = now + SL_NS_PER_S;
-            for (struct daemon *d = mps->daemons; d; d = d->next)
-                d->timer.fire(&d->timer);
-        }
-        struct pollfd wait = {.fd = mps->daemons->exit.fd, .events = POLLIN};
-        (void)poll(&wait, 1, 50);
-        for (struct daemon *d = mps->daemons, *next; d; d = next) {
-            next = d->next;
-            wait = (struct pollfd){.fd = d->exit.fd, .events = POLLIN};
-            if (poll(&wait, 1, 0) > 0)
-                sl_mps_daemon_exited(&d->exit, 0);
-        }
-    }
-}
-
-void sl_mps_destroy(struct sl_mps *mps, bool quit)
+void sl_mps_destroy(struct sl_mps *mps)
 {
     if (!mps)
         return;
-    if (quit)
-        quit_all(mps);
     while (mps->daemons)
         sl_mps_daemon_free(mps->daemons);
     sl_mps_commands_end(&mps->commands);
     sl_mps_env_free(mps->env);
     free(mps->root);
-    free(mps->host_root);
     free(mps->control);
     free(mps->driver_root);
     free(mps);
@@ -132,60 +80,52 @@ void sl_mps_destroy(struct sl_mps *mps, bool quit)
 
 /* ---- which cards ---- */
 
-/* One that is on its way out is called back: two daemons of one card never exist. */
-static struct daemon *call_back(const struct sl_mps *mps, const char *uuid)
+static struct daemon *find(const struct sl_mps *mps, const char *uuid, bool removed)
 {
     for (struct daemon *d = mps->daemons; d; d = d->next)
-        if (d->removed && strcmp(d->uuid, uuid) == 0) {
-            d->removed = d->told = d->was_bad = false;
-            d->state = SL_MPS_STARTING;
-            (void)snprintf(d->reason, sizeof(d->reason), "the MPS daemon of GPU %u is starting",
-                           d->index);
-            d->backoff_ns = 0;
+        if (d->removed == removed && strcmp(d->uuid, uuid) == 0)
             return d;
-        }
     return NULL;
 }
 
-static struct daemon *find(const struct sl_mps *mps, const char *uuid)
+/* One that is on its way out is called back: two daemons of one card never exist. */
+static struct daemon *call_back(const struct sl_mps *mps, const char *uuid)
 {
-    for (struct daemon *d = mps->daemons; d; d = d->next)
-        if (!d->removed && strcmp(d->uuid, uuid) == 0)
-            return d;
-    return NULL;
+    struct daemon *d = find(mps, uuid, true);
+    if (!d)
+        return NULL;
+    d->removed = d->told = d->was_bad = false;
+    d->state = SL_MPS_STARTING;
+    (void)snprintf(d->reason, sizeof(d->reason), "the MPS daemon of GPU %u is starting", d->index);
+    d->backoff_ns = 0;
+    return d;
 }
 
 static uint64_t limit_mib(const struct sl_mps_gpu *g)
 {
-    return (g->share_memory_bytes ? g->share_memory_bytes : g->memory_bytes / g->replicas) / MIB;
+    return g->memory_bytes / g->replicas / MIB;
 }
 
 static unsigned limit_percent(const struct sl_mps_gpu *g)
 {
-    unsigned percent = g->share_percent ? g->share_percent : 100 / g->replicas;
-    return percent ? percent : 1;
+    return g->replicas < 100 ? 100 / g->replicas : 1;
 }
 
 static int check(const struct sl_mps_gpu *g, struct sl_err *err)
 {
     if (!g->uuid[0] || strchr(g->uuid, '/') || strlen(g->uuid) >= SL_GPU_UUID_SIZE)
         return sl_err_set(err, -EINVAL, SL_E_MPS_NO_UUID, g->index);
-    if (g->replicas == 0)
-        return sl_err_set(err, -EINVAL, SL_E_MPS_NO_CLIENTS, g->index);
     if (limit_mib(g) == 0)
         return sl_err_set(err, -EINVAL, SL_E_MPS_SMALL, g->index, g->replicas);
-    return limit_percent(g) <= 100
-               ? 0
-               : sl_err_set(err, -EINVAL, SL_E_MPS_PERCENT, g->index, g->share_percent);
+    return 0;
 }
 
 static char **daemon_env(const struct daemon *d)
 {
-    char pipe[MPS_PATH_SIZE + 32], log[MPS_PATH_SIZE + 32], visible[SL_GPU_UUID_SIZE + 32];
-    (void)snprintf(pipe, sizeof(pipe), "CUDA_MPS_PIPE_DIRECTORY=%s", d->pipe);
+    char log[MPS_PATH_SIZE + 32], visible[SL_GPU_UUID_SIZE + 32];
     (void)snprintf(log, sizeof(log), "CUDA_MPS_LOG_DIRECTORY=%s", d->log_dir);
     (void)snprintf(visible, sizeof(visible), "CUDA_VISIBLE_DEVICES=%s", d->uuid);
-    const char *set[] = {pipe, log, visible};
+    const char *set[] = {d->variable, log, visible};
     return sl_mps_env(d->mps->env, set, SL_ARRAY_LEN(set));
 }
 
@@ -200,6 +140,7 @@ static void add(struct sl_mps *mps, const struct sl_mps_gpu *g)
     (void)snprintf(d->uuid, sizeof(d->uuid), "%s", g->uuid);
     (void)snprintf(d->dir, sizeof(d->dir), "%.300s/%s", mps->root, g->uuid);
     (void)snprintf(d->pipe, sizeof(d->pipe), "%.400s/pipe", d->dir);
+    (void)snprintf(d->variable, sizeof(d->variable), "CUDA_MPS_PIPE_DIRECTORY=%s", d->pipe);
     (void)snprintf(d->log_dir, sizeof(d->log_dir), "%.400s/log", d->dir);
     (void)snprintf(d->shm, sizeof(d->shm), "%.400s/shm", d->dir);
     d->env = daemon_env(d);
@@ -230,7 +171,7 @@ int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count
             sl_mps_daemon_remove(d);
     }
     for (size_t i = 0; i < count; i++) {
-        struct daemon *d = find(mps, gpus[i].uuid);
+        struct daemon *d = find(mps, gpus[i].uuid, false);
         if (!d)
             d = call_back(mps, gpus[i].uuid);
         if (!d) {
@@ -251,7 +192,7 @@ int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count
 
 int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_state *ret)
 {
-    const struct daemon *d = find(mps, uuid);
+    const struct daemon *d = find(mps, uuid, false);
     if (!d)
         return -ENOENT;
     *ret = d->state;
@@ -274,20 +215,15 @@ const char *sl_mps_trouble(const struct sl_mps *mps)
 int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *edits,
                  struct sl_err *err)
 {
-    char host[MPS_PATH_SIZE];
-    const struct daemon *d = find(mps, uuid);
+    const struct daemon *d = find(mps, uuid, false);
     if (!d)
         return sl_err_set(err, -ENOENT, SL_E_MPS_NOT_SHARED, uuid);
     if (d->state != SL_MPS_READY)
         return sl_err_set(err, -EAGAIN, "%s", d->reason);
     /* The same path inside: it is in the daemon's own messages, and no image has it. */
     sl_edits_env(edits, "CUDA_MPS_PIPE_DIRECTORY", d->pipe);
-    (void)snprintf(host, sizeof(host), "%.300s/%s/pipe", mps->host_root, uuid);
-    sl_edits_mount(edits, host, d->pipe, false);
-    (void)snprintf(host, sizeof(host), "%.300s/%s/shm", mps->host_root, uuid);
-    if (mps->options.shm == SL_MPS_SHM_OWN)
-        sl_edits_mount(edits, host, "/dev/shm", false);
-    else if (mps->options.shm == SL_MPS_SHM_MACHINE)
-        sl_edits_mount(edits, "/dev/shm", "/dev/shm", false);
+    sl_edits_mount(edits, d->pipe, d->pipe, false);
+    if (!mps->options.no_own_shm)
+        sl_edits_mount(edits, d->shm, "/dev/shm", false);
     return 0;
 }

@@ -18,30 +18,6 @@
 
 struct sl_mps;
 
-/* What client and server share memory through (docs/agent.md says which drivers need it). */
-enum sl_mps_shm {
-    SL_MPS_SHM_OWN,     /* <root>/<uuid>/shm is /dev/shm of daemon and tenants (CAP_SYS_ADMIN) */
-    SL_MPS_SHM_MACHINE, /* the machine's /dev/shm: every tenant of the node sees it */
-    SL_MPS_SHM_NONE,    /* nothing is mounted: drivers with anonymous regions */
-};
-
-/* Zero is the default of everything but root. */
-struct sl_mps_options {
-    const char *root;        /* "/run/nvidia/mps": <root>/<uuid>/{pipe,log,shm} */
-    const char *host_root;   /* where root is for the container runtime; NULL: the same path */
-    const char *control;     /* nvidia-cuda-mps-control; NULL: found under driver_root */
-    const char *driver_root; /* NULL, "" or "/": the machine's own */
-    enum sl_mps_shm shm;
-    bool one_user; /* without -multiuser-server: tenants with another UID wait their turn */
-    char *const *environ_list; /* what the daemons inherit; NULL: the agent's own environment */
-    uint64_t command_ns;       /* how long a control command may take: 5 s */
-    uint64_t start_ns;         /* how long a daemon may take until it answers: 15 s */
-    uint64_t watch_ns;         /* how often a daemon is asked whether it still answers: 60 s */
-    uint64_t backoff_ns;       /* before the first restart, doubling up to 60 s: 1 s */
-    uint64_t heal_ns;          /* how long a server may stay faulted before it is restarted: 20 s */
-    uint64_t quit_ns;          /* how long a daemon may take to end before it is killed: 5 s */
-};
-
 enum sl_mps_state {
     SL_MPS_STARTING, /* not to be given out yet */
     SL_MPS_READY,
@@ -49,37 +25,44 @@ enum sl_mps_state {
     SL_MPS_FAILED,  /* it died or does not start; it is tried again by itself */
 };
 
-struct sl_mps_gpu {
-    const char *uuid;
-    unsigned index;        /* the card's number, for messages */
-    uint64_t memory_bytes; /* the whole card's */
-    unsigned replicas;
-    /* 0: an equal part, memory_bytes / replicas and 100 / replicas. */
-    uint64_t share_memory_bytes;
-    unsigned share_percent;
-};
-
-struct sl_mps_ops {
+/* Zero is the default of everything but root and state. */
+struct sl_mps_options {
+    const char *root;        /* "/run/nvidia/mps": <root>/<uuid>/{pipe,log,shm} */
+    const char *control;     /* nvidia-cuda-mps-control; NULL: found under driver_root */
+    const char *driver_root; /* NULL, "" or "/": the machine's own */
+    /* /dev/shm of daemons and tenants stays as it is, instead of being <root>/<uuid>/shm: tests without
+     * CAP_SYS_ADMIN. */
+    bool no_own_shm;
+    uint64_t command_ns; /* how long a control command may take: 5 s */
+    uint64_t start_ns;   /* how long a daemon may take until it answers: 15 s */
+    uint64_t watch_ns;   /* how often a daemon is asked whether it still answers: 60 s */
+    uint64_t backoff_ns; /* before the first restart, doubling up to 60 s: 1 s */
+    uint64_t heal_ns;    /* how long a server may stay faulted before it is restarted: 20 s */
+    uint64_t quit_ns;    /* how long a daemon may take to end before it is killed: 5 s */
     /* Every change of state. reason: one sentence. restarted: ready again after a failure or fault.
      * Shares of a card are healthy in SL_MPS_READY only. */
     void (*state)(void *data, const char *uuid, enum sl_mps_state state, bool restarted,
                   const char *reason);
+    void *data;
 };
 
-int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options,
-                  const struct sl_mps_ops *ops, void *data, struct sl_mps **ret,
+struct sl_mps_gpu {
+    const char *uuid;
+    unsigned index;        /* the card's number, for messages */
+    uint64_t memory_bytes; /* the whole card's */
+    unsigned replicas;     /* at least 1: a client gets this part of memory and threads at most */
+};
+
+int sl_mps_create(struct sl_loop *loop, const struct sl_mps_options *options, struct sl_mps **ret,
                   struct sl_err *err) SL_MUST_CHECK;
-/*
- * quit: end the daemons (bounded by quit_ns; this one call does block). Otherwise they go on
- * serving their clients and the next agent adopts them. NULL is fine.
- */
-void sl_mps_destroy(struct sl_mps *mps, bool quit);
+/* The daemons go on serving their clients, and the next agent adopts them. NULL is fine. */
+void sl_mps_destroy(struct sl_mps *mps);
 
 /*
  * The cards that are shared by MPS from now on. Daemons of cards no longer named are ended,
  * changed limits are set in place (they hold for clients that start later), a daemon left by an
- * earlier agent is adopted. Errors are about the list (replicas 0, a limit of 0 MiB); everything
- * later comes as a state.
+ * earlier agent is adopted. Errors are about the list (no UUID, a limit of 0 MiB); everything later
+ * comes as a state.
  */
 int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count,
                  struct sl_err *err) SL_MUST_CHECK;

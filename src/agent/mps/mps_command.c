@@ -24,7 +24,6 @@ struct mps_command {
     int out_fd;
     mps_command_done *done; /* NULL: nobody waits for it any more */
     void *data;
-    pid_t pid;
 };
 
 enum { OUTPUT_MAX = 2048 };
@@ -91,10 +90,10 @@ void sl_mps_command_cancel(struct mps_command *c)
     sl_mps_process_kill(c->exit.fd, SIGKILL);
 }
 
-void sl_mps_commands_end(struct mps_commands *all)
+void sl_mps_commands_end(struct mps_command **all)
 {
-    while (all->first) {
-        struct mps_command *c = all->first;
+    while (*all) {
+        struct mps_command *c = *all;
         siginfo_t info = {0};
         sl_mps_command_cancel(c);
         /* Killed, it goes at once, unless the driver holds it: then init reaps it after us. */
@@ -117,7 +116,7 @@ static int make_pipes(int in[2], int out[2], struct sl_err *err)
     return 0;
 }
 
-int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *path,
+int sl_mps_command(struct mps_command **all, struct sl_loop *loop, const char *path,
                    char *const *envp, const char *text, uint64_t timeout_ns, mps_command_done *done,
                    void *data, struct mps_command **ret, struct sl_err *err)
 {
@@ -127,15 +126,12 @@ int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *p
     struct mps_command *c = sl_xcalloc(1, sizeof(*c));
     int rc = make_pipes(in, out, err);
     if (rc == 0) { /* a few hundred bytes: they fit, and the end of file follows them */
-        struct mps_spawn spawn = {.path = path,
-                                  .argv = argv,
-                                  .envp = envp,
-                                  .in_fd = in[0],
-                                  .out_fd = out[1],
-                                  .session = true};
+        struct mps_spawn spawn = {
+            .path = path, .argv = argv, .envp = envp, .in_fd = in[0], .out_fd = out[1]};
+        pid_t pid;
         ssize_t ignored = write(in[1], text, strlen(text));
         (void)ignored;
-        rc = sl_mps_spawn(&spawn, &c->pid, &c->exit.fd, err);
+        rc = sl_mps_spawn(&spawn, &pid, &c->exit.fd, err);
     }
     sl_cleanup_close(&in[0]);
     sl_cleanup_close(&in[1]);
@@ -151,11 +147,11 @@ int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *p
     c->timer.fire = timer_fire;
     c->done = done;
     c->data = data;
-    c->link = &all->first;
-    c->next = all->first;
+    c->link = all;
+    c->next = *all;
     if (c->next)
         c->next->link = &c->next;
-    all->first = c;
+    *all = c;
     sl_timer_set(loop, &c->timer, sl_loop_now(loop) + timeout_ns);
     rc = sl_loop_watch(loop, &c->exit, EPOLLIN, err);
     if (rc < 0) {

@@ -23,12 +23,15 @@
 #define STEADY_NS      (300 * SL_NS_PER_S)  /* ready for so long: earlier failures are forgotten */
 #define MISSES_MAX     2                    /* questions of the watch left unanswered */
 
+static void start(struct daemon *d);
+static void ask(struct daemon *d, enum daemon_step step, const char *text);
+
 static void after(struct daemon *d, uint64_t ns)
 {
     sl_timer_set(d->mps->loop, &d->timer, sl_loop_now(d->mps->loop) + ns);
 }
 
-void sl_mps_daemon_say(struct daemon *d, enum sl_mps_state state, const char *fmt, ...)
+static void SL_PRINTF(3, 4) say(struct daemon *d, enum sl_mps_state state, const char *fmt, ...)
 {
     char text[sizeof(d->reason)];
     va_list ap;
@@ -41,8 +44,8 @@ void sl_mps_daemon_say(struct daemon *d, enum sl_mps_state state, const char *fm
     d->state = state;
     d->told = true;
     d->was_bad = state == SL_MPS_READY ? false : d->was_bad || state >= SL_MPS_FAULTED;
-    if (!same && !d->removed && d->mps->ops.state)
-        d->mps->ops.state(d->mps->data, d->uuid, state, restarted, d->reason);
+    if (!same && !d->removed)
+        d->mps->options.state(d->mps->options.data, d->uuid, state, restarted, d->reason);
 }
 
 /* ---- ending ---- */
@@ -50,11 +53,9 @@ void sl_mps_daemon_say(struct daemon *d, enum sl_mps_state state, const char *fm
 /* The servers are the daemon's children, and may outlive it. */
 static void kill_servers(struct daemon *d)
 {
-    char variable[MPS_PATH_SIZE + 64];
-    (void)snprintf(variable, sizeof(variable), "CUDA_MPS_PIPE_DIRECTORY=%s", d->pipe);
     for (size_t i = 0; i < d->server_count; i++) {
         int pidfd = -1;
-        if (sl_mps_process_find(d->servers[i], variable, &pidfd) == 0) {
+        if (sl_mps_process_find(d->servers[i], d->variable, &pidfd) == 0) {
             sl_mps_process_kill(pidfd, SIGKILL);
             (void)close(pidfd);
         }
@@ -97,7 +98,8 @@ static void wait_and_start(struct daemon *d)
     after(d, d->backoff_ns);
 }
 
-void sl_mps_daemon_fail(struct daemon *d, const char *fmt, ...)
+/* It ended, or must be: says so, ends what is left, and starts anew after a while. */
+static void SL_PRINTF(2, 3) fail(struct daemon *d, const char *fmt, ...)
 {
     char text[sizeof(d->reason)];
     va_list ap;
@@ -114,26 +116,12 @@ void sl_mps_daemon_fail(struct daemon *d, const char *fmt, ...)
     drop_command(d);
     if (d->pid) { /* ended first: two daemons in one directory would share its sockets */
         d->phase = PHASE_ENDING;
-        d->deadline_ns = now;
         kill_all(d);
         after(d, SL_NS_PER_S);
     } else {
         wait_and_start(d);
     }
-    sl_mps_daemon_say(d, SL_MPS_FAILED, "%s", text);
-}
-
-/* Asks it to end, and insists after a while. */
-static void end_process(struct daemon *d, bool ask)
-{
-    drop_command(d);
-    d->phase = PHASE_ENDING;
-    d->deadline_ns = sl_loop_now(d->mps->loop) + d->mps->options.quit_ns;
-    if (ask)
-        sl_mps_daemon_ask(d, STEP_QUIT, "quit\n");
-    else
-        sl_mps_process_kill(d->exit.fd, SIGTERM);
-    after(d, d->mps->options.quit_ns);
+    say(d, SL_MPS_FAILED, "%s", text);
 }
 
 void sl_mps_daemon_free(struct daemon *d)
@@ -149,11 +137,21 @@ void sl_mps_daemon_free(struct daemon *d)
 
 void sl_mps_daemon_remove(struct daemon *d)
 {
+    bool answers = d->phase >= PHASE_LIMITS;
     d->removed = true;
-    if (d->pid && d->phase != PHASE_ENDING)
-        end_process(d, d->phase >= PHASE_LIMITS);
-    else if (!d->pid)
+    if (!d->pid) {
         sl_mps_daemon_free(d);
+        return;
+    }
+    if (d->phase == PHASE_ENDING)
+        return;
+    drop_command(d);
+    d->phase = PHASE_ENDING;
+    if (answers)
+        ask(d, STEP_QUIT, "quit\n");
+    else
+        sl_mps_process_kill(d->exit.fd, SIGTERM);
+    after(d, d->mps->options.quit_ns); /* then it is killed */
 }
 
 /* ---- it ended ---- */
@@ -183,10 +181,10 @@ static void start_ended(struct daemon *d, const siginfo_t *info, const char *how
     bool other = info->si_code != CLD_EXITED || info->si_status != 126;
     if (!d->adopted && other && sl_mps_daemon_next_variant(d)) {
         d->phase = PHASE_IDLE;
-        sl_mps_daemon_start(d);
+        start(d);
         return;
     }
-    sl_mps_daemon_fail(d, SL_E_MPS_START_LOG, d->index, how);
+    fail(d, SL_E_MPS_START_LOG, d->index, how);
 }
 
 void sl_mps_daemon_exited(struct sl_source *source, uint32_t events)
@@ -214,7 +212,7 @@ void sl_mps_daemon_exited(struct sl_source *source, uint32_t events)
     } else if (phase == PHASE_STARTING) {
         start_ended(d, &info, how);
     } else {
-        sl_mps_daemon_fail(d, SL_E_MPS_ENDED_LOG, d->index, how);
+        fail(d, SL_E_MPS_ENDED_LOG, d->index, how);
     }
 }
 
@@ -259,7 +257,7 @@ static void set_limits(struct daemon *d)
                       "set_device_pinned_mem_limit %d 0 %" PRIu64 "M\n"
                       "set_active_thread_percentage %d %u\n",
                       (int)d->servers[i], d->limit_mib, (int)d->servers[i], d->percent);
-    sl_mps_daemon_ask(d, STEP_LIMITS, text);
+    ask(d, STEP_LIMITS, text);
 }
 
 static void become_ready(struct daemon *d)
@@ -268,7 +266,7 @@ static void become_ready(struct daemon *d)
     if (d->relimit) {
         d->relimit = false;
         d->phase = PHASE_LIMITS;
-        sl_mps_daemon_ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
+        ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
         return;
     }
     d->phase = PHASE_READY;
@@ -277,15 +275,14 @@ static void become_ready(struct daemon *d)
     after(d, d->suspect ? LOOK_NS : d->mps->options.watch_ns);
     if (d->suspect) /* the answer may be older than what the log says */
         return;
-    bool many = d->variant == 0 || d->adopted || d->mps->options.one_user;
-    sl_mps_daemon_say(d, SL_MPS_READY,
-                      "the MPS daemon of GPU %u is ready%s: %u %% of its threads and %" PRIu64
-                      " MiB for each client%s",
-                      d->index, d->adopted ? " (the daemon was running already)" : "", d->percent,
-                      d->limit_mib,
-                      many ? ""
-                           : "; this driver has no -multiuser-server, so tenants with another UID "
-                             "wait until earlier tenants have ended");
+    bool many = d->variant == 0 || d->adopted;
+    say(d, SL_MPS_READY,
+        "the MPS daemon of GPU %u is ready%s: %u %% of its threads and %" PRIu64
+        " MiB for each client%s",
+        d->index, d->adopted ? " (the daemon was running already)" : "", d->percent, d->limit_mib,
+        many ? ""
+             : "; this driver has no -multiuser-server, so tenants with another UID "
+               "wait until earlier tenants have ended");
 }
 
 static void verified(struct daemon *d, const char *output)
@@ -294,7 +291,7 @@ static void verified(struct daemon *d, const char *output)
     double got = strtod(output, &end);
     bool wrong = end == output || got > d->percent + 0.5 || got < d->percent - 0.5;
     if (wrong && !d->relimit) /* else others are to be set already */
-        sl_mps_daemon_fail(d, SL_E_MPS_LIMITS_LOG, d->index, d->percent, output);
+        fail(d, SL_E_MPS_LIMITS_LOG, d->index, d->percent, output);
     else
         become_ready(d);
 }
@@ -306,20 +303,12 @@ static void faulted(struct daemon *d)
         d->phase = PHASE_FAULTED;
         d->faulted_ns = now;
     }
-    sl_mps_daemon_say(d, SL_MPS_FAULTED, SL_E_MPS_FAULT_LOG, d->index);
+    say(d, SL_MPS_FAULTED, SL_E_MPS_FAULT_LOG, d->index);
     if (now - d->faulted_ns < d->mps->options.heal_ns) {
         after(d, HEAL_LOOK_NS);
         return;
     }
-    sl_mps_daemon_fail(d, SL_E_MPS_STUCK_LOG, d->index);
-}
-
-static void looked(struct daemon *d, bool fault)
-{
-    if (fault)
-        faulted(d);
-    else
-        become_ready(d);
+    fail(d, SL_E_MPS_STUCK_LOG, d->index);
 }
 
 static void ask_status(struct daemon *d)
@@ -329,7 +318,7 @@ static void ask_status(struct daemon *d)
     for (size_t i = 0; i < d->server_count; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "get_server_status %d\n",
                       (int)d->servers[i]);
-    sl_mps_daemon_ask(d, STEP_STATUS, text);
+    ask(d, STEP_STATUS, text);
 }
 
 static void no_answer(struct daemon *d, enum daemon_step step, const char *output)
@@ -348,7 +337,7 @@ static void no_answer(struct daemon *d, enum daemon_step step, const char *outpu
         after(d, SL_NS_PER_S);
         return;
     }
-    sl_mps_daemon_fail(d, SL_E_MPS_SILENT_LOG, d->index, output[0] ? ": " : "", output);
+    fail(d, SL_E_MPS_SILENT_LOG, d->index, output[0] ? ": " : "", output);
 }
 
 static void answered(void *data, int result, const char *output)
@@ -367,7 +356,7 @@ static void answered(void *data, int result, const char *output)
     switch (step) {
     case STEP_PROBE:
         d->phase = PHASE_LIMITS;
-        sl_mps_daemon_ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
+        ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
         break;
     case STEP_LIMIT_SERVERS:
         read_servers(d, output);
@@ -375,9 +364,9 @@ static void answered(void *data, int result, const char *output)
         break;
     case STEP_LIMITS:
         if (complains(output))
-            sl_mps_daemon_fail(d, SL_E_MPS_REFUSED_LOG, d->index, output);
+            fail(d, SL_E_MPS_REFUSED_LOG, d->index, output);
         else
-            sl_mps_daemon_ask(d, STEP_VERIFY, "get_default_active_thread_percentage\n");
+            ask(d, STEP_VERIFY, "get_default_active_thread_percentage\n");
         break;
     case STEP_VERIFY:
         verified(d, output);
@@ -387,10 +376,13 @@ static void answered(void *data, int result, const char *output)
         if (d->server_count)
             ask_status(d);
         else
-            looked(d, false);
+            become_ready(d);
         break;
     case STEP_STATUS:
-        looked(d, sl_mps_speaks_of_fault(output));
+        if (sl_mps_speaks_of_fault(output))
+            faulted(d);
+        else
+            become_ready(d);
         break;
     case STEP_QUIT:
     case STEP_NONE:
@@ -398,7 +390,7 @@ static void answered(void *data, int result, const char *output)
     }
 }
 
-void sl_mps_daemon_ask(struct daemon *d, enum daemon_step step, const char *text)
+static void ask(struct daemon *d, enum daemon_step step, const char *text)
 {
     char buf[MPS_PATH_SIZE + 64];
     struct sl_err err = SL_ERR_INIT;
@@ -424,7 +416,7 @@ static void log_speaks(void *data, const char *line)
     if (d->step == STEP_NONE)
         after(d, LOOK_NS);
     /* Unhealthy at once, healthy when the look that follows says so. */
-    sl_mps_daemon_say(d, SL_MPS_FAULTED, SL_E_MPS_CLIENT_LOG, d->index, line);
+    say(d, SL_MPS_FAULTED, SL_E_MPS_CLIENT_LOG, d->index, line);
 }
 
 static void timer_fire(struct sl_timer *timer)
@@ -432,7 +424,7 @@ static void timer_fire(struct sl_timer *timer)
     struct daemon *d = sl_container_of(timer, struct daemon, timer);
     switch (d->phase) {
     case PHASE_IDLE:
-        sl_mps_daemon_start(d);
+        start(d);
         break;
     case PHASE_STARTING:
         if (!d->pid) { /* it said it would go to the background, and is not there yet */
@@ -440,15 +432,15 @@ static void timer_fire(struct sl_timer *timer)
             start_ended(d, &ok, "the daemon did not start in the background");
             break;
         }
-        sl_mps_daemon_ask(d, STEP_PROBE, "get_default_active_thread_percentage\n");
+        ask(d, STEP_PROBE, "get_default_active_thread_percentage\n");
         break;
     case PHASE_LIMITS:
-        sl_mps_daemon_ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
+        ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
         break;
     case PHASE_READY:
     case PHASE_FAULTED:
         d->suspect = false;
-        sl_mps_daemon_ask(d, STEP_SERVERS, "get_server_list\n");
+        ask(d, STEP_SERVERS, "get_server_list\n");
         break;
     case PHASE_ENDING:
         kill_all(d);
@@ -457,16 +449,16 @@ static void timer_fire(struct sl_timer *timer)
     }
 }
 
-void sl_mps_daemon_start(struct daemon *d)
+static void start(struct daemon *d)
 {
     struct sl_err err = SL_ERR_INIT;
     if (!d->told)
-        sl_mps_daemon_say(d, SL_MPS_STARTING, "the MPS daemon of GPU %u is starting", d->index);
+        say(d, SL_MPS_STARTING, "the MPS daemon of GPU %u is starting", d->index);
     int rc = sl_mps_daemon_process(d, &err);
     if (rc == 0 && !d->log)
         rc = sl_mps_log_create(d->mps->loop, d->log_dir, log_speaks, d, &d->log, &err);
     if (rc < 0) {
-        sl_mps_daemon_fail(d, SL_E_MPS_START_LOG, d->index, err.msg);
+        fail(d, SL_E_MPS_START_LOG, d->index, err.msg);
         return;
     }
     d->phase = PHASE_STARTING;
@@ -491,6 +483,6 @@ void sl_mps_daemon_relimit(struct daemon *d)
         d->relimit = true;
     } else {
         d->phase = PHASE_LIMITS; /* and still ready, for everybody else */
-        sl_mps_daemon_ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
+        ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
     }
 }

@@ -18,11 +18,10 @@ struct mps_spawn {
     char *const *argv, *const *envp;
     int in_fd, out_fd;   /* -1: /dev/null; out is stderr too */
     const char *own_shm; /* this directory is /dev/shm of the process; NULL: as it is */
-    bool session;        /* of its own, so that it can be ended with all it started */
 };
 
-/* Starts a program; what fails after the fork is said on its out_fd and by exit status 126 or 127.
- * */
+/* Starts a program in a session of its own, so that it can be ended with all that it started. What fails after the
+ * fork is said on its out_fd and by exit status 126 or 127. */
 int sl_mps_spawn(const struct mps_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, struct sl_err *err);
 
 /* A process that has `name=value` in its environment, for sure (PIDs are used again); a pidfd, or
@@ -43,16 +42,14 @@ void sl_mps_env_free(char **env);
  * die when killed is nobody's any more, but is still waited for.
  */
 struct mps_command;
-struct mps_commands { /* every run alive */
-    struct mps_command *first;
-};
 typedef void mps_command_done(void *data, int result, const char *output);
 
-int sl_mps_command(struct mps_commands *all, struct sl_loop *loop, const char *path,
+/* all: the list of every run alive. */
+int sl_mps_command(struct mps_command **all, struct sl_loop *loop, const char *path,
                    char *const *envp, const char *text, uint64_t timeout_ns, mps_command_done *done,
                    void *data, struct mps_command **ret, struct sl_err *err);
 void sl_mps_command_cancel(struct mps_command *command); /* done is not called; NULL is fine */
-void sl_mps_commands_end(struct mps_commands *all);
+void sl_mps_commands_end(struct mps_command **all);
 
 /* ---- mps_log.c ---- */
 
@@ -94,6 +91,7 @@ struct daemon {
     struct sl_mps *mps;
     char uuid[SL_GPU_UUID_SIZE];
     char dir[MPS_PATH_SIZE], pipe[MPS_PATH_SIZE], log_dir[MPS_PATH_SIZE], shm[MPS_PATH_SIZE];
+    char variable[MPS_PATH_SIZE + 32]; /* of its processes' environment: names the pipe directory */
     char **env;
     unsigned index;
     uint64_t limit_mib;
@@ -124,28 +122,20 @@ struct daemon {
 
 struct sl_mps {
     struct sl_loop *loop;
-    struct sl_mps_ops ops;
-    void *data;
-    struct sl_mps_options options; /* with our own strings */
-    char *root, *host_root, *control, *driver_root;
+    struct sl_mps_options options; /* but for these strings */
+    char *root, *control, *driver_root;
     char **env;
     struct daemon *daemons;
-    struct mps_commands commands;
+    struct mps_command *commands;
 };
 
 /* mps_daemon.c */
 void sl_mps_daemon_init(struct daemon *d); /* starts it from the loop */
-void sl_mps_daemon_start(struct daemon *d);
 void sl_mps_daemon_relimit(struct daemon *d);
 /* Ends it; frees it when that is done. */
 void sl_mps_daemon_remove(struct daemon *d);
 /* Lets go without ending it. */
 void sl_mps_daemon_free(struct daemon *d);
-void sl_mps_daemon_say(struct daemon *d, enum sl_mps_state state, const char *fmt, ...)
-    SL_PRINTF(3, 4);
-void sl_mps_daemon_ask(struct daemon *d, enum daemon_step step, const char *text);
-/* It ended, or must be: says so, ends what is left, and starts anew after a while. */
-void sl_mps_daemon_fail(struct daemon *d, const char *fmt, ...) SL_PRINTF(2, 3);
 void sl_mps_daemon_exited(struct sl_source *source, uint32_t events);
 
 /* mps_start.c: a process for the daemon, the one an earlier agent left or a new one. */

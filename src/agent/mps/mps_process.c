@@ -71,8 +71,7 @@ static _Noreturn void become(const struct mps_spawn *spawn)
     place_fd(spawn->out_fd, STDOUT_FILENO);
     place_fd(spawn->out_fd, STDERR_FILENO);
     (void)syscall(SYS_close_range, 3U, ~0U, 0U);
-    if (spawn->session)
-        (void)setsid();
+    (void)setsid();
     if (spawn->own_shm)
         give_own_shm(spawn->own_shm);
     (void)execve(spawn->path, spawn->argv, spawn->envp);

@@ -21,12 +21,11 @@
 /* In the order they are tried: a driver that does not know an option ends at once. */
 static const struct variant {
     const char *args[2];
-    bool many_users;
     bool background;
 } variants[] = {
-    {{"-f", "-multiuser-server"}, true, false},
-    {{"-f", NULL}, false, false},
-    {{"-d", NULL}, false, true},
+    {{"-f", "-multiuser-server"}, false},
+    {{"-f", NULL}, false},
+    {{"-d", NULL}, true},
 };
 
 const char *sl_mps_control_path(const struct sl_mps *mps, char *buf, size_t size)
@@ -47,9 +46,7 @@ const char *sl_mps_control_path(const struct sl_mps *mps, char *buf, size_t size
 bool sl_mps_daemon_next_variant(struct daemon *d)
 {
     d->variant = (d->variant + 1) % (unsigned)SL_ARRAY_LEN(variants);
-    if (d->variant == 0 && d->mps->options.one_user)
-        d->variant = 1;
-    return d->variant != (d->mps->options.one_user ? 1 : 0);
+    return d->variant != 0;
 }
 
 /* ---- what an earlier agent left ---- */
@@ -93,12 +90,10 @@ static int watch_process(struct daemon *d, pid_t pid, int pidfd, struct sl_err *
 /* A process that has our pipe directory in its environment is the daemon of this card. */
 static int find_old(struct daemon *d, struct sl_err *err)
 {
-    char variable[MPS_PATH_SIZE + 64];
     pid_t pids[] = {read_pid(d->dir, RECORD), read_pid(d->pipe, PID_FILE)};
-    (void)snprintf(variable, sizeof(variable), "CUDA_MPS_PIPE_DIRECTORY=%s", d->pipe);
     for (size_t i = 0; i < SL_ARRAY_LEN(pids); i++) {
         int pidfd = -1;
-        if (sl_mps_process_find(pids[i], variable, &pidfd) == 0)
+        if (sl_mps_process_find(pids[i], d->variable, &pidfd) == 0)
             return watch_process(d, pids[i], pidfd, err);
     }
     return -ENOENT;
@@ -152,7 +147,7 @@ static int make_dirs(const struct daemon *d, struct sl_err *err)
         rc = make_dir(d->pipe, 0755, err);
     if (rc == 0)
         rc = make_dir(d->log_dir, 0755, err);
-    if (rc == 0 && d->mps->options.shm == SL_MPS_SHM_OWN)
+    if (rc == 0 && !d->mps->options.no_own_shm)
         rc = make_dir(d->shm, 01777, err);
     if (rc != -EROFS && rc != -EACCES && rc != -EPERM)
         return rc;
@@ -168,11 +163,9 @@ static int spawn_new(struct daemon *d, struct sl_err *err)
     if (!path)
         return sl_err_set(err, -ENOENT, SL_E_MPS_NO_PROGRAM,
                           d->mps->driver_root[0] ? d->mps->driver_root : "/");
-    if (d->variant == 0 && d->mps->options.one_user)
-        d->variant = 1;
     const struct variant *v = &variants[d->variant];
     clean(d->pipe, "");
-    if (d->mps->options.shm == SL_MPS_SHM_OWN)
+    if (!d->mps->options.no_own_shm)
         clean(d->shm, "cuda."); /* the rest is the tenants' own: this is their /dev/shm */
     (void)snprintf(out_path, sizeof(out_path), "%s/daemon.out", d->log_dir);
     SL_CLEANUP(close)
@@ -192,8 +185,7 @@ static int spawn_new(struct daemon *d, struct sl_err *err)
         .envp = d->env,
         .in_fd = -1,
         .out_fd = out,
-        .own_shm = d->mps->options.shm == SL_MPS_SHM_OWN ? d->shm : NULL,
-        .session = true,
+        .own_shm = d->mps->options.no_own_shm ? NULL : d->shm,
     };
     pid_t pid;
     int pidfd = -1;
