@@ -112,10 +112,11 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
     sl_driver_options_set(&driver, a->config, NULL);
     const struct sl_health_options health = {.ignored = xid_ignored,
                                              .quiet_ns = a->config->recover_ns,
-                                             .reset_quiet_ns = a->config->recover_reset_ns};
-    const struct sl_health_ops health_ops = {.changed = sl_agent_health_changed,
-                                             .refresh = refresh};
-    a->health = sl_health_create(a->loop, &health, &health_ops, a);
+                                             .reset_quiet_ns = a->config->recover_reset_ns,
+                                             .changed = sl_agent_health_changed,
+                                             .refresh = refresh,
+                                             .data = a};
+    a->health = sl_health_create(a->loop, &health);
     const struct sl_devices_options options = {.driver_root = driver.root,
                                                .fail_on_init_error = a->config->fail_on_init_error,
                                                .no_events = !a->config->health_checks};

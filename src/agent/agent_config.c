@@ -221,9 +221,8 @@ static void accept_config(struct sl_agent *a, struct sl_config *config)
         say_what_waits(old, config);
         if (sl_agent_arbiter_open(a, &err) < 0)
             sl_agent_say(a, SL_EVENT_WARNING, "ArbiterDown", "%s", err.msg);
-        sl_health_reload(a->health);
+        sl_health_reload(a->health, config->recover_ns, config->recover_reset_ns);
         sl_devices_refresh(a->devices); /* MIG is often changed together with its strategy */
-        sl_health_set_quiet(a->health, config->recover_ns, config->recover_reset_ns);
         sl_plugins_set_policy(a->plugins, config->share_policy);
         sl_agent_replan(a);
         sl_agent_labels(a); /* useNodeFeatureAPI */

@@ -67,7 +67,6 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
                           struct sl_promise_node *ret)
 {
     unsigned split = 0;
-    const char *reason;
     ret->count = 0;
     for (size_t g = 0; g < inv->gpu_count && ret->count < SL_PROMISE_NODE_GPUS; g++) {
         const struct sl_inv_gpu *card = &inv->gpu[g];
@@ -77,8 +76,8 @@ static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *i
         *to = (struct sl_promise_gpu){.memory_mib = (uint32_t)(card->info.memory_total_bytes >> 20),
                                       .cores = 100,
                                       .numa = card->info.numa_node,
-                                      .healthy = !card->lost &&
-                                                 sl_health_ok(a->health, card->info.uuid, &reason)};
+                                      .healthy =
+                                          !card->lost && sl_health_ok(a->health, card->info.uuid)};
         (void)snprintf(to->uuid, sizeof(to->uuid), "%.63s", card->info.uuid);
         (void)snprintf(to->model, sizeof(to->model), "%.63s", card->info.name);
         unsigned slots = sl_plan_replicas(a->plan, g, SL_NO_MIG);

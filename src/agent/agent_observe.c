@@ -84,7 +84,7 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             .name = card->info.name,
             .pci_bus_id = card->info.pci_bus_id,
             .index = (unsigned)g,
-            .healthy = sl_health_ok(a->health, card->info.uuid, NULL),
+            .healthy = sl_health_ok(a->health, card->info.uuid),
             .memory_total_bytes = (double)card->info.memory_total_bytes,
             .memory_used_bytes = NAN,
             .utilisation_ratio = NAN,

@@ -79,8 +79,7 @@ static void publish_health(struct sl_agent *a, const char *uuid)
 {
     struct sl_err err = SL_ERR_INIT;
     enum sl_mps_state state;
-    const char *reason = NULL;
-    bool ok = sl_health_ok(a->health, uuid, &reason);
+    bool ok = sl_health_ok(a->health, uuid);
     if (ok && a->mps && sl_mps_state_of(a->mps, uuid, &state) == 0)
         ok = state == SL_MPS_READY;
     if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)

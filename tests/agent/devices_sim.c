@@ -51,6 +51,11 @@ static void on_changed(void *data, const char *uuid, bool healthy, const char *r
     if (!healthy)
         (void)snprintf(w->reason, sizeof(w->reason), "%s", reason);
 }
+static bool on_ignored(void *data, uint64_t xid)
+{
+    (void)data;
+    return xid == 31; /* a program's fault */
+}
 static void on_refresh(void *data)
 {
     sl_devices_refresh(((struct world *)data)->devices);
@@ -75,12 +80,16 @@ static int setup(void **state)
     assert_int_equal(system(command), 0);
     static const struct sl_devices_ops device_ops = {
         .polled = on_polled, .inventory = on_inventory, .xid = on_xid};
-    static const struct sl_health_ops health_ops = {.changed = on_changed, .refresh = on_refresh};
-    struct sl_health_options health = {.quiet_ns = 1, .reset_quiet_ns = 1};
-    struct sl_devices_options options = {.driver_root = root, .poll_ns = 100 * SL_NS_PER_MS};
     struct world *w = calloc(1, sizeof(*w));
+    struct sl_health_options health = {.ignored = on_ignored,
+                                       .quiet_ns = 1,
+                                       .reset_quiet_ns = 1,
+                                       .changed = on_changed,
+                                       .refresh = on_refresh,
+                                       .data = w};
+    struct sl_devices_options options = {.driver_root = root, .poll_ns = 100 * SL_NS_PER_MS};
     assert_int_equal(sl_loop_create(NULL, &w->loop, NULL), 0);
-    w->health = sl_health_create(w->loop, &health, &health_ops, w);
+    w->health = sl_health_create(w->loop, &health);
     assert_int_equal(sl_devices_create(w->loop, &options, &device_ops, w, &w->devices, NULL), 0);
     *state = w;
     return 0;
@@ -131,7 +140,7 @@ static void test_life(void **state)
     char one[SL_GPU_UUID_SIZE], two[SL_GPU_UUID_SIZE];
     strcpy(one, inv->gpu[0].info.uuid);
     strcpy(two, inv->gpu[1].info.uuid);
-    assert_true(sl_health_ok(w->health, one, NULL));
+    assert_true(sl_health_ok(w->health, one));
 
     sim("xid 1 31"); /* an application's: nothing happens before the next, which is the card's */
     while (w->changes == 0) { /* the driver keeps none for who does not listen yet */
@@ -139,16 +148,16 @@ static void test_life(void **state)
         assert_int_equal(sl_loop_step(w->loop, 100, NULL), 0);
     }
     assert_non_null(strstr(w->reason, "XID 74 (NVLink error)"));
-    until(w, sl_health_ok(w->health, two, NULL));
-    assert_true(sl_health_ok(w->health, one, NULL));
+    until(w, sl_health_ok(w->health, two));
+    assert_true(sl_health_ok(w->health, one));
 
     sim("lost 0");
     until(w, sl_devices_inventory(w->devices)->gpu[0].lost);
-    assert_false(sl_health_ok(w->health, one, NULL));
-    assert_true(sl_health_ok(w->health, two, NULL));
+    assert_false(sl_health_ok(w->health, one));
+    assert_true(sl_health_ok(w->health, two));
     assert_string_equal(sl_devices_inventory(w->devices)->gpu[0].info.uuid, one);
     sim("back 0");
-    until(w, sl_health_ok(w->health, one, NULL));
+    until(w, sl_health_ok(w->health, one));
     assert_false(sl_devices_inventory(w->devices)->gpu[0].lost);
 
     until(w, sl_devices_submit(w->devices, make_instance, made_instance, two, NULL) == 0);
@@ -157,7 +166,7 @@ static void test_life(void **state)
     sl_devices_refresh(w->devices);
     until(w, sl_devices_inventory(w->devices)->gpu[1].mig_count == 1);
     const char *mig = sl_devices_inventory(w->devices)->gpu[1].mig[0].info.uuid;
-    assert_true(sl_health_ok(w->health, mig, NULL));
+    assert_true(sl_health_ok(w->health, mig));
 }
 
 static char mps_log[400];

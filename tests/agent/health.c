@@ -50,19 +50,22 @@ static void refresh(void *data)
 static bool ignored(void *data, uint64_t xid)
 {
     const struct world *w = data;
-    const struct sl_health_xid_kind *kind = sl_health_xid_kind(xid);
-    return xid != w->not_ignored && ((kind && kind->application) || xid == w->also_ignored);
+    return xid != w->not_ignored && (xid == 31 || xid == w->also_ignored);
 }
 
 /* GPU-0 is whole; GPU-1 has three MIG devices. */
 static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
-    static const struct sl_health_ops ops = {.changed = changed, .refresh = refresh};
     now_ns = 1000 * S;
     assert_int_equal(sl_loop_create(virtual_now, &w->loop, NULL), 0);
-    struct sl_health_options options = {.ignored = ignored};
-    w->health = sl_health_create(w->loop, &options, &ops, w);
+    struct sl_health_options options = {.ignored = ignored,
+                                        .quiet_ns = 60 * S,
+                                        .reset_quiet_ns = 300 * S,
+                                        .changed = changed,
+                                        .refresh = refresh,
+                                        .data = w};
+    w->health = sl_health_create(w->loop, &options);
     w->inv.gpu = w->gpu;
     w->inv.gpu_count = 2;
     strcpy(w->gpu[0].info.uuid, "GPU-0");
@@ -112,9 +115,7 @@ static void xid(struct world *w, const char *uuid, uint64_t number, uint32_t gi,
 static void test_application_xids(void **state)
 {
     struct world *w = *state;
-    static const uint64_t numbers[] = {13, 31, 43, 45, 68, 109};
-    for (size_t i = 0; i < 6; i++)
-        xid(w, "GPU-0", numbers[i], WHOLE);
+    xid(w, "GPU-0", 31, WHOLE);
     w->also_ignored = 63;
     xid(w, "GPU-0", 63, WHOLE);
     assert_string_equal(w->log, "");
@@ -128,8 +129,8 @@ static void test_whole_card_with_mig(void **state)
     struct world *w = *state;
     xid(w, "GPU-1", 92, WHOLE);
     assert_string_equal(w->log, "-GPU-1 -MIG-0 -MIG-1 -MIG-2");
-    assert_true(sl_health_ok(w->health, "GPU-0", NULL));
-    assert_false(sl_health_ok(w->health, "MIG-2", NULL));
+    assert_true(sl_health_ok(w->health, "GPU-0"));
+    assert_false(sl_health_ok(w->health, "MIG-2"));
 }
 
 static void test_one_instance(void **state)
@@ -174,7 +175,7 @@ static void test_no_answer_no_change(void **state)
     pass(w, 600 * S);
     assert_string_equal(w->log, "-GPU-0");
     assert_true(w->refreshes >= 2); /* it asks */
-    assert_true(sl_health_ok(w->health, "GPU-1", NULL));
+    assert_true(sl_health_ok(w->health, "GPU-1"));
     sl_health_polled(w->health, &w->inv, now_ns - 601 * S); /* a question from before the XID */
     assert_string_equal(w->log, "-GPU-0");
     poll_now(w);
@@ -202,8 +203,13 @@ static void test_reset_xids(void **state)
 {
     struct world *w = *state;
     static const uint64_t numbers[] = {48, 62, 64, 74, 79, 94, 95, 119, 120};
-    for (size_t i = 0; i < 9; i++)
-        assert_true(sl_health_xid_kind(numbers[i])->reset);
+    for (size_t i = 0; i < 9; i++) {
+        xid(w, "GPU-0", numbers[i], WHOLE);
+        assert_non_null(strstr(w->reason, "should be reset"));
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+        w = *state;
+    }
     xid(w, "GPU-0", 48, WHOLE);
     assert_non_null(strstr(w->reason, "reset"));
     pass(w, 299 * S);
@@ -236,9 +242,8 @@ static void test_lost_card(void **state)
     w->gpu[1].lost = true;
     poll_now(w);
     assert_string_equal(w->log, "-GPU-1 -MIG-0 -MIG-1 -MIG-2");
-    const char *why = NULL;
-    assert_false(sl_health_ok(w->health, "MIG-0", &why));
-    assert_non_null(strstr(why, "does not answer: it fell off the bus"));
+    assert_false(sl_health_ok(w->health, "MIG-0"));
+    assert_non_null(strstr(w->reason, "does not answer: it fell off the bus"));
     w->gpu[1].lost = false;
     poll_now(w);
     assert_string_equal(w->log, "-GPU-1 -MIG-0 -MIG-1 -MIG-2 +GPU-1 +MIG-0 +MIG-1 +MIG-2");
@@ -292,12 +297,10 @@ static void test_mig_destroyed_and_made(void **state)
     xid(w, "GPU-1", 69, 8, 0);
     w->gpu[1].mig_count = 2;
     poll_now(w);
-    const char *why = NULL;
-    assert_false(sl_health_ok(w->health, "MIG-2", &why));
-    assert_non_null(strstr(why, "not been seen"));
+    assert_false(sl_health_ok(w->health, "MIG-2"));
     w->gpu[1].mig_count = 3; /* made anew: the old one's illness is not its own */
     poll_now(w);
-    assert_true(sl_health_ok(w->health, "MIG-2", NULL));
+    assert_true(sl_health_ok(w->health, "MIG-2"));
 }
 
 static void test_reload(void **state)
@@ -305,29 +308,19 @@ static void test_reload(void **state)
     struct world *w = *state;
     xid(w, "GPU-0", 63, WHOLE);
     assert_string_equal(w->log, "-GPU-0");
-    sl_health_reload(w->health);
+    sl_health_reload(w->health, 60 * S, 300 * S);
     assert_string_equal(w->log, "-GPU-0");
     w->also_ignored = 63;
-    sl_health_reload(w->health);
+    sl_health_reload(w->health, 60 * S, 300 * S);
     assert_string_equal(w->log, "-GPU-0 +GPU-0");
 }
 
-static void test_default_list(void **state)
+/* An XID that nobody knows is the card's. */
+static void test_unknown_xid(void **state)
 {
     struct world *w = *state;
-    struct sl_health *h = NULL;
-    struct sl_health_options options = {.quiet_ns = 5 * S};
-    static const struct sl_health_ops ops = {.changed = changed};
-    h = sl_health_create(w->loop, &options, &ops, w);
-    sl_health_polled(h, &w->inv, now_ns);
-    struct sl_gpu_event e = {
-        .xid = 31, .gpu_instance = SL_GPU_NO_INSTANCE, .compute_instance = SL_GPU_NO_INSTANCE};
-    sl_health_xid(h, "GPU-0", &e);
-    assert_true(sl_health_ok(h, "GPU-0", NULL));
-    e.xid = 999; /* nobody knows it: the card's */
-    sl_health_xid(h, "GPU-0", &e);
-    assert_false(sl_health_ok(h, "GPU-0", NULL));
-    sl_health_destroy(h);
+    xid(w, "GPU-0", 999, WHOLE);
+    assert_false(sl_health_ok(w->health, "GPU-0"));
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -350,7 +343,7 @@ int main(void)
         CASE(test_no_driver),
         CASE(test_mig_destroyed_and_made),
         CASE(test_reload),
-        CASE(test_default_list),
+        CASE(test_unknown_xid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,11 +395,6 @@ const struct sl_inventory *sl_devices_inventory(const struct sl_devices *d)
     return d->inv;
 }
 
-bool sl_devices_stalled(const struct sl_devices *d)
-{
-    return d->stalled;
-}
-
 void sl_devices_refresh(struct sl_devices *d)
 {
     if (d->open || d->asking)

@@ -24,8 +24,7 @@ struct sl_devices;
 
 /* Zero is the default of everything. */
 struct sl_devices_options {
-    const char *library;     /* NVML's file; NULL: found under driver_root, else by its name */
-    const char *driver_root; /* NULL, "" or "/": the machine's own */
+    const char *driver_root; /* where NVML is found; NULL, "" or "/": the machine's own */
     bool fail_on_init_error; /* no NVML at the start: say so and give up, instead of trying on */
     bool no_events;          /* no XIDs: health checks are off */
     uint64_t poll_ns;        /* 30 s */
@@ -72,7 +71,6 @@ void sl_devices_destroy(struct sl_devices *devices);
 
 /* The last snapshot; NULL before the first. */
 const struct sl_inventory *sl_devices_inventory(const struct sl_devices *devices);
-bool sl_devices_stalled(const struct sl_devices *devices);
 
 /* Reads now instead of at the next poll. Many calls at once make one read. */
 void sl_devices_refresh(struct sl_devices *devices);

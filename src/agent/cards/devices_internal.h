@@ -56,7 +56,7 @@ struct core {
     bool event_err_new;
 
     /* set once */
-    char *library, *driver_root;
+    char *driver_root;
     int event_wait_ms;
     int (*open)(void *open_data, struct sl_gpu **ret, struct sl_err *err);
     void *open_data;

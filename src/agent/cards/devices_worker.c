@@ -60,7 +60,6 @@ static void core_free(struct core *core)
         (void)close(core->doorbell_fd);
     (void)pthread_mutex_destroy(&core->lock);
     (void)pthread_cond_destroy(&core->changed);
-    free(core->library);
     free(core->driver_root);
     free(core);
 }
@@ -118,13 +117,10 @@ static int open_cards(struct core *core, struct sl_gpu **ret, struct sl_err *err
         return core->open(core->open_data, ret, err);
     if (strcmp(root, "/") == 0)
         root = "";
-    const char *library = core->library;
-    if (!library && root[0]) {
-        library = library_under(root, path, sizeof(path));
-        if (!library)
-            return sl_err_set(err, -ELIBACC, SL_E_CARDS_NO_LIBRARY, root);
-    }
-    return sl_gpu_open_at(library ? library : "libnvidia-ml.so.1", root, ret, err);
+    const char *library = root[0] ? library_under(root, path, sizeof(path)) : "libnvidia-ml.so.1";
+    if (!library)
+        return sl_err_set(err, -ELIBACC, SL_E_CARDS_NO_LIBRARY, root);
+    return sl_gpu_open_at(library, root, ret, err);
 }
 
 /* Takes the cards away from everybody, closes them and opens them anew. */
@@ -315,7 +311,6 @@ int sl_core_create(const struct sl_devices_options *options, struct core **ret, 
         core_free(core);
         return rc;
     }
-    core->library = sl_xstrdup(options->library);
     core->driver_root = sl_xstrdup(options->driver_root);
     *ret = core;
     return 0;

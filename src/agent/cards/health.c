@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/units.h"
@@ -16,6 +17,48 @@
 #define STRIKES_MAX      5                    /* the quiet time doubles that often at most */
 #define REFRESH_APART_NS (5 * SL_NS_PER_S)    /* XID storms ask NVML no oftener */
 #define REFRESH_LATER_NS (10 * SL_NS_PER_S)   /* an answer still missing is asked for again */
+
+/* What is known of XIDs, by number: how long a card is kept back, and what people read. Others are of the card's,
+ * without words. */
+static const struct xid_kind {
+    uint64_t xid;
+    const char *words;
+    bool reset;      /* the card does not work again before it is reset */
+    bool whole_card; /* whichever MIG instance it names */
+} kinds[] = {
+    {13, "a program's kernel raised an exception", .reset = false},
+    {31, "a program touched memory it does not have", .reset = false},
+    {43, "a program's work was stopped after an error", .reset = false},
+    {45, "a program's work was cleaned up after it ended", .reset = false},
+    {48, "uncorrectable memory error", .reset = true, .whole_card = true},
+    {61, "the card's microcontroller stopped", .reset = true, .whole_card = true},
+    {62, "the card's microcontroller halted", .reset = true, .whole_card = true},
+    {63, "a memory row was marked for replacement", .reset = false},
+    {64, "a memory row could not be replaced", .reset = true, .whole_card = true},
+    {68, "a video decoder raised an exception", .reset = false},
+    {69, "the compute engine raised a class error", .reset = false},
+    {74, "NVLink error", .reset = true, .whole_card = true},
+    {79, "the card has fallen off the bus", .reset = true, .whole_card = true},
+    {92, "many corrected memory errors", .reset = false},
+    {94, "uncorrectable memory error, contained in one program", .reset = true},
+    {95, "uncorrectable memory error, not contained", .reset = true, .whole_card = true},
+    {109, "a program's context did not switch in time", .reset = false},
+    {110, "security fault", .reset = true, .whole_card = true},
+    {119, "the card's system processor did not answer", .reset = true, .whole_card = true},
+    {120, "the card's system processor failed", .reset = true, .whole_card = true},
+    {136, "NVLink training failed", .reset = true, .whole_card = true},
+    {140, "uncorrectable memory errors, not recovered", .reset = true, .whole_card = true},
+    {143, "the card did not initialise", .reset = true, .whole_card = true},
+    {154, "the driver changed what it advises for the card", .reset = false},
+};
+
+static const struct xid_kind *kind_of(uint64_t xid)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(kinds); i++)
+        if (kinds[i].xid == xid)
+            return &kinds[i];
+    return NULL;
+}
 
 /* A card or a MIG device. */
 struct thing {
@@ -38,23 +81,13 @@ struct thing {
 
 struct sl_health {
     struct sl_loop *loop;
-    struct sl_health_ops ops;
-    void *data;
-    bool (*ignored)(void *data, uint64_t xid);
-    uint64_t quiet_ns, reset_quiet_ns;
+    struct sl_health_options opt;
     struct sl_timer timer;
     uint64_t refresh_ns; /* when a reading was last asked for */
     bool refreshed;
     struct thing *things;
     size_t count, room;
 };
-
-static bool application_xid(void *data, uint64_t xid)
-{
-    (void)data;
-    const struct sl_health_xid_kind *kind = sl_health_xid_kind(xid);
-    return kind && kind->application;
-}
 
 static struct thing *find(const struct sl_health *h, const char *uuid)
 {
@@ -71,14 +104,13 @@ static void want_refresh(struct sl_health *h)
         return;
     h->refreshed = true;
     h->refresh_ns = now;
-    if (h->ops.refresh)
-        h->ops.refresh(h->data);
+    h->opt.refresh(h->opt.data);
 }
 
 /* How long without another XID until it is trusted again. */
 static uint64_t quiet_for(const struct sl_health *h, const struct thing *t)
 {
-    uint64_t quiet = t->reset && !t->was_gone ? h->reset_quiet_ns : h->quiet_ns;
+    uint64_t quiet = t->reset && !t->was_gone ? h->opt.reset_quiet_ns : h->opt.quiet_ns;
     for (unsigned i = 1; i < t->strikes && quiet < STRIKE_MEMORY_NS; i++)
         quiet *= 2;
     return quiet;
@@ -112,7 +144,7 @@ static void bad_reason(const struct sl_health *h, struct thing *t)
                        name, t->uuid);
         return;
     }
-    const struct sl_health_xid_kind *kind = sl_health_xid_kind(t->xid);
+    const struct xid_kind *kind = kind_of(t->xid);
     (void)snprintf(t->reason, sizeof(t->reason),
                    "%s %s: XID %" PRIu64 "%s%s%s; %sit is healthy again after %s without another "
                    "XID",
@@ -134,8 +166,7 @@ static void settle(struct sl_health *h, struct thing *t)
         (void)snprintf(t->reason, sizeof(t->reason), "%s %s is healthy again: it answers%s",
                        t->mig ? "MIG device" : "GPU", t->uuid,
                        t->hit_ns ? " and had no further XID" : "");
-    if (h->ops.changed)
-        h->ops.changed(h->data, t->uuid, healthy, t->reason);
+    h->opt.changed(h->opt.data, t->uuid, healthy, t->reason);
 }
 
 static void forgive(struct thing *t)
@@ -177,7 +208,7 @@ static void timer_fire(struct sl_timer *timer)
 
 static void hit(struct sl_health *h, struct thing *t, uint64_t xid)
 {
-    const struct sl_health_xid_kind *kind = sl_health_xid_kind(xid);
+    const struct xid_kind *kind = kind_of(xid);
     uint64_t now = sl_loop_now(h->loop);
     bool reset = kind && kind->reset;
     if (!t->hit) { /* one more time that it fell ill, not one more line of the same illness */
@@ -204,13 +235,13 @@ static bool concerns(const struct thing *t, const struct sl_gpu_event *e)
 
 void sl_health_xid(struct sl_health *h, const char *uuid, const struct sl_gpu_event *e)
 {
-    if (h->ignored(h->data, e->xid))
+    if (h->opt.ignored(h->opt.data, e->xid))
         return;
     if (!uuid) { /* some card, nobody knows which: the reading that follows shows it */
         want_refresh(h);
         return;
     }
-    const struct sl_health_xid_kind *kind = sl_health_xid_kind(e->xid);
+    const struct xid_kind *kind = kind_of(e->xid);
     bool whole = e->gpu_instance == SL_GPU_NO_INSTANCE || (kind && kind->whole_card), any = false;
     for (size_t i = 0; !whole && i < h->count; i++)
         any = any || (strcmp(h->things[i].card, uuid) == 0 && concerns(&h->things[i], e));
@@ -290,41 +321,29 @@ void sl_health_no_driver(struct sl_health *h, const struct sl_err *why)
     review(h);
 }
 
-void sl_health_reload(struct sl_health *h)
+void sl_health_reload(struct sl_health *h, uint64_t quiet_ns, uint64_t reset_quiet_ns)
 {
+    h->opt.quiet_ns = quiet_ns;
+    h->opt.reset_quiet_ns = reset_quiet_ns;
     for (size_t i = 0; i < h->count; i++)
-        if (h->things[i].hit && h->ignored(h->data, h->things[i].xid))
+        if (h->things[i].hit && h->opt.ignored(h->opt.data, h->things[i].xid))
             forgive(&h->things[i]);
     review(h);
 }
 
-void sl_health_set_quiet(struct sl_health *h, uint64_t quiet_ns, uint64_t reset_quiet_ns)
-{
-    h->quiet_ns = quiet_ns;
-    h->reset_quiet_ns = reset_quiet_ns;
-    review(h);
-}
-
-bool sl_health_ok(const struct sl_health *h, const char *uuid, const char **ret_reason)
+bool sl_health_ok(const struct sl_health *h, const char *uuid)
 {
     const struct thing *t = find(h, uuid);
-    if (ret_reason)
-        *ret_reason = t ? t->reason : "the card has not been seen on this node";
     return t && t->healthy;
 }
 
 /* ---- life ---- */
 
-struct sl_health *sl_health_create(struct sl_loop *loop, const struct sl_health_options *options,
-                                   const struct sl_health_ops *ops, void *data)
+struct sl_health *sl_health_create(struct sl_loop *loop, const struct sl_health_options *options)
 {
     struct sl_health *h = sl_xcalloc(1, sizeof(*h));
     h->loop = loop;
-    h->ops = *ops;
-    h->data = data;
-    h->ignored = options->ignored ? options->ignored : application_xid;
-    h->quiet_ns = options->quiet_ns ? options->quiet_ns : 60 * SL_NS_PER_S;
-    h->reset_quiet_ns = options->reset_quiet_ns ? options->reset_quiet_ns : 300 * SL_NS_PER_S;
+    h->opt = *options;
     h->timer.fire = timer_fire;
     return h;
 }

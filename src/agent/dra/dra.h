@@ -75,7 +75,7 @@ void sl_dra_destroy(struct sl_dra *dra);
 void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
                    const struct sl_config *config, const struct sl_driver *driver);
 
-/* A card's or MIG device's health, as sl_health_ops.changed tells it. */
+/* A card's or MIG device's health, as sl_health_options.changed tells it. */
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason);
 
 struct sl_dra_stats {
