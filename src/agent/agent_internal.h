@@ -26,11 +26,6 @@
 #define SL_AGENT_MAX_XIDS 128
 #define SL_AGENT_MAX_GPUS 64
 
-struct sl_agent_xid {
-    char uuid[SL_GPU_UUID_SIZE];
-    uint64_t xid, count;
-};
-
 struct sl_agent {
     struct sl_agent_options opt;
     char *const *environ_list;
@@ -79,7 +74,7 @@ struct sl_agent {
     char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards claims share by MPS */
     size_t dra_mps_count;
 
-    struct sl_agent_xid xid[SL_AGENT_MAX_XIDS];
+    struct sl_metrics_xid xid[SL_AGENT_MAX_XIDS];
     size_t xid_count;
     double start_time_s;
     struct sl_plugins_stats metrics_stats; /* of the last scrape */

@@ -15,22 +15,22 @@
 void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid)
 {
     for (size_t i = 0; i < a->xid_count; i++)
-        if (a->xid[i].xid == xid && strcmp(a->xid[i].uuid, uuid) == 0) {
+        if (a->xid[i].xid == xid && strcmp(a->xid[i].gpu, uuid) == 0) {
             a->xid[i].count++;
             return;
         }
     if (a->xid_count == SL_AGENT_MAX_XIDS)
         return;
-    struct sl_agent_xid *x = &a->xid[a->xid_count++];
-    *x = (struct sl_agent_xid){.xid = xid, .count = 1};
-    (void)snprintf(x->uuid, sizeof(x->uuid), "%s", uuid);
+    struct sl_metrics_xid *x = &a->xid[a->xid_count++];
+    *x = (struct sl_metrics_xid){.xid = xid, .count = 1};
+    (void)snprintf(x->gpu, sizeof(x->gpu), "%s", uuid);
 }
 
 /* --- NVML's numbers, on the devices' thread ----------------------------------------------------- */
 
 struct sample {
     struct sl_exporter *exporter;
-    struct sl_gpu_numbers *numbers;
+    struct sl_gpu_sampled *numbers;
     size_t count;
 };
 
@@ -76,7 +76,8 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
 {
     m->gpu = sl_xcalloc(inv ? inv->gpu_count : 0, sizeof(*m->gpu));
     m->mig = sl_xcalloc(mig_count(inv), sizeof(*m->mig));
-    m->xid = sl_xcalloc(a->xid_count, sizeof(*m->xid));
+    m->xid = a->xid;
+    m->xid_count = a->xid_count;
     for (size_t g = 0; inv && g < inv->gpu_count; g++) {
         const struct sl_inv_gpu *card = &inv->gpu[g];
         m->gpu[m->gpu_count++] = (struct sl_metrics_gpu){
@@ -85,12 +86,9 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             .pci_bus_id = card->info.pci_bus_id,
             .index = (unsigned)g,
             .healthy = sl_health_ok(a->health, card->info.uuid),
-            .memory_total_bytes = (double)card->info.memory_total_bytes,
-            .memory_used_bytes = NAN,
-            .utilisation_ratio = NAN,
-            .power_watts = NAN,
-            .temperature_celsius = NAN,
+            .now = SL_GPU_NUMBERS_UNKNOWN,
         };
+        m->gpu[g].now.memory_total_bytes = (double)card->info.memory_total_bytes;
         for (size_t i = 0; i < card->mig_count; i++)
             m->mig[m->mig_count++] = (struct sl_metrics_mig){
                 .gpu = card->info.uuid,
@@ -100,30 +98,17 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
                 .memory_used_bytes = NAN,
             };
     }
-    for (size_t i = 0; i < a->xid_count; i++)
-        m->xid[m->xid_count++] = (struct sl_metrics_xid){
-            .gpu = a->xid[i].uuid, .xid = a->xid[i].xid, .count = a->xid[i].count};
 }
 
 static void fill_resources(struct sl_agent *a, struct sl_metrics *m)
 {
     const struct sl_podres_map *map = a->podres ? sl_podres_last(a->podres) : NULL;
-    m->resource = sl_xcalloc(sl_plugins_count(a->plugins), sizeof(*m->resource));
-    for (size_t i = 0; i < sl_plugins_count(a->plugins); i++) {
-        struct sl_plugins_resource r;
-        sl_plugins_resource(a->plugins, i, &r);
-        m->resource[m->resource_count++] = (struct sl_metrics_resource){
-            .name = r.name,
-            .advertised = r.advertised,
-            .healthy = r.healthy,
-            .in_use = map ? (double)sl_podres_in_use(map, r.name) : NAN,
-            .registered = r.registered,
-            .contested = r.contested,
-            .registrations = r.counts.registrations,
-            .allocations = r.counts.allocations,
-            .allocations_failed = r.counts.allocation_failures,
-            .prestarts = r.counts.prestarts,
-            .prestarts_failed = r.counts.prestart_failures};
+    m->resource_count = sl_plugins_count(a->plugins);
+    m->resource = sl_xcalloc(m->resource_count, sizeof(*m->resource));
+    for (size_t i = 0; i < m->resource_count; i++) {
+        struct sl_metrics_resource *r = &m->resource[i];
+        sl_plugins_resource(a->plugins, i, &r->of);
+        r->in_use = map ? (double)sl_podres_in_use(map, r->of.name) : NAN;
     }
 }
 
@@ -157,15 +142,8 @@ static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
     for (size_t i = 0; map && i < map->device_count; i++) {
         const struct sl_podres_device *d = &map->device[i];
         const char *gpu = gpu_of(inv, d->id);
-        if (!gpu)
-            continue;
-        m->allocation[m->allocation_count++] =
-            (struct sl_metrics_allocation){.resource = d->resource,
-                                           .device = d->id,
-                                           .gpu = gpu,
-                                           .pod_namespace = d->pod_namespace,
-                                           .pod = d->pod,
-                                           .container = d->container};
+        if (gpu)
+            m->allocation[m->allocation_count++] = (struct sl_metrics_allocation){d, gpu};
     }
 }
 
@@ -238,7 +216,7 @@ static bool ready(void *data, char *why, size_t size)
         not = "kubelet has not registered every resource yet";
     else if (!a->opt.dra && a->mps)
         not = sl_mps_trouble(a->mps);
-    (void)snprintf(why, size, "%s", not ? not : "");
+    (void)snprintf(why, size, "%s", not? not : "");
     return !not;
 }
 

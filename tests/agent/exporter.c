@@ -34,10 +34,10 @@ static bool sample_now, sample_fails, ready_now;
 static void fill(void *data, struct sl_metrics *m)
 {
     (void)data;
-    static const struct sl_metrics_gpu gpu = {"GPU-a", "NVIDIA H200", "0", 0,   true,
-                                              NAN,     NAN,           NAN, NAN, NAN};
+    static const struct sl_metrics_gpu gpu = {"GPU-a", "NVIDIA H200", "0",
+                                              0,       true,          {NAN, NAN, NAN, NAN, NAN}};
     static const struct sl_metrics_resource resource = {
-        .name = "nvidia.com/gpu", .advertised = 4, .healthy = 4, .in_use = NAN};
+        .of = {.name = "nvidia.com/gpu", .advertised = 4, .healthy = 4}, .in_use = NAN};
     static const struct sl_metrics_mig mig[] = {{"GPU-a", "MIG-1", "1g.18gb", 200, NAN},
                                                 {"GPU-a", "MIG-2", "1g.18gb", 200, NAN}};
     m->gpu = memcpy(sl_xmalloc(sizeof(gpu)), &gpu, sizeof(gpu));
@@ -52,13 +52,8 @@ static void fill(void *data, struct sl_metrics *m)
 static void answer_sample(void)
 {
     struct sl_err err = {-ENODEV, "gone"};
-    struct sl_gpu_numbers n[] = {{.uuid = "GPU-a",
-                                  .memory_total_bytes = 100,
-                                  .memory_used_bytes = 40,
-                                  .utilisation_ratio = 0.5,
-                                  .power_watts = NAN,
-                                  .temperature_celsius = 40},
-                                 {.uuid = "MIG-1", .memory_used_bytes = 70}};
+    struct sl_gpu_sampled n[] = {{"GPU-a", {100, 40, 0.5, NAN, 40}},
+                                 {"MIG-1", {.memory_used_bytes = 70}}};
     sl_exporter_sampled(exporter, n, sample_fails ? 0 : 2, sample_fails ? &err : NULL);
 }
 
@@ -364,7 +359,7 @@ static void numbers_of_cards(void **state)
     (void)state;
     struct sl_gpu_ops ops = gpu_fake_ops;
     struct gpu_fake fake = {.base = {&ops}, .count = 3};
-    struct sl_gpu_numbers *n = NULL;
+    struct sl_gpu_sampled *n = NULL;
     size_t count = 0;
     ops.sample = fake_sample;
     for (size_t i = 0; i < 3; i++)
@@ -375,9 +370,9 @@ static void numbers_of_cards(void **state)
     assert_int_equal(count, 2);
     assert_string_equal(n[0].uuid, "GPU-0");
     assert_string_equal(n[1].uuid, "GPU-2");
-    assert_true(n[0].memory_used_bytes == 30 && n[0].power_watts == 250.5);
-    assert_true(fabs(n[0].utilisation_ratio - 0.75) < 1e-9);
-    assert_true(isnan(n[1].utilisation_ratio) && isnan(n[0].temperature_celsius));
+    assert_true(n[0].now.memory_used_bytes == 30 && n[0].now.power_watts == 250.5);
+    assert_true(fabs(n[0].now.utilisation_ratio - 0.75) < 1e-9);
+    assert_true(isnan(n[1].now.utilisation_ratio) && isnan(n[0].now.temperature_celsius));
     free(n);
 }
 
@@ -398,7 +393,7 @@ static void numbers_of_mig_devices(void **state)
     (void)state;
     struct sl_gpu_ops ops = gpu_fake_ops;
     struct gpu_fake fake = {.base = {&ops}, .count = 2};
-    struct sl_gpu_numbers *n = NULL;
+    struct sl_gpu_sampled *n = NULL;
     size_t count = 0;
     ops.mig_info = fake_mig;
     fake.devices[1].info.mig_slots = 3;
@@ -406,7 +401,7 @@ static void numbers_of_mig_devices(void **state)
     assert_int_equal(count, 4);
     assert_string_equal(n[2].uuid, "MIG-0");
     assert_string_equal(n[3].uuid, "MIG-2");
-    assert_true(n[3].memory_used_bytes == 12 && isnan(n[3].power_watts));
+    assert_true(n[3].now.memory_used_bytes == 12 && isnan(n[3].now.power_watts));
     free(n);
 }
 

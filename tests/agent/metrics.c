@@ -14,9 +14,13 @@
 #include "agent/metrics/metrics.h"
 
 static struct sl_metrics_gpu gpus[] = {
-    {"GPU-a", "NVIDIA H200", "00000000:1B:00.0", 0, true, 150754820096.0, 4294967296.0, 0.25, 312.5,
-     41},
-    {"GPU-b", "NVIDIA H200", "00000000:1C:00.0", 1, false, 150754820096.0, NAN, NAN, NAN, NAN},
+    {"GPU-a",
+     "NVIDIA H200",
+     "00000000:1B:00.0",
+     0,
+     true,
+     {150754820096.0, 4294967296.0, 0.25, 312.5, 41}},
+    {"GPU-b", "NVIDIA H200", "00000000:1C:00.0", 1, false, {150754820096.0, NAN, NAN, NAN, NAN}},
 };
 static struct sl_metrics_mig migs[] = {
     {"GPU-b", "MIG-1", "1g.18gb", 17179869184.0, 0},
@@ -27,12 +31,12 @@ static struct sl_metrics_compute compute[] = {
 };
 static struct sl_metrics_xid xids[] = {{"GPU-b", 79, 1}, {"GPU-b", 31, 12}};
 static struct sl_metrics_resource resources[] = {
-    {"nvidia.com/gpu", 4, 2, 3, true, false, 2, 5, 1, 4, 3},
-    {"nvidia.com/mig-1g.18gb", 1, 1, NAN, false, true, 0, 0, 0, 0, 0},
+    {{"nvidia.com/gpu", 4, 2, true, false, {2, 5, 1, 4, 3}}, 3},
+    {{"nvidia.com/mig-1g.18gb", 1, 1, false, true, {0, 0, 0, 0, 0}}, NAN},
 };
-static struct sl_metrics_allocation held[] = {
-    {"nvidia.com/gpu", "GPU-1::0", "GPU-1", "default", "train-0", "main"},
-};
+static const struct sl_podres_device device = {"nvidia.com/gpu", "GPU-1::0", "default", "train-0",
+                                               "main"};
+static struct sl_metrics_allocation held[] = {{&device, "GPU-1"}};
 static struct sl_metrics_tenant tenants[] = {
     {"t1", "team-a", "train-0", "main", "gpu-claim", "GPU-a", 1073741824.0, 536870912.0, 0.3, 1,
      0.301, 1.5, 77, 2, 3},
@@ -259,7 +263,7 @@ static void as_documented(void **state)
     static const struct {
         const char *name, *type;
     } families[] = {
-#define FAMILY(name, type, help, fn) {name, type},
+#define FAMILY(name, type, help, ...) {name, type},
 #include "agent/metrics/metrics_families.def"
 #undef FAMILY
     };

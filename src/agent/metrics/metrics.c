@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One table of families; each row has a function that writes its samples. HELP and TYPE come once, before
- * the first sample, and not at all where there is none.
- */
+/* One table of families (metrics_families.def). HELP and TYPE come once, before the first sample, and not at all where
+ * there is none. */
 #include "agent/metrics/metrics.h"
 
 #include <inttypes.h>
@@ -28,6 +26,8 @@ struct writer {
 struct family {
     const char *name, *type, *help;
     void (*write)(struct writer *w);
+    size_t offset; /* of the field that is shown, in an item of the list */
+    char field;    /* its type: bool, double, unsigned or 64 bits, by its letter */
 };
 
 /* Label pairs: name, value, …, NULL. */
@@ -67,23 +67,29 @@ static void sample(struct writer *w, double value, ...)
                   *between == ',' ? "}" : "", value);
 }
 
-#define NO_LABELS     (const char *)NULL
-#define GPU_LABELS(g) "gpu", (g)->uuid, NO_LABELS
+#define NO_LABELS (const char *)NULL
 
-#define GPU_FAMILY(name, value)                                                                    \
-    static void name(struct writer *w)                                                             \
-    {                                                                                              \
-        for (size_t i = 0; i < w->m->gpu_count; i++) {                                             \
-            const struct sl_metrics_gpu *g = &w->m->gpu[i];                                        \
-            sample(w, value, GPU_LABELS(g));                                                       \
-        }                                                                                          \
+/* The field that the family shows, of this item. */
+static double field(const struct writer *w, const void *item)
+{
+    const void *at = (const char *)item + w->family->offset;
+    switch (w->family->field) {
+    case 'b':
+        return *(const bool *)at;
+    case 'd':
+        return *(const double *)at;
+    case 'u':
+        return *(const unsigned *)at;
+    default:
+        return (double)*(const uint64_t *)at;
     }
-GPU_FAMILY(gpu_healthy, g->healthy)
-GPU_FAMILY(gpu_memory_total, g->memory_total_bytes)
-GPU_FAMILY(gpu_memory_used, g->memory_used_bytes)
-GPU_FAMILY(gpu_utilisation, g->utilisation_ratio)
-GPU_FAMILY(gpu_power, g->power_watts)
-GPU_FAMILY(gpu_temperature, g->temperature_celsius)
+}
+
+static void each_gpu(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->gpu_count; i++)
+        sample(w, field(w, &w->m->gpu[i]), "gpu", w->m->gpu[i].uuid, NO_LABELS);
+}
 
 static void gpu_info(struct writer *w)
 {
@@ -115,118 +121,87 @@ static void gpu_xids(struct writer *w)
     }
 }
 
-#define MIG_FAMILY(name, value)                                                                    \
-    static void name(struct writer *w)                                                             \
-    {                                                                                              \
-        for (size_t i = 0; i < w->m->mig_count; i++) {                                             \
-            const struct sl_metrics_mig *g = &w->m->mig[i];                                        \
-            sample(w, value, "gpu", g->gpu, "mig", g->uuid, "profile", g->profile, NO_LABELS);     \
-        }                                                                                          \
+static void each_mig(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->mig_count; i++) {
+        const struct sl_metrics_mig *g = &w->m->mig[i];
+        sample(w, field(w, g), "gpu", g->gpu, "mig", g->uuid, "profile", g->profile, NO_LABELS);
     }
-MIG_FAMILY(mig_memory_total, g->memory_total_bytes)
-MIG_FAMILY(mig_memory_used, g->memory_used_bytes)
+}
 
-#define RESOURCE_FAMILY(fn, value)                                                                 \
-    static void fn(struct writer *w)                                                               \
-    {                                                                                              \
-        for (size_t i = 0; i < w->m->resource_count; i++) {                                        \
-            const struct sl_metrics_resource *r = &w->m->resource[i];                              \
-            sample(w, value, "resource", r->name, NO_LABELS);                                      \
-        }                                                                                          \
-    }
-RESOURCE_FAMILY(shares_advertised, (double)r->advertised)
-RESOURCE_FAMILY(shares_healthy, (double)r->healthy)
-RESOURCE_FAMILY(shares_in_use, r->in_use)
-RESOURCE_FAMILY(resource_registered, r->registered)
-RESOURCE_FAMILY(resource_contested, r->contested)
-RESOURCE_FAMILY(registrations, (double)r->registrations)
-RESOURCE_FAMILY(allocations, (double)r->allocations)
-RESOURCE_FAMILY(allocations_failed, (double)r->allocations_failed)
+static void each_resource(struct writer *w)
+{
+    for (size_t i = 0; i < w->m->resource_count; i++)
+        sample(w, field(w, &w->m->resource[i]), "resource", w->m->resource[i].of.name, NO_LABELS);
+}
 
 static void prestarts(struct writer *w)
 {
     for (size_t i = 0; i < w->m->resource_count; i++) {
-        const struct sl_metrics_resource *r = &w->m->resource[i];
-        sample(w, (double)r->prestarts, "resource", r->name, "result", "ok", NO_LABELS);
-        sample(w, (double)r->prestarts_failed, "resource", r->name, "result", "failed", NO_LABELS);
+        const struct sl_plugins_resource *r = &w->m->resource[i].of;
+        sample(w, (double)r->counts.prestarts, "resource", r->name, "result", "ok", NO_LABELS);
+        sample(w, (double)r->counts.prestart_failures, "resource", r->name, "result", "failed",
+               NO_LABELS);
     }
 }
 
 static void device_allocated(struct writer *w)
 {
     for (size_t i = 0; i < w->m->allocation_count; i++) {
-        const struct sl_metrics_allocation *a = &w->m->allocation[i];
-        sample(w, 1, "resource", a->resource, "device", a->device, "gpu", a->gpu, "namespace",
-               a->pod_namespace, "pod", a->pod, "container", a->container, NO_LABELS);
+        const struct sl_podres_device *d = w->m->allocation[i].device;
+        sample(w, 1, "resource", d->resource, "device", d->id, "gpu", w->m->allocation[i].gpu,
+               "namespace", d->pod_namespace, "pod", d->pod, "container", d->container, NO_LABELS);
     }
 }
 
 #define TENANT_LABELS(t)                                                                           \
     "tenant", (t)->tenant, "namespace", (t)->pod_namespace, "pod", (t)->pod, "container",          \
         (t)->container, "claim", (t)->claim
-#define TENANT_FAMILY(name, value)                                                                 \
-    static void name(struct writer *w)                                                             \
-    {                                                                                              \
-        for (size_t i = 0; i < w->m->tenant_count; i++) {                                          \
-            const struct sl_metrics_tenant *t = &w->m->tenant[i];                                  \
-            sample(w, value, TENANT_LABELS(t), "gpu", t->gpu, NO_LABELS);                          \
-        }                                                                                          \
-    }
-TENANT_FAMILY(tenant_memory_limit, t->memory_limit_bytes)
-TENANT_FAMILY(tenant_memory_used, t->memory_used_bytes)
-TENANT_FAMILY(tenant_share_request, t->share_request_ratio)
-TENANT_FAMILY(tenant_share_limit, t->share_limit_ratio)
-TENANT_FAMILY(tenant_share, t->share_ratio)
-
-/* Of the tenant, whatever its number of GPUs: its first row counts. */
-static bool first_row(const struct sl_metrics *m, size_t i)
+static void each_tenant(struct writer *w)
 {
-    const char *name = m->tenant[i].tenant, *before = i ? m->tenant[i - 1].tenant : NULL;
-    return !before || !name || strcmp(name, before) != 0;
+    for (size_t i = 0; i < w->m->tenant_count; i++) {
+        const struct sl_metrics_tenant *t = &w->m->tenant[i];
+        sample(w, field(w, t), TENANT_LABELS(t), "gpu", t->gpu, NO_LABELS);
+    }
 }
 
-#define TENANT_WHOLE(name, value)                                                                  \
-    static void name(struct writer *w)                                                             \
-    {                                                                                              \
-        for (size_t i = 0; i < w->m->tenant_count; i++) {                                          \
-            const struct sl_metrics_tenant *t = &w->m->tenant[i];                                  \
-            if (first_row(w->m, i))                                                                \
-                sample(w, value, TENANT_LABELS(t), NO_LABELS);                                     \
-        }                                                                                          \
+/* Of the tenant, whatever its number of GPUs: its first row counts. */
+static void whole_tenant(struct writer *w)
+{
+    const char *before = NULL;
+    for (size_t i = 0; i < w->m->tenant_count; i++) {
+        const struct sl_metrics_tenant *t = &w->m->tenant[i];
+        if (!before || strcmp(t->tenant, before) != 0)
+            sample(w, field(w, t), TENANT_LABELS(t), NO_LABELS);
+        before = t->tenant;
     }
-TENANT_WHOLE(tenant_waited, t->waited_seconds)
-TENANT_WHOLE(tenant_launches, (double)t->launches)
-TENANT_WHOLE(tenant_oom, (double)t->oom)
-TENANT_WHOLE(tenant_processes, t->processes)
+}
 
-#define AGENT_FAMILY(name, value)                                                                  \
-    static void name(struct writer *w)                                                             \
-    {                                                                                              \
-        const struct sl_metrics_agent *a = &w->m->agent;                                           \
-        sample(w, value, NO_LABELS);                                                               \
-    }
-AGENT_FAMILY(start_time, a->start_time_seconds)
-AGENT_FAMILY(ready, a->ready)
-AGENT_FAMILY(reload_time, a->reload_time_seconds)
-AGENT_FAMILY(kubelet_connected, a->kubelet_connected)
-AGENT_FAMILY(labels_current, a->labels_current)
-AGENT_FAMILY(events_sent, (double)a->events_sent)
-AGENT_FAMILY(events_dropped, (double)a->events_dropped)
-AGENT_FAMILY(resident, a->resident_bytes)
-AGENT_FAMILY(cpu, a->cpu_seconds)
-AGENT_FAMILY(fds, a->open_fds)
-AGENT_FAMILY(loop_lag, a->loop_lag_seconds)
-AGENT_FAMILY(sample_age, a->sample_age_seconds)
+static void each_agent(struct writer *w)
+{
+    sample(w, field(w, &w->m->agent), NO_LABELS);
+}
+
+static void each_dra(struct writer *w)
+{
+    if (w->m->agent.dra.on)
+        sample(w, field(w, &w->m->agent.dra), NO_LABELS);
+}
 
 static void build_info(struct writer *w)
 {
     sample(w, 1, "version", w->m->agent.version, "node", w->m->agent.node, NO_LABELS);
 }
 
+static void ok_and_failed(struct writer *w, uint64_t ok, uint64_t failed)
+{
+    sample(w, (double)ok, "result", "ok", NO_LABELS);
+    sample(w, (double)failed, "result", "failed", NO_LABELS);
+}
+
 static void reloads(struct writer *w)
 {
-    sample(w, (double)w->m->agent.reloads_ok, "result", "ok", NO_LABELS);
-    sample(w, (double)w->m->agent.reloads_failed, "result", "failed", NO_LABELS);
+    ok_and_failed(w, w->m->agent.reloads_ok, w->m->agent.reloads_failed);
 }
 
 static void reload_ok(struct writer *w)
@@ -242,8 +217,7 @@ static void reload_error(struct writer *w)
 
 static void label_writes(struct writer *w)
 {
-    sample(w, (double)w->m->agent.label_writes, "result", "ok", NO_LABELS);
-    sample(w, (double)w->m->agent.label_failures, "result", "failed", NO_LABELS);
+    ok_and_failed(w, w->m->agent.label_writes, w->m->agent.label_failures);
 }
 
 static void allocate_duration(struct writer *w)
@@ -265,16 +239,6 @@ static void allocate_duration(struct writer *w)
     w->suffix = NULL;
 }
 
-static double of_dra(const struct writer *w, double value)
-{
-    return w->m->agent.dra.on ? value : (double)NAN;
-}
-
-static void claims(struct writer *w)
-{
-    sample(w, of_dra(w, w->m->agent.dra.claims), NO_LABELS);
-}
-
 static void claim_calls(struct writer *w)
 {
     const struct sl_metrics_dra *d = &w->m->agent.dra;
@@ -285,14 +249,8 @@ static void claim_calls(struct writer *w)
                {"prepare", "failed", d->prepare_failed},
                {"unprepare", "ok", d->unprepared},
                {"unprepare", "failed", d->unprepare_failed}};
-    for (size_t i = 0; i < SL_ARRAY_LEN(row); i++)
-        sample(w, of_dra(w, (double)row[i].count), "call", row[i].call, "result", row[i].result,
-               NO_LABELS);
-}
-
-static void slices_current(struct writer *w)
-{
-    sample(w, of_dra(w, w->m->agent.dra.slices_current), NO_LABELS);
+    for (size_t i = 0; d->on && i < SL_ARRAY_LEN(row); i++)
+        sample(w, (double)row[i].count, "call", row[i].call, "result", row[i].result, NO_LABELS);
 }
 
 static void sources(struct writer *w)
@@ -304,7 +262,17 @@ static void sources(struct writer *w)
 }
 
 static const struct family families[] = {
-#define FAMILY(name, type, help, fn) {name, type, help, fn},
+#define SHOWN_BY(fn, list, name)                                                                   \
+    fn, offsetof(struct sl_metrics_##list, name),                                                  \
+        _Generic(((struct sl_metrics_##list *)0)->name,                                            \
+        bool: 'b',                                                                                 \
+        double: 'd',                                                                               \
+        unsigned: 'u',                                                                             \
+        uint64_t: '6')
+#define OF(list, name)                SHOWN_BY(each_##list, list, name)
+#define OF_WHOLE(list, name)          SHOWN_BY(whole_##list, list, name)
+#define WRITTEN_BY(fn)                fn, 0, 0
+#define FAMILY(name, type, help, ...) {name, type, help, __VA_ARGS__},
 #include "agent/metrics/metrics_families.def"
 #undef FAMILY
 };
@@ -324,8 +292,7 @@ char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size)
 
 void sl_metrics_clear(struct sl_metrics *m)
 {
-    void *const lists[] = {m->gpu,      m->mig,        m->compute, m->xid,
-                           m->resource, m->allocation, m->tenant};
+    void *const lists[] = {m->gpu, m->mig, m->compute, m->resource, m->allocation, m->tenant};
     for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
         free(lists[i]);
     *m = (struct sl_metrics){0};

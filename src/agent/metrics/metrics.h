@@ -11,18 +11,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/kubelet/plugin.h"
+#include "agent/kubelet/podres.h"
 #include "base/err.h"
+#include "gpu/gpu.h"
 
 #define SL_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* A number that may not be known: NAN is left out of the text. */
+/* What NVML says now. A number that is not known is NAN, which is left out of the text. */
+struct sl_gpu_numbers {
+    double memory_total_bytes, memory_used_bytes;
+    double utilisation_ratio; /* 0 to 1: part of the last sample in which something ran */
+    double power_watts, temperature_celsius;
+};
+#define SL_GPU_NUMBERS_UNKNOWN                                                                     \
+    (struct sl_gpu_numbers)                                                                        \
+    {                                                                                              \
+        NAN, NAN, NAN, NAN, NAN                                                                    \
+    }
+
 struct sl_metrics_gpu {
     const char *uuid, *name, *pci_bus_id;
     unsigned index;
     bool healthy;
-    double memory_total_bytes, memory_used_bytes;
-    double utilisation_ratio; /* 0 to 1: part of the last sample in which something ran */
-    double power_watts, temperature_celsius;
+    struct sl_gpu_numbers now;
 };
 
 struct sl_metrics_mig {
@@ -37,20 +49,18 @@ struct sl_metrics_compute { /* how the arbiter shares the time of a card or MIG 
 };
 
 struct sl_metrics_xid { /* one row a GPU and XID seen since the start */
-    const char *gpu;
+    char gpu[SL_GPU_UUID_SIZE];
     uint64_t xid, count;
 };
 
 struct sl_metrics_resource {
-    const char *name; /* "nvidia.com/gpu" */
-    size_t advertised, healthy;
+    struct sl_plugins_resource of;
     double in_use; /* NAN: kubelet did not say */
-    bool registered, contested;
-    uint64_t registrations, allocations, allocations_failed, prestarts, prestarts_failed;
 };
 
 struct sl_metrics_allocation { /* a device a container holds, as kubelet has it */
-    const char *resource, *device, *gpu, *pod_namespace, *pod, *container;
+    const struct sl_podres_device *device;
+    const char *gpu;
 };
 
 struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
@@ -104,7 +114,7 @@ struct sl_metrics {
     size_t mig_count;
     struct sl_metrics_compute *compute;
     size_t compute_count;
-    struct sl_metrics_xid *xid;
+    const struct sl_metrics_xid *xid; /* borrowed */
     size_t xid_count;
     struct sl_metrics_resource *resource;
     size_t resource_count;
@@ -115,7 +125,7 @@ struct sl_metrics {
     struct sl_metrics_agent agent;
 };
 
-/* Frees the lists, of one whose lists were allocated. */
+/* Frees the lists but xid, of one whose lists were allocated. */
 void sl_metrics_clear(struct sl_metrics *metrics);
 
 /* Fresh, NUL-terminated text. */

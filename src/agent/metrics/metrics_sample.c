@@ -14,7 +14,7 @@ static double known(uint32_t value, double scale)
 }
 
 struct list {
-    struct sl_gpu_numbers *item;
+    struct sl_gpu_sampled *item;
     size_t count;
 };
 
@@ -22,14 +22,11 @@ struct list {
 static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t memory_bytes)
 {
     list->item = sl_xreallocarray(list->item, list->count + 1, sizeof(*list->item));
-    struct sl_gpu_numbers *x = &list->item[list->count++];
-    *x = (struct sl_gpu_numbers){.memory_total_bytes = (double)memory_bytes,
-                                 .memory_used_bytes = (double)NAN,
-                                 .utilisation_ratio = (double)NAN,
-                                 .power_watts = (double)NAN,
-                                 .temperature_celsius = (double)NAN};
+    struct sl_gpu_sampled *x = &list->item[list->count++];
     (void)snprintf(x->uuid, sizeof(x->uuid), "%s", uuid);
-    return x;
+    x->now = SL_GPU_NUMBERS_UNKNOWN;
+    x->now.memory_total_bytes = (double)memory_bytes;
+    return &x->now;
 }
 
 static void read_card(struct sl_gpu *gpu, size_t i, struct list *list)
@@ -58,7 +55,7 @@ static void read_card(struct sl_gpu *gpu, size_t i, struct list *list)
     }
 }
 
-int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
+int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_sampled **ret, size_t *ret_count,
                         struct sl_err *err)
 {
     size_t count = 0;

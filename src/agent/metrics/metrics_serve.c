@@ -35,7 +35,7 @@ struct sl_exporter {
     struct sl_timer timeout;
     /* From NVML */
     bool sampling; /* asked and not answered, be it since an earlier scrape */
-    struct sl_gpu_numbers *numbers;
+    struct sl_gpu_sampled *numbers;
     size_t numbers_count;
     uint64_t numbers_ns;
     bool nvml_up, podres_up, arbiter_up;
@@ -79,25 +79,18 @@ static void fill_process(struct sl_metrics_agent *a)
 static void fill_devices(const struct sl_exporter *x, struct sl_metrics *m)
 {
     for (size_t j = 0; j < x->numbers_count; j++) {
-        const struct sl_gpu_numbers *n = &x->numbers[j];
-        for (size_t i = 0; i < m->gpu_count; i++) {
-            struct sl_metrics_gpu *g = &m->gpu[i];
-            if (!g->uuid || strcmp(n->uuid, g->uuid) != 0)
-                continue;
-            g->memory_total_bytes = n->memory_total_bytes;
-            g->memory_used_bytes = n->memory_used_bytes;
-            g->utilisation_ratio = n->utilisation_ratio;
-            g->power_watts = n->power_watts;
-            g->temperature_celsius = n->temperature_celsius;
-        }
+        const struct sl_gpu_sampled *n = &x->numbers[j];
+        for (size_t i = 0; i < m->gpu_count; i++)
+            if (strcmp(n->uuid, m->gpu[i].uuid) == 0)
+                m->gpu[i].now = n->now;
         for (size_t i = 0; i < m->mig_count; i++)
             if (strcmp(n->uuid, m->mig[i].uuid) == 0)
-                m->mig[i].memory_used_bytes = n->memory_used_bytes;
+                m->mig[i].memory_used_bytes = n->now.memory_used_bytes;
     }
     for (size_t i = 0; x->podres_up && i < m->resource_count; i++)
         if (isnan(m->resource[i].in_use))
             m->resource[i].in_use =
-                (double)sl_podres_in_use(sl_podres_last(x->opt.podres), m->resource[i].name);
+                (double)sl_podres_in_use(sl_podres_last(x->opt.podres), m->resource[i].of.name);
 }
 
 static size_t fill_compute(struct sl_exporter *x, struct sl_metrics_compute *out)
@@ -228,13 +221,13 @@ static void got(struct sl_exporter *x, enum part part)
         finish(x);
 }
 
-void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbers *numbers,
+void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_sampled *numbers,
                          size_t count, const struct sl_err *err)
 {
     exporter->sampling = false;
     exporter->nvml_up = !err;
     if (!err) {
-        struct sl_gpu_numbers *copy = sl_xcalloc(count + 1, sizeof(*copy));
+        struct sl_gpu_sampled *copy = sl_xcalloc(count + 1, sizeof(*copy));
         memcpy(copy, numbers, count * sizeof(*copy));
         free(exporter->numbers);
         exporter->numbers = copy;

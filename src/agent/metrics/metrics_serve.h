@@ -7,20 +7,17 @@
 #ifndef SLUICE_AGENT_METRICS_METRICS_SERVE_H
 #define SLUICE_AGENT_METRICS_METRICS_SERVE_H
 
-#include "agent/kubelet/podres.h"
 #include "agent/metrics/metrics.h"
 #include "arbiter/dir.h"
 #include "base/loop.h"
-#include "gpu/gpu.h"
 #include "http/server.h"
 
 struct sl_exporter;
 
-/* What NVML says now of one card, or of a MIG device (its memory only). NAN: not known. */
-struct sl_gpu_numbers {
-    char uuid[96];
-    double memory_total_bytes, memory_used_bytes;
-    double utilisation_ratio, power_watts, temperature_celsius;
+/* Of one card, or of a MIG device (its memory only). */
+struct sl_gpu_sampled {
+    char uuid[SL_GPU_UUID_SIZE];
+    struct sl_gpu_numbers now;
 };
 
 /* Who a tenant of the arbiter is in Kubernetes; empty strings: nobody there. */
@@ -62,11 +59,11 @@ bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,
 void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call);
 
 /* The answer to `sample`: copied. count 0 with err: it failed. */
-void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_numbers *numbers,
+void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_sampled *numbers,
                          size_t count, const struct sl_err *err);
 
 /* NVML's numbers of every card and MIG device, in whatever thread may block. *ret is the caller's to free. */
-int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_numbers **ret, size_t *ret_count,
+int sl_gpu_numbers_read(struct sl_gpu *gpu, struct sl_gpu_sampled **ret, size_t *ret_count,
                         struct sl_err *err) SL_MUST_CHECK;
 
 #endif
