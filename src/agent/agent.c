@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start, stop, and who tells whom. */
-#include "agent/agent.h"
-
 #include <errno.h>
 #include <math.h>
 #include <signal.h>

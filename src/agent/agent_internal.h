@@ -4,8 +4,6 @@
 #ifndef SLUICE_AGENT_AGENT_INTERNAL_H
 #define SLUICE_AGENT_AGENT_INTERNAL_H
 
-#include "agent/agent.h"
-#include "agent/arbiter_child.h"
 #include "agent/cards/devices.h"
 #include "agent/cards/health.h"
 #include "agent/container/driver.h"
@@ -18,7 +16,7 @@
 #include "agent/node/labels_publish.h"
 #include "agent/node/node.h"
 #include "agent/node/node_feature.h"
-#include "agent/reload.h"
+#include "agent/options.h"
 #include "base/loop.h"
 #include "config/plan.h"
 #include "http/server.h"
@@ -80,6 +78,38 @@ struct sl_agent {
     struct sl_plugins_stats metrics_stats; /* of the last scrape */
 };
 
+/*
+ * arbiter_child.c: the arbiter, a process beside the agent. Decisions about GPU time must not wait for a label, and
+ * tenants must keep their turns when the agent dies. The agent starts the arbiter, watches it, and starts it again.
+ */
+struct sl_arbiter_child_options {
+    const char *dir;          /* where its sockets are */
+    const char *nvml_library; /* NULL: as the loader finds it */
+    bool simulated;
+    void (*state)(void *data, bool up, const char *words); /* may be NULL */
+    void *data;
+};
+
+int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_options *opt,
+                            struct sl_arbiter_child **ret, struct sl_err *err) SL_MUST_CHECK;
+/* Ends it: tenants run on under their last limits until the next one is there. NULL is fine. */
+void sl_arbiter_child_destroy(struct sl_arbiter_child *child);
+
+/* The child's side, from main(): argv after the word "arbiter". Returns the exit status. */
+int sl_arbiter_child_main(int argc, char **argv);
+
+/*
+ * reload.c: tells when a file may have changed: written in place, replaced, or swapped the way kubelet swaps a mounted
+ * ConfigMap (a link of the directory). Where inotify cannot be had, or misses something, a slow look finds it.
+ */
+/* `changed` comes some 100 ms after the last of several changes, and now and then without any: compare. */
+int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *data,
+                     struct sl_reload **ret, struct sl_err *err) SL_MUST_CHECK;
+void sl_reload_destroy(struct sl_reload *reload); /* NULL is fine */
+
+/* The file to watch from now on; NULL or "": none. It need not exist. */
+void sl_reload_watch(struct sl_reload *reload, const char *path);
+
 /* agent_config.c: which configuration, and changes of it. */
 int sl_agent_config_first(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_config_changed(void *data);             /* the file may have changed */
@@ -131,6 +161,10 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 void sl_agent_fraction_update(struct sl_agent *a);
 void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have changed */
 
+/* agent.c: serves until SIGTERM or SIGINT. A bad configuration at the start is an error; later it is refused and the
+ * old one stays. */
+int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
+                 struct sl_err *err) SL_MUST_CHECK;
 /* To the log and, where there is an API server, to the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...) SL_PRINTF(4, 5);

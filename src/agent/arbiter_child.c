@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/arbiter_child.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/agent_internal.h"
 #include "agent/errors.h"
 #include "agent/tenant/leases.h"
 #include "arbiter/arbiter.h"
@@ -44,7 +43,7 @@ extern char **environ;
 /* After this many seconds in a row without an answer it counts as stuck. They are counted one by one:
  * seconds in which this process itself did not run are none. */
 #define SILENT_S       10
-#define SOCKET_MAX     108 /* bytes of a socket's path */
+#define SOCKET_MAX     108                  /* bytes of a socket's path */
 #define ANSWER_NS      (3600 * SL_NS_PER_S) /* longer than any silence: SILENT_S decides */
 
 struct sl_arbiter_child {

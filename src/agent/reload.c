@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/reload.h"
-
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -11,6 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "agent/agent_internal.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"

@@ -49,6 +49,10 @@ struct sl_load_result {
 
 void sl_doctor_load(const char *library, bool probe_cuda, struct sl_load_result *ret);
 
+/* A directory of one's own in /tmp; dir is "" where there is none. */
+#define SL_DOCTOR_TMP 64
+int sl_doctor_tmp(char dir[SL_DOCTOR_TMP], struct sl_err *err) SL_MUST_CHECK;
+
 /* The simulated driver keeps its cards in a file. A scratch one, so that looking changes nothing:
  * sets the environment of this process; removed by the matching call. */
 int sl_doctor_scratch_begin(const char *sim, struct sl_err *err) SL_MUST_CHECK;

@@ -14,21 +14,25 @@
 
 #define LOAD_SECONDS 30 /* a cold driver without persistence loads firmware first */
 
-static char scratch_dir[64];
+static char scratch_dir[SL_DOCTOR_TMP];
+
+int sl_doctor_tmp(char dir[SL_DOCTOR_TMP], struct sl_err *err)
+{
+    (void)snprintf(dir, SL_DOCTOR_TMP, "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
+    if (mkdtemp(dir))
+        return 0;
+    dir[0] = '\0';
+    return sl_err_errno(err, errno, "cannot make a directory in /tmp");
+}
 
 int sl_doctor_scratch_begin(const char *sim, struct sl_err *err)
 {
     char file[sizeof(scratch_dir) + 16];
-    (void)snprintf(scratch_dir, sizeof(scratch_dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
-    if (!mkdtemp(scratch_dir)) {
-        int cause = errno;
-        scratch_dir[0] = '\0';
-        return sl_err_errno(err, cause, "cannot make a directory in /tmp");
-    }
+    int rc = sl_doctor_tmp(scratch_dir, err);
     (void)snprintf(file, sizeof(file), "%s/state", scratch_dir);
-    if (setenv(SL_SIM_ENV, sim, 1) != 0 || setenv(SL_SIM_STATE_ENV, file, 1) != 0)
-        return sl_err_errno(err, errno, "cannot set the environment");
-    return 0;
+    if (rc == 0 && (setenv(SL_SIM_ENV, sim, 1) != 0 || setenv(SL_SIM_STATE_ENV, file, 1) != 0))
+        rc = sl_err_errno(err, errno, "cannot set the environment");
+    return rc;
 }
 
 void sl_doctor_scratch_end(void)

@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/doctor.h"
 #include "cli/errors.h"
 #include "cli/run_child.h"
 #include "shm/packet.h"
@@ -49,11 +50,11 @@ struct spinner {
     struct sl_lease_map lease;
     struct sl_ledger_map ledger;
     struct sl_spin_page *page;
-    char socket[64];
+    char socket[SL_DOCTOR_TMP + 24];
 };
 
 struct probe {
-    char dir[64];
+    char dir[SL_DOCTOR_TMP];
     int memory;
     struct sl_spin_page *pages;
     struct spinner spinner[2];
@@ -308,11 +309,9 @@ static void measure_off(struct probe *p, struct sl_slices_result *ret)
 
 static int make_room(struct probe *p, struct sl_err *err)
 {
-    (void)snprintf(p->dir, sizeof(p->dir), "/tmp/sluice-doctor-%d-XXXXXX", (int)getpid());
-    if (!mkdtemp(p->dir)) {
-        p->dir[0] = '\0';
-        return sl_err_errno(err, errno, "cannot make a directory in /tmp");
-    }
+    int rc = sl_doctor_tmp(p->dir, err);
+    if (rc < 0)
+        return rc;
     p->memory = (int)syscall(SYS_memfd_create, "sluice-doctor", 0x0001U);
     if (p->memory < 0 || ftruncate(p->memory, 2 * (off_t)sizeof(*p->pages)) != 0)
         return sl_err_errno(err, errno, "cannot make a memory file");
