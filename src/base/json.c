@@ -73,6 +73,12 @@ void sl_json_string(struct sl_json *j, const char *key, const char *value)
         fputs("null", j->out);
 }
 
+void sl_json_plain(struct sl_json *j, const char *key, const char *value)
+{
+    before_value(j, key);
+    fputs(value, j->out);
+}
+
 void sl_json_uint(struct sl_json *j, const char *key, uint64_t value)
 {
     before_value(j, key);
@@ -96,6 +102,5 @@ void sl_json_double(struct sl_json *j, const char *key, double value)
 
 void sl_json_bool(struct sl_json *j, const char *key, bool value)
 {
-    before_value(j, key);
-    fputs(value ? "true" : "false", j->out);
+    sl_json_plain(j, key, value ? "true" : "false");
 }

@@ -20,7 +20,7 @@ static bool of_item(const struct sl_schema_row *row)
     return row->path && strstr(row->path, "[]");
 }
 
-void sl_draft_clear(struct sl_draft *d)
+static void draft_clear(struct sl_draft *d)
 {
     for (size_t i = 0; i < sl_schema_count; i++)
         if (!of_item(&sl_schema[i]))
@@ -45,7 +45,7 @@ void sl_config_free(struct sl_config *config)
         return;
     struct sl_draft d;
     sl_draft_view(config, &d);
-    sl_draft_clear(&d);
+    draft_clear(&d);
     free(config);
 }
 
@@ -143,7 +143,8 @@ static void finish_block(struct sl_draft_block *block)
         s[i].all_devices = s[i].device_count == 0 && s[i].devices_count == 0;
 }
 
-int sl_draft_finish(struct sl_draft *d, struct sl_err *err)
+/* The draft's values move to the configuration's own fields. */
+static int finish(struct sl_draft *d, struct sl_err *err)
 {
     int rc = finish_texts(d, err);
     if (rc == 0)
@@ -184,7 +185,7 @@ static int fill(struct sl_draft *d, const char *text, size_t size, char *const *
     if (rc == 0)
         rc = sl_draft_check(d, err);
     if (rc == 0)
-        rc = sl_draft_finish(d, err);
+        rc = finish(d, err);
     if (rc == 0 && text) {
         free(d->c.config_file);
         d->c.config_file = sl_xstrdup(d->file);
@@ -200,7 +201,7 @@ int sl_config_parse(const char *file, const char *text, size_t size, char *const
     d->file = file ? file : "";
     int rc = fill(d, text, size, environ_list, flags, flags_count, err);
     if (rc < 0) {
-        sl_draft_clear(d);
+        draft_clear(d);
     } else {
         *ret = sl_xmalloc(sizeof(**ret));
         **ret = d->c;

@@ -1,135 +1,192 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A configuration as YAML, row by row of the table. What it prints, yaml.c reads back. */
+/* A configuration as YAML or as JSON, row by row of the table. yaml.c reads both back: JSON is YAML too. */
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "config/schema.h"
 
+struct out {
+    struct sl_json *json; /* NULL: YAML */
+    FILE *yaml;
+    int depth;        /* how many sections the next key is in */
+    const char *dash; /* before the next key of an item: "- ", then "  "; elsewhere "" */
+    bool list;        /* inside [ ] ... */
+    bool first;       /* ... before its first element */
+};
+
+/* What comes before a value in YAML: its key, or the comma in a list. */
+static void lead(struct out *o, const char *key)
+{
+    if (o->list) {
+        (void)fputs(o->first ? "" : ", ", o->yaml);
+        o->first = false;
+        return;
+    }
+    (void)fprintf(o->yaml, "%*s%s%s: ", 2 * o->depth, "", o->dash, key);
+    if (*o->dash)
+        o->dash = "  ";
+}
+
 /* Words that YAML would not take for text, and everything with a character of its own meaning, get
  * quotes. Values are printable ASCII (values.c sees to it). */
-static void put_text(const char *text, FILE *out)
+static bool needs_quotes(const char *text)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-";
     static const char *const words[] = {"true", "false", "yes", "no",  "on",
                                         "off",  "y",     "n",   "null"};
-    size_t n = strlen(text);
-    bool quote = n == 0 || strspn(text, plain) != n || text[0] == '-' || text[0] == '.' ||
-                 (text[0] >= '0' && text[0] <= '9');
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && !quote; i++)
-        quote = strcasecmp(text, words[i]) == 0;
-    if (!quote) {
-        (void)fputs(text, out);
+    for (size_t i = 0; i < SL_ARRAY_LEN(words); i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return !*text || text[strspn(text, plain)] || strchr("-.0123456789", text[0]);
+}
+
+enum kind {
+    PLAIN, /* a number, true or false: the same in both languages */
+    WORD,  /* a text that needs no quotes in YAML */
+    TEXT,
+};
+
+static void put(struct out *o, const char *key, enum kind kind, const char *text)
+{
+    if (o->json) {
+        (kind == PLAIN ? sl_json_plain : sl_json_string)(o->json, key, text);
         return;
     }
-    (void)fputc('"', out);
+    const char *quote = kind == TEXT && needs_quotes(text) ? "\"" : "";
+    lead(o, key);
+    (void)fputs(quote, o->yaml);
     for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            (void)fputc('\\', out);
-        (void)fputc(*text, out);
+        if (*quote && (*text == '"' || *text == '\\'))
+            (void)fputc('\\', o->yaml);
+        (void)fputc(*text, o->yaml);
     }
-    (void)fputc('"', out);
+    (void)fprintf(o->yaml, "%s%s", quote, o->list ? "" : "\n");
 }
 
-static void put_bytes(uint64_t bytes, FILE *out)
+static void put_number(struct out *o, const char *key, uint64_t number)
+{
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%" PRIu64, number);
+    put(o, key, PLAIN, text);
+}
+
+static void begin_list(struct out *o, const char *key)
+{
+    if (o->json) {
+        sl_json_begin(o->json, key, '[');
+        return;
+    }
+    lead(o, key);
+    (void)fputc('[', o->yaml);
+    o->list = o->first = true;
+}
+
+static void end_list(struct out *o)
+{
+    o->list = false;
+    if (o->json)
+        sl_json_end(o->json, ']');
+    else
+        (void)fputs("]\n", o->yaml);
+}
+
+static void put_bytes(struct out *o, const char *key, uint64_t bytes)
 {
     static const char units[][3] = {"", "Ki", "Mi", "Gi", "Ti"};
+    char text[32];
     size_t u = 0;
-    while (u + 1 < sizeof(units) / sizeof(units[0]) && bytes >= 1024 && bytes % 1024 == 0) {
+    for (; u + 1 < SL_ARRAY_LEN(units) && bytes >= 1024 && bytes % 1024 == 0; u++)
         bytes /= 1024;
-        u++;
-    }
-    (void)fprintf(out, "%" PRIu64 "%s", bytes, units[u]);
+    (void)snprintf(text, sizeof(text), "%" PRIu64 "%s", bytes, units[u]);
+    put(o, key, WORD, text);
 }
 
-static void put_duration(uint64_t ns, FILE *out)
+static void put_duration(struct out *o, const char *key, uint64_t ns)
 {
-    if (ns == UINT64_MAX)
-        (void)fputs("infinite", out);
-    else if (ns % SL_NS_PER_S == 0)
-        (void)fprintf(out, "%llus", ns / SL_NS_PER_S);
-    else
-        (void)fprintf(out, "%llus%09lluns", ns / SL_NS_PER_S, ns % SL_NS_PER_S);
+    char text[48] = "infinite";
+    if (ns != UINT64_MAX && ns % SL_NS_PER_S == 0)
+        (void)snprintf(text, sizeof(text), "%llus", ns / SL_NS_PER_S);
+    else if (ns != UINT64_MAX)
+        (void)snprintf(text, sizeof(text), "%llus%09lluns", ns / SL_NS_PER_S, ns % SL_NS_PER_S);
+    put(o, key, WORD, text);
 }
 
-static void put_strategies(unsigned set, const char *const *words, FILE *out)
-{
-    const char *comma = "";
-    (void)fputc('[', out);
-    for (unsigned i = 0; words[i]; i++) {
-        if (!(set & 1U << i))
-            continue;
-        (void)fprintf(out, "%s%s", comma, words[i]);
-        comma = ", ";
-    }
-    (void)fputc(']', out);
-}
-
-static void put_devices(const struct sl_config_shared *s, FILE *out)
+static void put_devices(struct out *o, const char *key, const struct sl_config_shared *s)
 {
     if (s->device_count > 0) {
-        (void)fprintf(out, "%u", s->device_count);
+        put_number(o, key, s->device_count);
         return;
     }
     if (s->devices_count == 0) {
-        (void)fputs("all", out);
+        put(o, key, WORD, "all");
         return;
     }
-    for (size_t i = 0; i < s->devices_count; i++) {
-        (void)fputs(i == 0 ? "[" : ", ", out);
-        put_text(s->devices[i], out);
-    }
-    (void)fputc(']', out);
+    begin_list(o, key);
+    for (size_t i = 0; i < s->devices_count; i++)
+        put(o, NULL, TEXT, s->devices[i]);
+    end_list(o);
 }
 
-static void put_xids(const struct sl_xid_list *list, FILE *out)
+static void put_xids(struct out *o, const char *key, const struct sl_xid_list *list)
 {
-    (void)fputs(list->all ? "[all" : "[", out);
+    begin_list(o, key);
+    if (list->all)
+        put(o, NULL, WORD, "all");
     for (size_t i = 0; i < list->count; i++)
-        (void)fprintf(out, "%s%" PRIu64, i == 0 && !list->all ? "" : ", ", list->xid[i]);
-    (void)fputc(']', out);
+        put_number(o, NULL, list->xid[i]);
+    end_list(o);
 }
 
-void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out)
+static void put_value(struct out *o, const char *key, const struct sl_schema_row *row,
+                      const void *base)
 {
     const void *field = (const char *)base + row->offset;
     switch (row->type) {
     case SL_TYPE_VERSION:
-        (void)fputs(row->initial, out);
+        put(o, key, WORD, row->initial);
         break;
     case SL_TYPE_BOOL:
-        (void)fputs(*(const bool *)field ? "true" : "false", out);
+        put(o, key, PLAIN, *(const bool *)field ? "true" : "false");
         break;
     case SL_TYPE_ENUM:
-        (void)fputs(row->words[*(const unsigned *)field], out);
+        put(o, key, WORD, row->words[*(const unsigned *)field]);
         break;
     case SL_TYPE_WORD:
     case SL_TYPE_STRING:
     case SL_TYPE_NAME:
-        put_text(*(char *const *)field, out);
+        put(o, key, TEXT, *(char *const *)field);
         break;
     case SL_TYPE_UNSIGNED:
-        (void)fprintf(out, "%u", *(const unsigned *)field);
+        put_number(o, key, *(const unsigned *)field);
         break;
     case SL_TYPE_BYTES:
-        put_bytes(*(const uint64_t *)field, out);
+        put_bytes(o, key, *(const uint64_t *)field);
         break;
     case SL_TYPE_DURATION:
-        put_duration(*(const uint64_t *)field, out);
+        put_duration(o, key, *(const uint64_t *)field);
         break;
     case SL_TYPE_STRATEGIES:
-        put_strategies(*(const unsigned *)field, row->words, out);
+        begin_list(o, key);
+        for (unsigned i = 0; row->words[i]; i++)
+            if (*(const unsigned *)field & 1U << i)
+                put(o, NULL, WORD, row->words[i]);
+        end_list(o);
         break;
     case SL_TYPE_CHANNELS:
-        (void)fputs(*(const bool *)field ? "[0]" : "[]", out);
+        begin_list(o, key);
+        if (*(const bool *)field)
+            put_number(o, NULL, 0);
+        end_list(o);
         break;
     case SL_TYPE_DEVICES:
-        put_devices(field, out);
+        put_devices(o, key, field);
         break;
     case SL_TYPE_XIDS:
-        put_xids(field, out);
+        put_xids(o, key, field);
         break;
     case SL_TYPE_SECTION:
     case SL_TYPE_ITEMS:
@@ -137,21 +194,8 @@ void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out
     }
 }
 
-static int depth_of(const char *path)
-{
-    int n = 0;
-    for (; *path; path++)
-        n += *path == '.';
-    return n;
-}
-
-static const char *key_of(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-bool sl_value_is_there(const struct sl_schema_row *row, const void *base)
+/* Texts and lists of an item may not be there at all. */
+static bool is_there(const struct sl_schema_row *row, const void *base)
 {
     const void *field = (const char *)base + row->offset;
     if (row->type == SL_TYPE_STRATEGIES)
@@ -160,27 +204,35 @@ bool sl_value_is_there(const struct sl_schema_row *row, const void *base)
     return !text || *(char *const *)field;
 }
 
-static void put_items(const struct sl_schema_row *row, const struct sl_config_list *list, FILE *out)
+static void put_items(struct out *o, const char *key, const struct sl_schema_row *row,
+                      const struct sl_config_list *list)
 {
-    size_t n = strlen(row->path);
-    (void)fprintf(out, list->count ? "\n" : " []\n");
+    char path[96];
+    (void)snprintf(path, sizeof(path), "%s[]", row->path);
+    if (o->json)
+        sl_json_begin(o->json, key, '[');
+    else
+        (void)fprintf(o->yaml, "%*s%s:%s", 2 * o->depth, "", key, list->count ? "\n" : " []\n");
     for (size_t i = 0; i < list->count; i++) {
-        const char *item = (const char *)list->item + i * row->item_size, *dash = "- ";
-        for (size_t r = sl_schema_index(row) + 1; r < sl_schema_count; r++) {
-            const struct sl_schema_row *field = &sl_schema[r];
-            if (!field->path || strncmp(field->path, row->path, n) != 0)
-                break;
-            if (!sl_value_is_there(field, item))
-                continue;
-            (void)fprintf(out, "%*s%s%s: ", 2 * depth_of(row->path), "", dash, key_of(field->path));
-            sl_value_print(field, item, out);
-            (void)fputc('\n', out);
-            dash = "  ";
+        const char *item = (const char *)list->item + i * row->item_size;
+        o->dash = "- ";
+        if (o->json)
+            sl_json_begin(o->json, NULL, '{');
+        for (size_t r = 0; r < sl_schema_count; r++) {
+            const char *name = sl_schema[r].path ? sl_schema_key_in(sl_schema[r].path, path) : NULL;
+            if (name && is_there(&sl_schema[r], item))
+                put_value(o, name, &sl_schema[r], item);
         }
+        if (o->json)
+            sl_json_end(o->json, '}');
     }
+    o->dash = "";
+    if (o->json)
+        sl_json_end(o->json, ']');
 }
 
-bool sl_section_is_absent(const struct sl_config *c, const char *path)
+/* The way of sharing that is not used is not printed, rather than printed with nothing in it. */
+static bool is_absent(const struct sl_config *c, const char *path)
 {
     static const struct {
         const char *prefix;
@@ -192,25 +244,35 @@ bool sl_section_is_absent(const struct sl_config *c, const char *path)
     return false;
 }
 
-void sl_config_print(const struct sl_config *config, FILE *out)
+static void put_rows(struct out *o, const char *path, const struct sl_draft *d)
 {
-    struct sl_draft d;
-    sl_draft_view(config, &d);
     for (size_t i = 0; i < sl_schema_count; i++) {
         const struct sl_schema_row *row = &sl_schema[i];
-        if (!row->path || strstr(row->path, "[]") || sl_section_is_absent(config, row->path))
+        const char *name = row->path ? sl_schema_key_in(row->path, path) : NULL;
+        if (!name || is_absent(&d->c, row->path))
             continue;
-        (void)fprintf(out, "%*s%s:", 2 * depth_of(row->path), "", key_of(row->path));
-        if (row->type == SL_TYPE_SECTION) {
-            (void)fputc('\n', out);
-        } else if (row->type == SL_TYPE_ITEMS) {
-            put_items(row, (const void *)((const char *)&d + row->offset), out);
+        if (row->type == SL_TYPE_ITEMS) {
+            put_items(o, name, row, (const void *)((const char *)d + row->offset));
+        } else if (row->type != SL_TYPE_SECTION) {
+            put_value(o, name, row, d);
+        } else if (o->json) {
+            sl_json_begin(o->json, name, '{');
+            put_rows(o, row->path, d);
+            sl_json_end(o->json, '}');
         } else {
-            (void)fputc(' ', out);
-            sl_value_print(row, &d, out);
-            (void)fputc('\n', out);
+            (void)fprintf(o->yaml, "%*s%s:\n", 2 * o->depth++, "", name);
+            put_rows(o, row->path, d);
+            o->depth--;
         }
     }
+}
+
+void sl_config_print(const struct sl_config *config, FILE *out)
+{
+    struct out o = {.yaml = out, .dash = ""};
+    struct sl_draft d;
+    sl_draft_view(config, &d);
+    put_rows(&o, "", &d);
     /* Not in NVIDIA's file, and so not in ours: said on the command line or in the environment. */
     for (size_t i = 0; i < sl_schema_count; i++) {
         char flag[64];
@@ -220,4 +282,14 @@ void sl_config_print(const struct sl_config *config, FILE *out)
         if (text[0])
             (void)fprintf(out, "# --%s=%s\n", flag, text);
     }
+}
+
+void sl_config_json(const struct sl_config *config, const char *key, struct sl_json *j)
+{
+    struct out o = {.json = j, .yaml = j->out, .dash = ""};
+    struct sl_draft d;
+    sl_draft_view(config, &d);
+    sl_json_begin(j, key, '{');
+    put_rows(&o, "", &d);
+    sl_json_end(j, '}');
 }

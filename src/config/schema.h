@@ -129,13 +129,6 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
 #define SL_MAX_REPLICAS      1024 /* kubelet holds each replica as a device, in one message of 16 MiB */
 #define SL_MAX_MPS_CLIENTS   60 /* of one card, since CUDA 13.1 */
 
-/* --- print.c --- */
-void sl_value_print(const struct sl_schema_row *row, const void *base, FILE *out);
-/* Texts and lists of an item may not be there at all. */
-bool sl_value_is_there(const struct sl_schema_row *row, const void *base);
-/* The way of sharing that is not used is not printed, rather than printed with nothing in it. */
-bool sl_section_is_absent(const struct sl_config *c, const char *path);
-
 /* --- yaml.c --- */
 int sl_yaml_read(struct sl_draft *d, const char *text, size_t size,
                  struct sl_err *err) SL_MUST_CHECK;
@@ -144,9 +137,6 @@ int sl_yaml_read(struct sl_draft *d, const char *text, size_t size,
 int sl_draft_check(struct sl_draft *d, struct sl_err *err) SL_MUST_CHECK;
 
 /* --- config.c --- */
-void sl_draft_clear(struct sl_draft *d);
-/* The draft's values move to the configuration's own fields. */
-int sl_draft_finish(struct sl_draft *d, struct sl_err *err) SL_MUST_CHECK;
 /* A draft that borrows everything from a finished configuration, to print or compare it by table. */
 void sl_draft_view(const struct sl_config *config, struct sl_draft *ret);
 

@@ -56,13 +56,27 @@ static inline void check_round_trip(const struct sl_config *c)
 /* The value at a path, as it would be printed. */
 static inline const char *value_at(const struct sl_config *c, const char *path)
 {
-    static char text[400];
-    struct sl_draft d;
-    sl_draft_view(c, &d);
-    FILE *f = fmemopen(text, sizeof(text), "w");
-    sl_value_print(sl_schema_path(path), &d, f);
-    (void)fclose(f);
-    return text;
+    static char value[400];
+    char *text = NULL, *rest = NULL, at[8][64];
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    sl_config_print(c, f);
+    assert_int_equal(fclose(f), 0);
+    value[0] = '\0';
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char here[256] = "";
+        size_t depth = strspn(line, " ") / 2, key = strcspn(line + 2 * depth, ":");
+        assert_true(depth < 8);
+        (void)snprintf(at[depth], sizeof(at[0]), "%.*s", (int)key, line + 2 * depth);
+        for (size_t i = 0; i <= depth; i++)
+            (void)snprintf(here + strlen(here), sizeof(here) - strlen(here), "%s%s", i ? "." : "",
+                           at[i]);
+        if (strcmp(here, path) == 0)
+            (void)snprintf(value, sizeof(value), "%s", line + 2 * depth + key + 1);
+    }
+    free(text);
+    assert_true(value[0]);
+    return value;
 }
 
 #endif
