@@ -12,7 +12,7 @@ static void deadline_fires(struct sl_timer *timer)
 {
     struct sl_rpc_call *call = sl_container_of(timer, struct sl_rpc_call, deadline);
     struct rpc_conn *conn = call->conn;
-    sl_rpc_conn_enter(conn);
+    conn->depth++;
     conn->role->expired(call);
     sl_rpc_conn_leave(conn);
 }
@@ -210,16 +210,6 @@ void sl_rpc_call_cancel(struct sl_rpc_call *call)
     sl_timer_stop(call->conn->loop, &call->deadline);
     if (!call->conn->dead)
         sl_rpc_call_reset(call, NGHTTP2_CANCEL);
-}
-
-size_t sl_rpc_call_queued(const struct sl_rpc_call *call)
-{
-    return call->queued;
-}
-
-const struct ucred *sl_rpc_call_peer(const struct sl_rpc_call *call)
-{
-    return &call->conn->peer;
 }
 
 uint64_t sl_rpc_call_deadline(const struct sl_rpc_call *call)

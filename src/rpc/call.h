@@ -5,7 +5,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/err.h"
 #include "rpc/status.h"
@@ -32,12 +31,6 @@ int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size,
 /* Ends the call at once, from either end: what is queued is dropped, the stream reset, and the peer
  * sees CANCELLED. No further callback; the pointer is dead when this returns. */
 void sl_rpc_call_cancel(struct sl_rpc_call *call);
-
-/* Bytes queued and not yet on their way. */
-size_t sl_rpc_call_queued(const struct sl_rpc_call *call);
-
-/* Who is on the other end, from the kernel, as of connect() or listen(). */
-const struct ucred *sl_rpc_call_peer(const struct sl_rpc_call *call);
 
 /* When the call is to be over, on the loop's clock; SL_RPC_NO_TIMEOUT if never. */
 uint64_t sl_rpc_call_deadline(const struct sl_rpc_call *call);

@@ -15,7 +15,7 @@ struct sl_rpc_client {
     struct sl_rpc_client_options options;
     struct rpc_conn *conn; /* NULL once it is gone */
     char authority[256];
-    bool draining, destroyed;
+    bool destroyed;
 };
 
 /* --- answers ------------------------------------------------------------------------------- */
@@ -121,12 +121,6 @@ static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error
     tell_done(call, sl_rpc_code_from_h2(h2_error), text);
 }
 
-static void going_away(struct rpc_conn *conn)
-{
-    struct sl_rpc_client *client = conn->owner;
-    client->draining = true;
-}
-
 static void conn_lost(struct rpc_conn *conn, const struct sl_err *why)
 {
     struct sl_rpc_client *client = conn->owner;
@@ -145,7 +139,6 @@ static const struct rpc_role client_role = {
     .peer_ended = answer_ended,
     .expired = answer_expired,
     .closed = answer_closed,
-    .goaway = going_away,
     .lost = conn_lost,
     .reads_to_the_end = true,
 };
@@ -196,7 +189,7 @@ void sl_rpc_client_destroy(struct sl_rpc_client *client)
 
 bool sl_rpc_client_usable(const struct sl_rpc_client *client)
 {
-    return client->conn && !client->conn->dead && !client->draining && !client->destroyed;
+    return client->conn && !client->conn->dead && !client->conn->going_away && !client->destroyed;
 }
 
 /* --- requests ------------------------------------------------------------------------------ */

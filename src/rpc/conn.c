@@ -104,8 +104,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     (void)session;
     struct rpc_conn *conn = user_data;
     bool ends = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
-    if (frame->hd.type == NGHTTP2_GOAWAY && conn->role->goaway)
-        conn->role->goaway(conn);
+    if (frame->hd.type == NGHTTP2_GOAWAY)
+        conn->going_away = true;
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) &&
         conn->role->ping_acked)
         conn->role->ping_acked(conn);
@@ -255,9 +255,6 @@ int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct r
     conn->role = role;
     conn->limits = *limits;
     conn->owner = owner;
-    socklen_t size = sizeof(conn->peer);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &conn->peer, &size) != 0)
-        conn->peer = (struct ucred){.pid = 0, .uid = (uid_t)-1, .gid = (gid_t)-1};
     int rc = make_session(conn, server);
     if (rc == 0)
         rc = greet(conn, server);
@@ -291,11 +288,6 @@ static void release(struct rpc_conn *conn)
     free(conn);
 }
 
-void sl_rpc_conn_enter(struct rpc_conn *conn)
-{
-    conn->depth++;
-}
-
 void sl_rpc_conn_leave(struct rpc_conn *conn)
 {
     if (--conn->depth > 0)
@@ -318,7 +310,7 @@ void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why)
 
 void sl_rpc_conn_drop(struct rpc_conn *conn, int code, const char *why)
 {
-    sl_rpc_conn_enter(conn);
+    conn->depth++;
     sl_rpc_conn_fail(conn, code, why);
     sl_rpc_conn_leave(conn);
 }
@@ -442,7 +434,7 @@ static bool settle(struct rpc_conn *conn)
 static void conn_ready(struct sl_source *source, uint32_t events)
 {
     struct rpc_conn *conn = sl_container_of(source, struct rpc_conn, source);
-    sl_rpc_conn_enter(conn);
+    conn->depth++;
     if (!conn->dead && (events & ~(uint32_t)EPOLLOUT))
         read_some(conn);
     bool stuck = false;

@@ -107,9 +107,8 @@ struct rpc_role {
     void (*expired)(struct sl_rpc_call *call);
     /* The stream is gone: last word to the owner; the call is freed next. */
     void (*closed)(struct sl_rpc_call *call, bool lost, uint32_t h2_error);
-    /* The final frame of a call is out. This and the next two may be NULL. */
+    /* The final frame of a call is out. This and the next may be NULL. */
     void (*sent_end)(struct sl_rpc_call *call);
-    void (*goaway)(struct rpc_conn *conn);
     void (*ping_acked)(struct rpc_conn *conn);
     /* The connection is gone and will be freed next; why is set. */
     void (*lost)(struct rpc_conn *conn, const struct sl_err *why);
@@ -122,7 +121,6 @@ struct rpc_conn {
     nghttp2_session *session;
     const struct rpc_role *role;
     struct sl_rpc_limits limits;
-    struct ucred peer;
     struct sl_rpc_call *calls;
     size_t call_count;
     size_t held_bytes;  /* in parts of messages and queues, of all calls */
@@ -130,6 +128,7 @@ struct rpc_conn {
     bool dead;          /* to be released as soon as depth is 0 */
     bool unwritten;     /* something was submitted since the last write */
     bool said_goodbye;  /* the final GOAWAY is out */
+    bool going_away;    /* the peer said GOAWAY: no new calls */
     bool sweep, notify; /* some call is `unsent`, or has `notify` */
     struct sl_err why;  /* … it is dead */
     void *owner;
@@ -144,8 +143,8 @@ struct rpc_conn {
 int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                        const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                        struct sl_err *err) SL_MUST_CHECK;
-/* Around whatever calls back into the owner's code: nothing is freed before the last leave. */
-void sl_rpc_conn_enter(struct rpc_conn *conn);
+/* After whatever calls back into the owner's code, with conn->depth++ before it: nothing is freed before the last
+ * leave. */
 void sl_rpc_conn_leave(struct rpc_conn *conn);
 /* The connection is of no use any more: released by the loop, soon. Never calls back. */
 void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why);

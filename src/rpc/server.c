@@ -238,7 +238,7 @@ size_t sl_rpc_server_conns(const struct sl_rpc_server *server)
  * when it has answered a ping sent after that, the number of the last call that counts. */
 static void say_goodbye(struct rpc_conn *conn)
 {
-    sl_rpc_conn_enter(conn);
+    conn->depth++;
     int rc = nghttp2_submit_shutdown_notice(conn->session);
     if (rc == 0)
         rc = nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "rpc/rpc_internal.h"
 
 struct stream {
     struct echo *echo;
@@ -43,8 +44,8 @@ static void stream_pump(struct sl_rpc_call *call, void *data)
             sl_rpc_call_finish(call, sl_rpc_code_from_errno(rc), err.msg);
             return;
         }
-        if (sl_rpc_call_queued(call) > s->echo->most_queued)
-            s->echo->most_queued = sl_rpc_call_queued(call);
+        if (call->queued > s->echo->most_queued)
+            s->echo->most_queued = call->queued;
         s->number++;
         s->left--;
     }
@@ -136,17 +137,6 @@ static void handle_none(struct sl_rpc_call *call, const uint8_t *msg, size_t siz
     sl_rpc_call_finish(call, SL_RPC_OK, NULL);
 }
 
-static void handle_peer(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
-{
-    (void)msg;
-    (void)size;
-    (void)data;
-    char text[64];
-    const struct ucred *peer = sl_rpc_call_peer(call);
-    int n = snprintf(text, sizeof(text), "%d %u", (int)peer->pid, (unsigned)peer->uid);
-    sl_rpc_call_reply(call, text, (size_t)n);
-}
-
 static void handle_state(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
     (void)msg;
@@ -167,7 +157,7 @@ int echo_install(struct sl_rpc_server *server, struct echo *echo, struct sl_err 
     } methods[] = {
         {ECHO_UNARY, handle_unary}, {ECHO_STREAM, handle_stream}, {ECHO_NEVER, handle_never},
         {ECHO_HELLO, handle_hello}, {ECHO_FAIL, handle_fail},     {ECHO_NONE, handle_none},
-        {ECHO_PEER, handle_peer},   {ECHO_STATE, handle_state},
+        {ECHO_STATE, handle_state},
     };
     for (size_t i = 0; i < SL_ARRAY_LEN(methods); i++) {
         int rc = sl_rpc_server_handle(server, methods[i].path, methods[i].handler, echo, err);

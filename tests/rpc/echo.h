@@ -11,7 +11,6 @@
 #define ECHO_HELLO  "/test.Echo/Hello"  /* one message, then silence; ends when the server drains */
 #define ECHO_FAIL   "/test.Echo/Fail"   /* request: status code (1 byte), text */
 #define ECHO_NONE   "/test.Echo/None"   /* OK without a message */
-#define ECHO_PEER   "/test.Echo/Peer"   /* the caller's pid and uid, in decimal */
 #define ECHO_STATE  "/test.Echo/State"  /* "cancelled N deadline N open N most N" */
 
 struct echo {
