@@ -21,16 +21,13 @@
 #define CONFIG_MAX_BYTES (1 << 20)
 #define LABEL_WAIT_NS    (5 * SL_NS_PER_S)
 
-static const char *flag_value(const struct sl_agent *a, const char *flag)
+static const char *named_file(const struct sl_agent *a)
 {
     const char *value = NULL;
     for (size_t i = 0; i < a->opt.flags_count; i++)
-        if (strcmp(a->opt.flags[i].flag, flag) == 0)
+        if (strcmp(a->opt.flags[i].flag, "config-file") == 0)
             value = a->opt.flags[i].value;
-    for (char *const *e = a->environ_list; !value && e && *e; e++)
-        if (strncmp(*e, "CONFIG_FILE=", strlen("CONFIG_FILE=")) == 0)
-            value = *e + strlen("CONFIG_FILE=");
-    return value;
+    return value ? value : sl_config_variable(a->environ_list, "CONFIG_FILE");
 }
 
 /* "default" where there is one of that name and nothing else says which. */
@@ -48,7 +45,7 @@ static const char *choice(const struct sl_agent *a, char *path, size_t size)
 static int choose(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
     path[0] = '\0';
-    const char *file = flag_value(a, "config-file");
+    const char *file = named_file(a);
     if (!a->opt.config_dir || !*a->opt.config_dir) {
         (void)snprintf(path, size, "%s", file ? file : "");
         return 0;

@@ -17,6 +17,7 @@
 
 #include "agent/agent_internal.h"
 #include "agent/errors.h"
+#include "agent/tenant/errors.h"
 #include "agent/tenant/leases.h"
 #include "arbiter/arbiter.h"
 #include "arbiter/client.h"
@@ -287,7 +288,7 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
     (void)snprintf(c->library, sizeof(c->library), "%s",
                    opt->nvml_library ? opt->nvml_library : "");
     int rc = strlen(opt->dir) + sizeof("/" SL_CONTROL_SOCKET) > SOCKET_MAX
-                 ? sl_err_set(err, -ENAMETOOLONG, SL_E_ARBITER_DIR_LONG, opt->dir)
+                 ? sl_err_set(err, -ENAMETOOLONG, SL_E_TENANT_DIR_LONG, opt->dir)
                  : start(c, err);
     if (rc < 0)
         free(c);

@@ -14,7 +14,6 @@ SL_ERROR_ALSO(AGENT_OPTION_NEAR, "there is no option --%s: did you mean --%s? Se
 SL_ERROR_ALSO(AGENT_OPTION_UNKNOWN, "there is no option --%s: see sluiced --help");
 SL_ERROR_ALSO(AGENT_OPTION_LONG, "there is no option --%.60s: see sluiced --help");
 SL_ERROR_ALSO(AGENT_NEEDS_VALUE, "--%s needs a value");
-SL_ERROR_ALSO(AGENT_WORD_NEEDS_VALUE, "--%.*s needs a value");
 SL_ERROR_ALSO(AGENT_BOOL, "--%s must be true or false, not \"%.40s\"");
 SL_ERROR_ALSO(AGENT_LOG_LEVEL, "--log-level (or SLUICE_LOG) must be off, error, warn, info or debug, not \"%.40s\"");
 SL_ERROR(AGENT_NO_DRIVER, "%.360s; to wait for a driver, set failOnInitError: false",
@@ -37,8 +36,6 @@ SL_ERROR(AGENT_DRA_API, "--dra needs the API server: give --kubeconfig, or run i
 SL_ERROR_ALSO(AGENT_FEATURE_API, "--node-feature needs the API server, and --no-api excludes it: omit one of the two");
 SL_ERROR(FRACTION_NOT_READY, "fractions are not ready yet: see the log of the agent",
     "the agent starts", "nothing: kubelet tries again");
-SL_ERROR(ARBITER_DIR_LONG, "the name of the arbiter's directory, %s, is too long",
-    "unix sockets allow 107 bytes", "a shorter `--arbiter-dir`");
 SL_ERROR(MPS_TWO_GPUS,
     "%s: the container would get shares of two GPUs, but a process can use one MPS daemon: no GPU has so many free "
     "shares, ask for fewer",

@@ -105,19 +105,10 @@ static int set(struct sl_agent_options *opt, const struct option_row *row, const
     return 0;
 }
 
-static const char *variable(char *const *environ_list, const char *name)
-{
-    size_t n = strlen(name);
-    for (; environ_list && *environ_list; environ_list++)
-        if (strncmp(*environ_list, name, n) == 0 && (*environ_list)[n] == '=')
-            return *environ_list + n + 1;
-    return NULL;
-}
-
-static const struct option_row *find(const char *name, size_t length)
+static const struct option_row *find(const char *name)
 {
     for (size_t i = 0; i < ROWS; i++)
-        if (strlen(rows[i].flag) == length && strncmp(rows[i].flag, name, length) == 0)
+        if (strcmp(rows[i].flag, name) == 0)
             return &rows[i];
     return NULL;
 }
@@ -126,7 +117,7 @@ static int defaults(struct sl_agent_options *opt, char *const *environ_list, str
 {
     int rc = 0;
     for (size_t i = 0; i < ROWS && rc == 0; i++) {
-        const char *value = rows[i].env ? variable(environ_list, rows[i].env) : NULL;
+        const char *value = rows[i].env ? sl_config_variable(environ_list, rows[i].env) : NULL;
         if (!value || (*value == '\0' && rows[i].kind != TEXT_OR_NOTHING))
             value = rows[i].fallback;
         rc = value ? set(opt, &rows[i], value, err) : 0;
@@ -157,26 +148,22 @@ static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, stru
     const char *word = argv[*i];
     if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
         return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION, word);
-    word += 2;
-    const char *equals = strchr(word, '=');
-    size_t length = equals ? (size_t)(equals - word) : strlen(word);
-    const struct option_row *row = find(word, length);
     char name[64];
+    word += 2;
+    size_t length = strcspn(word, "=");
+    if (length >= sizeof(name))
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_LONG, word);
+    (void)snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    const struct option_row *row = find(name);
     bool takes_value = row && row->kind != YES_NO;
-    if (!row) {
-        if (length >= sizeof(name))
-            return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_LONG, word);
-        memcpy(name, word, length);
-        name[length] = '\0';
-        if (!sl_config_is_flag(name, &takes_value))
-            return unknown(name, err);
-    }
-    const char *value = equals ? equals + 1 : takes_value ? NULL : "true";
+    if (!row && !sl_config_is_flag(name, &takes_value))
+        return unknown(name, err);
+    const char *value = word[length] ? word + length + 1 : takes_value ? NULL : "true";
     /* No value begins like an option: the one before it was left out. */
     if (!value && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) != 0)
         value = argv[++*i];
     if (!value)
-        return sl_err_set(err, -EINVAL, SL_E_AGENT_WORD_NEEDS_VALUE, (int)length, word);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_NEEDS_VALUE, name);
     if (row)
         return set(opt, row, value, err);
     pass_on(opt, name, value);

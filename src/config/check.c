@@ -54,11 +54,6 @@ static int check_discovery(const struct sl_draft *d, struct sl_err *err)
                           SL_E_DISCOVERY_UNKNOWN, d->c.discovery_strategy);
 }
 
-static bool has_list(const struct sl_config_shared *s)
-{
-    return s->devices_count > 0;
-}
-
 /* Two entries may share one resource if each names devices of its own. What the names stand for is
  * known only on the node; the plan looks again. */
 static int check_pair(const struct sl_draft *d, const struct sl_config_shared *a,
@@ -67,7 +62,7 @@ static int check_pair(const struct sl_draft *d, const struct sl_config_shared *a
     struct sl_origin at = {.line = b->line, .column = b->column};
     if (strcmp(a->name, b->name) != 0)
         return 0;
-    if (!has_list(a) || !has_list(b))
+    if (a->devices_count == 0 || b->devices_count == 0)
         return sl_config_fail(d, at, err, -EINVAL, SL_E_RESOURCE_SHARED_TWICE, b->name, a->line);
     for (size_t i = 0; i < a->devices_count; i++)
         for (size_t j = 0; j < b->devices_count; j++)

@@ -144,7 +144,7 @@ bool sl_config_match(const char *pattern, const char *text);
 /* The more generous of both, one by one. */
 void sl_config_allow_add(struct sl_config_allow *allow, const struct sl_config_allow *more);
 
-/* One setting from outside the file: a flag's long name ("mig-strategy") and its text. */
+/* One setting from outside the file: a flag's long name ("mig-strategy"), which sl_config_is_flag() knows, and its text. */
 struct sl_config_override {
     const char *flag;
     const char *value;
@@ -174,6 +174,8 @@ void sl_config_print(const struct sl_config *config, FILE *out);
 /* The same as a JSON object, which is YAML too; `key` as in base/json.h. */
 void sl_config_json(const struct sl_config *config, const char *key, struct sl_json *j);
 
+/* The value of a variable in an `environ`-like list; NULL: it is not there. */
+const char *sl_config_variable(char *const *environ_list, const char *name);
 /* Is `name` a flag, and does it take a value? For the command line's parser. */
 bool sl_config_is_flag(const char *name, bool *ret_takes_value);
 /* The flag, or the name in `more` (ends with NULL), that was probably meant; false: no name is

@@ -13,10 +13,6 @@ SL_ERROR(YAML_BAD, "this is not YAML: %s%s%s",
 SL_ERROR(KEY_UNKNOWN, "unknown key \"%.60s\"%s%s: %s",
     "a typing error, or a key in the wrong place",
     "the message names the key that was probably meant, or the place of the key");
-SL_ERROR(FLAG_UNKNOWN_NEAR, "unknown flag --%.60s: did you mean --%s?",
-    "the flag is not one of [config.md](config.md)", "use a flag of that page");
-SL_ERROR_ALSO(FLAG_UNKNOWN, "unknown flag --%.60s: see `sluiced --help`");
-SL_ERROR_ALSO(FLAG_NEEDS_VALUE, "--%s needs a value");
 SL_ERROR(KEY_TWICE, "key \"%s\" is given twice: keep one of them",
     "the same key stands twice in one place", "keep one of them");
 SL_ERROR(NEEDS_MAPPING, "%s%smust consist of keys and values, for example \"key: value\"",

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said outside the file: defaults below it, the environment and the command line above. */
-#include <errno.h>
 #include <string.h>
 
 #include "base/words.h"
-#include "config/errors.h"
 #include "config/schema.h"
 
 static struct sl_scalar outside(const char *text, const char *dashes, const char *from)
@@ -27,10 +25,10 @@ int sl_layer_defaults(struct sl_draft *d, struct sl_err *err)
     return 0;
 }
 
-static const char *lookup(char *const *environ_list, const char *name)
+const char *sl_config_variable(char *const *environ_list, const char *name)
 {
     size_t n = strlen(name);
-    for (; *environ_list; environ_list++)
+    for (; environ_list && *environ_list; environ_list++)
         if (strncmp(*environ_list, name, n) == 0 && (*environ_list)[n] == '=')
             return *environ_list + n + 1;
     return NULL;
@@ -40,11 +38,11 @@ static const char *lookup(char *const *environ_list, const char *name)
 int sl_layer_environment(struct sl_draft *d, char *const *environ_list, struct sl_err *err)
 {
     char name[64];
-    for (size_t i = 0; i < sl_schema_count && environ_list; i++) {
+    for (size_t i = 0; i < sl_schema_count; i++) {
         const char *value = NULL;
         for (size_t n = 0;
              !(value && value[0]) && sl_schema_env(&sl_schema[i], n, name, sizeof(name)); n++)
-            value = lookup(environ_list, name);
+            value = sl_config_variable(environ_list, name);
         if (!value || !value[0])
             continue;
         struct sl_scalar s = outside(value, "", name);
@@ -59,11 +57,10 @@ int sl_layer_environment(struct sl_draft *d, char *const *environ_list, struct s
 bool sl_config_closest_flag(const char *name, const char *const *more, char *buf, size_t size)
 {
     enum { MOST = 160 };
-    static const char *const none[] = {NULL};
     char flag[MOST][48];
     const char *words[MOST + 1] = {NULL};
     size_t count = 0;
-    for (more = more ? more : none; *more && count < MOST; more++)
+    for (; *more && count < MOST; more++)
         words[count++] = *more;
     for (size_t i = 0; i < sl_schema_count; i++)
         for (size_t n = 0;
@@ -76,26 +73,14 @@ bool sl_config_closest_flag(const char *name, const char *const *more, char *buf
     return best != NULL;
 }
 
-static int unknown_flag(const char *flag, struct sl_err *err)
-{
-    char best[64];
-    if (sl_config_closest_flag(flag, NULL, best, sizeof(best)))
-        return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN_NEAR, flag, best);
-    return sl_err_set(err, -EINVAL, SL_E_FLAG_UNKNOWN, flag);
-}
-
 int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, size_t count,
                    struct sl_err *err)
 {
     bool given[SL_SCHEMA_MAX] = {false};
     for (size_t f = 0; f < count; f++) {
         const struct sl_schema_row *row = sl_schema_flag(flags[f].flag);
-        if (!row)
-            return unknown_flag(flags[f].flag, err);
         size_t i = sl_schema_index(row);
-        if (!flags[f].value && row->type != SL_TYPE_BOOL)
-            return sl_err_set(err, -EINVAL, SL_E_FLAG_NEEDS_VALUE, flags[f].flag);
-        struct sl_scalar s = outside(flags[f].value ? flags[f].value : "true", "--", flags[f].flag);
+        struct sl_scalar s = outside(flags[f].value, "--", flags[f].flag);
         /* A list may come in several flags; anything else counts as last said. */
         int rc = given[i] && sl_value_is_list(row->type) ? sl_value_add(d, row, d, &s, err)
                                                          : sl_value_set(d, row, d, &s, err);

@@ -111,9 +111,7 @@ static int set_enum(const struct set *w)
 
 static int set_string(const struct set *w)
 {
-    char *copy = sl_xstrdup(w->s->text);
-    free(*(char **)w->field);
-    *(char **)w->field = copy;
+    *(char **)w->field = sl_xstrdup(w->s->text);
     return 0;
 }
 
@@ -141,38 +139,24 @@ static bool is_subdomain(const char *name)
 }
 
 /* Adds the domain, refuses what Kubernetes would. */
-static int name_make(const struct sl_draft *d, const struct sl_scalar *s, char **ret,
-                     struct sl_err *err)
+static int set_name(const struct set *w)
 {
-    const char *slash = strchr(s->text, '/');
+    const struct sl_scalar *s = w->s;
     const char *name = s->text;
-    if (slash) {
+    if (strchr(name, '/')) {
         if (strncmp(name, SL_DOMAIN, strlen(SL_DOMAIN)) != 0)
-            return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_DOMAIN, s->text);
+            return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_DOMAIN, s->text);
         name += strlen(SL_DOMAIN);
     }
     if (!*name)
-        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_EMPTY);
+        return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_EMPTY);
     size_t len = strlen(SL_DOMAIN) + strlen(name);
     if (len > SL_RESOURCE_NAME_MAX)
-        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_LONG, SL_DOMAIN, name, len,
-                              SL_RESOURCE_NAME_MAX);
+        return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_LONG, SL_DOMAIN, name,
+                              len, SL_RESOURCE_NAME_MAX);
     if (!is_subdomain(name))
-        return sl_config_fail(d, s->at, err, -EINVAL, SL_E_RESOURCE_BAD, s->text);
-    char *full = sl_xmalloc(len + 1);
-    (void)snprintf(full, len + 1, SL_DOMAIN "%s", name);
-    *ret = full;
-    return 0;
-}
-
-static int set_name(const struct set *w)
-{
-    char *name = NULL;
-    int rc = name_make(w->d, w->s, &name, w->err);
-    if (rc < 0)
-        return rc;
-    free(*(char **)w->field);
-    *(char **)w->field = name;
+        return sl_config_fail(w->d, s->at, w->err, -EINVAL, SL_E_RESOURCE_BAD, s->text);
+    *(char **)w->field = sl_xasprintf(SL_DOMAIN "%s", name);
     return 0;
 }
 

@@ -238,7 +238,7 @@ static void flags_as_a_command_line_has_them(void **state)
 {
     (void)state;
     static const struct sl_config_override flags[] = {
-        {"pass-device-specs", NULL},
+        {"pass-device-specs", "true"},
         {"device-list-strategy", "cdi-cri,envvar"},
         {"device-list-strategy", "volume-mounts"},
         {"mig-strategy", "mixed"},
