@@ -12,6 +12,7 @@
 
 #include "agent/agent_internal.h"
 #include "agent/errors.h"
+#include "base/cleanup.h"
 #include "base/container.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -26,7 +27,7 @@ void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reaso
     va_end(ap);
     sl_log(type == SL_EVENT_WARNING ? SL_LOG_WARN : SL_LOG_INFO, "%s", text);
     if (a->node)
-        sl_node_event(a->node, type, reason, "%s", text);
+        sl_node_event(a->node, type, reason, text);
 }
 
 static void stop_for(struct sl_agent *a, const struct sl_err *err)
@@ -134,7 +135,7 @@ static void notice(void *data, const char *text)
 {
     struct sl_agent *a = data;
     if (a->node)
-        sl_node_event(a->node, SL_EVENT_WARNING, "DevicePlugin", "%s", text);
+        sl_node_event(a->node, SL_EVENT_WARNING, "DevicePlugin", text);
 }
 
 static void kubelet_started(void *data)
@@ -227,30 +228,20 @@ static void name_node(struct sl_agent *a)
         (void)snprintf(a->node_name, sizeof(a->node_name), "localhost");
 }
 
-static int open_all(struct sl_agent *a, struct sl_err *err)
+static int open_reload(struct sl_agent *a, struct sl_err *err)
 {
-    /* Signals first: threads made later inherit that they are blocked. */
-    int rc = open_signals(a, err);
+    int rc = sl_reload_create(a->loop, sl_agent_config_changed, a, &a->reload, err);
     if (rc == 0)
-        rc = sl_agent_config_first(a, err);
-    if (rc == 0)
-        rc = sl_reload_create(a->loop, sl_agent_config_changed, a, &a->reload, err);
-    if (rc == 0) {
         sl_reload_watch(a->reload, a->config_file);
-        rc = sl_agent_arbiter_open(a, err);
-    }
-    if (rc == 0)
-        rc = open_plugins(a, err);
-    if (rc == 0)
-        rc = sl_agent_node_open(a, err);
-    if (rc == 0)
-        rc = open_devices(a, err);
-    if (rc == 0)
-        rc = sl_agent_dra_open(a, err);
-    if (rc == 0)
-        rc = sl_agent_observe_open(a, err);
     return rc;
 }
+
+/* In this order. Signals first: threads made later inherit that they are blocked. */
+static int (*const openers[])(struct sl_agent *a, struct sl_err *err) = {
+    open_signals,          sl_agent_config_first, open_reload,
+    sl_agent_arbiter_open, open_plugins,          sl_agent_node_open,
+    open_devices,          sl_agent_dra_open,     sl_agent_observe_open,
+};
 
 static void close_all(struct sl_agent *a)
 {
@@ -293,7 +284,8 @@ int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list, 
     name_node(a);
     int rc = sl_loop_create(NULL, &a->loop, err);
     if (rc == 0) {
-        rc = open_all(a, err);
+        for (size_t i = 0; i < SL_ARRAY_LEN(openers) && rc == 0; i++)
+            rc = openers[i](a, err);
         if (rc == 0)
             sl_info("sluiced " SLUICE_VERSION " on node %s", a->node_name);
         while (rc == 0 && !a->stopping)

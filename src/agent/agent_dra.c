@@ -62,7 +62,7 @@ static void event(void *data, const struct sl_dra_event *e)
     sl_log(e->warning ? SL_LOG_WARN : SL_LOG_INFO, "claim %s/%s: %s", e->name_space, e->claim,
            e->message);
     if (a->node && e->pod && *e->pod)
-        sl_pod_event(a->node, e->name_space, e->pod, e->pod_uid, type, e->reason, "%s", e->message);
+        sl_pod_event(a->node, e->name_space, e->pod, e->pod_uid, type, e->reason, e->message);
 }
 
 static void took_over(void *data)

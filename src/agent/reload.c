@@ -69,9 +69,7 @@ static void looked(struct sl_timer *timer)
 {
     struct sl_reload *r = sl_container_of(timer, struct sl_reload, look);
     sl_timer_set(r->loop, &r->look, sl_loop_now(r->loop) + LOOK_NS);
-    watch_directory(r);
-    if (r->path[0] != '\0')
-        r->changed(r->data);
+    settled(&r->settle);
 }
 
 int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *data,

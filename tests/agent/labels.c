@@ -370,7 +370,7 @@ static void lists(void **state)
     assert_int_equal(a.count, 3);
     assert_string_equal(sl_labels_get(&a, "b"), "4");
     assert_null(sl_labels_get(&a, "d"));
-    b = sl_labels_copy(&a);
+    sl_labels_copy(&b, &a);
     assert_true(sl_labels_equal(&a, &b));
     sl_labels_set(&b, "c", "9");
     assert_false(sl_labels_equal(&a, &b));

@@ -110,7 +110,7 @@ static bool told_a100(void)
 
 static bool events_out(void)
 {
-    return sl_node_stats(node).events_waiting == 0;
+    return sl_node_stats(node).events_sent == 2;
 }
 
 /* The agent's rights are those of the docs, and a token of its own. */

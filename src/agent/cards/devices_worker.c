@@ -43,8 +43,6 @@ struct task *sl_task_pop(struct task_list *list)
 
 void sl_task_free(struct task *task)
 {
-    if (!task)
-        return;
     sl_inventory_free(task->inv);
     free(task);
 }

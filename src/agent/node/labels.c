@@ -62,12 +62,11 @@ bool sl_labels_equal(const struct sl_labels *a, const struct sl_labels *b)
     return true;
 }
 
-struct sl_labels sl_labels_copy(const struct sl_labels *from)
+void sl_labels_copy(struct sl_labels *to, const struct sl_labels *from)
 {
-    struct sl_labels copy = {0};
+    sl_labels_clear(to);
     for (size_t i = 0; i < from->count; i++)
-        sl_labels_set(&copy, from->label[i].key, from->label[i].value);
-    return copy;
+        sl_labels_set(to, from->label[i].key, from->label[i].value);
 }
 
 void sl_labels_clear(struct sl_labels *labels)

@@ -45,7 +45,8 @@ void sl_labels_clear(struct sl_labels *labels);
 void sl_labels_set(struct sl_labels *labels, const char *key, const char *value);
 const char *sl_labels_get(const struct sl_labels *labels, const char *key); /* NULL: not there */
 bool sl_labels_equal(const struct sl_labels *a, const struct sl_labels *b);
-struct sl_labels sl_labels_copy(const struct sl_labels *from);
+/* In place of what `to` has. */
+void sl_labels_copy(struct sl_labels *to, const struct sl_labels *from);
 
 /*
  * Text as a label's value: runs of spaces become '-', what a value may not have is dropped, at most

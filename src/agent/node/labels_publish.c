@@ -32,13 +32,6 @@ struct sl_labeler {
     struct sl_err said; /* the last trouble that was logged */
 };
 
-static uint64_t wall_s(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec;
-}
-
 /* Opens the folder a path is in; *ret_name is what follows. */
 static int open_folder(const char *path, const char **ret_name, struct sl_err *err)
 {
@@ -63,7 +56,8 @@ static char *file_text(const struct sl_labels *labels, size_t *ret_size)
     return text;
 }
 
-int sl_labels_write_file(const struct sl_labels *labels, const char *path, struct sl_err *err)
+/* `key=value` lines, replaced in one step; unchanged content is not written again. */
+static int replace_file(const struct sl_labels *labels, const char *path, struct sl_err *err)
 {
     const char *name;
     size_t size = 0, old_size = 0;
@@ -86,14 +80,6 @@ int sl_labels_write_file(const struct sl_labels *labels, const char *path, struc
     return rc;
 }
 
-/* Once for each thing to say: a full disk is one line, not one a minute. */
-static void complain(struct sl_labeler *l, const struct sl_err *err)
-{
-    if (strcmp(l->said.msg, err->msg) != 0)
-        sl_warn("labels: %s", err->msg);
-    l->said = *err;
-}
-
 static void remove_file(struct sl_labeler *l)
 {
     if (l->file)
@@ -112,8 +98,10 @@ static void write_file(struct sl_labeler *l, const struct sl_labels *labels)
     if (l->file && strcmp(l->file, path) != 0)
         remove_file(l);
     struct sl_err err = SL_ERR_INIT;
-    if (sl_labels_write_file(labels, path, &err) < 0) {
-        complain(l, &err);
+    if (replace_file(labels, path, &err) < 0) {
+        if (strcmp(l->said.msg, err.msg) != 0) /* a full disk is one line, not one a minute */
+            sl_warn("labels: %s", err.msg);
+        l->said = err;
         return;
     }
     l->said = (struct sl_err)SL_ERR_INIT;
@@ -162,7 +150,7 @@ struct sl_labeler *sl_labeler_create(struct sl_loop *loop, const struct sl_label
     l->loop = loop;
     l->opt = *opt;
     l->timer.fire = fire;
-    l->start_s = opt->wall_s ? opt->wall_s() : wall_s();
+    l->start_s = opt->wall_s ? opt->wall_s() : (uint64_t)time(NULL);
     return l;
 }
 

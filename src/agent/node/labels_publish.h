@@ -40,8 +40,4 @@ const struct sl_labels *sl_labeler_last(const struct sl_labeler *labeler);
 void sl_labels_host_read(const char *sys_root, const char *machine_file,
                          const struct sl_inventory *inv, struct sl_labels_host *ret);
 
-/* `key=value` lines, replaced in one step; unchanged content is not written again. */
-int sl_labels_write_file(const struct sl_labels *labels, const char *path,
-                         struct sl_err *err) SL_MUST_CHECK;
-
 #endif

@@ -105,10 +105,12 @@ static void meet_rival(struct sl_node *node, const char *key)
         return;
     r->until_ns = now + RIVAL_YIELD_NS;
     sl_warn(SL_E_LABEL_FOREIGN_LOG, node->name, key);
-    sl_node_event(node, SL_EVENT_WARNING, "LabelConflict",
-                  "Another program sets label %s, too; Sluice does not change it for an hour. "
-                  "Does NVIDIA's GPU Feature Discovery run on this node?",
-                  key);
+    SL_CLEANUP(free)
+    char *text =
+        sl_xasprintf("Another program sets label %s, too; Sluice does not change it for an "
+                     "hour. Does NVIDIA's GPU Feature Discovery run on this node?",
+                     key);
+    sl_node_event(node, SL_EVENT_WARNING, "LabelConflict", text);
 }
 
 static void look_for_rivals(struct sl_node *node, const struct sl_labels *now)
@@ -181,7 +183,7 @@ static void take_object(struct sl_node *node, const json_t *object)
         free(node->uid);
         node->uid = sl_xstrdup(uid);
     }
-    node->present = node->ever_seen = true;
+    node->present = true;
 }
 
 static void on_object(void *data, enum sl_kube_event event, json_t *object)
@@ -400,9 +402,7 @@ void sl_node_destroy(struct sl_node *node)
 
 void sl_node_labels(struct sl_node *node, const struct sl_labels *labels)
 {
-    struct sl_labels copy = sl_labels_copy(labels);
-    sl_labels_clear(&node->wanted);
-    node->wanted = copy;
+    sl_labels_copy(&node->wanted, labels);
     node->wanted_set = true;
     node->leave = false;
     sync_labels(node);
@@ -417,9 +417,7 @@ void sl_node_disown(struct sl_node *node)
 
 void sl_node_annotations(struct sl_node *node, const struct sl_labels *notes)
 {
-    struct sl_labels copy = sl_labels_copy(notes);
-    sl_labels_clear(&node->notes);
-    node->notes = copy;
+    sl_labels_copy(&node->notes, notes);
     sync_labels(node);
 }
 
@@ -435,15 +433,11 @@ const char *sl_node_uid(const struct sl_node *node)
 
 struct sl_node_stats sl_node_stats(const struct sl_node *node)
 {
-    struct sl_node_stats s = {
-        .seen = node->ever_seen,
+    return (struct sl_node_stats){
         .labels_current = node->present && node->wanted_set && !node->call && !node->retry.set,
         .label_writes = node->writes,
         .label_failures = node->failures,
         .events_sent = node->events.sent,
         .events_dropped = node->events.dropped,
     };
-    for (size_t i = 0; i < node->events.count; i++)
-        s.events_waiting += node->events.event[i]->count != node->events.event[i]->sent;
-    return s;
 }

@@ -82,18 +82,15 @@ enum sl_event_type { SL_EVENT_NORMAL, SL_EVENT_WARNING };
  * many are kept and how fast they go, the oldest give way.
  */
 void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *reason,
-                   const char *fmt, ...) SL_PRINTF(4, 5);
+                   const char *text);
 /* The same about a pod. uid may be NULL. */
 void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
-                  enum sl_event_type type, const char *reason, const char *fmt, ...)
-    SL_PRINTF(7, 8);
+                  enum sl_event_type type, const char *reason, const char *text);
 
 struct sl_node_stats {
-    bool seen;           /* the Node was read at least once */
     bool labels_current; /* the Node has the labels it is to have */
     uint64_t label_writes, label_failures;
     uint64_t events_sent, events_dropped;
-    size_t events_waiting;
 };
 struct sl_node_stats sl_node_stats(const struct sl_node *node);
 

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +38,6 @@ static uint64_t wall_now(const struct sl_node *node)
 
 static void event_free(struct node_event *e)
 {
-    if (!e)
-        return;
     free(e->event_namespace);
     free(e->kind);
     free(e->object);
@@ -117,15 +114,11 @@ static void happen(struct sl_node *node, struct node_event *e)
 
 static void put(struct sl_node *node, const char *event_namespace, const char *kind,
                 const char *object, const char *uid, enum sl_event_type type, const char *reason,
-                const char *fmt, va_list ap) SL_PRINTF(8, 0);
-static void put(struct sl_node *node, const char *event_namespace, const char *kind,
-                const char *object, const char *uid, enum sl_event_type type, const char *reason,
-                const char *fmt, va_list ap)
+                const char *text)
 {
     struct node_event *e = sl_xcalloc(1, sizeof(*e));
     char message[MESSAGE_MAX];
-    (void)vsnprintf(message, sizeof(message), fmt, ap);
-    sl_utf8_mend(message); /* JSON and Go both insist on UTF-8 */
+    sl_utf8_copy(message, sizeof(message), text); /* JSON and Go both insist on UTF-8 */
     e->type = type;
     e->event_namespace = sl_xstrdup(event_namespace);
     e->kind = sl_xstrdup(kind);
@@ -137,25 +130,18 @@ static void put(struct sl_node *node, const char *event_namespace, const char *k
 }
 
 void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *reason,
-                   const char *fmt, ...)
+                   const char *text)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    put(node, "default", "Node", node->name, NULL, type, reason, fmt, ap);
-    va_end(ap);
+    put(node, "default", "Node", node->name, NULL, type, reason, text);
 }
 
 void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *pod, const char *uid,
-                  enum sl_event_type type, const char *reason, const char *fmt, ...)
+                  enum sl_event_type type, const char *reason, const char *text)
 {
-    if (!sl_node_is_name(pod_namespace) || !sl_node_is_name(pod)) {
+    if (sl_node_is_name(pod_namespace) && sl_node_is_name(pod))
+        put(node, pod_namespace, "Pod", pod, uid, type, reason, text);
+    else
         node->events.dropped++;
-        return;
-    }
-    va_list ap;
-    va_start(ap, fmt);
-    put(node, pod_namespace, "Pod", pod, uid, type, reason, fmt, ap);
-    va_end(ap);
 }
 
 /* ---- the server ---- */

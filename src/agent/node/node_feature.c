@@ -201,10 +201,8 @@ void sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_lab
 {
     if (feature->wanted_set && sl_labels_equal(labels, &feature->wanted))
         return;
-    struct sl_labels copy = sl_labels_copy(labels);
     bool waiting = feature->wanted_set && !feature->current && feature->timer.set;
-    sl_labels_clear(&feature->wanted);
-    feature->wanted = copy;
+    sl_labels_copy(&feature->wanted, labels);
     feature->wanted_set = feature->newer = true;
     feature->current = false;
     /* A server that failed is asked when its time comes, not with each change. */

@@ -44,7 +44,7 @@ struct sl_node {
     struct sl_node_options opt;
     char *name, *uid;
     struct sl_kube_watch *watch;
-    bool present, ever_seen;
+    bool present;
     uint64_t version;    /* the newest resourceVersion of our own writing; 0: not a number */
     uint64_t written_ns; /* when that was */
     struct sl_labels seen, owned, wanted; /* owned: keys, with empty values */
