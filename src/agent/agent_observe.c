@@ -64,18 +64,9 @@ static void sample(void *data, struct sl_exporter *exporter)
 
 /* --- what the loop knows ------------------------------------------------------------------------ */
 
-static size_t mig_count(const struct sl_inventory *inv)
-{
-    size_t n = 0;
-    for (size_t g = 0; inv && g < inv->gpu_count; g++)
-        n += inv->gpu[g].mig_count;
-    return n;
-}
-
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
 {
     m->gpu = sl_xcalloc(inv ? inv->gpu_count : 0, sizeof(*m->gpu));
-    m->mig = sl_xcalloc(mig_count(inv), sizeof(*m->mig));
     m->xid = a->xid;
     m->xid_count = a->xid_count;
     for (size_t g = 0; inv && g < inv->gpu_count; g++) {
@@ -89,6 +80,7 @@ static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, str
             .now = SL_GPU_NUMBERS_UNKNOWN,
         };
         m->gpu[g].now.memory_total_bytes = (double)card->info.memory_total_bytes;
+        m->mig = sl_xreallocarray(m->mig, m->mig_count + card->mig_count, sizeof(*m->mig));
         for (size_t i = 0; i < card->mig_count; i++)
             m->mig[m->mig_count++] = (struct sl_metrics_mig){
                 .gpu = card->info.uuid,
@@ -263,20 +255,6 @@ static void owner(void *data, const char *tenant, const struct sl_podres_map *ma
 
 /* --- HTTP ---------------------------------------------------------------------------------------- */
 
-static void handle(void *data, struct sl_http_call *call, const struct sl_http_request *request)
-{
-    struct sl_agent *a = data;
-    static const char text[] = "sluiced: /metrics, /healthz, /readyz\n";
-    if (!sl_exporter_handle(a->exporter, call, request))
-        sl_http_answer(call, 404, "text/plain", text, sizeof(text) - 1);
-}
-
-static void gone(void *data, struct sl_http_call *call)
-{
-    struct sl_agent *a = data;
-    sl_exporter_gone(a->exporter, call);
-}
-
 int sl_agent_observe_arbiter(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_arbiter_dir place;
@@ -297,9 +275,11 @@ int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err)
                                                 .ready = ready,
                                                 .data = a,
                                                 .podres = a->podres};
-    const struct sl_http_server_options http = {
-        .address = a->opt.metrics_address, .handle = handle, .gone = gone, .data = a};
     a->exporter = sl_exporter_create(a->loop, &options);
+    const struct sl_http_server_options http = {.address = a->opt.metrics_address,
+                                                .handle = sl_exporter_handle,
+                                                .gone = sl_exporter_gone,
+                                                .data = a->exporter};
     int rc = sl_agent_observe_arbiter(a, err);
     if (rc == 0)
         rc = sl_http_server_create(a->loop, &http, &a->http, err);

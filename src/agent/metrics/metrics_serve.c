@@ -320,29 +320,31 @@ static void answer_metrics(struct sl_exporter *x, struct sl_http_call *call)
         gather(x);
 }
 
-bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,
+void sl_exporter_handle(void *data, struct sl_http_call *call,
                         const struct sl_http_request *request)
 {
+    struct sl_exporter *x = data;
     bool metrics = strcmp(request->path, "/metrics") == 0;
     bool health = strcmp(request->path, "/healthz") == 0;
+    static const char others[] = "sluiced: /metrics, /healthz, /readyz\n";
     if (!metrics && !health && strcmp(request->path, "/readyz") != 0)
-        return false;
-    if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)
+        sl_http_answer(call, 404, "text/plain", others, sizeof(others) - 1);
+    else if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)
         say(call, 405, "only GET and HEAD\n");
     else if (metrics)
-        answer_metrics(exporter, call);
+        answer_metrics(x, call);
     else if (health)
         say(call, 200, "ok\n"); /* the loop runs: that is what an answer shows */
     else
-        answer_ready(exporter, call);
-    return true;
+        answer_ready(x, call);
 }
 
-void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call)
+void sl_exporter_gone(void *data, struct sl_http_call *call)
 {
-    for (size_t i = 0; i < exporter->calls; i++) {
-        if (exporter->call[i] == call) {
-            exporter->call[i] = exporter->call[--exporter->calls];
+    struct sl_exporter *x = data;
+    for (size_t i = 0; i < x->calls; i++) {
+        if (x->call[i] == call) {
+            x->call[i] = x->call[--x->calls];
             return;
         }
     }

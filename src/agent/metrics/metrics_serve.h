@@ -52,11 +52,10 @@ void sl_exporter_destroy(struct sl_exporter *exporter);
 int sl_exporter_arbiter(struct sl_exporter *exporter, const struct sl_arbiter_dir *place,
                         struct sl_err *err) SL_MUST_CHECK;
 
-/* The handler's part in an HTTP server: false if the path is none of ours (answer it yourself). */
-bool sl_exporter_handle(struct sl_exporter *exporter, struct sl_http_call *call,
+/* `handle` and `gone` of the HTTP server, whose `data` is the exporter. */
+void sl_exporter_handle(void *data, struct sl_http_call *call,
                         const struct sl_http_request *request);
-/* The client left: from the server's `gone`. */
-void sl_exporter_gone(struct sl_exporter *exporter, struct sl_http_call *call);
+void sl_exporter_gone(void *data, struct sl_http_call *call);
 
 /* The answer to `sample`: copied. count 0 with err: it failed. */
 void sl_exporter_sampled(struct sl_exporter *exporter, const struct sl_gpu_sampled *numbers,
