@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char *const names[] = {"off", "error", "warn", "info", "debug"};
 static _Atomic int log_level = SL_LOG_OFF;
 static _Atomic int log_fd = -1;
 /* Where log_fd led when it was opened; written before log_fd. */
@@ -65,7 +66,6 @@ static void put(int fd, const char *line, size_t n)
 
 enum sl_log_level sl_log_level_parse(const char *text, enum sl_log_level fallback)
 {
-    static const char *const names[] = {"off", "error", "warn", "info", "debug"};
     for (int i = 0; text && i < 5; i++)
         if (strcmp(text, names[i]) == 0)
             return (enum sl_log_level)i;
@@ -78,7 +78,6 @@ void sl_log(enum sl_log_level level, const char *fmt, ...)
     if ((int)level > atomic_load_explicit(&log_level, memory_order_relaxed) || fd < 0)
         return;
 
-    static const char names[][6] = {"off", "error", "warn", "info", "debug"};
     int saved = errno;
     char line[700];
     struct timespec ts;

@@ -28,8 +28,7 @@ static int give_up(int ready_fd, const struct sl_err *err)
     if (ready_fd >= 0) {
         char text[sizeof(err->msg) + 1];
         int n = snprintf(text, sizeof(text), "%c%s", SL_READY_NO, err->msg);
-        if (n > 0 && write(ready_fd, text, (size_t)n) < 0)
-            return SL_EXIT_FAILED;
+        (void)!write(ready_fd, text, (size_t)n);
     }
     return SL_EXIT_FAILED;
 }

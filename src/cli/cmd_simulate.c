@@ -365,14 +365,14 @@ static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_ex
     *ret_exit = SL_EXIT_FAILED;
     job->report.options = &job->options;
     job->report.cluster = &job->cluster;
-    sl_sim_report_init(&job->report);
+    size_t runs = job->report.trace_count * job->report.policy_count * job->report.seed_count;
+    job->report.results = sl_xcalloc(runs, sizeof(*job->report.results));
     uint64_t start_ns = sl_now_ns();
     for (size_t t = 0; !rc && t < job->report.trace_count; t++)
         rc = run_trace(job, t, start_ns, err);
     if (rc)
         return rc;
-    progress(job, job->report.trace_count * job->report.policy_count * job->report.seed_count, "",
-             start_ns);
+    progress(job, runs, "", start_ns);
     if (!job->json)
         sl_sim_report_tables(&job->report, stdout);
     return job->svg ? write_svg(job, err) : 0;
@@ -387,7 +387,7 @@ int sl_cmd_simulate(const struct sl_cli_args *args)
         sl_cli_complain("simulate: %s", err.msg);
     else
         code = SL_EXIT_OK;
-    sl_sim_report_fini(&job->report);
+    free(job->report.results);
     sl_sim_cluster_fini(&job->cluster);
     free(job->path_text);
     free(job);

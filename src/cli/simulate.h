@@ -24,7 +24,6 @@ struct sim_cluster {
     struct sim_models models;
     struct sl_place_node *nodes;
     size_t count;
-    size_t without_gpu; /* nodes of the file that were left out */
     uint64_t gpu_milli;
 };
 
@@ -137,10 +136,6 @@ struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, si
 
 /* Mean over seeds of unallocated percent at a percent arrived. */
 double sl_sim_report_mean(const struct sim_report *r, size_t trace, size_t policy, unsigned level);
-
-/* Allocates the results; everything else must be set. */
-void sl_sim_report_init(struct sim_report *r);
-void sl_sim_report_fini(struct sim_report *r);
 
 void sl_sim_report_tables(const struct sim_report *r, FILE *out);
 

@@ -12,18 +12,6 @@
 
 static const unsigned json_levels[] = {90, 95, 100, 130};
 
-void sl_sim_report_init(struct sim_report *r)
-{
-    size_t count = r->trace_count * r->policy_count * r->seed_count;
-    r->results = sl_xcalloc(count, sizeof(*r->results));
-}
-
-void sl_sim_report_fini(struct sim_report *r)
-{
-    free(r->results);
-    r->results = NULL;
-}
-
 struct sim_result *sl_sim_report_at(const struct sim_report *r, size_t trace, size_t policy,
                                     size_t seed)
 {

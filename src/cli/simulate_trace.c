@@ -188,10 +188,8 @@ static int node_line(const struct csv *c, const int *at, void *data, struct sl_e
         rc = csv_number(c, at[NODE_GPU_MEMORY], "gpu_memory_mib", UINT32_MAX, &gpu_memory, err);
     if (rc)
         return rc;
-    if (gpus == 0) {
-        ret->without_gpu++;
+    if (gpus == 0)
         return 0;
-    }
     const char *name = c->fields[at[NODE_MODEL]];
     int model = sl_sim_model_number(&ret->models, name, strlen(name));
     if (model < 0)
