@@ -98,7 +98,7 @@ static bool xid_ignored(void *data, uint64_t number)
     return sl_config_xid_ignored(a->config, number);
 }
 
-static void refresh(void *data)
+void sl_agent_refresh(void *data)
 {
     struct sl_agent *a = data;
     if (a->devices)
@@ -113,7 +113,7 @@ static int open_devices(struct sl_agent *a, struct sl_err *err)
                                              .quiet_ns = a->config->recover_ns,
                                              .reset_quiet_ns = a->config->recover_reset_ns,
                                              .changed = sl_agent_health_changed,
-                                             .refresh = refresh,
+                                             .refresh = sl_agent_refresh,
                                              .data = a};
     a->health = sl_health_create(a->loop, &health);
     const struct sl_devices_options options = {.driver_root = driver.root,

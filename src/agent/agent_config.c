@@ -237,6 +237,8 @@ void sl_agent_config_changed(void *data)
     size_t size = 0;
     struct sl_config *config = NULL;
     struct sl_plan *plan = NULL;
+    static const struct sl_inventory none;
+    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
     int rc = choose(a, path, sizeof(path), &err);
     if (rc == 0)
         rc = read_file(path, &text, &size, &err);
@@ -257,8 +259,8 @@ void sl_agent_config_changed(void *data)
     a->config_text = sl_take_ptr(text);
     a->config_size = size;
     rc = parse(a, &config, &err);
-    if (rc == 0)
-        rc = sl_agent_plan_check(a, config, &plan, &err);
+    if (rc == 0) /* it has to fit this very node */
+        rc = sl_plan_make(config, inv ? inv : &none, &plan, &err);
     sl_plan_free(plan);
     a->text_refused = rc < 0;
     if (rc < 0) {

@@ -18,20 +18,19 @@ static int submit(void *data, sl_devices_job_fn *fn, sl_devices_done_fn *done, v
     return sl_devices_submit(a->devices, fn, done, arg, err);
 }
 
-static void refresh(void *data)
+size_t sl_agent_dra_mps(const struct sl_agent *a, const char *uuid)
 {
-    struct sl_agent *a = data;
-    sl_devices_refresh(a->devices);
+    size_t i = 0;
+    while (i < a->dra_mps_count && strcmp(a->dra_mps[i], uuid) != 0)
+        i++;
+    return i;
 }
 
 static int mps(void *data, const char *uuid, struct sl_edits *edits, struct sl_err *err)
 {
     struct sl_agent *a = data;
-    size_t i = 0;
-    while (i < a->dra_mps_count && strcmp(a->dra_mps[i], uuid) != 0)
-        i++;
-    if (i == a->dra_mps_count) {
-        if (i == SL_AGENT_MAX_GPUS)
+    if (sl_agent_dra_mps(a, uuid) == a->dra_mps_count) {
+        if (a->dra_mps_count == SL_AGENT_MAX_GPUS)
             return sl_err_set(err, -ENOSPC, SL_E_AGENT_MPS_GPUS, SL_AGENT_MAX_GPUS);
         (void)snprintf(a->dra_mps[a->dra_mps_count++], SL_GPU_UUID_SIZE, "%s", uuid);
     }
@@ -45,12 +44,9 @@ static void mps_done(void *data, const char *uuid)
 {
     struct sl_agent *a = data;
     struct sl_err err = SL_ERR_INIT;
-    for (size_t i = 0; i < a->dra_mps_count; i++) {
-        if (strcmp(a->dra_mps[i], uuid) != 0)
-            continue;
+    size_t i = sl_agent_dra_mps(a, uuid);
+    if (i < a->dra_mps_count)
         memmove(a->dra_mps[i], a->dra_mps[--a->dra_mps_count], SL_GPU_UUID_SIZE);
-        break;
-    }
     if (sl_agent_mps_apply(a, &err) < 0)
         sl_warn("MPS: %s", err.msg);
 }
@@ -118,7 +114,7 @@ int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err)
                                            .arbiter_dir_host = a->opt.arbiter_dir_host,
                                            .sluice_dir_host = a->opt.state_dir_host};
     const struct sl_dra_ops ops = {.submit = submit,
-                                   .refresh = refresh,
+                                   .refresh = sl_agent_refresh,
                                    .mps = mps,
                                    .mps_done = mps_done,
                                    .event = event,

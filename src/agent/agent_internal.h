@@ -119,9 +119,6 @@ void sl_agent_config_label(void *data, const char *value);
 /* agent_plan.c: inventory and configuration become what the node offers. */
 void sl_agent_replan(struct sl_agent *a);
 void sl_agent_retry_files(struct sl_timer *timer);
-/* Checks whether this configuration fits this node. Changes nothing. */
-int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
-                        struct sl_err *err) SL_MUST_CHECK;
 /* How many of these ids are fractions, or are not; ids that the resource does not have are neither. */
 size_t sl_agent_count_ids(const struct sl_plan_resource *res, const char *const *ids, size_t n,
                           bool fractional);
@@ -135,7 +132,7 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
 /* agent_node.c: the Node, and which way labels take to it. */
 int sl_agent_node_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
-void sl_agent_labels(struct sl_agent *a); /* labels, or the configuration, may have changed */
+void sl_agent_labels(void *data); /* labels, or the configuration, may have changed */
 void sl_agent_node_fill(const struct sl_agent *a, struct sl_metrics_agent *m);
 
 /* agent_observe.c: metrics and readiness. */
@@ -148,6 +145,8 @@ void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
 /* agent_dra.c: the DRA driver, where it is on. */
 int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_dra_update(struct sl_agent *a);
+/* Where in dra_mps the card is; dra_mps_count: no claim shares it by MPS. */
+size_t sl_agent_dra_mps(const struct sl_agent *a, const char *uuid);
 
 /* The arbiter, where one is needed and none runs yet. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
@@ -165,6 +164,7 @@ void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have 
  * old one stays. */
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
                  struct sl_err *err) SL_MUST_CHECK;
+void sl_agent_refresh(void *data); /* reads the cards now */
 /* To the log and, where there is an API server, to the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...) SL_PRINTF(4, 5);

@@ -16,8 +16,9 @@ static bool by_feature(const struct sl_agent *a)
  * Two hands on one label would fight, so there is one: Node Feature Discovery's where it has our object, ours
  * where it cannot. While nobody knows which it will be, the Node stays as it is.
  */
-void sl_agent_labels(struct sl_agent *a)
+void sl_agent_labels(void *data)
 {
+    struct sl_agent *a = data;
     const struct sl_labels *labels = sl_labeler_last(a->labeler);
     if (!labels || !a->node)
         return;
@@ -31,12 +32,6 @@ void sl_agent_labels(struct sl_agent *a)
         sl_node_labels(a->node, labels);
     else if (a->opt.labels && state == SL_FEATURE_TAKEN)
         sl_node_disown(a->node);
-}
-
-static void publish(void *data, const struct sl_labels *labels)
-{
-    (void)labels;
-    sl_agent_labels(data);
 }
 
 static void feature_changed(void *data, const char *why)
@@ -76,7 +71,7 @@ static int open_feature(struct sl_agent *a, struct sl_err *err)
 int sl_agent_node_open(struct sl_agent *a, struct sl_err *err)
 {
     const struct sl_labeler_options labeler = {
-        .publish = publish, .data = a, .write_file = a->opt.nfd};
+        .changed = sl_agent_labels, .data = a, .write_file = a->opt.nfd};
     a->labeler = sl_labeler_create(a->loop, &labeler);
     if (a->opt.no_api && a->opt.node_feature)
         return sl_err_set(err, -EINVAL, SL_E_AGENT_FEATURE_API);

@@ -38,23 +38,7 @@ static void find_driver(struct sl_agent *a, const struct sl_inventory *inv)
     a->driver = driver;
 }
 
-int sl_agent_plan_check(struct sl_agent *a, const struct sl_config *config, struct sl_plan **ret,
-                        struct sl_err *err)
-{
-    static const struct sl_inventory none;
-    const struct sl_inventory *inv = sl_devices_inventory(a->devices);
-    return sl_plan_make(config, inv ? inv : &none, ret, err);
-}
-
 /* --- MPS --------------------------------------------------------------------------------------- */
-
-static bool claimed(const struct sl_agent *a, const char *uuid)
-{
-    for (size_t i = 0; i < a->dra_mps_count; i++)
-        if (strcmp(a->dra_mps[i], uuid) == 0)
-            return true;
-    return false;
-}
 
 bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing sharing)
 {
@@ -78,10 +62,7 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
 static void publish_health(struct sl_agent *a, const char *uuid)
 {
     struct sl_err err = SL_ERR_INIT;
-    enum sl_mps_state state;
-    bool ok = sl_health_ok(a->health, uuid);
-    if (ok && a->mps && sl_mps_state_of(a->mps, uuid, &state) == 0)
-        ok = state == SL_MPS_READY;
+    bool ok = sl_health_ok(a->health, uuid) && (!a->mps || sl_mps_ready(a->mps, uuid));
     if (sl_plugins_set_health(a->plugins, uuid, ok, &err) < 0)
         sl_error("%s: %s", uuid, err.msg);
 }
@@ -116,7 +97,7 @@ int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err)
     size_t n = 0;
     for (size_t g = 0; g < inv->gpu_count; g++) {
         bool planned = !a->opt.dra && sl_agent_shared_by(a->plan, g, SL_SHARING_MPS);
-        bool asked = claimed(a, inv->gpu[g].info.uuid);
+        bool asked = sl_agent_dra_mps(a, inv->gpu[g].info.uuid) < a->dra_mps_count;
         if (!planned && !asked)
             continue;
         /* With shares of different sizes the daemon's limit is the whole card, and each container's own limit

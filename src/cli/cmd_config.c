@@ -117,7 +117,6 @@ static void resource_table(const struct sl_plan *plan, FILE *out)
         sl_table_cell(&t, "%s", of);
     }
     sl_table_print(&t, out, false);
-    sl_table_free(&t);
 }
 
 /* The table, each line behind a '#'. */

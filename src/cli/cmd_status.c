@@ -78,7 +78,6 @@ static void print_gpus(const struct view *v, FILE *out, bool colour)
         sl_table_cell(&t, "%s", g->uuid);
     }
     sl_table_print(&t, out, colour);
-    sl_table_free(&t);
     for (size_t i = 0; i < v->status->gpu_count; i++) {
         const struct sl_msg_gpu *g = &v->status->gpu[i];
         if (g->compute == SL_COMPUTE_TURNS)
@@ -170,7 +169,6 @@ static void print_tenants(const struct view *v, FILE *out, bool colour)
         }
     }
     sl_table_print(&t, out, colour);
-    sl_table_free(&t);
 }
 
 static void print_finding(const struct view *v, const struct sl_msg_audit *a, FILE *out)
@@ -219,12 +217,12 @@ static void put_percent(struct sl_json *j, const char *key, uint32_t permille)
     sl_json_double(j, key, permille / 10.0);
 }
 
-static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
+static void put_known(struct sl_json *j, const char *key, bool known, uint64_t value)
 {
-    if (bytes == SL_NO_LIMIT)
-        sl_json_string(j, key, NULL);
+    if (known)
+        sl_json_uint(j, key, value);
     else
-        sl_json_uint(j, key, bytes);
+        sl_json_string(j, key, NULL);
 }
 
 /* What was asked for, not what came of it. */
@@ -258,12 +256,10 @@ static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s
     for (uint32_t i = 0; i < m->gpu_count; i++) {
         const struct sl_msg_gpu *g = find_gpu(s, m->gpu[i].uuid);
         sl_json_begin(j, NULL, '{');
-        if (g)
-            sl_json_uint(j, "index", g->index);
-        else
-            sl_json_string(j, "index", NULL);
+        put_known(j, "index", g, g ? g->index : 0);
         sl_json_string(j, "uuid", m->gpu[i].uuid);
-        put_limit(j, "memory_limit_bytes", m->gpu[i].limit_bytes);
+        put_known(j, "memory_limit_bytes", m->gpu[i].limit_bytes != SL_NO_LIMIT,
+                  m->gpu[i].limit_bytes);
         sl_json_uint(j, "memory_used_bytes", m->gpu[i].used_bytes);
         sl_json_uint(j, "memory_overhead_bytes", m->gpu[i].overhead_bytes);
         sl_json_end(j, '}');
@@ -345,10 +341,7 @@ static void print_json(const struct view *v, FILE *out)
     sl_json_bool(&j, "running", v->running);
     sl_json_string(&j, "dir", v->dir);
     sl_json_string(&j, "simulated", v->sim);
-    if (v->arbiter_pid > 0)
-        sl_json_int(&j, "arbiter_pid", v->arbiter_pid);
-    else
-        sl_json_string(&j, "arbiter_pid", NULL);
+    put_known(&j, "arbiter_pid", v->arbiter_pid > 0, (uint64_t)v->arbiter_pid);
     sl_json_begin(&j, "gpus", '[');
     for (size_t i = 0; i < v->status->gpu_count; i++)
         json_gpu(&j, &v->status->gpu[i]);

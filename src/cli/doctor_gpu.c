@@ -70,32 +70,24 @@ static void check_nodes(struct sl_doctor *d)
                       "there is no /dev/nvidia0");
 }
 
-static const char *cuda_trouble(int code, const char **cure)
-{
-    *cure = "look at `dmesg | grep -i nvrm`";
-    switch (code) {
-    case 100:
-        *cure = "check CUDA_VISIBLE_DEVICES and the GPUs of the container";
-        return "finds no GPU";
-    case 803:
-        *cure = "reboot, or reload the kernel module after a driver upgrade";
-        return "is of another version than the kernel module";
-    case 804:
-        *cure = "take the CUDA compatibility folder out of LD_LIBRARY_PATH";
-        return "is a compatibility build this card does not support";
-    case 802:
-        *cure = "start nvidia-fabricmanager";
-        return "says the system is not ready yet";
-    default:
-        return "does not start";
-    }
-}
+/* What cuInit answers; the last row is everything else. */
+static const struct cuda_trouble {
+    int code;
+    const char *what, *cure;
+} cuda_troubles[] = {
+    {100, "finds no GPU", "check CUDA_VISIBLE_DEVICES and the GPUs of the container"},
+    {802, "says the system is not ready yet", "start nvidia-fabricmanager"},
+    {803, "is of another version than the kernel module",
+     "reboot, or reload the kernel module after a driver upgrade"},
+    {804, "is a compatibility build this card does not support",
+     "take the CUDA compatibility folder out of LD_LIBRARY_PATH"},
+    {0, "does not start", "look at `dmesg | grep -i nvrm`"},
+};
 
 /* Returns whether CUDA starts. */
 static bool check_cuda(struct sl_doctor *d)
 {
     char path[PATH_MAX + 32] = "libcuda.so.1";
-    const char *cure;
     struct sl_load_result r;
     if (d->world->sim_lib[0])
         (void)snprintf(path, sizeof(path), "%s/libcuda.so.1", d->world->sim_lib);
@@ -108,8 +100,10 @@ static bool check_cuda(struct sl_doctor *d)
                       "install the driver's user library (libcuda1), or try --sim h200",
                       "libcuda.so.1 cannot be loaded: %s", r.message);
     else if (r.cu_init != 0) {
-        const char *what = cuda_trouble(r.cu_init, &cure);
-        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, cure, "libcuda.so.1 %s (error %d)", what,
+        const struct cuda_trouble *t = cuda_troubles;
+        while (t->code && t->code != r.cu_init)
+            t++;
+        sl_doctor_add(d, "cuda", SL_DOCTOR_PROBLEM, t->cure, "libcuda.so.1 %s (error %d)", t->what,
                       r.cu_init);
     } else
         sl_doctor_add(d, "cuda", SL_DOCTOR_OK, NULL, "CUDA %d.%d", r.cuda_version / 1000,

@@ -61,7 +61,6 @@ static void print_table(const struct sim_report *r, enum column what, unsigned l
         }
     }
     sl_table_print(&t, out, sl_table_colour(out));
-    sl_table_free(&t);
 }
 
 void sl_sim_report_tables(const struct sim_report *r, FILE *out)

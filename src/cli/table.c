@@ -27,12 +27,6 @@ void sl_table_init(struct sl_table *t, const struct sl_table_column *columns, si
     *t = (struct sl_table){.columns = columns, .column_count = count};
 }
 
-void sl_table_free(struct sl_table *t)
-{
-    free(t->cells);
-    *t = (struct sl_table){.columns = NULL};
-}
-
 void sl_table_cell(struct sl_table *t, const char *fmt, ...)
 {
     if ((t->cell_count & (t->cell_count - 1)) == 0) {
@@ -56,7 +50,7 @@ static void print_cell(const struct sl_table *t, size_t column, const char *text
         (void)fprintf(out, "  %-*s", last ? 0 : width, text);
 }
 
-void sl_table_print(const struct sl_table *t, FILE *out, bool colour)
+void sl_table_print(struct sl_table *t, FILE *out, bool colour)
 {
     int width[SL_TABLE_COLUMNS] = {0};
     if (!t->column_count)
@@ -77,4 +71,6 @@ void sl_table_print(const struct sl_table *t, FILE *out, bool colour)
         if ((i + 1) % t->column_count == 0)
             (void)fputc('\n', out);
     }
+    free(t->cells);
+    *t = (struct sl_table){.columns = NULL};
 }

@@ -28,8 +28,8 @@ void sl_table_init(struct sl_table *t, const struct sl_table_column *columns, si
 /* The next cell, left to right and down. What is not printable ASCII becomes '?': names come from
  * other people's processes, and a terminal obeys what it is shown. */
 void sl_table_cell(struct sl_table *t, const char *fmt, ...) SL_PRINTF(2, 3);
-void sl_table_print(const struct sl_table *t, FILE *out, bool colour);
-void sl_table_free(struct sl_table *t);
+/* Prints the table and empties it. */
+void sl_table_print(struct sl_table *t, FILE *out, bool colour);
 
 /* Replaces what is not printable ASCII, in place. Returns text. */
 char *sl_table_printable(char *text);

@@ -29,10 +29,11 @@ static uint64_t wall(void)
     return 1763189402;
 }
 
-static void publish(void *data, const struct sl_labels *labels)
+static void changed(void *data)
 {
     (void)data;
     published++;
+    const struct sl_labels *labels = sl_labeler_last(labeler);
     const char *c = sl_labels_get(labels, "nvidia.com/gpu.count");
     const char *m = sl_labels_get(labels, "nvidia.com/gpu.machine");
     (void)snprintf(count, sizeof(count), "%s", c ? c : "");
@@ -81,7 +82,7 @@ static int setup(void **state)
     w.config.gfd_sleep_ns = 60 * SL_NS_PER_S;
     assert_int_equal(sl_loop_create(clock_ns, &loop, NULL), 0);
     struct sl_labeler_options opt = {
-        .publish = publish, .write_file = true, .sys_root = root, .wall_s = wall};
+        .changed = changed, .write_file = true, .sys_root = root, .wall_s = wall};
     labeler = sl_labeler_create(loop, &opt);
     published = 0;
     return 0;

@@ -184,20 +184,19 @@ static void test_two_cards(void **state)
     struct sl_mps_gpu gpus[] = {
         a4, {.uuid = "GPU-b", .index = 1, .memory_bytes = 900 * MIB, .replicas = 1}};
     struct sl_edits edits = {0};
-    enum sl_mps_state s;
     assert_int_equal(sl_mps_apply(w->mps, gpus, 2, NULL), 0);
     assert_string_equal(w->log, ""); /* never from inside a call */
     struct sl_err err = SL_ERR_INIT;
     assert_int_equal(sl_mps_edits(w->mps, "GPU-a", &edits, &err), -EAGAIN);
+    assert_false(sl_mps_ready(w->mps, "GPU-a"));
     until(w, strstr(w->log, "a:ready") && strstr(w->log, "b:ready"));
     assert_string_equal(tell(w, "GPU-a", "fake_show\n"), "25.0 250M \n");
     assert_string_equal(tell(w, "GPU-b", "fake_show\n"), "100.0 900M \n");
     /* each sees its card only */
     assert_non_null(strstr(starts(w), "-f -multiuser-server GPU-a\n"));
     assert_non_null(strstr(starts(w), "-f -multiuser-server GPU-b\n"));
-    assert_int_equal(sl_mps_state_of(w->mps, "GPU-b", &s), 0);
-    assert_int_equal(s, SL_MPS_READY);
-    assert_int_equal(sl_mps_state_of(w->mps, "GPU-c", &s), -ENOENT);
+    assert_true(sl_mps_ready(w->mps, "GPU-b"));
+    assert_int_equal(sl_mps_edits(w->mps, "GPU-c", &edits, NULL), -ENOENT);
     assert_int_equal(sl_mps_edits(w->mps, "GPU-a", &edits, NULL), 0);
     char expected[256];
     (void)snprintf(expected, sizeof(expected), "%s/GPU-a/pipe", w->root);
@@ -395,8 +394,7 @@ static void test_removed(void **state)
     make_ready(w);
     pid_t pid = daemon_pid(w, "GPU-a");
     apply(w, NULL);
-    enum sl_mps_state s;
-    assert_int_equal(sl_mps_state_of(w->mps, "GPU-a", &s), -ENOENT);
+    assert_int_equal(sl_mps_edits(w->mps, "GPU-a", NULL, NULL), -ENOENT);
     (void)snprintf(path, sizeof(path), "%s/GPU-a", w->root);
     until(w, access(path, F_OK) != 0); /* directories and all */
     assert_int_equal(kill(pid, 0), -1);

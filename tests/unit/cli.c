@@ -159,7 +159,6 @@ static void tables_line_up_and_obey_nobody(void **state)
                               "  s                1  z\n"
                               "  long?[31m  1000000  z\n");
     free(text);
-    sl_table_free(&t);
 }
 
 static void places(void **state)

@@ -46,14 +46,12 @@ struct sl_devices_ops {
      * until the next call of `inventory` returns. A card that has gone stays in it, `lost`, at its
      * place, with its MIG devices. */
     void (*inventory)(void *data, const struct sl_inventory *inv);
-    /* uuid: the card's; NULL where the driver did not name one we know (a read follows by itself).
-     * */
+    /* uuid: the card's; NULL where the driver did not name one we know. Then a read follows. */
     void (*xid)(void *data, const char *uuid, const struct sl_gpu_event *event);
     /* NVML cannot be opened, at the start or later. retry_ns 0: it is not tried again
      * (fail_on_init_error, and no card was ever seen). */
     void (*no_driver)(void *data, const struct sl_err *err, uint64_t retry_ns);
-    /* A read failed, or XIDs cannot be had; the last snapshot stands. Said once per failure text.
-     * */
+    /* A read failed, or XIDs cannot be had; the last snapshot stands. Said once a text. */
     void (*trouble)(void *data, const struct sl_err *err);
     /* A call has not returned for that long: the last snapshot stands, jobs are refused until
      * `resumed`. Said once. */

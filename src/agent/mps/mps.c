@@ -190,13 +190,10 @@ int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count
 
 /* ---- for tenants ---- */
 
-int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_state *ret)
+bool sl_mps_ready(const struct sl_mps *mps, const char *uuid)
 {
     const struct daemon *d = find(mps, uuid, false);
-    if (!d)
-        return -ENOENT;
-    *ret = d->state;
-    return 0;
+    return !d || d->state == SL_MPS_READY;
 }
 
 const char *sl_mps_trouble(const struct sl_mps *mps)

@@ -67,8 +67,8 @@ void sl_mps_destroy(struct sl_mps *mps);
 int sl_mps_apply(struct sl_mps *mps, const struct sl_mps_gpu *gpus, size_t count,
                  struct sl_err *err) SL_MUST_CHECK;
 
-/* -ENOENT: not shared by MPS. */
-int sl_mps_state_of(const struct sl_mps *mps, const char *uuid, enum sl_mps_state *ret);
+/* The daemon of the card is, or the card is not shared by MPS. */
+bool sl_mps_ready(const struct sl_mps *mps, const char *uuid);
 /* Why no card that is to be shared by MPS is; NULL: there is none, or one is, or may yet be. */
 const char *sl_mps_trouble(const struct sl_mps *mps);
 

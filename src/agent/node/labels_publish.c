@@ -123,8 +123,7 @@ static void refresh(struct sl_labeler *l)
     sl_labels_clear(&l->last);
     l->last = labels;
     l->published = true;
-    if (l->opt.publish)
-        l->opt.publish(l->opt.data, &l->last);
+    l->opt.changed(l->opt.data);
 }
 
 static void set_timer(struct sl_labeler *l)

@@ -13,8 +13,7 @@
 struct sl_labeler;
 
 struct sl_labeler_options {
-    /* The labels the node is to have now: sl_node_labels(). May be NULL (file only). */
-    void (*publish)(void *data, const struct sl_labels *labels);
+    void (*changed)(void *data); /* sl_labeler_last() is another than before */
     void *data;
     bool write_file;          /* also write config->gfd_output_file, for Node Feature Discovery */
     const char *sys_root;     /* before /sys in tests; NULL: none */
