@@ -131,7 +131,7 @@ bool sl_agent_config_waits(const struct sl_agent *a)
     return by_label(a) && a->node && !a->label_known;
 }
 
-/* No word from the API server: the default it is. */
+/* The API server has not answered: the agent goes on with the default. */
 static void waited(struct sl_timer *timer)
 {
     struct sl_agent *a = sl_container_of(timer, struct sl_agent, label_wait);
@@ -163,13 +163,13 @@ int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
 static void refuse(struct sl_agent *a, const struct sl_err *why)
 {
     if (strcmp(a->reload_error, why->msg) == 0)
-        return; /* said already */
+        return; /* it was said already */
     a->reloads_failed++;
     (void)snprintf(a->reload_error, sizeof(a->reload_error), "%s", why->msg);
     sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", SL_E_CONFIG_KEPT_LOG, why->msg);
 }
 
-/* What was refused is not there any more: the file that is in force is, as it was. */
+/* The refused file is gone, and the file in force is as it was. */
 static void settle(struct sl_agent *a)
 {
     if (a->reload_error[0])
@@ -183,7 +183,7 @@ static bool differs(const char *a, const char *b)
     return strcmp(a ? a : "", b ? b : "") != 0;
 }
 
-/* What is opened once, at the start. */
+/* Settings that are read once, at the start. */
 static void say_what_waits(const struct sl_config *old, const struct sl_config *config)
 {
     const struct {
@@ -248,9 +248,9 @@ void sl_agent_config_changed(void *data)
     }
     bool same_text =
         size == a->config_size && (size == 0 || memcmp(text, a->config_text, size) == 0);
-    /* What was refused is tried again: the cards may have changed since. */
+    /* A refused text is tried again: the cards may have changed since. */
     if (same_text && !a->text_refused && strcmp(path, a->config_file) == 0) {
-        settle(a); /* what was missing is back, or the label names this file again */
+        settle(a); /* the missing file is back, or the label names this file again */
         return;
     }
     (void)snprintf(a->config_file, sizeof(a->config_file), "%s", path);
@@ -285,5 +285,5 @@ void sl_agent_config_label(void *data, const char *value)
     if (!same)
         sl_agent_config_changed(a);
     if (first)
-        sl_agent_replan(a); /* it waited for this */
+        sl_agent_replan(a); /* the plan waited for the label */
 }

@@ -110,7 +110,7 @@ static bool is_of(const char *uuid, const char *id)
     return n > 0 && strncmp(id, uuid, n) == 0 && (id[n] == '\0' || strncmp(id + n, "::", 2) == 0);
 }
 
-/* The card a device is of, or its MIG device; NULL: none of ours. By the id alone: a pod from before a change of the
+/* The card of a device or of a MIG device; NULL: not one of ours. By the id alone: a pod from before a change of the
  * configuration holds what no plan has any more, and uses the card all the same. */
 static const char *gpu_of(const struct sl_inventory *inv, const char *id)
 {

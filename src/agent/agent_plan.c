@@ -294,14 +294,14 @@ void sl_agent_replan(struct sl_agent *a)
         if (strcmp(a->unfit, err.msg) != 0)
             sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", SL_E_PLAN_KEPT_LOG, err.msg);
         (void)snprintf(a->unfit, sizeof(a->unfit), "%s", err.msg);
-        /* It holds on to what it was told last, and that goes with this change. */
+        /* The labeler still points to the configuration and the inventory from before, which are freed now. */
         if (a->labeler)
             sl_labeler_update(a->labeler, a->config, inv, NULL);
         sl_agent_dra_update(a); /* likewise: the driver's files may just have been found anew */
         return;
     }
     a->unfit[0] = '\0';
-    if (!a->opt.dra) /* they are about resources, which claims do without */
+    if (!a->opt.dra) /* the warnings are about resources, and claims use none */
         say_warnings(a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;

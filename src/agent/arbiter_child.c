@@ -31,7 +31,7 @@ extern char **environ;
 #define BACKOFF_MIN_NS (200 * SL_NS_PER_MS)
 #define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
 #define TAKEN_NS       (500 * SL_NS_PER_MS)
-/* Ran this long: whatever ended it was not its start. */
+/* An arbiter that ran this long started well: the next one starts without a long wait. */
 #define STEADY_NS      (30 * SL_NS_PER_S)
 /* Where the child finds the descriptor it says on whether it is ready. */
 #define READY_FD       3
@@ -54,7 +54,7 @@ struct sl_arbiter_child {
     struct sl_timer retry;
     struct sl_timer ask;     /* set while it is up */
     struct sl_leases *asked; /* NULL: nobody to ask yet */
-    bool owed;               /* an answer */
+    bool owed;               /* an answer is outstanding */
     unsigned silent_s;
     pid_t pid; /* 0: there is none, or it is another agent's */
     bool up;
@@ -95,8 +95,8 @@ static void close_source(struct sl_arbiter_child *c, struct sl_source *s)
     s->fd = -1;
 }
 
-/* One that hangs, or was stopped, keeps every pod of the node waiting. What ends here is seen as any
- * other end is, and another starts. */
+/* An arbiter that hangs, or was stopped, keeps every pod of the node waiting. The agent kills it, sees its end as any
+ * other end, and starts another. */
 static void stuck(struct sl_arbiter_child *c, pid_t pid)
 {
     if (c->pid > 0)
@@ -109,7 +109,7 @@ static void stuck(struct sl_arbiter_child *c, pid_t pid)
     (void)kill(pid, SIGKILL);
 }
 
-/* Whatever it says, it lives. Nobody there: its parent sees that. -EAGAIN: it accepts nobody. */
+/* Any answer shows that the arbiter lives. If it has ended, its parent notices. -EAGAIN: it accepts no connection. */
 static void heard(void *data, int rc, const char *text, const struct sl_err *err)
 {
     struct sl_arbiter_child *c = data;

@@ -136,7 +136,7 @@ static void bad_reason(const struct sl_health *h, struct thing *t)
     char after[32];
     const char *name = t->mig ? "MIG device" : "GPU";
     if (t->no_driver)
-        return; /* said by whoever knew */
+        return; /* sl_health_no_driver() wrote the reason */
     if (t->lost) {
         (void)snprintf(t->reason, sizeof(t->reason),
                        "%s %s does not answer: it fell off the bus or is being reset; it is "
@@ -153,7 +153,7 @@ static void bad_reason(const struct sl_health *h, struct thing *t)
                    sl_format_duration(quiet_for(h, t), after, sizeof(after)));
 }
 
-/* Says what has become of it, once. */
+/* Says once that the device became healthy or unhealthy. */
 static void settle(struct sl_health *h, struct thing *t)
 {
     bool healthy = !t->lost && !t->no_driver && !t->hit;
@@ -174,7 +174,7 @@ static void forgive(struct thing *t)
     t->hit = t->reset = t->was_gone = false;
 }
 
-/* Lets go what is over, and sets the alarm for what is not. */
+/* Ends what is over, and sets the timer for what is not. */
 static void review(struct sl_health *h)
 {
     uint64_t now = sl_loop_now(h->loop), next = UINT64_MAX;
@@ -211,13 +211,13 @@ static void hit(struct sl_health *h, struct thing *t, uint64_t xid)
     const struct xid_kind *kind = kind_of(xid);
     uint64_t now = sl_loop_now(h->loop);
     bool reset = kind && kind->reset;
-    if (!t->hit) { /* one more time that it fell ill, not one more line of the same illness */
+    if (!t->hit) { /* another failure, not another XID of the same failure */
         if (t->hit_ns && now - t->hit_ns > STRIKE_MEMORY_NS)
             t->strikes = 0;
         if (t->strikes < STRIKES_MAX)
             t->strikes++;
     }
-    /* The graver error names the illness. */
+    /* The reason names the graver error. */
     if (!t->hit || reset || !t->reset)
         t->xid = xid;
     t->hit = true;
@@ -237,7 +237,7 @@ void sl_health_xid(struct sl_health *h, const char *uuid, const struct sl_gpu_ev
 {
     if (h->opt.ignored(h->opt.data, e->xid))
         return;
-    if (!uuid) { /* some card, nobody knows which: the reading that follows shows it */
+    if (!uuid) { /* it is not known which card: the next reading shows it */
         want_refresh(h);
         return;
     }
@@ -245,7 +245,7 @@ void sl_health_xid(struct sl_health *h, const char *uuid, const struct sl_gpu_ev
     bool whole = e->gpu_instance == SL_GPU_NO_INSTANCE || (kind && kind->whole_card), any = false;
     for (size_t i = 0; !whole && i < h->count; i++)
         any = any || (strcmp(h->things[i].card, uuid) == 0 && concerns(&h->things[i], e));
-    whole = whole || !any; /* an instance we do not know: nobody on the card is safe */
+    whole = whole || !any; /* an unknown instance: the whole card counts as hit */
     for (size_t i = 0; i < h->count; i++) {
         struct thing *t = &h->things[i];
         if (strcmp(t->card, uuid) == 0 && (whole || concerns(t, e)))
@@ -302,7 +302,7 @@ void sl_health_polled(struct sl_health *h, const struct sl_inventory *inv, uint6
             observe(t, gpu, asked_ns);
         }
     }
-    size_t kept = 0; /* MIG devices that were destroyed are nobody's business any more */
+    size_t kept = 0; /* MIG devices that were destroyed are forgotten */
     for (size_t i = 0; i < h->count; i++)
         if (h->things[i].seen)
             h->things[kept++] = h->things[i];

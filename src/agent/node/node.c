@@ -90,7 +90,7 @@ static bool yielded(struct sl_node *node, const char *key)
     return false;
 }
 
-/* A label that stood as we want it stands otherwise: not by us. */
+/* Somebody else changed a label that had the value we want. */
 static void meet_rival(struct sl_node *node, const char *key)
 {
     struct node_rival *r = rival_of(node, key, true);
@@ -239,7 +239,7 @@ static char *difference(struct sl_node *node, json_t *labels)
         const char *now = sl_labels_get(&node->seen, w->key);
         bool right = now && strcmp(now, w->value) == 0;
         if (right && !sl_labels_get(&node->owned, w->key))
-            continue; /* somebody else says the same: it stays theirs */
+            continue; /* somebody else set the same value: the label stays theirs */
         if (!right)
             (void)json_object_set_new(labels, w->key, json_string(w->value));
         (void)fprintf(out, "%s%s", first ? "" : ",", w->key);
@@ -273,7 +273,7 @@ static void difference_of_notes(const struct sl_node *node, json_t *notes)
     }
 }
 
-/* NULL: the node is as it should be, or there is no memory to say otherwise. */
+/* NULL: the node is as it should be. */
 static json_t *make_patch(struct sl_node *node)
 {
     json_t *labels = json_object(), *notes = json_object();

@@ -212,7 +212,7 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
     struct node_event *e = events->sending;
     events->call = NULL;
     events->sending = NULL;
-    /* A name that is taken is taken by ourselves: the answer to the first try got lost. */
+    /* 409: the name is taken, by our own first try, whose answer got lost. */
     if (node_went_well(status) || (status == 409 && events->sending_new)) {
         events->sent++;
         events->delay_ns = events->not_before_ns = 0;
