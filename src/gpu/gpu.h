@@ -50,13 +50,6 @@ struct sl_gpu_process {
     uint32_t gpu_instance, compute_instance; /* SL_GPU_NO_INSTANCE without MIG */
 };
 
-/* A process's share of the GPU over the driver's last sampling period. */
-struct sl_gpu_utilization {
-    uint32_t pid;
-    uint64_t timestamp_us; /* the driver's clock: wall time in microseconds */
-    uint32_t sm_percent, memory_percent;
-};
-
 struct sl_gpu_mig_info {
     char uuid[SL_GPU_UUID_SIZE]; /* "MIG-…" */
     char profile[32];            /* "1g.18gb", "1c.3g.71gb" */
@@ -83,13 +76,6 @@ struct sl_gpu_sample {
 struct sl_gpu_place {
     char clique[96];    /* "<cluster uuid>.<clique id>"; empty where there is no fabric */
     uint32_t pci_class; /* 0x0302 compute, 0x0300 graphics, 0: not known */
-};
-
-enum sl_gpu_compute_mode {
-    SL_GPU_COMPUTE_DEFAULT = 0,
-    SL_GPU_COMPUTE_EXCLUSIVE_THREAD = 1, /* of old drivers */
-    SL_GPU_COMPUTE_PROHIBITED = 2,
-    SL_GPU_COMPUTE_EXCLUSIVE_PROCESS = 3,
 };
 
 #define SL_GPU_MIG_PLACEMENTS 16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVML answers in lists: processes, their load, events. */
+/* What NVML answers in lists: processes and events. */
 #include "gpu/errors.h"
 #include "gpu/nvml_internal.h"
 
@@ -124,55 +124,6 @@ int sl_nvml_processes(struct sl_gpu *gpu, size_t i, struct sl_gpu_process **ret,
         qsort(list, count, sizeof(*list), by_pid);
     *ret = sl_take_ptr(list);
     *ret_count = count;
-    return 0;
-}
-
-int sl_nvml_utilization(struct sl_gpu *gpu, size_t i, uint64_t since_us,
-                        struct sl_gpu_utilization **ret, size_t *ret_count, struct sl_err *err)
-{
-    struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev = NULL;
-    int r = sl_nvml_handle(g, i, &dev, err);
-    if (r < 0)
-        return r;
-    if (!g->api.nvmlDeviceGetProcessUtilization)
-        return sl_nvml_missing("nvmlDeviceGetProcessUtilization", err);
-
-    unsigned int room = 0;
-    nvmlReturn_t result = g->api.nvmlDeviceGetProcessUtilization(dev, NULL, &room, since_us);
-    SL_CLEANUP(free) nvmlProcessUtilizationSample_t *buf = NULL;
-    unsigned int n = 0;
-    for (int t = 0; t < LIST_TRIES && result == NVML_ERROR_INSUFFICIENT_SIZE && room <= LIST_MAX;
-         t++) {
-        free(buf);
-        n = room;
-        buf = sl_xcalloc(room, sizeof(*buf));
-        result = g->api.nvmlDeviceGetProcessUtilization(dev, buf, &n, since_us);
-        room = n > room ? n : room * 2 + 1;
-    }
-    /* NOT_FOUND: no process has a sample newer than since_us. */
-    if (result == NVML_ERROR_NOT_FOUND || (result == NVML_SUCCESS && n == 0)) {
-        *ret = NULL;
-        *ret_count = 0;
-        return 0;
-    }
-    r = sl_nvml_check(g, result, "reading GPU load by process", err);
-    if (r < 0)
-        return r;
-    struct sl_gpu_utilization *out = sl_xcalloc(n + 1, sizeof(*out));
-    size_t used = 0;
-    for (unsigned int k = 0; k < n; k++) {
-        if (buf[k].timeStamp == 0) /* the driver pads its answer with empty records */
-            continue;
-        out[used++] = (struct sl_gpu_utilization){
-            .pid = buf[k].pid,
-            .timestamp_us = buf[k].timeStamp,
-            .sm_percent = buf[k].smUtil,
-            .memory_percent = buf[k].memUtil,
-        };
-    }
-    *ret = out;
-    *ret_count = used;
     return 0;
 }
 

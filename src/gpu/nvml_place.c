@@ -41,20 +41,6 @@ int sl_nvml_sample(struct sl_gpu *gpu, size_t i, struct sl_gpu_sample *ret, stru
     return 0;
 }
 
-int sl_nvml_compute_mode(struct sl_gpu *gpu, size_t i, enum sl_gpu_compute_mode *ret,
-                         struct sl_err *err)
-{
-    struct nvml_gpu *g = nvml_of(gpu);
-    nvmlDevice_t dev = NULL;
-    unsigned int mode = 0;
-    int r = sl_nvml_handle(g, i, &dev, err);
-    if (r == 0)
-        r = NVML_CALL(g, err, nvmlDeviceGetComputeMode, dev, &mode);
-    if (r == 0)
-        *ret = (enum sl_gpu_compute_mode)mode;
-    return r;
-}
-
 /* ---- place ---- */
 
 static uint32_t class_from_sysfs(const nvmlPciInfo_t *pci)

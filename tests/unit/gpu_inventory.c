@@ -134,7 +134,6 @@ static void test_sample(void **state)
     (void)state;
     struct sl_err err = SL_ERR_INIT;
     struct sl_gpu_sample idle, busy;
-    enum sl_gpu_compute_mode mode = SL_GPU_COMPUTE_PROHIBITED;
     assert_int_equal(sl_gpu_sample(gpu, 2, &idle, &err), 0);
     assert_int_equal(idle.gpu_percent, 0);
     assert_true(idle.temperature_c > 0 && idle.temperature_c < 120);
@@ -145,11 +144,6 @@ static void test_sample(void **state)
     assert_in_range(busy.gpu_percent, 36, 48);
     assert_true(busy.power_mw > idle.power_mw);
     user_stop(&u, 0);
-    assert_int_equal(sl_gpu_compute_mode(gpu, 2, &mode, &err), 0);
-    assert_int_equal(mode, SL_GPU_COMPUTE_DEFAULT);
-    assert_nv_ok(nv.nvmlDeviceSetComputeMode(card(2), NVML_COMPUTEMODE_EXCLUSIVE_PROCESS));
-    assert_int_equal(sl_gpu_compute_mode(gpu, 2, &mode, &err), 0);
-    assert_int_equal(mode, SL_GPU_COMPUTE_EXCLUSIVE_PROCESS);
     set_lost(2, 1);
     assert_int_equal(sl_gpu_sample(gpu, 2, &idle, &err), -ENXIO);
     set_lost(2, 0);

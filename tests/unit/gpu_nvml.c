@@ -75,27 +75,6 @@ static void test_memory_and_processes(void **state)
         user_stop(&users[i], 0);
 }
 
-static void test_utilization(void **state)
-{
-    (void)state;
-    struct sl_err err = SL_ERR_INIT;
-    struct sl_gpu_utilization *list = NULL;
-    size_t n = 9;
-    assert_int_equal(sl_gpu_utilization(gpu, 0, 0, &list, &n, &err), 0);
-    assert_int_equal(n, 0);
-    assert_null(list);
-    struct user a = user_start(0, GIB, 30);
-    assert_int_equal(sl_gpu_utilization(gpu, 0, 0, &list, &n, &err), 0);
-    assert_int_equal(n, 1);
-    assert_int_equal(list[0].pid, a.pid);
-    assert_int_equal(list[0].sm_percent, 30);
-    uint64_t later = list[0].timestamp_us + 10000000;
-    free(list);
-    assert_int_equal(sl_gpu_utilization(gpu, 0, later, &list, &n, &err), 0);
-    assert_int_equal(n, 0);
-    user_stop(&a, 0);
-}
-
 static void test_mig(void **state)
 {
     (void)state;
@@ -208,10 +187,9 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "open") == 0)
         return open_child(atoi(argv[2]), argv[3]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),        cmocka_unit_test(test_memory_and_processes),
-        cmocka_unit_test(test_utilization), cmocka_unit_test(test_mig),
-        cmocka_unit_test(test_events),      cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_open_errors),
+        cmocka_unit_test(test_info), cmocka_unit_test(test_memory_and_processes),
+        cmocka_unit_test(test_mig),  cmocka_unit_test(test_events),
+        cmocka_unit_test(test_lost), cmocka_unit_test(test_open_errors),
     };
     struct sl_err err = SL_ERR_INIT;
     sim_start("h200,t4");
