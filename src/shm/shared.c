@@ -42,12 +42,20 @@ static bool is_entry(uint32_t entry)
     return entry >= SL_PROCESS_SLOTS && entry < SL_MAX_SLOTS;
 }
 
-static bool has_holders(struct sl_shared *s)
+/* Does any slot but this one hold it? */
+static bool has_other_holders(const struct sl_shared *s, uint32_t slot)
 {
-    for (int i = 0; i < SL_SHARED_HOLDERS; i++)
-        if (atomic_load(&s->holder[i]) != 0)
+    for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
+        uint16_t who = atomic_load(&s->holder[i]);
+        if (who != 0 && who != slot + 1)
             return true;
+    }
     return false;
+}
+
+static bool has_holders(const struct sl_shared *s)
+{
+    return has_other_holders(s, UINT32_MAX);
 }
 
 /* The end of MAKING or CLOSING, by the one who is named in the state or in its stead. */
@@ -198,16 +206,6 @@ void sl_shared_leave(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slo
     leave_place(&ledger->slot[entry].shared, slot);
     SL_FAULT("shared.leave.left");
     (void)close_if_unused(ledger, entry, slot, kept);
-}
-
-static bool has_other_holders(struct sl_shared *s, uint32_t slot)
-{
-    for (int i = 0; i < SL_SHARED_HOLDERS; i++) {
-        uint16_t who = atomic_load(&s->holder[i]);
-        if (who != 0 && who != slot + 1)
-            return true;
-    }
-    return false;
 }
 
 bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry, uint32_t slot)
