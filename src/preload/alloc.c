@@ -41,16 +41,21 @@ CUresult sl_alloc_end(struct sl_process *p, const struct sl_alloc *a, CUresult r
     return rc;
 }
 
-bool sl_alloc_release_begin(enum sl_kind kind, uint64_t key, struct sl_track *ret)
+bool sl_alloc_take(CUdeviceptr address, struct sl_track *ret)
 {
-    return sl_track_take(kind, key, ret);
+    return sl_track_take(SL_KIND_LINEAR, address, ret) ||
+           sl_track_take(SL_KIND_ASYNC, address, ret) || sl_track_take(SL_KIND_PIECE, address, ret);
 }
 
-CUresult sl_alloc_release_end(struct sl_process *p, const struct sl_track *entry, CUresult rc)
+CUresult sl_alloc_released(struct sl_process *p, struct sl_track *t, CUresult rc)
 {
-    if (rc == CUDA_SUCCESS)
-        sl_share_end_of(p, entry);
-    else if (sl_track_room())
-        sl_track_put(entry);
+    bool counted = t->kind == SL_KIND_IPC || t->kind == SL_KIND_PIECE;
+    bool stays = rc != CUDA_SUCCESS || (counted && --t->times > 0);
+    if (stays && sl_track_room())
+        sl_track_put(t);
+    else if (!stays && t->kind == SL_KIND_ASYNC)
+        sl_pool_freed(p, t);
+    else if (!stays)
+        sl_share_end_of(p, t);
     return rc;
 }

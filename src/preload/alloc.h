@@ -24,8 +24,13 @@ CUresult sl_alloc_begin(struct sl_process *p, uint64_t units, struct sl_alloc *r
 CUresult sl_alloc_end(struct sl_process *p, const struct sl_alloc *a, CUresult rc,
                       enum sl_kind kind, uint64_t key);
 
-/* Releasing: out of the table before the driver frees, as its next allocation may be the same. */
-bool sl_alloc_release_begin(enum sl_kind kind, uint64_t key, struct sl_track *ret);
-CUresult sl_alloc_release_end(struct sl_process *p, const struct sl_track *entry, CUresult rc);
+/* Memory goes out of the table before the driver frees it, as the next allocation may get the same key. This takes
+ * what an address stands for: memory of cuMemAlloc, of a pool, or of another process's pool. */
+bool sl_alloc_take(CUdeviceptr address, struct sl_track *ret);
+/* After the driver answered rc to its release: returns what it cost, or puts it back. An IPC handle and a piece of
+ * another process's pool cost until they were closed as often as they were opened. Returns rc. */
+CUresult sl_alloc_released(struct sl_process *p, struct sl_track *t, CUresult rc);
+
+void sl_vmm_forget(void); /* vmm.c, in a forked child */
 
 #endif

@@ -8,6 +8,7 @@
 #include "shm/account.h"
 #include "shm/tag.h"
 
+#define FLAG_LAYERED          0x01U
 #define FLAG_CUBEMAP          0x04U
 #define FLAG_SPARSE           0x40U
 #define FLAG_DEFERRED_MAPPING 0x80U
@@ -43,8 +44,6 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level
                    depth ? depth : 1);
 }
 
-#define FLAG_LAYERED 0x01U
-
 static uint64_t array_units(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int levels)
 {
     uint64_t sum = 0;
@@ -64,76 +63,29 @@ static CUresult end(struct sl_process *p, const struct sl_alloc *a, CUresult rc,
                         rc == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*(void *const *)handle : 0);
 }
 
-static bool take(enum sl_kind kind, const void *handle, struct sl_track *ret)
-{
-    return sl_alloc_release_begin(kind, (uint64_t)(uintptr_t)handle, ret);
-}
-
 /* ---- arrays ---- */
 
-CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
-{
-    SL_ENTER(cuArrayCreate, real, p, (pHandle, desc));
-    struct sl_alloc a;
-    CUDA_ARRAY3D_DESCRIPTOR d = {0};
-    if (!desc)
-        return real(pHandle, desc);
-    d = (CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
-                                  .Height = desc->Height,
-                                  .Format = desc->Format,
-                                  .NumChannels = desc->NumChannels};
-    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
-    return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
-}
+/* The four calls differ in their descriptors only. */
+#define CREATE(symbol, type, ...)                                                                  \
+    CUresult symbol(CUarray *pHandle, const type *desc)                                            \
+    {                                                                                              \
+        SL_ENTER(symbol, real, p, (pHandle, desc));                                                \
+        struct sl_alloc a;                                                                         \
+        if (!desc)                                                                                 \
+            return real(pHandle, desc);                                                            \
+        CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,                                         \
+                                     .Height = desc->Height,                                       \
+                                     .Format = desc->Format,                                       \
+                                     .NumChannels = desc->NumChannels,                             \
+                                     __VA_ARGS__};                                                 \
+        CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);                                   \
+        return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;  \
+    }
 
-CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *desc)
-{
-    SL_ENTER(cuArrayCreate_v2, real, p, (pHandle, desc));
-    struct sl_alloc a;
-    if (!desc)
-        return real(pHandle, desc);
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
-                                 .Height = desc->Height,
-                                 .Format = desc->Format,
-                                 .NumChannels = desc->NumChannels};
-    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
-    return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
-}
-
-CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc)
-{
-    SL_ENTER(cuArray3DCreate, real, p, (pHandle, desc));
-    struct sl_alloc a;
-    if (!desc)
-        return real(pHandle, desc);
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = desc->Width,
-                                 .Height = desc->Height,
-                                 .Depth = desc->Depth,
-                                 .Format = desc->Format,
-                                 .NumChannels = desc->NumChannels,
-                                 .Flags = desc->Flags};
-    CUresult rc = sl_alloc_begin(p, array_units(&d, 1), &a);
-    return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
-}
-
-CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *desc)
-{
-    SL_ENTER(cuArray3DCreate_v2, real, p, (pHandle, desc));
-    struct sl_alloc a;
-    if (!desc)
-        return real(pHandle, desc);
-    CUresult rc = sl_alloc_begin(p, array_units(desc, 1), &a);
-    return rc == CUDA_SUCCESS ? end(p, &a, real(pHandle, desc), SL_KIND_ARRAY, pHandle) : rc;
-}
-
-CUresult cuArrayDestroy(CUarray array)
-{
-    SL_ENTER(cuArrayDestroy, real, p, (array));
-    struct sl_track t;
-    bool known = take(SL_KIND_ARRAY, array, &t);
-    CUresult rc = real(array);
-    return known ? sl_alloc_release_end(p, &t, rc) : rc;
-}
+CREATE(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, .Depth = 0)
+CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, .Depth = 0)
+CREATE(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, .Depth = desc->Depth, .Flags = desc->Flags)
+CREATE(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, .Depth = desc->Depth, .Flags = desc->Flags)
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *desc,
                                 unsigned int numLevels)
@@ -147,14 +99,19 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
                               : rc;
 }
 
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
-{
-    SL_ENTER(cuMipmappedArrayDestroy, real, p, (array));
-    struct sl_track t;
-    bool known = take(SL_KIND_MIPMAP, array, &t);
-    CUresult rc = real(array);
-    return known ? sl_alloc_release_end(p, &t, rc) : rc;
-}
+#define DESTROY(symbol, type, kind)                                                                \
+    CUresult symbol(type handle)                                                                   \
+    {                                                                                              \
+        SL_ENTER(symbol, real, p, (handle));                                                       \
+        struct sl_track t;                                                                         \
+        bool known = sl_track_take(kind, (uint64_t)(uintptr_t)handle, &t);                         \
+        CUresult rc = real(handle);                                                                \
+        return known ? sl_alloc_released(p, &t, rc) : rc;                                          \
+    }
+
+DESTROY(cuArrayDestroy, CUarray, SL_KIND_ARRAY)
+DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray, SL_KIND_MIPMAP)
+DESTROY(cuDestroyExternalMemory, CUexternalMemory, SL_KIND_EXTERNAL)
 
 /* ---- imported from another API: nobody else in this tenant's books has it, unless a tag says so ---- */
 
@@ -201,13 +158,4 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem,
         return import_shared(p, real, extMem, desc, &cost);
     CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(desc->size), &a);
     return rc == CUDA_SUCCESS ? end(p, &a, real(extMem, desc), SL_KIND_EXTERNAL, extMem) : rc;
-}
-
-CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
-{
-    SL_ENTER(cuDestroyExternalMemory, real, p, (extMem));
-    struct sl_track t;
-    bool known = take(SL_KIND_EXTERNAL, extMem, &t);
-    CUresult rc = real(extMem);
-    return known ? sl_alloc_release_end(p, &t, rc) : rc;
 }

@@ -10,7 +10,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "preload/child.h"
+#include "preload/alloc.h"
+#include "preload/capture.h"
+#include "preload/channels.h"
+#include "preload/charge.h"
+#include "preload/gate.h"
+#include "preload/graph_mem.h"
+#include "preload/pool.h"
+#include "preload/share.h"
 #include "preload/watch.h"
 #include "shm/find.h"
 #include "shm/packet.h"
@@ -71,6 +78,22 @@ static void after_fork_parent(void)
     sl_lock_drop(&sl_attach_lock);
 }
 
+/* The parent's allocations are the parent's. */
+static void forget_all(void)
+{
+    sl_charge_forget();
+    sl_track_forget();
+    sl_device_forget();
+    sl_context_forget();
+    sl_pool_forget();
+    sl_vmm_forget();
+    sl_share_forget();
+    sl_graph_mem_forget();
+    sl_channels_forget();
+    sl_capture_forget();
+    sl_gate_forget();
+}
+
 /* The child is a process of its own: it attaches at its first call. Its copies of the parent's
  * descriptors must go, or the parent's membership would outlive the parent. */
 static void after_fork_child(void)
@@ -80,7 +103,7 @@ static void after_fork_child(void)
     if (p == &tenant)
         sl_watch_forget(p);
     atomic_store(&sl_process_current, NULL);
-    sl_child_forget();
+    forget_all();
     sl_lock_reset(&sl_attach_lock);
     errno = saved;
 }

@@ -28,7 +28,7 @@ static uint64_t limit_units(const struct sl_lease_page *lease, int gpu)
     return limit > overhead ? (limit - overhead) / SL_UNIT_BYTES : 0;
 }
 
-static bool charge(struct sl_process *p, int gpu, uint64_t units, bool force)
+bool sl_charge(struct sl_process *p, int gpu, uint64_t units, bool force)
 {
     if ((unsigned int)gpu >= SL_MAX_GPUS)
         return units == 0;
@@ -73,16 +73,6 @@ bool sl_charge_unshare(struct sl_process *p, int gpu, uint64_t units, int entry)
         books[gpu].held_units += units;
     sl_lock_drop(&books[gpu].lock);
     return back;
-}
-
-bool sl_charge_try(struct sl_process *p, int gpu, uint64_t units)
-{
-    return charge(p, gpu, units, false);
-}
-
-void sl_charge_force(struct sl_process *p, int gpu, uint64_t units)
-{
-    (void)charge(p, gpu, units, true);
 }
 
 void sl_charge_return(struct sl_process *p, int gpu, uint64_t units)

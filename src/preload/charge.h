@@ -24,11 +24,9 @@
     if ((p)->mode != SL_MODE_TENANT)                                                               \
     return (p)->mode == SL_MODE_NONE ? real args : CUDA_ERROR_NOT_PERMITTED
 
-/* True if the units were granted. A refusal here is not yet counted as the tenant's. */
-bool sl_charge_try(struct sl_process *p, int gpu, uint64_t units);
-
-/* Charges what is already taken, over the limit if need be. */
-void sl_charge_force(struct sl_process *p, int gpu, uint64_t units);
+/* True if the units were granted. A refusal here is not yet counted as the tenant's. `force`: they are taken already,
+ * so they are charged over the limit if need be. */
+bool sl_charge(struct sl_process *p, int gpu, uint64_t units, bool force);
 
 /* Moves units of this process into an entry that others can join: the entry, or a negative errno. */
 int sl_charge_share(struct sl_process *p, int gpu, uint64_t units, uint64_t id, bool by_descriptor);

@@ -4,8 +4,6 @@
  * made. A context that takes its tenant over the limit is undone and reported as out of memory. A
  * context that ends frees what was allocated in it, and so do the books.
  */
-#include "preload/context.h"
-
 #include <stddef.h>
 
 #include "preload/charge.h"
@@ -31,7 +29,7 @@ static uint64_t put_by(struct sl_process *p, CUdevice device)
     int gpu = sl_device_gpu(p, device);
     if (gpu < 0 || sl_charge_budget(p, gpu).limited || !sl_process_connected())
         return 0;
-    return sl_charge_try(p, gpu, PUT_BY_UNITS) ? PUT_BY_UNITS : 0;
+    return sl_charge(p, gpu, PUT_BY_UNITS, false) ? PUT_BY_UNITS : 0;
 }
 
 static void not_made(struct sl_process *p, CUdevice device, uint64_t put_by_units)

@@ -24,17 +24,8 @@ static bool on_card(CUdeviceptr address)
            type == CU_MEMORYTYPE_DEVICE;
 }
 
-/* The body of a hook. `counts` is asked only where it matters. */
 #define GATED(symbol, counts, bytes, stream, ...)                                                  \
-    do {                                                                                           \
-        SL_REAL_OR_RETURN(symbol, real);                                                           \
-        if (sl_gate_is_free() || !(counts))                                                        \
-            return real(__VA_ARGS__);                                                              \
-        SL_GATE_LAUNCH(size_key((const void *)(uintptr_t)real, bytes), stream, real(__VA_ARGS__)); \
-    } while (0)
-
-#define LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)
-#define PER_THREAD(s) ((s) ? (s) : CU_STREAM_PER_THREAD)
+    SL_GATED(symbol, counts, size_key((const void *)(uintptr_t)real, bytes), stream, __VA_ARGS__)
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
@@ -48,12 +39,12 @@ CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
 {
-    GATED(cuMemcpyDtoDAsync_v2, true, bytes, LEGACY(s), dst, src, bytes, s);
+    GATED(cuMemcpyDtoDAsync_v2, true, bytes, SL_LEGACY(s), dst, src, bytes, s);
 }
 
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
 {
-    GATED(cuMemcpyDtoDAsync_v2_ptsz, true, bytes, PER_THREAD(s), dst, src, bytes, s);
+    GATED(cuMemcpyDtoDAsync_v2_ptsz, true, bytes, SL_PER_THREAD(s), dst, src, bytes, s);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
@@ -69,13 +60,13 @@ CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
 {
-    GATED(cuMemcpyAsync, on_card(dst) && on_card(src), bytes, LEGACY(s), dst, src, bytes, s);
+    GATED(cuMemcpyAsync, on_card(dst) && on_card(src), bytes, SL_LEGACY(s), dst, src, bytes, s);
 }
 
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream s)
 {
-    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, PER_THREAD(s), dst, src, bytes,
-          s);
+    GATED(cuMemcpyAsync_ptsz, on_card(dst) && on_card(src), bytes, SL_PER_THREAD(s), dst, src,
+          bytes, s);
 }
 
 /* Memsets: of one dimension and of two, waiting or not, in both meanings of the default stream. */
@@ -91,12 +82,12 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUst
     }                                                                                              \
     CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream s)             \
     {                                                                                              \
-        GATED(cuMemsetD##bits##Async, true, n * sizeof(type), LEGACY(s), dst, value, n, s);        \
+        GATED(cuMemsetD##bits##Async, true, n * sizeof(type), SL_LEGACY(s), dst, value, n, s);     \
     }                                                                                              \
     CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream s)        \
     {                                                                                              \
-        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), PER_THREAD(s), dst, value, n,   \
-              s);                                                                                  \
+        GATED(cuMemsetD##bits##Async_ptsz, true, n * sizeof(type), SL_PER_THREAD(s), dst, value,   \
+              n, s);                                                                               \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##wait_v(CUdeviceptr dst, size_t pitch, type value, size_t width,    \
                                        size_t height)                                              \
@@ -113,13 +104,13 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUst
     CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width,     \
                                       size_t height, CUstream s)                                   \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async, true, width *height * sizeof(type), LEGACY(s), dst, pitch, \
-              value, width, height, s);                                                            \
+        GATED(cuMemsetD2D##bits##Async, true, width *height * sizeof(type), SL_LEGACY(s), dst,     \
+              pitch, value, width, height, s);                                                     \
     }                                                                                              \
     CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value,              \
                                            size_t width, size_t height, CUstream s)                \
     {                                                                                              \
-        GATED(cuMemsetD2D##bits##Async_ptsz, true, width *height * sizeof(type), PER_THREAD(s),    \
+        GATED(cuMemsetD2D##bits##Async_ptsz, true, width *height * sizeof(type), SL_PER_THREAD(s), \
               dst, pitch, value, width, height, s);                                                \
     }
 

@@ -37,6 +37,7 @@ void sl_context_back(const struct sl_site *place); /* the driver refused to dest
 void sl_context_ended(struct sl_process *p, const struct sl_site *place);
 bool sl_context_known(CUcontext context);
 
-void sl_device_forget(void); /* in a forked child, and when a lease is replaced */
+void sl_device_forget(void);  /* in a forked child, and when a lease is replaced */
+void sl_context_forget(void); /* in a forked child: context.c */
 
 #endif

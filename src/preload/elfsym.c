@@ -68,12 +68,14 @@ static void read_tables(const struct sl_elf *object, struct tables *t)
         t->soname = t->strings + soname;
 }
 
+struct each {
+    int (*visit)(const struct sl_elf *, void *);
+    void *arg;
+};
+
 static int fill(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct {
-        int (*visit)(const struct sl_elf *, void *);
-        void *arg;
-    } *call = arg;
+    const struct each *call = arg;
     (void)size;
     struct sl_elf object = {.path = info->dlpi_name ? info->dlpi_name : "",
                             .base = info->dlpi_addr,
@@ -95,10 +97,7 @@ static int fill(struct dl_phdr_info *info, size_t size, void *arg)
 
 int sl_elf_each(int (*visit)(const struct sl_elf *, void *), void *arg)
 {
-    struct {
-        int (*visit)(const struct sl_elf *, void *);
-        void *arg;
-    } call = {visit, arg};
+    struct each call = {visit, arg};
     return dl_iterate_phdr(fill, &call);
 }
 

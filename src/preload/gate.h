@@ -4,10 +4,6 @@
  * Where the hardware's slices share the GPU it holds nothing back: a launch is counted, and that of a tenant
  * with a limit adds its estimated cost. Where turns do (turn.h), a launch may wait. Nothing is ever moved to
  * another thread.
- *
- *     if (sl_gate_is_free())
- *         return real(…);
- *     SL_GATE_LAUNCH(key, stream, real(…));
  */
 #ifndef SLUICE_PRELOAD_GATE_H
 #define SLUICE_PRELOAD_GATE_H
@@ -106,13 +102,21 @@ CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
 /* After the driver's own call, if l->after: takes its result and returns it. */
 CUresult sl_gate_leave(struct sl_launch *l, CUresult rc);
 
-/* The rest of a hook: `call` is the driver's own. */
-#define SL_GATE_LAUNCH(key, stream, call)                                                          \
+/* The default stream by its explicit name, as the variant of the call means it. */
+#define SL_LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)
+#define SL_PER_THREAD(s) ((s) ? (s) : CU_STREAM_PER_THREAD)
+
+/* The body of a hook that submits work: fast when the gate is free, accounted otherwise. `counts` is asked only
+ * where it matters: false lets the call pass. */
+#define SL_GATED(symbol, counts, key, stream, ...)                                                 \
     do {                                                                                           \
+        SL_REAL_OR_RETURN(symbol, real);                                                           \
+        if (sl_gate_is_free() || !(counts))                                                        \
+            return real(__VA_ARGS__);                                                              \
         struct sl_launch launch_;                                                                  \
         CUresult rc_ = sl_gate_enter(&launch_, key, stream);                                       \
         if (rc_ == CUDA_SUCCESS)                                                                   \
-            rc_ = call;                                                                            \
+            rc_ = real(__VA_ARGS__);                                                               \
         return launch_.after ? sl_gate_leave(&launch_, rc_) : rc_;                                 \
     } while (0)
 

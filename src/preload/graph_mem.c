@@ -30,6 +30,15 @@ struct live {
     CUdevice device;
 };
 
+/* What is reserved around one driver call. */
+struct claim {
+    unsigned int count;
+    struct {
+        struct sl_pool *pool;
+        uint64_t pending;
+    } part[SL_MAX_GPUS];
+};
+
 struct walk {
     struct sl_process *process;
     struct need *need;
@@ -163,16 +172,24 @@ static CUresult find_need(struct sl_process *p, CUgraph graph, struct need *ret)
 
 /* ---- reserving around a driver call ---- */
 
-static CUresult claim_need(struct sl_process *p, const struct need *need,
-                           struct sl_graph_claim *claim)
+static void claim_end(struct sl_process *p, struct claim *claim)
+{
+    for (unsigned int i = 0; i < claim->count; i++) {
+        (void)sl_pool_settle(p, claim->part[i].pool, claim->part[i].pending);
+        sl_pool_expect_shrink();
+    }
+    claim->count = 0;
+}
+
+static CUresult claim_need(struct sl_process *p, const struct need *need, struct claim *claim)
 {
     claim->count = 0;
     for (unsigned int i = 0; i < need->count; i++) {
         CUdevice device = need->part[i].device;
         uint64_t pending = 0;
-        struct sl_pool *pool = sl_pool_of_graphs(p, device, sl_device_gpu(p, device));
+        struct sl_pool *pool = sl_pool_of_graphs(device, sl_device_gpu(p, device));
         if (!pool || !sl_pool_cover(p, pool, need->part[i].peak_bytes, &pending)) {
-            sl_graph_mem_end(p, claim);
+            claim_end(p, claim);
             return sl_charge_refused(p);
         }
         claim->part[claim->count].pool = pool;
@@ -181,7 +198,8 @@ static CUresult claim_need(struct sl_process *p, const struct need *need,
     return CUDA_SUCCESS;
 }
 
-CUresult sl_graph_mem_begin(struct sl_process *p, CUgraphExec exec, struct sl_graph_claim *claim)
+/* Not CUDA_SUCCESS: the tenant cannot have what the graph allocates, and nothing is claimed. */
+static CUresult claim_exec(struct sl_process *p, CUgraphExec exec, struct claim *claim)
 {
     struct sl_track t;
     claim->count = 0;
@@ -189,15 +207,6 @@ CUresult sl_graph_mem_begin(struct sl_process *p, CUgraphExec exec, struct sl_gr
         !sl_track_get(SL_KIND_EXEC, (uint64_t)(uintptr_t)exec, &t))
         return CUDA_SUCCESS;
     return claim_need(p, t.object, claim);
-}
-
-void sl_graph_mem_end(struct sl_process *p, struct sl_graph_claim *claim)
-{
-    for (unsigned int i = 0; i < claim->count; i++) {
-        (void)sl_pool_settle(p, claim->part[i].pool, claim->part[i].pending);
-        sl_pool_expect_shrink();
-    }
-    claim->count = 0;
 }
 
 /* ---- nodes ---- */
@@ -235,7 +244,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phNode, CUgraph hGraph, const CUgraphNod
 /* ---- instantiation ---- */
 
 struct instantiation {
-    struct sl_graph_claim claim;
+    struct claim claim;
     struct need *need; /* NULL: no memory nodes */
 };
 
@@ -258,17 +267,20 @@ static CUresult instantiate_begin(struct sl_process *p, CUgraph graph, struct in
         if (rc != CUDA_SUCCESS)
             sl_track_cancel();
     }
-    if (rc != CUDA_SUCCESS)
+    if (rc != CUDA_SUCCESS) {
         free(in->need);
+        in->need = NULL;
+    }
     return rc;
 }
 
+/* Also where instantiate_begin failed: then there is nothing to end. */
 static CUresult instantiate_end(struct sl_process *p, struct instantiation *in, CUresult rc,
                                 const CUgraphExec *exec)
 {
     if (!in->need)
         return rc;
-    sl_graph_mem_end(p, &in->claim);
+    claim_end(p, &in->claim);
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         free(in->need);
@@ -289,11 +301,9 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
              (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize));
     struct instantiation in;
     CUresult rc = instantiate_begin(p, hGraph, &in);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : instantiate_end(p, &in,
-                                 real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-                                 phGraphExec);
+    if (rc == CUDA_SUCCESS)
+        rc = real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiate_end(p, &in, rc, phGraphExec);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -303,11 +313,9 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
              (phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize));
     struct instantiation in;
     CUresult rc = instantiate_begin(p, hGraph, &in);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : instantiate_end(p, &in,
-                                 real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-                                 phGraphExec);
+    if (rc == CUDA_SUCCESS)
+        rc = real(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiate_end(p, &in, rc, phGraphExec);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -316,9 +324,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
     SL_ENTER(cuGraphInstantiateWithFlags, real, p, (phGraphExec, hGraph, flags));
     struct instantiation in;
     CUresult rc = instantiate_begin(p, hGraph, &in);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : instantiate_end(p, &in, real(phGraphExec, hGraph, flags), phGraphExec);
+    if (rc == CUDA_SUCCESS)
+        rc = real(phGraphExec, hGraph, flags);
+    return instantiate_end(p, &in, rc, phGraphExec);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -327,9 +335,9 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
     SL_ENTER(cuGraphInstantiateWithParams, real, p, (phGraphExec, hGraph, params));
     struct instantiation in;
     CUresult rc = instantiate_begin(p, hGraph, &in);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : instantiate_end(p, &in, real(phGraphExec, hGraph, params), phGraphExec);
+    if (rc == CUDA_SUCCESS)
+        rc = real(phGraphExec, hGraph, params);
+    return instantiate_end(p, &in, rc, phGraphExec);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -338,35 +346,62 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
     SL_ENTER(cuGraphInstantiateWithParams_ptsz, real, p, (phGraphExec, hGraph, params));
     struct instantiation in;
     CUresult rc = instantiate_begin(p, hGraph, &in);
-    return rc != CUDA_SUCCESS
-               ? rc
-               : instantiate_end(p, &in, real(phGraphExec, hGraph, params), phGraphExec);
+    if (rc == CUDA_SUCCESS)
+        rc = real(phGraphExec, hGraph, params);
+    return instantiate_end(p, &in, rc, phGraphExec);
 }
 
-/* ---- upload, the end, and trimming ---- */
+/* ---- upload, launch, the end, and trimming ---- */
 
-static CUresult upload(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstream),
-                       CUgraphExec exec, CUstream stream)
+/* Reserves the memory of the graph, then calls the driver. */
+static CUresult with_memory(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstream),
+                            CUgraphExec exec, CUstream stream)
 {
-    struct sl_graph_claim claim;
-    CUresult rc = sl_graph_mem_begin(p, exec, &claim);
+    struct claim claim;
+    CUresult rc = claim_exec(p, exec, &claim);
     if (rc != CUDA_SUCCESS)
         return rc;
     rc = real(exec, stream);
-    sl_graph_mem_end(p, &claim);
+    claim_end(p, &claim);
     return rc;
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     SL_ENTER(cuGraphUpload, real, p, (hGraphExec, hStream));
-    return upload(p, real, hGraphExec, hStream);
+    return with_memory(p, real, hGraphExec, hStream);
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     SL_ENTER(cuGraphUpload_ptsz, real, p, (hGraphExec, hStream));
-    return upload(p, real, hGraphExec, hStream);
+    return with_memory(p, real, hGraphExec, hStream);
+}
+
+/* `named` is the stream by its explicit name: the default stream differs between the variants. */
+static CUresult launch(struct sl_process *p, CUresult (*real)(CUgraphExec, CUstream),
+                       CUgraphExec exec, CUstream stream, CUstream named)
+{
+    struct sl_launch l = {.after = false};
+    CUresult rc = CUDA_SUCCESS;
+    if (!sl_gate_is_free())
+        rc = sl_gate_enter(&l, sl_cost_key_graph(exec), named);
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    rc = with_memory(p, real, exec, stream);
+    return l.after ? sl_gate_leave(&l, rc) : rc;
+}
+
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    SL_ENTER(cuGraphLaunch, real, p, (hGraphExec, hStream));
+    return launch(p, real, hGraphExec, hStream, SL_LEGACY(hStream));
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    SL_ENTER(cuGraphLaunch_ptsz, real, p, (hGraphExec, hStream));
+    return launch(p, real, hGraphExec, hStream, SL_PER_THREAD(hStream));
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)

@@ -14,30 +14,27 @@ CUresult cuInit(unsigned int flags)
 
 /* The driver decides, by the program's own version and flags; we put our wrapper of exactly that
  * entry in its place. */
-static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags)
+static CUresult substitute(CUresult rc, const char *symbol, void **pfn, int version,
+                           cuuint64_t flags)
 {
-    if (!symbol || !pfn || !*pfn)
-        return;
+    if (rc != CUDA_SUCCESS || !symbol || !pfn || !*pfn)
+        return rc;
     void *wrapper = sl_hook_wrapper_for(symbol, *pfn, version, flags);
     if (wrapper)
         *pfn = wrapper;
+    return rc;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     SL_REAL_OR_RETURN(cuGetProcAddress, real);
-    CUresult rc = real(symbol, pfn, cudaVersion, flags);
-    if (rc == CUDA_SUCCESS)
-        substitute(symbol, pfn, cudaVersion, flags);
-    return rc;
+    return substitute(real(symbol, pfn, cudaVersion, flags), symbol, pfn, cudaVersion, flags);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
     SL_REAL_OR_RETURN(cuGetProcAddress_v2, real);
-    CUresult rc = real(symbol, pfn, cudaVersion, flags, status);
-    if (rc == CUDA_SUCCESS)
-        substitute(symbol, pfn, cudaVersion, flags);
-    return rc;
+    return substitute(real(symbol, pfn, cudaVersion, flags, status), symbol, pfn, cudaVersion,
+                      flags);
 }

@@ -3,10 +3,7 @@
  * IPC handles, and pieces of pools: memory of one process opened in another. It stays on the card until the
  * last of both has let go of it, so it is an entry of the tenant's from the moment a handle is made.
  */
-#include "preload/ipc.h"
-
-#include <string.h>
-
+#include "preload/alloc.h"
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/lock.h"
@@ -116,28 +113,13 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     return open_handle(p, real, pdptr, &handle, flags);
 }
 
-void sl_ipc_let_go(struct sl_process *p, struct sl_track *t)
-{
-    t->times--;
-    if (t->times == 0)
-        sl_share_end_of(p, t);
-    else if (sl_track_room())
-        sl_track_put(t);
-}
-
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     SL_ENTER(cuIpcCloseMemHandle, real, p, (dptr));
     struct sl_track t;
     bool known = sl_track_take(SL_KIND_IPC, dptr, &t);
     CUresult rc = real(dptr);
-    if (!known)
-        return rc;
-    if (rc == CUDA_SUCCESS)
-        sl_ipc_let_go(p, &t);
-    else if (sl_track_room())
-        sl_track_put(&t);
-    return rc;
+    return known ? sl_alloc_released(p, &t, rc) : rc;
 }
 
 /* ---- pieces of pools ---- */

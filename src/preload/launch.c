@@ -6,26 +6,6 @@
 #include "preload/gate.h"
 #include "preload/hooks.h"
 
-/* The default stream by its explicit name, as the variant of the call means it. */
-static CUstream legacy(CUstream s)
-{
-    return s ? s : CU_STREAM_LEGACY;
-}
-
-static CUstream per_thread(CUstream s)
-{
-    return s ? s : CU_STREAM_PER_THREAD;
-}
-
-/* The body of a launch hook: fast when the gate is free, accounted otherwise. */
-#define GATED(symbol, key, stream, ...)                                                            \
-    do {                                                                                           \
-        SL_REAL_OR_RETURN(symbol, real);                                                           \
-        if (sl_gate_is_free())                                                                     \
-            return real(__VA_ARGS__);                                                              \
-        SL_GATE_LAUNCH(key, stream, real(__VA_ARGS__));                                            \
-    } while (0)
-
 static uint64_t shape_key(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
                           unsigned int bx, unsigned int by, unsigned int bz)
 {
@@ -45,66 +25,66 @@ static uint64_t config_key(const CUlaunchConfig *c, CUfunction f)
 
 CUresult cuLaunchKernel(LAUNCH_ARGS, void **extra)
 {
-    GATED(cuLaunchKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx, gy, gz, bx,
-          by, bz, shared, stream, params, extra);
+    SL_GATED(cuLaunchKernel, true, shape_key(f, gx, gy, gz, bx, by, bz), SL_LEGACY(stream), f, gx,
+             gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(LAUNCH_ARGS, void **extra)
 {
-    GATED(cuLaunchKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream), f, gx, gy,
-          gz, bx, by, bz, shared, stream, params, extra);
+    SL_GATED(cuLaunchKernel_ptsz, true, shape_key(f, gx, gy, gz, bx, by, bz), SL_PER_THREAD(stream),
+             f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(LAUNCH_ARGS)
 {
-    GATED(cuLaunchCooperativeKernel, shape_key(f, gx, gy, gz, bx, by, bz), legacy(stream), f, gx,
-          gy, gz, bx, by, bz, shared, stream, params);
+    SL_GATED(cuLaunchCooperativeKernel, true, shape_key(f, gx, gy, gz, bx, by, bz),
+             SL_LEGACY(stream), f, gx, gy, gz, bx, by, bz, shared, stream, params);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_ARGS)
 {
-    GATED(cuLaunchCooperativeKernel_ptsz, shape_key(f, gx, gy, gz, bx, by, bz), per_thread(stream),
-          f, gx, gy, gz, bx, by, bz, shared, stream, params);
+    SL_GATED(cuLaunchCooperativeKernel_ptsz, true, shape_key(f, gx, gy, gz, bx, by, bz),
+             SL_PER_THREAD(stream), f, gx, gy, gz, bx, by, bz, shared, stream, params);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
-    GATED(cuLaunchKernelEx, config_key(config, f), legacy(config ? config->hStream : NULL), config,
-          f, params, extra);
+    SL_GATED(cuLaunchKernelEx, true, config_key(config, f),
+             SL_LEGACY(config ? config->hStream : NULL), config, f, params, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params,
                                void **extra)
 {
-    GATED(cuLaunchKernelEx_ptsz, config_key(config, f), per_thread(config ? config->hStream : NULL),
-          config, f, params, extra);
+    SL_GATED(cuLaunchKernelEx_ptsz, true, config_key(config, f),
+             SL_PER_THREAD(config ? config->hStream : NULL), config, f, params, extra);
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
                                               unsigned int flags)
 {
     /* One call submits to several GPUs, together or not at all: the first entry stands for it. */
-    GATED(cuLaunchCooperativeKernelMultiDevice,
-          count && list ? sl_cost_key_graph(list->function) : 0,
-          legacy(count && list ? list->hStream : NULL), list, count, flags);
+    SL_GATED(cuLaunchCooperativeKernelMultiDevice, true,
+             count && list ? sl_cost_key_graph(list->function) : 0,
+             SL_LEGACY(count && list ? list->hStream : NULL), list, count, flags);
 }
 
 /* The launches of CUDA before 4.0: the shape was set beforehand, so the function alone is the key. */
 CUresult cuLaunch(CUfunction f)
 {
-    GATED(cuLaunch, sl_cost_key_graph(f), CU_STREAM_LEGACY, f);
+    SL_GATED(cuLaunch, true, sl_cost_key_graph(f), CU_STREAM_LEGACY, f);
 }
 
 CUresult cuLaunchGrid(CUfunction f, int width, int height)
 {
-    GATED(cuLaunchGrid, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
-          CU_STREAM_LEGACY, f, width, height);
+    SL_GATED(cuLaunchGrid, true, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
+             CU_STREAM_LEGACY, f, width, height);
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
 {
-    GATED(cuLaunchGridAsync, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
-          legacy(stream), f, width, height, stream);
+    SL_GATED(cuLaunchGridAsync, true, shape_key(f, (unsigned)width, (unsigned)height, 1, 0, 0, 0),
+             SL_LEGACY(stream), f, width, height, stream);
 }
 
 /* ---- streams end with work in flight, which is seen to its end all the same ---- */

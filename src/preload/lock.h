@@ -7,6 +7,7 @@
 #define SLUICE_PRELOAD_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sl_lock {
@@ -36,9 +37,9 @@ static inline void sl_lock_reset(struct sl_lock *lock)
     atomic_store_explicit(&lock->word, 0, memory_order_relaxed);
 }
 
-/* Futexes on a private word; both keep errno. Wait returns when the word may have changed, or
- * after timeout_ns (0: no limit). */
-void sl_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
+/* Both keep errno. Wait returns when the word may have changed, or after timeout_ns (0: no limit). `shared`: another
+ * process sets the word. */
+void sl_futex_wait(const _Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns, bool shared);
 void sl_futex_wake_all(_Atomic uint32_t *word);
 
 #endif

@@ -4,10 +4,7 @@
 
 #include "preload/alloc.h"
 #include "preload/charge.h"
-#include "preload/ipc.h"
 #include "preload/pool.h"
-#include "preload/share.h"
-#include "preload/track.h"
 #include "shm/account.h"
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
@@ -15,9 +12,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     SL_ENTER(cuMemAlloc, real, p, (dptr, bytesize));
     struct sl_alloc a;
     CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    rc = real(dptr, bytesize);
+    if (rc == CUDA_SUCCESS)
+        rc = real(dptr, bytesize);
     return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
@@ -26,9 +22,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     SL_ENTER(cuMemAlloc_v2, real, p, (dptr, bytesize));
     struct sl_alloc a;
     CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    rc = real(dptr, bytesize);
+    if (rc == CUDA_SUCCESS)
+        rc = real(dptr, bytesize);
     return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
@@ -37,9 +32,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     SL_ENTER(cuMemAllocManaged, real, p, (dptr, bytesize, flags));
     struct sl_alloc a;
     CUresult rc = sl_alloc_begin(p, sl_units_of_bytes(bytesize), &a);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    rc = real(dptr, bytesize, flags);
+    if (rc == CUDA_SUCCESS)
+        rc = real(dptr, bytesize, flags);
     return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
@@ -81,15 +75,15 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
     SL_ENTER(cuMemAllocPitch, real, p, (dptr, pPitch, widthInBytes, height, elementSizeBytes));
     struct sl_alloc a;
     CUresult rc = sl_alloc_begin(p, pitched_guess(widthInBytes, height), &a);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
-    if (rc != CUDA_SUCCESS || settle_pitch(p, &a, *pPitch, height))
-        return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
-    __typeof__(&cuMemFree) undo = SL_REAL(cuMemFree);
-    if (undo)
-        (void)undo(*dptr);
-    return sl_alloc_end(p, &a, sl_charge_refused(p), SL_KIND_LINEAR, 0);
+    if (rc == CUDA_SUCCESS)
+        rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
+    if (rc == CUDA_SUCCESS && !settle_pitch(p, &a, *pPitch, height)) {
+        __typeof__(&cuMemFree) undo = SL_REAL(cuMemFree);
+        if (undo)
+            (void)undo(*dptr);
+        rc = sl_charge_refused(p);
+    }
+    return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t widthInBytes, size_t height,
@@ -98,68 +92,33 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t widthInByt
     SL_ENTER(cuMemAllocPitch_v2, real, p, (dptr, pPitch, widthInBytes, height, elementSizeBytes));
     struct sl_alloc a;
     CUresult rc = sl_alloc_begin(p, pitched_guess(widthInBytes, height), &a);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
-    if (rc != CUDA_SUCCESS || settle_pitch(p, &a, *pPitch, height))
-        return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
-    __typeof__(&cuMemFree_v2) undo = SL_REAL(cuMemFree_v2);
-    if (undo)
-        (void)undo(*dptr);
-    return sl_alloc_end(p, &a, sl_charge_refused(p), SL_KIND_LINEAR, 0);
+    if (rc == CUDA_SUCCESS)
+        rc = real(dptr, pPitch, widthInBytes, height, elementSizeBytes);
+    if (rc == CUDA_SUCCESS && !settle_pitch(p, &a, *pPitch, height)) {
+        __typeof__(&cuMemFree_v2) undo = SL_REAL(cuMemFree_v2);
+        if (undo)
+            (void)undo(*dptr);
+        rc = sl_charge_refused(p);
+    }
+    return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
 /* ---- free ---- */
 
-/* Out of the table before the driver frees: its next allocation may get the same address. */
-struct freeing {
-    struct sl_track entry;
-    bool linear;
-    bool from_pool;
-    bool piece; /* of another process's pool */
-};
-
-static void free_begin(CUdeviceptr address, struct freeing *f)
-{
-    *f = (struct freeing){0};
-    f->linear = sl_track_take(SL_KIND_LINEAR, address, &f->entry);
-    f->from_pool = !f->linear && sl_track_take(SL_KIND_ASYNC, address, &f->entry);
-    f->piece = !f->linear && !f->from_pool && sl_track_take(SL_KIND_PIECE, address, &f->entry);
-}
-
-static void free_end(struct sl_process *p, struct freeing *f, CUresult rc)
-{
-    if (!f->linear && !f->from_pool && !f->piece)
-        return;
-    if (rc != CUDA_SUCCESS) {
-        if (sl_track_room())
-            sl_track_put(&f->entry);
-        return;
-    }
-    if (f->linear)
-        sl_share_end_of(p, &f->entry);
-    else if (f->piece)
-        sl_ipc_let_go(p, &f->entry);
-    else
-        sl_pool_freed(p, &f->entry);
-}
-
 CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
     SL_ENTER(cuMemFree, real, p, (dptr));
-    struct freeing f;
-    free_begin(dptr, &f);
+    struct sl_track t;
+    bool known = sl_alloc_take(dptr, &t);
     CUresult rc = real(dptr);
-    free_end(p, &f, rc);
-    return rc;
+    return known ? sl_alloc_released(p, &t, rc) : rc;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     SL_ENTER(cuMemFree_v2, real, p, (dptr));
-    struct freeing f;
-    free_begin(dptr, &f);
+    struct sl_track t;
+    bool known = sl_alloc_take(dptr, &t);
     CUresult rc = real(dptr);
-    free_end(p, &f, rc);
-    return rc;
+    return known ? sl_alloc_released(p, &t, rc) : rc;
 }

@@ -20,7 +20,7 @@ static struct sl_pool *_Atomic pools;
 static struct sl_lock list_lock;
 static _Atomic bool shrink_expected;
 
-static struct sl_pool *find(CUmemoryPool handle)
+struct sl_pool *sl_pool_by_handle(CUmemoryPool handle)
 {
     for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next)
         if (!pool->graphs && pool->handle == handle && !atomic_load(&pool->dead))
@@ -45,7 +45,8 @@ struct sl_pool *sl_pool_add(const struct sl_pool *model)
     pool->id = sl_track_new_id();
     pool->step_units = pool->graphs ? BLOCK_UNITS : STEP_UNITS;
     sl_lock_take(&list_lock);
-    struct sl_pool *known = pool->graphs ? find_graphs(pool->device) : find(pool->handle);
+    struct sl_pool *known =
+        pool->graphs ? find_graphs(pool->device) : sl_pool_by_handle(pool->handle);
     if (!known) {
         pool->next = atomic_load(&pools);
         atomic_store(&pools, pool);
@@ -56,12 +57,7 @@ struct sl_pool *sl_pool_add(const struct sl_pool *model)
     return known ? known : pool;
 }
 
-struct sl_pool *sl_pool_by_handle(CUmemoryPool handle)
-{
-    return find(handle);
-}
-
-struct sl_pool *sl_pool_by_id(uint64_t id)
+static struct sl_pool *find_id(uint64_t id)
 {
     struct sl_pool *pool = atomic_load(&pools);
     while (pool && pool->id != id)
@@ -69,9 +65,8 @@ struct sl_pool *sl_pool_by_id(uint64_t id)
     return pool;
 }
 
-struct sl_pool *sl_pool_of_graphs(struct sl_process *p, CUdevice device, int gpu)
+struct sl_pool *sl_pool_of_graphs(CUdevice device, int gpu)
 {
-    (void)p;
     struct sl_pool *pool = find_graphs(device);
     struct sl_pool model = {.graphs = true, .device = device, .gpu = gpu};
     return pool ? pool : sl_pool_add(&model);
@@ -138,9 +133,9 @@ static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t held, ui
         *pending -= from_pending;
         more -= from_pending;
         if (more > 0) {
-            within = sl_charge_try(p, pool->gpu, more);
+            within = sl_charge(p, pool->gpu, more, false);
             if (!within)
-                sl_charge_force(p, pool->gpu, more);
+                (void)sl_charge(p, pool->gpu, more, true);
             /* This driver takes larger steps than we know of: reserve as much the next time. */
             if (want - pool->charged_units > pool->step_units)
                 pool->step_units = want - pool->charged_units;
@@ -207,10 +202,10 @@ void sl_pool_reclaim(struct sl_process *p, int gpu)
 
 bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units)
 {
-    if (sl_charge_try(p, gpu, units))
+    if (sl_charge(p, gpu, units, false))
         return true;
     sl_pool_reclaim(p, gpu);
-    return sl_charge_try(p, gpu, units);
+    return sl_charge(p, gpu, units, false);
 }
 
 bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
@@ -223,16 +218,16 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
     need += (BLOCK_UNITS - need % BLOCK_UNITS) % BLOCK_UNITS;
     if (need < pool->step_units)
         need = pool->step_units;
-    bool covered = sl_charge_try(p, pool->gpu, need);
+    bool covered = sl_charge(p, pool->gpu, need, false);
     if (!covered) {
         sl_pool_settle_all(p, pool->gpu);
-        covered = sl_charge_try(p, pool->gpu, need);
+        covered = sl_charge(p, pool->gpu, need, false);
     }
     if (!covered && has_slack(pool, bytes))
         return true;
     if (!covered) {
         sl_pool_reclaim(p, pool->gpu);
-        covered = sl_charge_try(p, pool->gpu, need);
+        covered = sl_charge(p, pool->gpu, need, false);
     }
     if (covered)
         *ret_pending = need;
@@ -241,7 +236,7 @@ bool sl_pool_cover(struct sl_process *p, struct sl_pool *pool, uint64_t bytes,
 
 void sl_pool_share(struct sl_process *p, struct sl_track *piece, uint64_t id)
 {
-    struct sl_pool *pool = sl_pool_by_id(piece->owner);
+    struct sl_pool *pool = find_id(piece->owner);
     if (!pool || pool->free_of_charge || piece->entry != SL_NOT_SHARED)
         return;
     struct sl_cost cost = {pool->gpu, piece->units, SL_NOT_SHARED};
@@ -269,7 +264,7 @@ static bool unshare(struct sl_process *p, struct sl_pool *pool, const struct sl_
 
 void sl_pool_freed(struct sl_process *p, const struct sl_track *entry)
 {
-    struct sl_pool *pool = sl_pool_by_id(entry->owner);
+    struct sl_pool *pool = find_id(entry->owner);
     if (!pool || pool->free_of_charge)
         return;
     bool pays = entry->entry == SL_NOT_SHARED || unshare(p, pool, entry);
@@ -314,14 +309,14 @@ void sl_pool_expect_shrink(void)
     atomic_store_explicit(&shrink_expected, true, memory_order_relaxed);
 }
 
-void sl_pool_synchronised(void)
+CUresult sl_pool_synchronised(CUresult rc)
 {
     if (__builtin_expect(!atomic_load_explicit(&shrink_expected, memory_order_relaxed), 1))
-        return;
+        return rc;
     struct sl_process *p = sl_process_get();
     bool more = false;
     if (p->mode != SL_MODE_TENANT)
-        return;
+        return rc;
     atomic_store(&shrink_expected, false);
     for (struct sl_pool *pool = atomic_load(&pools); pool; pool = pool->next) {
         if (atomic_load(&pool->dead) || pool->free_of_charge)
@@ -331,6 +326,7 @@ void sl_pool_synchronised(void)
     }
     if (more)
         sl_pool_expect_shrink();
+    return rc;
 }
 
 bool sl_stream_is_capturing(CUstream stream, bool per_thread)

@@ -17,7 +17,7 @@
 struct sl_pool;
 
 /* The pool of all graphs on a device; NULL only without host memory. */
-struct sl_pool *sl_pool_of_graphs(struct sl_process *p, CUdevice device, int gpu);
+struct sl_pool *sl_pool_of_graphs(CUdevice device, int gpu);
 
 /* Reserves units for `bytes` more in the pool, trimming idle pools if that helps. False: the
  * tenant cannot have them. What is reserved is given to sl_pool_settle after the driver call. */
@@ -33,7 +33,7 @@ void sl_pool_settle_all(struct sl_process *p, int gpu);
  * settles, gives the idle memory of all pools on the GPU back to the card, and what only an exported
  * descriptor kept that is closed by now. */
 void sl_pool_reclaim(struct sl_process *p, int gpu);
-/* sl_charge_try, and once more after a reclaim. */
+/* sl_charge, and once more after a reclaim. */
 bool sl_pool_charge(struct sl_process *p, int gpu, uint64_t units);
 
 /* A piece of a pool leaves for another process: an entry of that id pays for it from now on. */

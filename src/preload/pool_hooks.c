@@ -2,12 +2,10 @@
 /* The wrapped calls on pools and stream-ordered memory. */
 #include <stddef.h>
 
+#include "preload/alloc.h"
 #include "preload/charge.h"
-#include "preload/device.h"
 #include "preload/graph_mem.h"
-#include "preload/ipc.h"
 #include "preload/pool_internal.h"
-#include "preload/share.h"
 #include "shm/account.h"
 
 /* ---- which pool ---- */
@@ -164,32 +162,11 @@ static CUresult free_async(struct sl_process *p, free_function *real, bool per_t
     struct sl_track t;
     if (sl_stream_is_capturing(stream, per_thread))
         return real(dptr, stream);
-    enum sl_kind kind = SL_KIND_ASYNC;
-    bool known = sl_track_take(kind, dptr, &t);
-    /* cuMemAlloc's memory may be freed in stream order too, and a piece of another process's pool. */
-    if (!known) {
-        kind = SL_KIND_LINEAR;
-        known = sl_track_take(kind, dptr, &t);
-    }
-    if (!known) {
-        kind = SL_KIND_PIECE;
-        known = sl_track_take(kind, dptr, &t);
-    }
+    bool known = sl_alloc_take(dptr, &t);
     CUresult rc = real(dptr, stream);
-    if (!known) {
-        sl_pool_expect_shrink(); /* perhaps a graph's */
-        return rc;
-    }
-    if (rc != CUDA_SUCCESS) {
-        if (sl_track_room())
-            sl_track_put(&t);
-    } else if (kind == SL_KIND_ASYNC) {
-        sl_pool_freed(p, &t);
-    } else if (kind == SL_KIND_PIECE) {
-        sl_ipc_let_go(p, &t);
-    } else {
-        sl_share_end_of(p, &t);
-    }
+    if (known)
+        return sl_alloc_released(p, &t, rc);
+    sl_pool_expect_shrink(); /* perhaps a graph's */
     return rc;
 }
 
@@ -262,31 +239,23 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 CUresult cuCtxSynchronize(void)
 {
     SL_REAL_OR_RETURN(cuCtxSynchronize, real);
-    CUresult rc = real();
-    sl_pool_synchronised();
-    return rc;
+    return sl_pool_synchronised(real());
 }
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
     SL_REAL_OR_RETURN(cuStreamSynchronize, real);
-    CUresult rc = real(hStream);
-    sl_pool_synchronised();
-    return rc;
+    return sl_pool_synchronised(real(hStream));
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
     SL_REAL_OR_RETURN(cuStreamSynchronize_ptsz, real);
-    CUresult rc = real(hStream);
-    sl_pool_synchronised();
-    return rc;
+    return sl_pool_synchronised(real(hStream));
 }
 
 CUresult cuEventSynchronize(CUevent hEvent)
 {
     SL_REAL_OR_RETURN(cuEventSynchronize, real);
-    CUresult rc = real(hEvent);
-    sl_pool_synchronised();
-    return rc;
+    return sl_pool_synchronised(real(hEvent));
 }

@@ -27,10 +27,10 @@ struct sl_pool {
 /* A copy of model joins the list; NULL without host memory. */
 struct sl_pool *sl_pool_add(const struct sl_pool *model);
 struct sl_pool *sl_pool_by_handle(CUmemoryPool handle);
-struct sl_pool *sl_pool_by_id(uint64_t id);
 void sl_pool_died(struct sl_process *p, struct sl_pool *pool);
 
-/* A stream, an event or a context was waited for. One load where no pool is in use. */
-void sl_pool_synchronised(void);
+/* A stream, an event or a context was waited for, with this result, which is returned. One load where no pool is in
+ * use. */
+CUresult sl_pool_synchronised(CUresult rc);
 
 #endif

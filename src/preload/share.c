@@ -79,7 +79,7 @@ bool sl_share_begin(struct sl_process *p, struct sl_cost *cost, uint64_t id, boo
     if (shared) {
         cost->entry = entry;
     } else if (entry > 0) {
-        sl_charge_force(p, cost->gpu, cost->units);
+        (void)sl_charge(p, cost->gpu, cost->units, true);
         leave(p, entry);
     }
     sl_lock_drop(&lock);
@@ -170,7 +170,7 @@ void sl_share_move(struct sl_process *p)
                             mine[i].by_descriptor))
             continue;
         mine[i].own = true;
-        sl_charge_force(p, mine[i].gpu, mine[i].units);
+        (void)sl_charge(p, mine[i].gpu, mine[i].units, true);
     }
     sl_lock_drop(&lock);
 }

@@ -105,13 +105,7 @@ void sl_track_put(const struct sl_track *entry)
 {
     sl_lock_take(&table.lock);
     table.promised--;
-    uint64_t i = place_of(entry->kind, entry->key, table.capacity);
-    while (table.entries[i].kind != SL_KIND_FREE &&
-           (table.entries[i].key != entry->key || table.entries[i].kind != entry->kind))
-        i = (i + 1) & (table.capacity - 1);
-    if (table.entries[i].kind == SL_KIND_FREE)
-        table.count++;
-    table.entries[i] = *entry;
+    table.count += insert(table.entries, table.capacity, entry);
     sl_lock_drop(&table.lock);
 }
 

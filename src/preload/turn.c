@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/turn.h"
 
-#include <errno.h>
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "policy/cost.h"
@@ -25,16 +20,6 @@ static struct {
 static uint32_t gate_word(void)
 {
     return atomic_load(atomic_load(&sl_gate_view.word));
-}
-
-/* Another process sets the word, so the futex is not private. */
-static void wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
-{
-    int saved = errno;
-    struct timespec ts = {.tv_sec = (time_t)(ns / SL_NS_PER_S),
-                          .tv_nsec = (long)(ns % SL_NS_PER_S)};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
-    errno = saved;
 }
 
 /* How soon to look at work that should take so long. */
@@ -155,7 +140,7 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     while (!escape && atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word) {
         escape = pass_late(p, l, since);
         if (!escape && sl_flight_empty()) {
-            wait_word(word, seen, SL_TURN_WAIT_STEP_NS);
+            sl_futex_wait(word, seen, SL_TURN_WAIT_STEP_NS, true);
             if (!sl_process_connected() && sl_now_ns() - since > SL_TURN_ORPHAN_NS)
                 break;
         } else if (!escape) {

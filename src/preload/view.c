@@ -7,25 +7,27 @@
 #include "preload/pool.h"
 #include "preload/share.h"
 
-/* free and total as the tenant sees them; unchanged where only the card limits. */
-static void limit_view(const struct sl_budget *b, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    if (!b->limited)
-        return;
-    uint64_t left = b->limit_bytes > b->used_bytes ? b->limit_bytes - b->used_bytes : 0;
-    *total_bytes = b->limit_bytes;
-    if (left < *free_bytes)
-        *free_bytes = left;
-}
-
-static struct sl_budget current_budget(struct sl_process *p)
+/* free and total of the current context as the tenant sees them; unchanged where only the card limits. */
+static void limit_view(struct sl_process *p, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     struct sl_site site;
     if (sl_site_current(p, &site) != CUDA_SUCCESS)
         site.gpu = SL_NOT_LEASED; /* rather nothing than the card's own figures */
     sl_pool_settle_all(p, site.gpu);
     (void)sl_share_sweep(p);
-    return sl_charge_budget(p, site.gpu);
+    struct sl_budget b = sl_charge_budget(p, site.gpu);
+    if (!b.limited)
+        return;
+    uint64_t left = b.limit_bytes > b.used_bytes ? b.limit_bytes - b.used_bytes : 0;
+    *total_bytes = b.limit_bytes;
+    if (left < *free_bytes)
+        *free_bytes = left;
+}
+
+static uint64_t total_view(struct sl_process *p, CUdevice dev, uint64_t card_bytes)
+{
+    struct sl_budget b = sl_charge_budget(p, sl_device_gpu(p, dev));
+    return b.limited ? b.limit_bytes : card_bytes;
 }
 
 static unsigned int clamp32(uint64_t bytes)
@@ -39,9 +41,8 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     CUresult rc = real(free, total);
     if (rc != CUDA_SUCCESS)
         return rc;
-    struct sl_budget b = current_budget(p);
     uint64_t free_bytes = free ? *free : UINT64_MAX, total_bytes = total ? *total : 0;
-    limit_view(&b, &free_bytes, &total_bytes);
+    limit_view(p, &free_bytes, &total_bytes);
     if (free)
         *free = free_bytes;
     if (total)
@@ -55,9 +56,8 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
     CUresult rc = real(free, total);
     if (rc != CUDA_SUCCESS)
         return rc;
-    struct sl_budget b = current_budget(p);
     uint64_t free_bytes = free ? *free : UINT64_MAX, total_bytes = total ? *total : 0;
-    limit_view(&b, &free_bytes, &total_bytes);
+    limit_view(p, &free_bytes, &total_bytes);
     if (free)
         *free = clamp32(free_bytes);
     if (total)
@@ -69,11 +69,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     SL_ENTER(cuDeviceTotalMem_v2, real, p, (bytes, dev));
     CUresult rc = real(bytes, dev);
-    if (rc != CUDA_SUCCESS || !bytes)
-        return rc;
-    struct sl_budget b = sl_charge_budget(p, sl_device_gpu(p, dev));
-    if (b.limited)
-        *bytes = b.limit_bytes;
+    if (rc == CUDA_SUCCESS && bytes)
+        *bytes = total_view(p, dev, *bytes);
     return rc;
 }
 
@@ -81,10 +78,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
     SL_ENTER(cuDeviceTotalMem, real, p, (bytes, dev));
     CUresult rc = real(bytes, dev);
-    if (rc != CUDA_SUCCESS || !bytes)
-        return rc;
-    struct sl_budget b = sl_charge_budget(p, sl_device_gpu(p, dev));
-    if (b.limited)
-        *bytes = clamp32(b.limit_bytes);
+    if (rc == CUDA_SUCCESS && bytes)
+        *bytes = clamp32(total_view(p, dev, *bytes));
     return rc;
 }

@@ -7,10 +7,9 @@
  * where the tenant has none (another tenant's memory, say), is charged like memory of this process. An
  * import of which nothing tells the size is charged by what is mapped of it.
  */
-#include "preload/vmm.h"
-
 #include <stdlib.h>
 
+#include "preload/alloc.h"
 #include "preload/charge.h"
 #include "preload/device.h"
 #include "preload/lock.h"
@@ -48,12 +47,34 @@ static struct last drop(struct physical *m)
     return last;
 }
 
+static void multicast_ended(struct sl_process *p, uint64_t id);
+
 /* Without the lock. */
 static void give_back(struct sl_process *p, const struct last *last)
 {
     sl_share_end(p, &last->cost);
     if (last->multicast)
-        sl_multicast_ended(p, last->multicast);
+        multicast_ended(p, last->multicast);
+}
+
+/* One more that keeps the memory of a handle; NULL: it is not known. */
+static struct physical *hold(CUmemGenericAllocationHandle handle)
+{
+    struct sl_track t = {0};
+    sl_lock_take(&lock);
+    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t))
+        ((struct physical *)t.object)->mappings++;
+    sl_lock_drop(&lock);
+    return t.object;
+}
+
+static void let_go(struct sl_process *p, struct physical *m)
+{
+    sl_lock_take(&lock);
+    m->mappings--;
+    struct last last = drop(m);
+    sl_lock_drop(&lock);
+    give_back(p, &last);
 }
 
 static struct physical *reserve(struct sl_process *p, int gpu, uint64_t units, CUresult *ret_rc)
@@ -161,34 +182,20 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                   unsigned long long flags)
 {
     SL_ENTER(cuMemMap, real, p, (ptr, size, offset, handle, flags));
-    struct sl_track t;
-    struct physical *m = NULL;
     if (!sl_track_room())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sl_lock_take(&lock);
-    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
-        m = t.object;
-        m->mappings++;
-    }
-    sl_lock_drop(&lock);
+    struct physical *m = hold(handle);
     CUresult rc =
         m && !cover(p, m, size) ? sl_charge_refused(p) : real(ptr, size, offset, handle, flags);
-    if (!m || rc != CUDA_SUCCESS)
-        sl_track_cancel();
-    if (!m)
-        return rc;
-    struct last last = nothing;
-    sl_lock_take(&lock);
-    if (rc == CUDA_SUCCESS) {
+    if (m && rc == CUDA_SUCCESS) {
         struct sl_track mapping = {
             .kind = SL_KIND_MAPPING, .key = ptr, .units = size, .object = m, .gpu = m->cost.gpu};
         sl_track_put(&mapping);
-    } else {
-        m->mappings--;
-        last = drop(m);
+        return rc;
     }
-    sl_lock_drop(&lock);
-    give_back(p, &last);
+    sl_track_cancel();
+    if (m)
+        let_go(p, m);
     return rc;
 }
 
@@ -370,19 +377,17 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return rc;
 }
 
-/* ---- for multicast objects ---- */
+/* ---- multicast objects ---- */
 
-struct physical *sl_vmm_hold(CUmemGenericAllocationHandle handle)
-{
-    struct sl_track t = {0};
-    sl_lock_take(&lock);
-    if (sl_track_get(SL_KIND_PHYSICAL, handle, &t))
-        ((struct physical *)t.object)->mappings++;
-    sl_lock_drop(&lock);
-    return t.object;
-}
+/*
+ * A multicast object is addresses only and costs nothing, but what is bound to it stays on the card when its
+ * handle is released and its mappings are gone: until it is unbound, or the object has neither handle nor mapping in
+ * this process. So a binding keeps memory as a mapping does. (Other processes may keep the object longer: what the
+ * driver then shows under this one is charged by the audit. So never more is counted than is held.)
+ */
 
-struct physical *sl_vmm_hold_at(CUdeviceptr at)
+/* … or of a mapped address. */
+static struct physical *hold_at(CUdeviceptr at)
 {
     struct sl_track t = {0};
     struct address where = {at};
@@ -393,21 +398,7 @@ struct physical *sl_vmm_hold_at(CUdeviceptr at)
     return t.object;
 }
 
-void sl_vmm_let_go(struct sl_process *p, struct physical *m)
-{
-    sl_lock_take(&lock);
-    m->mappings--;
-    struct last last = drop(m);
-    sl_lock_drop(&lock);
-    give_back(p, &last);
-}
-
-int sl_vmm_gpu(const struct physical *m)
-{
-    return m->cost.gpu;
-}
-
-bool sl_vmm_add_multicast(CUmemGenericAllocationHandle handle)
+static bool add_multicast(CUmemGenericAllocationHandle handle)
 {
     struct physical *m = malloc(sizeof(*m));
     if (!m)
@@ -417,7 +408,24 @@ bool sl_vmm_add_multicast(CUmemGenericAllocationHandle handle)
     return true;
 }
 
-uint64_t sl_vmm_multicast_id(CUmemGenericAllocationHandle handle)
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                           const CUmulticastObjectProp *prop)
+{
+    SL_ENTER(cuMulticastCreate, real, p, (mcHandle, prop));
+    __typeof__(&cuMemRelease) undo = SL_REAL(cuMemRelease);
+    if (!sl_track_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult rc = real(mcHandle, prop);
+    if (rc == CUDA_SUCCESS && add_multicast(*mcHandle))
+        return rc;
+    sl_track_cancel();
+    if (rc == CUDA_SUCCESS && undo)
+        (void)undo(*mcHandle);
+    return rc == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : rc;
+}
+
+/* What the object's bindings are known by, from now on; 0: the handle is not known. */
+static uint64_t multicast_id(CUmemGenericAllocationHandle handle)
 {
     struct sl_track t;
     uint64_t id = 0;
@@ -430,6 +438,95 @@ uint64_t sl_vmm_multicast_id(CUmemGenericAllocationHandle handle)
     }
     sl_lock_drop(&lock);
     return id;
+}
+
+/* After the driver's answer, and after sl_track_room. `m` is held for the binding. */
+static CUresult bound(struct sl_process *p, CUresult rc, CUmemGenericAllocationHandle object,
+                      size_t offset, size_t size, struct physical *m)
+{
+    uint64_t id = rc == CUDA_SUCCESS && m ? multicast_id(object) : 0;
+    if (id) {
+        struct sl_track t = {.kind = SL_KIND_BINDING,
+                             .key = offset,
+                             .units = size,
+                             .owner = id,
+                             .object = m,
+                             .gpu = m->cost.gpu};
+        sl_track_put(&t);
+        return rc;
+    }
+    sl_track_cancel();
+    if (m)
+        let_go(p, m);
+    return rc;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                            unsigned long long flags)
+{
+    SL_ENTER(cuMulticastBindMem, real, p, (mcHandle, mcOffset, memHandle, memOffset, size, flags));
+    if (!sl_track_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct physical *m = hold(memHandle);
+    CUresult rc = real(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    return bound(p, rc, mcHandle, mcOffset, size, m);
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                             CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    SL_ENTER(cuMulticastBindAddr, real, p, (mcHandle, mcOffset, memptr, size, flags));
+    if (!sl_track_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct physical *m = hold_at(memptr);
+    CUresult rc = real(mcHandle, mcOffset, memptr, size, flags);
+    return bound(p, rc, mcHandle, mcOffset, size, m);
+}
+
+/* Bindings of an object; of one GPU and within a range, unless it is all of them. */
+struct bindings {
+    uint64_t id;
+    bool all;
+    int gpu;
+    size_t offset, size;
+};
+
+static bool is_one_of(const struct sl_track *t, const void *arg)
+{
+    const struct bindings *b = arg;
+    if (t->kind != SL_KIND_BINDING || t->owner != b->id)
+        return false;
+    return b->all || (t->gpu == b->gpu && t->key >= b->offset && t->units <= b->size &&
+                      t->key - b->offset <= b->size - t->units);
+}
+
+static void unbind(struct sl_process *p, const struct bindings *which)
+{
+    struct sl_track t;
+    while (sl_track_take_if(is_one_of, which, &t))
+        let_go(p, t.object);
+}
+
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                           size_t size)
+{
+    SL_ENTER(cuMulticastUnbind, real, p, (mcHandle, dev, mcOffset, size));
+    struct bindings which = {.id = multicast_id(mcHandle),
+                             .gpu = sl_device_gpu(p, dev),
+                             .offset = mcOffset,
+                             .size = size};
+    CUresult rc = real(mcHandle, dev, mcOffset, size);
+    if (rc == CUDA_SUCCESS && which.id)
+        unbind(p, &which);
+    return rc;
+}
+
+/* The object is gone: so are its bindings. */
+static void multicast_ended(struct sl_process *p, uint64_t id)
+{
+    struct bindings all = {.id = id, .all = true};
+    unbind(p, &all);
 }
 
 void sl_vmm_forget(void)

@@ -386,7 +386,7 @@ bool sl_process_catch_up(void)
         back = ended != before && atomic_load(&watch.connected);
         if (back || (int32_t)(ended - enough) >= 0 || now_ns >= end_ns)
             break;
-        sl_futex_wait(&tries.ended, ended, end_ns - now_ns);
+        sl_futex_wait(&tries.ended, ended, end_ns - now_ns, false);
     }
     errno = saved;
     return back;
@@ -402,7 +402,7 @@ static bool wait_answer(uint32_t gpu, uint32_t ticket, uint64_t end_ns)
             return true;
         if (now_ns >= end_ns)
             return false;
-        sl_futex_wait(&measures[gpu].answered, answered, end_ns - now_ns);
+        sl_futex_wait(&measures[gpu].answered, answered, end_ns - now_ns, false);
     }
 }
 

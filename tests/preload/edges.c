@@ -3,7 +3,6 @@
  * several mappings, graphs in graphs. The books follow what the driver did, not what was asked. */
 #include "world.h"
 
-#include "preload/context.h"
 #include "preload/device.h"
 #include "preload/pool.h"
 #include "preload/track.h"
@@ -614,15 +613,15 @@ static void test_charge(void **state)
 {
     (void)state;
     static struct sl_ledger_page other;
-    assert_true(sl_charge_try(&world_process, 0, 100));
+    assert_true(sl_charge(&world_process, 0, 100, false));
     sl_charge_return(&world_process, 0, 1000); /* more than is held: what is held */
     assert_int_equal(world_used_bytes(), 0);
     sl_charge_return(&world_process, SL_MAX_GPUS, 1);
-    assert_false(sl_charge_try(&world_process, SL_NOT_LEASED, 1));
-    assert_true(sl_charge_try(&world_process, SL_NOT_LEASED, 0));
+    assert_false(sl_charge(&world_process, SL_NOT_LEASED, 1, false));
+    assert_true(sl_charge(&world_process, SL_NOT_LEASED, 0, false));
     assert_true(sl_charge_budget(&world_process, SL_MAX_GPUS).limited);
     /* An arbiter that lost the ledger: what this process holds moves to the new one. */
-    assert_true(sl_charge_try(&world_process, 0, 300));
+    assert_true(sl_charge(&world_process, 0, 300, false));
     sl_charge_move(&world_process, &other, 3);
     assert_int_equal(world_used_bytes(), 300 * SL_UNIT_BYTES);
     sl_charge_return(&world_process, 0, 100);
@@ -631,7 +630,7 @@ static void test_charge(void **state)
     assert_int_equal(world_used_bytes(), 200 * SL_UNIT_BYTES);
     sl_charge_return(&world_process, 0, 200);
     assert_int_equal(world_used_bytes(), 0);
-    sl_charge_force(&world_process, 0, UINT32_MAX); /* over the limit all the same */
+    (void)sl_charge(&world_process, 0, UINT32_MAX, true); /* over the limit all the same */
     assert_int_equal(world_used_bytes(), UINT32_MAX * SL_UNIT_BYTES);
     sl_charge_return(&world_process, 0, UINT32_MAX);
 }

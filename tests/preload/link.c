@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "preload/child.h"
 #include "preload/handshake.h"
 #include "shm/packet.h"
 
@@ -298,7 +297,7 @@ static void test_back(void **state)
 {
     (void)state;
     struct sl_process *p = sl_process_get();
-    assert_true(sl_charge_try(p, 0, 300));
+    assert_true(sl_charge(p, 0, 300, false));
     usleep(300000); /* some tries in vain: the pauses grow to their end */
     fresh_pages();  /* an arbiter that knows nothing of us */
     atomic_store(&arbiter.with_ledger, 0);
