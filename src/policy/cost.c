@@ -2,7 +2,6 @@
 #include "policy/cost.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define LEAST_NS       500ULL          /* the resolution of an event */
 #define MOST_NS        600000000000ULL /* ten minutes: more is a broken sample */
@@ -49,11 +48,6 @@ uint64_t sl_cost_key(const void *function, const uint32_t grid[3], const uint32_
 uint64_t sl_cost_key_graph(const void *graph_exec)
 {
     return not_zero(mix((uint64_t)(uintptr_t)graph_exec ^ 0x6772617068ULL));
-}
-
-void sl_cost_init(struct sl_cost *cost)
-{
-    memset(cost, 0, sizeof(*cost));
 }
 
 static struct sl_cost_set *set_of(struct sl_cost *cost, uint64_t key)

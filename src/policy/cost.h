@@ -32,6 +32,7 @@ struct sl_cost_set {
     } ways[SL_COST_WAYS];
 };
 
+/* All zero is an empty model. */
 struct sl_cost {
     struct sl_cost_set sets[SL_COST_SETS];
     _Atomic uint32_t seen[SL_COST_CLASSES]; /* samples by size, half octaves */
@@ -44,9 +45,6 @@ struct sl_cost_guess {
     bool known;  /* from samples of this very key, not the default */
     bool sample; /* put an event pair around this launch and report it with sl_cost_learn() */
 };
-
-/* All zero is also a valid, empty model: a static one needs no call. */
-void sl_cost_init(struct sl_cost *cost);
 
 /* Never 0. Grid and block are x, y, z. */
 uint64_t sl_cost_key(const void *function, const uint32_t grid[3], const uint32_t block[3],

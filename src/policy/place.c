@@ -48,25 +48,21 @@ int sl_place_policy_parse(const char *name, enum sl_place_policy *ret, struct sl
     return sl_err_set(err, -EINVAL, SL_E_POLICY_UNKNOWN, name, all);
 }
 
-void sl_place_tuning_init(struct sl_place_tuning *t)
-{
-    *t = (struct sl_place_tuning){
-        .band = 25,
-        .size_power = -1,
-        .load = 0.8,
-        .price_gpu = 10,
-        .price_cpu = 3,
-        .capacity = 0.5,
-        .slot = 1,
-        .slot_margin = 6,
-        .slot_from = 0.85,
-    };
-}
-
 void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy policy)
 {
-    *config = (struct sl_place_config){.policy = policy, .seed = 1};
-    sl_place_tuning_init(&config->tuning);
+    *config = (struct sl_place_config){
+        .policy = policy,
+        .seed = 1,
+        .tuning = {.band = 25,
+                   .size_power = -1,
+                   .load = 0.8,
+                   .price_gpu = 10,
+                   .price_cpu = 3,
+                   .capacity = 0.5,
+                   .slot = 1,
+                   .slot_margin = 6,
+                   .slot_from = 0.85},
+    };
 }
 
 static int node_check(const struct sl_place_node *n, size_t at, struct sl_err *err)

@@ -97,7 +97,7 @@ struct sl_place_demand {
     uint32_t weight;
 };
 
-/* Constants of the `sluice` policy; sl_place_tuning_init gives the shipped values. */
+/* Constants of the `sluice` policy; sl_place_config_init gives the shipped values. */
 struct sl_place_tuning {
     double band;        /* milli-GPU: scores this close are equal, the order decides */
     double size_power;  /* weight of a class = how often * size ^ this */
@@ -132,7 +132,6 @@ struct sl_placer;
 const char *sl_place_policy_name(enum sl_place_policy policy);
 int sl_place_policy_parse(const char *name, enum sl_place_policy *ret,
                           struct sl_err *err) SL_MUST_CHECK;
-void sl_place_tuning_init(struct sl_place_tuning *tuning);
 void sl_place_config_init(struct sl_place_config *config, enum sl_place_policy policy);
 
 /* Copies the nodes; their numbers are their positions here. */

@@ -93,7 +93,6 @@ struct place_demand {
     double buyers_gpu;
     double slot_cpu;                          /* milli-CPU a GPU that multi-GPU pods want */
     double slot_share[SL_PLACE_MAX_GPUS + 1]; /* of GPU demand that wants k or more on a node */
-    bool known;
     uint32_t shape_count;
     double total_weight;
     struct place_shape shapes[PLACE_MAX_SHAPES];
@@ -105,9 +104,8 @@ struct place_demand {
 /* One kind of request: everything but host memory, which is compared during the scan. */
 struct place_kind {
     struct sl_place_request key;
-    uint64_t seen;  /* requests of this kind */
-    uint64_t stamp; /* last use, for eviction */
-    bool used;
+    uint64_t seen;   /* requests of this kind */
+    uint64_t stamp;  /* last use, for eviction */
     double milli;    /* milli-GPU one takes */
     int32_t *scores; /* by position */
     uint64_t *dirty; /* bit per position: score is stale */

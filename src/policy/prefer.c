@@ -48,16 +48,6 @@ static uint64_t pair(const struct sl_prefer_topology *t, size_t a, size_t b)
     return worth;
 }
 
-uint64_t sl_prefer_score(const struct sl_prefer_topology *topology, const size_t *gpus,
-                         size_t count)
-{
-    uint64_t score = 0;
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < i; j++)
-            score += pair(topology, gpus[i], gpus[j]);
-    return score;
-}
-
 /* `set` holds positions in the pool. */
 static struct worth worth_of(const struct choice *c, const size_t *set)
 {

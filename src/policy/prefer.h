@@ -20,20 +20,15 @@ struct sl_prefer_topology {
     const int *numa;      /* by GPU, -1: not known; NULL: none is known */
 };
 
-enum { SL_PREFER_EXACT_GPUS = 8 }; /* up to here the best set there is; beyond, a good one */
-
 /*
  * `size` of the GPUs in `available`, with all of `must` among them, into ret (size entries, `must` first).
  * GPUs are indices, each at most once in a list; `must` that is not in `available` is taken as if it
- * were. -ERANGE: not so many, or fewer than `must`. Time is bounded, whatever the numbers.
+ * were. Up to 8 GPUs the set is the best there is; beyond, a good one. -ERANGE: not so many, or fewer than `must`.
+ * Time is bounded, whatever the numbers.
  */
 int sl_prefer_whole(const struct sl_prefer_topology *topology, const size_t *available,
                     size_t available_count, const size_t *must, size_t must_count, size_t size,
                     size_t *ret, struct sl_err *err) SL_MUST_CHECK;
-
-/* A set's worth: NVLinks between its members count most, a common NUMA node after that. */
-uint64_t sl_prefer_score(const struct sl_prefer_topology *topology, const size_t *gpus,
-                         size_t count);
 
 /* One device that is shared out: a GPU or a MIG device with its replicas. */
 struct sl_prefer_unit {

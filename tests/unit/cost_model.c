@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,8 +21,7 @@ static struct sl_cost *cost;
 static int setup(void **state)
 {
     (void)state;
-    cost = malloc(sizeof(*cost));
-    sl_cost_init(cost);
+    cost = calloc(1, sizeof(*cost));
     return 0;
 }
 
@@ -235,7 +235,7 @@ static void the_default_is_bounded(void **state)
     (void)state;
     launch(key_of(1, 1), 3, 0);
     assert_int_equal(sl_cost_default_ns(cost), 10 * US);
-    sl_cost_init(cost);
+    memset(cost, 0, sizeof(*cost));
     launch(key_of(1, 1), 3, 5000 * MS);
     assert_int_equal(sl_cost_default_ns(cost), 20 * MS);
     assert_int_equal(sl_cost_peek(cost, key_of(1, 1)).ns, 5000 * MS);
