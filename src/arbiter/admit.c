@@ -39,7 +39,9 @@
 /* After the kernel refused a descriptor. */
 #define PAUSE_NS           (100 * SL_NS_PER_MS)
 
-uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst)
+/* Returns 0 if one more event may pass, or the time before which none may: `burst` events at once, then one each
+ * `each_ns`. */
+static uint64_t bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst)
 {
     uint64_t at = *filled_ns > now_ns ? *filled_ns : now_ns;
     if (at - now_ns >= each_ns * burst)
@@ -78,15 +80,19 @@ bool sl_arb_room_for_client(const struct arbiter *a)
     return left > (int64_t)a->client_count;
 }
 
-void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text)
+void sl_arb_send_error(int sock, int code, const char *text)
 {
-    struct source conn = {.fd = sock};
     struct sl_msg_text m = {.code = code};
     sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
         sl_debug("the peer closed the connection before the error could be sent");
-    sl_arb_hang_up(a, t, &conn);
+}
+
+void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text)
+{
+    sl_arb_send_error(sock, code, text);
+    sl_arb_hang_up(a, t, &(struct source){.fd = sock});
 }
 
 /* Until then nobody is accepted: level-triggered, the listener would wake us again at once. */
@@ -119,7 +125,7 @@ int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns
 
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t)
 {
-    uint64_t wait = sl_arb_bucket(&t->connected_ns, a->now_ns, CONNECT_NS, CONNECT_BURST);
+    uint64_t wait = bucket(&t->connected_ns, a->now_ns, CONNECT_NS, CONNECT_BURST);
     if (wait)
         pause_listener(a, &t->listener, &t->listen_again_ns, wait + CONNECT_PAUSE_NS);
     return wait == 0;
@@ -127,7 +133,7 @@ bool sl_arb_may_connect(struct arbiter *a, struct tenant *t)
 
 void sl_arb_heard(struct arbiter *a, struct member *m)
 {
-    uint64_t wait = sl_arb_bucket(&m->heard_ns, a->now_ns, HEAR_NS, HEAR_BURST);
+    uint64_t wait = bucket(&m->heard_ns, a->now_ns, HEAR_NS, HEAR_BURST);
     if (!wait)
         return;
     struct tenant *t = m->tenant;

@@ -62,8 +62,7 @@ struct member {
     struct member *next;
     pid_t pid; /* host PID, from the socket's peer credentials */
     uint32_t slot;
-    uint64_t start; /* sl_arb_process_start, 0: not asked yet */
-    char command[32];
+    uint64_t start;           /* sl_arb_process_start, 0: not asked yet */
     uint32_t measured;        /* bit per lease GPU: the driver was asked, and believed */
     uint64_t believe_from_ns; /* snapshots begun before this say nothing of it */
     struct image image;
@@ -118,7 +117,8 @@ struct tenant {
                            * are some */
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
-    bool left; /* a process left: the tenant ends in run_due if no process is left */
+    bool
+        left; /* somebody left: run_due ends the tenant if no process is left; others go on using it until then */
     struct asked asked;
     struct terms terms;
     struct {
@@ -245,12 +245,10 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer);
 
 /* admit.c: who may connect now */
-/* Returns 0 if one more event may pass, or the time before which none may: `burst` events at
- * once, then one each `each_ns`. */
-uint64_t sl_arb_bucket(uint64_t *filled_ns, uint64_t now_ns, uint64_t each_ns, uint64_t burst);
 int64_t sl_arb_room(const struct arbiter *a,
                     const struct tenant *t); /* connections it may add; ≤ 0: none */
 bool sl_arb_room_for_client(const struct arbiter *a);
+void sl_arb_send_error(int sock, int code, const char *text);
 void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
 int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
@@ -271,18 +269,15 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
                          struct tenant **ret, struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *remark,
                       size_t remark_size, struct sl_err *err) SL_MUST_CHECK;
-struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages; NULL: no memory */
+struct tenant *sl_arb_tenant_alloc(void); /* empty: no descriptors, no pages */
 struct tenant *sl_arb_tenant_find(struct arbiter *a, const char *name);
 void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t); /* sockets, state file and all */
 void sl_arb_tenant_drop(struct arbiter *a, struct tenant *t);    /* forget it, leave its state */
-/* Somebody left. Nothing is freed before the loop's next round: callers go on using the tenant. */
-void sl_arb_tenant_left(struct tenant *t);
 /* Destroys the tenant if no process and no client is left, and returns whether it did. Only from
  * run_due. */
 bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t);
-void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t); /* its creator never heard of it */
-void sl_arb_tenant_terms(struct tenant *t);                     /* terms → lease page */
-void sl_arb_tenant_overhead(struct tenant *t);                  /* members' sums → lease page */
+void sl_arb_tenant_terms(struct tenant *t);    /* terms → lease page */
+void sl_arb_tenant_overhead(struct tenant *t); /* members' sums → lease page */
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size);
 int sl_arb_tenant_remove(struct arbiter *a, const struct sl_msg_lease *ask,
                          struct sl_err *err) SL_MUST_CHECK;
@@ -306,7 +301,6 @@ struct asked sl_arb_asked(const struct sl_msg_lease *ask);
 int sl_arb_kept_find(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant **ret,
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err) SL_MUST_CHECK;
-int sl_arb_kept_open_to_all(const char *socket_path, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_kept_rmdir(struct arbiter *a, const char *name);
 void sl_arb_kept_sweep(struct arbiter *a); /* directories whose tenant is gone */
 
@@ -351,13 +345,13 @@ void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns);
 uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns the next due time */
 
 /* compute.c */
-int sl_arb_compute_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_compute_open(struct arbiter *a);
 void sl_arb_compute_close(struct arbiter *a);
+uint32_t sl_arb_gpu_mask(const struct tenant *t); /* those whose time can be divided: reach.c */
 void sl_arb_compute_add(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_set(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_remove(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_member_came(struct tenant *t, struct member *m); /* its slot is chosen */
-void sl_arb_compute_member_gone(struct arbiter *a, struct tenant *t);
 uint64_t sl_arb_compute_tick(struct arbiter *a); /* decides; returns when to be called again */
 void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 
@@ -365,12 +359,13 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
 void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state);
 /* Tells the processes that the gate changed: one that runs behind a free gate does not watch it. */
 void sl_arb_tell_gate(const struct tenant *t);
-int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
+void sl_arb_turnstile_open(struct arbiter *a);
 void sl_arb_turnstile_close(struct arbiter *a);
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t);
-void sl_arb_turnstile_member_gone(struct arbiter *a, struct tenant *t);
+/* What its processes say may have changed. */
+void sl_arb_turnstile_look(struct arbiter *a, struct tenant *t);
 void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events);
 uint64_t sl_arb_turnstile_tick(struct arbiter *a); /* decides; returns when to be called again */
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);

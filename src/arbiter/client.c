@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "arbiter/errors.h"
+#include "base/xalloc.h"
 #include "shm/packet.h"
 
 #define ANSWER_TIMEOUT_MS 10000
@@ -20,15 +21,9 @@ int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
         return sl_err_set(err, -ENOENT, SL_E_NO_ARBITER, place->dir);
     if (rc < 0)
         return rc;
-    struct sl_err inner = SL_ERR_INIT;
-    int fd = sl_packet_connect(place->socket, &inner);
+    int fd = sl_packet_connect(place->socket, err);
     if (fd == -ENOENT || fd == -ECONNREFUSED)
         return sl_err_set(err, -ENOENT, SL_E_NO_ARBITER, place->dir);
-    if (fd < 0) {
-        if (err)
-            *err = inner;
-        return fd;
-    }
     return fd;
 }
 
@@ -124,18 +119,6 @@ int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *
     return 0;
 }
 
-int sl_client_remove(int fd, const char *name, struct sl_err *err)
-{
-    struct sl_msg_lease question = {0};
-    union sl_packet got = {.h = {0}};
-    (void)snprintf(question.name, sizeof(question.name), "%s", name);
-    sl_packet_init(&question.h, SL_MSG_REMOVE, sizeof(question));
-    int rc = ask(fd, &question.h, &got, err);
-    if (rc < 0)
-        return rc;
-    return got.h.type == SL_MSG_OK ? 0 : unexpected(&got, err);
-}
-
 bool sl_client_about(const char *about, const char *key, char *buf, size_t size)
 {
     size_t n = strlen(key);
@@ -154,12 +137,8 @@ static int append(void **list, size_t *count, const void *item, size_t size, str
 {
     if (*count >= STATUS_MAX)
         return sl_err_set(err, -E2BIG, SL_E_ARBITER_LIST);
-    if ((*count & (*count - 1)) == 0) {
-        void *grown = realloc(*list, (*count ? *count * 2 : 1) * size);
-        if (!grown)
-            return sl_err_set(err, -ENOMEM, "out of memory listing tenants");
-        *list = grown;
-    }
+    if ((*count & (*count - 1)) == 0)
+        *list = sl_xreallocarray(*list, *count ? *count * 2 : 1, size);
     memcpy((char *)*list + *count * size, item, size);
     (*count)++;
     return 0;

@@ -39,8 +39,6 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
                      struct sl_err *err) SL_MUST_CHECK;
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err) SL_MUST_CHECK;
-/* Removes a kept tenant, even if processes still use it. -ENOENT: no kept tenant has that name. */
-int sl_client_remove(int fd, const char *name, struct sl_err *err) SL_MUST_CHECK;
 
 /* One value of a tenant's `about`; false and an empty text when it is not in there. */
 bool sl_client_about(const char *about, const char *key, char *buf, size_t size);

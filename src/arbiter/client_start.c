@@ -16,6 +16,7 @@
 #include "arbiter/errors.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 
 #define READY_FD         3
 #define READY_TIMEOUT_NS (60 * SL_NS_PER_S) /* the driver may load firmware into eight cards */
@@ -36,8 +37,8 @@ static char **arbiter_environment(void)
     size_t n = 0, kept = 0;
     while (environ[n])
         n++;
-    char **list = calloc(n + 1, sizeof(*list));
-    for (size_t i = 0; list && i < n; i++) {
+    char **list = sl_xcalloc(n + 1, sizeof(*list));
+    for (size_t i = 0; i < n; i++) {
         bool drop = false;
         for (size_t k = 0; k < SL_ARRAY_LEN(tenant_only); k++)
             drop |= strncmp(environ[i], tenant_only[k], strlen(tenant_only[k])) == 0;
@@ -153,8 +154,6 @@ static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_star
     char *argv[SL_ARRAY_LEN(words)];
     memcpy(argv, words, sizeof(argv));
     SL_CLEANUP(free) char **envp = arbiter_environment();
-    if (!envp)
-        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return sl_err_errno(err, errno, "cannot make a pipe to the arbiter");

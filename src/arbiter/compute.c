@@ -7,7 +7,6 @@
  */
 #include "arbiter/arbiter_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "arbiter/slices_memo.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "policy/steer.h"
 #include "policy/times.h"
 
@@ -23,7 +23,7 @@ struct compute {
     struct tenant *by_id[SL_STEER_MAX_TENANTS];
 };
 
-static uint32_t gpu_mask(const struct tenant *t)
+uint32_t sl_arb_gpu_mask(const struct tenant *t)
 {
     uint32_t mask = 0;
     for (uint32_t i = 0; i < t->gpu_count; i++)
@@ -35,7 +35,7 @@ static struct sl_steer_spec spec_of(const struct tenant *t)
 {
     const struct sl_lease_page *p = t->lease.page;
     return (struct sl_steer_spec){
-        .gpu_mask = gpu_mask(t),
+        .gpu_mask = sl_arb_gpu_mask(t),
         .request_permille = atomic_load(&p->cores_request_permille),
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = atomic_load(&p->priority),
@@ -277,8 +277,7 @@ void sl_arb_compute_set(struct arbiter *a, struct tenant *t)
 
 void sl_arb_compute_remove(struct arbiter *a, struct tenant *t)
 {
-    if (t->by_turns)
-        sl_arb_turnstile_remove(a, t);
+    sl_arb_turnstile_remove(a, t);
     if (t->steer_id == UINT32_MAX)
         return;
     sl_steer_remove(a->compute->steer, t->steer_id);
@@ -299,12 +298,6 @@ void sl_arb_compute_member_came(struct tenant *t, struct member *m)
     m->done_ns = atomic_load(&s->done_ns);
 }
 
-void sl_arb_compute_member_gone(struct arbiter *a, struct tenant *t)
-{
-    if (t->by_turns)
-        sl_arb_turnstile_member_gone(a, t);
-}
-
 void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m)
 {
     struct sl_steer_stats s;
@@ -322,19 +315,16 @@ void sl_arb_compute_status(struct arbiter *a, const struct tenant *t, struct sl_
     m->slice_us = s.slice_us;
 }
 
-int sl_arb_compute_open(struct arbiter *a, struct sl_err *err)
+void sl_arb_compute_open(struct arbiter *a)
 {
-    a->compute = calloc(1, sizeof(*a->compute));
-    if (!a->compute)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    int rc = sl_steer_create(&a->compute->steer, err);
-    return rc < 0 ? rc : sl_arb_turnstile_open(a, err);
+    a->compute = sl_xcalloc(1, sizeof(*a->compute));
+    a->compute->steer = sl_steer_create();
+    sl_arb_turnstile_open(a);
 }
 
 void sl_arb_compute_close(struct arbiter *a)
 {
-    if (a->turnstile)
-        sl_arb_turnstile_close(a);
+    sl_arb_turnstile_close(a);
     sl_steer_destroy(a->compute->steer);
     free(a->compute);
     a->compute = NULL;

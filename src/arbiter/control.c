@@ -12,6 +12,7 @@
 
 #include "arbiter/errors.h"
 #include "base/container.h"
+#include "base/xalloc.h"
 #include "shm/account.h"
 
 /* An answer that did not fit the socket yet. */
@@ -48,9 +49,7 @@ static int answer(struct arbiter *a, struct client *c, const struct sl_msg *msg)
         struct epoll_event e = {.events = EPOLLOUT, .data.ptr = &c->conn};
         (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, c->conn.fd, &e);
     }
-    struct outgoing *o = calloc(1, sizeof(*o));
-    if (!o)
-        return -ENOMEM;
+    struct outgoing *o = sl_xcalloc(1, sizeof(*o));
     memcpy(&o->packet, msg, msg->size);
     if (c->out_head)
         c->out_tail->next = o;
@@ -86,6 +85,14 @@ static int answer_text(struct arbiter *a, struct client *c, enum sl_msg_type typ
     return answer(a, c, &m.h);
 }
 
+/* What a request came to: OK with a text, or the error. */
+static int answer_result(struct arbiter *a, struct client *c, int rc, const struct sl_err *err,
+                         const char *text)
+{
+    return rc < 0 ? answer_text(a, c, SL_MSG_ERROR, rc, err->msg)
+                  : answer_text(a, c, SL_MSG_OK, 0, text);
+}
+
 static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -102,26 +109,11 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
     rc = answer(a, c, &m.h);
-    if (rc < 0 && !t->kept)
-        sl_arb_tenant_disown(a, t); /* who asked went away: nobody will ever use it or end it */
+    if (rc < 0 && !t->kept) { /* who asked went away: nobody will ever use it or end it */
+        sl_arb_unwatch(a, &t->creator);
+        t->left = true;
+    }
     return rc;
-}
-
-static int on_set(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
-{
-    struct sl_err err = SL_ERR_INIT;
-    char remark[400];
-    int rc = sl_arb_tenant_set(a, ask, remark, sizeof(remark), &err);
-    return rc < 0 ? answer_text(a, c, SL_MSG_ERROR, rc, err.msg)
-                  : answer_text(a, c, SL_MSG_OK, 0, remark);
-}
-
-static int on_remove(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
-{
-    struct sl_err err = SL_ERR_INIT;
-    int rc = sl_arb_tenant_remove(a, ask, &err);
-    return rc < 0 ? answer_text(a, c, SL_MSG_ERROR, rc, err.msg)
-                  : answer_text(a, c, SL_MSG_OK, 0, "");
 }
 
 static uint32_t flags_of(const struct tenant *t)
@@ -214,6 +206,27 @@ static int on_status(struct arbiter *a, struct client *c)
     return rc < 0 ? rc : answer(a, c, &end);
 }
 
+static int on_request(struct arbiter *a, struct client *c, const union sl_packet *p)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char remark[400] = "";
+    switch (p->h.type) {
+    case SL_MSG_CREATE:
+        return on_create(a, c, &p->lease);
+    case SL_MSG_SET:
+        return answer_result(a, c, sl_arb_tenant_set(a, &p->lease, remark, sizeof(remark), &err),
+                             &err, remark);
+    case SL_MSG_REMOVE:
+        return answer_result(a, c, sl_arb_tenant_remove(a, &p->lease, &err), &err, "");
+    case SL_MSG_STATUS:
+        return on_status(a, c);
+    case SL_MSG_PING:
+        return answer_text(a, c, SL_MSG_OK, 0, "");
+    default:
+        return -EPROTO;
+    }
+}
+
 static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
 {
     struct client *c = sl_container_of(s, struct client, conn);
@@ -227,28 +240,7 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
         return;
-    if (rc == 0) {
-        switch (p.h.type) {
-        case SL_MSG_CREATE:
-            rc = on_create(a, c, &p.lease);
-            break;
-        case SL_MSG_SET:
-            rc = on_set(a, c, &p.lease);
-            break;
-        case SL_MSG_REMOVE:
-            rc = on_remove(a, c, &p.lease);
-            break;
-        case SL_MSG_STATUS:
-            rc = on_status(a, c);
-            break;
-        case SL_MSG_PING:
-            rc = answer_text(a, c, SL_MSG_OK, 0, "");
-            break;
-        default:
-            rc = -EPROTO;
-        }
-    }
-    if (rc < 0)
+    if (rc < 0 || on_request(a, c, &p) < 0)
         sl_arb_client_remove(a, c);
 }
 
@@ -264,15 +256,13 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
     }
     struct ucred peer;
     socklen_t size = sizeof(peer);
-    struct client *c = calloc(1, sizeof(*c));
     /* The directory's mode keeps strangers out already; a descriptor passed to one does not. */
-    if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
         (peer.uid != geteuid() && peer.uid != 0)) {
-        struct source conn = {.fd = fd};
-        free(c);
-        sl_arb_hang_up(a, NULL, &conn);
+        sl_arb_hang_up(a, NULL, &(struct source){.fd = fd});
         return;
     }
+    struct client *c = sl_xcalloc(1, sizeof(*c));
     c->pid = peer.pid;
     c->conn = (struct source){.fd = fd, .ready = client_ready};
     c->next = a->clients;

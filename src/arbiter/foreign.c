@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "arbiter/lane.h"
-#include "base/log.h"
+#include "base/cleanup.h"
 
 static struct sl_lane *lane_of(struct arbiter *a, struct tenant *t)
 {
@@ -24,20 +24,13 @@ static struct sl_lane *lane_of(struct arbiter *a, struct tenant *t)
     return *lane;
 }
 
-static void drop(struct arbiter *a, struct tenant *t, int fd)
-{
-    struct sl_lane *lane = lane_of(a, t);
-    if (!lane || sl_lane_drop(lane, fd) < 0)
-        sl_error("out of memory: descriptor %d stays open", fd);
-}
-
 void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s)
 {
     if (s->fd < 0)
         return;
     (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     if (!sl_packet_hang_up(s->fd))
-        drop(a, t, s->fd);
+        sl_lane_drop(lane_of(a, t), s->fd);
     s->fd = -1;
 }
 
@@ -52,7 +45,7 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
     while ((conn.fd = accept4(t->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
         sl_arb_hang_up(a, t, &conn);
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-        drop(a, t, t->listener.fd); /* somebody may still be in it */
+        sl_lane_drop(lane_of(a, t), t->listener.fd); /* somebody may still be in it */
     else
         (void)close(t->listener.fd);
     t->listener.fd = -1;
@@ -60,9 +53,7 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
 
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer)
 {
-    struct sl_lane *lane = lane_of(a, t);
-    if (!lane || sl_lane_receive(lane, sock, t->id, peer) < 0)
-        sl_error("out of memory: descriptor %d stays open", sock);
+    sl_lane_receive(lane_of(a, t), sock, t->id, peer);
 }
 
 static void received_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -78,10 +69,8 @@ static void received_ready(struct arbiter *a, struct source *s, uint32_t events)
         if (t) {
             sl_arb_visitor_received(a, t, r);
         } else {
-            struct source conn = {.fd = r->sock};
-            if (r->page_fd >= 0)
-                (void)close(r->page_fd);
-            sl_arb_hang_up(a, NULL, &conn);
+            sl_cleanup_close(&r->page_fd);
+            sl_arb_hang_up(a, NULL, &(struct source){.fd = r->sock});
         }
         free(r);
     }
@@ -94,8 +83,6 @@ int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err)
     if (a->received.fd < 0)
         return sl_err_errno(err, errno, "cannot create an event descriptor");
     a->lanes = sl_lanes_open(a->received.fd);
-    if (!a->lanes)
-        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
     return sl_arb_watch(a, &a->received, EPOLLIN, err);
 }
 

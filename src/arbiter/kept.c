@@ -78,13 +78,6 @@ int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err)
     return 0;
 }
 
-int sl_arb_kept_open_to_all(const char *socket_path, struct sl_err *err)
-{
-    if (chmod(socket_path, 0666) != 0)
-        return sl_err_errno(err, errno, "cannot open %s to its container", socket_path);
-    return 0;
-}
-
 void sl_arb_kept_rmdir(struct arbiter *a, const char *name)
 {
     char path[NAME_MAX + sizeof(SL_ATTACH_FILE) + 2];

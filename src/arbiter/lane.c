@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arbiter/lane.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "shm/pages.h"
 
 #define STACK_BYTES ((size_t)128 << 10)
@@ -37,9 +37,7 @@ struct sl_lane {
 
 struct sl_lanes *sl_lanes_open(int bell_fd)
 {
-    struct sl_lanes *l = calloc(1, sizeof(*l));
-    if (!l)
-        return NULL;
+    struct sl_lanes *l = sl_xcalloc(1, sizeof(*l));
     (void)pthread_mutex_init(&l->lock, NULL);
     l->users = 1;
     l->bell_fd = bell_fd;
@@ -79,11 +77,7 @@ static void lane_maybe_free(struct sl_lane *lane)
 static void receive(struct sl_lanes *l, const struct job *j)
 {
     struct sl_packet_fds fds = {.count = 0};
-    struct sl_received *r = calloc(1, sizeof(*r));
-    if (!r) {
-        (void)close(j->fd);
-        return;
-    }
+    struct sl_received *r = sl_xcalloc(1, sizeof(*r));
     *r = (struct sl_received){.tenant = j->tenant, .peer = j->peer, .sock = j->fd, .page_fd = -1};
     r->rc = sl_packet_recv(j->fd, &r->packet, &fds, NULL);
     if (r->rc == 0 && fds.count > 0 && sl_page_fd(fds.fd[0]))
@@ -147,11 +141,9 @@ static void start_thread(struct sl_lane *lane)
     (void)pthread_attr_destroy(&attr);
 }
 
-static int add_job(struct sl_lane *lane, const struct job *job)
+static void add_job(struct sl_lane *lane, const struct job *job)
 {
-    struct job *j = malloc(sizeof(*j));
-    if (!j)
-        return -ENOMEM;
+    struct job *j = sl_xmalloc(sizeof(*j));
     *j = *job;
     (void)pthread_mutex_lock(&lane->all->lock);
     *lane->tail = j;
@@ -159,25 +151,21 @@ static int add_job(struct sl_lane *lane, const struct job *job)
     lane->held++;
     start_thread(lane);
     (void)pthread_mutex_unlock(&lane->all->lock);
-    return 0;
 }
 
-int sl_lane_drop(struct sl_lane *lane, int fd)
+void sl_lane_drop(struct sl_lane *lane, int fd)
 {
-    return add_job(lane, &(struct job){.fd = fd});
+    add_job(lane, &(struct job){.fd = fd});
 }
 
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer)
+void sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer)
 {
-    return add_job(lane,
-                   &(struct job){.fd = sock, .receive = true, .tenant = tenant, .peer = *peer});
+    add_job(lane, &(struct job){.fd = sock, .receive = true, .tenant = tenant, .peer = *peer});
 }
 
 struct sl_lane *sl_lane_open(struct sl_lanes *l)
 {
-    struct sl_lane *lane = calloc(1, sizeof(*lane));
-    if (!lane)
-        return NULL;
+    struct sl_lane *lane = sl_xcalloc(1, sizeof(*lane));
     lane->all = l;
     lane->tail = &lane->head;
     lane->owned = true;

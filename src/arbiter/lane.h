@@ -28,18 +28,17 @@ struct sl_received {
     int page_fd; /* the first descriptor, when it is a sealed page; else -1 and closed */
 };
 
-struct sl_lanes *sl_lanes_open(int bell_fd); /* an eventfd, the caller's; NULL: no memory */
+struct sl_lanes *sl_lanes_open(int bell_fd); /* an eventfd, the caller's */
 /* Does not wait: a thread that blocks stays behind, and ends with the process. NULL is fine. */
 void sl_lanes_close(struct sl_lanes *l);
 struct sl_received *sl_lanes_take(struct sl_lanes *l); /* NULL: none ready */
 
-struct sl_lane *sl_lane_open(struct sl_lanes *l); /* NULL: no memory */
-void sl_lane_close(struct sl_lane *lane);         /* its work is done all the same; NULL is fine */
-uint32_t sl_lane_held(struct sl_lane *lane);      /* descriptors it was given and has not closed */
+struct sl_lane *sl_lane_open(struct sl_lanes *l);
+void sl_lane_close(struct sl_lane *lane);    /* its work is done all the same; NULL is fine */
+uint32_t sl_lane_held(struct sl_lane *lane); /* descriptors it was given and has not closed */
 
-/* Both take the descriptor, and never block. On -ENOMEM the descriptor stays open for good: closing it here
- * could stop everybody. */
-int sl_lane_drop(struct sl_lane *lane, int fd);
-int sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer);
+/* Both take the descriptor, and never block. */
+void sl_lane_drop(struct sl_lane *lane, int fd);
+void sl_lane_receive(struct sl_lane *lane, int sock, uint64_t tenant, const struct sl_peer *peer);
 
 #endif

@@ -18,8 +18,7 @@
 #include "base/clock.h"
 #include "base/fsutil.h"
 #include "base/log.h"
-
-/* How long the loop may go round on a tenant's account before it looks at everything else. */
+#include "base/xalloc.h"
 
 int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events, struct sl_err *err)
 {
@@ -47,6 +46,14 @@ static void timer_ready(struct arbiter *a, struct source *s, uint32_t events)
     (void)ignored;
 }
 
+static int open_inside(struct arbiter *a, const char *name, int *ret_fd, struct sl_err *err)
+{
+    if (mkdirat(a->dir_fd, name, 0700) != 0 && errno != EEXIST)
+        return sl_err_errno(err, errno, "cannot make %s/%s", a->opt.dir, name);
+    *ret_fd = openat(a->dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? sl_err_errno(err, errno, "cannot open %s/%s", a->opt.dir, name) : 0;
+}
+
 /* One arbiter per directory: the lock is held for life and dies with the process. */
 static int enter_directory(struct arbiter *a, struct sl_err *err)
 {
@@ -64,17 +71,8 @@ static int enter_directory(struct arbiter *a, struct sl_err *err)
             return sl_err_set(err, SL_ARBITER_TAKEN, SL_E_ARBITER_SECOND, a->opt.dir);
         return sl_err_errno(err, errno, "cannot lock %s/lock", a->opt.dir);
     }
-    if (mkdirat(a->dir_fd, "t", 0700) != 0 && errno != EEXIST)
-        return sl_err_errno(err, errno, "cannot make %s/t", a->opt.dir);
-    a->tenants_fd = openat(a->dir_fd, "t", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (a->tenants_fd < 0)
-        return sl_err_errno(err, errno, "cannot open %s/t", a->opt.dir);
-    if (mkdirat(a->dir_fd, "k", 0700) != 0 && errno != EEXIST)
-        return sl_err_errno(err, errno, "cannot make %s/k", a->opt.dir);
-    a->kept_fd = openat(a->dir_fd, "k", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (a->kept_fd < 0)
-        return sl_err_errno(err, errno, "cannot open %s/k", a->opt.dir);
-    return 0;
+    rc = open_inside(a, "t", &a->tenants_fd, err);
+    return rc < 0 ? rc : open_inside(a, "k", &a->kept_fd, err);
 }
 
 static int open_control(struct arbiter *a, struct sl_err *err)
@@ -113,7 +111,7 @@ static uint64_t run_due(struct arbiter *a)
         after = t->next;
         if (t->recover_until_ns && a->now_ns >= t->recover_until_ns) {
             sl_arb_recovery_end(a, t);
-            sl_arb_tenant_left(t);
+            t->left = true;
         }
         if (t->left && sl_arb_tenant_maybe_end(a, t))
             continue;
@@ -231,10 +229,9 @@ static int start(struct arbiter *a, struct sl_err *err)
         rc = sl_arb_foreign_open(a, err);
     if (rc == 0)
         rc = sl_arb_measure_open(a, err);
-    if (rc == 0)
-        rc = sl_arb_compute_open(a, err);
     if (rc < 0)
         return rc;
+    sl_arb_compute_open(a);
     a->now_ns = a->quiet_since_ns = sl_now_ns();
     a->born = sl_arb_process_start(getpid());
     sl_arb_state_load(a);
@@ -255,10 +252,8 @@ static void tell_starter(int fd, int rc, const struct sl_err *err)
 
 int sl_arbiter_serve(const struct sl_arbiter_options *opt, struct sl_err *err)
 {
-    struct arbiter *a = calloc(1, sizeof(*a));
+    struct arbiter *a = sl_xcalloc(1, sizeof(*a));
     struct sl_err local = SL_ERR_INIT;
-    if (!a)
-        return sl_err_set(err, -ENOMEM, "out of memory starting the arbiter");
     a->opt = *opt;
     a->epoll_fd = a->dir_fd = a->tenants_fd = a->kept_fd = a->lock_fd = -1;
     a->control.fd = a->signals.fd = a->timer.fd = a->received.fd = -1;

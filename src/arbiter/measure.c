@@ -12,6 +12,7 @@
 #include "arbiter/errors.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "shm/account.h"
 #include "shm/shared.h"
 
@@ -268,9 +269,7 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
 
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
 {
-    struct measure *m = a->measure = calloc(1, sizeof(*m));
-    if (!m)
-        return sl_err_set(err, -ENOMEM, "out of memory");
+    struct measure *m = a->measure = sl_xcalloc(1, sizeof(*m));
     m->results.fd = -1;
     int rc = sl_gpu_open(a->opt.nvml_library, &m->gpu, err);
     if (rc == 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 
 /* More than this beyond ledger and context is no module any more. */
 #define UNACCOUNTED_BYTES (1ULL << 30)
@@ -42,9 +43,7 @@ static const struct member *member_of(const struct arbiter *a, pid_t pid)
 static void add_finding(struct arbiter *a, const struct snapshot *s, const struct sl_gpu_process *p,
                         enum sl_audit_kind kind, const struct tenant *t, uint64_t bytes)
 {
-    struct audit_finding *f = calloc(1, sizeof(*f));
-    if (!f)
-        return;
+    struct audit_finding *f = sl_xcalloc(1, sizeof(*f));
     sl_packet_init(&f->msg.h, SL_MSG_AUDIT, sizeof(f->msg));
     f->msg.pid = p->pid;
     f->msg.kind = kind;

@@ -5,10 +5,38 @@
 #define SLUICE_ARBITER_MEASURE_INTERNAL_H
 
 #include "arbiter/arbiter_internal.h"
-#include "arbiter/measure.h"
+#include "gpu/gpu.h"
 
 /* A ledger that never stands still is measured anyhow after this many tries. */
 #define UNSTEADY_MAX 8
+
+/* --- the NVML worker: a thread, because NVML may block for milliseconds and turns may not ---------- */
+
+/* Who used how much of one card at one moment. */
+struct snapshot {
+    struct snapshot *next;
+    uint32_t card;
+    uint64_t took_ns;  /* the driver, to answer */
+    uint64_t asked_ns; /* every question asked up to then is answered by this */
+    uint64_t used_bytes;
+    int rc; /* 0, or why there is nothing in it */
+    struct sl_gpu_process *process;
+    size_t count;
+};
+
+struct nvml_worker;
+
+/* doorbell_fd (an eventfd) is rung whenever a snapshot can be taken. gpu stays the caller's. */
+struct nvml_worker *sl_nvml_worker_start(struct sl_gpu *gpu, int doorbell_fd);
+void sl_nvml_worker_stop(struct nvml_worker *w); /* waits for it; NULL is fine */
+
+/* Asks for a snapshot of a card. Questions asked while one is being made share the next. */
+void sl_nvml_worker_ask(struct nvml_worker *w, uint32_t card, uint64_t now_ns);
+
+struct snapshot *sl_nvml_worker_take(struct nvml_worker *w); /* NULL: none ready */
+void sl_snapshot_free(struct snapshot *s);
+
+/* --- the loop's side -------------------------------------------------------------------------- */
 
 struct measure {
     struct sl_gpu *gpu;
@@ -27,8 +55,6 @@ struct measure {
     uint64_t paid_ns[SL_MAX_GPUS]; /* what processes asked for is paid for until then */
     uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for those that wait */
 };
-
-/* --- the loop's side -------------------------------------------------------------------------- */
 
 static inline uint64_t least(uint64_t a, uint64_t b)
 {

@@ -20,20 +20,12 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "shm/account.h"
 #include "shm/shared.h"
 
 #define REAP_RETRY_NS (50 * SL_NS_PER_MS)
 #define ACCEPT_BATCH  16
-
-static void send_error(int sock, const struct sl_err *cause)
-{
-    struct sl_msg_text m = {.code = cause->code};
-    sl_packet_init(&m.h, SL_MSG_ERROR, sizeof(m));
-    (void)snprintf(m.text, sizeof(m.text), "%s", cause->msg);
-    if (sl_packet_send(sock, &m.h, NULL, 0, NULL) < 0)
-        sl_debug("the peer closed the connection before the error could be sent");
-}
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
@@ -186,8 +178,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     if (!t->members)
         fresh_ledger(t);
     sl_arb_tenant_overhead(t);
-    sl_arb_compute_member_gone(a, t);
-    sl_arb_tenant_left(t);
+    sl_arb_turnstile_look(a, t);
+    t->left = true;
 }
 
 static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -275,9 +267,7 @@ static struct member *member_find(struct arbiter *a, struct tenant *t, pid_t pid
 static int member_add(struct arbiter *a, struct tenant *t, const struct visitor *v, int *pidfd,
                       struct member **ret, struct sl_err *err)
 {
-    struct member *m = calloc(1, sizeof(*m));
-    if (!m)
-        return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
+    struct member *m = sl_xcalloc(1, sizeof(*m));
     m->tenant = t;
     m->pid = v->peer.pid;
     m->conn.fd = -1;
@@ -357,12 +347,10 @@ static void welcome(struct arbiter *a, struct visitor *v)
         rc = member_add(a, t, v, &pidfd, &m, &err);
     if (rc < 0 || !m) {
         sl_warn("tenant %s: process %d is refused: %s", t->name, v->peer.pid, err.msg);
-        send_error(v->conn.fd, &err);
+        sl_arb_send_error(v->conn.fd, err.code, err.msg);
         sl_arb_visitor_remove(a, v);
         return;
     }
-    memcpy(m->command, v->hello.command, sizeof(m->command));
-    m->command[sizeof(m->command) - 1] = '\0';
     m->image = image_of(m->pid);
     atomic_store(&t->ledger.page->slot[m->slot].pid, v->hello.own_pid);
 
@@ -505,9 +493,7 @@ static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
 
 static struct visitor *visitor_add(struct tenant *t, int sock, const struct sl_peer *peer)
 {
-    struct visitor *v = calloc(1, sizeof(*v));
-    if (!v)
-        return NULL;
+    struct visitor *v = sl_xcalloc(1, sizeof(*v));
     v->peer = *peer;
     v->tenant = t;
     v->conn = (struct source){.fd = sock};
@@ -519,15 +505,12 @@ static struct visitor *visitor_add(struct tenant *t, int sock, const struct sl_p
 
 void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct sl_received *r)
 {
-    struct visitor *v =
-        r->rc == 0 && r->packet.h.type == SL_MSG_HELLO ? visitor_add(t, r->sock, &r->peer) : NULL;
-    if (v) {
-        visitor_hello(a, v, &r->packet.hello, r->page_fd);
+    if (r->rc == 0 && r->packet.h.type == SL_MSG_HELLO) {
+        visitor_hello(a, visitor_add(t, r->sock, &r->peer), &r->packet.hello, r->page_fd);
         return;
     }
-    struct source conn = {.fd = r->sock};
     sl_cleanup_close(&r->page_fd);
-    sl_arb_hang_up(a, t, &conn);
+    sl_arb_hang_up(a, t, &(struct source){.fd = r->sock});
 }
 
 void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
@@ -544,13 +527,9 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
             continue;
         }
         struct sl_peer peer = sl_peer_of(fd);
-        struct source conn = {.fd = fd};
-        struct visitor *v = peer.pid > 0 ? visitor_add(t, fd, &peer) : NULL;
-        if (!v) {
-            sl_arb_hang_up(a, t, &conn);
-            continue;
-        }
-        /* The HELLO is usually there already; then nothing needs to be watched for it. */
-        visitor_read(a, v);
+        if (peer.pid > 0)
+            visitor_read(a, visitor_add(t, fd, &peer)); /* the HELLO is usually there already */
+        else
+            sl_arb_hang_up(a, t, &(struct source){.fd = fd});
     }
 }

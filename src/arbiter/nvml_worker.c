@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "arbiter/measure.h"
+#include "arbiter/measure_internal.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sluice/pages.h"
+#include "base/xalloc.h"
 
 struct nvml_worker {
     struct sl_gpu *gpu;
@@ -24,10 +23,8 @@ struct nvml_worker {
 
 static struct snapshot *take_snapshot(struct sl_gpu *gpu, uint32_t card, uint64_t asked_ns)
 {
-    struct snapshot *s = calloc(1, sizeof(*s));
+    struct snapshot *s = sl_xcalloc(1, sizeof(*s));
     struct sl_gpu_memory memory;
-    if (!s)
-        return NULL;
     s->card = card;
     s->asked_ns = asked_ns;
     uint64_t begin = sl_now_ns();
@@ -53,13 +50,11 @@ static void *work(void *arg)
         (void)pthread_mutex_unlock(&w->lock);
         struct snapshot *s = take_snapshot(w->gpu, card, asked_ns);
         (void)pthread_mutex_lock(&w->lock);
-        if (s) {
-            *w->ready_tail = s;
-            w->ready_tail = &s->next;
-            uint64_t one = 1;
-            ssize_t ignored = write(w->doorbell_fd, &one, sizeof(one));
-            (void)ignored;
-        }
+        *w->ready_tail = s;
+        w->ready_tail = &s->next;
+        uint64_t one = 1;
+        ssize_t ignored = write(w->doorbell_fd, &one, sizeof(one));
+        (void)ignored;
     }
     (void)pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -67,9 +62,7 @@ static void *work(void *arg)
 
 struct nvml_worker *sl_nvml_worker_start(struct sl_gpu *gpu, int doorbell_fd)
 {
-    struct nvml_worker *w = calloc(1, sizeof(*w));
-    if (!w)
-        return NULL;
+    struct nvml_worker *w = sl_xcalloc(1, sizeof(*w));
     w->gpu = gpu;
     w->doorbell_fd = doorbell_fd;
     w->ready_tail = &w->ready;
@@ -132,8 +125,6 @@ struct snapshot *sl_nvml_worker_take(struct nvml_worker *w)
 
 void sl_snapshot_free(struct snapshot *s)
 {
-    if (!s)
-        return;
     free(s->process);
     free(s);
 }

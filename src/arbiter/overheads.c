@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define LINE_MAX_BYTES(gpus) (48 + 21 * (size_t)(gpus))
 #define FILE_MAX_BYTES       (SL_MAX_SLOTS * LINE_MAX_BYTES(SL_MAX_GPUS))
@@ -49,12 +50,12 @@ void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
     if (!t->overheads_new || t->recover_until_ns)
         return; /* who is on the way back would be missing */
     t->overheads_new = false;
-    SL_CLEANUP(free) char *text = malloc(((size_t)t->member_count + 1) * line);
-    for (struct member *m = t->members; m && text; m = m->next)
+    SL_CLEANUP(free) char *text = sl_xmalloc(((size_t)t->member_count + 1) * line);
+    for (struct member *m = t->members; m; m = m->next)
         n += put_member(t, m, text + n, line);
     file_name(t, file, sizeof(file));
     /* Without it the next arbiter measures, as it does anyway. */
-    if (!text || sl_fs_replace(a->tenants_fd, file, text, n, 0600, &err) < 0)
+    if (sl_fs_replace(a->tenants_fd, file, text, n, 0600, &err) < 0)
         sl_debug("tenant %s: its overhead cannot be saved: %s", t->name, err.msg);
 }
 
@@ -70,9 +71,8 @@ static struct overhead_before *parse(const char *line, uint32_t gpu_count)
             return NULL;
         at += used;
     }
-    struct overhead_before *ret = malloc(sizeof(*ret));
-    if (ret)
-        *ret = b;
+    struct overhead_before *ret = sl_xmalloc(sizeof(*ret));
+    *ret = b;
     return ret;
 }
 

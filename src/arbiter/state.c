@@ -159,8 +159,6 @@ static int parse_state(char *text, struct saved *ret)
 static int revive(struct arbiter *a, const char *name, const struct saved *s, struct sl_err *err)
 {
     struct tenant *t = sl_arb_tenant_alloc();
-    if (!t)
-        return sl_err_set(err, -ENOMEM, "out of memory");
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     memcpy(t->cookie, s->cookie, sizeof(t->cookie));
     memcpy(t->about, s->about, sizeof(t->about));

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/xalloc.h"
 #include "shm/account.h"
 
 void sl_arb_attach_path(const struct arbiter *a, const struct tenant *t, char *buf, size_t size)
@@ -212,9 +214,8 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
 static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
 {
     (void)events;
-    struct tenant *t = sl_container_of(s, struct tenant, creator);
     sl_arb_unwatch(a, s);
-    sl_arb_tenant_left(t);
+    sl_container_of(s, struct tenant, creator)->left = true;
 }
 
 static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err)
@@ -228,7 +229,9 @@ static int open_listener(struct arbiter *a, struct tenant *t, struct sl_err *err
         (struct source){.fd = sl_packet_listen(path, 4096, err), .ready = sl_arb_attach_ready};
     if (t->listener.fd < 0)
         return t->listener.fd;
-    return t->kept ? sl_arb_kept_open_to_all(path, err) : 0;
+    if (t->kept && chmod(path, 0666) != 0)
+        return sl_err_errno(err, errno, "cannot open %s to its container", path);
+    return 0;
 }
 
 /* Sockets and watches of a tenant whose lease exists. Shared by creation and recovery. */
@@ -279,9 +282,7 @@ static void tenant_free(struct arbiter *a, struct tenant *t)
 
 struct tenant *sl_arb_tenant_alloc(void)
 {
-    struct tenant *t = calloc(1, sizeof(*t));
-    if (!t)
-        return NULL;
+    struct tenant *t = sl_xcalloc(1, sizeof(*t));
     t->listener.fd = t->doorbell.fd = t->creator.fd = -1;
     t->lease = (struct sl_lease_map)SL_LEASE_MAP_INIT;
     t->ledger = (struct sl_ledger_map)SL_LEDGER_MAP_INIT;
@@ -391,8 +392,6 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         }
     }
     struct tenant *t = sl_arb_tenant_alloc();
-    if (!t)
-        return sl_err_set(err, -ENOMEM, "the arbiter is out of memory");
     t->kept = ask->flags & SL_LEASE_KEEP;
     t->asked = sl_arb_asked(ask);
     t->compute = compute_asked(ask);
@@ -564,17 +563,6 @@ void sl_arb_tenant_destroy(struct arbiter *a, struct tenant *t)
     sl_arb_tenant_drop(a, t);
     if (!a->stopping)
         sl_arb_grant_share(a, gpu, count);
-}
-
-void sl_arb_tenant_left(struct tenant *t)
-{
-    t->left = true;
-}
-
-void sl_arb_tenant_disown(struct arbiter *a, struct tenant *t)
-{
-    sl_arb_unwatch(a, &t->creator);
-    sl_arb_tenant_left(t);
 }
 
 bool sl_arb_tenant_maybe_end(struct arbiter *a, struct tenant *t)

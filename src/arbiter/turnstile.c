@@ -6,7 +6,6 @@
  */
 #include "arbiter/arbiter_internal.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -17,33 +16,26 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "policy/times.h"
 #include "policy/turns.h"
 
-#define TURN_MASK         0x3fffffffU
+#define TURN_MASK 0x3fffffffU
 /* A doorbell rung more often than this in ten milliseconds is noise or malice: it is read again
  * when the ten milliseconds are over. */
-#define RINGS_MAX         500U
-#define RINGS_NS          (10 * SL_NS_PER_MS)
+#define RINGS_MAX 500U
+#define RINGS_NS  (10 * SL_NS_PER_MS)
 
 struct turnstile {
     struct sl_turns *turns;
     struct tenant *by_id[SL_TURNS_MAX_TENANTS];
 };
 
-static uint32_t gpu_mask(const struct tenant *t)
-{
-    uint32_t mask = 0;
-    for (uint32_t i = 0; i < t->gpu_count; i++)
-        mask |= t->gpu[i] < SL_TURNS_MAX_GPUS ? 1U << t->gpu[i] : 0;
-    return mask;
-}
-
 static struct sl_turns_spec spec_of(const struct tenant *t)
 {
     const struct sl_lease_page *p = t->lease.page;
     return (struct sl_turns_spec){
-        .gpu_mask = gpu_mask(t),
+        .gpu_mask = sl_arb_gpu_mask(t),
         .request_permille = atomic_load(&p->cores_request_permille),
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = (enum sl_turns_priority)atomic_load(&p->priority),
@@ -98,7 +90,7 @@ static void look_drained(struct arbiter *a, struct tenant *t, const struct said 
     sl_turns_released(a->turnstile->turns, t->turn.id, a->now_ns);
 }
 
-static void look(struct arbiter *a, struct tenant *t)
+void sl_arb_turnstile_look(struct arbiter *a, struct tenant *t)
 {
     if (t->turn.id == UINT32_MAX)
         return;
@@ -170,12 +162,7 @@ void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
         (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
         t->turn.muted = true;
     }
-    look(a, t);
-}
-
-void sl_arb_turnstile_member_gone(struct arbiter *a, struct tenant *t)
-{
-    look(a, t);
+    sl_arb_turnstile_look(a, t);
 }
 
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
@@ -229,12 +216,10 @@ void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct s
     m->debt_ns = (int64_t)s.debt_ns;
 }
 
-int sl_arb_turnstile_open(struct arbiter *a, struct sl_err *err)
+void sl_arb_turnstile_open(struct arbiter *a)
 {
-    a->turnstile = calloc(1, sizeof(*a->turnstile));
-    if (!a->turnstile)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    return sl_turns_create(&a->turnstile->turns, err);
+    a->turnstile = sl_xcalloc(1, sizeof(*a->turnstile));
+    a->turnstile->turns = sl_turns_create();
 }
 
 void sl_arb_turnstile_close(struct arbiter *a)

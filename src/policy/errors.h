@@ -56,9 +56,5 @@ SL_ERROR_ALSO(TURNS_PRIORITY, "turns: unknown priority %u");
 SL_ERROR_ALSO(TURNS_NUMBER, "turns: tenant number %u is too high: at most %u tenants");
 SL_ERROR_ALSO(TURNS_EXISTS, "turns: tenant %u exists already");
 SL_ERROR_ALSO(TURNS_NONE, "turns: there is no tenant %u");
-SL_ERROR_ALSO(TURNS_HOLDER, "turns: GPU %u is held by %u, not by %u");
-SL_ERROR_ALSO(TURNS_HOLDERS, "turns: GPU %u has %u holders and %u of %u overruns");
-SL_ERROR_ALSO(TURNS_BUSY, "turns: tenant %u is busy without a GPU, or does not exist");
-SL_ERROR_ALSO(TURNS_CAP, "turns: tenant %u: the account of the limit is out of bounds");
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "policy/errors.h"
 #include "policy/steer_internal.h"
 
@@ -11,13 +12,9 @@
 /* What a tenant counts as that asked for no cores. */
 #define BEST_EFFORT_PERMILLE 10U
 
-int sl_steer_create(struct sl_steer **ret, struct sl_err *err)
+struct sl_steer *sl_steer_create(void)
 {
-    struct sl_steer *s = calloc(1, sizeof(*s));
-    if (!s)
-        return sl_err_set(err, -ENOMEM, "out of memory");
-    *ret = s;
-    return 0;
+    return sl_xcalloc(1, sizeof(struct sl_steer));
 }
 
 void sl_steer_destroy(struct sl_steer *steer)
@@ -183,7 +180,6 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
     uint64_t span = to_ns - from_ns;
     uint32_t permille = (uint32_t)(used_ns * 1000 / span);
     t->used_ns += used_ns;
-    t->last_used_ns = used_ns;
     if (t->order.off_until_ns > from_ns)
         t->off_ns += span;
     sl_ring_add(&t->ring, from_ns, to_ns, permille > 1000 ? 1000 : permille);

@@ -74,7 +74,7 @@ struct sl_steer_stats {
 
 struct sl_steer;
 
-int sl_steer_create(struct sl_steer **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_steer *sl_steer_create(void) SL_MUST_CHECK;
 void sl_steer_destroy(struct sl_steer *steer);
 
 /* -EINVAL, -ERANGE (id), -EEXIST. */

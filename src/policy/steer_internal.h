@@ -116,7 +116,7 @@ struct tenant {
     /* told */
     bool told, dirty;
     struct sl_steer_order order;
-    uint64_t used_ns, off_ns, last_used_ns;
+    uint64_t used_ns, off_ns;
     struct sl_ring ring;
 };
 

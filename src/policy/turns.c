@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/xalloc.h"
 #include "policy/errors.h"
 #include "policy/turns_internal.h"
 
@@ -14,15 +15,12 @@
 #define MOST_ELAPSED_NS      (1000000 * SL_TIME_S)
 #define MOST_LEAD_NS         (INT64_MAX / 4)
 
-int sl_turns_create(struct sl_turns **ret, struct sl_err *err)
+struct sl_turns *sl_turns_create(void)
 {
-    struct sl_turns *s = calloc(1, sizeof(*s));
-    if (!s)
-        return sl_err_set(err, -ENOMEM, "turns: out of memory");
+    struct sl_turns *s = sl_xcalloc(1, sizeof(*s));
     for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++)
         s->gpu[g].holder = NOBODY;
-    *ret = s;
-    return 0;
+    return s;
 }
 
 void sl_turns_destroy(struct sl_turns *turns)
@@ -305,41 +303,5 @@ int sl_turns_stats(struct sl_turns *turns, uint32_t id, uint64_t now_ns, struct 
         .share_1s_permille = sl_ring_permille(ring, false, turns->now_ns),
         .share_60s_permille = sl_ring_permille(ring, true, turns->now_ns),
     };
-    return 0;
-}
-
-static int check_gpu(const struct sl_turns *s, uint32_t g, struct sl_err *err)
-{
-    const struct gpu *gpu = &s->gpu[g];
-    uint32_t holders = 0, overruns = 0;
-    for (uint32_t i = 0; i < s->n_ids; i++) {
-        const struct tenant *t = &s->tenants[s->ids[i]];
-        if (!(t->hold_mask & (1U << g)))
-            continue;
-        overruns += t->state == SL_TURNS_OVERRUN;
-        holders += t->state != SL_TURNS_OVERRUN;
-        if (t->state != SL_TURNS_OVERRUN && gpu->holder != s->ids[i])
-            return sl_err_set(err, -EPROTO, SL_E_TURNS_HOLDER, g, gpu->holder, s->ids[i]);
-    }
-    if (holders != (gpu->holder == NOBODY ? 0 : 1) || overruns != gpu->overruns)
-        return sl_err_set(err, -EPROTO, SL_E_TURNS_HOLDERS, g, holders, overruns, gpu->overruns);
-    return 0;
-}
-
-int sl_turns_check(const struct sl_turns *turns, struct sl_err *err)
-{
-    for (uint32_t i = 0; i < turns->n_ids; i++) {
-        const struct tenant *t = &turns->tenants[turns->ids[i]];
-        if (t->state == SL_TURNS_NONE || is_busy(t) != (t->hold_mask != 0))
-            return sl_err_set(err, -EPROTO, SL_E_TURNS_BUSY, turns->ids[i]);
-        if (capped(t) && (t->tokens > (int64_t)(SL_TURN_SAVED_NS * 1000) ||
-                          t->tokens < -(int64_t)(SL_TURN_DEBT_NS * 1000)))
-            return sl_err_set(err, -EPROTO, SL_E_TURNS_CAP, turns->ids[i]);
-    }
-    for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++) {
-        int r = check_gpu(turns, g, err);
-        if (r < 0)
-            return r;
-    }
     return 0;
 }

@@ -81,8 +81,7 @@ struct sl_turns_stats {
 
 struct sl_turns;
 
-/* -ENOMEM. */
-int sl_turns_create(struct sl_turns **ret, struct sl_err *err) SL_MUST_CHECK;
+struct sl_turns *sl_turns_create(void) SL_MUST_CHECK;
 void sl_turns_destroy(struct sl_turns *turns);
 
 /* The caller chooses ids, densely: the cost of a call grows with the tenants there are. A request
@@ -120,8 +119,5 @@ size_t sl_turns_decide(struct sl_turns *turns, uint64_t now_ns, struct sl_turns_
 /* -ENOENT if there is no such tenant. */
 int sl_turns_stats(struct sl_turns *turns, uint32_t id, uint64_t now_ns,
                    struct sl_turns_stats *ret) SL_MUST_CHECK;
-
-/* Checks the structure's invariants, for tests and for a daemon's self-check. 0 or -EPROTO. */
-int sl_turns_check(const struct sl_turns *turns, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -24,11 +24,11 @@ static struct bare *bare;
 
 static int setup_bare(void **state)
 {
-    struct sl_err err = SL_ERR_INIT;
     (void)state;
     bare = calloc(1, sizeof(*bare));
     bare->now_ns = 100 * S;
-    return sl_steer_create(&bare->s, &err);
+    bare->s = sl_steer_create();
+    return 0;
 }
 
 static int teardown_bare(void **state)

@@ -49,12 +49,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 void world_init(struct world *w)
 {
-    struct sl_err err = SL_ERR_INIT;
     memset(w, 0, sizeof(*w));
-    if (sl_steer_create(&w->steer, &err) < 0) {
-        fprintf(stderr, "%s\n", err.msg);
-        abort();
-    }
+    w->steer = sl_steer_create();
     w->now_ns = w->wake_ns = 5 * S + 7;
     for (uint32_t g = 0; g < WORLD_GPUS; g++)
         w->gpu[g].on = w->gpu[g].last = NOBODY;

@@ -20,11 +20,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 void world_init(struct world *w, uint64_t handover_ns)
 {
     memset(w, 0, sizeof(*w));
-    struct sl_err err = SL_ERR_INIT;
-    if (sl_turns_create(&w->turns, &err) < 0) {
-        fprintf(stderr, "%s\n", err.msg);
-        abort();
-    }
+    w->turns = sl_turns_create();
     w->start_ns = w->now_ns = 5 * S + 7;
     w->wake_ns = w->now_ns;
     w->handover_ns = handover_ns;
@@ -214,7 +210,7 @@ static void open_gate(struct world *w, uint32_t id)
 static void check_invariants(struct world *w)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (sl_turns_check(w->turns, &err) < 0)
+    if (turns_check(w->turns, &err) < 0)
         FAULT(w, "%s", err.msg);
     uint64_t held[SL_TURNS_MAX_GPUS] = {0};
     uint32_t used = 0;

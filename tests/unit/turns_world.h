@@ -73,4 +73,7 @@ uint32_t world_worst_second(const struct world *w, uint32_t id, uint32_t share_p
 /* What saturating tenants on GPU 0 with these specs should get: weights, then caps. */
 void world_expected(const struct world *w, uint32_t *ret_permille);
 
+/* Checks the invariants inside turn-taking (turns_check.c): 0 or -EPROTO. */
+int turns_check(const struct sl_turns *turns, struct sl_err *err);
+
 #endif
