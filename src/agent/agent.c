@@ -168,7 +168,6 @@ int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_driver_options driver = {0};
     struct sl_err ignored = SL_ERR_INIT;
-    char mark[4200];
     if (a->arbiter || (!a->opt.dra && !a->config->fractional.enabled))
         return 0;
     sl_driver_options_set(&driver, a->config, NULL);
@@ -176,11 +175,9 @@ int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
     if (sl_driver_locate(root, "libnvidia-ml.so.1", a->nvml_library, sizeof(a->nvml_library),
                          &ignored) < 0)
         a->nvml_library[0] = '\0';
-    (void)snprintf(mark, sizeof(mark), "%s/sluice-sim", root);
     const struct sl_arbiter_child_options options = {
         .dir = a->opt.arbiter_dir,
         .nvml_library = a->nvml_library[0] ? a->nvml_library : NULL,
-        .simulated = access(mark, F_OK) == 0,
         .state = arbiter_state,
         .data = a};
     int rc = sl_arbiter_child_create(a->loop, &options, &a->arbiter, err);

@@ -85,7 +85,6 @@ struct sl_agent {
 struct sl_arbiter_child_options {
     const char *dir;          /* where its sockets are */
     const char *nvml_library; /* NULL: as the loader finds it */
-    bool simulated;
     void (*state)(void *data, bool up, const char *words); /* may be NULL */
     void *data;
 };

@@ -61,7 +61,6 @@ struct sl_arbiter_child {
     uint64_t started_ns, backoff_ns;
     char dir[256], library[512];
     char last_words[400]; /* of the one that ended, or "" */
-    bool simulated;
     void (*state)(void *data, bool up, const char *words);
     void *data;
 };
@@ -207,7 +206,6 @@ static int launch(struct sl_arbiter_child *c, int ready_fd, struct sl_err *err)
                           c->dir,
                           (char *)(uintptr_t)READY_FD_TEXT,
                           c->library,
-                          (char *)(uintptr_t)(c->simulated ? "simulated" : "real"),
                           NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -281,7 +279,6 @@ int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_
     c->retry.fire = again;
     c->ask.fire = ask;
     c->backoff_ns = BACKOFF_MIN_NS;
-    c->simulated = opt->simulated;
     c->state = opt->state;
     c->data = opt->data;
     (void)snprintf(c->dir, sizeof(c->dir), "%s", opt->dir);
@@ -318,14 +315,12 @@ void sl_arbiter_child_destroy(struct sl_arbiter_child *c)
 int sl_arbiter_child_main(int argc, char **argv)
 {
     struct sl_err err = SL_ERR_INIT;
-    if (argc < 4)
+    if (argc < 3)
         return 2;
     /* The agent's name in `ps`, and not its end: an agent that was killed leaves its tenants their turns. */
     (void)prctl(PR_SET_NAME, "sluice-arbiter", 0, 0, 0);
-    const struct sl_arbiter_options opt = {.dir = argv[0],
-                                           .ready_fd = atoi(argv[1]),
-                                           .nvml_library = *argv[2] ? argv[2] : NULL,
-                                           .simulated = strcmp(argv[3], "simulated") == 0};
+    const struct sl_arbiter_options opt = {
+        .dir = argv[0], .ready_fd = atoi(argv[1]), .nvml_library = *argv[2] ? argv[2] : NULL};
     int rc = sl_arbiter_serve(&opt, &err);
     if (rc == SL_ARBITER_TAKEN)
         return SL_ARBITER_EXIT_TAKEN;

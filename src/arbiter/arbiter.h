@@ -16,7 +16,6 @@ struct sl_arbiter_options {
     const char *nvml_library; /* NULL: libnvidia-ml.so.1 as the loader finds it */
     uint64_t idle_exit_ns;    /* end after this long without tenants and clients; 0 = never */
     int ready_fd;             /* 'R' is written when clients may connect, else 'E' and a text; -1 */
-    bool simulated;           /* the GPUs are simulated: said in `status` */
 };
 
 /* The directory already has a live arbiter: sl_arbiter_serve's code for "nothing to do". */

@@ -85,7 +85,6 @@ int sl_cmd_arbiter(const struct sl_cli_args *args)
         .nvml_library = simulated ? nvml : NULL,
         .idle_exit_ns = idle_s * SL_NS_PER_S,
         .ready_fd = ready_fd,
-        .simulated = simulated,
     };
     rc = sl_arbiter_serve(&options, &err);
     if (rc == 0)

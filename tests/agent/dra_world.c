@@ -55,8 +55,7 @@ static int arbiter(const char *dir, const char *root)
     struct sl_err err = SL_ERR_INIT;
     if (sl_driver_locate(root, "libnvidia-ml.so.1", library, sizeof(library), &err) < 0)
         die("arbiter", &err);
-    struct sl_arbiter_options o = {
-        .dir = dir, .nvml_library = library, .ready_fd = dup(1), .simulated = true};
+    struct sl_arbiter_options o = {.dir = dir, .nvml_library = library, .ready_fd = dup(1)};
     if (sl_arbiter_serve(&o, &err) < 0)
         die("arbiter", &err);
     return 0;

@@ -50,10 +50,8 @@ void world_start(struct world *w)
             (void)close_range(3, (unsigned)ready[1] - 1, 0);
         (void)close_range((unsigned)ready[1] + 1, ~0U, 0);
         sl_log_open(sl_log_level_parse(getenv("SLUICE_TEST_LOG"), SL_LOG_OFF), STDERR_FILENO);
-        struct sl_arbiter_options o = {.dir = w->dir,
-                                       .nvml_library = getenv("SLUICE_TEST_NVML"),
-                                       .ready_fd = ready[1],
-                                       .simulated = true};
+        struct sl_arbiter_options o = {
+            .dir = w->dir, .nvml_library = getenv("SLUICE_TEST_NVML"), .ready_fd = ready[1]};
         struct sl_err err = SL_ERR_INIT;
         _exit(sl_arbiter_serve(&o, &err) < 0);
     }
