@@ -32,11 +32,6 @@ static uint64_t put_by(struct sl_process *p, CUdevice device)
     return sl_charge(p, gpu, PUT_BY_UNITS, false) ? PUT_BY_UNITS : 0;
 }
 
-static void not_made(struct sl_process *p, CUdevice device, uint64_t put_by_units)
-{
-    sl_charge_return(p, sl_device_gpu(p, device), put_by_units);
-}
-
 /* True if the tenant can afford the context just made on this device. */
 static bool context_made(struct sl_process *p, CUcontext context, CUdevice device,
                          uint64_t put_by_units)
@@ -59,7 +54,7 @@ static CUresult finish_create(struct sl_process *p, CUresult rc, CUcontext *pctx
 {
     struct sl_site place;
     if (rc != CUDA_SUCCESS)
-        not_made(p, device, put_by_units);
+        sl_charge_return(p, sl_device_gpu(p, device), put_by_units);
     if (rc != CUDA_SUCCESS || context_made(p, *pctx, device, put_by_units))
         return rc;
     __typeof__(&cuCtxDestroy_v2) destroy = SL_REAL(cuCtxDestroy_v2);
@@ -217,7 +212,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     CUresult rc = real(pctx, dev);
     bool made = rc == CUDA_SUCCESS && in_range && !sl_context_known(*pctx);
     if (!made)
-        not_made(p, dev, units);
+        sl_charge_return(p, sl_device_gpu(p, dev), units);
     if (rc != CUDA_SUCCESS || !in_range)
         return rc;
     atomic_fetch_add(&retained[dev], 1);

@@ -18,15 +18,20 @@
 /* 0 not yet asked, else index in the lease + 2 (so SL_NOT_LEASED is 1). */
 static _Atomic int device_gpu[MAX_DEVICES];
 
-bool sl_device_uuid_matches(const char *lease_uuid, const char *uuid_text)
+/* Without its "GPU-" or "MIG-". */
+static const char *bare(const char *uuid)
 {
-    const char *a = strncmp(lease_uuid, "GPU-", 4) == 0 || strncmp(lease_uuid, "MIG-", 4) == 0
-                        ? lease_uuid + 4
-                        : lease_uuid;
-    const char *b = strncmp(uuid_text, "GPU-", 4) == 0 || strncmp(uuid_text, "MIG-", 4) == 0
-                        ? uuid_text + 4
-                        : uuid_text;
-    return strcasecmp(a, b) == 0;
+    return strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0 ? uuid + 4 : uuid;
+}
+
+int sl_device_gpu_by_uuid(const struct sl_process *p, const char *uuid)
+{
+    const struct sl_lease_page *lease = atomic_load(&p->lease);
+    int gpu = SL_NOT_LEASED;
+    for (uint32_t i = 0; i < lease->gpu_count && i < SL_MAX_GPUS; i++)
+        if (strcasecmp(bare(lease->gpu[i].uuid), bare(uuid)) == 0)
+            gpu = (int)i;
+    return gpu;
 }
 
 static void format_uuid(const CUuuid *uuid, char text[40])
@@ -56,11 +61,7 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
         return SL_NOT_LEASED;
     char text[40];
     format_uuid(&uuid, text);
-    const struct sl_lease_page *lease = atomic_load(&p->lease);
-    int gpu = SL_NOT_LEASED;
-    for (uint32_t i = 0; i < lease->gpu_count && i < SL_MAX_GPUS; i++)
-        if (sl_device_uuid_matches(lease->gpu[i].uuid, text))
-            gpu = (int)i;
+    int gpu = sl_device_gpu_by_uuid(p, text);
     atomic_store_explicit(&device_gpu[device], gpu + 2, memory_order_relaxed);
     return gpu;
 }

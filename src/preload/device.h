@@ -12,8 +12,8 @@
 /* Index in the lease, or SL_NOT_LEASED. Told by UUID, so CUDA_VISIBLE_DEVICES may reorder. */
 int sl_device_gpu(struct sl_process *p, CUdevice device);
 
-/* Writes "GPU-…" style text without the prefix; compares equal to the lease's. */
-bool sl_device_uuid_matches(const char *lease_uuid, const char *uuid_text);
+/* The same by UUID, with or without its prefix. */
+int sl_device_gpu_by_uuid(const struct sl_process *p, const char *uuid);
 
 /* Where an allocation made now would go. */
 struct sl_site {

@@ -17,12 +17,11 @@ enum since {
 };
 
 const struct sl_hook sl_hooks[SL_HOOK_COUNT] = {
-#define SL_HOOK(symbol, lib, grp)                                                                  \
+#define SL_HOOK(symbol, lib)                                                                       \
     {                                                                                              \
         .name = #symbol,                                                                           \
         .wrapper = (void *)(uintptr_t)(symbol),                                                    \
         .library = SL_LIBRARY_##lib,                                                               \
-        .group = SL_GROUP_##grp,                                                                   \
         .since = (int)SINCE_##symbol,                                                              \
     },
 #include "preload/hooks.def"

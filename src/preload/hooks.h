@@ -18,22 +18,9 @@
 
 enum sl_library { SL_LIBRARY_CUDA, SL_LIBRARY_NVML, SL_LIBRARY_COUNT };
 
-enum sl_group {
-    SL_GROUP_START,
-    SL_GROUP_CONTEXT,
-    SL_GROUP_MEMORY,
-    SL_GROUP_POOL,
-    SL_GROUP_VMM,
-    SL_GROUP_IPC,
-    SL_GROUP_ARRAY,
-    SL_GROUP_GRAPH,
-    SL_GROUP_LAUNCH,
-    SL_GROUP_VIEW,
-};
-
 /* Hooks first, so that an id below SL_HOOK_COUNT indexes sl_hooks. */
 enum sl_symbol {
-#define SL_HOOK(symbol, library, group) SL_SYMBOL_##symbol,
+#define SL_HOOK(symbol, library) SL_SYMBOL_##symbol,
 #include "preload/hooks.def"
     SL_HOOK_COUNT,
     SL_USE_BASE = SL_HOOK_COUNT - 1,
@@ -46,14 +33,13 @@ struct sl_hook {
     const char *name;
     void *wrapper;
     enum sl_library library;
-    enum sl_group group;
     int since; /* CUDA version, or NVML driver branch, that introduced the symbol */
 };
 
 extern const struct sl_hook sl_hooks[SL_HOOK_COUNT];
 
 /* The table decides what is visible outside. */
-#define SL_HOOK(symbol, library, group)                                                            \
+#define SL_HOOK(symbol, library)                                                                   \
     extern __typeof__(symbol) symbol __attribute__((visibility("default")));
 #include "preload/hooks.def"
 

@@ -27,13 +27,9 @@ static nvmlReturn_t gpu_of(struct sl_process *p, nvmlDevice_t device, int *ret_g
     if (!get_uuid)
         return NVML_ERROR_FUNCTION_NOT_FOUND;
     nvmlReturn_t rc = get_uuid(device, uuid, sizeof(uuid));
-    if (rc != NVML_SUCCESS)
-        return rc;
-    const struct sl_lease_page *lease = atomic_load(&p->lease);
-    for (uint32_t i = 0; i < lease->gpu_count && i < SL_MAX_GPUS; i++)
-        if (sl_device_uuid_matches(lease->gpu[i].uuid, uuid))
-            *ret_gpu = (int)i;
-    return NVML_SUCCESS;
+    if (rc == NVML_SUCCESS)
+        *ret_gpu = sl_device_gpu_by_uuid(p, uuid);
+    return rc;
 }
 
 /* ---- memory ---- */

@@ -5,8 +5,6 @@
 
 #include "preload/charge.h"
 #include "preload/graph_mem.h"
-#include "preload/lock.h"
-#include "preload/pool_internal.h"
 #include "preload/share.h"
 #include "shm/account.h"
 

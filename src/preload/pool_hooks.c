@@ -5,7 +5,7 @@
 #include "preload/alloc.h"
 #include "preload/charge.h"
 #include "preload/graph_mem.h"
-#include "preload/pool_internal.h"
+#include "preload/pool.h"
 #include "shm/account.h"
 
 /* ---- which pool ---- */

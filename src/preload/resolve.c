@@ -17,7 +17,7 @@ static const struct {
     const char *name;
     enum sl_library library;
 } symbols[SL_SYMBOL_COUNT] = {
-#define SL_HOOK(symbol, lib, group) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
+#define SL_HOOK(symbol, lib) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
 #include "preload/hooks.def"
 #define SL_USE(symbol, lib) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
 #include "preload/hooks.def"
@@ -77,15 +77,11 @@ static bool pin(enum sl_library library)
 
 void *sl_real_slow(enum sl_symbol symbol)
 {
-    int saved = errno;
-    enum sl_library library = symbols[symbol].library;
-    void *found = NULL;
-    if (pin(library)) {
-        found = sl_elf_symbol(&drivers[library].object, symbols[symbol].name, NULL);
+    bool loaded;
+    void *found = sl_driver_symbol(symbols[symbol].library, symbols[symbol].name, &loaded);
+    if (loaded)
         atomic_store_explicit(&sl_real_cache[symbol], found ? found : SL_REAL_MISSING,
                               memory_order_release);
-    }
-    errno = saved;
     return found;
 }
 

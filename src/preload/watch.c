@@ -347,12 +347,7 @@ void sl_watch_forget(struct sl_process *p)
     atomic_store(&watch.connected, false);
     memset(&tries, 0, sizeof(tries));
     sl_lock_reset(&measure_lock);
-    for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
-        atomic_store(&measures[gpu].asked, 0);
-        atomic_store(&measures[gpu].answered, 0);
-        atomic_store(&measures[gpu].next_units, 0);
-        atomic_store(&measures[gpu].asked_units, 0);
-    }
+    memset(measures, 0, sizeof(measures));
 }
 
 /* The other end may be closed and the watch thread not have had a processor yet to see it. */

@@ -15,9 +15,9 @@ static const struct {
     const char *name;
     bool cuda;
 } hooks[] = {
-#define IS_CUDA                         true
-#define IS_NVML                         false
-#define SL_HOOK(symbol, library, group) {#symbol, IS_##library},
+#define IS_CUDA                  true
+#define IS_NVML                  false
+#define SL_HOOK(symbol, library) {#symbol, IS_##library},
 #include "preload/hooks.def"
 };
 

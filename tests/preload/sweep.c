@@ -463,9 +463,6 @@ static void test_metered(void **state)
     program();
     check_clean("metered");
     for (int s = 0; s < SL_SYMBOL_COUNT; s++) {
-        if (s < SL_HOOK_COUNT && sl_hooks[s].group != SL_GROUP_LAUNCH &&
-            sl_hooks[s].group != SL_GROUP_CONTEXT)
-            continue;
         for (int how = 0; how < 2; how++) {
             begin_program();
             if (how)

@@ -16,7 +16,7 @@ static const struct {
     const char *name;
     enum sl_library library;
 } symbols[SL_SYMBOL_COUNT] = {
-#define SL_HOOK(symbol, lib, group) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
+#define SL_HOOK(symbol, lib) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
 #include "preload/hooks.def"
 #define SL_USE(symbol, lib) [SL_SYMBOL_##symbol] = {#symbol, SL_LIBRARY_##lib},
 #include "preload/hooks.def"
