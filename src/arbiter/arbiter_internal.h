@@ -13,6 +13,7 @@
 #include "arbiter/arbiter.h"
 #include "arbiter/peer.h"
 #include "base/container.h"
+#include "policy/steer.h"
 #include "shm/packet.h"
 #include "shm/pages.h"
 
@@ -32,7 +33,7 @@ struct sl_received;
 /* Something epoll watches. `ready` runs in the loop; it may free its own source. */
 struct source {
     int fd;
-    void (*ready)(struct arbiter *a, struct source *s, uint32_t events);
+    void (*ready)(struct arbiter *a, struct source *s);
 };
 
 /* A whole card, or one MIG instance of a card that is cut up. */
@@ -132,12 +133,7 @@ struct tenant {
     uint32_t compute;  /* enum sl_compute: how its creator wants GPU time to be shared */
     uint32_t steer_id; /* in the policy; UINT32_MAX: its GPU time is not shared */
     bool by_turns;
-    struct {
-        uint64_t saturated_ns, work_ns, done_ns,
-            launches; /* of its processes, also of those gone */
-        uint32_t groups;
-        bool active, pending;
-    } seen;
+    struct sl_steer_seen seen; /* of its processes, also of those gone */
     uint8_t cookie[16];
     struct sl_lease_map lease;
     struct sl_ledger_map ledger;
@@ -225,9 +221,14 @@ struct arbiter {
     bool stopping;
 };
 
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* loop.c */
-int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events,
-                 struct sl_err *err) SL_MUST_CHECK;
+int sl_arb_watch(struct arbiter *a, struct source *s,
+                 struct sl_err *err) SL_MUST_CHECK;       /* until it can be read */
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
 
 /* stop.c */
@@ -321,7 +322,7 @@ void sl_arb_overheads_forget(struct tenant *t);
 void sl_arb_overheads_remove(struct arbiter *a, const struct tenant *t);
 
 /* member.c */
-void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events);
+void sl_arb_attach_ready(struct arbiter *a, struct source *s);
 void sl_arb_member_remove(struct arbiter *a, struct member *m);
 void sl_arb_visitor_remove(struct arbiter *a, struct visitor *v);
 /* A packet that came with descriptors; `page_fd` is the first of them, or -1. Takes both descriptors. */
@@ -333,7 +334,7 @@ bool sl_arb_reap_orphans(struct arbiter *a, struct tenant *t); /* true: there we
 bool sl_arb_descriptor_exists(uint64_t id);
 
 /* control.c */
-void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events);
+void sl_arb_control_ready(struct arbiter *a, struct source *s);
 void sl_arb_client_remove(struct arbiter *a, struct client *c);
 
 /* measure.c */
@@ -347,7 +348,7 @@ uint64_t sl_arb_measure_tick(struct arbiter *a); /* starts a due audit; returns 
 /* compute.c */
 void sl_arb_compute_open(struct arbiter *a);
 void sl_arb_compute_close(struct arbiter *a);
-uint32_t sl_arb_gpu_mask(const struct tenant *t); /* those whose time can be divided: reach.c */
+struct sl_steer_spec sl_arb_spec_of(const struct tenant *t); /* for slices and for turns */
 void sl_arb_compute_add(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_set(struct arbiter *a, struct tenant *t);
 void sl_arb_compute_remove(struct arbiter *a, struct tenant *t);
@@ -366,7 +367,7 @@ void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t);
 void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t);
 /* What its processes say may have changed. */
 void sl_arb_turnstile_look(struct arbiter *a, struct tenant *t);
-void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events);
+void sl_arb_doorbell_ready(struct arbiter *a, struct source *s);
 uint64_t sl_arb_turnstile_tick(struct arbiter *a); /* decides; returns when to be called again */
 void sl_arb_turnstile_status(struct arbiter *a, const struct tenant *t, struct sl_msg_tenant *m);
 

@@ -64,35 +64,34 @@ static int receive(int fd, union sl_packet *ret, struct sl_err *err)
     return refusal(ret, err);
 }
 
-/* A connection that broke while asking reads as one that broke before the answer. */
-static int ask(int fd, const struct sl_msg *question, union sl_packet *ret, struct sl_err *err)
+static int unexpected(const union sl_packet *got, struct sl_err *err)
 {
-    int rc = sl_packet_send(fd, question, NULL, 0, err);
+    return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
+}
+
+/* A connection that broke while asking reads as one that broke before the answer. */
+static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease,
+               enum sl_msg_type want, union sl_packet *ret, struct sl_err *err)
+{
+    struct sl_msg_lease question = *lease;
+    sl_packet_init(&question.h, type, sizeof(question));
+    int rc = sl_packet_send(fd, &question.h, NULL, 0, err);
     if (rc < 0 && rc != -EPIPE)
         return sl_err_wrap(err, "asking the arbiter");
     /* Who was hung up on before he spoke may still have been told why. */
     int answered = receive(fd, ret, err);
     if (rc == -EPIPE && answered == -ECONNRESET)
         return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
-    return answered;
-}
-
-static int unexpected(const union sl_packet *got, struct sl_err *err)
-{
-    return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
+    return answered == 0 && ret->h.type != want ? unexpected(ret, err) : answered;
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
                      struct sl_err *err)
 {
-    struct sl_msg_lease question = *lease;
     union sl_packet got = {.h = {0}};
-    sl_packet_init(&question.h, SL_MSG_CREATE, sizeof(question));
-    int rc = ask(fd, &question.h, &got, err);
+    int rc = ask(fd, SL_MSG_CREATE, lease, SL_MSG_CREATED, &got, err);
     if (rc < 0)
         return rc;
-    if (got.h.type != SL_MSG_CREATED)
-        return unexpected(&got, err);
     *ret = got.created;
     ret->name[sizeof(ret->name) - 1] = '\0';
     ret->attach_path[sizeof(ret->attach_path) - 1] = '\0';
@@ -106,14 +105,10 @@ int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_cre
 int sl_client_set(int fd, const struct sl_msg_lease *lease, struct sl_msg_text *ret_remark,
                   struct sl_err *err)
 {
-    struct sl_msg_lease question = *lease;
     union sl_packet got = {.h = {0}};
-    sl_packet_init(&question.h, SL_MSG_SET, sizeof(question));
-    int rc = ask(fd, &question.h, &got, err);
+    int rc = ask(fd, SL_MSG_SET, lease, SL_MSG_OK, &got, err);
     if (rc < 0)
         return rc;
-    if (got.h.type != SL_MSG_OK)
-        return unexpected(&got, err);
     *ret_remark = got.text;
     ret_remark->text[sizeof(ret_remark->text) - 1] = '\0';
     return 0;

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
-#include "policy/steer.h"
 #include "policy/times.h"
 
 struct compute {
@@ -23,23 +22,17 @@ struct compute {
     struct tenant *by_id[SL_STEER_MAX_TENANTS];
 };
 
-uint32_t sl_arb_gpu_mask(const struct tenant *t)
-{
-    uint32_t mask = 0;
-    for (uint32_t i = 0; i < t->gpu_count; i++)
-        mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;
-    return mask;
-}
-
-static struct sl_steer_spec spec_of(const struct tenant *t)
+struct sl_steer_spec sl_arb_spec_of(const struct tenant *t)
 {
     const struct sl_lease_page *p = t->lease.page;
-    return (struct sl_steer_spec){
-        .gpu_mask = sl_arb_gpu_mask(t),
+    struct sl_steer_spec spec = {
         .request_permille = atomic_load(&p->cores_request_permille),
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = atomic_load(&p->priority),
     };
+    for (uint32_t i = 0; i < t->gpu_count; i++)
+        spec.gpu_mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;
+    return spec;
 }
 
 /* --- slices or turns --------------------------------------------------------------------------- */
@@ -206,13 +199,9 @@ static void report(struct arbiter *a, struct tenant *t)
     /* Processes that keep the GPU busy at the same time do so once: together for no longer than the one
      * that watched longest. */
     t->seen.saturated_ns += t->member_count > 1 && saturated > watched ? watched : saturated;
-    struct sl_steer_seen seen = {.saturated_ns = t->seen.saturated_ns,
-                                 .work_ns = t->seen.work_ns,
-                                 .launches = t->seen.launches,
-                                 .done_ns = t->seen.done_ns,
-                                 .groups = t->seen.groups,
-                                 .active = t->seen.active && !t->by_turns,
-                                 .pending = t->seen.pending && !t->by_turns};
+    struct sl_steer_seen seen = t->seen;
+    seen.active = seen.active && !t->by_turns;
+    seen.pending = seen.pending && !t->by_turns;
     sl_steer_report(a->compute->steer, t->steer_id, &seen);
 }
 
@@ -234,8 +223,7 @@ uint64_t sl_arb_compute_tick(struct arbiter *a)
             if (!a->compute->by_id[orders[i].id]->by_turns)
                 obey(a->compute->by_id[orders[i].id], &orders[i]);
     } while (n == 16);
-    uint64_t turns = sl_arb_turnstile_tick(a);
-    return next < turns ? next : turns;
+    return least(next, sl_arb_turnstile_tick(a));
 }
 
 /* --- tenants and members ----------------------------------------------------------------------- */
@@ -243,7 +231,7 @@ uint64_t sl_arb_compute_tick(struct arbiter *a)
 void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_steer_spec spec = spec_of(t);
+    struct sl_steer_spec spec = sl_arb_spec_of(t);
     uint32_t id = 0;
     t->steer_id = t->turn.id = UINT32_MAX;
     recall_doctor(a, t);
@@ -264,7 +252,7 @@ void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
 void sl_arb_compute_set(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_steer_spec spec = spec_of(t);
+    struct sl_steer_spec spec = sl_arb_spec_of(t);
     if (t->steer_id == UINT32_MAX)
         return;
     if (sl_steer_set(a->compute->steer, t->steer_id, &spec, &err) < 0)

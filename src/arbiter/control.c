@@ -227,15 +227,14 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
     }
 }
 
-static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void client_ready(struct arbiter *a, struct source *s)
 {
     struct client *c = sl_container_of(s, struct client, conn);
-    if ((events & EPOLLOUT) && flush(a, c) < 0) {
-        sl_arb_client_remove(a, c);
+    if (c->out_head) { /* only what can be sent is waited for, until all is sent */
+        if (flush(a, c) < 0)
+            sl_arb_client_remove(a, c);
         return;
     }
-    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-        return;
     union sl_packet p;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
     if (rc == -EAGAIN)
@@ -244,9 +243,8 @@ static void client_ready(struct arbiter *a, struct source *s, uint32_t events)
         sl_arb_client_remove(a, c);
 }
 
-void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
+void sl_arb_control_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     int fd = sl_arb_accept(a, s, &a->control_again_ns);
     if (fd < 0)
         return;
@@ -268,6 +266,6 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s, uint32_t events)
     c->next = a->clients;
     a->clients = c;
     a->client_count++;
-    if (sl_arb_watch(a, &c->conn, EPOLLIN, NULL) < 0)
+    if (sl_arb_watch(a, &c->conn, NULL) < 0)
         sl_arb_client_remove(a, c);
 }

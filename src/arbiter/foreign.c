@@ -56,9 +56,8 @@ void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct 
     sl_lane_receive(lane_of(a, t), sock, t->id, peer);
 }
 
-static void received_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void received_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     uint64_t count;
     ssize_t ignored = read(s->fd, &count, sizeof(count));
     (void)ignored;
@@ -83,7 +82,7 @@ int sl_arb_foreign_open(struct arbiter *a, struct sl_err *err)
     if (a->received.fd < 0)
         return sl_err_errno(err, errno, "cannot create an event descriptor");
     a->lanes = sl_lanes_open(a->received.fd);
-    return sl_arb_watch(a, &a->received, EPOLLIN, err);
+    return sl_arb_watch(a, &a->received, err);
 }
 
 void sl_arb_foreign_close(struct arbiter *a)

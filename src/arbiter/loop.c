@@ -20,9 +20,9 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
-int sl_arb_watch(struct arbiter *a, struct source *s, uint32_t events, struct sl_err *err)
+int sl_arb_watch(struct arbiter *a, struct source *s, struct sl_err *err)
 {
-    struct epoll_event e = {.events = events, .data.ptr = s};
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = s};
     if (epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, s->fd, &e) != 0)
         return sl_err_errno(err, errno, "cannot watch descriptor %d", s->fd);
     return 0;
@@ -37,10 +37,9 @@ void sl_arb_unwatch(struct arbiter *a, struct source *s)
     s->fd = -1;
 }
 
-static void timer_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void timer_ready(struct arbiter *a, struct source *s)
 {
     (void)a;
-    (void)events;
     uint64_t count;
     ssize_t ignored = read(s->fd, &count, sizeof(count));
     (void)ignored;
@@ -81,7 +80,7 @@ static int open_control(struct arbiter *a, struct sl_err *err)
     (void)snprintf(path, sizeof(path), "%s/%s", a->opt.dir, SL_CONTROL_SOCKET);
     a->control =
         (struct source){.fd = sl_packet_listen(path, 4096, err), .ready = sl_arb_control_ready};
-    return a->control.fd < 0 ? a->control.fd : sl_arb_watch(a, &a->control, EPOLLIN, err);
+    return a->control.fd < 0 ? a->control.fd : sl_arb_watch(a, &a->control, err);
 }
 
 static int open_plumbing(struct arbiter *a, struct sl_err *err)
@@ -95,12 +94,7 @@ static int open_plumbing(struct arbiter *a, struct sl_err *err)
     if (a->timer.fd < 0)
         return sl_err_errno(err, errno, "cannot create the arbiter's timers");
     int rc = sl_arb_stop_open(a, err);
-    return rc < 0 ? rc : sl_arb_watch(a, &a->timer, EPOLLIN, err);
-}
-
-static uint64_t earliest(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
+    return rc < 0 ? rc : sl_arb_watch(a, &a->timer, err);
 }
 
 /* Runs what is due and says when the next thing is. */
@@ -116,22 +110,22 @@ static uint64_t run_due(struct arbiter *a)
         if (t->left && sl_arb_tenant_maybe_end(a, t))
             continue;
         if (t->recover_until_ns)
-            next = earliest(next, t->recover_until_ns);
+            next = least(next, t->recover_until_ns);
         if (t->reap_retry_ns && a->now_ns >= t->reap_retry_ns)
             (void)sl_arb_reap_orphans(a, t);
         if (t->reap_retry_ns)
-            next = earliest(next, t->reap_retry_ns);
+            next = least(next, t->reap_retry_ns);
     }
-    next = earliest(next, sl_arb_admit_tick(a));
-    next = earliest(next, sl_arb_measure_tick(a));
-    next = earliest(next, sl_arb_compute_tick(a));
+    next = least(next, sl_arb_admit_tick(a));
+    next = least(next, sl_arb_measure_tick(a));
+    next = least(next, sl_arb_compute_tick(a));
 
     if (a->tenants || a->clients)
         a->quiet_since_ns = a->now_ns;
     else if (a->opt.idle_exit_ns) {
         if (a->now_ns - a->quiet_since_ns >= a->opt.idle_exit_ns)
             a->stopping = true;
-        next = earliest(next, a->quiet_since_ns + a->opt.idle_exit_ns);
+        next = least(next, a->quiet_since_ns + a->opt.idle_exit_ns);
     }
     return next;
 }
@@ -159,7 +153,7 @@ static void loop(struct arbiter *a)
         a->now_ns = sl_now_ns();
         if (n == 1) {
             struct source *s = e.data.ptr;
-            s->ready(a, s, e.events);
+            s->ready(a, s);
         }
         uint64_t next = run_due(a);
         if (next != armed || (n == 1 && e.data.ptr == &a->timer)) {

@@ -3,6 +3,7 @@
 #include "arbiter/measure_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -126,9 +127,8 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
         pay(&a->measure->paid_ns[s->card], a->now_ns, s->took_ns, CARD_COST);
 }
 
-static void results_ready(struct arbiter *a, struct source *src, uint32_t events)
+static void results_ready(struct arbiter *a, struct source *src)
 {
-    (void)events;
     uint64_t count;
     ssize_t ignored = read(src->fd, &count, sizeof(count));
     (void)ignored;
@@ -267,13 +267,64 @@ uint64_t sl_arb_measure_tick(struct arbiter *a)
     return least(waiting, a->measure->next_audit_ns);
 }
 
+static void add_gpu(struct arbiter *a, const struct gpu *g)
+{
+    if (a->gpu_count < SL_ARB_MAX_GPUS)
+        a->gpu[a->gpu_count++] = *g;
+    else
+        sl_warn(SL_E_GPU_LEFT_OUT_LOG, g->uuid, SL_ARB_MAX_GPUS);
+}
+
+/* Which GPUs and MIG instances the arbiter serves. */
+static int find_gpus(struct arbiter *a, struct sl_err *err)
+{
+    size_t count = 0;
+    int rc = sl_gpu_count(a->measure->gpu, &count, err);
+    if (rc < 0)
+        return rc;
+    if (count > SL_MAX_GPUS) {
+        sl_warn(SL_E_CARDS_LEFT_OUT_LOG, SL_MAX_GPUS, count - 1, SL_MAX_GPUS);
+        count = SL_MAX_GPUS;
+    }
+    a->measure->cards = (uint32_t)count;
+    if (sl_gpu_driver_version(a->measure->gpu, a->driver, sizeof(a->driver), NULL) < 0)
+        a->driver[0] = '\0';
+    memset(a->measure->nobodys_bytes, 0xff, sizeof(a->measure->nobodys_bytes)); /* not known */
+    for (size_t i = 0; i < count; i++) {
+        struct sl_gpu_info info;
+        if (sl_gpu_info(a->measure->gpu, i, &info, err) < 0) {
+            sl_warn(SL_E_GPU_UNREADABLE_LOG, i, err->msg);
+            continue;
+        }
+        struct gpu g = {
+            .index = (uint32_t)i, .instance = UINT32_MAX, .total_bytes = info.memory_total_bytes};
+        (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", info.uuid);
+        (void)snprintf(g.name, sizeof(g.name), "%.63s", info.name);
+        if (!info.mig_enabled)
+            add_gpu(a, &g);
+        for (uint32_t slot = 0; slot < info.mig_slots; slot++) {
+            struct sl_gpu_mig_info mig;
+            if (sl_gpu_mig_info(a->measure->gpu, i, slot, &mig, NULL) < 0)
+                continue;
+            g.instance = mig.gpu_instance;
+            g.total_bytes = mig.memory_total_bytes;
+            (void)snprintf(g.uuid, sizeof(g.uuid), "%.63s", mig.uuid);
+            (void)snprintf(g.name, sizeof(g.name), "%.40s %.20s", info.name, mig.profile);
+            add_gpu(a, &g);
+        }
+    }
+    if (a->gpu_count == 0)
+        return sl_err_set(err, -ENODEV, SL_E_NO_GPU);
+    return 0;
+}
+
 int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
 {
     struct measure *m = a->measure = sl_xcalloc(1, sizeof(*m));
     m->results.fd = -1;
     int rc = sl_gpu_open(a->opt.nvml_library, &m->gpu, err);
     if (rc == 0)
-        rc = sl_measure_gpus(a, err);
+        rc = find_gpus(a, err);
     if (rc < 0)
         return rc;
     m->results =
@@ -283,7 +334,7 @@ int sl_arb_measure_open(struct arbiter *a, struct sl_err *err)
     m->worker = sl_nvml_worker_start(m->gpu, m->results.fd);
     if (!m->worker)
         return sl_err_set(err, -ENOMEM, SL_E_NVML_THREAD);
-    return sl_arb_watch(a, &m->results, EPOLLIN, err);
+    return sl_arb_watch(a, &m->results, err);
 }
 
 void sl_arb_measure_close(struct arbiter *a)

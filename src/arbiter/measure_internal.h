@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside measuring. measure.c: when the driver is asked, and who is told; measure_gpus.c: which GPUs there are;
+/* Inside measuring. measure.c: which GPUs there are, when the driver is asked, and who is told;
  * measure_overhead.c: how much of what the driver shows is overhead; measure_audit.c: who uses a GPU outside every ledger. */
 #ifndef SLUICE_ARBITER_MEASURE_INTERNAL_H
 #define SLUICE_ARBITER_MEASURE_INTERNAL_H
@@ -55,14 +55,6 @@ struct measure {
     uint64_t paid_ns[SL_MAX_GPUS]; /* what processes asked for is paid for until then */
     uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for those that wait */
 };
-
-static inline uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* measure_gpus.c */
-int sl_measure_gpus(struct arbiter *a, struct sl_err *err) SL_MUST_CHECK;
 
 /* measure_overhead.c; i: the GPU's place in the lease */
 bool sl_measure_on_gpu(const struct gpu *g, const struct snapshot *s,

@@ -182,9 +182,8 @@ static void member_gone(struct arbiter *a, struct member *m)
     t->left = true;
 }
 
-static void pidfd_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void pidfd_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     member_gone(a, sl_container_of(s, struct member, pidfd));
 }
 
@@ -235,9 +234,8 @@ static void member_hangup(struct arbiter *a, struct member *m)
     /* Otherwise the pidfd tells when it ends, or it comes back with another HELLO. */
 }
 
-static void member_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void member_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     struct member *m = sl_container_of(s, struct member, conn);
     union sl_packet p;
     int rc = sl_packet_recv(s->fd, &p, NULL, NULL);
@@ -272,7 +270,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     m->pid = v->peer.pid;
     m->conn.fd = -1;
     m->pidfd = (struct source){.fd = sl_take_fd(*pidfd), .ready = pidfd_ready};
-    int rc = m->pidfd.fd >= 0 ? sl_arb_watch(a, &m->pidfd, EPOLLIN, err) : 0;
+    int rc = m->pidfd.fd >= 0 ? sl_arb_watch(a, &m->pidfd, err) : 0;
     if (rc == 0)
         rc = slot_take(t, v->hello.slot, &m->slot, err);
     if (rc < 0) {
@@ -413,13 +411,13 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
     welcome_parked(a, t);
 }
 
-static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events);
+static void visitor_ready(struct arbiter *a, struct source *s);
 
 /* It stays a visitor for a while: until its HELLO comes, or a recovery is over. */
 static bool visitor_keep(struct arbiter *a, struct visitor *v)
 {
     v->conn.ready = visitor_ready;
-    if (!v->watched && sl_arb_watch(a, &v->conn, EPOLLIN, NULL) < 0) {
+    if (!v->watched && sl_arb_watch(a, &v->conn, NULL) < 0) {
         sl_arb_visitor_remove(a, v);
         return false;
     }
@@ -485,9 +483,8 @@ static void visitor_read(struct arbiter *a, struct visitor *v)
         visitor_hello(a, v, &p.hello, -1);
 }
 
-static void visitor_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void visitor_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     visitor_read(a, sl_container_of(s, struct visitor, conn));
 }
 
@@ -513,9 +510,8 @@ void sl_arb_visitor_received(struct arbiter *a, struct tenant *t, const struct s
     sl_arb_hang_up(a, t, &(struct source){.fd = r->sock});
 }
 
-void sl_arb_attach_ready(struct arbiter *a, struct source *s, uint32_t events)
+void sl_arb_attach_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     struct tenant *t = sl_container_of(s, struct tenant, listener);
     int64_t room = sl_arb_room(a, t);
     for (int i = 0; i < ACCEPT_BATCH && sl_arb_may_connect(a, t); i++) {

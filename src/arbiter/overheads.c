@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
-#define LINE_MAX_BYTES(gpus) (48 + 21 * (size_t)(gpus))
-#define FILE_MAX_BYTES       (SL_MAX_SLOTS * LINE_MAX_BYTES(SL_MAX_GPUS))
+/* A line has a PID, a start time, and a number of up to 20 digits for each GPU. */
+#define FILE_MAX_BYTES (SL_MAX_SLOTS * (48 + 21 * (size_t)SL_MAX_GPUS))
 
 struct overhead_before {
     struct overhead_before *next;
@@ -32,30 +32,28 @@ static void file_name(const struct tenant *t, char *buf, size_t size)
     (void)snprintf(buf, size, "%s.overhead", t->name);
 }
 
-static size_t put_member(const struct tenant *t, struct member *m, char *buf, size_t size)
-{
-    if (m->start == 0)
-        m->start = sl_arb_process_start(m->pid);
-    size_t n = (size_t)snprintf(buf, size, "%d %" PRIu64, m->pid, m->start);
-    for (uint32_t i = 0; i < t->gpu_count; i++)
-        n += (size_t)snprintf(buf + n, size - n, " %" PRIu64, m->overhead_bytes[i]);
-    return n + (size_t)snprintf(buf + n, size - n, "\n");
-}
-
 void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
     char file[SL_NAME_MAX + 16];
-    size_t n = 0, line = LINE_MAX_BYTES(t->gpu_count);
+    SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
     if (!t->overheads_new || t->recover_until_ns)
         return; /* who is on the way back would be missing */
     t->overheads_new = false;
-    SL_CLEANUP(free) char *text = sl_xmalloc(((size_t)t->member_count + 1) * line);
-    for (struct member *m = t->members; m; m = m->next)
-        n += put_member(t, m, text + n, line);
+    FILE *f = sl_xmemstream(&text, &size);
+    for (struct member *m = t->members; m; m = m->next) {
+        if (m->start == 0)
+            m->start = sl_arb_process_start(m->pid);
+        (void)fprintf(f, "%d %" PRIu64, m->pid, m->start);
+        for (uint32_t i = 0; i < t->gpu_count; i++)
+            (void)fprintf(f, " %" PRIu64, m->overhead_bytes[i]);
+        (void)fputc('\n', f);
+    }
+    sl_xmemstream_close(f);
     file_name(t, file, sizeof(file));
     /* Without it the next arbiter measures, as it does anyway. */
-    if (sl_fs_replace(a->tenants_fd, file, text, n, 0600, &err) < 0)
+    if (sl_fs_replace(a->tenants_fd, file, text, size, 0600, &err) < 0)
         sl_debug("tenant %s: its overhead cannot be saved: %s", t->name, err.msg);
 }
 

@@ -10,7 +10,6 @@
 
 #include "arbiter/errors.h"
 #include "base/log.h"
-#include "policy/steer.h"
 #include "policy/turns.h"
 
 /* Slices and turns reach as far as each other: a GPU may change from one to the other. */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 
 #define STATE_MAX  8192
 /* How long the processes of before may take to come back with their ledger. They retry every few
@@ -47,34 +48,35 @@ uint64_t sl_arb_process_start(pid_t pid)
 int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct terms *terms,
                       struct sl_err *err)
 {
-    char text[STATE_MAX], file[SL_NAME_MAX + 16];
-    const struct sl_lease_page *p = t->lease.page;
-    int n = snprintf(text, sizeof(text), "sluice-lease 1\ncookie ");
+    SL_CLEANUP(free) char *text = NULL;
+    size_t size = 0;
+    char file[SL_NAME_MAX + 16];
+    FILE *f = sl_xmemstream(&text, &size);
+    (void)fprintf(f, "sluice-lease 1\ncookie ");
     for (size_t i = 0; i < sizeof(t->cookie); i++)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x", t->cookie[i]);
-    n += snprintf(text + n, sizeof(text) - (size_t)n,
-                  "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n", t->creator_pid,
+        (void)fprintf(f, "%02x", t->cookie[i]);
+    (void)fprintf(f, "\ncreator %d %" PRIu64 "\ncores %u %u\npriority %u\n", t->creator_pid,
                   t->creator_start, terms->cores_request_permille, terms->cores_limit_permille,
                   terms->priority);
     for (uint32_t i = 0; i < t->gpu_count; i++)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "gpu %s %" PRIu64 " %" PRIu64 "\n",
-                      p->gpu[i].uuid, terms->memory_bytes[i], t->share_bytes[i]);
+        (void)fprintf(f, "gpu %s %" PRIu64 " %" PRIu64 "\n", t->lease.page->gpu[i].uuid,
+                      terms->memory_bytes[i], t->share_bytes[i]);
     const struct asked *k = &t->asked;
     if (t->kept)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "keep %u %u %" PRIu64 " %u %u %u\n",
-                      k->fields, k->memory_percent, k->memory_bytes, k->cores_request_permille,
-                      k->cores_limit_permille, k->priority);
+        (void)fprintf(f, "keep %u %u %" PRIu64 " %u %u %u\n", k->fields, k->memory_percent,
+                      k->memory_bytes, k->cores_request_permille, k->cores_limit_permille,
+                      k->priority);
     for (uint32_t i = 0; t->kept && i < t->gpu_count; i++)
         if (k->gpu_memory_bytes[i])
-            n += snprintf(text + n, sizeof(text) - (size_t)n, "keep-gpu %u %" PRIu64 "\n", i,
-                          k->gpu_memory_bytes[i]);
+            (void)fprintf(f, "keep-gpu %u %" PRIu64 "\n", i, k->gpu_memory_bytes[i]);
     if (t->compute != SL_COMPUTE_AUTO)
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "compute %u\n", t->compute);
+        (void)fprintf(f, "compute %u\n", t->compute);
     if (t->about[0])
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "about %s\n", t->about);
-    n += snprintf(text + n, sizeof(text) - (size_t)n, "end\n");
+        (void)fprintf(f, "about %s\n", t->about);
+    (void)fprintf(f, "end\n");
+    sl_xmemstream_close(f);
     (void)snprintf(file, sizeof(file), "%s.lease", t->name);
-    return sl_fs_replace(a->tenants_fd, file, text, (size_t)n, 0600, err);
+    return sl_fs_replace(a->tenants_fd, file, text, size, 0600, err);
 }
 
 struct saved {

@@ -45,9 +45,8 @@ static void on_stuck(int number)
     _exit(1);
 }
 
-static void stop_ready(struct arbiter *a, struct source *s, uint32_t events)
+static void stop_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     uint64_t count;
     if (read(s->fd, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
         sl_info("stopping on signal %d", (int)stop_signal);
@@ -71,7 +70,7 @@ int sl_arb_stop_open(struct arbiter *a, struct sl_err *err)
         (void)sigaddset(&ours, handled[i]);
     }
     (void)sigprocmask(SIG_UNBLOCK, &ours, NULL);
-    return sl_arb_watch(a, &a->signals, EPOLLIN, err);
+    return sl_arb_watch(a, &a->signals, err);
 }
 
 void sl_arb_stop_close(struct arbiter *a)

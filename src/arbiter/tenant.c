@@ -211,9 +211,8 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
     return rc < 0 && count > 1 ? none_fits(a, t, gpu, count, err) : rc;
 }
 
-static void creator_gone(struct arbiter *a, struct source *s, uint32_t events)
+static void creator_gone(struct arbiter *a, struct source *s)
 {
-    (void)events;
     sl_arb_unwatch(a, s);
     sl_container_of(s, struct tenant, creator)->left = true;
 }
@@ -244,9 +243,9 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
                                   .ready = sl_arb_doorbell_ready};
     if (t->doorbell.fd < 0)
         return sl_err_errno(err, errno, "cannot create a doorbell for %s", t->name);
-    rc = sl_arb_watch(a, &t->listener, EPOLLIN, err);
+    rc = sl_arb_watch(a, &t->listener, err);
     if (rc == 0)
-        rc = sl_arb_watch(a, &t->doorbell, EPOLLIN, err);
+        rc = sl_arb_watch(a, &t->doorbell, err);
     if (rc < 0)
         return rc;
     /* The creator's life keeps an empty tenant: its command may not have touched the GPU yet. */
@@ -254,7 +253,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
         (struct source){.fd = t->kept ? -1 : (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
                         .ready = creator_gone};
     if (t->creator.fd >= 0) {
-        rc = sl_arb_watch(a, &t->creator, EPOLLIN, err);
+        rc = sl_arb_watch(a, &t->creator, err);
         if (rc < 0)
             return rc;
     }

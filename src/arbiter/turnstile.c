@@ -31,17 +31,6 @@ struct turnstile {
     struct tenant *by_id[SL_TURNS_MAX_TENANTS];
 };
 
-static struct sl_turns_spec spec_of(const struct tenant *t)
-{
-    const struct sl_lease_page *p = t->lease.page;
-    return (struct sl_turns_spec){
-        .gpu_mask = sl_arb_gpu_mask(t),
-        .request_permille = atomic_load(&p->cores_request_permille),
-        .limit_permille = atomic_load(&p->cores_limit_permille),
-        .priority = (enum sl_turns_priority)atomic_load(&p->priority),
-    };
-}
-
 void sl_arb_gate_set(struct tenant *t, uint32_t turn, enum sl_gate state)
 {
     _Atomic uint32_t *gate = &t->lease.page->gate;
@@ -139,16 +128,13 @@ uint64_t sl_arb_turnstile_tick(struct arbiter *a)
         for (size_t i = 0; i < n; i++)
             carry_out(a, &act[i]);
     } while (n > 0);
-    for (struct tenant *t = a->tenants; t; t = t->next) {
-        uint64_t at = unmute(a, t);
-        next = at < next ? at : next;
-    }
+    for (struct tenant *t = a->tenants; t; t = t->next)
+        next = least(next, unmute(a, t));
     return next;
 }
 
-void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
+void sl_arb_doorbell_ready(struct arbiter *a, struct source *s)
 {
-    (void)events;
     struct tenant *t = sl_container_of(s, struct tenant, doorbell);
     uint64_t count;
     ssize_t ignored = read(s->fd, &count, sizeof(count));
@@ -168,7 +154,7 @@ void sl_arb_doorbell_ready(struct arbiter *a, struct source *s, uint32_t events)
 void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_turns_spec spec = spec_of(t);
+    struct sl_steer_spec spec = sl_arb_spec_of(t);
     t->turn.id = UINT32_MAX;
     uint32_t id = 0;
     while (id < SL_TURNS_MAX_TENANTS && a->turnstile->by_id[id])
@@ -188,7 +174,7 @@ void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
 void sl_arb_turnstile_set(struct arbiter *a, struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_turns_spec spec = spec_of(t);
+    struct sl_steer_spec spec = sl_arb_spec_of(t);
     if (t->turn.id != UINT32_MAX &&
         sl_turns_set(a->turnstile->turns, t->turn.id, &spec, a->now_ns, &err) < 0)
         sl_error("tenant %s keeps its old cores: %s", t->name, err.msg);

@@ -140,19 +140,19 @@ static void vacate(struct sl_turns *s, struct tenant *t)
 
 /* --- tenants ------------------------------------------------------------------------------------ */
 
-static int check_spec(const struct sl_turns_spec *spec, struct sl_err *err)
+static int check_spec(const struct sl_steer_spec *spec, struct sl_err *err)
 {
     if (spec->gpu_mask == 0 || spec->gpu_mask >> SL_TURNS_MAX_GPUS)
         return sl_err_set(err, -EINVAL, SL_E_TURNS_GPUS, SL_TURNS_MAX_GPUS);
     if (spec->limit_permille == 0 || spec->limit_permille > 1000 || spec->request_permille > 1000)
         return sl_err_set(err, -EINVAL, SL_E_TURNS_SHARE, spec->request_permille,
                           spec->limit_permille);
-    if ((unsigned)spec->priority > SL_TURNS_HIGH)
-        return sl_err_set(err, -EINVAL, SL_E_TURNS_PRIORITY, (unsigned)spec->priority);
+    if (spec->priority > SL_TURNS_HIGH)
+        return sl_err_set(err, -EINVAL, SL_E_TURNS_PRIORITY, spec->priority);
     return 0;
 }
 
-static void apply_spec(struct tenant *t, const struct sl_turns_spec *spec)
+static void apply_spec(struct tenant *t, const struct sl_steer_spec *spec)
 {
     t->spec = *spec;
     if (t->spec.request_permille > t->spec.limit_permille)
@@ -165,7 +165,7 @@ static struct tenant *find(struct sl_turns *s, uint32_t id)
     return id < SL_TURNS_MAX_TENANTS && s->tenants[id].state ? &s->tenants[id] : NULL;
 }
 
-int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec *spec,
+int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec *spec,
                  uint64_t now_ns, struct sl_err *err)
 {
     int r = check_spec(spec, err);
@@ -188,7 +188,7 @@ int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec
     return 0;
 }
 
-int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec *spec,
+int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec *spec,
                  uint64_t now_ns, struct sl_err *err)
 {
     int r = check_spec(spec, err);

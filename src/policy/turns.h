@@ -26,23 +26,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "policy/steer.h"
 
 #define SL_TURNS_MAX_TENANTS 1024U
 #define SL_TURNS_MAX_GPUS    16U
 #define SL_TURNS_NEVER       UINT64_MAX
 
-enum sl_turns_priority {
-    SL_TURNS_LOW = 0,
-    SL_TURNS_NORMAL = 1,
-    SL_TURNS_HIGH = 2,
-};
-
-struct sl_turns_spec {
-    uint32_t gpu_mask;         /* bit g: uses GPU g; not empty */
-    uint32_t request_permille; /* of each of its GPUs; 0: no cores asked, best effort */
-    uint32_t limit_permille;   /* 1 … 1000; 1000: may use everything that is idle */
-    enum sl_turns_priority priority;
-};
+/* What a tenant may have is said as for slices. Here a limit is 1 to 1000, and a priority one of these. */
+enum { SL_TURNS_LOW, SL_TURNS_NORMAL, SL_TURNS_HIGH };
 
 enum sl_turns_action_kind {
     SL_TURNS_CLOSE, /* stop submitting; call sl_turns_released() when nothing is in flight */
@@ -86,11 +77,11 @@ void sl_turns_destroy(struct sl_turns *turns);
 
 /* The caller chooses ids, densely: the cost of a call grows with the tenants there are. A request
  * above the limit is cut to it. -EINVAL, -ERANGE (id), -EEXIST. */
-int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec *spec,
+int sl_turns_add(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec *spec,
                  uint64_t now_ns, struct sl_err *err) SL_MUST_CHECK;
 
 /* Changes a tenant while it runs; in force at the next decide. -EINVAL, -ENOENT. */
-int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_turns_spec *spec,
+int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec *spec,
                  uint64_t now_ns, struct sl_err *err) SL_MUST_CHECK;
 
 /* Whatever it held is free at once. Unknown ids are ignored here and in every event below: what

@@ -20,7 +20,7 @@ struct tenant {
     bool want;   /* launches wait, or work is in flight */
     bool dirty;  /* an action is to be told */
     bool filler; /* its turn fills a gap, and costs no virtual time */
-    struct sl_turns_spec spec;
+    struct sl_steer_spec spec;
     uint32_t weight;
     uint32_t hold_mask; /* GPUs it is on: differs from spec.gpu_mask after a set */
     uint64_t granted_ns;

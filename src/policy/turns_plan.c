@@ -33,7 +33,7 @@ static bool is_live(const struct tenant *t)
 
 static void count_tenant(struct sl_turns *s, const struct tenant *t)
 {
-    uint32_t c = (uint32_t)t->spec.priority;
+    uint32_t c = t->spec.priority;
     FOR_EACH_GPU(g, t->spec.gpu_mask)
     {
         struct gpu *gpu = &s->gpu[g];
@@ -53,7 +53,7 @@ static void count_tenant(struct sl_turns *s, const struct tenant *t)
  */
 static void count_leads(const struct sl_turns *s, struct tenant *t)
 {
-    uint32_t c = (uint32_t)t->spec.priority;
+    uint32_t c = t->spec.priority;
     int64_t most = min_i64(virtual_of(SL_TURN_DEBT_NS, t->weight), (int64_t)SL_TURN_REPAY_NS);
     t->key_ns = -(int64_t)SL_TURN_CLAIM_NS;
     FOR_EACH_GPU(g, t->spec.gpu_mask)
@@ -109,7 +109,7 @@ static bool contended(const struct sl_turns *s, const struct tenant *t)
 /* Its part of a round in which everybody with work and its priority gets one turn. */
 static uint64_t turn_ns(const struct sl_turns *s, const struct tenant *t)
 {
-    uint32_t c = (uint32_t)t->spec.priority;
+    uint32_t c = t->spec.priority;
     uint64_t turn = SL_TURN_ROUND_NS;
     FOR_EACH_GPU(g, t->spec.gpu_mask)
     {

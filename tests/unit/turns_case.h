@@ -16,15 +16,15 @@
 
 static struct world *world;
 
-static inline struct sl_turns_spec spec_on(uint32_t mask, uint32_t request, uint32_t limit)
+static inline struct sl_steer_spec spec_on(uint32_t mask, uint32_t request, uint32_t limit)
 {
-    return (struct sl_turns_spec){.gpu_mask = mask,
+    return (struct sl_steer_spec){.gpu_mask = mask,
                                   .request_permille = request,
                                   .limit_permille = limit,
                                   .priority = SL_TURNS_NORMAL};
 }
 
-static inline struct sl_turns_spec spec_of(uint32_t request, uint32_t limit)
+static inline struct sl_steer_spec spec_of(uint32_t request, uint32_t limit)
 {
     return spec_on(1, request, limit);
 }

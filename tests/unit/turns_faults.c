@@ -271,7 +271,7 @@ static void changing_gpus_and_priority_live(void **state)
     world_add(world, 1, spec_on(1, 500, 1000), saturating(170 * US));
     world_run(world, 2 * S);
     assert_share(0, 500, 15, S, 2 * S);
-    struct sl_turns_spec high = spec_on(1, 500, 1000);
+    struct sl_steer_spec high = spec_on(1, 500, 1000);
     high.priority = SL_TURNS_HIGH;
     world_set(world, 1, high);
     world_run(world, 2 * S);

@@ -39,13 +39,13 @@ struct fuzz {
         fail_msg(__VA_ARGS__);                                                                     \
     } while (0)
 
-static struct sl_turns_spec random_spec(struct rng *r)
+static struct sl_steer_spec random_spec(struct rng *r)
 {
     static const uint32_t limits[] = {1, 100, 500, 999, 1000, 1000, 1000};
-    return (struct sl_turns_spec){.gpu_mask = 1 + (uint32_t)rng_below(r, 15),
+    return (struct sl_steer_spec){.gpu_mask = 1 + (uint32_t)rng_below(r, 15),
                                   .request_permille = (uint32_t)rng_below(r, 1001),
                                   .limit_permille = limits[rng_below(r, 7)],
-                                  .priority = (enum sl_turns_priority)rng_below(r, 3)};
+                                  .priority = (uint32_t)rng_below(r, 3)};
 }
 
 static void random_time(struct fuzz *f)
@@ -143,7 +143,7 @@ static void step_decide(struct fuzz *f)
 static void step_tenancy(struct fuzz *f, uint32_t id)
 {
     struct gate *g = &f->gates[id];
-    struct sl_turns_spec spec = random_spec(&f->rng);
+    struct sl_steer_spec spec = random_spec(&f->rng);
     uint64_t kind = rng_below(&f->rng, 3);
     if (kind == 0) {
         sl_turns_remove(f->turns, id, f->now_ns);
@@ -244,7 +244,7 @@ static void clock_jumps_keep_the_invariants(void **state)
     run_seeds(true);
 }
 
-static struct sl_turns *small(struct sl_turns_spec spec)
+static struct sl_turns *small(struct sl_steer_spec spec)
 {
     struct sl_turns *turns = sl_turns_create();
     assert_int_equal(sl_turns_add(turns, 0, &spec, S, NULL), 0);
@@ -252,7 +252,7 @@ static struct sl_turns *small(struct sl_turns_spec spec)
     return turns;
 }
 
-static const struct sl_turns_spec half = {
+static const struct sl_steer_spec half = {
     .gpu_mask = 1, .request_permille = 500, .limit_permille = 1000, .priority = SL_TURNS_NORMAL};
 
 /* The machine slept for hours in the middle of a turn. */
@@ -326,13 +326,13 @@ static void bad_arguments_are_refused(void **state)
     (void)state;
     struct sl_turns *turns = small(half);
     struct sl_err err = SL_ERR_INIT;
-    static const struct sl_turns_spec bad[] = {
+    static const struct sl_steer_spec bad[] = {
         {.gpu_mask = 0, .limit_permille = 1000},
         {.gpu_mask = 1U << 16, .limit_permille = 1000},
         {.gpu_mask = 1, .limit_permille = 0},
         {.gpu_mask = 1, .limit_permille = 1001},
         {.gpu_mask = 1, .limit_permille = 1000, .request_permille = 1001},
-        {.gpu_mask = 1, .limit_permille = 1000, .priority = (enum sl_turns_priority)3},
+        {.gpu_mask = 1, .limit_permille = 1000, .priority = (uint32_t)3},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(sl_turns_add(turns, 2, &bad[i], S, &err), -EINVAL);
@@ -352,7 +352,7 @@ static void alone_one_turn_lasts(void **state)
     struct sl_turns *turns = small(half);
     struct sl_turns_action a[4];
     uint64_t wake, now = S;
-    struct sl_turns_spec high = half;
+    struct sl_steer_spec high = half;
     high.priority = SL_TURNS_HIGH;
     sl_turns_want(turns, 0, true, now);
     assert_int_equal(sl_turns_decide(turns, now, a, 4, &wake), 1);

@@ -193,7 +193,7 @@ static void sleepers_bank_nothing(void **state)
 static void high_interrupts_low(void **state)
 {
     (void)state;
-    struct sl_turns_spec high = spec_of(0, 1000), low = spec_of(0, 1000);
+    struct sl_steer_spec high = spec_of(0, 1000), low = spec_of(0, 1000);
     high.priority = SL_TURNS_HIGH;
     low.priority = SL_TURNS_LOW;
     world_add(world, 0, high,
@@ -212,7 +212,7 @@ static void high_interrupts_low(void **state)
 static void high_goes_first(void **state)
 {
     (void)state;
-    struct sl_turns_spec high = spec_of(500, 1000), low = spec_of(500, 1000);
+    struct sl_steer_spec high = spec_of(500, 1000), low = spec_of(500, 1000);
     high.priority = SL_TURNS_HIGH;
     low.priority = SL_TURNS_LOW;
     world_add(world, 1, low, saturating(170 * US));
@@ -228,7 +228,7 @@ static void high_goes_first(void **state)
 static void high_obeys_its_limit(void **state)
 {
     (void)state;
-    struct sl_turns_spec high = spec_of(300, 300);
+    struct sl_steer_spec high = spec_of(300, 300);
     high.priority = SL_TURNS_HIGH;
     world_add(world, 0, high, saturating(170 * US));
     world_add(world, 1, spec_of(100, 1000), saturating(170 * US));

@@ -46,7 +46,7 @@ static void begin_burst(struct world *w, uint32_t id)
     w->wake_ns = w->now_ns;
 }
 
-void world_add(struct world *w, uint32_t id, struct sl_turns_spec spec, struct world_load load)
+void world_add(struct world *w, uint32_t id, struct sl_steer_spec spec, struct world_load load)
 {
     struct sl_err err = SL_ERR_INIT;
     if (sl_turns_add(w->turns, id, &spec, w->now_ns, &err) < 0) {
@@ -57,7 +57,7 @@ void world_add(struct world *w, uint32_t id, struct sl_turns_spec spec, struct w
     begin_burst(w, id);
 }
 
-void world_set(struct world *w, uint32_t id, struct sl_turns_spec spec)
+void world_set(struct world *w, uint32_t id, struct sl_steer_spec spec)
 {
     struct sl_err err = SL_ERR_INIT;
     if (sl_turns_set(w->turns, id, &spec, w->now_ns, &err) < 0)
@@ -345,12 +345,12 @@ void world_expected(const struct world *w, uint32_t *ret_permille)
         again = false;
         double weights = 0;
         for (uint32_t i = 0; i < WORLD_TENANTS; i++) {
-            const struct sl_turns_spec *spec = &w->t[i].spec;
+            const struct sl_steer_spec *spec = &w->t[i].spec;
             if (w->t[i].used && !full[i])
                 weights += spec->request_permille ? spec->request_permille : 10;
         }
         for (uint32_t i = 0; i < WORLD_TENANTS; i++) {
-            const struct sl_turns_spec *spec = &w->t[i].spec;
+            const struct sl_steer_spec *spec = &w->t[i].spec;
             if (!w->t[i].used || full[i])
                 continue;
             double weight = spec->request_permille ? spec->request_permille : 10;

@@ -28,7 +28,7 @@ struct world_load {
 
 struct world_tenant {
     bool used;
-    struct sl_turns_spec spec;
+    struct sl_steer_spec spec;
     struct world_load load;
     /* the gate */
     bool open, closing;
@@ -58,8 +58,8 @@ struct world {
 
 void world_init(struct world *w, uint64_t handover_ns);
 void world_fini(struct world *w);
-void world_add(struct world *w, uint32_t id, struct sl_turns_spec spec, struct world_load load);
-void world_set(struct world *w, uint32_t id, struct sl_turns_spec spec);
+void world_add(struct world *w, uint32_t id, struct sl_steer_spec spec, struct world_load load);
+void world_set(struct world *w, uint32_t id, struct sl_steer_spec spec);
 void world_remove(struct world *w, uint32_t id);
 /* A new load from now on; burst and pause start afresh. */
 void world_load_set(struct world *w, uint32_t id, struct world_load load);
