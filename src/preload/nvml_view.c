@@ -143,6 +143,14 @@ struct list_call {
     size_t pid_offset;
 };
 
+#define LIST_CALL(function, more, type)                                                            \
+    {.ask = function,                                                                              \
+     .device = device,                                                                             \
+     .real = (void *)(uintptr_t)real,                                                              \
+     .extra = more,                                                                                \
+     .entry_size = sizeof(type),                                                                   \
+     .pid_offset = offsetof(type, pid)}
+
 static nvmlReturn_t fetch(const struct list_call *call, void **ret_entries, unsigned int *ret_count)
 {
     unsigned int count = 0;
@@ -200,11 +208,7 @@ static nvmlReturn_t ask_running(const struct list_call *call, void *entries, uns
     nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos)                     \
     {                                                                                              \
         SL_NVML_ENTER(symbol, real, p, (device, count, infos));                                    \
-        struct list_call call = {.ask = ask_running,                                               \
-                                 .device = device,                                                 \
-                                 .real = (void *)(uintptr_t)real,                                  \
-                                 .entry_size = sizeof(type),                                       \
-                                 .pid_offset = offsetof(type, pid)};                               \
+        struct list_call call = LIST_CALL(ask_running, NULL, type);                                \
         if (!count || (*count > 0 && !infos)) /* the library's own complaint */                    \
             return real(device, count, infos);                                                     \
         return list_members(p, &call, infos, count);                                               \
@@ -235,12 +239,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                                                    nvmlProcessDetailList_v1_t *list)
 {
     SL_NVML_ENTER(nvmlDeviceGetRunningProcessDetailList, real, p, (device, list));
-    struct list_call call = {.ask = ask_details,
-                             .device = device,
-                             .real = (void *)(uintptr_t)real,
-                             .extra = list,
-                             .entry_size = sizeof(nvmlProcessDetail_v1_t),
-                             .pid_offset = offsetof(nvmlProcessDetail_v1_t, pid)};
+    struct list_call call = LIST_CALL(ask_details, list, nvmlProcessDetail_v1_t);
     if (!list || list->version != NVML_PROCESS_DETAIL_LIST_V1)
         return real(device, list);
     return list_members(p, &call, list->procArray, &list->numProcArrayEntries);
@@ -261,12 +260,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 {
     SL_NVML_ENTER(nvmlDeviceGetProcessUtilization, real, p,
                   (device, samples, count, lastSeenTimeStamp));
-    struct list_call call = {.ask = ask_samples,
-                             .device = device,
-                             .real = (void *)(uintptr_t)real,
-                             .extra = &lastSeenTimeStamp,
-                             .entry_size = sizeof(*samples),
-                             .pid_offset = offsetof(nvmlProcessUtilizationSample_t, pid)};
+    struct list_call call =
+        LIST_CALL(ask_samples, &lastSeenTimeStamp, nvmlProcessUtilizationSample_t);
     if (!count)
         return real(device, samples, count, lastSeenTimeStamp);
     nvmlReturn_t rc = list_members(p, &call, samples, count);
@@ -289,12 +284,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
                                                    nvmlProcessesUtilizationInfo_v1_t *info)
 {
     SL_NVML_ENTER(nvmlDeviceGetProcessesUtilizationInfo, real, p, (device, info));
-    struct list_call call = {.ask = ask_infos,
-                             .device = device,
-                             .real = (void *)(uintptr_t)real,
-                             .extra = info,
-                             .entry_size = sizeof(nvmlProcessUtilizationInfo_v1_t),
-                             .pid_offset = offsetof(nvmlProcessUtilizationInfo_v1_t, pid)};
+    struct list_call call = LIST_CALL(ask_infos, info, nvmlProcessUtilizationInfo_v1_t);
     if (!info || info->version != NVML_PROCESSES_UTILIZATION_INFO_V1)
         return real(device, info);
     nvmlReturn_t rc = list_members(p, &call, info->procUtilArray, &info->processSamplesCount);

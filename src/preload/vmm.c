@@ -218,21 +218,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult rc = real(ptr, size);
     if (rc != CUDA_SUCCESS)
         return rc;
-    for (;;) {
-        struct last last = nothing;
-        sl_lock_take(&lock);
-        /* Usually one mapping, exactly as it was made; a range may also cover several. */
-        bool found = sl_track_take(SL_KIND_MAPPING, rest.start, &t) ||
-                     (rest.size > 0 && sl_track_take_if(is_mapped_within, &rest, &t));
-        if (found) {
-            struct physical *m = t.object;
-            m->mappings--;
-            last = drop(m);
-        }
-        sl_lock_drop(&lock);
-        give_back(p, &last);
-        if (!found)
-            return rc;
+    /* Usually one mapping, exactly as it was made; a range may also cover several. */
+    while (sl_track_take(SL_KIND_MAPPING, rest.start, &t) ||
+           (rest.size > 0 && sl_track_take_if(is_mapped_within, &rest, &t))) {
+        let_go(p, t.object);
         if (t.key == rest.start && t.units <= rest.size) {
             rest.start += t.units;
             rest.size -= t.units;
@@ -240,6 +229,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         if (rest.size == 0)
             return rc;
     }
+    return rc;
 }
 
 struct address {

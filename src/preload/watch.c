@@ -146,8 +146,8 @@ static void handle_packet(const union sl_packet *packet)
         return;
     give_back(gpu, &measures[gpu].asked_units);
     answer_all(gpu);
-    if (atomic_load(
-            &measures[gpu].next_units)) /* made since: what was measured may be without it */
+    /* Units were put by since: what was measured may be without them. */
+    if (atomic_load(&measures[gpu].next_units))
         (void)send_request(gpu, &ignored, &sent);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "world.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -451,6 +452,19 @@ static void test_no_memory(void **state)
     }
 }
 
+/* Does the hook submit work, record a graph, or make or end a context? */
+static bool is_about_launches(const char *name)
+{
+    static const char *const stems[] = {
+        "cuLaunch",    "cuStreamDestroy",   "cuStreamBeginCapture", "cuStreamEndCapture",
+        "cuMemcpy",    "cuMemset",          "cuCtxCreate",          "cuCtxDestroy",
+        "cuCtxDetach", "cuDevicePrimaryCtx"};
+    for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++)
+        if (strncmp(name, stems[i], strlen(stems[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Metered: no launch is lost, and when all is done nothing is in flight. */
 static void test_metered(void **state)
 {
@@ -463,6 +477,8 @@ static void test_metered(void **state)
     program();
     check_clean("metered");
     for (int s = 0; s < SL_SYMBOL_COUNT; s++) {
+        if (s < SL_HOOK_COUNT && !is_about_launches(sl_hooks[s].name))
+            continue;
         for (int how = 0; how < 2; how++) {
             begin_program();
             if (how)
