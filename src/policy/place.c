@@ -384,14 +384,9 @@ static void account(struct sl_placer *p, uint32_t node, const struct sl_place_re
         uint16_t *holds = &n->holds[sl_place_is_whole(r) ? r->gpu_count : 0];
         *holds = (uint16_t)(take ? *holds + 1 : *holds - 1);
     }
-    for (unsigned i = 0; i < n->gpu_count; i++) {
-        if (!(d->gpus >> i & 1))
-            continue;
-        if (take)
-            sl_place_gpu_take(&n->gpus[i], r, d->mig_start);
-        else
-            sl_place_gpu_give(&n->gpus[i], r, d->mig_start);
-    }
+    for (unsigned i = 0; i < n->gpu_count; i++)
+        if (d->gpus >> i & 1)
+            sl_place_gpu_move(&n->gpus[i], r, d->mig_start, take);
     sl_place_view_fill(p->demand, n);
     p->totals.gpu_free_milli += n->view.free;
     p->totals.cpu_free_milli += n->cpu_free;

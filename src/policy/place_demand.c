@@ -17,16 +17,9 @@ static int by_weight(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-static bool same_class(const struct sl_place_request *a, const struct sl_place_request *b)
+/* 0: the same class. */
+static int class_order(const struct place_class *x, const struct place_class *y)
 {
-    return a->cpu_milli == b->cpu_milli && a->models == b->models && a->gpu_count == b->gpu_count &&
-           a->cores_permille == b->cores_permille && a->gpu_memory_mib == b->gpu_memory_mib &&
-           a->gpu_memory_permille == b->gpu_memory_permille && a->mig == b->mig;
-}
-
-static int by_class(const void *a, const void *b)
-{
-    const struct place_class *x = a, *y = b;
 #define ORDER(field)                                                                               \
     if (x->r.field != y->r.field)                                                                  \
     return x->r.field < y->r.field ? -1 : 1
@@ -38,7 +31,14 @@ static int by_class(const void *a, const void *b)
     ORDER(gpu_memory_permille);
     ORDER(mig);
 #undef ORDER
-    return x->at < y->at ? -1 : 1;
+    return 0;
+}
+
+static int by_class(const void *a, const void *b)
+{
+    const struct place_class *x = a, *y = b;
+    int order = class_order(x, y);
+    return order ? order : x->at < y->at ? -1 : 1;
 }
 
 /* Host memory and preferences do not make a class: merges what differs only in them. */
@@ -47,7 +47,7 @@ static size_t merge(struct place_class *items, size_t count)
     size_t kept = 0;
     qsort(items, count, sizeof(*items), by_class);
     for (size_t i = 0; i < count; i++) {
-        if (kept && same_class(&items[kept - 1].r, &items[i].r))
+        if (kept && class_order(&items[kept - 1], &items[i]) == 0)
             items[kept - 1].weight += items[i].weight;
         else
             items[kept++] = items[i];

@@ -130,36 +130,22 @@ static void gpu_settle(struct place_gpu *g)
     g->free = g->cores_free < g->mem_free_permille ? g->cores_free : g->mem_free_permille;
 }
 
-void sl_place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
+void sl_place_gpu_move(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start,
+                       bool take)
 {
-    g->tenants++;
+    int sign = take ? -1 : 1;
+    g->tenants = (uint16_t)(g->tenants - sign);
     if (r->mig) {
-        g->mig_used |= mig_mask(r->mig, mig_start);
-        g->cores_free = (uint16_t)(g->cores_free - mig_compute[r->mig] * 1000 / 7);
+        uint8_t mask = mig_mask(r->mig, mig_start);
+        g->mig_used = (uint8_t)(take ? g->mig_used | mask : g->mig_used & ~mask);
+        g->cores_free = (uint16_t)(g->cores_free + sign * (mig_compute[r->mig] * 1000 / 7));
     } else if (sl_place_is_whole(r)) {
-        g->cores_free = 0;
-        g->mem_free_mib = 0;
-        g->mem_free_permille = 0;
+        g->cores_free = take ? 0 : SL_PLACE_WHOLE;
+        g->mem_free_mib = take ? 0 : g->mem_total_mib;
+        g->mem_free_permille = take ? 0 : 1000;
     } else {
-        g->cores_free = (uint16_t)(g->cores_free - r->cores_permille);
-        memory_move(g, r, -1);
-    }
-    gpu_settle(g);
-}
-
-void sl_place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start)
-{
-    g->tenants--;
-    if (r->mig) {
-        g->mig_used = (uint8_t)(g->mig_used & ~mig_mask(r->mig, mig_start));
-        g->cores_free = (uint16_t)(g->cores_free + mig_compute[r->mig] * 1000 / 7);
-    } else if (sl_place_is_whole(r)) {
-        g->cores_free = SL_PLACE_WHOLE;
-        g->mem_free_mib = g->mem_total_mib;
-        g->mem_free_permille = 1000;
-    } else {
-        g->cores_free = (uint16_t)(g->cores_free + r->cores_permille);
-        memory_move(g, r, 1);
+        g->cores_free = (uint16_t)(g->cores_free + sign * r->cores_permille);
+        memory_move(g, r, sign);
     }
     gpu_settle(g);
 }

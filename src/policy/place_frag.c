@@ -17,7 +17,7 @@ static unsigned shape_tasks(const struct place_shape *s, const struct place_gpu 
         struct place_gpu copy = *g;
         const struct sl_place_request r = {.gpu_count = 1, .mig = s->mig};
         for (int at; (at = sl_place_mig_start(copy.mig_used, s->mig)) >= 0; tasks++)
-            sl_place_gpu_take(&copy, &r, (uint8_t)at);
+            sl_place_gpu_move(&copy, &r, (uint8_t)at, true);
         return tasks;
     }
     if (g->mig_used)

@@ -153,8 +153,9 @@ bool sl_place_node_fits(const struct place_node *n, const struct sl_place_reques
 int sl_place_mig_start(uint8_t used, uint8_t profile);
 bool sl_place_mig_free(const struct place_gpu *g, uint8_t profile, uint8_t start);
 bool sl_place_is_whole(const struct sl_place_request *r);
-void sl_place_gpu_take(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
-void sl_place_gpu_give(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start);
+/* The request takes its share of the GPU, or gives it back. */
+void sl_place_gpu_move(struct place_gpu *g, const struct sl_place_request *r, uint8_t mig_start,
+                       bool take);
 /* Could this GPU be holding such a request: a false here proves a bad release. */
 bool sl_place_gpu_holds(const struct place_gpu *g, const struct sl_place_request *r, uint8_t start);
 /* The GPUs that leave the least behind (or the most, for spread). The node must fit. */

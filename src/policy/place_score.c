@@ -90,7 +90,7 @@ static void outcome_take(const struct sl_placer *p, const struct place_node *n,
             continue;
         struct place_gpu after = n->gpus[i];
         int start = r->mig ? sl_place_mig_start(after.mig_used, r->mig) : 0;
-        sl_place_gpu_take(&after, r, (uint8_t)start);
+        sl_place_gpu_move(&after, r, (uint8_t)start, true);
         sl_place_view_replace(p->demand, &o->view, &n->gpus[i], &after);
     }
 }

@@ -21,38 +21,27 @@ struct state {
     const struct card *cards;
 };
 
-/* Negative: a before b. */
-static int ascending(uint64_t a, uint64_t b)
+/* What decides between units, the first number first; the least goes first. */
+static void rank(const struct state *s, bool packed, size_t at, uint64_t ret[4])
 {
-    return a < b ? -1 : a > b;
+    const struct sl_prefer_unit *u = &s->units[at];
+    const struct card *c = &s->cards[u->gpu];
+    uint64_t taken = s->taken[at];
+    ret[0] = packed ? UINT64_MAX - (c->used + c->picked) : c->picked;
+    ret[1] = packed ? c->picked : taken;
+    ret[2] = packed ? UINT64_MAX - (u->used + taken) : c->used;
+    ret[3] = packed ? taken : u->used;
 }
 
-static bool spreads_better(const struct state *s, size_t a, size_t b)
+static bool better(const struct state *s, bool packed, size_t a, size_t b)
 {
-    const struct sl_prefer_unit *ua = &s->units[a], *ub = &s->units[b];
-    const struct card *ca = &s->cards[ua->gpu], *cb = &s->cards[ub->gpu];
-    int order = ascending(ca->picked, cb->picked);
-    if (order == 0)
-        order = ascending(s->taken[a], s->taken[b]);
-    if (order == 0)
-        order = ascending(ca->used, cb->used);
-    if (order == 0)
-        order = ascending(ua->used, ub->used);
-    return order < 0;
-}
-
-static bool packs_better(const struct state *s, size_t a, size_t b)
-{
-    const struct sl_prefer_unit *ua = &s->units[a], *ub = &s->units[b];
-    const struct card *ca = &s->cards[ua->gpu], *cb = &s->cards[ub->gpu];
-    int order = ascending(cb->used + cb->picked, ca->used + ca->picked);
-    if (order == 0)
-        order = ascending(ca->picked, cb->picked);
-    if (order == 0)
-        order = ascending((uint64_t)ub->used + s->taken[b], (uint64_t)ua->used + s->taken[a]);
-    if (order == 0)
-        order = ascending(s->taken[a], s->taken[b]);
-    return order < 0;
+    uint64_t of_a[4], of_b[4];
+    rank(s, packed, a, of_a);
+    rank(s, packed, b, of_b);
+    for (size_t i = 0; i < 4; i++)
+        if (of_a[i] != of_b[i])
+            return of_a[i] < of_b[i];
+    return false;
 }
 
 static int check(const struct sl_prefer_unit *units, size_t count, size_t gpu_count, size_t size,
@@ -90,8 +79,7 @@ int sl_prefer_shares(enum sl_prefer_share how, const struct sl_prefer_unit *unit
         for (size_t i = 0; i < count; i++) {
             if (ret[i] == units[i].free)
                 continue;
-            if (best == SIZE_MAX ||
-                (how == SL_PREFER_PACKED ? packs_better(&s, i, best) : spreads_better(&s, i, best)))
+            if (best == SIZE_MAX || better(&s, how == SL_PREFER_PACKED, i, best))
                 best = i;
         }
         ret[best]++;
