@@ -118,8 +118,7 @@ struct tenant {
                            * are some */
     char about[SL_ABOUT_MAX];
     bool kept; /* lives until it is removed */
-    bool
-        left; /* somebody left: run_due ends the tenant if no process is left; others go on using it until then */
+    bool left; /* somebody left: run_due may end the tenant. Until then others use it. */
     struct asked asked;
     struct terms terms;
     struct {
@@ -147,11 +146,10 @@ struct tenant {
     uint32_t member_count, visitor_count;
     uint64_t connected_ns;    /* bucket of its connections */
     uint64_t listen_again_ns; /* 0, or nobody is accepted until then */
-    uint64_t
-        measured_ns; /* what the measurements that its processes asked for cost, see measure.c */
-    uint64_t measure_due_ns; /* 0, or when to measure for those that wait */
-    uint64_t hear_due_ns;    /* 0, or when to listen to members again that spoke too often */
-    uint64_t hello_due_ns;   /* 0, or when to look for visitors that say nothing */
+    uint64_t measured_ns;     /* what the measurements cost that it asked for: measure.c */
+    uint64_t measure_due_ns;  /* 0, or when to measure for those that wait */
+    uint64_t hear_due_ns;     /* 0, or when to listen to members again that spoke too often */
+    uint64_t hello_due_ns;    /* 0, or when to look for visitors that say nothing */
     struct {
         uint64_t waited_ns, launches, oom_count;
     } past; /* of members that are gone: what is counted never goes down */
@@ -165,9 +163,8 @@ struct tenant {
     uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
-    uint64_t
-        unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads, of the tenant as a whole */
-    uint64_t slots[SL_MAX_SLOTS / 64];  /* taken slots */
+    uint64_t unexplained_bytes[SL_MAX_GPUS];  /* beyond ledger and overheads of all processes */
+    uint64_t slots[SL_MAX_SLOTS / 64];        /* taken slots */
     struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
     bool overheads_new;                       /* not written down yet */
     struct tenant *next;
@@ -227,8 +224,8 @@ static inline uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* loop.c */
-int sl_arb_watch(struct arbiter *a, struct source *s,
-                 struct sl_err *err) SL_MUST_CHECK;       /* until it can be read */
+/* Calls `ready` when it can be read. */
+int sl_arb_watch(struct arbiter *a, struct source *s, struct sl_err *err) SL_MUST_CHECK;
 void sl_arb_unwatch(struct arbiter *a, struct source *s); /* closes the fd too; fd -1 is fine */
 
 /* stop.c */
@@ -246,17 +243,17 @@ void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t);
 void sl_arb_receive(struct arbiter *a, struct tenant *t, int sock, const struct sl_peer *peer);
 
 /* admit.c: who may connect now */
-int64_t sl_arb_room(const struct arbiter *a,
-                    const struct tenant *t); /* connections it may add; ≤ 0: none */
+/* Connections that the tenant may add; ≤ 0: none. */
+int64_t sl_arb_room(const struct arbiter *a, const struct tenant *t);
 bool sl_arb_room_for_client(const struct arbiter *a);
 void sl_arb_send_error(int sock, int code, const char *text);
 void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, const char *text);
 int sl_arb_accept(struct arbiter *a, struct source *listener, uint64_t *again_ns); /* fd, or < 0 */
 bool sl_arb_may_connect(struct arbiter *a, struct tenant *t); /* false: its listener rests now */
-void sl_arb_heard(struct arbiter *a,
-                  struct member *m); /* it said something: too often, and it rests */
-void sl_arb_silence(struct arbiter *a,
-                    struct visitor *v);        /* it has said nothing yet; others may have to go */
+/* The process said something. If it does so too often, it is not listened to for a while. */
+void sl_arb_heard(struct arbiter *a, struct member *m);
+/* The visitor has said nothing yet: others that are silent may have to go. */
+void sl_arb_silence(struct arbiter *a, struct visitor *v);
 uint64_t sl_arb_admit_tick(struct arbiter *a); /* returns when to be called again */
 
 /* reach.c: refuses tenants among which GPU time cannot be divided, instead of ignoring the limit */

@@ -230,7 +230,7 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
 static void client_ready(struct arbiter *a, struct source *s)
 {
     struct client *c = sl_container_of(s, struct client, conn);
-    if (c->out_head) { /* only what can be sent is waited for, until all is sent */
+    if (c->out_head) { /* it reads its answers first; nothing else is heard from it until then */
         if (flush(a, c) < 0)
             sl_arb_client_remove(a, c);
         return;
