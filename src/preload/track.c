@@ -40,7 +40,7 @@ static struct sl_track *find(enum sl_kind kind, uint64_t key)
 }
 
 /* True if the entry is new, false if it took the place of one with the same key. */
-static bool insert(struct sl_track *entries, uint64_t capacity, const struct sl_track *entry)
+static inline bool insert(struct sl_track *entries, uint64_t capacity, const struct sl_track *entry)
 {
     uint64_t i = place_of(entry->kind, entry->key, capacity);
     while (entries[i].kind != SL_KIND_FREE &&
