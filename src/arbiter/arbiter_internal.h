@@ -47,7 +47,7 @@ struct gpu {
     bool turns;          /* its time is shared by turns, not by slices … */
     bool turns_wanted;
     bool no_effect; /* `sluice doctor` measured that slices have none here */
-    char why[96]; /* … for this reason */
+    char why[96];   /* … for this reason */
 };
 
 /* Where the kernel put a program: another place is another program. */
