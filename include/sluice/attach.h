@@ -49,9 +49,11 @@ enum sl_msg_type {
     /* either socket, arbiter → peer */
     SL_MSG_ERROR, /* sl_msg_text: cause and cure */
     /* control socket, client → arbiter; later than the others, whose numbers stay */
-    SL_MSG_REMOVE, /* sl_msg_lease: name of a kept tenant; answered by OK */
-    SL_MSG_PING,   /* bare: answered by OK; sent to check whether the arbiter answers */
-    SL_MSG_LAST = SL_MSG_PING,
+    SL_MSG_REMOVE,    /* sl_msg_lease: name of a kept tenant; answered by OK */
+    SL_MSG_PING,      /* bare: answered by OK; sent to check whether the arbiter answers */
+    SL_MSG_PROCESSES, /* sl_msg_lease: name of a tenant; answered by PROCESS*, END */
+    SL_MSG_PROCESS,   /* arbiter → client: sl_msg_process */
+    SL_MSG_LAST = SL_MSG_PROCESS,
 };
 
 struct sl_msg {
@@ -171,6 +173,20 @@ struct sl_msg_tenant {
     } gpu[SL_MAX_GPUS];
     uint32_t compute;  /* enum sl_compute: how its GPU time is shared now */
     uint32_t slice_us; /* its time slice, where slices share */
+};
+
+/* One process of a tenant. */
+struct sl_msg_process {
+    struct sl_msg h;
+    uint32_t pid; /* on the host */
+    uint32_t gpu_count;
+    char command[32];
+    uint64_t launches;
+    uint64_t waited_ns;
+    struct {
+        uint64_t used_bytes;     /* allocations in the ledger */
+        uint64_t overhead_bytes; /* contexts and modules */
+    } gpu[SL_MAX_GPUS];          /* in the order of the tenant's GPUs */
 };
 
 struct sl_msg_gpu {

@@ -61,7 +61,8 @@ struct member {
     struct source pidfd; /* readable when the process is gone; fd -1 on kernels before 5.3 */
     struct tenant *tenant;
     struct member *next;
-    pid_t pid; /* host PID, from the socket's peer credentials */
+    pid_t pid;        /* host PID, from the socket's peer credentials */
+    char command[32]; /* as the process says */
     uint32_t slot;
     uint64_t start;           /* sl_arb_process_start, 0: not asked yet */
     uint32_t measured;        /* bit per lease GPU: the driver was asked, and believed */

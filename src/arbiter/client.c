@@ -69,7 +69,7 @@ static int unexpected(const union sl_packet *got, struct sl_err *err)
     return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
 }
 
-/* A connection that broke while asking reads as one that broke before the answer. */
+/* A connection that broke while asking reads as one that broke before the answer. want 0: any answer. */
 static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease,
                enum sl_msg_type want, union sl_packet *ret, struct sl_err *err)
 {
@@ -82,7 +82,7 @@ static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease,
     int answered = receive(fd, ret, err);
     if (rc == -EPIPE && answered == -ECONNRESET)
         return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);
-    return answered == 0 && ret->h.type != want ? unexpected(ret, err) : answered;
+    return answered == 0 && want && ret->h.type != want ? unexpected(ret, err) : answered;
 }
 
 int sl_client_create(int fd, const struct sl_msg_lease *lease, struct sl_msg_created *ret,
@@ -195,6 +195,34 @@ int sl_client_status(int fd, struct sl_client_status *ret, struct sl_err *err)
         return rc;
     }
     *ret = s;
+    return 0;
+}
+
+int sl_client_processes(int fd, const char *name, struct sl_msg_process **ret, size_t *ret_count,
+                        struct sl_err *err)
+{
+    struct sl_msg_lease question = {0};
+    union sl_packet got = {.h = {0}};
+    void *list = NULL;
+    size_t count = 0;
+    (void)snprintf(question.name, sizeof(question.name), "%s", name);
+    int rc = ask(fd, SL_MSG_PROCESSES, &question, 0, &got, err);
+    while (rc == 0 && got.h.type == SL_MSG_PROCESS) {
+        got.process.command[sizeof(got.process.command) - 1] = '\0';
+        if (got.process.gpu_count > SL_MAX_GPUS)
+            got.process.gpu_count = SL_MAX_GPUS;
+        rc = append(&list, &count, &got.process, sizeof(got.process), err);
+        if (rc == 0)
+            rc = receive(fd, &got, err);
+    }
+    if (rc == 0 && got.h.type != SL_MSG_END)
+        rc = unexpected(&got, err);
+    if (rc < 0) {
+        free(list);
+        return rc;
+    }
+    *ret = list;
+    *ret_count = count;
     return 0;
 }
 

@@ -61,6 +61,11 @@ int sl_client_status_take(struct sl_client_status *status, union sl_packet *got,
                           struct sl_err *err) SL_MUST_CHECK;
 void sl_client_status_free(struct sl_client_status *status);
 
+/* The processes of a tenant; free *ret. -ENOENT: no tenant has that name. -ECONNRESET: the arbiter ended, or is one of
+ * an older version, which cannot tell. */
+int sl_client_processes(int fd, const char *name, struct sl_msg_process **ret, size_t *ret_count,
+                        struct sl_err *err) SL_MUST_CHECK;
+
 /* The process at the other end, 0 if the kernel does not say. */
 int sl_client_peer_pid(int fd);
 

@@ -206,6 +206,35 @@ static int on_status(struct arbiter *a, struct client *c)
     return rc < 0 ? rc : answer(a, c, &end);
 }
 
+static int on_processes(struct arbiter *a, struct client *c, const struct sl_msg_lease *ask)
+{
+    struct sl_err err = SL_ERR_INIT;
+    char name[SL_NAME_MAX];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, ask->name);
+    const struct tenant *t = sl_arb_tenant_find(a, name);
+    if (!t) {
+        (void)sl_err_set(&err, -ENOENT, SL_E_TENANT_UNKNOWN, name);
+        return answer_text(a, c, SL_MSG_ERROR, -ENOENT, err.msg);
+    }
+    int rc = 0;
+    for (const struct member *k = t->members; k && rc == 0; k = k->next) {
+        struct sl_msg_process m = {.pid = (uint32_t)k->pid, .gpu_count = t->gpu_count};
+        const struct sl_ledger_page *l = t->ledger.page;
+        sl_packet_init(&m.h, SL_MSG_PROCESS, sizeof(m));
+        memcpy(m.command, k->command, sizeof(m.command));
+        m.launches = l ? atomic_load(&l->slot[k->slot].launches) : 0;
+        m.waited_ns = l ? atomic_load(&l->slot[k->slot].waited_ns) : 0;
+        for (uint32_t i = 0; i < t->gpu_count; i++) {
+            m.gpu[i].used_bytes = l ? sl_account_slot(l, k->slot, i) * SL_UNIT_BYTES : 0;
+            m.gpu[i].overhead_bytes = k->overhead_bytes[i];
+        }
+        rc = answer(a, c, &m.h);
+    }
+    struct sl_msg end;
+    sl_packet_init(&end, SL_MSG_END, sizeof(end));
+    return rc < 0 ? rc : answer(a, c, &end);
+}
+
 static int on_request(struct arbiter *a, struct client *c, const union sl_packet *p)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -220,6 +249,8 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
         return answer_result(a, c, sl_arb_tenant_remove(a, &p->lease, &err), &err, "");
     case SL_MSG_STATUS:
         return on_status(a, c);
+    case SL_MSG_PROCESSES:
+        return on_processes(a, c, &p->lease);
     case SL_MSG_PING:
         return answer_text(a, c, SL_MSG_OK, 0, "");
     default:

@@ -268,6 +268,8 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     struct member *m = sl_xcalloc(1, sizeof(*m));
     m->tenant = t;
     m->pid = v->peer.pid;
+    (void)snprintf(m->command, sizeof(m->command), "%.*s", (int)sizeof(m->command) - 1,
+                   v->hello.command);
     m->conn.fd = -1;
     m->pidfd = (struct source){.fd = sl_take_fd(*pidfd), .ready = pidfd_ready};
     int rc = m->pidfd.fd >= 0 ? sl_arb_watch(a, &m->pidfd, err) : 0;

@@ -32,6 +32,7 @@ size_t sl_packet_size(enum sl_msg_type type)
     case SL_MSG_CREATE:
     case SL_MSG_SET:
     case SL_MSG_REMOVE:
+    case SL_MSG_PROCESSES:
         return sizeof(struct sl_msg_lease);
     case SL_MSG_CREATED:
         return sizeof(struct sl_msg_created);
@@ -44,6 +45,8 @@ size_t sl_packet_size(enum sl_msg_type type)
         return sizeof(struct sl_msg_gpu);
     case SL_MSG_AUDIT:
         return sizeof(struct sl_msg_audit);
+    case SL_MSG_PROCESS:
+        return sizeof(struct sl_msg_process);
     case SL_MSG_GATE:
     case SL_MSG_STATUS:
     case SL_MSG_PING:

@@ -23,6 +23,7 @@ union sl_packet {
     struct sl_msg_tenant tenant;
     struct sl_msg_gpu gpu;
     struct sl_msg_audit audit;
+    struct sl_msg_process process;
 };
 
 /* Descriptors received with a packet; those not taken are closed by sl_packet_fds_close. */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/client.h"
 #include "arbiter_world.h"
 #include "shm/account.h"
 
@@ -172,6 +174,37 @@ static void test_live_set(void **state)
     (void)close(fd);
 }
 
+static void test_processes(void **state)
+{
+    (void)state;
+    union sl_packet p;
+    struct peer peer;
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_msg_process *list = NULL;
+    size_t count = 9;
+    int fd = world_connect(&world);
+    struct sl_msg_lease m = lease_ask("crew", 10 * GIB);
+    assert_int_equal(world_call(fd, &m.h, &p), SL_MSG_CREATED);
+    assert_int_equal(sl_client_processes(fd, "crew", &list, &count, &err), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(peer_attach(p.created.attach_path, SL_NO_SLOT, -1, &peer), 0);
+    assert_int_equal(sl_account_reserve(peer.ledger.page, peer.slot, 0, 3, UINT64_MAX), 0);
+    assert_int_equal(sl_client_processes(fd, "crew", &list, &count, &err), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(list[0].pid, getpid());
+    assert_int_equal(list[0].gpu_count, 1);
+    assert_int_equal(list[0].gpu[0].used_bytes, 3 * SL_UNIT_BYTES);
+    free(list);
+    assert_int_equal(sl_client_processes(fd, "nobody", &list, &count, &err), -ENOENT);
+    assert_non_null(strstr(err.msg, "no tenant is named \"nobody\""));
+    /* A name without an end is cut, not read on. */
+    memset(m.name, 'x', sizeof(m.name));
+    m.h.type = SL_MSG_PROCESSES;
+    assert_int_equal(world_call(fd, &m.h, &p), SL_MSG_ERROR);
+    peer_close(&peer);
+    (void)close(fd);
+}
+
 static void test_second_arbiter(void **state)
 {
     (void)state;
@@ -207,7 +240,7 @@ int main(void)
         cmocka_unit_test(test_grants),   cmocka_unit_test(test_lease_is_read_only),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_card_is_not_promised_twice),
         cmocka_unit_test(test_live_set), cmocka_unit_test(test_second_arbiter),
-        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_processes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
