@@ -22,13 +22,16 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install what building and testing need (Debian 12, Ubuntu 24.04); silent when all is there
-	@tools/deps.sh core test agent
+	@tools/deps.sh core screen test agent
 
 deps-core:
 	@tools/deps.sh core
 
+deps-install:
+	@tools/deps.sh core screen
+
 deps-dev:
-	@tools/deps.sh core test agent dev
+	@tools/deps.sh core screen test agent dev
 
 build: deps ## build everything into build/
 	@$(call CONFIGURE,build,)
@@ -42,8 +45,9 @@ demo: ## three tenants share one GPU: the real one if there is one, else a simul
 	@mkdir -p build-core && flock build-core $(MAKE) core # two demos at once build once
 	@demo/demo.sh build-core
 
-picture: core ## run the demo and draw its output into docs/img/demo.svg
+picture: core ## run the demo and `sluice top`, and draw what they show into docs/img
 	@tools/picture.sh build-core
+	@tools/picture-top.sh build-core
 
 test: build ## everything that needs no GPU and no Kubernetes
 	@$(call CTEST,build)
@@ -109,7 +113,7 @@ format: deps-dev ## clang-format the sources in place, and lay out the tables of
 	@tools/errors.py --format
 
 # The flags are those of the build that is tested and measured; another compiler's warnings stop nobody here.
-install: deps-core ## install sluice into $(DESTDIR)$(PREFIX), by default /usr/local; needs only a C compiler and CMake
+install: deps-install ## install sluice into $(DESTDIR)$(PREFIX), by default /usr/local; needs only a C compiler and CMake
 	@$(call CONFIGURE,build-install,-DSLUICE_CORE=ON -DSLUICE_WERROR=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX))
 	@$(call BUILD,build-install)
 	@DESTDIR=$(DESTDIR) cmake --install build-install --strip

@@ -32,6 +32,19 @@ SL_ERROR(SET_NAME_LONG, "set: no tenant is named \"%.40s...\"; `sluice status` l
 SL_ERROR(SET_NO_ARBITER,
     "set: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
+SL_ERROR(TOP_NO_TERMINAL, "this is no terminal: `sluice top --once` prints one page",
+    "input or output of `sluice top` is a file or a pipe", "`sluice top --once`, or `sluice status --json`");
+SL_ERROR(TOP_TERMINAL_KIND, "this terminal cannot place its cursor: set TERM, or use `sluice status --watch`",
+    "TERM is not set, is `dumb`, or names a terminal that this computer does not know",
+    "`TERM=xterm-256color sluice top`, or `sluice status --watch`");
+SL_ERROR(TOP_NO_NCURSES, "this sluice was built without ncurses: use `sluice top --once` or `sluice status --watch`",
+    "libncurses-dev was missing when it was built", "install libncurses-dev and build again");
+SL_ERROR(TOP_KEPT, "tenant %.60s belongs to a pod: end the pod",
+    "the agent of the node keeps this tenant", "`kubectl delete pod`");
+SL_ERROR(TOP_NO_STARTER, "the process that started tenant %.60s is gone: end its processes",
+    "`sluice run` ended before the processes that it had started", "Enter shows the processes; `kill` ends them");
+SL_ERROR(TOP_GONE, "tenant %.60s is gone",
+    "the tenant ended meanwhile", "nothing");
 SL_ERROR(CONFIG_NO_ACTION, "config: no action is given: write `sluice config check FILE`",
     "`sluice config` has one action, `check`", "`sluice config check FILE`");
 SL_ERROR_ALSO(CONFIG_NO_FILE, "config: no file is named: write `sluice config check FILE`, or - for standard input");

@@ -55,6 +55,12 @@ static const struct sl_cli_option status_options[] = {
     OPTION_END,
 };
 
+static const struct sl_cli_option top_options[] = {
+    {"once", NULL, "print one page and end", NULL},
+    OPTION_SIM,
+    OPTION_END,
+};
+
 static const struct sl_cli_option set_options[] = {
     OPTION_MEMORY, OPTION_CORES, OPTION_PRIORITY, OPTION_SIM, OPTION_END,
 };
@@ -146,6 +152,13 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .summary = "show GPUs and tenants: what each tenant asked for and got",
      .options = status_options,
      .run = sl_cmd_status},
+    {.name = "top",
+     .summary = "watch GPUs and tenants live, and change or end tenants",
+     .details =
+         "Keys: up and down select a tenant, Enter shows its processes, c m p change its cores,\n"
+         "memory and priority, x ends it, s sorts, / filters, ? explains, q leaves.",
+     .options = top_options,
+     .run = sl_cmd_top},
     {.name = "set",
      .synopsis = "NAME",
      .summary = "change what a running tenant may use",

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `sluice top` knows and shows: samples of the arbiter's status with a minute of history, which tenant is
+ * selected, how they are sorted and filtered, and what a key does. It draws on a page in memory (screen.h). It asks
+ * nobody and knows no terminal: cmd_top.c does.
+ */
+#ifndef SLUICE_CLI_TOP_MODEL_H
+#define SLUICE_CLI_TOP_MODEL_H
+
+#include "arbiter/client.h"
+#include "cli/screen.h"
+
+#define SL_TOP_HISTORY 60 /* samples, one a second */
+#define SL_TOP_USER    16
+
+/* Keys that are no characters. */
+enum sl_top_key {
+    SL_KEY_UP = 0x1000,
+    SL_KEY_DOWN,
+    SL_KEY_PAGE_UP,
+    SL_KEY_PAGE_DOWN,
+    SL_KEY_HOME,
+    SL_KEY_END,
+    SL_KEY_ENTER,
+    SL_KEY_ESCAPE,
+    SL_KEY_BACKSPACE,
+};
+
+enum sl_top_sort { SL_TOP_BY_NAME, SL_TOP_BY_GOT, SL_TOP_BY_MEMORY, SL_TOP_BY_WAIT, SL_TOP_SORTS };
+
+/* What a key asks the program to do. */
+enum sl_top_action {
+    SL_TOP_NOTHING,
+    SL_TOP_QUIT,
+    SL_TOP_SET,     /* `option` of `name` becomes `text` */
+    SL_TOP_END,     /* the user said yes: end `name` */
+    SL_TOP_REFRESH, /* other processes have to be shown */
+};
+
+struct sl_top_wish {
+    enum sl_top_action action;
+    char name[SL_NAME_MAX];
+    const char *option; /* "cores", "memory", "priority" */
+    char text[40];
+};
+
+enum sl_top_mode {
+    SL_TOP_LIST,
+    SL_TOP_HELP,
+    SL_TOP_FILTER, /* the line at the bottom is typed */
+    SL_TOP_VALUE,  /* … a new value of `option` */
+    SL_TOP_SURE,   /* … the answer to a question */
+};
+
+struct sl_top_tenant {
+    struct sl_msg_tenant m;
+    char user[SL_TOP_USER];   /* who started it; "": not known */
+    uint32_t waited_permille; /* of the time since the last sample */
+};
+
+struct sl_top_gpu {
+    struct sl_msg_gpu m;
+    uint32_t time_permille; /* of GPU time that tenants got */
+    uint16_t memory[SL_TOP_HISTORY], time[SL_TOP_HISTORY];
+    uint32_t samples; /* so far; the newest is at (samples - 1) % SL_TOP_HISTORY */
+};
+
+struct sl_top {
+    struct sl_top_gpu *gpus;
+    size_t gpu_count;
+    struct sl_top_tenant *tenants; /* as they are shown: sorted and filtered */
+    size_t tenant_count, tenants_in_all;
+    struct sl_msg_process *processes; /* of `unfolded` */
+    size_t process_count;
+    uint64_t sampled_ns;
+    char sim[64];      /* simulated cards; "": real ones */
+    char trouble[400]; /* why there is nothing to show; "": there is */
+
+    enum sl_top_sort sort;
+    char filter[32];
+    char selected[SL_NAME_MAX];
+    char unfolded[SL_NAME_MAX]; /* "": nobody */
+    enum sl_top_mode mode;
+    const char *option; /* in SL_TOP_VALUE */
+    char typed[40];
+    char message[400]; /* what came of the last wish */
+};
+
+void sl_top_free(struct sl_top *t);
+
+/* A new sample. users: one for each tenant of the status, or NULL. */
+void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
+                 const char (*users)[SL_TOP_USER], uint64_t now_ns);
+/* The processes of the unfolded tenant; the list is the model's from now on. */
+void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count);
+
+/* What the key means; most change the model alone. */
+struct sl_top_wish sl_top_press(struct sl_top *t, int key);
+
+/* The tenant that is selected, or NULL. */
+const struct sl_top_tenant *sl_top_selected(const struct sl_top *t);
+
+/* top_draw.c. clock: the time of day, as it is to be shown. once: no line of keys, no selection. */
+void sl_top_draw(const struct sl_top *t, struct sl_screen *s, const char *clock, bool once);
+
+#endif
