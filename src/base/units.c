@@ -34,6 +34,17 @@ static int memory_error(struct sl_err *err, const char *text)
     return sl_err_set(err, -EINVAL, SL_E_MEMORY_BAD, text);
 }
 
+/* `10gi` can mean nothing but `10Gi`. (`10m` can: a thousandth in Kubernetes.) */
+static const char *binary_unit(const char *text, const char *rest, char buf[64])
+{
+    static const char letters[] = "KMGTP";
+    const char *letter = rest[0] ? strchr(letters, rest[0] & ~0x20) : NULL;
+    if (!letter || (rest[1] | 0x20) != 'i' || rest[2] || rest - text > 60)
+        return text;
+    (void)snprintf(buf, 64, "%.*s%ci", (int)(rest - text), text, *letter);
+    return buf;
+}
+
 int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_err *err)
 {
     wide billionths;
@@ -47,7 +58,10 @@ int sl_parse_memory(const char *text, struct sl_memory_amount *ret, struct sl_er
         *ret = (struct sl_memory_amount){.percent = (uint32_t)(billionths / BILLION)};
         return 0;
     }
-    int rc = memory_unit(rest) ? sl_quantity_parse(text, 0, &bytes) : -EINVAL;
+    char buf[64];
+    const char *number = binary_unit(text, rest, buf);
+    rest = number + (rest - text);
+    int rc = memory_unit(rest) ? sl_quantity_parse(number, 0, &bytes) : -EINVAL;
     if (rc == -ERANGE)
         return sl_err_set(err, -ERANGE, SL_E_MEMORY_HUGE, text);
     if (rc < 0)
@@ -66,7 +80,7 @@ static const char *parse_percent(const char *s, uint32_t *ret_permille)
     if (!rest || billionths == 0 || billionths % tenth || billionths > 1000 * tenth)
         return NULL;
     *ret_permille = (uint32_t)(billionths / tenth);
-    return rest;
+    return rest + (*rest == '%');
 }
 
 int sl_parse_cores(const char *text, uint32_t *ret_request_permille, uint32_t *ret_limit_permille,

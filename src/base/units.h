@@ -14,12 +14,12 @@ struct sl_memory_amount {
     uint32_t percent;
 };
 
-/* Kubernetes quantities: plain bytes, k M G T P, Ki Mi Gi Ti Pi, with decimals; or N%. */
+/* Kubernetes quantities: plain bytes, k M G T P, Ki Mi Gi Ti Pi (or gi, GI), with decimals; or N%. */
 int sl_parse_memory(const char *text, struct sl_memory_amount *ret,
                     struct sl_err *err) SL_MUST_CHECK;
 
 /* `30` (a hard 30) or `30:100` (at least 30, up to 100), in percent of one GPU, decimals allowed
- * to a tenth. Results are permille. */
+ * to a tenth, each with or without a % sign. Results are permille. */
 int sl_parse_cores(const char *text, uint32_t *ret_request_permille, uint32_t *ret_limit_permille,
                    struct sl_err *err) SL_MUST_CHECK;
 

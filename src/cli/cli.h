@@ -88,6 +88,7 @@ int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err 
 /* The value of an option of this verb: NULL when it was not given, "" for a switch. */
 const char *sl_cli_value(const struct sl_cli_args *args, const char *name);
 
+void sl_cli_version(FILE *out);
 void sl_cli_help(FILE *out);
 void sl_cli_verb_help(const struct sl_cli_verb *verb, FILE *out);
 

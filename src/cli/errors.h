@@ -27,7 +27,7 @@ SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --prior
 SL_ERROR(SET_NO_NAME, "set: no tenant is named: write sluice set NAME --memory AMOUNT",
     "`sluice set` changes one running tenant", "name one tenant of `sluice status`");
 SL_ERROR_ALSO(SET_TWO_NAMES, "set: only one tenant can be named: write sluice set NAME --memory AMOUNT");
-SL_ERROR(SET_NAME_LONG, "set: no tenant is named \"%.40s...\"; `sluice status` lists them",
+SL_ERROR(SET_NAME_LONG, "set: no tenant is named \"%.200s\"; `sluice status` lists them",
     "no tenant has such a long name", "use a name that `sluice status` shows");
 SL_ERROR(SET_NO_ARBITER,
     "set: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",

@@ -29,10 +29,12 @@ static int wrong_verb(const char *word)
     return SL_EXIT_USAGE;
 }
 
-/* `sluice help run` is `sluice run --help`. */
+/* `sluice help run` is `sluice run --help`; `sluice help --help` and `sluice help help` are `sluice --help`. */
 static int help_verb(const char *name)
 {
-    const struct sl_cli_verb *verb = name ? sl_cli_verb_find(name) : &sl_cli_top;
+    bool own = !name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+               strcmp(name, "help") == 0;
+    const struct sl_cli_verb *verb = own ? &sl_cli_top : sl_cli_verb_find(name);
     if (!verb)
         return wrong_verb(name);
     sl_cli_verb_help(verb, stdout);
@@ -57,6 +59,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(top.rest[0], "help") == 0)
         return help_verb(top.rest[1]);
+    if (strcmp(top.rest[0], "version") == 0 && !top.rest[1]) {
+        sl_cli_version(stdout);
+        return sl_cli_finish(SL_EXIT_OK);
+    }
     const struct sl_cli_verb *verb = sl_cli_verb_find(top.rest[0]);
     if (!verb)
         return wrong_verb(top.rest[0]);

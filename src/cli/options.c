@@ -104,7 +104,7 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
         return -ECANCELED;
     }
     if (strcmp(o->name, "version") == 0) {
-        (void)printf("sluice %s\n", SLUICE_VERSION);
+        sl_cli_version(stdout);
         return -ECANCELED;
     }
     if (args->dir && strcmp(args->dir, value) != 0)
@@ -224,6 +224,11 @@ void sl_cli_verb_help(const struct sl_cli_verb *verb, FILE *out)
     (void)fputs("\nOptions:\n", out);
     print_options(verb->options, out);
     print_options(sl_cli_global_options, out);
+}
+
+void sl_cli_version(FILE *out)
+{
+    (void)fprintf(out, "sluice %s\n", SLUICE_VERSION);
 }
 
 void sl_cli_help(FILE *out)

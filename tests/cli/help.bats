@@ -18,6 +18,9 @@ teardown() { common_teardown; }
 @test "--version, at the front and after a verb" {
     run -0 "$SLUICE" --version
     [[ $output =~ ^sluice\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+    run -0 "$SLUICE" version
+    [[ $output == "sluice "[0-9]* ]]
+    run -2 "$SLUICE" version now
     run -0 "$SLUICE" status --version
     [[ $output =~ ^sluice\ [0-9] ]]
 }
@@ -31,6 +34,10 @@ teardown() { common_teardown; }
         [ "$output" = "$first" ]
         run -0 "$SLUICE" "$verb" -h
         [ "$output" = "$first" ]
+    done
+    for word in --help -h help; do
+        run -0 "$SLUICE" help "$word"
+        has "Usage: sluice [--dir DIR] VERB"
     done
 }
 
