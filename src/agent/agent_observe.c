@@ -125,7 +125,7 @@ static const char *gpu_of(const struct sl_inventory *inv, const char *id)
     return NULL;
 }
 
-/* Who holds which device: what a dashboard joins a card's figures with. */
+/* Which container holds which device: dashboards join it with the figures of the card. */
 static void fill_allocations(struct sl_agent *a, const struct sl_inventory *inv,
                              struct sl_metrics *m)
 {

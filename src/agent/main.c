@@ -44,7 +44,7 @@ static pid_t start(struct parent *p)
     return pid;
 }
 
-/* Also those the agent left behind: daemons whose agent died are ours, and must not stay zombies. */
+/* Daemons whose agent died become our children: they are waited for too, so that none stays a zombie. */
 static void reap(struct parent *p)
 {
     int status;

@@ -156,18 +156,19 @@ struct tenant {
     } past; /* of members that are gone: what is counted never goes down */
     uint64_t created_ns;
     uint64_t recover_until_ns; /* after a restart: until then old members may bring the ledger */
-    uint32_t doubt;            /* bit per lease GPU: who did not come back may use more of it */
-    uint64_t doubt_since_ns;   /* until a snapshot that was begun later */
-    uint64_t reap_retry_ns;    /* 0, or when to try a stuck reaping again */
+    uint32_t doubt; /* bit per lease GPU: processes that did not come back may use more of it */
+    uint64_t doubt_since_ns; /* until a snapshot that was begun later */
+    uint64_t reap_retry_ns;  /* 0, or when to try a stuck reaping again */
     uint32_t gpu_count;
     uint32_t gpu[SL_MAX_GPUS];              /* index into arbiter.gpu */
     uint64_t share_bytes[SL_MAX_GPUS];      /* without a limit: what it may have (grant.c) */
     uint64_t total_before[SL_MAX_GPUS];     /* its ledger when the running snapshot was asked for */
     uint64_t unattached_bytes[SL_MAX_GPUS]; /* used by its children that did not attach */
-    uint64_t unexplained_bytes[SL_MAX_GPUS];  /* beyond ledger and overheads of all processes */
-    uint64_t slots[SL_MAX_SLOTS / 64];        /* taken slots */
-    struct overhead_before *overheads_before; /* after a restart: of who has not come back yet */
-    bool overheads_new;                       /* not written down yet */
+    uint64_t unexplained_bytes[SL_MAX_GPUS]; /* beyond ledger and overheads of all processes */
+    uint64_t slots[SL_MAX_SLOTS / 64];       /* taken slots */
+    struct overhead_before
+        *overheads_before; /* after a restart: of processes that have not come back yet */
+    bool overheads_new;    /* not written down yet */
     struct tenant *next;
 };
 

@@ -78,7 +78,7 @@ static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease,
     int rc = sl_packet_send(fd, &question.h, NULL, 0, err);
     if (rc < 0 && rc != -EPIPE)
         return sl_err_wrap(err, "asking the arbiter");
-    /* Who was hung up on before he spoke may still have been told why. */
+    /* The arbiter may have sent the reason before it closed the connection. */
     int answered = receive(fd, ret, err);
     if (rc == -EPIPE && answered == -ECONNRESET)
         return sl_err_set(err, -ECONNRESET, SL_E_ARBITER_ENDED);

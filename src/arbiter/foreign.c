@@ -34,7 +34,7 @@ void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s)
     s->fd = -1;
 }
 
-/* Who connected and was not accepted has a queue too. */
+/* Connections that were not accepted yet may hold descriptors in their queues too. */
 void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
 {
     if (t->listener.fd < 0)

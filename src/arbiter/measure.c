@@ -185,7 +185,7 @@ void sl_arb_measure_ask(struct arbiter *a, struct member *m, const struct sl_msg
     want_card(a, a->gpu[t->gpu[lease_gpu]].index);
 }
 
-/* Those who had to wait: of a tenant that asked too often, and of a card that too many asked for. */
+/* Answers processes that had to wait because their tenant asked too often, or too many asked for their card. */
 static uint64_t ask_for_waiting(struct arbiter *a)
 {
     struct measure *k = a->measure;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who uses a GPU outside every ledger: a finding each. */
+/* Makes a finding of each process that uses a GPU outside every ledger. */
 #include "arbiter/measure_internal.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 /* --- the NVML worker: a thread, because NVML may block for milliseconds and turns may not ---------- */
 
-/* Who used how much of one card at one moment. */
+/* How much of one card each process used at one moment. */
 struct snapshot {
     struct snapshot *next;
     uint32_t card;

@@ -136,7 +136,7 @@ void sl_arb_member_remove(struct arbiter *a, struct member *m)
     free(m);
 }
 
-/* Nobody maps the ledger any more: whatever was written into it, the next ones start clean. */
+/* No process maps the ledger any more: the next processes start with a clean one, whatever was written into it. */
 static void fresh_ledger(struct tenant *t)
 {
     struct sl_ledger_map fresh = SL_LEDGER_MAP_INIT;

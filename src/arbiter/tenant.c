@@ -356,7 +356,7 @@ static uint32_t compute_asked(const struct sl_msg_lease *ask)
     return ask->flags & SL_LEASE_SLICES ? SL_COMPUTE_SLICES : SL_COMPUTE_AUTO;
 }
 
-/* Who asks again may know more of whose it is, or want its GPU time shared the other way. */
+/* A repeated request may bring a better description, or another way to share GPU time. */
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
@@ -433,7 +433,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     return 0;
 }
 
-/* A word for who set a limit below what is used. */
+/* A remark for a user who sets a limit below what is in use. */
 static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
 {
     const struct sl_lease_page *p = t->lease.page;

@@ -35,7 +35,7 @@ static void random_death(const char *spec)
         die();
 }
 
-/* Whoever takes the file away dies; the next process passes, until somebody puts another there. */
+/* The process that removes the file dies. Later processes pass, until a test writes another file. */
 static void death_by_file(const char *path, const char *name)
 {
     char want[64];

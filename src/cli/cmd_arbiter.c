@@ -21,7 +21,7 @@ static bool is_number(const char *text, uint64_t most, uint64_t *ret)
     return rest && !*rest;
 }
 
-/* Whoever waits at the ready descriptor learns why this ends before the arbiter proper began. */
+/* Tells the process that waits at the ready descriptor why the arbiter does not start. */
 static int give_up(int ready_fd, const struct sl_err *err)
 {
     sl_cli_complain("arbiter: %s", err->msg);

@@ -149,7 +149,7 @@ static int times(struct sl_controller_options *o, const char *lease, const char 
     return 0;
 }
 
-/* Who and where we are, when nobody says. */
+/* The defaults for our own name and address. */
 static int ourselves(struct sl_ctl_args *a, struct sl_err *err)
 {
     struct sl_controller_options *o = &a->opt;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may ask what, where. */
+/* Which client may ask for which path, on which port. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -96,7 +96,7 @@ static bool driver_present(const char *root)
     return false;
 }
 
-/* Who named a library has no use for simulated GPUs: sluiced has no --sim. */
+/* Where a library was named, simulated GPUs are not looked for: sluiced has no --sim. */
 static int explain_no_library(bool named, const char *root, const char *why, struct sl_err *err)
 {
     if (driver_present(root))

@@ -29,7 +29,7 @@ int sl_http_tls_retrieve(const struct http_tls *tls, gnutls_pcert_st **ret_certs
 /* Authorities of clients; checked that there is one. */
 int sl_http_tls_ask_clients(struct http_tls *tls, const char *ca_pem,
                             struct sl_err *err) SL_MUST_CHECK;
-/* Who is at the other end: verified, in time, and made for clients. */
+/* The certificate of the peer, checked: signed, not expired, and made for clients. */
 bool sl_http_tls_client(gnutls_session_t session, char name[128]);
 void sl_http_tls_close(struct http_tls *tls);
 

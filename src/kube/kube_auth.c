@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who we are to the API server, and how we know that it is the one. */
+/* How we prove to the API server who we are, and how we check that it is the right server. */
 #include "kube/errors.h"
 #include "kube/kube_internal.h"
 

@@ -52,7 +52,7 @@
 #define WAITING_FROM      200U
 #define WAITING_MEMORY_NS (200 * MS)
 
-/* Who goes one at a time with others of the same kind. */
+/* Tenants of one kind that run one at a time. */
 enum turns {
     TURNS_NONE,
     TURNS_LOWER, /* those below a higher priority: between tiny slices the GPU would do nothing but switch */

@@ -11,9 +11,9 @@
 #define REPORT_NS            MS
 /* Asked for little: no more than this part of what all ask for. */
 #define MODEST_PERMILLE      550U
-/* Who leaves the race for turns and comes back is not ahead or behind by more than so many. */
+/* A tenant that stops taking turns and comes back is ahead or behind by at most so many. */
 #define TURNS_KEPT           4U
-/* Who was off for its limit wants more than it has, for so long after. */
+/* For so long after a tenant was off for its limit, it counts as one that wants more. */
 #define CAPPED_LINGERS_NS    (1000 * MS)
 /* Is light up to its part; having been so, up to a quarter more. */
 #define LIGHT_KEPT(permille) ((permille) + (permille) / 4)
@@ -139,7 +139,7 @@ static int64_t least_virtual(struct sl_steer *s, enum turns turns, uint32_t gpus
     return least != INT64_MAX ? least : entering;
 }
 
-/* Who comes new or back has saved up nothing, and what it had more than others is soon forgotten. */
+/* A tenant that is new, or comes back, has no turns saved up. What it had more than others is soon forgotten. */
 static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
 {
     struct tenant *t;
@@ -158,7 +158,7 @@ static void enter_race(struct sl_steer *s, enum turns turns, uint32_t gpus)
     }
 }
 
-/* Somebody of a lower priority also takes turns: then it counts for more. */
+/* A tenant of a lower priority also takes turns: then this one counts for more. */
 static bool above_another(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
@@ -180,7 +180,7 @@ static bool below_another(const struct sl_steer *s, const struct tenant *t)
 static void charge_turn(struct sl_steer *s, struct tenant *t)
 {
     uint64_t weight = (uint64_t)t->weight * (above_another(s, t) ? ABOVE_COUNTS : 1);
-    /* Who had its turn while nobody decided for long does not pay for all of that. */
+    /* Decisions may have been late: a tenant does not pay for all the time that its turn took then. */
     if (t->turn_until_ns && s->now_ns > t->turn_from_ns) {
         uint64_t span = s->now_ns - t->turn_from_ns;
         t->virtual_ns += (int64_t)((span < TURN_NS ? span : TURN_NS) * 1000 / weight);
@@ -413,7 +413,7 @@ static void close_window(struct sl_steer *s, struct tenant *t)
         judge(s, t);
 }
 
-/* Nobody comes back for nothing where another window follows at once. */
+/* Where another window follows at once, a tenant stays off between the two. */
 static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t, uint64_t until)
 {
     const struct tenant *o;
@@ -430,7 +430,7 @@ static uint64_t end_of_windows(const struct sl_steer *s, const struct tenant *t,
     return until;
 }
 
-/* Who has windows of its own is off as well as those who keep the GPU busy. */
+/* In a window, tenants that have windows of their own are off too, not only those that keep the GPU busy. */
 static void clear_the_gpu(struct sl_steer *s, struct tenant *t)
 {
     struct tenant *o;

@@ -77,7 +77,7 @@ static void charge(struct sl_turns *s, struct tenant *t, uint64_t from, uint64_t
     uint64_t *total = t->state == SL_TURNS_OVERRUN ? &t->overrun_ns : &t->held_ns;
     *total = add_sat(*total, ns);
     sl_ring_add(&s->rings[id_of(s, t)], from, to, (uint32_t)(1000 / divisor));
-    /* Who fills gaps that nobody else could use does not run up a debt for them without end. */
+    /* A tenant may fill gaps that no other tenant can use: its debt for them is bounded. */
     int64_t most = t->filler ? (int64_t)SL_TURN_FILLED_NS : MOST_LEAD_NS;
     FOR_EACH_GPU(g, t->hold_mask)
     {

@@ -24,7 +24,7 @@ struct tenant {
     uint32_t weight;
     uint32_t hold_mask; /* GPUs it is on: differs from spec.gpu_mask after a set */
     uint64_t granted_ns;
-    uint64_t until_ns; /* end of its turn; CLOSING: of its time to drain */
+    uint64_t until_ns;  /* end of its turn; CLOSING: of its time to drain */
     uint64_t length_ns; /* how long it holds its turns */
     uint64_t idle_since_ns;
     uint64_t wait_from_ns;
@@ -42,7 +42,7 @@ struct gpu {
     uint32_t wanting;
     uint32_t n[CLASSES];       /* with work */
     uint64_t weights[CLASSES]; /* of those */
-    int64_t least_ns[CLASSES]; /* lead of who got the least */
+    int64_t least_ns[CLASSES]; /* lead of the tenant that got the least */
 };
 
 struct sl_turns {

@@ -11,12 +11,12 @@
 #include "preload/lock.h"
 #include "preload/marks.h"
 
-#define LANES           64 /* streams in use; further ones share the last lane and are always marked */
-#define MARKERS         256
-#define BATCH_MAX       64 /* launches behind one marker at most: estimates may be wrong */
-#define EVENTS_SPARE    128
+#define LANES        64 /* streams in use; further ones share the last lane and are always marked */
+#define MARKERS      256
+#define BATCH_MAX    64 /* launches behind one marker at most: estimates may be wrong */
+#define EVENTS_SPARE 128
 /* … and so much estimated time: an eighth of a window is seen late at the most. */
-#define BATCH_NS        (SL_TURN_WINDOW_NS / 8)
+#define BATCH_NS     (SL_TURN_WINDOW_NS / 8)
 
 /* A stream with work in flight. */
 struct lane {
@@ -240,7 +240,7 @@ void sl_flight_left(struct sl_launch *l, bool ok, bool closing)
     }
     lane->unmarked++;
     lane->unmarked_ns += l->estimate_ns;
-    /* Nobody but this thread can name its own default stream, and a shared lane names none. */
+    /* Only this thread can name its own default stream, and a shared lane has no name for it. */
     bool now = closing || l->start || l->lane == LANES - 1 || l->stream == CU_STREAM_PER_THREAD ||
                lane->unmarked >= BATCH_MAX || lane->unmarked_ns >= BATCH_NS;
     now = now && batch_take(l->lane, &m);

@@ -117,7 +117,7 @@ static uint64_t watch_slices(struct sl_process *p, uint32_t word)
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t control = atomic_load(&slot->control);
     uint64_t obey_ns = sl_orders_obey(p), meter_ns = SL_NS_PER_MS;
-    /* Whoever ends a context takes it from us first, and then waits for us. */
+    /* A thread that ends a context first takes the context from us, and then waits for us. */
     atomic_store(&gate.marking, true);
     if (atomic_load(&gate.ending) == 0)
         meter_ns = sl_meter_tick(p, sl_gate_launches(), !sl_gate_records());

@@ -46,7 +46,7 @@ static void free_if_done(struct sl_rpc_server *server)
     free(server);
 }
 
-/* Those on this path; NULL: all. */
+/* The listeners on this path; NULL: all of them. */
 static void close_listeners(struct sl_rpc_server *server, const char *path)
 {
     for (struct listener **at = &server->listeners; *at;) {

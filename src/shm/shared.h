@@ -60,7 +60,7 @@ bool sl_shared_take_back(struct sl_ledger_page *ledger, uint32_t entry,
 /* Closes accounts that no process holds and no descriptor keeps. True if memory was given back. */
 bool sl_shared_sweep(struct sl_ledger_page *ledger, uint32_t slot, sl_shared_kept *kept);
 
-/* Somebody is moving units into an entry: a refusal just now may be wrong. */
+/* A process is moving units into an entry: a refusal just now may be wrong. */
 bool sl_shared_moving(const struct sl_ledger_page *ledger);
 
 /* Takes dead processes out of all entries. Only for the arbiter. False: not all could be returned, as

@@ -59,7 +59,7 @@ void sl_claim_containers(const json_t *pod, const char *claim, const char *reque
 
 /* --- share_config.c: ShareConfig --- */
 
-/* Who is reading it: a claim may not say what claims may ask for. */
+/* Where the configuration comes from: only a DeviceClass may say what claims may ask for. */
 struct sl_share_reader {
     const char *name_space; /* the claim's */
     struct sl_config_allow

@@ -50,7 +50,7 @@ static void count(struct op *op)
         s->claims += p->state == SL_PREPARED;
 }
 
-/* Whoever waits is told. */
+/* Tells everybody who waits for this operation. */
 static void free_op(struct op *op, const struct sl_prepared *p)
 {
     while (op->waiters) {

@@ -77,7 +77,7 @@ static int check_beside(const struct sl_prepared_device *d, const struct sl_prep
     if (!compatible(d, other))
         return sl_err_set(err, -EBUSY, SL_E_CLAIM_NOT_FREE, d->device, by->name_space, by->name,
                           other->device);
-    /* Whoever is held to nothing would take from those who are held to their shares. */
+    /* A tenant without limits would take from tenants that have them. */
     if (kind_of(d, NULL) != SL_DEVICE_SHARE || d->share.strategy == other->share.strategy)
         return 0;
     return sl_err_set(err, -EBUSY, SL_E_CLAIM_STRATEGIES, d->request,

@@ -20,7 +20,7 @@ struct sl_gpu_sampled {
     struct sl_gpu_numbers now;
 };
 
-/* Who a tenant of the arbiter is in Kubernetes; empty strings: nobody there. */
+/* The pod of a tenant; empty strings: it belongs to no pod. */
 struct sl_tenant_owner {
     char pod_namespace[64], pod[254], container[128], claim[254];
 };
