@@ -139,8 +139,8 @@ struct sl_slot {
             uint32_t spare_us;
             _Atomic uint64_t started_ns; /* first submission of the current turn */
             _Atomic uint64_t launches;
-            _Atomic uint64_t waited_ns;    /* time threads stood at the gate */
-            _Atomic uint64_t oom_count;    /* allocations refused by the limit */
+            _Atomic uint64_t waited_ns; /* time threads stood at the gate */
+            _Atomic uint64_t oom_count; /* allocations refused by the limit */
             uint64_t spare_ns;
             _Atomic uint64_t saturated_ns; /* time with queued work and no pause, channels on */
             _Atomic uint64_t work_ns;      /* GPU time of kernels outside that, estimated */

@@ -83,8 +83,8 @@ struct sl_agent {
  * tenants must keep their turns when the agent dies. The agent starts the arbiter, watches it, and starts it again.
  */
 struct sl_arbiter_child_options {
-    const char *dir;          /* where its sockets are */
-    const char *nvml_library; /* NULL: as the loader finds it */
+    const char *dir;                                       /* where its sockets are */
+    const char *nvml_library;                              /* NULL: as the loader finds it */
     void (*state)(void *data, bool up, const char *words); /* may be NULL */
     void *data;
 };

@@ -14,37 +14,37 @@
 /* --- turns: how long -------------------------------------------------------------------------- */
 
 /* The mean turn. A hand-over costs some 0.1 ms, so this loses half a percent to them. */
-#define SL_TURN_QUANTUM_NS     (20 * SL_TIME_MS)
+#define SL_TURN_QUANTUM_NS  (20 * SL_TIME_MS)
 /* Everybody's turn comes within this, as long as turns are not shorter than the shortest. */
-#define SL_TURN_ROUND_NS       (200 * SL_TIME_MS)
+#define SL_TURN_ROUND_NS    (200 * SL_TIME_MS)
 /* No turn is shorter: a hand-over would eat it. */
-#define SL_TURN_SHORTEST_NS    (2 * SL_TIME_MS)
+#define SL_TURN_SHORTEST_NS (2 * SL_TIME_MS)
 /* A limited tenant that is alone goes on and off in this period. */
-#define SL_TURN_PERIOD_NS      (50 * SL_TIME_MS)
+#define SL_TURN_PERIOD_NS   (50 * SL_TIME_MS)
 /* What a limited tenant may save up: it loses nothing by a neighbour's long kernel, and a whole second is
  * not upset. */
-#define SL_TURN_SAVED_NS       (80 * SL_TIME_MS)
+#define SL_TURN_SAVED_NS    (80 * SL_TIME_MS)
 /* A turn with less of the limit left is not worth going on with. */
-#define SL_TURN_LEFT_NS        (200 * SL_TIME_US)
+#define SL_TURN_LEFT_NS     (200 * SL_TIME_US)
 /* What a tenant that pauses may claim of the others afterwards, in time at its full share. A pause between
  * two steps must not cost it its place; sleeping must earn it nothing. */
-#define SL_TURN_CLAIM_NS       (200 * SL_TIME_MS)
+#define SL_TURN_CLAIM_NS    (200 * SL_TIME_MS)
 /* What filling the gaps before a tenant on several GPUs may cost later, in the same kind of time. */
-#define SL_TURN_FILLED_NS      (1 * SL_TIME_S)
+#define SL_TURN_FILLED_NS   (1 * SL_TIME_S)
 /* No tenant owes more GPU time than this, nor pays its neighbours back for longer than that. */
-#define SL_TURN_DEBT_NS        (10 * SL_TIME_S)
-#define SL_TURN_REPAY_NS       (30 * SL_TIME_S)
+#define SL_TURN_DEBT_NS     (10 * SL_TIME_S)
+#define SL_TURN_REPAY_NS    (30 * SL_TIME_S)
 
-/* --- turns: who does not use his -------------------------------------------------------------- */
+/* --- turns: holders that do not use theirs -------------------------------------------------- */
 
 /* A tenant that was given a turn and does not begin within this is stopped, or its machine is swamped. */
-#define SL_TURN_COME_NS        (10 * SL_TIME_MS)
+#define SL_TURN_COME_NS  (10 * SL_TIME_MS)
 /* A holder without work keeps its turn this long. libsluice has waited SL_TURN_PAUSE_NS before it says so. */
-#define SL_TURN_IDLE_NS        (20 * SL_TIME_US)
+#define SL_TURN_IDLE_NS  (20 * SL_TIME_US)
 /* In the process: a pause shorter than this is part of the work, not its end. */
-#define SL_TURN_PAUSE_NS       (100 * SL_TIME_US)
+#define SL_TURN_PAUSE_NS (100 * SL_TIME_US)
 /* Work that does not end this long after its turn is passed over: the hardware shares between it and others. */
-#define SL_TURN_DRAIN_NS       (50 * SL_TIME_MS)
+#define SL_TURN_DRAIN_NS (50 * SL_TIME_MS)
 
 /* --- turns: no launch waits without an end ---------------------------------------------------- */
 
@@ -74,25 +74,25 @@
 /* --- slices ----------------------------------------------------------------------------------- */
 
 /* A process that launched nothing for this long says that it does not want the GPU. */
-#define SL_QUIET_NS            (1 * SL_TIME_S)
+#define SL_QUIET_NS          (1 * SL_TIME_S)
 /* Of a tenant without a limit one launch is measured so often, while somebody wants to know what it uses. */
-#define SL_SAMPLE_EVERY_NS     (10 * SL_TIME_MS)
+#define SL_SAMPLE_EVERY_NS   (10 * SL_TIME_MS)
 /* A process that kept the GPU busy counts for this long among those that a tenant's slice is for. */
-#define SL_BUSY_LASTS_NS       (500 * SL_TIME_MS)
+#define SL_BUSY_LASTS_NS     (500 * SL_TIME_MS)
 /* A process that says nothing for this long is stopped: what it said last does not go on for ever. */
-#define SL_SILENT_NS           (100 * SL_TIME_MS)
+#define SL_SILENT_NS         (100 * SL_TIME_MS)
 /* So often a process looks at its queues, while somebody wants to know what it uses. */
-#define SL_METER_LOOK_NS       (1 * SL_TIME_MS)
+#define SL_METER_LOOK_NS     (1 * SL_TIME_MS)
 /* Less than this without a pause is no steady work, however long it takes: a program that waits for each short
  * kernel has one in the queue all the time, most of it spent waiting for its slice. */
-#define SL_METER_DEEP_NS       (4 * SL_TIME_MS)
+#define SL_METER_DEEP_NS     (4 * SL_TIME_MS)
 /* This much without a pause keeps the GPU busy in any case. Less does only where more is launched while it is not
  * done: a program that waits for each burst has the burst in its queue until its slice comes, and does not use
  * its slice to the end. */
-#define SL_METER_PLENTY_NS     (12 * SL_TIME_MS)
+#define SL_METER_PLENTY_NS   (12 * SL_TIME_MS)
 /* Queued work is believed for so many times the time that it should take, and no longer: kernels behind a
  * host function or an event that does not come stand in a queue, too, and use nothing. */
-#define SL_METER_BELIEVED      32U
-#define SL_METER_BELIEVED_NS   (600 * SL_TIME_S)
+#define SL_METER_BELIEVED    32U
+#define SL_METER_BELIEVED_NS (600 * SL_TIME_S)
 
 #endif

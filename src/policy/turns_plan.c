@@ -348,9 +348,8 @@ static size_t tell(struct sl_turns *s, bool closes, struct sl_turns_action *acti
             return n;
         }
         t->dirty = false;
-        actions[n++] = (struct sl_turns_action){.kind = closes ? SL_TURNS_CLOSE : SL_TURNS_OPEN,
-                                                .id = id_of(s, t),
-                                                .turn = t->turns};
+        actions[n++] = (struct sl_turns_action){
+            .kind = closes ? SL_TURNS_CLOSE : SL_TURNS_OPEN, .id = id_of(s, t), .turn = t->turns};
     }
     return n;
 }

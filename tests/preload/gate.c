@@ -306,12 +306,10 @@ static void test_primary_ends(void **state)
 static void test_marks_fail(void **state)
 {
     (void)state;
-    static const enum sl_symbol symbols[] = {SL_SYMBOL_cuEventRecord,
-                                             SL_SYMBOL_cuEventCreate,
-                                             SL_SYMBOL_cuCtxPushCurrent_v2,
-                                             SL_SYMBOL_cuCtxPopCurrent_v2,
-                                             SL_SYMBOL_cuEventQuery,
-                                             SL_SYMBOL_cuThreadExchangeStreamCaptureMode};
+    static const enum sl_symbol symbols[] = {
+        SL_SYMBOL_cuEventRecord,       SL_SYMBOL_cuEventCreate,
+        SL_SYMBOL_cuCtxPushCurrent_v2, SL_SYMBOL_cuCtxPopCurrent_v2,
+        SL_SYMBOL_cuEventQuery,        SL_SYMBOL_cuThreadExchangeStreamCaptureMode};
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
         for (int how = 0; how < 3; how++) {
             if (how == 1)
@@ -325,7 +323,8 @@ static void test_marks_fail(void **state)
             world_restore();
             drain();
         }
-    for (int i = 0; i < 400; i++) { /* more than the board has room for: then nothing is lost either */
+    for (int i = 0; i < 400;
+         i++) { /* more than the board has room for: then nothing is lost either */
         assert_int_equal(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
                          CUDA_SUCCESS);
         sl_flight_mark_tails();
