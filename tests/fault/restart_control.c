@@ -122,7 +122,7 @@ static void test_set_at_once(void **state)
     create("early", 10 * GIB, path);
     pid_t member = spawn_member(path, 1000);
     for (uint64_t gib = 11; gib < 31; gib++) {
-        assert_int_equal(kill(member, SIGSTOP), 0);
+        world_stop_process(member);
         world_kill(&world);
         world_start(&world);
         assert_int_equal(set_memory("early", gib * GIB, text), SL_MSG_OK);
@@ -155,7 +155,7 @@ static void test_stopped_while_recovering(void **state)
     pid_t member = spawn_member(path, 1000);
     assert_int_equal(write(go[1], "g", 1), 1);
     assert_int_equal(waitpid(creator, NULL, 0), creator);
-    assert_int_equal(kill(member, SIGSTOP), 0);
+    world_stop_process(member);
     for (int i = 0; i < 3; i++) {
         world_stop(&world);
         world_start(&world);

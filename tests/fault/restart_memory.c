@@ -140,7 +140,7 @@ static void test_late(void **state)
         ask(&p, "churn", PIECE, "churn 0\n");
         program_ask(&p, "calm", line, sizeof(line));
         assert_string_equal(line, "calm 0\n");
-        assert_int_equal(kill(p.pid, SIGSTOP), 0);
+        world_stop_process(p.pid);
         world_kill(&world);
         world_start(&world);
         EVENTUALLY(findings("late") == 1 && tenant_usage(&t).overhead_bytes >= HELD);
@@ -193,7 +193,7 @@ static void test_newcomers(void **state)
         ask(&old[i], "hold", (10 + (uint64_t)i) * GIB, "held 0\n");
     }
     for (int i = 1; i < 3; i++)
-        assert_int_equal(kill(old[i].pid, SIGSTOP), 0);
+        world_stop_process(old[i].pid);
     world_kill(&world);
     world_start(&world);
     EVENTUALLY(tenant_usage(&t).processes == 1); /* it brought the ledger */
@@ -251,10 +251,10 @@ static void test_unanswered(void **state)
     struct program p;
     tenant_begin(&world, "unanswered", 10 * GIB, &t);
     start(&t, &p);
-    assert_int_equal(kill(p.pid, SIGSTOP), 0);
+    world_stop_process(p.pid);
     world_kill(&world);
     world_start(&world);
-    assert_int_equal(kill(world.arbiter, SIGSTOP), 0);
+    world_stop_process(world.arbiter);
     assert_int_equal(kill(p.pid, SIGCONT), 0);
     for (int i = 0; i < 3; i++) {
         ask(&p, "hold", 10 * GIB, "held 2\n");

@@ -132,7 +132,7 @@ static void test_pid_again(void **state)
     pid_t first = member_begin(c.path, told[1]);
     for (int i = 0; i < 2; i++)
         assert_int_equal(read(told[0], &byte, 1), 1);
-    assert_int_equal(kill(world.arbiter, SIGSTOP), 0);
+    world_stop_process(world.arbiter);
     assert_int_equal(kill(first, SIGKILL), 0);
     assert_int_equal(waitpid(first, &status, 0), first);
     pid_t second = successor_begin(first, c.path, told[1]);

@@ -147,7 +147,7 @@ static void attack_end(struct attack *x)
 static void arbiter_stop(void)
 {
     int status;
-    assert_int_equal(kill(world.arbiter, SIGSTOP), 0);
+    world_stop_process(world.arbiter);
     assert_int_equal(waitpid(world.arbiter, &status, WUNTRACED), world.arbiter);
     assert_true(WIFSTOPPED(status));
 }

@@ -88,7 +88,7 @@ static int connect_to(const char *path)
 static void freeze(void)
 {
     if (frozen++ == 0)
-        assert_int_equal(kill(world.arbiter, SIGSTOP), 0);
+        world_stop_process(world.arbiter);
 }
 
 static void thaw(void)

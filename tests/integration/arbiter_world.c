@@ -63,6 +63,14 @@ void world_start(struct world *w)
         fail_msg("the arbiter did not start: %s", text);
 }
 
+void world_stop_process(pid_t pid)
+{
+    int status = 0;
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+}
+
 void world_kill(struct world *w)
 {
     (void)kill(w->arbiter, SIGKILL);

@@ -22,9 +22,12 @@ struct world {
 /* SLUICE_TEST_NVML names the simulated library; the simulation's state lives in the directory. */
 void world_begin(struct world *w);
 void world_start(struct world *w); /* (again) */
-void world_kill(struct world *w);  /* SIGKILL */
-void world_stop(struct world *w);  /* SIGTERM, as a service manager does */
-void world_end(struct world *w);   /* checks that an orderly stop leaves nothing */
+/* Stops a child of ours, and returns once all its threads stand still: the signal alone lets some of them run on for a
+ * while on a busy machine. */
+void world_stop_process(pid_t pid);
+void world_kill(struct world *w); /* SIGKILL */
+void world_stop(struct world *w); /* SIGTERM, as a service manager does */
+void world_end(struct world *w);  /* checks that an orderly stop leaves nothing */
 
 int world_connect(const struct world *w); /* control socket */
 

@@ -160,7 +160,7 @@ static void test_restart(void **state)
     start(&open, &p);
     hold(&p, 100 * GIB, "held 0\n");
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(kill(p.pid, SIGSTOP), 0);
+        world_stop_process(p.pid);
         world_kill(&world);
         world_start(&world);
         assert_int_equal(tenant_usage(&open).limit_bytes, card - 20 * GIB);
