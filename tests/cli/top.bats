@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # `sluice top` on a real terminal: tmux plays it, and tells what is on the screen.
 load common
-setup() { common_setup; }
+setup() {
+    common_setup
+    SERVER=$(basename "$PLACE")
+}
 teardown() {
-    tmux -L "$(basename "$PLACE")" kill-server 2>/dev/null || true
+    term kill-server 2>/dev/null || true
     common_teardown
 }
 
-term() { tmux -L "$(basename "$PLACE")" -f /dev/null "$@"; }
+term() { tmux -L "$SERVER" -f /dev/null "$@"; }
 screen() { term capture-pane -p; }
 screen_has() { screen | grep -qF -- "$1"; }
 screen_lacks() { ! screen_has "$1"; }
@@ -137,6 +140,7 @@ top() {
     eventually screen_has "  train "
     term capture-pane -ep | grep -q $'\033\[33m' # simulated
     term kill-server
+    SERVER+=-2 # the first may not be gone yet
     top 80 24 NO_COLOR=1
     eventually screen_has "  train "
     run -1 grep -q $'\033\[3[0-7]m' <(term capture-pane -ep)
