@@ -12,7 +12,6 @@ SL_ERROR(AGENT_OPTION, "\"%.60s\" is not an option: see sluiced --help",
     "the command line of `sluiced`, or a variable", "`sluiced --help`, `man sluiced`");
 SL_ERROR_ALSO(AGENT_OPTION_NEAR, "there is no option --%s: did you mean --%s? See sluiced --help");
 SL_ERROR_ALSO(AGENT_OPTION_UNKNOWN, "there is no option --%s: see sluiced --help");
-SL_ERROR_ALSO(AGENT_OPTION_LONG, "there is no option --%.60s: see sluiced --help");
 SL_ERROR_ALSO(AGENT_NEEDS_VALUE, "--%s needs a value");
 SL_ERROR_ALSO(AGENT_BOOL, "--%s must be true or false, not \"%.40s\"");
 SL_ERROR_ALSO(AGENT_LOG_LEVEL, "--log-level (or SLUICE_LOG) must be off, error, warn, info or debug, not \"%.40s\"");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/errors.h"
+#include "base/argv.h"
 #include "base/log.h"
 #include "base/xalloc.h"
 
@@ -145,28 +146,21 @@ static int unknown(const char *name, struct sl_err *err)
 
 static int one(struct sl_agent_options *opt, char **argv, int argc, int *i, struct sl_err *err)
 {
-    const char *word = argv[*i];
-    if (strncmp(word, "--", 2) != 0 || word[2] == '\0')
-        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION, word);
-    char name[64];
-    word += 2;
-    size_t length = strcspn(word, "=");
-    if (length >= sizeof(name))
-        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION_LONG, word);
-    (void)snprintf(name, sizeof(name), "%.*s", (int)length, word);
-    const struct option_row *row = find(name);
+    struct sl_option o;
+    if (!sl_option_split(argv[*i], &o))
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_OPTION, argv[*i]);
+    const struct option_row *row = find(o.name);
     bool takes_value = row && row->kind != YES_NO;
-    if (!row && !sl_config_is_flag(name, &takes_value))
-        return unknown(name, err);
-    const char *value = word[length] ? word + length + 1 : takes_value ? NULL : "true";
-    /* No value begins like an option: the one before it was left out. */
-    if (!value && *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) != 0)
-        value = argv[++*i];
+    if (!row && !sl_config_is_flag(o.name, &takes_value))
+        return unknown(o.name, err);
+    if (!takes_value && !o.value)
+        o.value = "true";
+    const char *value = sl_option_value(&o, argc, argv, i);
     if (!value)
-        return sl_err_set(err, -EINVAL, SL_E_AGENT_NEEDS_VALUE, name);
+        return sl_err_set(err, -EINVAL, SL_E_AGENT_NEEDS_VALUE, o.name);
     if (row)
         return set(opt, row, value, err);
-    pass_on(opt, name, value);
+    pass_on(opt, o.name, value);
     return 0;
 }
 

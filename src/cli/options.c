@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/argv.h"
 #include "base/words.h"
 #include "cli/errors.h"
 
@@ -73,11 +74,10 @@ static const char *option_suggest(const struct sl_cli_verb *verb, const char *wo
     return best;
 }
 
-static const struct sl_cli_option *option_find(const struct sl_cli_option *list, const char *name,
-                                               size_t len)
+static const struct sl_cli_option *option_find(const struct sl_cli_option *list, const char *name)
 {
     for (const struct sl_cli_option *o = list; o && o->name; o++)
-        if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+        if (strcmp(o->name, name) == 0)
             return o;
     return NULL;
 }
@@ -116,32 +116,21 @@ static int take_global(const struct sl_cli_option *o, const char *value, struct 
 /* One option word (and its value, in the same word after '=' or in the next). */
 static int take_option(int argc, char **argv, int *at, struct sl_cli_args *args, struct sl_err *err)
 {
-    const char *word = argv[*at];
-    const char *name = strcmp(word, "-h") == 0   ? "help"
-                       : strcmp(word, "-V") == 0 ? "version"
-                                                 : NULL;
-    size_t len;
-    if (name)
-        len = strlen(name);
-    else if (word[1] == '-')
-        len = strcspn(name = word + 2, "=");
-    else
+    const char *word = strcmp(argv[*at], "-h") == 0   ? "--help"
+                       : strcmp(argv[*at], "-V") == 0 ? "--version"
+                                                      : argv[*at];
+    struct sl_option written;
+    if (!sl_option_split(word, &written))
         return unknown_option(args->verb, word, err);
-
-    const struct sl_cli_option *own = option_find(args->verb->options, name, len);
-    const struct sl_cli_option *o = own ? own : option_find(sl_cli_global_options, name, len);
+    const struct sl_cli_option *own = option_find(args->verb->options, written.name);
+    const struct sl_cli_option *o = own ? own : option_find(sl_cli_global_options, written.name);
     if (!o)
         return unknown_option(args->verb, word, err);
-    const char *value = "";
-    if (name[len] == '=') {
-        value = name + len + 1;
-        if (!o->arg)
-            return sl_err_set(err, -EINVAL, SL_E_OPTION_TAKES_NO_VALUE, o->name);
-    } else if (o->arg) {
-        if (*at + 1 >= argc || strcmp(argv[*at + 1], "--") == 0)
-            return sl_err_set(err, -EINVAL, SL_E_OPTION_NEEDS_VALUE, o->name, o->name, o->arg);
-        value = argv[++*at];
-    }
+    if (written.value && !o->arg)
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_TAKES_NO_VALUE, o->name);
+    const char *value = o->arg ? sl_option_value(&written, argc, argv, at) : "";
+    if (!value)
+        return sl_err_set(err, -EINVAL, SL_E_OPTION_NEEDS_VALUE, o->name, o->name, o->arg);
     if (!own)
         return take_global(o, value, args, err);
     const char **slot = &args->value[own - args->verb->options];
@@ -183,7 +172,7 @@ int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err 
 
 const char *sl_cli_value(const struct sl_cli_args *args, const char *name)
 {
-    const struct sl_cli_option *o = option_find(args->verb->options, name, strlen(name));
+    const struct sl_cli_option *o = option_find(args->verb->options, name);
     return o ? args->value[o - args->verb->options] : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/argv.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/quantity.h"
@@ -183,18 +184,21 @@ static int read_all(int argc, char **argv, const struct row *rows, size_t count,
                     struct sl_ctl_args *ret, struct sl_err *err)
 {
     for (int i = 1; i < argc; i++) {
-        size_t r = 0, n = strcspn(argv[i], "=");
+        struct sl_option o;
+        size_t r = 0;
         ret->help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
         ret->version = strcmp(argv[i], "--version") == 0;
         if (ret->help || ret->version)
             return 0;
-        while (r < count && (strlen(rows[r].name) != n || memcmp(argv[i], rows[r].name, n) != 0))
+        if (!sl_option_split(argv[i], &o))
+            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_OPTION, argv[i]);
+        while (r < count && strcmp(rows[r].name, o.name) != 0)
             r++;
         if (r == count)
             return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_OPTION, argv[i]);
-        if (!argv[i][n] && i + 1 == argc)
-            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, rows[r].name + 2);
-        *rows[r].at = argv[i][n] ? argv[i] + n + 1 : argv[++i];
+        *rows[r].at = sl_option_value(&o, argc, argv, &i);
+        if (!*rows[r].at)
+            return sl_err_set(err, -EINVAL, SL_E_CONTROLLER_NEEDS_VALUE, o.name);
     }
     return 0;
 }
@@ -213,33 +217,33 @@ int sl_ctl_args_parse(int argc, char **argv, struct sl_ctl_args *ret, struct sl_
                                         .lease = "sluice-controller"};
     o->mutate.scheduler = "default-scheduler";
     o->mutate.slot_resource = SL_DIALECT_WHOLE_RESOURCE;
-    const struct row rows[] = {{"--admission", &admission},
-                               {"--extender", &extender},
-                               {"--policy", &policy},
-                               {"--scheduler", &o->mutate.scheduler},
-                               {"--slot-resource", &o->mutate.slot_resource},
-                               {"--listen", &o->listen},
-                               {"--extender-http", &o->extender_http},
-                               {"--extender-client-ca", &o->client_ca},
-                               {"--extender-client", &o->client_name},
-                               {"--metrics", &o->metrics},
-                               {"--cert-file", &o->cert_file},
-                               {"--key-file", &o->key_file},
-                               {"--secret", &o->secret},
-                               {"--service", &o->service},
-                               {"--webhook", &o->webhook},
-                               {"--namespace", &o->name_space},
-                               {"--high-priority", &o->high_priority},
-                               {"--leader-election", &election},
-                               {"--lease", &o->lease},
-                               {"--identity", &o->identity},
-                               {"--lease-seconds", &seconds},
-                               {"--keep-templates", &keep},
-                               {"--kubeconfig", &o->kube.kubeconfig},
-                               {"--server", &o->kube.server},
-                               {"--ca-file", &o->kube.ca_file},
-                               {"--token-file", &o->kube.token_file},
-                               {"--log", &log}};
+    const struct row rows[] = {{"admission", &admission},
+                               {"extender", &extender},
+                               {"policy", &policy},
+                               {"scheduler", &o->mutate.scheduler},
+                               {"slot-resource", &o->mutate.slot_resource},
+                               {"listen", &o->listen},
+                               {"extender-http", &o->extender_http},
+                               {"extender-client-ca", &o->client_ca},
+                               {"extender-client", &o->client_name},
+                               {"metrics", &o->metrics},
+                               {"cert-file", &o->cert_file},
+                               {"key-file", &o->key_file},
+                               {"secret", &o->secret},
+                               {"service", &o->service},
+                               {"webhook", &o->webhook},
+                               {"namespace", &o->name_space},
+                               {"high-priority", &o->high_priority},
+                               {"leader-election", &election},
+                               {"lease", &o->lease},
+                               {"identity", &o->identity},
+                               {"lease-seconds", &seconds},
+                               {"keep-templates", &keep},
+                               {"kubeconfig", &o->kube.kubeconfig},
+                               {"server", &o->kube.server},
+                               {"ca-file", &o->kube.ca_file},
+                               {"token-file", &o->kube.token_file},
+                               {"log", &log}};
     int rc = read_all(argc, argv, rows, SL_ARRAY_LEN(rows), ret, err);
     if (rc || ret->help || ret->version)
         return rc;
