@@ -235,6 +235,13 @@ static void test_variants(void **state)
     assert_non_null(strstr(w->reason, "no -multiuser-server"));
 }
 
+/* It was ready, failed, and is ready again. A busy machine may take several tries to start it. */
+static bool recovered(const struct world *w)
+{
+    const char *end = strrchr(w->log, ' ');
+    return strstr(w->log, "a:ready a:failed") && end && strcmp(end, " a:ready-again") == 0;
+}
+
 static void test_background(void **state)
 {
     struct world *w = *state;
@@ -244,7 +251,7 @@ static void test_background(void **state)
     assert_string_equal(starts(w), "-d GPU-a\n");
     pid_t pid = daemon_pid(w, "GPU-a");
     (void)kill(pid, SIGKILL); /* not our child, and noticed all the same */
-    until(w, strcmp(w->log, "a:starting a:ready a:failed a:ready-again") == 0);
+    until(w, recovered(w));
 }
 
 static void test_death(void **state)
@@ -257,7 +264,7 @@ static void test_death(void **state)
     assert_non_null(strstr(w->reason, "exit status 9"));
     assert_non_null(strstr(w->reason, "something terrible happened"));
     assert_int_equal(sl_mps_edits(w->mps, "GPU-a", &edits, NULL), -EAGAIN);
-    until(w, strcmp(w->log, "a:starting a:ready a:failed a:ready-again") == 0);
+    until(w, recovered(w));
     assert_string_equal(tell(w, "GPU-a", "fake_show\n"), "25.0 250M \n"); /* with its limits */
 }
 

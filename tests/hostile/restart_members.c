@@ -144,14 +144,6 @@ static void attack_end(struct attack *x)
     }
 }
 
-static void arbiter_stop(void)
-{
-    int status;
-    world_stop_process(world.arbiter);
-    assert_int_equal(waitpid(world.arbiter, &status, WUNTRACED), world.arbiter);
-    assert_true(WIFSTOPPED(status));
-}
-
 static void arbiter_go_on(void)
 {
     assert_int_equal(kill(world.arbiter, SIGCONT), 0);
@@ -196,7 +188,7 @@ static void test_deaf_last_process(void **state)
     for (int i = 0; i < TRIES; i++) {
         struct attack x;
         creator_begin(&x.creator, "", 130 * GIB);
-        arbiter_stop();
+        world_stop_process(world.arbiter);
         attack_begin(&x, call_often);
         arbiter_go_on();
         EVENTUALLY(tenants() == 0);
@@ -235,7 +227,7 @@ static void test_ghost(void **state)
 {
     (void)state;
     for (int i = 0; i < TRIES; i++) {
-        arbiter_stop();
+        world_stop_process(world.arbiter);
         pid_t client = fork();
         if (client == 0) {
             struct sl_msg_lease m = lease_ask("ghost", 130 * GIB);
@@ -257,7 +249,7 @@ static void test_ghost_with_heir(void **state)
     (void)state;
     int hold[2];
     assert_int_equal(pipe(hold), 0);
-    arbiter_stop();
+    world_stop_process(world.arbiter);
     pid_t client = fork();
     if (client == 0) {
         struct sl_msg_lease m = lease_ask("ghost", 130 * GIB);
