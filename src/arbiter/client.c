@@ -70,8 +70,8 @@ static int unexpected(const union sl_packet *got, struct sl_err *err)
 }
 
 /* A connection that broke while asking reads as one that broke before the answer. want 0: any answer. */
-static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease,
-               enum sl_msg_type want, union sl_packet *ret, struct sl_err *err)
+static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, int want,
+               union sl_packet *ret, struct sl_err *err)
 {
     struct sl_msg_lease question = *lease;
     sl_packet_init(&question.h, type, sizeof(question));

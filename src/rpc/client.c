@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 #include "rpc/unix.h"
 
+#define DEADLINE_TEXT "the deadline has passed"
+
 struct sl_rpc_client {
     struct sl_rpc_client_options options;
     struct rpc_conn *conn; /* NULL once it is gone */
@@ -104,7 +106,7 @@ static void answer_ended(struct sl_rpc_call *call)
 static void answer_expired(struct sl_rpc_call *call)
 {
     if (!call->over)
-        give_up(call, SL_RPC_DEADLINE_EXCEEDED, "the deadline has passed");
+        give_up(call, SL_RPC_DEADLINE_EXCEEDED, DEADLINE_TEXT);
 }
 
 static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error)
@@ -114,6 +116,11 @@ static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error
     if (lost) {
         (void)snprintf(text, sizeof(text), "%s", call->conn->why.msg);
         tell_done(call, client->destroyed ? SL_RPC_CANCELLED : SL_RPC_UNAVAILABLE, text);
+        return;
+    }
+    /* The server keeps the same deadline, and may be quicker than our own timer. */
+    if (sl_loop_now(call->conn->loop) >= call->deadline_ns) {
+        tell_done(call, SL_RPC_DEADLINE_EXCEEDED, DEADLINE_TEXT);
         return;
     }
     (void)snprintf(text, sizeof(text), "the server reset the call: %s",

@@ -173,7 +173,15 @@ is() { [ "$("$1")" = "$2" ]; }
     [ ! -e "$SLUICE_DIR" ]
 }
 
-slices() { "$SLUICE" doctor --sim h200 | grep '  slices  '; }
+# What doctor measured. On a machine that is too busy it measures nothing, says so, and is asked again.
+slices() {
+    local line i
+    for ((i = 0; i < 20; i++)); do
+        line=$("$SLUICE" doctor --sim h200 | grep '  slices  ')
+        [[ $line == *"varied too much"* ]] || break
+    done
+    echo "$line"
+}
 
 @test "doctor measures whether time slices have an effect: they do" {
     run -0 slices
