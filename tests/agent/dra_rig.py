@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node in processes: the DRA driver with its fault points, an arbiter, kubelet's calls, an API server."""
+import contextlib
 import glob
 import json
 import os
@@ -118,7 +119,12 @@ class Node:
         return {t["name"]: t for t in json.loads(run.stdout)["tenants"]}
 
     def specs(self):
-        return {os.path.basename(p): json.load(open(p)) for p in glob.glob(self.run + "/cdi/*.json")}
+        found = {}
+        for p in glob.glob(self.run + "/cdi/*.json"):
+            with contextlib.suppress(FileNotFoundError):  # the agent removed this spec a moment ago
+                with open(p, encoding="utf-8") as f:
+                    found[os.path.basename(p)] = json.load(f)
+        return found
 
     def checkpoint(self):
         path = self.path("state", "checkpoint.json")

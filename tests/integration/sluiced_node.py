@@ -3,6 +3,7 @@
 A node for a whole sluiced: a driver root with simulated GPUs, a kubelet, an API server where one is wanted, and the
 agent itself, to be started, killed and asked. Usage of a test: sluiced_x.py BUILD [unittest's arguments]
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -251,7 +252,8 @@ class Node:
     def daemons(self):
         """MPS daemons the agents left behind, as they should."""
         for path in pathlib.Path(self.folder).glob("mps/*/daemon.pid"):
-            yield int(path.read_text(encoding="ascii").split()[0])
+            with contextlib.suppress(FileNotFoundError):  # the agent ended this daemon a moment ago
+                yield int(path.read_text(encoding="ascii").split()[0])
 
     def end_daemons(self):
         for pid in self.daemons():
