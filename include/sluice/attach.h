@@ -91,6 +91,7 @@ enum sl_lease_field {
     SL_FIELD_MEMORY = 1,
     SL_FIELD_CORES = 2,
     SL_FIELD_PRIORITY = 4,
+    SL_FIELD_PAUSE = 8, /* whether SL_LEASE_PAUSED is among the flags */
 };
 
 enum sl_lease_flag {
@@ -107,6 +108,8 @@ enum sl_lease_flag {
      * named. GPUs are named as in CUDA_VISIBLE_DEVICES: also by the beginning of a UUID, and
      * names after one that does not exist do not count. */
     SL_LEASE_ANY = 8,
+    /* The tenant is off the GPU. It keeps its memory, and goes on when this flag is taken away. */
+    SL_LEASE_PAUSED = 32,
 };
 
 /* The identity of a tenant for people and metrics: "namespace=… pod=… container=… claim=… uid=…

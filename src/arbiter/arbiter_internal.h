@@ -110,6 +110,7 @@ struct asked {
 struct terms {
     uint64_t memory_bytes[SL_MAX_GPUS]; /* SL_NO_LIMIT: nothing was asked for */
     uint32_t cores_request_permille, cores_limit_permille, priority;
+    bool paused;
 };
 
 struct tenant {

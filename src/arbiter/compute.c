@@ -29,6 +29,7 @@ struct sl_steer_spec sl_arb_spec_of(const struct tenant *t)
         .request_permille = atomic_load(&p->cores_request_permille),
         .limit_permille = atomic_load(&p->cores_limit_permille),
         .priority = atomic_load(&p->priority),
+        .paused = t->terms.paused,
     };
     for (uint32_t i = 0; i < t->gpu_count; i++)
         spec.gpu_mask |= t->gpu[i] < SL_STEER_MAX_GPUS ? 1U << t->gpu[i] : 0;

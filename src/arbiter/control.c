@@ -123,6 +123,8 @@ static uint32_t flags_of(const struct tenant *t)
         flags |= SL_LEASE_SLICES;
     if (t->compute == SL_COMPUTE_TURNS)
         flags |= SL_LEASE_TURNS;
+    if (t->terms.paused)
+        flags |= SL_LEASE_PAUSED;
     return flags;
 }
 

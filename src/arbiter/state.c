@@ -71,6 +71,8 @@ int sl_arb_state_save(struct arbiter *a, const struct tenant *t, const struct te
             (void)fprintf(f, "keep-gpu %u %" PRIu64 "\n", i, k->gpu_memory_bytes[i]);
     if (t->compute != SL_COMPUTE_AUTO)
         (void)fprintf(f, "compute %u\n", t->compute);
+    if (terms->paused)
+        (void)fprintf(f, "paused\n");
     if (t->about[0])
         (void)fprintf(f, "about %s\n", t->about);
     (void)fprintf(f, "end\n");
@@ -87,7 +89,7 @@ struct saved {
     uint32_t gpu_count;
     char uuid[SL_MAX_GPUS][SL_UUID_MAX];
     uint64_t bytes[SL_MAX_GPUS], share[SL_MAX_GPUS];
-    bool kept;
+    bool kept, paused;
     struct asked asked;
     char about[SL_ABOUT_MAX];
     bool whole; /* the end line was there */
@@ -111,6 +113,8 @@ static bool parse_line(const char *line, struct saved *s)
         return true;
     if (strcmp(line, "end") == 0)
         return s->whole = true;
+    if (strcmp(line, "paused") == 0)
+        return s->paused = true;
     if (sscanf(line, "cookie %39s", hex) == 1)
         return strlen(hex) == 32 && parse_cookie(hex, s->cookie);
     if (sscanf(line, "creator %d %" SCNu64, &s->creator, &s->creator_start) == 2)
@@ -196,6 +200,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
         t->terms.cores_request_permille = s->request;
         t->terms.cores_limit_permille = s->limit;
         t->terms.priority = s->priority;
+        t->terms.paused = s->paused;
         sl_arb_tenant_terms(t);
         sl_arb_overheads_load(a, t);
         rc = sl_arb_tenant_open(a, t, err);

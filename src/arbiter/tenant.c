@@ -300,6 +300,8 @@ static void apply_ask(const struct sl_msg_lease *ask, const uint64_t limit[SL_MA
     }
     if (ask->fields & SL_FIELD_PRIORITY)
         terms->priority = ask->priority;
+    if (ask->fields & SL_FIELD_PAUSE)
+        terms->paused = ask->flags & SL_LEASE_PAUSED;
 }
 
 void sl_arb_tenant_terms(struct tenant *t)

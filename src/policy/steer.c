@@ -37,6 +37,8 @@ static void take_spec(struct tenant *t, const struct sl_steer_spec *spec)
     t->weight = spec->request_permille ? spec->request_permille : BEST_EFFORT_PERMILLE;
     if (t->weight > spec->limit_permille)
         t->weight = spec->limit_permille;
+    if (spec->paused)
+        t->active_at_ns = 0; /* the others do not wait until it counts as quiet */
     t->dirty = true;
 }
 
@@ -112,6 +114,8 @@ void sl_steer_report(struct sl_steer *s, uint32_t id, const struct sl_steer_seen
     struct tenant *t = &s->tenants[id];
     struct sl_steer_seen was = t->seen;
     t->seen = *seen;
+    if (t->spec.paused)
+        t->seen.active = t->seen.pending = false; /* its queued work cannot run */
     /* Counters that go back are new ones, or a lie: they count from here on. */
     if (seen->saturated_ns < was.saturated_ns)
         t->before.saturated_ns = seen->saturated_ns;
@@ -180,7 +184,7 @@ static void charge(struct tenant *t, uint64_t used_ns, uint64_t from_ns, uint64_
     uint64_t span = to_ns - from_ns;
     uint32_t permille = (uint32_t)(used_ns * 1000 / span);
     t->used_ns += used_ns;
-    if (t->order.off_until_ns > from_ns)
+    if (t->order.off_until_ns > from_ns && !t->spec.paused)
         t->off_ns += span;
     sl_ring_add(&t->ring, from_ns, to_ns, permille > 1000 ? 1000 : permille);
     if (!limited(t))

@@ -13,6 +13,7 @@
  *    leaves idle is not counted;
  *  - a tenant that has work and runs slower than its request of the speed it has alone (it waits for
  *    each short kernel, so it loses its slice each time) gets windows in which the others are off;
+ *  - a paused tenant is off, and counts for nothing in what the others get;
  *  - beside a tenant of a higher priority that was active lately, the lower ones run in tiny slices and
  *    one at a time;
  *  - nobody is held back otherwise. A tenant on several GPUs is taken off all of them together, and all
@@ -33,7 +34,8 @@
 
 #define SL_STEER_PERIOD_NS   50000000ULL /* limits, windows and slices change in this rhythm */
 #define SL_STEER_DEFAULT_US  2048U       /* the slice that the driver itself gives */
-/* No order takes a tenant off for longer; the process that carries it out knows this bound, too. */
+/* No order takes a tenant off for longer. The process that carries it out knows this bound, too. A longer time
+ * off needs another order before the last one ends. */
 #define SL_STEER_MOST_OFF_NS 1000000000ULL
 
 struct sl_steer_spec {
@@ -41,6 +43,7 @@ struct sl_steer_spec {
     uint32_t request_permille; /* 0: nothing asked, takes what others leave */
     uint32_t limit_permille;   /* 1000 or more: no limit */
     uint32_t priority;         /* higher numbers go first */
+    bool paused;               /* off the GPU until this is false again; others share its part */
 };
 
 /* What a tenant's processes say together; times and counts only grow. */

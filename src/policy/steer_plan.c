@@ -103,7 +103,7 @@ static enum turns turns_of(const struct sl_steer *s, const struct tenant *t)
 /* Has something to run, or had a moment ago. One that is off shows it by what stands in its queue. */
 static bool wants(const struct sl_steer *s, const struct tenant *t)
 {
-    return t->turns && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
+    return t->turns && !t->spec.paused && t->capped_until_ns <= s->now_ns && t->wanted_at_ns &&
            s->now_ns - t->wanted_at_ns <= TICK_NS;
 }
 
@@ -311,6 +311,19 @@ static void apply_limit(struct sl_steer *s, struct tenant *t, uint64_t *next)
     } else if (t->tokens_ns > 0) {
         earlier(next, s->now_ns + (uint64_t)t->tokens_ns * 1000 / (1000 - limit) + 1);
     }
+}
+
+/* --- pauses ------------------------------------------------------------------------------------ */
+
+/* An order lasts for a second at most. It is given anew when half of that is over. */
+static void apply_pause(struct sl_steer *s, struct tenant *t, uint64_t *next)
+{
+    const uint64_t half = SL_STEER_MOST_OFF_NS / 2;
+    uint64_t until = t->order.off_until_ns;
+    if (until <= s->now_ns + half)
+        until = s->now_ns + SL_STEER_MOST_OFF_NS;
+    keep_off(t, until);
+    earlier(next, until - half);
 }
 
 /* --- windows ----------------------------------------------------------------------------------- */
@@ -591,7 +604,7 @@ static uint32_t slice_of(struct sl_steer *s, struct tenant *t)
 static bool metered(const struct sl_steer *s, const struct tenant *t)
 {
     const struct tenant *o;
-    if (!active(s, t) && t->order.off_until_ns <= s->now_ns)
+    if (t->spec.paused || (!active(s, t) && t->order.off_until_ns <= s->now_ns))
         return false;
     if (limited(t))
         return true;
@@ -632,6 +645,8 @@ uint64_t sl_steer_plan(struct sl_steer *s, bool new_period)
     {
         if (limited(t) && (active(s, t) || t->capped_until_ns > s->now_ns))
             apply_limit(s, t, &next);
+        if (t->spec.paused)
+            apply_pause(s, t, &next);
         apply_window(s, t, new_period, &next);
     }
     FOR_EACH_TENANT(s, t)

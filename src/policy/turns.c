@@ -200,6 +200,8 @@ int sl_turns_set(struct sl_turns *turns, uint32_t id, const struct sl_steer_spec
     sl_turns_tick(turns, now_ns);
     sl_turns_accrue(turns, t);
     bool was_capped = capped(t);
+    if (t->spec.paused && !spec->paused)
+        sl_turns_refresh(turns); /* leads without it, as for one that wants turns again */
     if (spec->priority != t->spec.priority || spec->gpu_mask != t->spec.gpu_mask)
         for (uint32_t g = 0; g < SL_TURNS_MAX_GPUS; g++)
             t->lead_ns[g] = 0; /* it has other neighbours now: it owes them nothing */

@@ -17,10 +17,10 @@ struct plan {
     uint64_t horizon_ns[SL_TURNS_MAX_GPUS]; /* … which cannot start before this */
 };
 
-/* Has it work, and does its limit allow a turn? */
+/* Has it work, and may it have a turn? */
 static bool is_ready(const struct tenant *t)
 {
-    return (t->state == SL_TURNS_WOKEN || t->state == SL_TURNS_WAITING) &&
+    return (t->state == SL_TURNS_WOKEN || t->state == SL_TURNS_WAITING) && !t->spec.paused &&
            (!capped(t) || t->tokens >= sl_turns_start_tokens(t));
 }
 
@@ -34,11 +34,12 @@ static bool is_live(const struct tenant *t)
 static void count_tenant(struct sl_turns *s, const struct tenant *t)
 {
     uint32_t c = t->spec.priority;
+    bool wants = t->want && !t->spec.paused;
     FOR_EACH_GPU(g, t->spec.gpu_mask)
     {
         struct gpu *gpu = &s->gpu[g];
-        gpu->wanting += t->want;
-        if (t->want || is_live(t)) {
+        gpu->wanting += wants;
+        if (wants || is_live(t)) {
             gpu->n[c]++;
             gpu->weights[c] += t->weight;
         }
@@ -179,7 +180,7 @@ static bool is_late(const struct sl_turns *s, const struct tenant *t)
 
 static bool must_close(const struct sl_turns *s, const struct tenant *t)
 {
-    if (t->hold_mask != t->spec.gpu_mask || is_late(s, t))
+    if (t->spec.paused || t->hold_mask != t->spec.gpu_mask || is_late(s, t))
         return true;
     if (!t->want && (capped(t) || contended(s, t)) &&
         s->now_ns - t->idle_since_ns >= SL_TURN_IDLE_NS)
@@ -315,6 +316,8 @@ static uint64_t wake_of(const struct sl_turns *s, const struct tenant *t)
         return t->until_ns;
     case SL_TURNS_WOKEN:
     case SL_TURNS_WAITING:
+        if (t->spec.paused)
+            return wake;
         if (!is_ready(t))
             return add_sat(s->now_ns, tokens_wait_ns(t));
         if (t->state == SL_TURNS_WAITING)

@@ -121,11 +121,16 @@ static bool come_back(struct sl_slot *slot, uint64_t now)
 
 static uint64_t stay_off(struct sl_slot *slot, uint64_t until, uint64_t now)
 {
-    uint64_t latest = orders.off_since_ns + SL_STEER_MOST_OFF_NS;
-    until = until < latest ? until : latest;
     if (now >= until)
         return come_back(slot, now) ? 0 : AGAIN_NS;
     return until - now;
+}
+
+/* 0: the channels are to be on. A time further away than any order may say is no order. */
+static uint64_t off_until(const struct sl_lease_page *lease, uint64_t now)
+{
+    uint64_t until = atomic_load(&lease->off_until_ns);
+    return until > now && until - now <= SL_STEER_MOST_OFF_NS ? until : 0;
 }
 
 uint64_t sl_orders_obey(struct sl_process *p)
@@ -133,7 +138,7 @@ uint64_t sl_orders_obey(struct sl_process *p)
     const struct sl_lease_page *lease = atomic_load(&p->lease);
     struct sl_slot *slot = sl_process_slot(p);
     uint32_t slice = atomic_load(&lease->slice_us);
-    uint64_t until = atomic_load(&lease->off_until_ns), now = sl_now_ns();
+    uint64_t now = sl_now_ns(), until = off_until(lease, now);
     if (!sl_marks_any() && !orders.off_since_ns)
         return UINT64_MAX; /* nothing was launched yet */
     if (atomic_load(&slot->control) == SL_CONTROL_UNKNOWN ||

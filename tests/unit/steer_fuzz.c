@@ -124,6 +124,7 @@ static void check_caller(uint64_t seed)
     for (int step = 0; step < 600; step++) {
         uint32_t id = (uint32_t)below(&c.rng, IDS);
         struct sl_steer_spec spec = random_spec(&c.rng, SL_STEER_MAX_GPUS);
+        spec.paused = below(&c.rng, 8) == 0;
         switch (below(&c.rng, 12)) {
         case 0:
             assert_int_equal(sl_steer_add(c.s, id, &spec, c.now_ns, &err),

@@ -242,9 +242,8 @@ static void obey(struct world *w, struct world_proc *p)
     if (order->meter && p->look_at_ns == NEVER)
         p->look_at_ns = now;
     if (p->off_since_ns) {
-        uint64_t until = least(order->off_until_ns, p->off_since_ns + SL_STEER_MOST_OFF_NS);
-        if (now < until) {
-            p->obey_at_ns = until;
+        if (now < order->off_until_ns) {
+            p->obey_at_ns = order->off_until_ns;
             return;
         }
         p->off_since_ns = 0;
@@ -468,7 +467,7 @@ static void check_tenant(struct world *w, uint32_t id)
     t->longest_off_ns = off > t->longest_off_ns ? off : t->longest_off_ns;
 }
 
-/* Somebody with work is on, unless all who have work have limits. Who is on and only now and then has
+/* Somebody with work is on, unless all who have work have limits or are paused. Who is on and only now and then has
  * nothing queued counts, too. A tenant on several GPUs may be off all of them for a turn on one, and has
  * its turn on all of them. */
 static void check_gpu(struct world *w, uint32_t g)
@@ -480,7 +479,8 @@ static void check_gpu(struct world *w, uint32_t g)
         if (!p->used || !(spec->gpu_mask & 1U << g) || !launched_lately(w, p))
             continue;
         bool off = world_is_off(w, p->tenant);
-        waits |= off && p->queue_ns && spec->limit_permille >= 1000 && spec->gpu_mask == 1U << g;
+        waits |= off && !spec->paused && p->queue_ns && spec->limit_permille >= 1000 &&
+                 spec->gpu_mask == 1U << g;
         on |= !off && (p->queue_ns || w->now_ns - p->launched_at_ns < 60 * MS);
     }
     struct world_gpu *gpu = &w->gpu[g];

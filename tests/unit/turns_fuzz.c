@@ -45,7 +45,8 @@ static struct sl_steer_spec random_spec(struct rng *r)
     return (struct sl_steer_spec){.gpu_mask = 1 + (uint32_t)rng_below(r, 15),
                                   .request_permille = (uint32_t)rng_below(r, 1001),
                                   .limit_permille = limits[rng_below(r, 7)],
-                                  .priority = (uint32_t)rng_below(r, 3)};
+                                  .priority = (uint32_t)rng_below(r, 3),
+                                  .paused = rng_below(r, 8) == 0};
 }
 
 static void random_time(struct fuzz *f)
