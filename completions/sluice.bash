@@ -70,7 +70,7 @@ _sluice() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" words "$verb" 2>/dev/null)" -- "$cur")
     elif [[ $verb == help ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$program" words 2>/dev/null)" -- "$cur")
-    elif [[ $verb == set ]]; then
+    elif [[ $verb == @(set|pause|resume) ]]; then
         words=$("$program" words --tenants "${world[@]}" 2>/dev/null)
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     elif [[ $verb == config && $prev == config ]]; then

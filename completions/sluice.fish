@@ -84,7 +84,7 @@ function __sluice_complete
     switch $verb
         case help
             $program words 2>/dev/null
-        case set
+        case set pause resume
             set -l world
             for i in (seq 2 $n)
                 switch $words[$i]

@@ -74,15 +74,16 @@ struct sl_lease_page {
     _Atomic uint32_t revision; /* goes up with every change by `sluice set` */
 
     _Atomic uint32_t gate __attribute__((aligned(64)));
-    _Atomic uint32_t priority;               /* enum sl_priority */
-    _Atomic uint64_t window_ns;              /* estimated work that may be in flight, gate open */
-    uint64_t reserved_ns;                    /* zero */
+    _Atomic uint32_t priority;  /* enum sl_priority */
+    _Atomic uint64_t window_ns; /* estimated work that may be in flight, gate open */
+    /* CLOCK_MONOTONIC: where turns share, the tenant is paused until then. Its launches do not count as late. */
+    _Atomic uint64_t paused_until_ns;
     _Atomic uint32_t cores_request_permille; /* 0: nothing asked */
     _Atomic uint32_t cores_limit_permille;
     uint32_t reserved_kernels; /* zero */
     _Atomic uint32_t slice_us; /* of each compute channel group; 0: the driver's own */
-    /* CLOCK_MONOTONIC: its channels are off the GPU until then. The process itself ends it, at this
-     * moment, after a second, or when the arbiter is gone: whichever is first. */
+    /* CLOCK_MONOTONIC: its channels are off the GPU until then, which is a second from now at most. The process
+     * itself takes them back at this moment, or when the arbiter is gone: whichever is first. */
     _Atomic uint64_t off_until_ns;
     _Atomic uint32_t meter; /* not 0: say in the ledger what is used */
     uint32_t reserved;

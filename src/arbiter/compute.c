@@ -220,9 +220,13 @@ uint64_t sl_arb_compute_tick(struct arbiter *a)
     }
     do {
         n = sl_steer_decide(a->compute->steer, a->now_ns, orders, 16, &next);
-        for (size_t i = 0; i < n; i++)
-            if (!a->compute->by_id[orders[i].id]->by_turns)
-                obey(a->compute->by_id[orders[i].id], &orders[i]);
+        for (size_t i = 0; i < n; i++) {
+            struct tenant *t = a->compute->by_id[orders[i].id];
+            if (t->by_turns) /* quiet in the policy's eyes: off only for a pause */
+                atomic_store(&t->lease.page->paused_until_ns, orders[i].off_until_ns);
+            else
+                obey(t, &orders[i]);
+        }
     } while (n == 16);
     return least(next, sl_arb_turnstile_tick(a));
 }

@@ -14,6 +14,10 @@ SL_ERROR(GPU_TWICE, "GPU %u is named twice: name each GPU once",
     "an index and the UUID of the same card", "name each GPU once");
 SL_ERROR(TENANT_GPUS, "a tenant may use at most %d GPUs: name fewer GPUs",
     "the most GPUs that one tenant may use", "fewer GPUs");
+SL_ERROR(PAUSE_REACH,
+    "tenant %s cannot be paused: its GPU is one of those whose time the arbiter does not share (index 16 and more)",
+    "a MIG instance with a high index, or a tenant on such a GPU only",
+    "stop its processes with `kill -STOP` instead, or use a GPU with a lower index");
 SL_ERROR(GPU_SMALL, "GPU %u (%s) has %s, %s were asked for: ask for less",
     "more than the card has (for example `200Gi` of 141)", "a smaller amount");
 SL_ERROR(NO_GPU_HAS_ROOM,

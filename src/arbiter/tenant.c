@@ -496,6 +496,8 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
         rc = check_cores(a, ask, t, err);
     if (rc == 0)
         rc = check_priority(ask, err);
+    if (rc == 0 && (ask->fields & SL_FIELD_PAUSE) && t->steer_id == UINT32_MAX)
+        rc = sl_err_set(err, -ENOTSUP, SL_E_PAUSE_REACH, t->name);
     if (rc < 0)
         return rc;
     /* Written down first: what could not be is not in force either, now or after a restart. */

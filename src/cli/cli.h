@@ -67,6 +67,8 @@ int sl_cmd_run(const struct sl_cli_args *args);
 int sl_cmd_status(const struct sl_cli_args *args);
 int sl_cmd_top(const struct sl_cli_args *args);
 int sl_cmd_set(const struct sl_cli_args *args);
+int sl_cmd_pause(const struct sl_cli_args *args);
+int sl_cmd_resume(const struct sl_cli_args *args);
 int sl_cmd_doctor(const struct sl_cli_args *args);
 int sl_cmd_arbiter(const struct sl_cli_args *args);
 int sl_cmd_simulate(const struct sl_cli_args *args);

@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <string.h>
-
-#include "base/cleanup.h"
 #include "base/units.h"
+#include "cli/change.h"
 #include "cli/errors.h"
-#include "cli/world.h"
 #include "share/share.h"
-
-static const struct sl_msg_tenant *find_tenant(const struct sl_client_status *s, const char *name)
-{
-    for (size_t i = 0; i < s->tenant_count; i++)
-        if (strcmp(s->tenant[i].name, name) == 0)
-            return &s->tenant[i];
-    return NULL;
-}
 
 static const char *memory_text(uint64_t bytes, char *buf, size_t size)
 {
@@ -39,10 +27,11 @@ static const char *cores_text(const struct sl_msg_tenant *t, char *buf, size_t s
 }
 
 /* One line for what is different now, or that nothing is. */
-static void print_changes(const struct sl_msg_tenant *old, const struct sl_msg_tenant *now,
-                          uint32_t fields)
+static int print_changes(const struct sl_msg_tenant *old, const struct sl_msg_tenant *now,
+                         uint32_t fields, struct sl_err *err)
 {
     char a[40], b[40];
+    (void)err;
     if (fields & SL_FIELD_MEMORY) {
         bool same =
             true; /* one limit for all its GPUs, unless it is a percentage of unlike cards */
@@ -61,44 +50,15 @@ static void print_changes(const struct sl_msg_tenant *old, const struct sl_msg_t
     if (fields & SL_FIELD_PRIORITY)
         (void)printf("%s: priority %s -> %s\n", now->name, sl_priority_name(old->priority),
                      sl_priority_name(now->priority));
-}
-
-static int change(int fd, const struct sl_msg_lease *lease, struct sl_err *err)
-{
-    struct sl_client_status before = {0}, after = {0};
-    struct sl_msg_text remark;
-    int rc = sl_client_status(fd, &before, err);
-    if (rc == 0)
-        rc = sl_client_set(fd, lease, &remark, err);
-    if (rc == 0)
-        rc = sl_client_status(fd, &after, err);
-    if (rc == 0) {
-        const struct sl_msg_tenant *old = find_tenant(&before, lease->name);
-        const struct sl_msg_tenant *now = find_tenant(&after, lease->name);
-        if (old && now)
-            print_changes(old, now, lease->fields);
-        else
-            (void)printf("%s: changed\n", lease->name);
-        if (remark.text[0])
-            (void)printf("%s\n", remark.text);
-    }
-    sl_client_status_free(&before);
-    sl_client_status_free(&after);
-    return rc;
+    return 0;
 }
 
 int sl_cmd_set(const struct sl_cli_args *args)
 {
     struct sl_err err = SL_ERR_INIT;
-    struct sl_world world;
     struct sl_msg_lease lease;
-    if (args->rest_count != 1) {
-        if (args->rest_count)
-            sl_cli_complain(SL_E_SET_TWO_NAMES);
-        else
-            sl_cli_complain(SL_E_SET_NO_NAME);
+    if (!sl_change_named(args, "sluice set NAME --memory AMOUNT"))
         return SL_EXIT_USAGE;
-    }
     int rc = sl_world_lease(args, &lease, &err);
     if (rc < 0 || lease.fields == 0) {
         if (rc < 0)
@@ -107,19 +67,5 @@ int sl_cmd_set(const struct sl_cli_args *args)
             sl_cli_complain(SL_E_SET_NOTHING);
         return SL_EXIT_USAGE;
     }
-    const char *name = args->rest[0];
-    if (strlen(name) >= sizeof(lease.name)) {
-        sl_cli_complain(SL_E_SET_NAME_LONG, name);
-        return SL_EXIT_FAILED;
-    }
-    memcpy(lease.name, name, strlen(name) + 1);
-    rc = sl_world_find(args, &world, &err);
-    SL_CLEANUP(close) int fd = rc < 0 ? rc : sl_client_connect(&world.place, &err);
-    if (fd == -ENOENT)
-        sl_cli_complain(SL_E_SET_NO_ARBITER, err.msg, name);
-    else if (fd < 0 || change(fd, &lease, &err) < 0)
-        sl_cli_complain("set: %s", err.msg);
-    else
-        return sl_cli_finish(SL_EXIT_OK);
-    return SL_EXIT_FAILED;
+    return sl_change(args, &lease, print_changes);
 }

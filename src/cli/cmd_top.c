@@ -132,6 +132,15 @@ static int set_value(struct top *t, const struct sl_top_wish *w, struct sl_err *
     return rc < 0 ? rc : sl_client_set(t->fd, &lease, &remark, err);
 }
 
+static int pause_tenant(struct top *t, const char *name, bool pause, struct sl_err *err)
+{
+    struct sl_msg_lease lease = {.fields = SL_FIELD_PAUSE, .flags = pause ? SL_LEASE_PAUSED : 0};
+    struct sl_msg_text remark;
+    (void)snprintf(lease.name, sizeof(lease.name), "%s", name);
+    int rc = connect_now(t, err);
+    return rc < 0 ? rc : sl_client_set(t->fd, &lease, &remark, err);
+}
+
 /* In nanoseconds after boot; UINT64_MAX: not known. */
 static uint64_t began_ns(int pid)
 {
@@ -181,6 +190,14 @@ static void fulfil(struct top *t, const struct sl_top_wish *w)
             (void)snprintf(said, size, "%s", err.msg);
         else
             (void)snprintf(said, size, "%s of %s is %s now", w->option, w->name, w->text);
+    } else if (w->action == SL_TOP_PAUSE) {
+        const struct sl_top_tenant *one = sl_top_selected(&t->model);
+        bool pause = one && !(one->m.flags & SL_LEASE_PAUSED);
+        if (pause_tenant(t, w->name, pause, &err) < 0)
+            (void)snprintf(said, size, "%s", err.msg);
+        else
+            (void)snprintf(said, size, pause ? "%s is paused: z lets it go on" : "%s goes on",
+                           w->name);
     } else if (w->action == SL_TOP_END) {
         if (end_tenant(t, w->name, &err) < 0)
             (void)snprintf(said, size, "%s", err.msg);

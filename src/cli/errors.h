@@ -24,14 +24,17 @@ SL_ERROR_ALSO(EXTRA_WORD, "\"%.40s\" is an extra word: `sluice %s` takes options
 SL_ERROR_ALSO(ARBITER_NEEDS_NUMBERS, "arbiter: --idle-exit and --ready-fd need a number");
 SL_ERROR(SET_NOTHING, "set: nothing to change: give --memory, --cores or --priority",
     "`sluice set` has a name and no new value", "for example `sluice set NAME --memory 10Gi`");
-SL_ERROR(SET_NO_NAME, "set: no tenant is named: write sluice set NAME --memory AMOUNT",
-    "`sluice set` changes one running tenant", "name one tenant of `sluice status`");
-SL_ERROR_ALSO(SET_TWO_NAMES, "set: only one tenant can be named: write sluice set NAME --memory AMOUNT");
-SL_ERROR(SET_NAME_LONG, "set: no tenant is named \"%.200s\"; `sluice status` lists them",
+SL_ERROR(CHANGE_NO_NAME, "%s: no tenant is named: write %s",
+    "`sluice set`, `pause` and `resume` change one running tenant", "name one tenant of `sluice status`");
+SL_ERROR_ALSO(CHANGE_TWO_NAMES, "%s: only one tenant can be named: write %s");
+SL_ERROR(CHANGE_NAME_LONG, "%s: no tenant is named \"%.200s\"; `sluice status` lists them",
     "no tenant has such a long name", "use a name that `sluice status` shows");
-SL_ERROR(SET_NO_ARBITER,
-    "set: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",
+SL_ERROR(CHANGE_NO_ARBITER,
+    "%s: %s, so there is no tenant \"%s\": if the tenant was started with --sim or --dir, give the same option here",
     "each directory has an arbiter and tenants of its own", "give the `--sim` or `--dir` of the `sluice run`");
+SL_ERROR(PAUSE_OLD_ARBITER,
+    "the running arbiter is older than this program and cannot pause a tenant: it is replaced when no tenant is left",
+    "the arbiter was started by an earlier version", "end its tenants, or restart the arbiter; then pause again");
 SL_ERROR(TOP_NO_TERMINAL, "this is no terminal: `sluice top --once` prints one page",
     "input or output of `sluice top` is a file or a pipe", "`sluice top --once`, or `sluice status --json`");
 SL_ERROR(TOP_TERMINAL_KIND, "this terminal cannot place its cursor: set TERM, or use `sluice status --watch`",

@@ -300,6 +300,7 @@ static void json_tenant(struct sl_json *j, const struct sl_client_status *s,
     sl_json_uint(j, "age_ns", m->age_ns);
     sl_json_uint(j, "creator_pid", m->creator_pid);
     sl_json_bool(j, "kept", m->flags & SL_LEASE_KEEP);
+    sl_json_bool(j, "paused", m->flags & SL_LEASE_PAUSED);
     json_about(j, m->about);
     json_tenant_gpus(j, s, m);
     sl_json_end(j, '}');

@@ -165,9 +165,11 @@ static void memory_text(const struct sl_msg_tenant *m, char *buf, size_t size)
         (void)snprintf(buf, size, "%s", a);
 }
 
-/* Less than was asked, while it waits. */
+/* Paused; or less than was asked, while it waits. */
 static enum sl_style got_style(const struct sl_top_tenant *one)
 {
+    if (one->m.flags & SL_LEASE_PAUSED)
+        return SL_STYLE_WARN;
     bool behind = one->m.share_1s_permille + 20 < one->m.cores_request_permille;
     return behind && one->waited_permille > 100 ? SL_STYLE_WARN : SL_STYLE_PLAIN;
 }
@@ -188,7 +190,11 @@ static void draw_tenant(const struct sl_top *t, struct sl_screen *s, int row,
     else
         (void)snprintf(b, sizeof(b), "-");
     cell(s, row, CORES, SL_STYLE_PLAIN, b);
-    (void)snprintf(b, sizeof(b), "%u.%u%%", m->share_1s_permille / 10, m->share_1s_permille % 10);
+    if (m->flags & SL_LEASE_PAUSED)
+        (void)snprintf(b, sizeof(b), "paused");
+    else
+        (void)snprintf(b, sizeof(b), "%u.%u%%", m->share_1s_permille / 10,
+                       m->share_1s_permille % 10);
     cell(s, row, GOT, got_style(one), b);
     (void)snprintf(b, sizeof(b), "%u%%", one->waited_permille / 10);
     cell(s, row, WAIT, SL_STYLE_PLAIN, b);
@@ -272,6 +278,7 @@ static void draw_help(struct sl_screen *s, int row, int bottom)
         "/                 show only tenants whose name, user or pod contains a text",
         "Esc               show all tenants again",
         "c  m  p           change cores, memory, priority of the selected tenant",
+        "z                 pause the selected tenant, or let it go on",
         "x                 end the selected tenant (asks first)",
         "q                 leave",
         "",
@@ -310,7 +317,7 @@ static void draw_bottom(const struct sl_top *t, struct sl_screen *s)
                             "q quit  Enter processes  s sort: %s  / filter", sorts[t->sort]);
     if (t->filter[0])
         col = sl_screen_put(s, row + 1, col, SL_STYLE_DIM, ": %s", t->filter);
-    (void)sl_screen_put(s, row + 1, col, SL_STYLE_DIM, "  c m p change  x end  ? help");
+    (void)sl_screen_put(s, row + 1, col, SL_STYLE_DIM, "  c m p change  z pause  x end  ? help");
 }
 
 void sl_top_draw(const struct sl_top *t, struct sl_screen *s, const char *clock, bool once)

@@ -278,6 +278,8 @@ static struct sl_top_wish list_key(struct sl_top *t, int key)
     case '/':
         begin_typing(t, SL_TOP_FILTER, NULL);
         break;
+    case 'z':
+        return wish(t, any ? SL_TOP_PAUSE : SL_TOP_NOTHING);
     case 'x':
         if (any)
             t->mode = SL_TOP_SURE;

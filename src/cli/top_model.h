@@ -33,6 +33,7 @@ enum sl_top_action {
     SL_TOP_NOTHING,
     SL_TOP_QUIT,
     SL_TOP_SET,     /* `option` of `name` becomes `text` */
+    SL_TOP_PAUSE,   /* pause `name`, or resume it if it is paused */
     SL_TOP_END,     /* the user said yes: end `name` */
     SL_TOP_REFRESH, /* other processes have to be shown */
 };

@@ -65,6 +65,8 @@ static const struct sl_cli_option set_options[] = {
     OPTION_MEMORY, OPTION_CORES, OPTION_PRIORITY, OPTION_SIM, OPTION_END,
 };
 
+static const struct sl_cli_option pause_options[] = {OPTION_SIM, OPTION_END};
+
 static const struct sl_cli_option doctor_options[] = {
     OPTION_JSON,
     OPTION_SIM,
@@ -156,7 +158,7 @@ const struct sl_cli_verb sl_cli_verbs[] = {
      .summary = "watch GPUs and tenants live, and change or end tenants",
      .details =
          "Keys: up and down select a tenant, Enter shows its processes, c m p change its cores,\n"
-         "memory and priority, x ends it, s sorts, / filters, ? explains, q leaves.",
+         "memory and priority, z pauses it, x ends it, s sorts, / filters, ? explains, q leaves.",
      .options = top_options,
      .run = sl_cmd_top},
     {.name = "set",
@@ -166,6 +168,18 @@ const struct sl_cli_verb sl_cli_verbs[] = {
                 "takes nothing away, but the tenant gets no more memory until it uses less.",
      .options = set_options,
      .run = sl_cmd_set},
+    {.name = "pause",
+     .synopsis = "NAME",
+     .summary = "take a tenant off the GPU; it keeps its memory",
+     .details = "The tenant stops in the middle of its work, and others get its share of GPU time\n"
+                "until `sluice resume NAME`. It stays paused when the arbiter restarts.",
+     .options = pause_options,
+     .run = sl_cmd_pause},
+    {.name = "resume",
+     .synopsis = "NAME",
+     .summary = "let a paused tenant go on where it was",
+     .options = pause_options,
+     .run = sl_cmd_resume},
     {.name = "doctor",
      .summary = "check this machine, and say how to mend what does not work",
      .details = "The exit code is 1 when a problem keeps `sluice run` from working.",

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "policy/cost.h"
+#include "policy/steer.h"
 #include "policy/times.h"
 #include "preload/attach.h"
 #include "preload/flight.h"
@@ -126,11 +127,18 @@ static bool pass_late(struct sl_process *p, struct sl_launch *l, uint64_t since)
     return sl_flight_admit(l, window_ns(p));
 }
 
+/* A launch of a paused tenant is not late. */
+static bool paused(struct sl_process *p)
+{
+    uint64_t until = atomic_load(&atomic_load(&p->lease)->paused_until_ns), now = sl_now_ns();
+    return until > now && until - now <= SL_STEER_MOST_OFF_NS && sl_process_connected();
+}
+
 /* Stands at the closed gate until the word changes. True: go through all the same. */
 static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
                         struct sl_launch *l)
 {
-    uint64_t since = sl_now_ns();
+    uint64_t since = sl_now_ns(), late_from = since;
     bool escape = false;
     atomic_fetch_add(&turn.waiting, 1);
     report(p, false);
@@ -138,7 +146,10 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     sl_gate_ring(p);
     sl_watch_kick();
     while (!escape && atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word) {
-        escape = pass_late(p, l, since);
+        if (paused(p))
+            late_from = sl_now_ns();
+        else
+            escape = pass_late(p, l, late_from);
         if (!escape && sl_flight_empty()) {
             sl_futex_wait(word, seen, SL_TURN_WAIT_STEP_NS, true);
             if (!sl_process_connected() && sl_now_ns() - since > SL_TURN_ORPHAN_NS)

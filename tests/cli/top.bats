@@ -98,6 +98,13 @@ top() {
     eventually screen_has 'memory "nonsense" is not an amount'
     term send-keys p high Enter
     eventually screen_has "priority of train is high now"
+    term send-keys z
+    eventually screen_has "train is paused: z lets it go on"
+    [ "$("$SLUICE" status --json --sim h200x2 | jq '.tenants[] | select(.paused).name')" = '"train"' ]
+    eventually screen_has "   25 paused "
+    term send-keys z
+    eventually screen_has "train goes on"
+    [ -z "$("$SLUICE" status --json --sim h200x2 | jq '.tenants[] | select(.paused).name')" ]
     term send-keys Enter
     eventually screen_has "process "
     screen_has "$(basename "$ALLOC" | cut -c1-15)"

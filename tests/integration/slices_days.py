@@ -164,6 +164,92 @@ class TwoGpus(World):
         self.goes_on(*neighbours)
 
 
+@in_both
+class Pauses(World):
+    """`sluice pause`: off the GPU in the middle of the work, and on again where it was."""
+
+    def sluice(self, *words, code=0):
+        done = subprocess.run([SLUICE, "--dir", self.dir, *words], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def told(self, tenant):
+        return next(t for t in self.status()["tenants"] if t["name"] == tenant.name)
+
+    def stands_still(self, tenant, beside, gpu_s=0.2):
+        """It runs nothing while another tenant uses the GPU for so long. What was on the GPU before ends first."""
+        def still():
+            before, begin = self.ran(tenant), self.ran(beside)
+            self.until(f"{beside.name} goes on", lambda: self.ran(beside) > begin + gpu_s, 25 if SLOW else 10)
+            return self.ran(tenant) == before
+        self.until(f"{tenant.name} stands still", still, 40)
+
+    def both_pause_and_resume(self, env, how):
+        a, b = self.busy("a", cores="30:100", env=env), self.busy("b", cores="60:100", env=env)
+        self.until(how, lambda: self.gpu()["compute"] == how, 10)
+        self.goes_on(a, b)
+        held = self.told(b)["gpus"][0]["memory_used_bytes"]
+        self.assertFalse(self.told(b)["paused"])
+        self.assertRegex(self.sluice("pause", "b"), r"^b: paused; it keeps [0-9.]+ \wiB of GPU memory\n$")
+        self.stands_still(b, a)
+        self.stands_still(b, a, 1.2)  # longer than an order may last
+        if how == "turns":
+            self.stands_still(b, a, 6)  # longer than a launch waits for a turn
+        self.assertTrue(self.told(b)["paused"])
+        self.assertEqual(self.told(b)["gpus"][0]["memory_used_bytes"], held)
+        self.assertEqual(self.sluice("pause", "b"), "b: is paused already\n")
+        self.assertEqual(self.sluice("resume", "b"), "b: goes on\n")
+        self.goes_on(a, b)
+        self.assertEqual(self.sluice("resume", "b"), "b: is not paused\n")
+
+    def both_survive_the_arbiter(self, env, how):
+        a, b = self.busy("a", cores="30:100", env=env), self.busy("b", cores="60:100", env=env)
+        self.goes_on(a, b)
+        self.sluice("pause", "b")
+        self.stands_still(b, a)
+        os.kill(self.arbiter_pid(), signal.SIGKILL)
+        self.sluice("run", "--sim", self.sim, "--", "true")  # starts another
+        self.until("both are back", lambda: all(self.told(t)["processes"] for t in (a, b)), 20)
+        self.assertTrue(self.told(b)["paused"])
+        self.stands_still(b, a)
+        self.sluice("resume", "b")
+        self.goes_on(a, b)
+
+    def both_nobody_stays_off_for_a_stopped_arbiter(self, env, how):
+        a, b = self.busy("a", cores="30:100", env=env), self.busy("b", cores="60:100", env=env)
+        self.goes_on(a, b)
+        self.sluice("pause", "b")
+        self.stands_still(b, a)
+        arbiter = self.arbiter_pid()
+        os.kill(arbiter, signal.SIGSTOP)
+        try:
+            self.goes_on(a, b, seconds=30)
+        finally:
+            os.kill(arbiter, signal.SIGCONT)
+        self.stands_still(b, a)
+
+    def test_alone_under_a_limit(self):
+        a = self.busy("a", cores="30")
+        self.goes_on(a)
+        self.sluice("pause", "a")
+        self.until("off", lambda: self.off(a), 10)
+        before = self.ran(a)
+        time.sleep(1.5)  # longer than an order may last
+        self.assertTrue(self.off(a))
+        self.assertEqual(self.ran(a), before)
+        self.sluice("resume", "a")
+        self.goes_on(a)
+
+    def test_wrong_names(self):
+        self.busy("a")
+        self.assertIn("no tenant is named: write sluice pause NAME", self.sluice("pause", code=2))
+        self.assertIn("only one tenant can be named: write sluice resume NAME", self.sluice("resume", "a", "b", code=2))
+        self.assertIn('no tenant is named "nobody"', self.sluice("pause", "nobody", code=1))
+        self.assertIn("no tenant is named", self.sluice("resume", "n" * 100, code=1))
+        self.assertFalse(self.status()["tenants"][0]["paused"])
+
+
 class Refusals(World):
     """Drivers that do not let a process set its slices, or only seem to."""
 

@@ -225,6 +225,12 @@ static void test_wishes(void **state)
     assert_int_equal(sl_top_press(&t, 'n').action, SL_TOP_NOTHING);
     press(&t, "x");
     assert_int_equal(sl_top_press(&t, 'y').action, SL_TOP_END);
+    struct sl_top_wish pause = sl_top_press(&t, 'z');
+    assert_int_equal(pause.action, SL_TOP_PAUSE);
+    assert_string_equal(pause.name, "train");
+    shows(&t, 24, 80, "paused", false);
+    t.tenants[0].m.flags |= SL_LEASE_PAUSED;
+    shows(&t, 24, 80, "paused", true);
     press(&t, "?");
     shows(&t, 24, 80, "change cores, memory, priority", true);
     assert_int_equal(sl_top_press(&t, 'z').action, SL_TOP_NOTHING);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/change.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cli/errors.h"
+
+static const struct sl_msg_tenant *find_tenant(const struct sl_client_status *s, const char *name)
+{
+    for (size_t i = 0; i < s->tenant_count; i++)
+        if (strcmp(s->tenant[i].name, name) == 0)
+            return &s->tenant[i];
+    return NULL;
+}
+
+bool sl_change_named(const struct sl_cli_args *args, const char *usage)
+{
+    if (args->rest_count > 1)
+        sl_cli_complain(SL_E_CHANGE_TWO_NAMES, args->verb->name, usage);
+    else if (args->rest_count == 0)
+        sl_cli_complain(SL_E_CHANGE_NO_NAME, args->verb->name, usage);
+    return args->rest_count == 1;
+}
+
+static int change(int fd, const struct sl_msg_lease *lease, sl_change_report report,
+                  struct sl_err *err)
+{
+    struct sl_client_status before = {0}, after = {0};
+    struct sl_msg_text remark;
+    int rc = sl_client_status(fd, &before, err);
+    if (rc == 0)
+        rc = sl_client_set(fd, lease, &remark, err);
+    if (rc == 0)
+        rc = sl_client_status(fd, &after, err);
+    if (rc == 0) {
+        const struct sl_msg_tenant *old = find_tenant(&before, lease->name);
+        const struct sl_msg_tenant *now = find_tenant(&after, lease->name);
+        if (old && now)
+            rc = report(old, now, lease->fields, err);
+        else
+            (void)printf("%s: changed\n", lease->name);
+        if (rc == 0 && remark.text[0])
+            (void)printf("%s\n", remark.text);
+    }
+    sl_client_status_free(&before);
+    sl_client_status_free(&after);
+    return rc;
+}
+
+int sl_change(const struct sl_cli_args *args, struct sl_msg_lease *lease, sl_change_report report)
+{
+    struct sl_err err = SL_ERR_INIT;
+    struct sl_world world;
+    const char *name = args->rest[0], *verb = args->verb->name;
+    if (strlen(name) >= sizeof(lease->name)) {
+        sl_cli_complain(SL_E_CHANGE_NAME_LONG, verb, name);
+        return SL_EXIT_FAILED;
+    }
+    memcpy(lease->name, name, strlen(name) + 1);
+    int rc = sl_world_find(args, &world, &err);
+    SL_CLEANUP(close) int fd = rc < 0 ? rc : sl_client_connect(&world.place, &err);
+    if (fd == -ENOENT)
+        sl_cli_complain(SL_E_CHANGE_NO_ARBITER, verb, err.msg, name);
+    else if (fd < 0 || change(fd, lease, report, &err) < 0)
+        sl_cli_complain("%s: %s", verb, err.msg);
+    else
+        return sl_cli_finish(SL_EXIT_OK);
+    return SL_EXIT_FAILED;
+}
