@@ -16,7 +16,7 @@ CTEST = nice ctest --test-dir $(1) -j $(JOBS) --output-on-failure $(CTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-core deps-dev build core demo test check asan tsan fuzz soak bench bench-sim bench-placement \
-	coverage lint format docs install uninstall clean picture image e2e
+	coverage lint format docs install uninstall clean picture image e2e examples
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +91,10 @@ bench-placement: build ## placement against the published table and its bars, a 
 
 image: build ## the agent's OCI image, build/sluice-image.tar, for `ctr images import`; no registry needed
 	@tools/image.sh build "$$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" build/sluice-image.tar
+
+examples: build ## the files of examples/ with Jupyter and supervisord, on a simulated GPU
+	@tools/deps.sh examples
+	@/usr/bin/python3 tests/examples/examples.py build
 
 e2e: image ## real Kubernetes with simulated GPUs: needs root and Kubernetes' programs (docs/testing.md)
 	@tools/deps.sh e2e

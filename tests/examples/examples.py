@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The files of examples/, used as docs/programs.md says, on a simulated GPU.
+
+usage: examples.py BUILD_DIR [unittest options]
+
+Jupyter, supervisord and systemd come from the distribution's packages (python3-ipykernel, supervisor, systemd).
+This is no part of `make test`: see docs/testing.md.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import folders  # noqa: E402
+import waiting  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else ROOT / "build"
+EXAMPLES = ROOT / "examples"
+GIB = 1 << 30
+
+# Asks the driver for memory until it refuses, by ctypes: what a notebook's framework does below.
+HOW_MUCH = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address, got = ctypes.c_void_p(), ctypes.c_uint64(), 0
+assert cuda.cuInit(0) == 0
+assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+while cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 27)) == 0:
+    got += 1
+print(got / 8)
+"""
+SERVER = """#!/usr/bin/env python3
+import ctypes, signal
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+signal.pause()
+"""
+
+
+class Example(unittest.TestCase):
+    def setUp(self):
+        world = folders.world("sluice-ex-")
+        self.folder = pathlib.Path(world.__enter__())
+        self.addCleanup(world.__exit__, None, None, None)
+        self.env = {**os.environ, "SLUICE_DIR": str(self.folder / "d"), "SLUICE_SIM": "h200",
+                    "PATH": f"{BUILD}/bin:/usr/bin:/bin", "HOME": str(self.folder),
+                    "IPYTHONDIR": str(self.folder / "ipython")}
+        self.env.pop("CUDA_VISIBLE_DEVICES", None)
+
+    def tenants(self):
+        out = subprocess.run([f"{BUILD}/bin/sluice", "status", "--json"], env=self.env, check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+        return {t["name"]: t for t in json.loads(out)["tenants"]}
+
+    def server(self):
+        path = self.folder / "server"
+        path.write_text(SERVER, encoding="ascii")
+        path.chmod(0o755)
+        return path
+
+
+class Jupyter(Example):
+    def kernel(self):
+        try:
+            from jupyter_client import KernelManager  # pylint: disable=import-outside-toplevel
+            from jupyter_client.kernelspec import KernelSpecManager  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("no jupyter_client for this python3 (Debian: python3-ipykernel, python3-jupyter-client)")
+        spec = self.folder / "kernels" / "sluice"
+        spec.mkdir(parents=True)
+        shutil.copy(EXAMPLES / "jupyter" / "kernel.json", spec)
+        manager = KernelManager(kernel_name="sluice",
+                                kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(self.folder / "kernels")]))
+        manager.start_kernel(env=self.env, cwd=str(self.folder))
+        self.addCleanup(manager.shutdown_kernel, now=True)
+        client = manager.client()
+        client.start_channels()
+        self.addCleanup(client.stop_channels)
+        client.wait_for_ready(timeout=60)
+        return manager, client
+
+    def run_cell(self, client, code):
+        said = []
+        reply = client.execute_interactive(code, timeout=60, output_hook=lambda m: said.append(m["content"]))
+        return reply["content"], "".join(c.get("text", "") for c in said)
+
+    def test_a_notebook_has_its_limit(self):
+        manager, client = self.kernel()
+        content, said = self.run_cell(client, HOW_MUCH)
+        self.assertEqual(content["status"], "ok", content)
+        # 8 GiB are the limit; the context takes its part of them.
+        self.assertTrue(7 <= float(said) < 8, said)
+        tenant, = self.tenants().values()
+        self.assertEqual(tenant["gpus"][0]["memory_limit_bytes"], 8 * GIB)
+        self.assertEqual(tenant["cores_request_percent"], 30)
+        manager.shutdown_kernel()
+        waiting.until("the notebook's tenant is gone", lambda: not self.tenants(), 20)
+
+    def test_a_cell_can_be_interrupted(self):
+        manager, client = self.kernel()
+        message = client.execute("import time\nopen('began', 'w').close()\ntime.sleep(600)", stop_on_error=False)
+        waiting.until("the cell runs", (self.folder / "began").exists, 60)
+        manager.interrupt_kernel()
+        reply = client.get_shell_msg(timeout=60)
+        while reply["parent_header"]["msg_id"] != message:  # answers to what was asked before the cell
+            reply = client.get_shell_msg(timeout=60)
+        self.assertEqual(reply["content"]["ename"], "KeyboardInterrupt")
+        content, said = self.run_cell(client, "print(6 * 7)")
+        self.assertEqual((content["status"], said), ("ok", "42\n"))  # the kernel lives
+
+
+class Supervisor(Example):
+    def program_of(self, pid):
+        """The server that this `sluice run` started. It may have started the arbiter, too."""
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        return next(int(c) for c in children if b"./server" in pathlib.Path(f"/proc/{c}/cmdline").read_bytes())
+
+    def test_starts_restarts_and_stops(self):
+        if not shutil.which("supervisord"):
+            self.skipTest("no supervisord (Debian: supervisor)")
+        self.server()
+        conf = self.folder / "supervisord.conf"
+        conf.write_text(f"[supervisord]\nlogfile={self.folder}/log\npidfile={self.folder}/pid\n"
+                        f"childlogdir={self.folder}\n[unix_http_server]\nfile={self.folder}/sock\n"
+                        "[rpcinterface:supervisor]\n"
+                        "supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface\n"
+                        f"[supervisorctl]\nserverurl=unix://{self.folder}/sock\n"
+                        f"[include]\nfiles = {EXAMPLES}/supervisor/serve.conf\n", encoding="ascii")
+        daemon = subprocess.Popen(["supervisord", "-n", "-c", conf], env=self.env, cwd=self.folder,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        self.addCleanup(daemon.wait, 30)
+        self.addCleanup(daemon.terminate)
+        serve = waiting.until("serve is a tenant", lambda: self.tenants().get("serve"), 60)
+        waiting.until("its program has a context", lambda: self.tenants()["serve"]["processes"] == 1, 60)
+        self.assertEqual(serve["gpus"][0]["memory_limit_bytes"], 20 * GIB)
+        self.assertEqual(serve["priority"], "high")
+        os.kill(self.program_of(serve["creator_pid"]), signal.SIGKILL)  # it crashes
+        waiting.until("another sluice run", lambda: self.tenants().get("serve", serve)["creator_pid"]
+                      not in (0, serve["creator_pid"]), 60)
+        subprocess.run(["supervisorctl", "-c", conf, "stop", "serve"], env=self.env, check=True,
+                       stdout=subprocess.DEVNULL)
+        waiting.until("the tenant is gone", lambda: not self.tenants(), 30)
+
+
+class Systemd(Example):
+    def test_the_unit_is_well_formed(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("no systemd-analyze (Debian: systemd)")
+        unit = self.folder / "serve.service"
+        text = (EXAMPLES / "systemd" / "serve.service").read_text(encoding="ascii")
+        unit.write_text(text.replace("/usr/local/bin/sluice", f"{BUILD}/bin/sluice").replace("%h/serve/server",
+                        str(self.server())), encoding="ascii")
+        done = subprocess.run(["systemd-analyze", "--user", "verify", unit], env={**self.env, "XDG_RUNTIME_DIR":
+                              str(self.folder)}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.returncode, 0)
+        # What systemd would run.
+        command = next(line for line in unit.read_text(encoding="ascii").splitlines() if line.startswith("ExecStart="))
+        with subprocess.Popen(command.removeprefix("ExecStart=").split(), env=self.env) as service:
+            self.addCleanup(service.wait, 30)
+            self.addCleanup(service.kill)
+            waiting.until("serve is a tenant with a process",
+                          lambda: self.tenants().get("serve", {}).get("processes") == 1, 60)
+            service.terminate()  # as `systemctl stop` does
+            waiting.until("the tenant is gone", lambda: not self.tenants(), 30)
+            self.assertEqual(service.wait(30), -signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    unittest.main()
