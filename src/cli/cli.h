@@ -13,8 +13,8 @@
 
 #define SL_CLI_MAX_OPTIONS 24
 
-/* Exit codes. `run` uses the last three like env(1) and timeout(1), so that a script can tell our
- * failures from its command's. */
+/* Exit codes. `run` uses the last three like env(1) and timeout(1), so that a script can tell a failure of Sluice from
+ * a failure of the command. */
 enum sl_cli_exit {
     SL_EXIT_OK = 0,
     SL_EXIT_FAILED = 1,
@@ -31,12 +31,12 @@ struct sl_cli_option {
     const char *words; /* completion: values separated by spaces, or "@gpu", "@file", "@dir" */
 };
 
-/* What was on the command line. Strings are borrowed from argv. */
+/* The words of the command line. Strings are borrowed from argv. */
 struct sl_cli_args {
     const struct sl_cli_verb *verb;
     const char *value[SL_CLI_MAX_OPTIONS]; /* by position in the verb's options; "" for a switch */
     const char *dir;                       /* --dir, before or after the verb */
-    char **rest;                           /* what is not an option, NULL-terminated */
+    char **rest;                           /* the words that are no options, NULL-terminated */
     int rest_count;
 };
 
@@ -58,7 +58,7 @@ struct sl_cli_verb {
 
 /* The table; the last row has no name. */
 extern const struct sl_cli_verb sl_cli_verbs[];
-/* What comes before the verb. */
+/* The options before the verb. */
 extern const struct sl_cli_verb sl_cli_top;
 extern const struct sl_cli_option sl_cli_global_options[];
 
@@ -80,11 +80,11 @@ int sl_cmd_words(const struct sl_cli_args *args);
 
 const struct sl_cli_verb *sl_cli_verb_find(const char *name);
 
-/* The closest visible verb to a mistyped one, or NULL when nothing is close. */
+/* The visible verb that is closest to a mistyped word, or NULL when no verb is close. */
 const char *sl_cli_verb_suggest(const char *word);
 
-/* Parses the words after the verb into args, whose verb and dir are set. -EINVAL: err says what to
- * write instead. -ECANCELED: --help or --version was asked for and is answered. */
+/* Parses the words after the verb into args, whose verb and dir are set. -EINVAL: err says what to write instead.
+ * -ECANCELED: the user asked for --help or --version, and the answer is printed. */
 int sl_cli_parse(int argc, char **argv, struct sl_cli_args *args, struct sl_err *err) SL_MUST_CHECK;
 
 /* The value of an option of this verb: NULL when it was not given, "" for a switch. */

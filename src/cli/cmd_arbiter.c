@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden verb `sluice run` starts: the arbiter of one directory. */
+/* The hidden verb that `sluice run` starts: the arbiter of one directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "cli/errors.h"
 #include "cli/world.h"
 
-/* A number, or none at all. */
+/* True for a number, and for an absent option (*ret stays as it is). */
 static bool is_number(const char *text, uint64_t most, uint64_t *ret)
 {
     const char *rest = text ? sl_number_read(text, most, ret) : "";
@@ -33,7 +33,7 @@ static int give_up(int ready_fd, const struct sl_err *err)
     return SL_EXIT_FAILED;
 }
 
-/* The simulated driver reads its world from the environment, in the arbiter as in the tenants. */
+/* The simulated driver reads its cards from the environment, in the arbiter as in the tenants. */
 static int enter_world(const struct sl_world *w, struct sl_err *err)
 {
     if (!w->place.sim[0])
@@ -44,7 +44,7 @@ static int enter_world(const struct sl_world *w, struct sl_err *err)
     return 0;
 }
 
-/* Started by a client, stderr leads nowhere: a log that was asked for goes to a file. */
+/* The stderr of an arbiter that a client started leads nowhere: the log, if asked for, goes to a file. */
 static void open_log(const struct sl_arbiter_dir *place, bool detached)
 {
     const char *level = getenv("SLUICE_LOG");

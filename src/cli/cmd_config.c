@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice config check FILE`: is it right, what does it mean, what would this node advertise. */
+/* `sluice config check FILE`: is the file right, what does it mean, what would this node advertise. */
 #include <errno.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/errors.h"
 
-/* The one word after `config`, and its file; NULL when the command line is wrong. */
+/* The file after the word `check`; NULL when the command line is wrong. */
 static const char *checked_file(const struct sl_cli_args *args)
 {
     if (args->rest_count == 0 || strcmp(args->rest[0], "check") != 0)
@@ -46,7 +46,7 @@ struct view {
     const struct sl_config *config;
     const struct sl_inventory *inv; /* NULL: no GPUs can be read here */
     const struct sl_plan *plan;     /* NULL likewise */
-    const char *no_gpus;            /* why not */
+    const char *no_gpus;            /* why plan and inv are NULL */
 };
 
 /* The devices behind a resource, each once: consecutive replicas are of one device. */
@@ -59,7 +59,7 @@ static size_t next_device(const struct sl_plan_resource *r, size_t at)
     return end;
 }
 
-/* "GPU 0, 1" or "GPU 0:0, 0:1, 1:0"; what does not fit is counted. */
+/* "GPU 0, 1" or "GPU 0:0, 0:1, 1:0"; the devices that do not fit are counted. */
 static void describe(const struct sl_plan_resource *r, char *buf, size_t size)
 {
     size_t used = (size_t)snprintf(buf, size, "GPU"), left_out = 0;
@@ -133,7 +133,7 @@ static void comment_table(const struct sl_plan *plan, FILE *out)
     free(text);
 }
 
-/* YAML; what is not configuration is a comment, so that the whole can be saved as a file. */
+/* YAML. All but the configuration is in comments, so that the whole output can be saved as a file. */
 static void print_text(const struct view *v, FILE *out)
 {
     sl_config_print(v->config, out);
@@ -227,8 +227,7 @@ static int load(const char *file, struct sl_config **ret, struct sl_err *err)
     return rc < 0 ? rc : sl_config_parse(STDIN_NAME, text, size, environ, NULL, 0, ret, err);
 }
 
-/* The GPUs of this machine, or simulated ones: those of SLUICE_SIM_STATE where it is set, else as
- * good as new. */
+/* The GPUs of this machine, or simulated ones: those of SLUICE_SIM_STATE where it is set, else new ones. */
 static int read_gpus(const struct sl_world *world, struct sl_inventory **ret, struct sl_err *err)
 {
     struct sl_gpu *gpu = NULL;
@@ -272,7 +271,7 @@ int sl_cmd_config(const struct sl_cli_args *args)
     int rc = sl_world_find(args, &world, &err);
     if (rc == 0)
         rc = load(file, &config, &err);
-    /* A workstation without a GPU may check files too, unless it was told which GPUs. */
+    /* A workstation without a GPU may check files too, unless --sim names GPUs. */
     if (rc == 0 && read_gpus(&world, &inv, &no_gpus) < 0 && world.sim_lib[0])
         rc = sl_err_set(&err, no_gpus.code, "%s", no_gpus.msg);
     if (rc == 0 && inv)

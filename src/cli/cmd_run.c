@@ -12,7 +12,7 @@
 #include "cli/world.h"
 #include "shm/find.h"
 
-/* An arbiter that is just leaving may take the connection with it; then a new one is started. */
+/* An arbiter that is about to exit may drop the connection; then a new arbiter is started. */
 #define CREATE_ATTEMPTS  5
 /* An arbiter that dies again and again is not restarted faster than this. */
 #define RESTART_PAUSE_NS (500 * SL_NS_PER_MS)
@@ -39,7 +39,7 @@ static int create_tenant(const struct sl_world *world, const struct sl_msg_lease
     return rc;
 }
 
-/* libsluice takes a socket that the agent mounted before the one we name: say so beforehand. */
+/* libsluice prefers a socket that the agent mounted to the socket that `sluice run` names: tell the user first. */
 static int check_attach(struct sl_err *err)
 {
     switch (sl_attach_find()) {
@@ -53,7 +53,7 @@ static int check_attach(struct sl_err *err)
     }
 }
 
-/* Where the tenant is, which library goes first, which GPUs it has. Never a limit. */
+/* The tenant's socket, its GPUs, and libsluice before all other libraries. Never a limit. */
 static void tenant_environment(const struct sl_world *world, const struct sl_msg_created *tenant,
                                const char *libsluice, struct sl_env *env)
 {
@@ -85,7 +85,7 @@ static void remark_adjusted(const struct sl_msg_lease *lease, const struct sl_ms
         }
 }
 
-/* In a process of its own, because starting waits and signals must not. */
+/* Starts the arbiter from a child process: the start blocks, and signals must not wait for it. */
 static void start_again(struct keeper *k)
 {
     uint64_t now = sl_now_ns();
@@ -107,18 +107,18 @@ static void watch_arbiter(struct sl_child *child, pid_t ended, int status)
 {
     struct keeper *k = child->arg;
     if (ended == 0) {
-        /* Nothing is ever sent to us unasked: readable means closed. */
+        /* The arbiter sends nothing without a request: readable means closed. */
         sl_cleanup_close(&child->watch);
         child->watch = -1;
         start_again(k);
     } else if (ended == k->starter) {
         k->starter = 0;
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            return; /* it said why */
+            return; /* the child printed the reason */
         child->watch = sl_client_connect(&k->world->place, NULL);
         if (child->watch >= 0)
             return;
-        child->watch = -1; /* gone again already */
+        child->watch = -1; /* the new arbiter is gone again already */
         start_again(k);
     }
 }

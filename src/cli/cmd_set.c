@@ -26,7 +26,7 @@ static const char *cores_text(const struct sl_msg_tenant *t, char *buf, size_t s
     return buf;
 }
 
-/* One line for what is different now, or that nothing is. */
+/* One line that names the changes, or says that there are none. */
 static int print_changes(const struct sl_msg_tenant *old, const struct sl_msg_tenant *now,
                          uint32_t fields, struct sl_err *err)
 {

@@ -21,7 +21,7 @@ struct job {
     struct sim_cluster cluster;
     struct sim_report report;
     const char *paths[SIM_MAX_TRACES]; /* "" = generated */
-    char *path_text;                   /* what paths point into */
+    char *path_text;                   /* the text that paths point into */
     const char *svg;
     bool json;
 };
@@ -355,7 +355,7 @@ static int write_svg(const struct job *job, struct sl_err *err)
 static int simulate(const struct sl_cli_args *args, struct job *job, int *ret_exit,
                     struct sl_err *err)
 {
-    /* A wrong word on the command line is one thing, a wrong file another. */
+    /* A wrong word on the command line and a wrong file have different exit codes. */
     *ret_exit = SL_EXIT_USAGE;
     int rc = parse_options(args, job, err);
     if (!rc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `sluice spin FD INDEX`: keeps the first visible GPU busy with kernels of half a millisecond and counts what
- * is done, until told to stop. Only `sluice doctor` starts it (doctor_slices.c), with libsluice preloaded.
+ * `sluice spin FD INDEX`: keeps the first visible GPU busy with kernels of half a millisecond and counts the finished
+ * loops, until told to stop. Only `sluice doctor` starts it (doctor_slices.c), with libsluice preloaded.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static bool launch(void)
     return true;
 }
 
-/* The shortest of several: the host may be busy with something else, a kernel is never too short by that. */
+/* The shortest of several measurements: a busy host can make a kernel look longer, never shorter. */
 static bool time_kernel(uint64_t *ret_ns)
 {
     *ret_ns = UINT64_MAX;

@@ -13,7 +13,7 @@
 #include "cli/table.h"
 #include "cli/world.h"
 
-/* Without --sim, says which simulated worlds are alive: someone who forgot --sim looks in vain. */
+/* Without --sim, names the simulated worlds that are alive: a user who forgot --sim would look in vain. */
 static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
 {
     SL_CLEANUP(closedir) DIR *d = place->sim[0] ? NULL : opendir(place->dir);
@@ -32,20 +32,20 @@ static void mention_simulated(const struct sl_arbiter_dir *place, FILE *out)
     }
 }
 
-/* One look: 0, or a negative code with err. No arbiter is an answer, not an error. */
+/* One look: 0, or a negative code with err. "No arbiter runs" is an answer, not an error. */
 static int look(const struct sl_world *world, bool json, bool colour, FILE *out, struct sl_err *err)
 {
     struct sl_client_status status = {0};
     SL_CLEANUP(close) int fd = sl_client_connect(&world->place, err);
     int rc = fd < 0 ? fd : sl_client_status(fd, &status, err);
-    bool running = rc != -ENOENT && rc != -ECONNRESET; /* reset: it left while we asked */
+    bool running = rc != -ENOENT && rc != -ECONNRESET; /* reset: the arbiter left while we asked */
     if (rc < 0 && running)
         return rc;
     struct sl_status_view view = {.dir = world->place.dir,
                                   .running = running,
                                   .arbiter_pid = running ? sl_client_peer_pid(fd) : 0,
                                   .status = &status};
-    /* A directory that was named may be a simulated world without our having said so. */
+    /* A directory that --dir names may be a simulated world, also without --sim. */
     char cards[sizeof(world->place.sim)];
     (void)snprintf(cards, sizeof(cards), "%s", world->place.sim);
     if (!cards[0] && sl_world_arbiter_cards(view.arbiter_pid, cards, sizeof(cards)) < 0)
@@ -70,7 +70,7 @@ static int watch(const struct sl_world *world, bool json, struct sl_err *err)
 {
     bool terminal = isatty(STDOUT_FILENO) == 1 && !json;
     for (;;) {
-        /* Drawn whole, then shown at once: no flicker. */
+        /* Draw the whole text first, then show it at once: no flicker. */
         SL_CLEANUP(free) char *text = NULL;
         size_t size = 0;
         FILE *page = sl_xmemstream(&text, &size);

@@ -45,7 +45,7 @@ static void find_user(int pid, char ret[SL_TOP_USER])
         (void)snprintf(ret, SL_TOP_USER, "%u", (unsigned)st.st_uid);
 }
 
-/* The person who started it; of a pod, its namespace. */
+/* The user who started the tenant; for a pod, its namespace. */
 static void find_owner(const struct sl_msg_tenant *m, char ret[SL_TOP_USER])
 {
     char space[64];
@@ -77,7 +77,7 @@ static void name_cards(struct top *t)
     (void)snprintf(t->model.sim, sizeof(t->model.sim), "%.63s", cards);
 }
 
-/* The arbiter may be of a version that cannot tell, or the tenant gone: then no process is shown. */
+/* An older arbiter cannot list processes, and the tenant may be gone: then no process is shown. */
 static void sample_processes(struct top *t)
 {
     struct sl_msg_process *list = NULL;
@@ -170,7 +170,7 @@ static int end_tenant(const struct top *t, const char *name, struct sl_err *err)
             return sl_err_set(err, -EPERM, SL_E_TOP_KEPT, name);
         (void)clock_gettime(CLOCK_BOOTTIME, &boot);
         uint64_t now = (uint64_t)boot.tv_sec * SL_NS_PER_S + (uint64_t)boot.tv_nsec;
-        /* A process that began after the tenant has somebody else's number. */
+        /* A process that began after the tenant is not its creator: the kernel gave the number to another process. */
         if (m->creator_pid == 0 || began_ns((int)m->creator_pid) > now - m->age_ns + SL_NS_PER_S)
             return sl_err_set(err, -ESRCH, SL_E_TOP_NO_STARTER, name);
         if (kill((pid_t)m->creator_pid, SIGTERM) != 0)
@@ -231,7 +231,7 @@ static int once(struct top *t, struct sl_err *err)
     if (rc < 0)
         return rc;
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-    /* As long as it has to be: all GPUs in full, all tenants. */
+    /* As many rows as needed: all GPUs in full, all tenants. */
     int rows = (int)(8 + 5 * t->model.gpu_count + t->model.tenant_count);
     sl_screen_init(&s, rows, size.ws_col ? size.ws_col : 80, speaks_utf8());
     sl_top_draw(&t->model, &s, time_of_day(clock), true);

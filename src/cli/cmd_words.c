@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice words`: what may come next, one per line, straight from the table. For completion. */
+/* `sluice words`: the words that may come next, one per line, straight from the table. For completion. */
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -11,7 +11,7 @@ static void list_options(const struct sl_cli_option *list)
         (void)printf("--%s\n", o->name);
 }
 
-/* What an option's value may be; "@gpu", "@file" and "@dir" are for the shell to act on. */
+/* The possible values of an option; the shell expands "@gpu", "@file" and "@dir". */
 static int list_values(const struct sl_cli_option *list, const char *option)
 {
     for (const struct sl_cli_option *o = list; o && o->name; o++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `sluice doctor` found out. Checks add lines; only cmd_doctor.c prints them. */
+/* The results of `sluice doctor`. Checks add lines; only cmd_doctor.c prints them. */
 #ifndef SLUICE_CLI_DOCTOR_H
 #define SLUICE_CLI_DOCTOR_H
 
@@ -13,8 +13,8 @@ enum sl_doctor_result { SL_DOCTOR_OK, SL_DOCTOR_WARNING, SL_DOCTOR_PROBLEM };
 struct sl_doctor_line {
     const char *name;
     enum sl_doctor_result result;
-    char text[400]; /* what is */
-    char cure[240]; /* what to do; empty for ok */
+    char text[400]; /* what the check found */
+    char cure[240]; /* what the user should do; empty for ok */
 };
 
 struct sl_doctor {
@@ -41,20 +41,20 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
  * `probe_cuda`, starts CUDA in it. */
 struct sl_load_result {
     bool loaded;
-    bool crashed; /* or did not come back */
+    bool crashed; /* crashed, or did not return in time */
     int cu_init;  /* CUresult; -1: the library has no cuInit */
     int cuda_version;
-    char message[200]; /* the loader's, when not loaded */
+    char message[200]; /* the loader's error message, when the library was not loaded */
 };
 
 void sl_doctor_load(const char *library, bool probe_cuda, struct sl_load_result *ret);
 
-/* A directory of one's own in /tmp; dir is "" where there is none. */
+/* A private directory in /tmp; dir is "" where none could be made. */
 #define SL_DOCTOR_TMP 64
 int sl_doctor_tmp(char dir[SL_DOCTOR_TMP], struct sl_err *err) SL_MUST_CHECK;
 
-/* The simulated driver keeps its cards in a file. A scratch one, so that looking changes nothing:
- * sets the environment of this process; removed by the matching call. */
+/* The simulated driver keeps its cards in a file. The doctor uses a scratch file, so that a check changes no card.
+ * begin sets the environment of this process; end removes the file. */
 int sl_doctor_scratch_begin(const char *sim, struct sl_err *err) SL_MUST_CHECK;
 void sl_doctor_scratch_end(void);
 

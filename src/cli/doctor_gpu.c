@@ -70,7 +70,7 @@ static void check_nodes(struct sl_doctor *d)
                       "there is no /dev/nvidia0");
 }
 
-/* What cuInit answers; the last row is everything else. */
+/* The answers of cuInit; the last row stands for all others. */
 static const struct cuda_trouble {
     int code;
     const char *what, *cure;
@@ -111,7 +111,7 @@ static bool check_cuda(struct sl_doctor *d)
     return r.loaded && r.cu_init == 0;
 }
 
-/* What NVML says, kept until CUDA has been tried. */
+/* The cards as NVML lists them, kept until CUDA has been tried. */
 struct cards {
     char driver[96];
     char uuid[SL_MAX_GPUS]

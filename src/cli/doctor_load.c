@@ -79,7 +79,7 @@ static void child(const char *library, bool probe_cuda, int out)
 {
     struct sl_load_result r = {.loaded = false};
     int null = open("/dev/null", O_RDWR);
-    if (null >= 0) { /* what the library prints is not our output */
+    if (null >= 0) { /* the library's output is not the doctor's output */
         (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
     }

@@ -60,11 +60,11 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
     struct sl_err err = SL_ERR_INIT;
     struct sl_slices_result r;
     char libsluice[PATH_MAX];
-    /* A libsluice that does not do is a line of its own, in doctor_system.c. */
+    /* doctor_system.c has a line of its own for a libsluice that does not work. */
     if (sl_world_libsluice(d->world, d->libsluice, libsluice, sizeof(libsluice), NULL) < 0 ||
         sl_world_libsluice_check(libsluice, NULL) < 0)
         return;
-    /* Doctor makes no directory: without one it measures each time. */
+    /* Doctor makes no directory: where there is none, it measures each time. */
     SL_CLEANUP(close)
     int dir = sl_arbiter_dir_check(&d->world->place, NULL) < 0
                   ? -1
@@ -77,7 +77,7 @@ void sl_doctor_slices(struct sl_doctor *d, size_t i, const char *uuid, const cha
                       "GPU %zu: the measurement of time slices failed: %s", i, err.msg);
     } else {
         tell_verdict(d, i, &r, "");
-        /* One control works and the other does not: more likely the host was too busy. Measured again next time. */
+        /* One control works and the other does not: probably the host was too busy. Do not remember the result. */
         if (r.verdict != SL_SLICES_NO_EFFECT || !r.off)
             sl_slices_remember(dir, uuid, driver, &r);
     }

@@ -19,8 +19,7 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Tried, not guessed from the version: distributions carry features backwards, sandboxes take them
- * away. */
+/* Try each feature instead of guessing from the version: distributions backport features, sandboxes remove them. */
 static void check_kernel(struct sl_doctor *d)
 {
     struct utsname u;
@@ -70,7 +69,7 @@ static void check_limits(struct sl_doctor *d)
                       (unsigned long long)r.rlim_max);
 }
 
-/* Looks only: makes nothing. */
+/* Looks only: creates nothing. */
 static void check_directory(struct sl_doctor *d)
 {
     const struct sl_arbiter_dir *p = &d->world->place;
@@ -101,7 +100,7 @@ static void check_directory(struct sl_doctor *d)
         sl_doctor_add(d, "arbiter", SL_DOCTOR_OK, NULL, "not running; `sluice run` starts it");
 }
 
-/* What the agent mounted comes before what `sluice run` says. */
+/* libsluice prefers a socket that the agent mounted to the socket that `sluice run` names. */
 static void check_attach(struct sl_doctor *d)
 {
     switch (sl_attach_find()) {

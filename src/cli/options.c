@@ -21,7 +21,7 @@ void sl_cli_complain(const char *fmt, ...)
 
 int sl_cli_finish(int exit_code)
 {
-    /* An error of some time ago has left its mark on the stream, and its reason nowhere. */
+    /* ferror without a failing fflush: an earlier write failed, and its errno is lost. */
     int cause = fflush(stdout) != 0 ? errno : 0;
     if (!cause && !ferror(stdout))
         return exit_code;
@@ -95,7 +95,7 @@ static int unknown_option(const struct sl_cli_verb *verb, const char *word, stru
     return sl_err_set(err, -EINVAL, SL_E_OPTION_UNKNOWN, word, verb->name);
 }
 
-/* Answers --help and --version, stores --dir. 1: it was one of those. */
+/* Answers --help and --version, stores --dir. Returns 1 when the option was one of those three. */
 static int take_global(const struct sl_cli_option *o, const char *value, struct sl_cli_args *args,
                        struct sl_err *err)
 {

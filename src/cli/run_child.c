@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command stays in our process group. So Ctrl-C, Ctrl-\, Ctrl-Z and a hang-up reach it from the
- * terminal itself, a pipeline stays one job, and we must not pass those on a second time: what the
- * terminal sends is marked SI_KERNEL. What another process sends to us is passed on.
+ * The command stays in our process group. So the terminal itself sends Ctrl-C, Ctrl-\, Ctrl-Z and a hang-up to the
+ * command, and a pipeline stays one job. A signal from the terminal is marked SI_KERNEL: it must not be passed on a
+ * second time. A signal from another process is passed on.
  */
 #include "cli/run_child.h"
 
@@ -101,7 +101,7 @@ void sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
     sl_env_set(env, SL_ATTACH_ENV, attach);
     sl_env_set(env, "CUDA_VISIBLE_DEVICES", visible);
     sl_env_prepend(env, "LD_PRELOAD", libsluice, ':');
-#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: its run-time has to be the very first */
+#ifdef SLUICE_SANITIZER_RUNTIME /* an instrumented build: the sanitizer's run-time must be the very first library */
     sl_env_prepend(env, "LD_PRELOAD", SLUICE_SANITIZER_RUNTIME, ':');
 #endif
 }
@@ -151,7 +151,7 @@ int sl_child_lookup(const char *command, struct sl_err *err)
         if (error == 0)
             return 0;
         if (error == EACCES)
-            kept = EACCES; /* it is there, but: more telling than "not found" */
+            kept = EACCES; /* the file exists, but cannot run: say that rather than "not found" */
         p += n;
         if (*p == '\0')
             return cannot_run(command, kept, err);
@@ -185,7 +185,7 @@ int sl_child_start(struct sl_child *child, char *const *argv, char *const *envp,
         return SL_EXIT_RUN_OURS;
     }
     if (child->pid == 0) {
-        /* Dispositions were never changed, so what our caller ignored (nohup) stays ignored. */
+        /* Dispositions were never changed: a signal that our caller ignored (nohup) stays ignored. */
         (void)sigprocmask(SIG_SETMASK, &before, NULL);
         (void)execvpe(argv[0], argv, envp);
         int cause = errno;
@@ -199,7 +199,7 @@ int sl_child_start(struct sl_child *child, char *const *argv, char *const *envp,
         got = read(reader, &cause, sizeof(cause));
     while (got < 0 && errno == EINTR);
     if (got != (ssize_t)sizeof(cause))
-        return 0; /* exec closed the pipe: it runs */
+        return 0; /* exec closed the pipe: the command runs */
     (void)waitpid(child->pid, NULL, 0);
     child->pid = -1;
     return cannot_run(argv[0], cause, err);
@@ -234,8 +234,8 @@ static bool reap(struct sl_child *child, int *ret_status)
             *ret_status = status;
             return true;
         }
-        /* It stopped itself the way a job does (an editor's Ctrl-Z, a read in the background).
-         * SIGSTOP is somebody's own business: whoever sent it will continue it. */
+        /* The command stopped itself as a job does (an editor's Ctrl-Z, a read in the background). SIGSTOP is
+         * different: the process that sent it will continue the command. */
         if (WSTOPSIG(status) != SIGSTOP)
             (void)raise(SIGSTOP);
     }
@@ -273,7 +273,7 @@ void sl_child_follow(int status)
     if (WIFSIGNALED(status)) {
         int sig = WTERMSIG(status);
         sigset_t set;
-        /* The command dumped core where it wanted to; we do not want a second one. */
+        /* The command has dumped its core already; a second core dump has no use. */
         (void)prctl(PR_SET_DUMPABLE, 0);
         (void)signal(sig, SIG_DFL);
         (void)sigemptyset(&set);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running one command as if the shell had run it: environment, signals, job control, its end. */
+/* Runs one command as a shell would run it: environment, signals, job control, exit status. */
 #ifndef SLUICE_CLI_RUN_CHILD_H
 #define SLUICE_CLI_RUN_CHILD_H
 
@@ -19,10 +19,10 @@ struct sl_env {
 
 void sl_env_copy(struct sl_env *env);
 void sl_env_set(struct sl_env *env, const char *name, const char *value);
-/* Puts value before what the variable holds, `separator` between; a part that is there already is
- * moved, not doubled. */
+/* Puts value in front of the variable's old value, with `separator` between. A part that is already there is moved, not
+ * doubled. */
 void sl_env_prepend(struct sl_env *env, const char *name, const char *value, char separator);
-/* Ours, changed for a tenant: where it attaches, which GPUs it has, libsluice before all else. */
+/* The environment of this process, changed for a tenant: its socket, its GPUs, libsluice before all other libraries. */
 void sl_env_tenant(struct sl_env *env, const char *attach, const char *visible,
                    const char *libsluice);
 const char *sl_env_get(const struct sl_env *env, const char *name);
@@ -35,10 +35,10 @@ int sl_child_lookup(const char *command, struct sl_err *err) SL_MUST_CHECK;
 
 struct sl_child {
     pid_t pid;
-    int signals; /* signalfd of everything passed on, and of children ending */
-    int watch;   /* readable: something the owner wants to know of; -1 none */
-    /* Called when `watch` is readable or closed, and after any other child ended. May change
-     * watch. Must not block for long: signals wait meanwhile. */
+    int signals; /* signalfd of the signals that are passed on, and of SIGCHLD */
+    int watch;   /* a descriptor that the owner watches; -1: none */
+    /* Called when `watch` is readable or closed, and after another child ended. May change watch. Must not block for
+     * long: signals wait meanwhile. */
     void (*on_watch)(struct sl_child *child, pid_t ended, int status);
     void *arg;
 };
@@ -47,7 +47,7 @@ struct sl_child {
 int sl_child_start(struct sl_child *child, char *const *argv, char *const *envp,
                    struct sl_err *err) SL_MUST_CHECK;
 
-/* Passes signals on until it ends; returns its wait status. */
+/* Passes signals on until the child ends; returns its wait status. */
 int sl_child_wait(struct sl_child *child);
 
 /* Ends this process as the child ended: same code, or the same signal. */

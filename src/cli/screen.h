@@ -27,7 +27,7 @@ struct sl_cell {
 
 struct sl_screen {
     int rows, cols;
-    bool unicode; /* else ASCII alone */
+    bool unicode; /* false: ASCII alone */
     struct sl_cell *cells;
 };
 
@@ -36,14 +36,14 @@ void sl_screen_free(struct sl_screen *s);
 /* Spaces everywhere. */
 void sl_screen_clear(struct sl_screen *s);
 
-/* Writes text that is cut at the right edge, and returns the column after it. Nothing is written outside the page.
- * What is not printable ASCII becomes '?': names come from other people's processes. */
+/* Writes text that is cut at the right edge, and returns the column after it. Nothing is written outside the page. A
+ * character that is not printable ASCII becomes '?': names come from other people's processes. */
 int sl_screen_put(struct sl_screen *s, int row, int col, enum sl_style style, const char *fmt, ...)
     SL_PRINTF(5, 6);
-/* As sl_screen_put, in `width` columns; what is longer ends in '~'. `right`: stands to the right. */
+/* As sl_screen_put, in `width` columns; a longer text ends in '~'. `right`: the text stands to the right. */
 int sl_screen_field(struct sl_screen *s, int row, int col, int width, bool right,
                     enum sl_style style, const char *text);
-/* A bar of `width` columns of which so many permille are full. */
+/* A bar of `width` columns, of which `permille` are full. */
 void sl_screen_bar(struct sl_screen *s, int row, int col, int width, uint32_t permille,
                    enum sl_style style);
 /* A column of height `permille` in one character. */

@@ -68,9 +68,9 @@ enum sim_strategy { SIM_FRACTIONAL, SIM_EXCLUSIVE, SIM_SLOTS, SIM_MIG };
 
 /* What-if: GPU memory as a second dimension. */
 enum sim_memory {
-    SIM_MEMORY_NONE,        /* as the pods say, usually nothing */
+    SIM_MEMORY_NONE,        /* as the pods say; most pods say nothing */
     SIM_MEMORY_SAME,        /* the same share as of compute */
-    SIM_MEMORY_INDEPENDENT, /* a share drawn from the pods' own, independently */
+    SIM_MEMORY_INDEPENDENT, /* a share drawn at random from the shares of all pods */
 };
 
 enum sim_lifetimes { SIM_LIFETIME_EXPONENTIAL, SIM_LIFETIME_TRACE };
@@ -85,13 +85,14 @@ struct sim_options {
     enum sim_strategy strategy;
     unsigned slots; /* for SIM_SLOTS, 2-100 */
     enum sim_memory memory;
-    bool learn; /* the policy learns what arrives instead of being told */
+    bool learn; /* the policy learns the demand from arrivals instead of being told */
 };
 
 struct sim_result {
-    double unallocated[SIM_CURVE];   /* percent of GPU capacity, by percent arrived */
-    double fragmentation[SIM_CURVE]; /* percent of what is free that expected demand cannot use */
-    unsigned samples;                /* valid entries above */
+    double unallocated[SIM_CURVE]; /* percent of GPU capacity, by percent arrived */
+    double
+        fragmentation[SIM_CURVE]; /* percent of the free capacity that expected demand cannot use */
+    unsigned samples;             /* valid entries above */
     uint64_t pods, rejected;
     double rejected_gpu_percent; /* of the GPU demand that arrived (churn: while measured) */
     double mean_unallocated;     /* churn: average over the measured time */
@@ -104,8 +105,8 @@ int sl_sim_run(const struct sim_cluster *cluster, const struct sim_pods *pods,
                const struct sim_options *options, uint64_t seed, struct sim_result *ret,
                struct sl_err *err) SL_MUST_CHECK;
 
-/* Applies strategy and memory to the pods (and marks cards for MIG): the run sees the result. What a
- * pod asked for stays its worth, so that waste inside a slot or an instance counts as waste. */
+/* Applies strategy and memory to the pods (and marks cards for MIG): the run sees the result. The request of a pod
+ * stays its worth, so that waste inside a slot or an instance counts as waste. */
 void sl_sim_transform(const struct sim_options *options, const struct sim_cluster *cluster,
                       const struct sim_pods *pods, struct sim_cluster *ret_cluster,
                       struct sim_pods *ret_pods);

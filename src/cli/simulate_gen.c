@@ -142,7 +142,7 @@ void sl_sim_pods_generate(uint64_t seed, struct sim_pods *ret)
     }
 }
 
-/* COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB]. Returns what follows, or NULL. */
+/* COUNTxMODEL:GPUS:CPU_MILLI:MEMORY_MIB[:GPU_MEMORY_MIB]. Returns the rest of the text, or NULL. */
 static const char *mix_part(const char *s, struct sim_models *models, struct sl_place_node *ret,
                             uint64_t *ret_count)
 {

@@ -83,7 +83,7 @@ void sl_sim_report_tables(const struct sim_report *r, FILE *out)
     }
 }
 
-/* Hundredths are more than ten seeds tell apart; thousandths keep rounding out of comparisons. */
+/* Ten seeds cannot tell hundredths apart; thousandths keep rounding errors out of comparisons. */
 static double rounded(double x)
 {
     return round(x * 1000) / 1000;
@@ -137,7 +137,7 @@ void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy,
     sl_json_init(&j, memory);
     json_run(&j, r, trace, policy, seed);
     sl_xmemstream_close(memory);
-    /* The writer indents; one run a line is what tools want. Strings have no raw newline. */
+    /* The writer indents, but tools want one run a line. Strings have no raw newline. */
     for (const char *s = text; *s;) {
         if (*s == '\n') {
             s += strspn(s, "\n ");
@@ -146,5 +146,5 @@ void sl_sim_report_json(const struct sim_report *r, size_t trace, size_t policy,
         fputc(*s++, out);
     }
     fputc('\n', out);
-    (void)fflush(out); /* whoever reads along sees each run as it ends */
+    (void)fflush(out); /* a reader of the output sees each run as it ends */
 }

@@ -173,9 +173,9 @@ static int place_for(struct run *run, uint32_t pod, double ends, struct sl_err *
 }
 
 /*
- * Real run times have so long a tail that no simulated time would reach their steady state: a few
- * pods that run for months are most of the load. So begin in it: who is found running at some
- * moment is drawn in proportion to run time, and has a uniform part of it left.
+ * Real run times have so long a tail that no simulated time would reach their steady state: a few pods that run for
+ * months are most of the load. So the run begins in the steady state: a pod that runs at a given moment is drawn in
+ * proportion to its run time, and has a uniform part of that time left.
  */
 static int fill_stationary(struct run *run, double scale, struct sl_err *err)
 {
@@ -215,7 +215,7 @@ static int run_churn(struct run *run, struct sl_err *err)
         return rc;
     uint64_t steps = (uint64_t)(mean * run->options->turnovers), arrived = 0, lost = 0;
     for (uint64_t i = 0; i < 2 * steps; i++) {
-        /* Drawn whether it is placed or not: every policy sees the same pods and lifetimes. */
+        /* Draw the lifetime whether the pod is placed or not: every policy sees the same pods and lifetimes. */
         uint32_t pod = next_pod(run, i);
         double lifetime = -mean * log(uniform(&run->rng));
         if (by_trace)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Curves as SVG: one panel a trace, the end of the filling, where policies differ. */
+/* Curves as SVG: one panel a trace. A panel shows the last part of the filling, where policies differ. */
 
 #include "cli/simulate.h"
 
@@ -11,7 +11,7 @@
 #define PLOT_H  (PANEL_H - TOP - 40)
 #define FROM    70 /* percent arrived; before that every policy places everything */
 
-/* Distinct also in grey and to colour-blind eyes; ours is the darkest. */
+/* Distinct also in grey and for colour-blind readers; our policy is the darkest. */
 static const char *const colours[SL_PLACE_POLICIES] = {
     [SL_PLACE_RANDOM] = "#999999",      [SL_PLACE_FIRST_FIT] = "#56b4e9",
     [SL_PLACE_DOT_PRODUCT] = "#e69f00", [SL_PLACE_CLUSTERING] = "#cc79a7",

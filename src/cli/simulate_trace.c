@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads nodes and pods from CSV. Columns go by name, so extra ones and any order are fine. */
+/* Reads nodes and pods from CSV. Columns are found by name, so extra columns and any order are fine. */
 #include "cli/simulate.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ static int csv_number(const struct csv *c, int field, const char *name, uint64_t
     return 0;
 }
 
-/* What is read from a file, line by line. `read` sees the fields by the columns' numbers; -1: no such column. */
+/* The rows of a file, read line by line. `read` gets the fields by the columns' numbers; -1: no such column. */
 struct table {
     const char *const *columns; /* NULL-terminated, required ones first */
     unsigned required;
@@ -286,7 +286,7 @@ static int pod_line(const struct csv *c, const int *at, void *data, struct sl_er
         pod->request.models = spec;
     }
     pod->worth_milli = (uint32_t)(num * milli);
-    /* A pod that still runs has no second time. One that cannot be read is as good as none. */
+    /* A pod that still runs has no second time. A time that cannot be read counts as absent. */
     if (csv_number(c, at[POD_CREATED], "creation_time", UINT32_MAX, &created, NULL) ||
         csv_number(c, at[POD_DELETED], "deletion_time", UINT32_MAX, &deleted, NULL))
         deleted = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two processes keep one GPU busy, with libsluice preloaded as in any tenant, under leases that ask for slices
- * of 1 and 4 ms; this file is their arbiter for half a second. So the very code is tried that tenants
- * run, and what they got done says whether the driver's "OK" means anything.
+ * Two processes keep one GPU busy, with libsluice preloaded as in any tenant, under leases that ask for slices of 1 and
+ * 4 ms; this file is their arbiter for half a second. So the test runs the same code as tenants do, and the work that
+ * each process finished shows whether the driver's "OK" means anything.
  */
 #include "cli/slices_probe.h"
 
@@ -30,15 +30,15 @@
 #include "shm/pages.h"
 
 #define START_NS     (30 * SL_NS_PER_S) /* a cold driver without persistence loads firmware first */
-#define CONTROL_NS   (5 * SL_NS_PER_S)  /* until libsluice said whether it can set slices */
+#define CONTROL_NS   (5 * SL_NS_PER_S)  /* limit until libsluice says whether it can set slices */
 #define WARM_NS      (50 * SL_NS_PER_MS)
 #define MEASURE_NS   (300 * SL_NS_PER_MS)
 #define OFF_NS       (400 * SL_NS_PER_MS)
 #define SETTLE_NS    (60 * SL_NS_PER_MS) /* the order travels, the call takes half a millisecond */
 #define STILL_NS     (120 * SL_NS_PER_MS)
 #define END_NS       (2 * SL_NS_PER_S)
-/* With slices of 1 and 4 ms one gets about four times as much as the other, without effect the same. What
- * is neither is measured again: the host was busy, and a process did not keep its queue filled. */
+/* With slices of 1 and 4 ms one process gets about four times as much as the other; without effect both get the same.
+ * Any other ratio is measured again: the host was busy, and a process did not keep its queue filled. */
 #define NONE_TENTHS  15U
 #define LEAST_TENTHS 20U
 #define MOST_TENTHS  80U
@@ -148,7 +148,7 @@ static void run_spinner(const struct probe *p, size_t i, const char *program, ch
     char memory[16], index[4];
     char *argv[] = {(char *)(uintptr_t)"sluice", (char *)(uintptr_t)"spin", memory, index, NULL};
     int null = open("/dev/null", O_RDWR);
-    if (null >= 0) { /* what libraries print is not our output */
+    if (null >= 0) { /* the libraries' output is not the doctor's output */
         (void)dup2(null, STDIN_FILENO);
         (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
@@ -161,7 +161,7 @@ static void run_spinner(const struct probe *p, size_t i, const char *program, ch
     _exit(SL_EXIT_RUN_NOT_FOUND);
 }
 
-/* Until it is ready: its context is made, its kernels' length is known. */
+/* Waits until the process is ready: it has made its context and knows the length of its kernels. */
 static int await_ready(struct probe *p, struct spinner *s, struct sl_err *err)
 {
     uint64_t end = sl_now_ns() + START_NS;
@@ -293,8 +293,8 @@ static bool stands_still(struct probe *p)
     return taken;
 }
 
-/* One is taken off the GPU: it has to stand still while the other goes on. Tried again, because a busy host may
- * count late what was done before. */
+/* Takes one process off the GPU: this process must stand still while the other goes on. Several attempts, because a
+ * busy host may count finished work late. */
 static void measure_off(struct probe *p, struct sl_slices_result *ret)
 {
     const struct sl_slot *slot = slot_of(&p->spinner[0]);

@@ -14,14 +14,14 @@
 int sl_slices_probe(const struct sl_world *world, const char *libsluice, const char *uuid,
                     struct sl_slices_result *ret, struct sl_err *err) SL_MUST_CHECK;
 
-/* --- what `sluice doctor` and the processes that it starts to keep a GPU busy (`sluice spin`) share --- */
+/* --- shared by `sluice doctor` and the processes that it starts to keep a GPU busy (`sluice spin`) --- */
 
 enum sl_spin_state { SL_SPIN_STARTING, SL_SPIN_READY, SL_SPIN_FAILED };
 
-/* One for each process, in a memory file that they inherit. */
+/* One page for each process, in a memory file that the processes inherit. */
 struct sl_spin_page {
     _Atomic uint32_t state;    /* enum sl_spin_state */
-    _Atomic uint32_t go, stop; /* by doctor */
+    _Atomic uint32_t go, stop; /* set by doctor */
     _Atomic uint64_t done;     /* turns of kernels' loops that are over */
     int32_t code;              /* CUresult of the call that failed … */
     char what[64];             /* … and its name */

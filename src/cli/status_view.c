@@ -106,7 +106,7 @@ static void tenant_cells(struct sl_table *t, const struct sl_msg_tenant *m)
         sl_table_cell(t, "%s", sl_format_duration(m->slice_us * 1000ULL, b, sizeof(b)));
 }
 
-/* "namespace/pod", and the container or what else tells one of its tenants from another. */
+/* "namespace/pod", and the container or another word that tells the pod's tenants apart. */
 static const char *pod_label(const char *about, char *buf, size_t size)
 {
     char space[64], pod[256], part[64];
@@ -210,7 +210,7 @@ static void put_limit(struct sl_json *j, const char *key, uint64_t bytes)
         sl_json_uint(j, key, bytes);
 }
 
-/* What was asked for, not what came of it. */
+/* The kind of compute that the tenant asked for, not the kind that it got. */
 static const char *compute_asked(uint32_t flags)
 {
     if (flags & SL_LEASE_TURNS)
@@ -254,7 +254,7 @@ static void json_tenant_gpus(struct sl_json *j, const struct sl_client_status *s
     sl_json_end(j, ']');
 }
 
-/* The pairs of a tenant's description, as they are. */
+/* The pairs of a tenant's description, unchanged. */
 static void json_about(struct sl_json *j, const char *about)
 {
     sl_json_begin(j, "about", '{');

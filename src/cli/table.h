@@ -25,13 +25,13 @@ struct sl_table {
 };
 
 void sl_table_init(struct sl_table *t, const struct sl_table_column *columns, size_t count);
-/* The next cell, left to right and down. What is not printable ASCII becomes '?': names come from
- * other people's processes, and a terminal obeys what it is shown. */
+/* The next cell, left to right and down. A character that is not printable ASCII becomes '?': names come from other
+ * people's processes, and a terminal obeys control characters. */
 void sl_table_cell(struct sl_table *t, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Prints the table and empties it. */
 void sl_table_print(struct sl_table *t, FILE *out, bool colour);
 
-/* Replaces what is not printable ASCII, in place. Returns text. */
+/* Replaces characters that are not printable ASCII, in place. Returns text. */
 char *sl_table_printable(char *text);
 
 /* Is out a terminal that wants colours (NO_COLOR unset, TERM not dumb)? */

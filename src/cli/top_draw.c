@@ -18,7 +18,7 @@ static enum sl_style memory_style(uint32_t permille)
     return permille >= 950 ? SL_STYLE_BAD : permille >= 800 ? SL_STYLE_WARN : SL_STYLE_GOOD;
 }
 
-/* A GPU that works all the time is what people pay for. */
+/* A GPU that works all the time is good: green, not red. */
 static enum sl_style time_style(uint32_t permille)
 {
     (void)permille;
@@ -27,7 +27,7 @@ static enum sl_style time_style(uint32_t permille)
 
 /* --- GPUs ---------------------------------------------------------------------------------------- */
 
-/* The samples of the last minute between two columns, as many to a column as fit: the highest of them. */
+/* The samples of the last minute between two columns. A column stands for several samples and shows the highest. */
 static void draw_history(struct sl_screen *s, int row, const uint16_t *ring, uint32_t samples,
                          int from, enum sl_style (*style)(uint32_t))
 {
@@ -80,7 +80,7 @@ static void draw_gpu(struct sl_screen *s, int row, const struct sl_top_gpu *g)
     draw_history(s, row + 2, g->time, g->samples, HISTORY_FROM, time_style);
 }
 
-/* One line where there are many. */
+/* One line a GPU, where there are many GPUs. */
 static void draw_gpu_short(struct sl_screen *s, int row, const struct sl_top_gpu *g)
 {
     char used[32], total[32], both[72];
@@ -99,7 +99,7 @@ static void draw_gpu_short(struct sl_screen *s, int row, const struct sl_top_gpu
     draw_history(s, row, g->time, g->samples, 74, time_style);
 }
 
-/* Returns the row after them. */
+/* Returns the row after the GPUs. */
 static int draw_gpus(const struct sl_top *t, struct sl_screen *s, int row, int bottom)
 {
     int count = (int)t->gpu_count, room = bottom - row - LEAST_ROWS;
@@ -147,7 +147,7 @@ static void gpu_names(const struct sl_top *t, const struct sl_msg_tenant *m, cha
                 n += (size_t)snprintf(buf + n, size - n, "%s%u", i ? "," : "", t->gpus[k].m.index);
 }
 
-/* Of all its GPUs together. */
+/* Of all GPUs of the tenant together. */
 static void memory_text(const struct sl_msg_tenant *m, char *buf, size_t size)
 {
     uint64_t used = 0, limit = 0;
@@ -165,7 +165,7 @@ static void memory_text(const struct sl_msg_tenant *m, char *buf, size_t size)
         (void)snprintf(buf, size, "%s", a);
 }
 
-/* Paused; or less than was asked, while it waits. */
+/* Warns when a tenant is paused, or waits and gets less than it asked for. */
 static enum sl_style got_style(const struct sl_top_tenant *one)
 {
     if (one->m.flags & SL_LEASE_PAUSED)

@@ -25,7 +25,7 @@ static uint64_t used_bytes(const struct sl_msg_tenant *m)
     return sum;
 }
 
-/* 0: the first goes before the second by this order, as by name. */
+/* As strcmp: the larger figure comes first, equal figures by name. */
 static int compare(enum sl_top_sort sort, const struct sl_top_tenant *a,
                    const struct sl_top_tenant *b)
 {
@@ -156,7 +156,7 @@ void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
     take_gpus(t, status);
     t->sampled_ns = now_ns;
     t->trouble[0] = '\0';
-    if (!sl_top_selected(t)) /* it is gone: whoever has its place now */
+    if (!sl_top_selected(t)) /* it is gone: select its successor in the list */
         select_at(t, at < t->tenant_count ? at : t->tenant_count ? t->tenant_count - 1 : 0);
 }
 

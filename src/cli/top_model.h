@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `sluice top` knows and shows: samples of the arbiter's status with a minute of history, which tenant is
- * selected, how they are sorted and filtered, and what a key does. It draws on a page in memory (screen.h). It asks
- * nobody and knows no terminal: cmd_top.c does.
+ * The state of `sluice top`: samples of the arbiter's status with a minute of history, the selected tenant, sorting,
+ * filter, and the action of each key. The model draws on a page in memory (screen.h). cmd_top.c talks to the arbiter
+ * and to the terminal; the model does neither.
  */
 #ifndef SLUICE_CLI_TOP_MODEL_H
 #define SLUICE_CLI_TOP_MODEL_H
@@ -28,7 +28,7 @@ enum sl_top_key {
 
 enum sl_top_sort { SL_TOP_BY_NAME, SL_TOP_BY_GOT, SL_TOP_BY_MEMORY, SL_TOP_BY_WAIT, SL_TOP_SORTS };
 
-/* What a key asks the program to do. */
+/* The action that a key asks the program for. */
 enum sl_top_action {
     SL_TOP_NOTHING,
     SL_TOP_QUIT,
@@ -48,14 +48,14 @@ struct sl_top_wish {
 enum sl_top_mode {
     SL_TOP_LIST,
     SL_TOP_HELP,
-    SL_TOP_FILTER, /* the line at the bottom is typed */
+    SL_TOP_FILTER, /* the user types a filter in the line at the bottom */
     SL_TOP_VALUE,  /* … a new value of `option` */
     SL_TOP_SURE,   /* … the answer to a question */
 };
 
 struct sl_top_tenant {
     struct sl_msg_tenant m;
-    char user[SL_TOP_USER];   /* who started it; "": not known */
+    char user[SL_TOP_USER];   /* the user who started the tenant; "": not known */
     uint32_t waited_permille; /* of the time since the last sample */
 };
 
@@ -63,28 +63,28 @@ struct sl_top_gpu {
     struct sl_msg_gpu m;
     uint32_t time_permille; /* of GPU time that tenants got */
     uint16_t memory[SL_TOP_HISTORY], time[SL_TOP_HISTORY];
-    uint32_t samples; /* so far; the newest is at (samples - 1) % SL_TOP_HISTORY */
+    uint32_t samples; /* number so far; the newest is at (samples - 1) % SL_TOP_HISTORY */
 };
 
 struct sl_top {
     struct sl_top_gpu *gpus;
     size_t gpu_count;
-    struct sl_top_tenant *tenants; /* as they are shown: sorted and filtered */
+    struct sl_top_tenant *tenants; /* the tenants that are shown: sorted and filtered */
     size_t tenant_count, tenants_in_all;
     struct sl_msg_process *processes; /* of `unfolded` */
     size_t process_count;
     uint64_t sampled_ns;
     char sim[64];      /* simulated cards; "": real ones */
-    char trouble[400]; /* why there is nothing to show; "": there is */
+    char trouble[400]; /* why there is nothing to show; "": there is something */
 
     enum sl_top_sort sort;
     char filter[32];
     char selected[SL_NAME_MAX];
-    char unfolded[SL_NAME_MAX]; /* "": nobody */
+    char unfolded[SL_NAME_MAX]; /* the tenant whose processes are shown; "": none */
     enum sl_top_mode mode;
     const char *option; /* in SL_TOP_VALUE */
     char typed[40];
-    char message[400]; /* what came of the last wish */
+    char message[400]; /* the result of the last wish */
 };
 
 void sl_top_free(struct sl_top *t);
@@ -95,7 +95,7 @@ void sl_top_take(struct sl_top *t, const struct sl_client_status *status,
 /* The processes of the unfolded tenant; the list is the model's from now on. */
 void sl_top_take_processes(struct sl_top *t, struct sl_msg_process *list, size_t count);
 
-/* What the key means; most change the model alone. */
+/* The meaning of a key; most keys change the model alone. */
 struct sl_top_wish sl_top_press(struct sl_top *t, int key);
 
 /* The tenant that is selected, or NULL. */

@@ -19,7 +19,7 @@
 
 /* An arbiter without tenants and clients stays this long: a loop of short runs reuses it. */
 #define IDLE_EXIT_S 2
-/* No library of ours comes near this, however it was built. */
+/* libsluice is far smaller, however it was built. */
 #define LIBRARY_MAX (256U << 20)
 
 static int find_program(char *buf, size_t size, struct sl_err *err)
@@ -44,7 +44,7 @@ static int find_beside(const char *program, const char *const *folders, const ch
             sizeof(raw))
             continue;
         SL_CLEANUP(free) char *real = access(raw, R_OK) == 0 ? realpath(raw, NULL) : NULL;
-        /* The folder's own path is wanted: the file may be a link to a versioned name. */
+        /* Return the path of the file, not of a link's target: the target may have a versioned name. */
         if (real && (size_t)snprintf(buf, size, "%s", raw) < size)
             return 0;
     }
@@ -167,7 +167,7 @@ int sl_world_arbiter_cards(int pid, char *buf, size_t size)
     return arbiter ? 0 : -ENOENT;
 }
 
-/* With --dir, an arbiter of other GPUs may be in the place already. */
+/* With --dir, an arbiter of other GPUs may run in the directory already. */
 static int check_same_world(const struct sl_world *w, int fd, struct sl_err *err)
 {
     char cards[sizeof(w->place.sim)];
@@ -224,7 +224,7 @@ static int parse_gpus(const char *text, struct sl_msg_lease *lease, struct sl_er
     }
 }
 
-/* Without --gpu: one of those the environment lets CUDA see, as CUDA reads it; without that, one of all. */
+/* Without --gpu: the GPUs of CUDA_VISIBLE_DEVICES, read as CUDA reads it; without that variable, all GPUs. */
 int sl_world_visible(struct sl_msg_lease *lease, struct sl_err *err)
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");

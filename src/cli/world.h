@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every verb that talks to an arbiter needs: where it lives, which GPUs, which libraries. */
+/* The surroundings of a verb that talks to an arbiter: the arbiter's directory, the GPUs, the libraries. */
 #ifndef SLUICE_CLI_WORLD_H
 #define SLUICE_CLI_WORLD_H
 
@@ -9,8 +9,8 @@
 #include "arbiter/dir.h"
 #include "cli/cli.h"
 
-/* Names the cards for the simulated driver, and the file its processes share. As a default for
- * --sim it also makes `sluice status` inside a simulated tenant speak of that tenant's world. */
+/* Names the cards for the simulated driver, and the file its processes share. The variable is also the default of
+ * --sim: `sluice status` inside a simulated tenant shows that tenant's world. */
 #define SL_SIM_ENV       "SLUICE_SIM"
 #define SL_SIM_STATE_ENV "SLUICE_SIM_STATE"
 
@@ -34,12 +34,12 @@ int sl_world_gpus(const struct sl_world *world, struct sl_gpu **ret,
 int sl_world_libsluice(const struct sl_world *world, const char *named, char *buf, size_t size,
                        struct sl_err *err) SL_MUST_CHECK;
 
-/* Is this a libsluice.so, by what it names? What it cannot preload the loader passes over with a word on stderr, and
- * the command would run without any limit. */
+/* Is this file a libsluice.so, by the symbols that it names? The loader skips a file that it cannot preload, with a
+ * line on stderr, and the command would run without any limit. */
 int sl_world_libsluice_check(const char *path, struct sl_err *err) SL_MUST_CHECK;
 
-/* The cards an arbiter of ours was started with, from its command line: "" for real ones. -ENOENT
- * when it cannot be told (the agent's arbiter, another PID namespace). */
+/* The cards of an arbiter that `sluice run` started, from the arbiter's command line: "" for real ones. -ENOENT when
+ * the command line does not tell (the agent's arbiter, another PID namespace). */
 int sl_world_arbiter_cards(int pid, char *buf, size_t size) SL_MUST_CHECK;
 
 /* Connects, starting an arbiter where none runs. */
