@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What no single value shows: values that do not go together. */
+/* Errors that no single value shows: values that do not go together. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool is_said(const struct sl_draft *d, const char *path)
     return said(d, path).line > 0;
 }
 
-/* One way to share, not two: NVIDIA's plugin would take MPS and say nothing. */
+/* Refuses two ways to share: NVIDIA's plugin would take MPS and not tell. */
 static int check_one_sharing(const struct sl_draft *d, struct sl_err *err)
 {
     static const char *const path[] = {"sharing.timeSlicing", "sharing.mps", "sharing.fractional"};
@@ -54,8 +54,8 @@ static int check_discovery(const struct sl_draft *d, struct sl_err *err)
                           SL_E_DISCOVERY_UNKNOWN, d->c.discovery_strategy);
 }
 
-/* Two entries may share one resource if each names devices of its own. What the names stand for is
- * known only on the node; the plan looks again. */
+/* Two entries may share one resource if each names devices of its own. Only the node knows which devices the names
+ * stand for; the plan checks again. */
 static int check_pair(const struct sl_draft *d, const struct sl_config_shared *a,
                       const struct sl_config_shared *b, struct sl_err *err)
 {

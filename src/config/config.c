@@ -54,7 +54,7 @@ bool sl_config_equal(const struct sl_config *a, const struct sl_config *b)
     struct sl_draft da, db;
     sl_draft_view(a, &da);
     sl_draft_view(b, &db);
-    da.c.config_file = db.c.config_file; /* where it was read, not what it says */
+    da.c.config_file = db.c.config_file; /* the path of the file is not part of its content */
     for (size_t i = 0; i < sl_schema_count; i++)
         if (!of_item(&sl_schema[i]) && !sl_value_equal(&sl_schema[i], &da, &db))
             return false;
@@ -89,7 +89,7 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorted, each once, without those in `but`. */
+/* Sorts the list, and removes doubles and the XIDs of `but`. */
 static void tidy(struct sl_xid_list *list, const struct sl_xid_list *but)
 {
     size_t n = 0;
@@ -101,7 +101,7 @@ static void tidy(struct sl_xid_list *list, const struct sl_xid_list *but)
     list->count = n;
 }
 
-/* The application's errors are ignored too, and what is watched is not. */
+/* Adds the application's errors to the ignored XIDs, then removes the watched ones. */
 static int finish_xids(struct sl_draft *d, struct sl_err *err)
 {
     const struct sl_schema_row *row = sl_schema_path("health.ignoreXIDs");
@@ -117,7 +117,7 @@ static int finish_xids(struct sl_draft *d, struct sl_err *err)
     return 0;
 }
 
-/* A text that was set to nothing is the default; the device root's is the driver root. */
+/* An empty text becomes the default; the default of the device root is the driver root. */
 static int finish_texts(struct sl_draft *d, struct sl_err *err)
 {
     for (size_t i = 0; i < sl_schema_count; i++) {
@@ -135,7 +135,7 @@ static int finish_texts(struct sl_draft *d, struct sl_err *err)
     return 0;
 }
 
-/* Nothing said about devices is all of them. */
+/* An entry that says nothing about devices means all devices. */
 static void finish_block(struct sl_draft_block *block)
 {
     struct sl_config_shared *s = block->shared.item;
@@ -225,7 +225,7 @@ int sl_config_load(const char *config_file, char *const *environ_list,
 
 /* --- sharing.fractional.allow: who may ask for what --- */
 
-/* yaml.c tells entries apart by their size. */
+/* yaml.c tells the two kinds of entries apart by their size. */
 _Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_shared),
                "see walk_items");
 
@@ -237,7 +237,7 @@ _Static_assert(sizeof(struct sl_config_allow_space) != sizeof(struct sl_config_s
 
 void sl_config_allow_add(struct sl_config_allow *allow, const struct sl_config_allow *more)
 {
-    /* How far is said of `free` only: an entry that does not allow it says nothing by its figure. */
+    /* resize_to counts with `free` only: the figure of an entry that does not allow `free` is ignored. */
     bool free_before = allow->resize == SL_ALLOW_FREE, free_now = more->resize == SL_ALLOW_FREE;
     unsigned to = more->resize_to ? more->resize_to : 100;
     if (free_now && (!free_before || to > allow->resize_to))

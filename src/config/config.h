@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's configuration: NVIDIA's device plugin file (version v1) as it is, plus what is ours.
- * Values come from the command line, the environment, the file, the defaults, in that order.
+ * The node's configuration: NVIDIA's device plugin file (version v1), plus the settings of Sluice. Values come from the
+ * command line, the environment, the file, the defaults, in that order.
  */
 #ifndef SLUICE_CONFIG_CONFIG_H
 #define SLUICE_CONFIG_CONFIG_H
@@ -16,11 +16,11 @@
 #include "share/share.h"
 
 enum sl_mig_strategy { SL_MIG_NONE, SL_MIG_SINGLE, SL_MIG_MIXED };
-/* Fractional: slots of a card, each with its own memory and time, held to them by libsluice. */
+/* Fractional: slots of a card, each with its own memory and time. libsluice enforces both. */
 enum sl_sharing { SL_SHARING_NONE, SL_SHARING_TIME_SLICING, SL_SHARING_MPS, SL_SHARING_FRACTIONAL };
 enum sl_id_strategy { SL_ID_UUID, SL_ID_INDEX };
 enum sl_share_policy { SL_POLICY_DISTRIBUTED, SL_POLICY_PACKED };
-/* How a container is given its GPU; several at once are allowed. */
+/* The ways to give a container its GPU; several at once are allowed. */
 enum sl_list_strategy {
     SL_LIST_ENVVAR = 1,
     SL_LIST_VOLUME_MOUNTS = 2,
@@ -28,7 +28,7 @@ enum sl_list_strategy {
     SL_LIST_CDI_CRI = 8,
 };
 
-/* A list of one of the structs below; which one stands beside it. */
+/* A list of one of the structs below; a comment beside each list names the struct. */
 struct sl_config_list {
     void *item;
     size_t count;
@@ -58,11 +58,11 @@ struct sl_config_shared {
     unsigned line, column; /* where the entry stands in the file; 0: not from a file */
 };
 
-/* What claims and pods may ask for beyond a plain share. Nothing at all is all zero. */
+/* The requests that claims and pods may make beyond a plain share. All zero: none. */
 enum sl_allow_resize {
     SL_ALLOW_NEVER,
-    SL_ALLOW_ALLOCATED, /* up to what the scheduler gave it */
-    SL_ALLOW_FREE,      /* up to what the card has left */
+    SL_ALLOW_ALLOCATED, /* up to the amount that the scheduler allocated */
+    SL_ALLOW_FREE,      /* up to the amount that is free on the card */
 };
 struct sl_config_allow {
     unsigned strategies;       /* a bit for each enum sl_share_strategy */
@@ -71,11 +71,11 @@ struct sl_config_allow {
     enum sl_allow_resize resize;
     unsigned resize_to; /* with SL_ALLOW_FREE: at most so many percent of a card */
 };
-struct sl_config_allow_space { /* more, in some namespaces */
+struct sl_config_allow_space { /* more rights, in some namespaces */
     char *name;                /* with * and ? */
     struct sl_config_allow allow;
 };
-/* The default: only what libsluice enforces, and nothing that takes from other tenants. */
+/* The default: only requests that libsluice can enforce, and none that takes from other tenants. */
 #define SL_CONFIG_ALLOW_DEFAULT                                                                    \
     {.strategies = 1u << SL_SHARE_LIBSLUICE,                                                       \
      .priority = SL_PRIORITY_NORMAL,                                                               \
@@ -83,7 +83,7 @@ struct sl_config_allow_space { /* more, in some namespaces */
      .resize = SL_ALLOW_ALLOCATED,                                                                 \
      .resize_to = 100}
 
-struct sl_config_fractional { /* sharing.fractional: ours */
+struct sl_config_fractional { /* sharing.fractional: a section of Sluice */
     bool enabled;
     uint64_t memory_min_bytes, memory_step_bytes;
     unsigned cores_min, cores_step; /* percent */
@@ -126,22 +126,22 @@ struct sl_config {
     char *kubelet_socket; /* kubelet's registration socket */
     char *config_file;
     char *cdi_feature_flags, *cdi_disable_hooks; /* accepted; our CDI specs have no hooks */
-    /* health: ours in the file, DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS in the environment */
-    struct sl_xid_list ignored_xids;       /* application errors, and what the user added; sorted */
+    /* health: a section of Sluice in the file, DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS in the environment */
+    struct sl_xid_list ignored_xids;       /* application errors, and the user's XIDs; sorted */
     struct sl_xid_list watched_xids;       /* act on these even if all are ignored; sorted */
-    uint64_t recover_ns, recover_reset_ns; /* quiet after an XID; UINT64_MAX: for ever */
+    uint64_t recover_ns, recover_reset_ns; /* quiet time after an XID; UINT64_MAX: for ever */
     bool health_checks;                    /* false: every XID is ignored */
 };
 
-/* What NVIDIA's plugin ignores: errors of the application, not of the card. */
+/* The XIDs that NVIDIA's plugin ignores: errors of the application, not of the card. */
 #define SL_APPLICATION_XIDS "13,31,43,45,68,109"
 bool sl_config_xid_ignored(const struct sl_config *config, uint64_t xid);
 
-/* What may be asked for in a namespace: what all may, and what any entry for it adds. */
+/* The requests that are allowed in a namespace: the rights of all namespaces plus those of every matching entry. */
 struct sl_config_allow sl_config_allowed(const struct sl_config *config, const char *name_space);
 /* Does the text match the pattern, which may have * and ? in it? */
 bool sl_config_match(const char *pattern, const char *text);
-/* The more generous of both, one by one. */
+/* Raises each right of `allow` to that of `more`, where `more` is more generous. */
 void sl_config_allow_add(struct sl_config_allow *allow, const struct sl_config_allow *more);
 
 /* One setting from outside the file: a flag's long name ("mig-strategy"), which sl_config_is_flag() knows, and its text. */
@@ -163,7 +163,7 @@ int sl_config_load(const char *config_file, char *const *environ_list,
                    struct sl_config **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_config_free(struct sl_config *config); /* NULL is fine */
 
-/* Do both say the same? Where in the file they say it does not count. */
+/* Do both have the same values? Lines and columns do not count. */
 bool sl_config_equal(const struct sl_config *a, const struct sl_config *b);
 
 /* "none", "time-slicing", "mps", "fractional" */

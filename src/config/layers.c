@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said outside the file: defaults below it, the environment and the command line above. */
+/* Settings from outside the file: the defaults below the file, the environment and the command line above. */
 #include <string.h>
 
 #include "base/words.h"
@@ -34,7 +34,7 @@ const char *sl_config_variable(char *const *environ_list, const char *name)
     return NULL;
 }
 
-/* A variable that is set to nothing says nothing: charts write those for "not set". */
+/* An empty variable counts as not set: charts write empty variables for "not set". */
 int sl_layer_environment(struct sl_draft *d, char *const *environ_list, struct sl_err *err)
 {
     char name[64];
@@ -81,7 +81,7 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
         const struct sl_schema_row *row = sl_schema_flag(flags[f].flag);
         size_t i = sl_schema_index(row);
         struct sl_scalar s = outside(flags[f].value, "--", flags[f].flag);
-        /* A list may come in several flags; anything else counts as last said. */
+        /* A list may come in several flags; of any other setting the last flag counts. */
         int rc = given[i] && sl_value_is_list(row->type) ? sl_value_add(d, row, d, &s, err)
                                                          : sl_value_set(d, row, d, &s, err);
         if (rc < 0)

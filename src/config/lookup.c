@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding rows of the table, and guessing which one was meant. */
+/* Finds rows of the table, and guesses which row the user meant. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,8 +83,8 @@ static size_t common(const char *a, const char *b)
     return n;
 }
 
-/* The row whose key is closest to the one written: here first unless it is exactly one elsewhere;
- * among those elsewhere, the nearest by path. */
+/* The row whose key is closest to the written key. A row of this section wins, unless a row elsewhere matches exactly;
+ * of the rows elsewhere, the nearest by path wins. */
 static const struct sl_schema_row *meant(const char *parent, const char *key)
 {
     const struct sl_schema_row *best = NULL;
@@ -95,7 +95,7 @@ static const struct sl_schema_row *meant(const char *parent, const char *key)
         if (d == SL_WORD_FAR)
             continue;
         bool here = sl_schema_key_in(path, parent) != NULL;
-        /* 1000 for an exact match, 500 for being here, less by edit, more by nearness. */
+        /* 1000 for an exact match, 500 for a row of this section, less for each edit, more for a nearer path. */
         unsigned score = (d == 0 ? 1000U : 0U) + (here ? 500U : 0U) + 300U - 20U * d +
                          (unsigned)common(path, parent);
         if (score > best_score) {
@@ -154,7 +154,7 @@ int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err 
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    /* What was written is quoted in messages, and terminals obey what they are shown. */
+    /* Messages quote the written text, and terminals obey control characters. */
     for (char *p = text; *p; p++)
         if (*p < ' ' || *p > '~')
             *p = *p == '\n' ? ' ' : '?';

@@ -31,7 +31,7 @@ const char *sl_plan_uuid(const struct sl_inventory *inv, size_t gpu, size_t mig)
     return mig == SL_NO_MIG ? g->info.uuid : g->mig[mig].info.uuid;
 }
 
-/* How a device is shared: what kind, how many, under which name. */
+/* How a device is shared: the kind, the number of shares, the resource name. */
 struct share {
     enum sl_sharing sharing;
     unsigned replicas;
@@ -57,7 +57,7 @@ static struct share share_of(const struct sl_config *c, const struct sl_found *f
     return s;
 }
 
-/* The resource of that name, made if there is none. */
+/* The resource of that name; added if the plan has none. */
 static struct sl_plan_resource *resource_for(struct sl_planning *p, const struct sl_found *f,
                                              const struct share *s)
 {
@@ -120,7 +120,7 @@ static int add_resources(struct sl_planning *p)
     return 0;
 }
 
-/* One name for whole devices and for shares of them: a pod cannot choose. Allowed, but said. */
+/* One name for whole devices and for shares of devices: a pod cannot choose. Allowed, with a warning. */
 static void warn_mixtures(struct sl_planning *p)
 {
     for (size_t i = 0; i < p->plan->resource_count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a node advertises: configuration and inventory in, resources with their devices out. Pure: the
- * agent serves the plan, `sluice config check` prints it, labels count it.
+ * The resources that a node advertises. Input: configuration and inventory. Output: resources with their devices. Pure:
+ * the agent serves the plan, `sluice config check` prints it, labels count it.
  */
 #ifndef SLUICE_CONFIG_PLAN_H
 #define SLUICE_CONFIG_PLAN_H
@@ -36,16 +36,16 @@ struct sl_plan_resource {
 struct sl_plan {
     struct sl_plan_resource *resource;
     size_t resource_count;
-    char **warning; /* what was left out, and why, in sentences */
+    char **warning; /* sentences: which devices were left out, and why */
     size_t warning_count;
 };
 
-/* Errors are what the file gets wrong about this very node ("devices: GPU 7 of 4"). */
+/* An error is a setting that does not fit this very node ("devices: GPU 7 of 4"). */
 int sl_plan_make(const struct sl_config *config, const struct sl_inventory *inv,
                  struct sl_plan **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_plan_free(struct sl_plan *plan); /* NULL is fine */
 
-/* How many replicas the card (mig SL_NO_MIG) or MIG device has in the plan: 0 when it is not in it. */
+/* How many replicas the card (mig SL_NO_MIG) or MIG device has in the plan; 0 when the plan does not contain it. */
 unsigned sl_plan_replicas(const struct sl_plan *plan, size_t gpu, size_t mig);
 
 #endif

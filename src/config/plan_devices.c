@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices a node has to offer, and their names before sharing. Nothing here is fatal: what
- * cannot be offered is left out with a warning, and the rest of the node goes on working.
+ * The devices that a node can offer, and their names before sharing. Nothing here is fatal: a device that cannot be
+ * offered is left out with a warning, and the rest of the node goes on working.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void mixed_name(const char *profile, char *buf, size_t size)
         *c = *c == '+' ? '.' : *c;
 }
 
-/* `resource` is what the type would be called; NULL: by its own, "mixed" name. */
+/* `resource`: the name of the resource; NULL: the type's own, "mixed" name. */
 static void keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *resource)
 {
     const char *profile = mig_of(p, gpu, mig)->profile;
@@ -88,7 +88,7 @@ static void keep_mig(struct sl_planning *p, size_t gpu, size_t mig, const char *
         keep(p, gpu, mig, name);
 }
 
-/* In MIG mode, and the configuration wants to know about it. */
+/* Is the card in MIG mode, and is migStrategy not `none`? */
 static bool is_mig(const struct sl_planning *p, size_t gpu)
 {
     return p->inv->gpu[gpu].info.mig_enabled && p->config->mig_strategy != SL_MIG_NONE;
@@ -107,8 +107,8 @@ static size_t most_devices(const struct sl_inventory *inv)
     return n;
 }
 
-/* Under `single`, nvidia.com/gpu is one kind of device: the one this node has most of, the first found of several.
- * NULL: there are no MIG devices without a name of their own. */
+/* Under `single`, nvidia.com/gpu is one kind of device: the kind that this node has most of; of equals, the first
+ * found. NULL: there are no MIG devices without a name of their own. */
 static const struct sl_gpu_mig_info *single_type(const struct sl_planning *p, bool *ret_others)
 {
     struct {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan being made: which devices there are and what they are called, then how they are shared. */
+/* A plan while it is made: first the devices and their names, then how the devices are shared. */
 #ifndef SLUICE_CONFIG_PLAN_INTERNAL_H
 #define SLUICE_CONFIG_PLAN_INTERNAL_H
 
 #include "config/plan.h"
 
-/* "MIG-GPU-<uuid>/13/0", the longest of all, has 49; "::" and a number still fit after it. */
+/* The longest UUID, "MIG-GPU-<uuid>/13/0", has 49 characters; "::" and a number still fit after it. */
 #define SL_PLAN_UUID_MAX 50
 
 /* A card or MIG device that will be advertised. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which devices each entry of sharing.*.resources is about, on this very node. */
+/* The devices of each entry of sharing.*.resources, on this very node. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int check_mps_clients(const struct sl_planning *p, const struct sl_config
 static int assign(struct sl_planning *p, const struct sl_config_shared *e, struct sl_found *f)
 {
     if (f->mig != SL_NO_MIG && p->config->sharing == SL_SHARING_MPS)
-        return 0; /* warned about, once for the entry */
+        return 0; /* the caller warns once for the whole entry */
     if (f->entry && f->entry != e)
         return located(p, e, SL_E_DEVICE_SHARED_AGAIN, sl_plan_uuid(p->inv, f->gpu, f->mig),
                        f->entry->line);
@@ -50,8 +50,8 @@ static int assign(struct sl_planning *p, const struct sl_config_shared *e, struc
     return check_mps_clients(p, e, f->gpu);
 }
 
-/* "0", "0:1", "GPU-…", "MIG-…". Refuses an index this node does not have: an index is always about
- * a node. A UUID may be another node's; the same file often serves many. */
+/* "0", "0:1", "GPU-…", "MIG-…". Refuses an index that this node does not have. Accepts an unknown UUID: the same file
+ * often serves many nodes, and the UUID may belong to another node. */
 static int parse_device(const struct sl_planning *p, const struct sl_config_shared *e,
                         const char *text, size_t *ret_gpu, size_t *ret_mig)
 {
@@ -60,7 +60,7 @@ static int parse_device(const struct sl_planning *p, const struct sl_config_shar
         return 0;
     char *end;
     size_t index = strtoul(text, &end, 10), gpu = 0;
-    /* A card that is lost keeps its index, and another one may have it by now: that one is meant. */
+    /* A lost card keeps its index, and a new card may have the same index: the new card is meant. */
     while (gpu < p->inv->gpu_count && (p->inv->gpu[gpu].index != index || p->inv->gpu[gpu].lost))
         gpu++;
     for (size_t i = 0; i < p->inv->gpu_count && gpu == p->inv->gpu_count; i++)

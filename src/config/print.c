@@ -17,7 +17,7 @@ struct out {
     bool first;       /* ... before its first element */
 };
 
-/* What comes before a value in YAML: its key, or the comma in a list. */
+/* The text before a value in YAML: its key, or the comma in a list. */
 static void lead(struct out *o, const char *key)
 {
     if (o->list) {
@@ -30,8 +30,8 @@ static void lead(struct out *o, const char *key)
         o->dash = "  ";
 }
 
-/* Words that YAML would not take for text, and everything with a character of its own meaning, get
- * quotes. Values are printable ASCII (values.c sees to it). */
+/* Quotes are needed for words that YAML would not take for text, and for texts with a special character. Values are
+ * printable ASCII (values.c sees to it). */
 static bool needs_quotes(const char *text)
 {
     static const char plain[] =
@@ -194,7 +194,7 @@ static void put_value(struct out *o, const char *key, const struct sl_schema_row
     }
 }
 
-/* Texts and lists of an item may not be there at all. */
+/* Texts and lists of an item may be absent. */
 static bool is_there(const struct sl_schema_row *row, const void *base)
 {
     const void *field = (const char *)base + row->offset;
@@ -231,7 +231,7 @@ static void put_items(struct out *o, const char *key, const struct sl_schema_row
         sl_json_end(o->json, ']');
 }
 
-/* The way of sharing that is not used is not printed, rather than printed with nothing in it. */
+/* The way of sharing that is not used is left out, rather than printed empty. */
 static bool is_absent(const struct sl_config *c, const char *path)
 {
     static const struct {
@@ -273,7 +273,7 @@ void sl_config_print(const struct sl_config *config, FILE *out)
     struct sl_draft d;
     sl_draft_view(config, &d);
     put_rows(&o, "", &d);
-    /* Not in NVIDIA's file, and so not in ours: said on the command line or in the environment. */
+    /* Settings that NVIDIA's file and ours do not have: only the command line and the environment set them. */
     for (size_t i = 0; i < sl_schema_count; i++) {
         char flag[64];
         if (sl_schema[i].path || !sl_schema_name(sl_schema[i].flag, 0, flag, sizeof(flag)))

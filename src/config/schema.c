@@ -14,7 +14,7 @@
 static const char *const mig_words[] = {"none", "single", "mixed", NULL};
 static const char *const id_words[] = {"uuid", "index", NULL};
 static const char *const policy_words[] = {"distributed", "packed", NULL};
-/* tegra and vfio are NVIDIA's too, but an agent that only speaks NVML cannot honour them: check.c */
+/* tegra and vfio are NVIDIA's words too, but an agent that only speaks NVML cannot honour them: check.c */
 static const char *const discovery_words[] = {"auto", "nvml", "tegra", "vfio", NULL};
 static const char *const resize_words[] = {"never", "allocated", "free", NULL};
 static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotations", "cdi-cri",
@@ -34,8 +34,8 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
         ROW(path_ "[].pattern", STRING, PATTERN(pattern), NULL, .required = SL_E_NO_PATTERN),      \
         ROW(path_ "[].name", NAME, PATTERN(name), NULL, .required = SL_E_NO_ADVERTISED_NAME)
 
-/* sharing.timeSlicing or sharing.mps. MPS with one replica is a card under an MPS server that one
- * pod's processes share; time-slicing with one is no sharing at all. */
+/* sharing.timeSlicing or sharing.mps. MPS with one replica is a card under an MPS server, shared by the processes of
+ * one pod; time-slicing with one replica is no sharing at all. */
 #define BLOCK(path_, field, fail_, min_, max_)                                                     \
     SECTION(path_), ROW(path_ ".renameByDefault", BOOL, IN(field.rename_by_default), "false"),     \
         ROW(path_ ".failRequestsGreaterThanOne", BOOL, IN(field.fail_requests_greater_than_one),   \
@@ -48,7 +48,7 @@ static const char *const list_words[] = {"envvar", "volume-mounts", "cdi-annotat
         ROW(path_ ".resources[].replicas", UNSIGNED, SHARED(replicas), NULL, .min = (min_),        \
             .max = (max_), .required = SL_E_NO_REPLICAS)
 
-/* What may be asked for: by all, or (at_, without anything said) more in a namespace. */
+/* The rights of all namespaces, or (at_, with no defaults) the additional rights of one namespace. */
 #define ALLOW(path_, at_, strategies_, priority_, burst_, resize_, to_)                            \
     ROW(path_ ".strategies", STRATEGIES, at_(allow.strategies), strategies_,                       \
         .words = sl_strategy_words),                                                               \

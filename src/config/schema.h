@@ -52,9 +52,9 @@ struct sl_schema_row {
     const char *path; /* NULL: not in the file */
     enum sl_schema_type type;
     size_t offset;       /* in struct sl_draft, or in the item for rows with "[]" */
-    const char *initial; /* as one would write it; NULL: zero */
+    const char *initial; /* as a user would write it; NULL: zero */
     const char *flag;    /* without dashes, aliases separated by spaces; NULL: none */
-    const char *env;     /* likewise; NULL: the first flag in upper snake case */
+    const char *env;     /* as `flag`; NULL: the first flag in upper snake case */
     const char *const *words;
     uint64_t min, max;
     size_t item_size;     /* SL_TYPE_ITEMS */
@@ -88,7 +88,7 @@ void sl_schema_suggest(const char *parent, const char *key, char *buf, size_t si
 int sl_config_fail(const struct sl_draft *d, struct sl_origin at, struct sl_err *err, int code,
                    const char *fmt, ...) SL_PRINTF(5, 6);
 
-/* The same for a text that is ready. Of a long file name the end is shown. */
+/* The same for a text that is already formatted. A long file name is cut at its beginning. */
 int sl_config_locate(const char *file, const struct sl_origin *at, const char *text,
                      struct sl_err *err, int code);
 
@@ -97,25 +97,25 @@ struct sl_scalar {
     const char *text;
     size_t len;
     bool quoted;  /* in the file, in quotes */
-    bool outside; /* not in the file: nothing has quotes there, lists have commas */
+    bool outside; /* not in the file: no quotes there, and lists have commas */
     struct sl_origin at;
 };
 
 /* --- values.c: one value into, out of and between structs --- */
 int sl_value_set(const struct sl_draft *d, const struct sl_schema_row *row, void *base,
                  const struct sl_scalar *s, struct sl_err *err) SL_MUST_CHECK;
-/* One element more (outside the file: several, with commas) of a list; see sl_value_is_list. */
+/* Adds one element (outside the file: several, with commas) to a list; see sl_value_is_list. */
 int sl_value_add(const struct sl_draft *d, const struct sl_schema_row *row, void *base,
                  const struct sl_scalar *s, struct sl_err *err) SL_MUST_CHECK;
-/* May it be a list: STRATEGIES, CHANNELS, DEVICES, XIDS? */
+/* May the value be a list: STRATEGIES, CHANNELS, DEVICES, XIDS? */
 bool sl_value_is_list(enum sl_schema_type type);
-/* Back to nothing: before a value is set again. */
+/* Frees the value and sets the field to zero, before a value is set again. */
 void sl_value_clear(const struct sl_schema_row *row, void *base);
 bool sl_value_equal(const struct sl_schema_row *row, const void *a, const void *b);
 /* `null`, `~` or nothing at all. */
 bool sl_scalar_is_null(const struct sl_scalar *s);
 
-/* --- layers.c: what is said outside the file --- */
+/* --- layers.c: settings from outside the file --- */
 int sl_layer_defaults(struct sl_draft *d, struct sl_err *err) SL_MUST_CHECK;
 int sl_layer_environment(struct sl_draft *d, char *const *environ_list,
                          struct sl_err *err) SL_MUST_CHECK;
@@ -133,7 +133,7 @@ int sl_layer_flags(struct sl_draft *d, const struct sl_config_override *flags, s
 int sl_yaml_read(struct sl_draft *d, const char *text, size_t size,
                  struct sl_err *err) SL_MUST_CHECK;
 
-/* --- check.c: what no single value shows --- */
+/* --- check.c: errors that no single value shows --- */
 int sl_draft_check(struct sl_draft *d, struct sl_err *err) SL_MUST_CHECK;
 
 /* --- config.c --- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One value as it is written, into the struct: a function a type. */
+/* Writes one value into its struct: one function for each type. */
 #include <errno.h>
 #include <regex.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "config/errors.h"
 #include "config/schema.h"
 
-/* What a setter works on. */
+/* The arguments of a setter. */
 struct set {
     const struct sl_draft *d;
     const struct sl_schema_row *row;
@@ -54,7 +54,7 @@ static int set_version(const struct set *w)
     return FAIL(w, SL_E_VERSION_UNKNOWN, w->s->text);
 }
 
-/* As YAML 1.1 has them in the file, as Go's flag parser has them outside. */
+/* In the file the words of YAML 1.1, outside the words of Go's flag parser. */
 static int set_bool(const struct set *w)
 {
     static const char *const file_words[2][4] = {{"false", "no", "off", "n"},
@@ -76,7 +76,7 @@ static int set_bool(const struct set *w)
     return FAIL(w, SL_E_BOOL_BAD, w->s->text);
 }
 
-/* Says what the words are, and which was probably meant. */
+/* Lists the possible words, and names the word that was probably meant. */
 static int wrong_word(const struct set *w)
 {
     char list[160];
@@ -121,8 +121,8 @@ static int set_word(const struct set *w)
     return i < 0 ? i : set_string(w);
 }
 
-/* Lower-case letters, digits, '-' and '.', each part between dots beginning and ending with a letter
- * or digit: what the API server takes after the '/'. */
+/* Lower-case letters, digits, '-' and '.'; each part between dots begins and ends with a letter or digit. The API
+ * server allows such a text after the '/'. */
 static bool is_subdomain(const char *name)
 {
     char before = '.';
@@ -138,7 +138,7 @@ static bool is_subdomain(const char *name)
     return before != '-' && before != '.';
 }
 
-/* Adds the domain, refuses what Kubernetes would. */
+/* Adds the domain, refuses a name that Kubernetes would refuse. */
 static int set_name(const struct set *w)
 {
     const struct sl_scalar *s = w->s;
@@ -160,7 +160,7 @@ static int set_name(const struct set *w)
     return 0;
 }
 
-/* Decimal digits only; false when there is anything else or it is beyond 64 bits. */
+/* Decimal digits only; false for any other character and for a number beyond 64 bits. */
 static bool number(const char *text, uint64_t *ret)
 {
     const char *rest = sl_number_read(text, UINT64_MAX, ret);
@@ -277,7 +277,7 @@ static int add_xid(const struct set *w)
     return 0;
 }
 
-/* An index ("0"), one of a MIG device ("0:1"), or a UUID: "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
+/* "0", "0:1" for a MIG device, or a UUID: "GPU-…", "MIG-…" or, before driver 470, "MIG-GPU-…/1/0". */
 static bool is_device(const char *text)
 {
 #define HEX  "[0-9a-fA-F]"
@@ -306,7 +306,7 @@ static int add_device(const struct set *w)
     return 0;
 }
 
-/* Not a list: "all", or how many. */
+/* No list: "all", or a number of devices. */
 static int set_devices(const struct set *w)
 {
     struct sl_config_shared *shared = w->field;
@@ -347,7 +347,7 @@ static int check_text(const struct set *w)
     return 0;
 }
 
-/* Outside the file a list has commas; nothing at all is the empty list. */
+/* Outside the file a list has commas; an empty text is the empty list. */
 static int set_list(const struct set *w)
 {
     SL_CLEANUP(free) char *copy = sl_xstrdup(w->s->text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values already in a struct: freed, compared. */
+/* Frees and compares values in a struct. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ void sl_value_clear(const struct sl_schema_row *row, void *base)
     case SL_TYPE_UNSIGNED:
     case SL_TYPE_BYTES:
     case SL_TYPE_DURATION:
-        break; /* overwritten as they are */
+        break; /* overwritten in place */
     }
 }
 

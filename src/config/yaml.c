@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's file, by libyaml, into a draft. The table says which keys there are, so the walk goes no
- * deeper than the table does: a document that refers to itself ends where the table ends.
+ * Reads NVIDIA's file into a draft, by libyaml. The table says which keys exist, so the walk goes no deeper than the
+ * table: a document that refers to itself ends where the table ends.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ static int walk_items(const struct walk *w, const yaml_node_t *node,
         }
         int rc = walk_mapping(w, e, path, item);
         if (rc < 0) {
-            list->count++; /* half read, but to be freed */
+            list->count++; /* the half-read item counts too, so that it is freed */
             return rc;
         }
     }
@@ -111,7 +111,7 @@ static int walk_value(const struct walk *w, const yaml_node_t *node,
         return FAIL(w, node, SL_E_NEEDS_ONE_VALUE, row->path,
                     node->type == YAML_SEQUENCE_NODE ? "a list" : "keys of its own");
     struct sl_scalar s = scalar(node);
-    /* Outside the file "0" is a list with commas of one; in it, only [0] is a list. */
+    /* Outside the file "0" is a list with one element; in the file, only [0] is a list. */
     if (row->type == SL_TYPE_CHANNELS)
         return sl_config_fail(w->d, s.at, w->err, -EINVAL, SL_E_NEEDS_CHANNELS, row->path);
     return sl_value_set(w->d, row, base, &s, w->err);
@@ -154,7 +154,7 @@ static int walk_mapping(const struct walk *w, const yaml_node_t *node, const cha
             return sl_config_fail(w->d, key.at, w->err, -EINVAL, SL_E_KEY_TWICE, key.text);
         seen[i] = true;
         if (is_null(v))
-            continue; /* as if it were not there, like NVIDIA's */
+            continue; /* null counts as absent, as in NVIDIA's plugin */
         valued[i] = true;
         if (!strstr(row->path, "[]"))
             w->d->origin[i] = row->type == SL_TYPE_SECTION ? key.at : where(v->start_mark);
@@ -165,7 +165,7 @@ static int walk_mapping(const struct walk *w, const yaml_node_t *node, const cha
     return check_required(w, node, path, valued);
 }
 
-/* The reader (encoding, control characters) knows only the byte it stumbled on. */
+/* The reader (encoding, control characters) reports only the byte where it failed. */
 static struct sl_origin where_byte(const char *text, size_t size, size_t offset)
 {
     struct sl_origin at = {.line = 1, .column = 1};
