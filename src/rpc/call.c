@@ -114,7 +114,7 @@ void sl_rpc_call_reset(struct sl_rpc_call *call, uint32_t h2_error)
         sl_rpc_conn_schedule(conn);
 }
 
-/* The nghttp2 side of a call has something new to send, or to end with. */
+/* The call has new messages, or its end, to send: resume its stream in nghttp2. */
 void sl_rpc_call_wake(struct sl_rpc_call *call)
 {
     struct rpc_conn *conn = call->conn;
@@ -181,7 +181,7 @@ ssize_t sl_rpc_call_read(nghttp2_session *session, int32_t stream_id, uint8_t *b
     struct rpc_conn *conn = user_data;
     struct sl_rpc_call *call = source->ptr;
     size_t used = take(call, buf, length);
-    /* Half empty is soon enough to keep the peer busy and late enough to be worth a call. */
+    /* A half-empty queue: soon enough to keep the peer busy, late enough to be worth a callback. */
     if (call->blocked && call->queued <= conn->limits.max_queue_bytes / 2) {
         call->blocked = false;
         call->notify = conn->notify = true;

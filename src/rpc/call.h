@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What server and client have in common: limits, and the calls themselves. */
+/* Shared by server and client: the limits, and the calls themselves. */
 #ifndef SLUICE_RPC_CALL_H
 #define SLUICE_RPC_CALL_H
 
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "rpc/status.h"
 
-/* What a peer can make us hold. 0 stands for the default. */
+/* Limits on the memory and the descriptors that a peer can make us hold. 0 stands for the default. */
 struct sl_rpc_limits {
     size_t max_message_bytes; /* of a message we accept; 4 MiB */
     size_t max_queue_bytes;   /* of one call, waiting for the peer to read; 1 MiB */
@@ -18,21 +18,21 @@ struct sl_rpc_limits {
     uint32_t max_conns;       /* connections to one server; 64 */
 };
 
-/* One call. Everything about it happens in the loop's thread. */
+/* One call. All its functions and callbacks run in the loop's thread. */
 struct sl_rpc_call;
 
-/* Queues one message (copied) for the peer. -EAGAIN: the peer is slow and the queue full; nothing
- * was queued, `writable` will tell when to come back. A message is always taken when the call's
- * queue is empty, whatever its size. -EMSGSIZE: it is larger than max_conn_bytes. -EPIPE: the call
- * or its connection is over (the event that says so has come or will). -ENOMEM. */
+/* Queues one message (copied) for the peer. -EAGAIN: the peer is slow and the queue full; nothing was queued, and
+ * `writable` will tell when to send again. An empty queue takes a message of any size. -EMSGSIZE: the message is larger
+ * than max_conn_bytes. -EPIPE: the call or its connection is over (the event that says so has come or will come).
+ * -ENOMEM. */
 int sl_rpc_call_send(struct sl_rpc_call *call, const void *data, size_t size,
                      struct sl_err *err) SL_MUST_CHECK;
 
-/* Ends the call at once, from either end: what is queued is dropped, the stream reset, and the peer
- * sees CANCELLED. No further callback; the pointer is dead when this returns. */
+/* Ends the call at once, from either end: queued messages are dropped, the stream is reset, and the peer sees
+ * CANCELLED. No further callback; the pointer is invalid when this function returns. */
 void sl_rpc_call_cancel(struct sl_rpc_call *call);
 
-/* When the call is to be over, on the loop's clock; SL_RPC_NO_TIMEOUT if never. */
+/* The time when the call must be over, on the loop's clock; SL_RPC_NO_TIMEOUT: never. */
 uint64_t sl_rpc_call_deadline(const struct sl_rpc_call *call);
 
 #endif

@@ -15,7 +15,7 @@
 
 struct sl_rpc_client {
     struct sl_rpc_client_options options;
-    struct rpc_conn *conn; /* NULL once it is gone */
+    struct rpc_conn *conn; /* NULL once the connection is gone */
     char authority[256];
     bool destroyed;
 };
@@ -30,7 +30,7 @@ static void tell_done(struct sl_rpc_call *call, enum sl_rpc_code code, const cha
     call->ops->done(call, code, text, call->data);
 }
 
-/* Our own verdict, before the server's: it is told to stop. */
+/* The client ends the call before the server does: the stream reset tells the server to stop. */
 static void give_up(struct sl_rpc_call *call, enum sl_rpc_code code, const char *text)
 {
     sl_rpc_call_reset(call, NGHTTP2_CANCEL);
@@ -97,7 +97,7 @@ static void answer_ended(struct sl_rpc_call *call)
         tell_done(call, SL_RPC_UNIMPLEMENTED, "the server sent no answer");
     else
         tell_done(call, SL_RPC_OK, call->text);
-    /* A server may answer before it has read everything; there is no point in sending the rest. */
+    /* A server may answer before it has read the whole request; then the rest need not be sent. */
     if (!call->conn->dead && (call->out_first || !call->finished))
         sl_rpc_call_reset(call, NGHTTP2_CANCEL);
     call->discard = true;
@@ -118,7 +118,7 @@ static void answer_closed(struct sl_rpc_call *call, bool lost, uint32_t h2_error
         tell_done(call, client->destroyed ? SL_RPC_CANCELLED : SL_RPC_UNAVAILABLE, text);
         return;
     }
-    /* The server keeps the same deadline, and may be quicker than our own timer. */
+    /* The server keeps the same deadline, and its answer may come before our own timer fires. */
     if (sl_loop_now(call->conn->loop) >= call->deadline_ns) {
         tell_done(call, SL_RPC_DEADLINE_EXCEEDED, DEADLINE_TEXT);
         return;

@@ -12,12 +12,12 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    WRITE_BUDGET = 256 * 1024,  /* a turn: other connections want theirs */
-    MAX_FRAMES_WAITING = 16384, /* a peer that makes us answer and never reads is dropped here */
+    WRITE_BUDGET = 256 * 1024,  /* bytes in one turn, so that other connections get theirs */
+    MAX_FRAMES_WAITING = 16384, /* beyond it, drop a peer that never reads our answers */
     MAX_LAST_READS = 256,
 };
 
-/* Its own allocator: a test that makes malloc fail reaches into nghttp2 too. */
+/* nghttp2 uses our malloc: a test that makes malloc fail reaches nghttp2 too. */
 static void *mem_malloc(size_t size, void *data)
 {
     (void)data;
@@ -64,7 +64,7 @@ static struct sl_rpc_call *call_of(struct rpc_conn *conn, int32_t stream_id)
     return nghttp2_session_get_stream_user_data(conn->session, stream_id);
 }
 
-/* After the owner's code has run: if it dropped the connection, nghttp2 must stop too. */
+/* After a callback of the owner: if the owner dropped the connection, nghttp2 must stop too. */
 static int go_on(const struct rpc_conn *conn)
 {
     return conn->dead ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
@@ -94,7 +94,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     if (!call || call->discard)
         return 0;
     call->header_bytes += name_size + value_size + 32;
-    if (call->header_bytes <= RPC_HEADER_BYTES) /* more is judged when the block is complete */
+    if (call->header_bytes <= RPC_HEADER_BYTES) /* a longer block is judged when it is complete */
         conn->role->header(call, name, name_size, value, value_size);
     return 0;
 }
@@ -129,7 +129,7 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream
 {
     (void)flags;
     struct rpc_conn *conn = user_data;
-    /* The connection's window comes back at once: one call that is slow holds up no other. */
+    /* Give the connection's window back at once: a slow call must not hold up another call. */
     if (nghttp2_is_fatal(nghttp2_session_consume_connection(session, size)))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     struct sl_rpc_call *call = call_of(conn, stream_id);
@@ -157,8 +157,8 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     (void)nghttp2_session_set_stream_user_data(session, stream_id, NULL);
     conn->role->closed(call, false, error_code);
     sl_rpc_call_free(call);
-    /* Not go_on(): nghttp2 forgets what it was about to send when this callback fails, and a connection
-     * given up is noticed by the next one. */
+    /* Not go_on(): when this callback fails, nghttp2 forgets the frame that it was about to send. The next callback
+     * notices a dead connection. */
     return 0;
 }
 
@@ -212,8 +212,8 @@ static int make_session(struct rpc_conn *conn, bool server)
     nghttp2_session_callbacks_set_on_frame_not_send_callback(cb, on_frame_not_send);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
-    /* Old kubelets send the socket's path as :authority, which nghttp2's own check of requests
-     * refuses. server.c checks what matters instead. */
+    /* Old kubelets send the socket's path as :authority. nghttp2's own check of requests refuses that; server.c checks
+     * the headers that matter. */
     if (server)
         nghttp2_option_set_no_http_messaging(option, 1);
     rc = server ? nghttp2_session_server_new3(&conn->session, cb, conn, option, &mem)
@@ -304,7 +304,7 @@ void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why)
         return;
     conn->dead = true;
     (void)sl_err_set(&conn->why, code, "%s", why);
-    /* Makes the descriptor ready whatever is watched, so that the loop comes to release it. */
+    /* Makes the descriptor ready for any event, so that the loop releases the connection. */
     (void)shutdown(conn->source.fd, SHUT_RDWR);
 }
 
@@ -318,7 +318,7 @@ void sl_rpc_conn_drop(struct rpc_conn *conn, int code, const char *why)
 void sl_rpc_conn_schedule(struct rpc_conn *conn)
 {
     conn->unwritten = true;
-    if (conn->dead || conn->depth > 0) /* done when the last frame of ours is left */
+    if (conn->dead || conn->depth > 0) /* sl_rpc_conn_leave releases it later */
         return;
     if (sl_loop_watch(conn->loop, &conn->source, EPOLLIN | EPOLLOUT, NULL) < 0)
         sl_rpc_conn_fail(conn, -ENOMEM, "cannot watch the connection");
@@ -326,7 +326,7 @@ void sl_rpc_conn_schedule(struct rpc_conn *conn)
 
 /* --- bytes --------------------------------------------------------------------------------- */
 
-/* Returns whether something came. */
+/* Returns whether bytes came. */
 static bool read_some(struct rpc_conn *conn)
 {
     static _Thread_local uint8_t buf[READ_BYTES];
@@ -348,8 +348,8 @@ static bool read_some(struct rpc_conn *conn)
     return !conn->dead;
 }
 
-/* The peer takes nothing any more. What it wrote before it went is still worth reading: a server
- * that stops in order answers, then closes, and never sees our last window updates. */
+/* The peer reads nothing any more. Bytes that it wrote before are still worth reading: a server that stops in order
+ * answers, then closes, and never sees our last window updates. */
 static void write_failed(struct rpc_conn *conn, int errno_value)
 {
     if (conn->role->reads_to_the_end)
@@ -358,7 +358,7 @@ static void write_failed(struct rpc_conn *conn, int errno_value)
     sl_rpc_conn_fail(conn, -errno_value, "the connection was lost");
 }
 
-/* Moves frames into out until it is full or there are none. */
+/* Moves frames into out until out is full or there are no more frames. */
 static int gather(struct rpc_conn *conn)
 {
     conn->out_at = conn->out_size = 0;
@@ -410,7 +410,7 @@ static bool write_out(struct rpc_conn *conn)
     return true;
 }
 
-/* What could not be done inside nghttp2's callbacks. Returns whether there may be more to write. */
+/* The work that nghttp2's callbacks must not do. Returns whether there may be more to write. */
 static bool settle(struct rpc_conn *conn)
 {
     bool again = conn->notify || conn->sweep;

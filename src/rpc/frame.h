@@ -12,28 +12,28 @@
 
 enum { SL_RPC_PREFIX = 5 };
 
-/* Puts messages together from pieces of any size. Memory follows the bytes that have arrived, not
- * the length a peer claims. Zeroed apart from max_bytes it is ready for use. */
+/* Puts messages together from pieces of any size. The memory grows with the bytes that have arrived, not with the
+ * length that a peer claims. To initialise: set max_bytes, zero the rest. */
 struct sl_rpc_reader {
     size_t max_bytes; /* a longer message is refused as soon as its prefix is there */
     uint8_t *body;
     size_t capacity;
-    size_t have;   /* bytes of the body so far */
-    uint32_t want; /* its length, once the prefix is there */
+    size_t have;   /* bytes of the body that have arrived */
+    uint32_t want; /* length of the body, once the prefix is there */
     uint8_t prefix[SL_RPC_PREFIX];
     uint8_t prefix_have;
 };
 
-/* Takes bytes from *data. Returns 1 when a message is complete (body, have): read it, then call
- * sl_rpc_reader_next(); 0 when all bytes are used up; -EMSGSIZE (too long), -EOPNOTSUPP
- * (compressed), -EPROTO (neither compressed nor not) or -ENOMEM, after which the reader is spent. */
+/* Takes bytes from *data. Returns 1 when a message is complete (body, have): read it, then call sl_rpc_reader_next(); 0
+ * when all bytes are used up; -EMSGSIZE (too long), -EOPNOTSUPP (compressed), -EPROTO (the flag byte is neither 0 nor
+ * 1) or -ENOMEM. After an error the reader must not be used again. */
 int sl_rpc_reader_feed(struct sl_rpc_reader *r, const uint8_t **data, size_t *size,
                        struct sl_err *err) SL_MUST_CHECK;
 
-/* Forgets the message just read and gives its memory back. */
+/* Forgets the message just read and frees its memory. */
 void sl_rpc_reader_next(struct sl_rpc_reader *r);
 
-/* Between two messages, that is: the stream may end here. */
+/* Is the reader between two messages? Only there may the stream end. */
 bool sl_rpc_reader_idle(const struct sl_rpc_reader *r);
 
 void sl_rpc_prefix_write(uint8_t prefix[SL_RPC_PREFIX], uint32_t size);

@@ -8,18 +8,18 @@
 #include "rpc/client.h"
 #include "rpc/server.h"
 
-/* Bytes into a message, to be given to sl_rpc_pb_free(). -EBADMSG: not such a message, or one whose
- * unpacked form would need more than 64 MiB (a few bytes on the wire can be many in memory). */
+/* Bytes into a message; free it with sl_rpc_pb_free(). -EBADMSG: not a message of this type, or one whose unpacked form
+ * would need more than 64 MiB (a few bytes on the wire can be many in memory). */
 int sl_rpc_pb_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size,
                      ProtobufCMessage **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_rpc_pb_free(ProtobufCMessage *message);
 
-/* An empty message of our own, for sl_rpc_pb_free() too: what is put into it has to be from malloc(). */
+/* A new, empty message; free it with sl_rpc_pb_free(). Strings and lists put into it must come from malloc(). */
 void *sl_rpc_pb_new(const ProtobufCMessageDescriptor *type);
-/* The same at the end of a list: sl_rpc_pb_add(&m->items, &m->n_items, &item__descriptor). */
+/* Adds an empty message to the end of a list: sl_rpc_pb_add(&m->items, &m->n_items, &item__descriptor). */
 void *sl_rpc_pb_add(void *list, size_t *count, const ProtobufCMessageDescriptor *type);
 
-/* A request in a handler: as unpack; where that fails the call has been finished with INTERNAL. */
+/* Unpacks the request of a handler. On failure the call has been finished with INTERNAL. */
 int sl_rpc_pb_request(struct sl_rpc_call *call, const ProtobufCMessageDescriptor *type,
                       const uint8_t *data, size_t size, ProtobufCMessage **ret) SL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection (HTTP/2 session on a descriptor) and its calls, as server and client share them. */
+/* A connection (HTTP/2 session on a descriptor) and its calls, shared by server and client. */
 #ifndef SLUICE_RPC_RPC_INTERNAL_H
 #define SLUICE_RPC_RPC_INTERNAL_H
 
@@ -22,7 +22,7 @@ enum {
     RPC_STREAM_WINDOW = 256 * 1024,
     RPC_CONN_WINDOW = 1024 * 1024,
     RPC_HEADER_BYTES = 16 * 1024, /* of one request or answer */
-    RPC_TEXT = 512,               /* a status message, as kept */
+    RPC_TEXT = 512,               /* a status message is cut to this size */
 };
 
 /* A message on its way out, prefix included. */
@@ -49,7 +49,7 @@ struct sl_rpc_call {
     struct sl_rpc_reader in;
     size_t header_bytes;
     uint64_t unconsumed; /* bytes of window held back while paused */
-    bool discard;        /* whatever still comes in is of no interest */
+    bool discard;        /* ignore all bytes that still arrive */
     bool peer_ended;     /* END_STREAM received */
 
     struct rpc_out *out_first, *out_last;
@@ -59,12 +59,12 @@ struct sl_rpc_call {
     bool notify;   /* … and can be told now */
     bool started;  /* a response, or the request, was submitted */
     bool finished; /* nothing more will be queued */
-    bool unsent;   /* its HEADERS will never be sent: no stream, so no close event either */
-    bool over;     /* the owner has been told, or wants to hear no more */
+    bool unsent;   /* the HEADERS will never be sent: no stream, so no close event either */
+    bool over;     /* the owner has been told, or wants no more events */
 
     enum sl_rpc_code code; /* server: to send; client: received */
     char text[RPC_TEXT];
-    void *data; /* the owner's */
+    void *data; /* belongs to the owner */
 
     /* server */
     const struct sl_rpc_call_events *events;
@@ -90,12 +90,12 @@ enum {
     RPC_SEEN_REGULAR = 16,
     RPC_SEEN_GRPC = 32, /* content-type: application/grpc… */
     RPC_SEEN_POST = 64,
-    RPC_SEEN_ENCODING = 128, /* a grpc-encoding we do not know */
+    RPC_SEEN_ENCODING = 128, /* a grpc-encoding that we do not know */
     RPC_SEEN_BAD_TIMEOUT = 256,
     RPC_SEEN_ALL = 512, /* the header block is complete */
 };
 
-/* What differs between the two ends. */
+/* The callbacks that differ between server and client. */
 struct rpc_role {
     void (*header)(struct sl_rpc_call *call, const uint8_t *name, size_t name_size,
                    const uint8_t *value, size_t value_size);
@@ -105,14 +105,14 @@ struct rpc_role {
     void (*broken)(struct sl_rpc_call *call, const struct sl_err *err);
     void (*peer_ended)(struct sl_rpc_call *call);
     void (*expired)(struct sl_rpc_call *call);
-    /* The stream is gone: last word to the owner; the call is freed next. */
+    /* The stream is gone: the last event for the owner; the call is freed next. */
     void (*closed)(struct sl_rpc_call *call, bool lost, uint32_t h2_error);
-    /* The final frame of a call is out. This and the next may be NULL. */
+    /* The final frame of a call is written. This callback and the next may be NULL. */
     void (*sent_end)(struct sl_rpc_call *call);
     void (*ping_acked)(struct rpc_conn *conn);
     /* The connection is gone and will be freed next; why is set. */
     void (*lost)(struct rpc_conn *conn, const struct sl_err *why);
-    bool reads_to_the_end; /* what a peer sent before it left still counts */
+    bool reads_to_the_end; /* bytes that a peer sent before it left still count */
 };
 
 struct rpc_conn {
@@ -124,33 +124,33 @@ struct rpc_conn {
     struct sl_rpc_call *calls;
     size_t call_count;
     size_t held_bytes;  /* in parts of messages and queues, of all calls */
-    unsigned depth;     /* inside how many of our own frames; freed only at 0 */
+    unsigned depth;     /* how many functions of ours are on the stack; freed only at 0 */
     bool dead;          /* to be released as soon as depth is 0 */
-    bool unwritten;     /* something was submitted since the last write */
-    bool said_goodbye;  /* the final GOAWAY is out */
+    bool unwritten;     /* frames were submitted since the last write */
+    bool said_goodbye;  /* the final GOAWAY is submitted */
     bool going_away;    /* the peer said GOAWAY: no new calls */
     bool sweep, notify; /* some call is `unsent`, or has `notify` */
-    struct sl_err why;  /* … it is dead */
+    struct sl_err why;  /* … the connection is dead */
     void *owner;
     struct rpc_conn *prev, *next;
-    const uint8_t *more; /* nghttp2's, valid until its next send: what did not fit into out */
+    const uint8_t *more; /* owned by nghttp2, valid until its next send: did not fit into out */
     size_t more_size;
     size_t out_at, out_size;
     uint8_t out[RPC_OUT_BYTES];
 };
 
-/* conn.c. The descriptor is owned from the call on, also when it fails. */
+/* conn.c. The connection owns the descriptor from the call on, also when the call fails. */
 int sl_rpc_conn_create(struct sl_loop *loop, int fd, bool server, const struct rpc_role *role,
                        const struct sl_rpc_limits *limits, void *owner, struct rpc_conn **ret,
                        struct sl_err *err) SL_MUST_CHECK;
-/* After whatever calls back into the owner's code, with conn->depth++ before it: nothing is freed before the last
+/* Call this after code that calls back into the owner, and conn->depth++ before it. Nothing is freed before the last
  * leave. */
 void sl_rpc_conn_leave(struct rpc_conn *conn);
-/* The connection is of no use any more: released by the loop, soon. Never calls back. */
+/* The connection cannot be used any more: the loop releases it soon. Never calls back. */
 void sl_rpc_conn_fail(struct rpc_conn *conn, int code, const char *why);
-/* The same, now if nothing of ours is on the stack. Calls back for every call. */
+/* The same, at once unless a function of ours is on the stack. Calls back for every call. */
 void sl_rpc_conn_drop(struct rpc_conn *conn, int code, const char *why);
-/* There is something to write: the loop will. */
+/* Asks the loop to write submitted frames. */
 void sl_rpc_conn_schedule(struct rpc_conn *conn);
 void sl_rpc_limits_fill(struct sl_rpc_limits *limits);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's end of a call: judge the request, run the handler, answer. */
+/* The server's end of a call: checks the request, runs the handler, answers. */
 #include "rpc/errors.h"
 #include "rpc/rpc_internal.h"
 
@@ -117,7 +117,7 @@ static void tell_ended(struct sl_rpc_call *call, enum sl_rpc_code code)
 
 /* --- requests ------------------------------------------------------------------------------ */
 
-/* An answer before the request is complete: the rest of it is of no interest. */
+/* Answers before the request is complete: the rest of the request is ignored. */
 static void reject(struct sl_rpc_call *call, enum sl_rpc_code code, const char *message)
 {
     call->discard = true;
@@ -148,7 +148,7 @@ static void pseudo_header(struct sl_rpc_call *call, const uint8_t *name, size_t 
     } else if (rpc_is(name, name_size, ":scheme")) {
         once(call, RPC_SEEN_SCHEME);
     } else if (rpc_is(name, name_size, ":authority")) {
-        once(call, RPC_SEEN_AUTHORITY); /* any value: a socket has one name, and we do not use it */
+        once(call, RPC_SEEN_AUTHORITY); /* any value: the socket's name is not used */
     } else {
         call->malformed = true;
     }
@@ -170,7 +170,7 @@ static bool allowed_name(const uint8_t *name, size_t size)
 static void request_header(struct sl_rpc_call *call, const uint8_t *name, size_t name_size,
                            const uint8_t *value, size_t value_size)
 {
-    if (call->seen & RPC_SEEN_ALL) /* trailers of the request: none mean anything */
+    if (call->seen & RPC_SEEN_ALL) /* trailers of the request: all are ignored */
         return;
     if (name_size > 0 && name[0] == ':') {
         pseudo_header(call, name, name_size, value, value_size);
@@ -237,7 +237,7 @@ static void request_message(struct sl_rpc_call *call)
         reject(call, SL_RPC_UNIMPLEMENTED, "the method takes one message");
         return;
     }
-    /* The reader's memory becomes the call's; what is held stays the same. */
+    /* The call takes over the reader's memory; held_bytes stays the same. */
     call->messages = 1;
     call->request = sl_take_ptr(call->in.body);
     call->request_size = call->in.capacity;
@@ -257,7 +257,7 @@ static void request_broken(struct sl_rpc_call *call, const struct sl_err *err)
 static void request_expired(struct sl_rpc_call *call)
 {
     tell_ended(call, SL_RPC_DEADLINE_EXCEEDED);
-    /* A clean end is possible only between messages, and when none waits for the peer. */
+    /* A clean end is possible only between two messages, and when no message waits for the peer. */
     if (!call->finished && !call->queued && (!call->started || call->deferred))
         reject(call, SL_RPC_DEADLINE_EXCEEDED, "the deadline has passed");
     else

@@ -30,7 +30,7 @@ struct sl_rpc_server {
     struct sl_timer stop_timer;
     void (*stopped)(struct sl_rpc_server *server, void *data);
     void *stopped_data;
-    unsigned busy; /* inside our own loops over connections: not to be freed */
+    unsigned busy; /* we are in a loop over connections: do not free the server */
     bool stopping, destroyed;
 };
 
@@ -63,7 +63,7 @@ static void close_listeners(struct sl_rpc_server *server, const char *path)
     }
 }
 
-/* Releases every connection that is not on the stack; those on it go when they return. */
+/* Releases every connection that is not on the stack; the others are released when their functions return. */
 static void drop_conns(struct sl_rpc_server *server, const char *why)
 {
     server->busy++;
@@ -85,7 +85,7 @@ static void stop_fires(struct sl_timer *timer)
     server->busy++;
     drop_conns(server, "the server has stopped");
     server->busy--;
-    if (server->destroyed) /* by a call's last event */
+    if (server->destroyed) /* by the last event of a call */
         free_if_done(server);
     else if (server->stopped)
         server->stopped(server, server->stopped_data);
@@ -195,7 +195,7 @@ static void listener_ready(struct sl_source *source, uint32_t events)
         return;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-        /* The connection stays in the queue: asking again at once would be a busy loop. */
+        /* The connection stays in the kernel's queue: a new attempt at once would be a busy loop. */
         sl_loop_unwatch(l->server->loop, source);
         sl_timer_set(l->server->loop, &l->retry, sl_loop_now(l->server->loop) + 100 * SL_NS_PER_MS);
     }
@@ -234,8 +234,8 @@ size_t sl_rpc_server_conns(const struct sl_rpc_server *server)
 
 /* --- stopping ------------------------------------------------------------------------------ */
 
-/* First "no more calls, please", which a client may not have seen when it opens the next one; then,
- * when it has answered a ping sent after that, the number of the last call that counts. */
+/* First a GOAWAY without a limit, "open no more calls": the client may open another call before it sees this. Then a
+ * ping. When the client has answered the ping, sl_rpc_server_goaway sends the number of the last call that counts. */
 static void say_goodbye(struct rpc_conn *conn)
 {
     conn->depth++;

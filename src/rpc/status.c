@@ -34,7 +34,7 @@ enum sl_rpc_code sl_rpc_code_parse(const uint8_t *text, size_t size)
     return value < SL_ARRAY_LEN(names) ? (enum sl_rpc_code)value : SL_RPC_UNKNOWN;
 }
 
-/* What a number from elsewhere stands for. */
+/* The status for a number of another protocol. */
 struct meaning {
     unsigned number;
     enum sl_rpc_code code;
@@ -91,7 +91,7 @@ enum sl_rpc_code sl_rpc_code_from_h2(uint32_t h2_error)
 {
     static const struct meaning list[] = {
         {NGHTTP2_REFUSED_STREAM,
-         SL_RPC_UNAVAILABLE}, /* certainly not processed: may be tried again */
+         SL_RPC_UNAVAILABLE}, /* certainly not processed: the client may try again */
         {NGHTTP2_CANCEL, SL_RPC_CANCELLED},
         {NGHTTP2_ENHANCE_YOUR_CALM, SL_RPC_RESOURCE_EXHAUSTED},
         {NGHTTP2_INADEQUATE_SECURITY, SL_RPC_PERMISSION_DENIED},

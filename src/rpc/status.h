@@ -37,7 +37,7 @@ enum sl_rpc_code sl_rpc_code_parse(const uint8_t *text, size_t size);
 /* The one place where our negative errno codes become statuses. 0 is SL_RPC_OK. */
 enum sl_rpc_code sl_rpc_code_from_errno(int code);
 
-/* For answers without a grpc-status: what an HTTP status, or a stream reset, stands for. */
+/* For answers without a grpc-status: the code that an HTTP status, or a stream reset, stands for. */
 enum sl_rpc_code sl_rpc_code_from_http(unsigned http_status);
 enum sl_rpc_code sl_rpc_code_from_h2(uint32_t h2_error);
 
@@ -56,7 +56,7 @@ bool sl_rpc_timeout_parse(const uint8_t *text, size_t size, uint64_t *ret_ns);
 
 enum { SL_RPC_TIMEOUT_TEXT = 12 };
 
-/* Rounds up, so that the peer never gives up before we do. */
+/* Rounds up, so that the peer never gives up before the client does. */
 void sl_rpc_timeout_format(uint64_t ns, char out[SL_RPC_TIMEOUT_TEXT]);
 
 #endif

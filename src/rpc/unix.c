@@ -22,7 +22,7 @@ static int fill_address(const char *path, struct sockaddr_un *ret, struct sl_err
     return 0;
 }
 
-/* A socket to bind or connect, or the error; *ret_address is the path's. */
+/* A socket to bind or connect, or the error; *ret_address becomes the address of path. */
 static int open_socket(const char *path, struct sockaddr_un *ret_address, struct sl_err *err)
 {
     int rc = fill_address(path, ret_address, err);
@@ -53,7 +53,7 @@ int sl_rpc_unix_listen(const char *path, mode_t mode, struct sl_rpc_unix *ret, s
     int rc = make_way(path, err);
     if (rc < 0)
         return rc;
-    /* The descriptor's mode is the file's from its first moment; chmod adds what umask took. */
+    /* The file has the descriptor's mode from its first moment; chmod adds the bits that umask removed. */
     if (fchmod(fd, mode) != 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0)
         return sl_err_errno(err, errno, "cannot bind %s", path);
     struct stat st;

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-/* A listening socket and the file it made. */
+/* A listening socket and the file that bind() made. */
 struct sl_rpc_unix {
     int fd;
     dev_t dev;
@@ -16,12 +16,12 @@ struct sl_rpc_unix {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
-/* Replaces a socket that is there already; refuses to remove anything else. */
+/* Replaces an existing socket; refuses to remove any other file. */
 int sl_rpc_unix_listen(const char *path, mode_t mode, struct sl_rpc_unix *ret,
                        struct sl_err *err) SL_MUST_CHECK;
 
-/* Closes, and removes the file if it is still the one this socket made: by now it may be another
- * process's, or kubelet may have removed it. */
+/* Closes the socket. Removes the file only if this socket made it: another process may have replaced the file by now,
+ * or kubelet may have removed it. */
 void sl_rpc_unix_close(struct sl_rpc_unix *at);
 
 /* A connected, non-blocking descriptor, or a negative error. Does not wait. */
