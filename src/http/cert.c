@@ -16,7 +16,7 @@
 
 enum { NAMES_MAX = 64, SERIAL_BYTES = 16 };
 
-/* GnuTLS's own return code, in our way of saying it. */
+/* Turns GnuTLS's return code into our error. */
 static int failed(int code, const char *what, struct sl_err *err)
 {
     return sl_err_set(err, -EINVAL, "cannot %s: %s", what, gnutls_strerror(code));
@@ -40,7 +40,7 @@ static void pair_close(struct pair *p)
         gnutls_x509_privkey_deinit(p->key);
 }
 
-/* What the authority and the server have in common. */
+/* The fields that the authority and the server have in common. */
 static int pair_open(struct pair *p, const char *common_name, time_t from, time_t until)
 {
     unsigned char serial[SERIAL_BYTES] = {0};
@@ -52,7 +52,7 @@ static int pair_open(struct pair *p, const char *common_name, time_t from, time_
         rc = gnutls_x509_crt_init(&p->crt);
     if (rc == 0)
         rc = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
-    serial[0] = (serial[0] & 0x7f) | 0x40; /* positive, and as long as it looks */
+    serial[0] = (serial[0] & 0x7f) | 0x40; /* positive, and no leading zero bits */
     if (rc == 0)
         rc = gnutls_x509_crt_set_version(p->crt, 3);
     if (rc == 0)
@@ -119,7 +119,7 @@ static int finish_server(struct pair *server, const struct pair *ca, const char 
     return rc;
 }
 
-/* Our caller frees with free(), which need not be GnuTLS's. */
+/* Our caller frees with free(), which may differ from GnuTLS's allocator. */
 static int take_text(int rc, gnutls_datum_t *pem, char **ret)
 {
     if (rc < 0)
@@ -221,7 +221,7 @@ int sl_cert_check(const struct sl_cert *cert, const char *name, time_t at, struc
         gnutls_datum_t crt_text = datum(cert->cert_pem);
         gnutls_datum_t key_text = datum(cert->key_pem ? cert->key_pem : "");
         rc = gnutls_certificate_allocate_credentials(&both);
-        if (rc == 0) /* this one compares them */
+        if (rc == 0) /* this function compares them */
             rc = gnutls_certificate_set_x509_key_mem(both, &crt_text, &key_text,
                                                      GNUTLS_X509_FMT_PEM);
         rc = rc < 0 ? failed(rc, "use the certificate with its key", err) : 0;

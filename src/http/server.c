@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libmicrohttpd inside the loop: it has one epoll descriptor and one deadline. */
+/* libmicrohttpd (MHD) inside the loop: MHD has one epoll descriptor and one deadline. */
 #include "http/errors.h"
 #include "http/server_internal.h"
 
@@ -17,10 +17,10 @@
 #include "base/container.h"
 #include "base/xalloc.h"
 
-/* SPARE: MHD accepts some and then closes some; between the two there are more than connections_max. */
+/* SPARE: MHD accepts connections before it closes others; in between there are more than connections_max. */
 enum { MEMORY_PER_CONNECTION = 32 << 10, LAST_ROUNDS = 16, SPARE = 32 };
 
-/* GnuTLS's callback for a certificate carries nothing of ours; handshakes happen inside run(). */
+/* GnuTLS's callback for a certificate has no argument of ours; handshakes happen inside run(), which sets this. */
 static _Thread_local struct sl_http_server *running;
 
 void sl_http_run_soon(struct sl_http_server *server)
@@ -141,7 +141,7 @@ static int start_daemon(struct sl_http_server *server, int fd, bool tls, struct 
          (void *)(uintptr_t)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
         {MHD_OPTION_END, 0, NULL},
         {MHD_OPTION_END, 0, NULL}};
-    if (server->tls.client_ca_pem) /* clients are asked, and may have none */
+    if (server->tls.client_ca_pem) /* clients are asked, and may have no certificate */
         tls_options[2] =
             (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, server->tls.client_ca_pem};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
@@ -175,7 +175,7 @@ int sl_http_server_create(struct sl_loop *loop, const struct sl_http_server_opti
     bool tls = false;
     server->loop = loop;
     if (getrandom(&server->origin_secret, sizeof(server->origin_secret), GRND_NONBLOCK) < 0)
-        server->origin_secret = sl_now_ns(); /* fairness among strangers, no more */
+        server->origin_secret = sl_now_ns(); /* a weak secret is enough: it only serves fairness */
     server->timer.fire = timer_fired;
     server->opt = *opt;
     if (!server->opt.body_max)
@@ -217,7 +217,7 @@ void sl_http_server_destroy(struct sl_http_server *server)
         sl_http_call_drop(call);
     }
     if (server->daemon) {
-        /* What is answered gets as far as the sockets take it without waiting. */
+        /* Write finished answers as far as the sockets take them without waiting. */
         for (int i = 0; i < LAST_ROUNDS && server->calls; i++)
             run(server);
         sl_loop_unwatch(server->loop, &server->source);

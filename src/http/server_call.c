@@ -12,7 +12,7 @@
 #include "base/xalloc.h"
 
 enum {
-    DISCARD_FACTOR = 4, /* so much of a body too large is read, so that the client sees the 413 */
+    DISCARD_FACTOR = 4, /* this much of a too large body is read, so that the client sees the 413 */
     ANSWER_SMALL = 64 << 10, /* answers up to this always have room */
 };
 
@@ -44,7 +44,7 @@ void sl_http_call_free(struct sl_http_call *call)
 
 /* --- the body ------------------------------------------------------------------------------- */
 
-/* Room for `size` more and a NUL; false: there is none. */
+/* Makes room for `size` more bytes and a NUL; false: there is none. */
 static bool grow(struct sl_http_call *call, size_t size)
 {
     struct sl_http_server *s = call->server;
@@ -65,7 +65,7 @@ static bool grow(struct sl_http_call *call, size_t size)
     return true;
 }
 
-/* false: the client sends far too much and is cut off. */
+/* False: the client sends far too much, and the connection is closed. */
 static bool keep(struct sl_http_call *call, const char *data, size_t size)
 {
     if (size > call->body_max - call->body_size)
@@ -97,7 +97,7 @@ static void answer_crowded(struct sl_http_call *call)
     sl_http_answer(call, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", text, sizeof(text) - 1);
 }
 
-/* How much of the body will be kept; what nobody will read need not be. */
+/* Sets how much of the body is kept; a body that no handler reads is not kept. */
 static void set_body_max(struct sl_http_call *call, const char *url, const char *method)
 {
     const struct sl_http_server_options *opt = &call->server->opt;
@@ -106,7 +106,7 @@ static void set_body_max(struct sl_http_call *call, const char *url, const char 
     call->unread = call->body_max == 0;
 }
 
-/* A body that need not even be sent. */
+/* Refuses a body before the client sends it: it is far too large. */
 static bool hopeless(struct sl_http_call *call)
 {
     const char *length = MHD_lookup_connection_value(call->mhd, MHD_HEADER_KIND, "Content-Length");
@@ -139,7 +139,7 @@ static void resume(struct sl_http_call *call)
     if (call->suspended) {
         call->suspended = false;
         MHD_resume_connection(call->mhd);
-        sl_http_run_soon(call->server); /* nothing of MHD's wakes the loop for it */
+        sl_http_run_soon(call->server); /* no event of MHD wakes the loop for it */
     }
 }
 
@@ -148,7 +148,7 @@ static void hangup_ready(struct sl_source *source, uint32_t events)
     (void)events;
     struct sl_http_call *call = sl_container_of(source, struct sl_http_call, hangup);
     tell_gone(call);
-    resume(call); /* without an answer: MHD closes it */
+    resume(call); /* without an answer: MHD closes the connection */
 }
 
 static void suspend(struct sl_http_call *call)
@@ -161,7 +161,7 @@ static void suspend(struct sl_http_call *call)
     call->hangup.ready = hangup_ready;
     if (call->hangup.fd >= 0 &&
         sl_loop_watch(call->server->loop, &call->hangup, EPOLLRDHUP, NULL) < 0)
-        call->hangup.events = 0; /* then the client's leaving is seen when the answer goes out */
+        call->hangup.events = 0; /* then only the failing answer shows that the client left */
 }
 
 static void call_handler(struct sl_http_call *call, const char *url, const char *method)
@@ -207,12 +207,12 @@ enum MHD_Result sl_http_call_handle(void *data, struct MHD_Connection *mhd, cons
             answer_crowded(call);
         else
             call_handler(call, url, method);
-        sl_http_body_drop(call); /* an answer that takes its time does not hold it */
+        sl_http_body_drop(call); /* do not hold the body while the answer is awaited */
     }
     if (call->response)
         return send_answer(call);
     if (!first || call->closed)
-        return MHD_NO; /* nobody will answer */
+        return MHD_NO; /* there will be no answer */
     suspend(call);
     return MHD_YES;
 }
@@ -250,7 +250,7 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
     if (call->closed)
         return;
     call->closed = true;
-    if (!call->mhd) { /* the client left, and nobody was to be told */
+    if (!call->mhd) { /* the client left, and there was no `gone` to call */
         sl_http_call_free(call);
         return;
     }
@@ -262,7 +262,7 @@ void sl_http_answer(struct sl_http_call *call, unsigned status, const char *cont
     }
     call->answer_size = size;
     call->server->held += size;
-    /* MHD only reads it, to copy it. */
+    /* MHD only reads the body, to copy it. */
     call->response =
         MHD_create_response_from_buffer(size, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     call->status = status;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What strangers may hold of the server: connections and bytes.
+ * Limits on the connections and bytes that strangers may hold.
  *
- * A server that stops accepting when it is full lets idle clients keep everybody else out, a probe too. So it always
- * accepts, and of the address that has most connections the one that has kept it waiting longest goes: who floods pushes
- * himself out. Bytes work the same way: when all bodies together
- * are too many, the largest unfinished one goes, so that a small request has room beside any number of large ones.
+ * A server that stops accepting when it is full lets idle clients keep all others out, even a probe. So this server
+ * always accepts. To make room, it closes the connection that is silent for longest, of the address with most
+ * connections: a client that floods pushes itself out. Bytes work the same way: when all bodies together are too large,
+ * the largest unfinished body is dropped. A small request has room beside any number of large ones.
  */
 #include "http/server_internal.h"
 
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 
-enum { LOOK_AT = 32 }; /* connections looked at for one that may go */
+enum { LOOK_AT = 32 }; /* how many connections to examine for one that can be closed */
 
 /* --- connections ---------------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ void sl_http_conn_busy(struct http_conn *conn)
     leave_line(conn);
 }
 
-/* It has said something that we have not read: then it is us who keep it waiting. */
+/* Has the client sent bytes that the server has not read? Then the client waits for the server. */
 static bool has_spoken(const struct http_conn *conn)
 {
     int unread = 0;

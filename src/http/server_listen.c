@@ -37,7 +37,7 @@ static int open_one(const struct addrinfo *a)
     if (fd < 0)
         return -errno;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    /* Inherited by what is accepted: a short answer does not wait for a delayed acknowledgement. */
+    /* Accepted connections inherit this: a short answer does not wait for a delayed acknowledgement. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (a->ai_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -55,7 +55,7 @@ int sl_http_listen(const char *address, struct sl_err *err)
     int rc = split(address, host, port, err);
     if (rc < 0)
         return rc;
-    static const int families[] = {AF_INET6, AF_INET}; /* of all addresses: v6 takes v4 with it */
+    static const int families[] = {AF_INET6, AF_INET}; /* IPv6 first: it takes IPv4 too */
     int fd = -EADDRNOTAVAIL;
     for (size_t i = 0; fd < 0 && i < 2; i++) {
         struct addrinfo hints = {.ai_family = host[0] ? AF_UNSPEC : families[i],

@@ -46,7 +46,7 @@ static bool same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* What was looked at counts as read even if it does not do: the next look waits for a change. */
+/* Files that cannot be used count as read too: the next attempt waits until they change. */
 int sl_http_tls_refresh(struct http_tls *tls, struct sl_err *err)
 {
     SL_CLEANUP(free) char *cert = NULL;
