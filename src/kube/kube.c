@@ -24,8 +24,8 @@ static const char pod_dir[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /* --- curl and the loop ---------------------------------------------------------------------- */
 
-/* curl's own callbacks only note things down; this runs when it is back, so that whatever the user's
- * callbacks do with the client cannot reach curl from inside itself. */
+/* curl's own callbacks only take notes. This function runs after curl has returned: the user's callbacks may do
+ * anything with the client, and never call curl from inside curl. */
 static void after_curl(struct sl_kube *kube)
 {
     CURLMsg *msg;
@@ -120,8 +120,8 @@ static void kick_fired(struct sl_timer *timer)
     sl_kube_leave(kube);
 }
 
-/* A connection whose peer is gone takes a request and says nothing: what was sent must be acknowledged in ten
- * seconds, or it is given up and made anew. */
+/* A connection whose peer is gone accepts a request and stays silent. So sent bytes must be acknowledged within ten
+ * seconds, or the connection is closed and made anew. */
 static int on_connect(void *data, curl_socket_t fd, curlsocktype purpose)
 {
     (void)data;
@@ -151,11 +151,11 @@ int sl_kube_transfer_open(struct sl_kube *kube, struct kube_transfer *t, const c
     KUBE_SET(code, e, CURLOPT_PRIVATE, t);
     KUBE_SET(code, e, CURLOPT_ERRORBUFFER, t->why);
     KUBE_SET(code, e, CURLOPT_NOSIGNAL, 1L);
-    /* The API server's audit log names who asked. */
+    /* The API server's audit log then names Sluice. */
     KUBE_SET(code, e, CURLOPT_USERAGENT, "sluice/" SLUICE_VERSION);
     KUBE_SET(code, e, CURLOPT_PROTOCOLS_STR, "http,https");
     KUBE_SET(code, e, CURLOPT_FOLLOWLOCATION, 0L);
-    KUBE_SET(code, e, CURLOPT_NOPROXY, "*"); /* the API server is reached directly */
+    KUBE_SET(code, e, CURLOPT_NOPROXY, "*"); /* reach the API server directly */
     KUBE_SET(code, e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     KUBE_SET(code, e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     KUBE_SET(code, e, CURLOPT_CONNECTTIMEOUT_MS, (long)KUBE_CONNECT_MS);
@@ -280,7 +280,7 @@ static int find_config(struct sl_kube *kube, const struct sl_kube_options *opt, 
 
 static int open_multi(struct sl_kube *kube, struct sl_err *err)
 {
-    static bool ready; /* curl is set up once a process */
+    static bool ready; /* curl is set up once for each process */
     if (!ready && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return sl_err_set(err, -ENOMEM, SL_E_KUBE_CURL_GONE);
     ready = true;
@@ -294,7 +294,7 @@ static int open_multi(struct sl_kube *kube, struct sl_err *err)
         code = curl_multi_setopt(kube->multi, CURLMOPT_TIMERFUNCTION, on_timer);
     if (code == CURLM_OK)
         code = curl_multi_setopt(kube->multi, CURLMOPT_TIMERDATA, kube);
-    if (code == CURLM_OK) /* kept for reuse */
+    if (code == CURLM_OK) /* the handle is kept for reuse */
         code = curl_multi_setopt(kube->multi, CURLMOPT_MAXCONNECTS, (long)KUBE_ACTIVE_MAX);
     if (code != CURLM_OK)
         return sl_err_set(err, -EINVAL, SL_E_KUBE_CURL, curl_multi_strerror(code));
@@ -336,7 +336,7 @@ void sl_kube_destroy(struct sl_kube *kube)
     while (kube->first_call)
         sl_kube_call_free(kube->first_call);
     if (kube->multi)
-        (void)curl_multi_cleanup(kube->multi); /* tells on_socket of what it still had */
+        (void)curl_multi_cleanup(kube->multi); /* calls on_socket for the sockets that are left */
     kube->multi = NULL;
     while (kube->sockets)
         socket_drop(kube->sockets);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How we prove to the API server who we are, and how we check that it is the right server. */
+/* How this client proves its identity to the API server, and checks the identity of the server. */
 #include "kube/errors.h"
 #include "kube/kube_internal.h"
 
@@ -15,7 +15,7 @@
 #include "base/fsutil.h"
 #include "base/xalloc.h"
 
-/* curl's GnuTLS flavour takes files only: a text becomes one that nobody else can open by name. */
+/* curl with GnuTLS takes files only: a PEM text becomes a memory file, which no other process can open by name. */
 static int open_text(const char *name, const char *pem, int *ret, struct sl_err *err)
 {
     if (!pem)
@@ -47,7 +47,7 @@ static int read_token(struct sl_kube *kube, struct sl_err *err)
         text[--size] = 0;
     for (size_t i = 0; i < size; i++)
         if (text[i] <= ' ' || text[i] > '~')
-            size = 0; /* it goes into a header: no line ends, no surprises */
+            size = 0; /* the token goes into a header: no line ends, no surprises */
     if (size == 0) {
         free(text);
         return sl_err_set(err, -EINVAL, SL_E_KUBE_TOKEN_BAD, path);
@@ -69,7 +69,7 @@ void sl_kube_token_refresh(struct sl_kube *kube, bool force)
          (st.st_ino == old->st_ino && st.st_dev == old->st_dev && st.st_size == old->st_size &&
           st.st_mtim.tv_sec == old->st_mtim.tv_sec && st.st_mtim.tv_nsec == old->st_mtim.tv_nsec)))
         return;
-    int rc = read_token(kube, NULL); /* unreadable: the old one may still do; the server will say */
+    int rc = read_token(kube, NULL); /* unreadable: the server may still take the old token */
     (void)rc;
 }
 

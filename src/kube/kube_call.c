@@ -35,7 +35,7 @@ void sl_kube_buffer_free(struct kube_buffer *b)
     *b = (struct kube_buffer){.max = b->max};
 }
 
-/* --- what the server says ------------------------------------------------------------------- */
+/* --- the server's errors -------------------------------------------------------------------- */
 
 static int status_code(long status)
 {
@@ -59,7 +59,7 @@ void sl_kube_status_error(const char *method, const char *path, long status, con
     char text[300];
     size_t n = 0;
     for (; message && message[n] && n + 1 < sizeof(text); n++)
-        text[n] = (unsigned char)message[n] < ' ' ? ' ' : message[n]; /* it ends up in logs */
+        text[n] = (unsigned char)message[n] < ' ' ? ' ' : message[n]; /* the text goes into logs */
     text[n] = 0;
     (void)sl_err_set(err, status_code(status), SL_E_KUBE_STATUS, method, (int)strcspn(path, "?"),
                      path, status, n ? ": " : "", text);
@@ -137,7 +137,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     }
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status == 401 && !call->retried && call->kube->config.token_file) {
-        call->retried = true; /* the token was replaced since it was read */
+        call->retried = true; /* the token file has changed since the token was read */
         sl_kube_token_refresh(call->kube, true);
         if (start(call, &err) < 0)
             finish(call, 0, NULL, &err);
@@ -155,7 +155,7 @@ static void call_done(struct kube_transfer *t, CURLcode code)
     finish(call, status, body, &err);
 }
 
-/* Also a second time, after a 401. */
+/* Also runs a second time, after a 401. */
 static int start(struct sl_kube_call *call, struct sl_err *err)
 {
     struct kube_transfer *t = &call->transfer;
@@ -179,7 +179,7 @@ static int start(struct sl_kube_call *call, struct sl_err *err)
     if (call->body)
         sl_kube_transfer_header(t, "Content-Type", call->content_type);
     sl_kube_transfer_header(t, "Accept", call->accept ? call->accept : "application/json");
-    sl_kube_transfer_header(t, "Expect", ""); /* no round trip before a large body */
+    sl_kube_transfer_header(t, "Expect", ""); /* no extra round trip before a large body */
     return sl_kube_transfer_start(call->kube, t, err);
 }
 
@@ -188,7 +188,7 @@ void sl_kube_calls_start(struct sl_kube *kube)
     while (!kube->dead && kube->waiting > 0 && kube->active < KUBE_ACTIVE_MAX) {
         struct sl_kube_call *call = kube->first_call;
         while (call->running)
-            call = call->next; /* those under way come first: few */
+            call = call->next; /* running calls come first in the list: there are few */
         call->running = true;
         kube->active++;
         kube->waiting--;
@@ -224,7 +224,7 @@ static int submit(struct sl_kube_call *call, struct sl_kube_call **ret, struct s
     call->prev = kube->last_call;
     *(call->prev ? &call->prev->next : &kube->first_call) = call;
     kube->last_call = call;
-    /* Straight away only if nobody waits: first come, first served. */
+    /* Start at once only if no call waits: first come, first served. */
     call->running = kube->waiting == 0 && kube->active < KUBE_ACTIVE_MAX;
     *(call->running ? &kube->active : &kube->waiting) += 1;
     int rc = call->running ? start(call, err) : 0;
@@ -287,7 +287,6 @@ void sl_kube_cancel(struct sl_kube_call *call)
         return;
     struct sl_kube *kube = call->kube;
     sl_kube_call_free(call);
-    if (kube->waiting > 0 &&
-        !kube->dead) /* not from here: a start that fails calls its owner back */
+    if (kube->waiting > 0 && !kube->dead) /* not here: a start that fails calls its owner back */
         sl_timer_set(kube->loop, &kube->kick, sl_loop_now(kube->loop));
 }

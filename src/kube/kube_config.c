@@ -40,7 +40,7 @@ static yaml_node_t *member(struct reader *r, yaml_node_t *map, const char *key)
     return NULL;
 }
 
-/* A scalar's text, NULL where there is none or it is empty. */
+/* The text of a scalar; NULL where there is none or it is empty. */
 static const char *text_of(struct reader *r, yaml_node_t *map, const char *key)
 {
     yaml_node_t *n = member(r, map, key);
@@ -51,7 +51,7 @@ static const char *text_of(struct reader *r, yaml_node_t *map, const char *key)
     return strlen(text) == n->data.scalar.length ? text : NULL;
 }
 
-/* How a text becomes a string of the configuration. */
+/* How a text of the file becomes a string of the configuration. */
 enum form { PLAIN, PATH, BASE64 };
 
 struct row {
@@ -71,7 +71,7 @@ static int decode(const char *key, const char *text, char **ret, struct sl_err *
     return 0;
 }
 
-/* What the map does not have stays NULL. */
+/* A key that the map does not have leaves its string NULL. */
 static int copy(struct reader *r, yaml_node_t *map, const struct row *rows, size_t count,
                 struct sl_err *err)
 {

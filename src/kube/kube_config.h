@@ -9,18 +9,18 @@
 
 #include "base/err.h"
 
-/* Every string is owned and may be NULL. Of a file and a PEM text, the text counts. */
+/* Every string is owned and may be NULL. Where there are both a file and a PEM text, the text counts. */
 struct sl_kube_config {
-    char *server; /* without a slash at its end */
+    char *server; /* without a slash at the end */
     char *ca_file, *ca_pem;
     char *cert_file, *cert_pem;
     char *key_file, *key_pem;
-    char *token, *token_file; /* the file counts */
+    char *token, *token_file; /* where both are set, the file counts */
     bool insecure;            /* the file says not to check the server's certificate */
 };
 
-/* Reads the text of a kubeconfig; paths in it are relative to dir. What we cannot do (exec plugins, proxies,
- * passwords) is refused, not ignored. */
+/* Reads the text of a kubeconfig; paths in it are relative to dir. Settings that this client does not support (exec
+ * plugins, proxies, passwords) are refused, not ignored. */
 int sl_kube_config_parse(const char *text, size_t size, const char *dir, struct sl_kube_config *ret,
                          struct sl_err *err) SL_MUST_CHECK;
 int sl_kube_config_file(const char *path, struct sl_kube_config *ret,

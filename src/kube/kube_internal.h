@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the API client share. */
+/* Shared by the parts of the API client. */
 #ifndef SLUICE_KUBE_KUBE_INTERNAL_H
 #define SLUICE_KUBE_KUBE_INTERNAL_H
 
@@ -14,18 +14,18 @@ enum {
     KUBE_ACTIVE_MAX = 32,
     KUBE_WAITING_MAX = 4096,
     KUBE_ANSWER_MAX = 64 << 20,
-    KUBE_ERROR_MAX = 64 << 10, /* of an answer that says why not */
+    KUBE_ERROR_MAX = 64 << 10, /* of an answer that reports an error */
     KUBE_LINE_MAX = 8 << 20,
     KUBE_TOKEN_MAX = 64 << 10,
     KUBE_PATH_MAX = 8 << 10,
     KUBE_CONNECT_MS = 10000,
 };
 
-/* One HTTP exchange of curl's: of a call or of a watch. */
+/* One HTTP exchange of curl, for a call or for a watch. */
 struct kube_transfer {
     CURL *easy;
     struct curl_slist *headers;
-    bool added; /* to the multi handle */
+    bool added; /* is it in the multi handle? */
     void (*done)(struct kube_transfer *transfer, CURLcode code);
     char why[CURL_ERROR_SIZE];
 };
@@ -44,7 +44,7 @@ struct sl_kube_call {
     struct kube_buffer answer;
     bool running, retried, too_big;
     sl_kube_done *done;
-    sl_kube_bytes_done *bytes_done; /* instead */
+    sl_kube_bytes_done *bytes_done; /* called instead of done */
     void *data;
 };
 
@@ -68,12 +68,12 @@ struct sl_kube {
     struct sl_kube_call *first_call, *last_call;
     unsigned active, waiting;
     struct sl_kube_watch *watches;
-    unsigned depth; /* > 0: in one of our loops, which must find the memory where it was */
+    unsigned depth; /* > 0: one of our loops is running and still needs this memory */
     bool dead;      /* destroyed inside a callback */
     uint64_t random;
 };
 
-/* Options of a transfer, one after another until one is refused. */
+/* Sets an option of a transfer, unless an earlier option was refused. */
 #define KUBE_SET(code, easy, option, value)                                                        \
     do {                                                                                           \
         if ((code) == CURLE_OK)                                                                    \
@@ -105,7 +105,7 @@ int sl_kube_buffer_add(struct kube_buffer *b, const char *data, size_t size) SL_
 void sl_kube_buffer_free(struct kube_buffer *b);
 void sl_kube_call_free(struct sl_kube_call *call);
 void sl_kube_calls_start(struct sl_kube *kube);
-/* Puts the server's own words for a status >= 400 into err. */
+/* Puts the server's own message for a status >= 400 into err. */
 void sl_kube_status_error(const char *method, const char *path, long status, const json_t *body,
                           struct sl_err *err);
 

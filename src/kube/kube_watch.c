@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches: a list in pages, then a stream of lines, and again from the start when the server forgot. */
+/* Watches: a list in pages, then a stream of lines; a new list when the server has forgotten the version. */
 #include "kube/errors.h"
 #include "kube/kube_internal.h"
 
@@ -19,19 +19,19 @@
 enum {
     PAGE = 500,
     OBJECTS_MAX = 1 << 20,
-    STREAM_S = 300,       /* the server ends a watch after this and up to a fifth more */
-    STREAM_GRACE_S = 30,  /* and we, if it does not */
-    GOOD_STREAM_S = 30,   /* one that lasted as long counts as a success */
-    REFUSALS_MAX = 3,     /* after so many we list again */
-    BACKOFF_MIN_MS = 200, /* doubles up to the maximum; half of it to all of it is waited */
+    STREAM_S = 300,       /* the server ends a watch after this time and up to a fifth more */
+    STREAM_GRACE_S = 30,  /* this client ends it if the server does not */
+    GOOD_STREAM_S = 30,   /* a stream that lasted this long counts as a success */
+    REFUSALS_MAX = 3,     /* after so many refusals, list again */
+    BACKOFF_MIN_MS = 200, /* doubles up to the maximum; the wait is half of it to all of it */
     BACKOFF_MAX_MS = 30000,
 };
 
-/* An object that was told: enough to say that it was deleted, nothing of its contents. */
+/* An object that was reported: enough to report its deletion, nothing of its contents. */
 struct known {
     struct sl_map_item item; /* by "namespace/name" */
     char *key, *uid;
-    unsigned round; /* of the list that told it last */
+    unsigned round; /* the list that reported it last */
     char version[24];
 };
 
@@ -46,15 +46,15 @@ struct sl_kube_watch {
     struct kube_transfer transfer;
     struct sl_lines lines;
     struct kube_buffer refusal; /* the body of an answer that is not 200 */
-    struct sl_err broken;       /* set in curl's callback, told later */
+    struct sl_err broken;       /* set in curl's callback, reported later */
     struct sl_map known;
     unsigned round;
-    char version[64]; /* to go on from; "" = list first */
-    char *page;       /* where the list goes on */
+    char version[64]; /* the version to go on from; "": list first */
+    char *page;       /* the server's token for the next page */
     unsigned attempts, refusals;
     uint64_t opened_ns;
-    bool whole;   /* list without pages: the server forgot the list while we read it */
-    bool pending; /* lines came */
+    bool whole;   /* list without pages: the server forgot the list between two pages */
+    bool pending; /* lines have come */
     bool stopped;
     unsigned busy; /* in callbacks: the memory must stay */
 };
@@ -62,7 +62,7 @@ struct sl_kube_watch {
 static void list(struct sl_kube_watch *w);
 static void open_stream(struct sl_kube_watch *w);
 
-/* --- telling -------------------------------------------------------------------------------- */
+/* --- reporting ------------------------------------------------------------------------------ */
 
 static void tell(struct sl_kube_watch *w, enum sl_kube_event event, json_t *object)
 {
@@ -119,12 +119,12 @@ static void tell_gone(struct sl_kube_watch *w, struct known *k)
     json_decref(gone);
 }
 
-/* Remembers the object's resourceVersion; false: it was that already. */
+/* Remembers the object's resourceVersion; false: it has not changed. */
 static bool is_changed(struct known *known, const json_t *object)
 {
     const char *version = sl_kube_meta(object, "resourceVersion");
     if (strlen(version) >= sizeof(known->version))
-        version = ""; /* never equal: told once too often rather than not at all */
+        version = ""; /* never equal: better report once too often than not at all */
     bool same = version[0] && strcmp(version, known->version) == 0;
     (void)snprintf(known->version, sizeof(known->version), "%s", version);
     return !same;
@@ -134,7 +134,7 @@ static void tell_object(struct sl_kube_watch *w, json_t *object)
 {
     struct known *known = find_known(w, object);
     if (known && strcmp(known->uid, sl_kube_meta(object, "uid")) != 0) {
-        tell_gone(w, known); /* another one of the same name */
+        tell_gone(w, known); /* another object of the same name */
         known = NULL;
     }
     if (!known && w->known.count >= OBJECTS_MAX) {
@@ -226,7 +226,7 @@ static void list_again(struct sl_kube_watch *w, const struct sl_err *why)
     again(w, why);
 }
 
-/* The server answered, and we cannot use it: the same version may never work. */
+/* The server answered, but the answer is of no use: the same version may never work. */
 static void refused(struct sl_kube_watch *w, const struct sl_err *why)
 {
     if (why->code == -ESTALE || ++w->refusals >= REFUSALS_MAX)
@@ -279,7 +279,7 @@ static void listed(void *data, int status, json_t *body, const struct sl_err *wh
     if (status == 410 && w->page)
         w->whole = true;
     const json_t *items = json_object_get(body, "items");
-    /* "items": null is an empty list of the server's */
+    /* the API server writes "items": null for an empty list */
     if (err.code == 0 && ((!json_is_array(items) && !json_is_null(items)) ||
                           !sl_kube_meta(body, "resourceVersion")[0] ||
                           strlen(sl_kube_meta(body, "resourceVersion")) >= sizeof(w->version)))
@@ -316,7 +316,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *user)
 {
     (void)data;
     struct sl_kube_watch *w = user;
-    sl_timer_stop(w->kube->loop, &w->timer); /* it answers */
+    sl_timer_stop(w->kube->loop, &w->timer); /* the server answers */
     return size * count;
 }
 
@@ -330,7 +330,7 @@ static size_t on_stream(char *data, size_t size, size_t count, void *user)
         if (sl_lines_feed(&w->lines, data, size * count, &w->broken) < 0)
             return 0;
     } else {
-        /* Beyond the maximum it is only not kept. */
+        /* Bytes beyond the maximum are dropped. */
         (void)!sl_kube_buffer_add(&w->refusal, data, size * count);
     }
     return size * count;
@@ -504,8 +504,7 @@ int sl_kube_watch_start(struct sl_kube *kube, const char *path, const struct sl_
     w->refusal.max = KUBE_ERROR_MAX;
     w->next = kube->watches;
     kube->watches = w;
-    w->timer.fire =
-        retry_fired; /* the list begins in the loop: no callback from inside this call */
+    w->timer.fire = retry_fired; /* begin the list in the loop: no callback from inside this call */
     sl_timer_set(kube->loop, &w->timer, sl_loop_now(kube->loop));
     *ret = w;
     return 0;

@@ -22,13 +22,13 @@ struct sl_leader {
     struct sl_kube *kube;
     struct sl_leader_options opt;
     char *collection, *item;  /* paths */
-    struct sl_timer timer;    /* the next attempt, or the end of our patience with this one */
+    struct sl_timer timer;    /* the next attempt, or the time limit of this one */
     struct sl_timer deadline; /* we do not lead beyond it */
     struct sl_kube_call *call;
-    json_t *lease;           /* as last seen; NULL: look first */
-    char holder[HOLDER_MAX]; /* in it */
-    char version[64];        /* the last one seen, and */
-    uint64_t observed_ns;    /* when it was first seen here */
+    json_t *lease;           /* as last seen; NULL: read it first */
+    char holder[HOLDER_MAX]; /* the holder in that lease */
+    char version[64];        /* the last version seen, and */
+    uint64_t observed_ns;    /* when this replica first saw it */
     uint64_t sent_ns;        /* when the request under way was sent */
     bool leading, releasing, dead;
     void (*released)(void *data);
@@ -37,7 +37,7 @@ struct sl_leader {
 
 static void attempt_fired(struct sl_timer *timer);
 
-/* --- telling -------------------------------------------------------------------------------- */
+/* --- callbacks ------------------------------------------------------------------------------ */
 
 static void free_all(struct sl_leader *l)
 {
@@ -79,7 +79,7 @@ static void lose(struct sl_leader *l)
 
 static void win(struct sl_leader *l)
 {
-    /* What counts is when we asked: the others have seen it at some time after that. */
+    /* Count from the time of our request: the others saw the lease at some time after that. */
     uint64_t until = l->sent_ns + l->opt.renew_ns;
     if (sl_loop_now(l->loop) >= until)
         return;
@@ -123,7 +123,7 @@ static void time_text(char buf[32])
     (void)snprintf(buf + n, 32 - n, ".%06ldZ", now.tv_nsec / 1000);
 }
 
-/* The lease with us (or, to release it, nobody) in it. */
+/* The lease with this replica as holder (or, to release it, with no holder). */
 static json_t *filled(struct sl_leader *l, bool release)
 {
     char now[32];
@@ -181,7 +181,7 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
         observe(l, body);
         win(l);
     } else {
-        forget_lease(l); /* somebody was faster, or we cannot know: look */
+        forget_lease(l); /* another was faster, or the result is unknown: read it */
         if (status != 409)
             trouble(l, err);
     }
@@ -232,11 +232,11 @@ static void attempt_fired(struct sl_timer *timer)
     if (l->call) {
         sl_kube_cancel(l->call);
         l->call = NULL;
-        forget_lease(l); /* it may have been written all the same */
+        forget_lease(l); /* the request may have been carried out all the same */
         trouble(l, &(struct sl_err){-ETIMEDOUT, "the API server did not answer in time"});
         later(l);
     } else if (l->leading && l->lease) {
-        write_lease(l); /* one request a renewal; a 409 says if somebody else wrote */
+        write_lease(l); /* one request a renewal; a 409 shows another writer */
     } else {
         send(l, "GET", l->item, NULL, looked);
     }
@@ -299,7 +299,7 @@ void sl_leader_destroy(struct sl_leader *l)
         free_all(l);
 }
 
-/* The lease is given back, or it takes too long. */
+/* The lease has been given back, or that takes too long. */
 static void release_fired(struct sl_timer *timer)
 {
     struct sl_leader *l = sl_container_of(timer, struct sl_leader, timer);
@@ -335,7 +335,7 @@ void sl_leader_release(struct sl_leader *l, void (*released)(void *data))
     l->call = NULL;
     lose(l);
     if (!l->dead) {
-        l->timer.fire = release_fired; /* at once if there is nothing to give back */
+        l->timer.fire = release_fired; /* at once if there is no lease to give back */
         sl_timer_set(l->loop, &l->timer, sl_loop_now(l->loop) + (led ? l->opt.retry_ns : 0));
         json_t *lease = led ? filled(l, true) : NULL;
         if (lease && sl_kube_request(l->kube, "PUT", l->item, NULL, lease, release_done, l,

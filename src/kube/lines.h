@@ -17,11 +17,11 @@ struct sl_lines {
     size_t open;    /* bytes since the last line end */
 };
 
-/* -EMSGSIZE: a line is longer than max_bytes; what was complete before can still be had. */
+/* -EMSGSIZE: a line is longer than max_bytes; the complete lines before it can still be read. */
 int sl_lines_feed(struct sl_lines *lines, const char *data, size_t size,
                   struct sl_err *err) SL_MUST_CHECK;
-/* The next complete line, not empty, without its end; good until the next feed. NULL: no more. */
+/* The next complete line that is not empty, without its end; valid until the next feed. NULL: no more. */
 const char *sl_lines_next(struct sl_lines *lines, size_t *ret_size);
-void sl_lines_reset(struct sl_lines *lines); /* frees all, keeps max_bytes */
+void sl_lines_reset(struct sl_lines *lines); /* frees the buffer, keeps max_bytes */
 
 #endif
