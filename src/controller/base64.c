@@ -7,7 +7,7 @@
 
 #include "base/xalloc.h"
 
-/* What GnuTLS allocated becomes a text of ours; NULL: it has a NUL in it. */
+/* Copies GnuTLS's memory into a text of our own; NULL: it contains a NUL. */
 static char *text_of(gnutls_datum_t *d)
 {
     if (!d->size)
@@ -27,7 +27,7 @@ char *sl_base64_encode(const char *text)
 {
     gnutls_datum_t in = datum(text), out = {0};
     if (in.size && gnutls_base64_encode2(&in, &out) != 0)
-        sl_out_of_memory(); /* the only reason there is */
+        sl_out_of_memory(); /* the only possible failure */
     return text_of(&out);
 }
 

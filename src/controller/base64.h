@@ -2,7 +2,7 @@
 #ifndef SLUICE_CONTROLLER_BASE64_H
 #define SLUICE_CONTROLLER_BASE64_H
 
-/* NUL-terminated, to be freed; NULL: not base64 of a text. */
+/* Returns a NUL-terminated text, to be freed; NULL: not base64 of a text. */
 char *sl_base64_encode(const char *text);
 char *sl_base64_decode(const char *coded);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Binds under way: the promise is written into the pod, then the pod is bound. In that order, so that a pod on
- * a node always says what it holds; both name the pod's uid, so that a pod of the same name made meanwhile is
- * left alone. No two binds of one pod at a time; any number on one node.
+ * Running binds: first the promise is written into the pod, then the pod is bound. In that order, so that a pod on a
+ * node always carries its promise. Both requests name the pod's uid: a new pod of the same name is left alone. A pod
+ * has at most one bind at a time; a node any number.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,14 +21,14 @@
 #include "controller/dialect.h"
 #include "controller/errors.h"
 
-/* The next thing to do with the API server's answer. */
+/* The next step after an answer of the API server. */
 enum bind_step { PROMISE, LEARN, BIND, BOUND };
 
 struct bind_call {
     struct late_call late;
     struct sl_extender_bind args;
     enum bind_step step;
-    char *lease; /* what was promised; NULL: nothing, it asks for none */
+    char *lease; /* the promise; NULL: none, the pod asks for nothing */
     char *path;
 };
 
@@ -61,7 +61,7 @@ static void finish(struct bind_call *b, enum sl_cluster_outcome outcome, const s
 
 static sl_kube_done go_on;
 
-/* Takes the body. */
+/* Takes ownership of the body. */
 static int ask(struct bind_call *b, const char *method, const char *path, const char *type,
                json_t *body, struct sl_err *err)
 {
@@ -78,8 +78,8 @@ static json_t *binding_of(const struct sl_extender_bind *args)
                      args->node);
 }
 
-/* The annotations, ours and HAMi's, which has the devices twice: what the node's side has still to do (settle.c
- * empties it), and what the pod holds. */
+/* The annotations, ours and HAMi's. HAMi lists the devices twice: those that the node must still allocate (settle.c
+ * empties this list), and those that the pod holds. */
 static json_t *promise_patch(const struct bind_call *b, const struct sl_promise *promise)
 {
     char now[24];
@@ -90,13 +90,13 @@ static json_t *promise_patch(const struct bind_call *b, const struct sl_promise 
                   "annotations", SL_PROMISE_LEASE_KEY, b->lease, SL_PROMISE_HAMI_NODE, b->args.node,
                   SL_PROMISE_HAMI_TIME, now, SL_PROMISE_HAMI_BOUND, now, SL_PROMISE_HAMI_PHASE,
                   "allocating", SL_PROMISE_HAMI_TODO, devices, SL_PROMISE_HAMI_DONE, devices);
-    if (strlen(b->args.node) <= 63) /* as long as a label may be */
+    if (strlen(b->args.node) <= 63) /* the limit of a label's length */
         (void)json_object_set_new(json_object_get(patch, "metadata"), "labels",
                                   json_pack("{s:s}", SL_PROMISE_HAMI_NODE, b->args.node));
     return patch;
 }
 
-/* A pod that the books do not know: it asks for nothing (1), or the scheduler was faster than the watch. */
+/* For a pod that is not in the books. 1: the pod asks for nothing. 0: the scheduler was faster than the watch. */
 static int learn(const struct bind_call *b, const json_t *pod, struct sl_err *err)
 {
     struct sl_request request;
@@ -121,12 +121,12 @@ static int learn(const struct bind_call *b, const json_t *pod, struct sl_err *er
 
 static enum sl_cluster_outcome outcome(int status, const struct sl_err *err)
 {
-    /* Refused for sure, or nobody knows: after a conflict it may be on that very node already. */
+    /* Certainly refused, or unknown: after a conflict the pod may already be on that very node. */
     bool refused = status >= 400 && status < 500 && status != 409 && status != 429 && status != 408;
     return !err->code ? SL_CLUSTER_BOUND : refused ? SL_CLUSTER_FAILED : SL_CLUSTER_UNKNOWN;
 }
 
-/* Each step but the last ends with a request, and its answer comes back here. */
+/* Each step but the last sends a request; the answer calls this function again. */
 static void go_on(void *data, int status, json_t *answer, const struct sl_err *failed)
 {
     struct bind_call *b = data;
@@ -151,14 +151,14 @@ static void go_on(void *data, int status, json_t *answer, const struct sl_err *f
         b->lease = sl_promise_lease_text(&promise);
         SL_FAULT("controller.bind.patch");
         rc = ask(b, "PATCH", b->path, SL_KUBE_PATCH_MERGE, promise_patch(b, &promise), &err);
-    } else if (rc >= 0) { /* the pod says what it holds, or has nothing to hold */
+    } else if (rc >= 0) { /* the pod carries its promise, or asks for nothing */
         char *path SL_CLEANUP(free) = sl_xasprintf("%s/binding", b->path);
         b->step = BOUND;
         SL_FAULT("controller.bind.post");
         rc = sl_controller_leads(c) ? ask(b, "POST", path, NULL, binding_of(&b->args), &err)
                                     : sl_err_set(&err, -EPERM, SL_E_NO_LONGER_LEADING);
     }
-    if (rc < 0) /* the pod is on no node, whatever is written in it */
+    if (rc < 0) /* the pod is on no node, whatever its annotations say */
         finish(b, SL_CLUSTER_FAILED, &err);
 }
 

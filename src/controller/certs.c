@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A certificate of our own, kept in a Secret that all replicas share, and its authority in the webhook's
- * configuration. Both are watched: whoever changes either, the others follow; a certificate that will not do
- * for another month is replaced.
+ * A certificate of our own, kept in a Secret that all replicas share, and its authority in the webhook's configuration.
+ * All replicas watch both and follow every change. A certificate that expires within a month is replaced.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +27,7 @@ struct certs {
     char name[256]; /* service.namespace.svc */
     struct sl_cert used;
     char version[64]; /* of the Secret; "": there is none */
-    json_t *webhook;  /* its configuration as last seen */
+    json_t *webhook;  /* the configuration, as last seen */
     time_t tried;
     bool writing, patching;
 };
@@ -104,7 +103,7 @@ static void tell_webhook(struct certs *s)
         return;
     json_t *patch = bundle_patch(s, bundle);
     if (json_array_size(patch)) {
-        /* Positions may have changed since: then the version has too, and the patch is refused. */
+        /* If positions in the list have changed, so has the version, and the API server refuses the patch. */
         (void)json_array_insert_new(patch, 0,
                                     json_pack("{s:s,s:s,s:s}", "op", "test", "path",
                                               "/metadata/resourceVersion", "value",
@@ -201,7 +200,7 @@ static int write_secret(struct certs *s, const struct sl_cert *cert, struct sl_e
     return rc;
 }
 
-/* Makes a new certificate where there is none, or none for long. It is used once the Secret has it. */
+/* Makes a new certificate where there is none, or where it expires soon; used once the Secret has it. */
 void sl_certs_tick(struct sl_controller *c)
 {
     struct certs *s = c->certs;
@@ -220,7 +219,7 @@ void sl_certs_tick(struct sl_controller *c)
     time_t now = s->tried = time(NULL);
     int rc =
         good ? 0 : sl_cert_make(names, SL_ARRAY_LEN(names), now - 3600, now + VALID_S, &cert, &err);
-    if (!rc) /* somebody deleted the Secret: what is served goes back into one */
+    if (!rc) /* the Secret was deleted: write the served certificate into a new one */
         rc = write_secret(s, good ? &s->used : &cert, &err);
     if (rc)
         sl_error("cannot make a certificate: %s", err.msg);

@@ -16,10 +16,10 @@
 #define MIB     (1u << 20)
 
 struct claims_pool {
-    struct sl_map_item item; /* by name, which is the node's */
+    struct sl_map_item item; /* by name, which is the node's name */
     char name[254];
     uint64_t total_mib, used_mib;
-    size_t users; /* slices and claims that point here */
+    size_t users; /* slices and claims that use this entry */
 };
 
 struct claims_slice {
@@ -150,7 +150,7 @@ void sl_claims_claim_gone(struct sl_claims *c, const char *uid)
     free(k);
 }
 
-/* A share's memory as allocated; of a whole card, which says none, as much as the largest. */
+/* The allocated memory of a share. A whole card has no such figure: it counts as the largest card. */
 static uint64_t result_mib(const struct sl_claims *c, const json_t *result)
 {
     uint64_t bytes;

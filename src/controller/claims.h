@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What DRA has given out, from ResourceSlices and ResourceClaims: how large the cards are, and how full each
- * node is. Only for advice (percentages, packing): the scheduler's own books are the ones that count.
+ * The sizes of cards and the fullness of nodes, from the ResourceSlices and ResourceClaims of DRA. Only for advice
+ * (percentages, packing): the scheduler's own books decide.
  */
 #ifndef SLUICE_CONTROLLER_CLAIMS_H
 #define SLUICE_CONTROLLER_CLAIMS_H
@@ -28,7 +28,7 @@ void sl_claims_claim_set(struct sl_claims *c, const json_t *claim);
 void sl_claims_claim_gone(struct sl_claims *c, const char *uid);
 void sl_claims_free(struct sl_claims *c);
 
-/* Memory given out on a node, in permille of what its cards have. */
+/* Allocated memory of a node, in permille of the memory of its cards. */
 unsigned sl_claims_fullness(const struct sl_claims *c, const char *node);
 
 #endif

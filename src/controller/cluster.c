@@ -81,7 +81,7 @@ void sl_cluster_scratch(struct sl_cluster *c)
     }
 }
 
-/* A GPU takes nothing new while it is unhealthy or holds what is not in the books. */
+/* A GPU takes no new pod while it is unhealthy, or while a pod on it is not in the books. */
 void sl_cluster_block(struct sl_cluster *c, struct cluster_node *n, unsigned gpu)
 {
     if (n->place != CLUSTER_NO_PLACE)
@@ -95,8 +95,7 @@ static uint8_t model_number(struct sl_cluster *c, const char *model)
         if (strcmp(c->models[i], model) == 0)
             return (uint8_t)i;
     if (c->model_count == SL_PLACE_MAX_MODELS)
-        return SL_PLACE_MAX_MODELS -
-               1; /* its name is then another's: filters look at cards again */
+        return SL_PLACE_MAX_MODELS - 1; /* shares a number: filters look at the names again */
     (void)snprintf(c->models[c->model_count], sizeof(c->models[0]), "%s", model);
     return (uint8_t)c->model_count++;
 }
@@ -113,10 +112,10 @@ static bool same_cards(const struct cluster_node *n, const struct sl_promise_nod
     return true;
 }
 
-/* The engine gets a new node; the old number stays closed for good, its books empty. */
+/* The engine gets a new node; the old number stays closed for ever, with empty books. */
 static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_err *err)
 {
-    /* A node that does not tell its CPU has some: scores are in parts of it. */
+    /* A node that does not report its CPU gets some: scores divide by it. */
     struct sl_place_node node = {.cpu_milli = n->cpu_milli ? n->cpu_milli : 1000,
                                  .gpu_count = n->gpu_count};
     uint32_t place;
@@ -140,7 +139,7 @@ static int engine_add(struct sl_cluster *c, struct cluster_node *n, struct sl_er
     return 0;
 }
 
-/* Cards came, went or changed: everything here is put in the books afresh. */
+/* Cards came, went or changed: everything on the node is entered into the books again. */
 static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
                          const struct sl_promise_node *told, struct sl_err *err)
 {
@@ -164,7 +163,7 @@ static int replace_cards(struct sl_cluster *c, struct cluster_node *n,
     return rc;
 }
 
-/* "1500m", "2", "1.5" in thousandths; what is odd is nothing. */
+/* "1500m", "2", "1.5" in thousandths; 0 for any other text. */
 static uint32_t cpu_of(const json_t *value)
 {
     uint64_t milli;
@@ -203,11 +202,10 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     if (!name)
         return sl_err_set(err, -EINVAL, SL_E_NODE_NAME_MISSING);
     struct cluster_node *n = sl_cluster_node_get(c, name);
-    int rc = ours && ours[0] ? sl_promise_gpus_parse(ours, &told, err)
-             : !ours && hami && hami[0]
-                 ? sl_promise_register_parse(hami, &told, err)
-                 : 0; /* an agent without a card to share says so by nothing */
-    if (rc) { /* what cannot be read takes nothing new; what runs there stays in the books */
+    int rc = ours && ours[0]            ? sl_promise_gpus_parse(ours, &told, err)
+             : !ours && hami && hami[0] ? sl_promise_register_parse(hami, &told, err)
+                                        : 0; /* empty: an agent without a card to share */
+    if (rc) { /* an unreadable node takes no new pod; its pods stay in the books */
         n->open = false;
         if (n->place != CLUSTER_NO_PLACE)
             sl_place_open_node(c->placer, n->place, false);
@@ -227,7 +225,7 @@ int sl_cluster_node_set(struct sl_cluster *c, const json_t *object, struct sl_er
     return rc;
 }
 
-/* Pods may still be told to be there: the books stay until they go. */
+/* The watch may still report pods of the node: the books stay until those pods go. */
 void sl_cluster_node_gone(struct sl_cluster *c, const char *name)
 {
     struct cluster_node *n = sl_cluster_node_find(c, name);
@@ -256,10 +254,10 @@ void sl_cluster_learn(struct sl_cluster *c)
         return;
     for (size_t i = 0; i < c->kind_count; i++)
         demand[i] = (struct sl_place_demand){c->kinds[i].request, c->kinds[i].weight};
-    /* Without memory for it the old demand stays. */
+    /* Without memory for the new demand, the old demand stays. */
     (void)!sl_place_set_demand(c->placer, demand, c->kind_count, NULL);
     c->asked_since_learned = 0;
-    for (size_t i = 0; i < c->kind_count; i++) /* the past counts less and less */
+    for (size_t i = 0; i < c->kind_count; i++) /* older requests count less and less */
         if (c->kinds[i].weight > 1 << 20)
             c->kinds[i].weight /= 2;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cluster as the extender knows it: nodes with GPUs, pods with what they hold, fed by watches; decisions
- * by the placement engine. No I/O, no clock: the time is handed in.
+ * The cluster as the extender knows it: nodes with GPUs, and pods with the GPUs they hold. Watches feed it; the
+ * placement engine decides. No I/O, no clock: the caller passes the time.
  *
- * A decision is a reservation: it counts from the moment it is made, and is over when the pod is seen bound,
- * when it goes, when it is decided anew, or when its time is up. What bound pods hold stands in their
- * annotations, so a restart rebuilds everything from the API server. There is no lock on a node: two binds on
- * one node hold two reservations.
+ * A decision is a reservation. It counts from the moment it is made. It ends when the watch shows the pod bound, when
+ * the pod is gone, when the pod is decided again, or when its time is up. Bound pods carry their promise in
+ * annotations, so a restart rebuilds everything from the API server. There is no lock on a node: two binds on one node
+ * hold two reservations.
  */
 #ifndef SLUICE_CONTROLLER_CLUSTER_H
 #define SLUICE_CONTROLLER_CLUSTER_H
@@ -26,7 +26,7 @@ struct sl_cluster;
 struct sl_cluster_options {
     enum sl_place_policy policy;
     uint64_t seed;
-    void (*admitted)(void *data, const char *admission); /* its pod is seen; or NULL */
+    void (*admitted)(void *data, const char *admission); /* the watch shows the pod; or NULL */
     void *data;
 };
 
@@ -34,7 +34,7 @@ int sl_cluster_create(const struct sl_cluster_options *opt, struct sl_cluster **
                       struct sl_err *err) SL_MUST_CHECK;
 void sl_cluster_destroy(struct sl_cluster *c);
 
-/* --- fed by watches; errors are for logs, what could not be understood counts as not there --- */
+/* --- fed by watches; errors are for logs, an object that cannot be read counts as absent --- */
 int sl_cluster_node_set(struct sl_cluster *c, const json_t *node, struct sl_err *err) SL_MUST_CHECK;
 void sl_cluster_node_gone(struct sl_cluster *c, const char *name);
 int sl_cluster_pod_set(struct sl_cluster *c, const json_t *pod, uint64_t now_ns,
@@ -42,7 +42,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *pod, uint64_t now_ns,
 void sl_cluster_pod_gone(struct sl_cluster *c, const char *uid);
 /* Ends the reservations whose time is up. */
 void sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns);
-/* What has been asked for becomes what is expected. Some milliseconds: for quiet moments. */
+/* Recent requests become the expected demand. Takes some milliseconds: call it in quiet moments. */
 void sl_cluster_learn(struct sl_cluster *c);
 
 /* --- deciding --- */
@@ -54,38 +54,38 @@ struct sl_cluster_ask {
     size_t node_count;
 };
 
-/* Chooses a node and GPUs, and reserves them. The name is good until the node goes. -ENOSPC: nowhere. */
+/* Chooses a node and GPUs, and reserves them. The name is valid until the node goes. -ENOSPC: no node has room. */
 int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, uint64_t now_ns,
                       const char **ret_node, struct sl_err *err) SL_MUST_CHECK;
-/* A score for each candidate, INT32_MIN where it does not fit. Reserves nothing. */
+/* A score for each candidate, INT32_MIN where the pod does not fit. Reserves nothing. */
 int sl_cluster_scores(struct sl_cluster *c, const struct sl_cluster_ask *ask, int32_t *ret,
                       struct sl_err *err) SL_MUST_CHECK;
-/* Why a node does not take it, in a few words; *ret_never: nothing that leaves would change that. */
+/* Why a node does not take the pod, in a few words; *ret_never: it would not, even without any other pod. */
 const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *request,
                               const char *node, bool *ret_never);
 
 enum sl_cluster_outcome {
     SL_CLUSTER_BOUND,  /* the API server said yes */
-    SL_CLUSTER_FAILED, /* it said no: the reservation is over */
-    SL_CLUSTER_UNKNOWN, /* nobody knows: it stays until its time is up, and no other bind starts till then */
+    SL_CLUSTER_FAILED, /* the API server said no: the reservation is over */
+    SL_CLUSTER_UNKNOWN, /* no answer: the reservation stays until its time is up; no other bind starts */
 };
-/* The promise for a bind to that node, from the reservation or made now. -EBUSY: it is being bound;
- * -ENOENT: the pod is not known; -ENOSPC: no room (any more). Then exactly one bind_end. */
+/* The promise for a bind to that node, from the reservation or made now. -EBUSY: another bind of the pod is running;
+ * -ENOENT: the pod is not known; -ENOSPC: no room (any more). After success, call bind_end exactly once. */
 int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *node, uint64_t now_ns,
                           struct sl_promise *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_cluster_bind_end(struct sl_cluster *c, const char *uid, enum sl_cluster_outcome outcome,
                          const char *lease, uint64_t now_ns);
 
 /*
- * Nodes that got room while pods wait that were refused, each told once: kube-scheduler may have asked before we heard that a pod
- * ended, and does not ask again by itself for minutes. NULL: none.
+ * The next node that got room while refused pods wait; each node is returned once. NULL: none. kube-scheduler may have
+ * asked before the watch reported the end of a pod, and does not ask again by itself for minutes.
  */
 const char *sl_cluster_next_room(struct sl_cluster *c);
 
 /* --- looking --- */
 struct sl_cluster_stats {
     size_t nodes, nodes_with_gpus, pods, bound, reserved;
-    size_t misfits; /* promises that the books could not take: their GPUs take nothing new */
+    size_t misfits; /* promises that do not fit into the books: their GPUs take no new pod */
     uint64_t gpus, gpu_milli, gpu_free_milli;
     uint64_t decisions, refusals;
 };
@@ -94,13 +94,13 @@ void sl_cluster_stats(const struct sl_cluster *c, struct sl_cluster_stats *ret);
 void sl_cluster_used(const struct sl_cluster *c, const char *name_space, uint64_t *ret_memory_mib,
                      uint64_t *ret_cores);
 uint32_t sl_cluster_largest_card(const struct sl_cluster *c);
-/* A card that DRA gives out, for percentages. Before the pods are told: they are counted once. */
+/* A card that DRA offers, for percentages. Call it before pods are set: a pod is counted only once. */
 void sl_cluster_card_seen(struct sl_cluster *c, uint32_t memory_mib);
-/* Is that template in use by a pod of the namespace? */
+/* Does a pod of the namespace use that template? */
 bool sl_cluster_uses_template(const struct sl_cluster *c, const char *name_space,
                               const char *template_name);
 
-/* CPU that the scheduler will charge a pod: the larger of its containers together and each init container. */
+/* The CPU that the scheduler charges a pod: the sum of its containers, or the largest init container if larger. */
 uint32_t sl_cluster_pod_cpu(const json_t *pod);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a pod goes: the engine's choice, with what the engine knows nothing of on top of it. */
+/* Where a pod goes: the engine's choice, corrected by rules that the engine does not know. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "controller/cluster_internal.h"
 #include "controller/errors.h"
 
-/* --- a request in the engine's words --- */
+/* --- a request in the engine's form --- */
 
 struct sl_place_request sl_cluster_capacity(const struct sl_share *share, unsigned count)
 {
@@ -28,7 +28,7 @@ static struct sl_place_request engine_request(const struct sl_request *r, size_t
     return e;
 }
 
-/* Bit per model it may have; 0: any. */
+/* One bit for each model that the pod may have; 0: any model. */
 static uint64_t models_of(const struct sl_cluster *c, const struct sl_request *r)
 {
     uint64_t models = 0;
@@ -40,7 +40,7 @@ static uint64_t models_of(const struct sl_cluster *c, const struct sl_request *r
     return models;
 }
 
-/* The GPUs of a node it may have. */
+/* The GPUs of a node that the pod may have. */
 static uint16_t cards_of(const struct cluster_node *n, const struct sl_request *r)
 {
     uint16_t cards = 0;
@@ -58,7 +58,7 @@ static size_t own_parts(const struct sl_request *r)
     return n;
 }
 
-/* --- what is asked for, for the engine to learn from --- */
+/* --- recent requests, for the engine to learn from --- */
 
 static void remember(struct sl_cluster *c, const struct sl_place_request *e)
 {
@@ -95,7 +95,7 @@ static void candidates(struct sl_cluster *c, const struct sl_cluster_ask *ask)
     }
 }
 
-/* The GPUs a pod wants filled first, or last: the fullest that fit, or the emptiest. */
+/* Picks GPUs by the pod's policy: the fullest GPUs that fit, or the emptiest. */
 static int pick_by_policy(const struct sl_cluster *c, const struct cluster_node *n,
                           const struct sl_request *r, const struct sl_place_request *e,
                           uint16_t cards, struct sl_place_decision *ret, struct sl_err *err)
@@ -139,7 +139,7 @@ static void give_back(struct sl_cluster *c, const struct cluster_node *n,
     }
 }
 
-/* Takes all parts on one node, or nothing. The grants are in the books on success. */
+/* Takes all parts on one node, or nothing. On success the grants are in the books. */
 static int take_on(struct sl_cluster *c, struct cluster_node *n, const struct sl_cluster_ask *ask,
                    struct cluster_grant *grant, size_t *ret_count, struct sl_err *err)
 {
@@ -183,7 +183,7 @@ static int by_score(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Free GPU memory of a node, in permille of all of it. */
+/* Free GPU memory of a node, in permille of its GPU memory. */
 static int32_t node_free(const struct sl_cluster *c, const struct cluster_node *n)
 {
     uint64_t have = 0, all = 0;
@@ -196,7 +196,7 @@ static int32_t node_free(const struct sl_cluster *c, const struct cluster_node *
     return all ? (int32_t)(have * 1000 / all) : 0;
 }
 
-/* The order in which nodes are tried: by the score of the largest part, or as the pod wants it. */
+/* The order in which nodes are tried: by the score of the largest part, or by the pod's policy. */
 static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct ranked **ret,
                 size_t *ret_count, struct sl_err *err)
 {
@@ -227,7 +227,7 @@ static int rank(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct r
     return 0;
 }
 
-/* Several containers, or particular cards: nodes are tried from the best on. */
+/* For several containers, or particular cards: tries nodes from the best on. */
 static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
                       struct cluster_node **ret, struct cluster_grant *grant, size_t *ret_count,
                       struct sl_err *err)
@@ -250,7 +250,7 @@ static int take_tried(struct sl_cluster *c, const struct sl_cluster_ask *ask,
     return sl_err_set(err, -ENOSPC, SL_E_NO_NODE);
 }
 
-/* Does the engine know all there is to know about it? */
+/* Can the engine alone decide about this request? */
 static bool simple(const struct sl_cluster *c, const struct sl_request *r)
 {
     bool types = r->use_type[0] || r->no_type[0];
@@ -259,7 +259,7 @@ static bool simple(const struct sl_cluster *c, const struct sl_request *r)
            (!r->use_type[0] || models_of(c, r) != 0);
 }
 
-/* A pod that is asked for again is decided anew. */
+/* A pod that is asked for again is decided again. */
 static int begin(struct sl_cluster *c, const struct sl_cluster_ask *ask, struct sl_err *err)
 {
     struct cluster_pod *pod = sl_cluster_pod_find(c, ask->uid);
@@ -296,13 +296,13 @@ int sl_cluster_choose(struct sl_cluster *c, const struct sl_cluster_ask *ask, ui
         e->models = models_of(c, r);
         remember(c, e);
         rc = sl_place_decide(c->placer, e, c->allow, &d, err);
-        if (rc == -ENOSPC && ask->cpu_milli) { /* by our count of CPU; the scheduler knows better */
+        if (rc == -ENOSPC && ask->cpu_milli) { /* the scheduler counts CPU better than we do */
             e->cpu_milli = 0;
             rc = sl_place_decide(c->placer, e, c->allow, &d, err);
         }
         n = rc ? NULL : c->by_place[d.node];
         grant[0].gpus = d.gpus;
-        /* To the engine, a node of different cards is of its first card's model. */
+        /* The engine knows one model a node: that of the first card. */
         by_engine = rc || !n->mixed || (d.gpus & ~cards_of(n, r)) == 0;
     }
     if (!by_engine)
@@ -385,7 +385,7 @@ const char *sl_cluster_reason(struct sl_cluster *c, const struct sl_request *r, 
 
 /* --- binding --- */
 
-/* The GPUs of a part of the request, which may be another part's. */
+/* The GPUs of a part of the request; a part may use another part's GPUs. */
 static uint16_t gpus_of(const struct cluster_pod *pod, size_t part)
 {
     int8_t same = pod->request->part[part].same_as;
@@ -395,7 +395,7 @@ static uint16_t gpus_of(const struct cluster_pod *pod, size_t part)
     return 0;
 }
 
-/* May a promise be as large as that? */
+/* May a promise be so large? */
 static int check_size(const struct cluster_pod *pod, struct sl_err *err)
 {
     int gpus = 0;
@@ -407,7 +407,7 @@ static int check_size(const struct cluster_pod *pod, struct sl_err *err)
                                     : 0;
 }
 
-/* Nothing reserved there: a restart came between, or the scheduler chose by itself. */
+/* Nothing is reserved on the node: the controller restarted, or the scheduler chose another node. */
 static int reserve_on(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n,
                       struct sl_err *err)
 {
@@ -452,7 +452,7 @@ int sl_cluster_bind_begin(struct sl_cluster *c, const char *uid, const char *nod
     memset(ret, 0, sizeof(*ret));
     (void)snprintf(ret->node, sizeof(ret->node), "%s", n->name);
     ret->container_count = pod->request->containers;
-    /* Grants are by part, the promise is by container in the pod's order. */
+    /* Grants are sorted by part, the promise is sorted by container as in the pod. */
     for (size_t i = 0; i < pod->request->part_count; i++) {
         const struct sl_request_part *p = &pod->request->part[i];
         struct sl_promise_container *k = &ret->container[p->index];

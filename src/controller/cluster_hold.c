@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pods hold: states and reservations, grants in the engine's books, and what leases say of them. */
+/* The grants of pods: states and reservations, the engine's books, and the amounts in leases. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +51,12 @@ static void grant_misfit(struct sl_cluster *c, struct cluster_node *n, struct cl
     c->stats.misfits += (size_t)(long)sign;
 }
 
-/* GPUs that are blocked for others may have to hold what is there already. */
+/* Blocks do not count: the GPUs are blocked for new pods, but this pod is already there. */
 static int commit_anyway(struct sl_cluster *c, struct cluster_node *n, struct cluster_grant *g)
 {
     struct sl_place_decision d = {.node = n->place, .gpus = g->gpus};
     uint32_t free_cpu = sl_place_cpu_free(c->placer, n->place);
-    if (g->request.cpu_milli > free_cpu) /* CPU is the scheduler's business: here it only guides */
+    if (g->request.cpu_milli > free_cpu) /* the scheduler decides about CPU: here it only guides */
         g->request.cpu_milli = free_cpu;
     for (unsigned i = 0; i < n->gpu_count; i++)
         if (g->gpus >> i & 1)
@@ -123,7 +123,7 @@ void sl_cluster_pod_release(struct sl_cluster *c, struct cluster_pod *pod)
     sl_cluster_node_forget(c, n);
 }
 
-/* --- what a lease says --- */
+/* --- the amounts of a lease --- */
 
 static int gpu_number(const struct cluster_node *n, const char *uuid)
 {
@@ -133,7 +133,7 @@ static int gpu_number(const struct cluster_node *n, const char *uuid)
     return -1;
 }
 
-/* Devices of one container that are alike are one request of the engine's. */
+/* Equal devices of one container become one request to the engine. */
 static size_t container_grants(const struct sl_promise *p, const struct sl_promise_container *k,
                                const struct cluster_node *n, struct cluster_grant *out)
 {
@@ -149,7 +149,7 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
         if (g == count)
             out[count++] = (struct cluster_grant){.request = want, .part = CLUSTER_BY_LEASE};
         if (gpu < 0)
-            continue; /* a card the node does not have (any more): nothing to account */
+            continue; /* the node does not have this card (any more): nothing to account */
         out[g].gpus = (uint16_t)(out[g].gpus | 1u << gpu);
         out[g].request.gpu_count++;
     }
@@ -160,7 +160,7 @@ static size_t container_grants(const struct sl_promise *p, const struct sl_promi
     return kept;
 }
 
-/* The grants of a lease; none where it cannot be read. Also what the quota counts. */
+/* The grants of a lease; none where it cannot be read. Also sets the amounts that the quota counts. */
 static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
                                           const struct cluster_node *n, size_t *ret_count,
                                           uint64_t *ret_memory, uint64_t *ret_cores)
@@ -192,7 +192,7 @@ static struct cluster_grant *lease_grants(const struct cluster_pod *pod,
     return out;
 }
 
-/* Gives back what it holds; the node is about to get it, and is not forgotten meanwhile. */
+/* Gives back the pod's grants. The node is about to get new ones, so it is not forgotten meanwhile. */
 static void release_for(struct sl_cluster *c, struct cluster_pod *pod, struct cluster_node *n)
 {
     bool present = n->present;
@@ -209,7 +209,7 @@ void sl_cluster_node_lift(struct sl_cluster *c, struct cluster_node *n)
         if (p->lease && p->state == POD_BOUND)
             grants_give(c, p);
         else
-            release_for(c, p, n); /* a reservation of cards that are not the same any more */
+            release_for(c, p, n); /* a reservation of cards that have changed */
     }
 }
 
@@ -224,7 +224,7 @@ void sl_cluster_node_settle(struct sl_cluster *c, struct cluster_node *n)
     }
 }
 
-/* --- what the lease of a pod on a node is taken for --- */
+/* --- the meaning of a lease on a node --- */
 
 static bool same_grant(const struct cluster_grant *a, const struct cluster_grant *b)
 {
@@ -234,7 +234,7 @@ static bool same_grant(const struct cluster_grant *a, const struct cluster_grant
            a->request.cores_permille == b->request.cores_permille;
 }
 
-/* Does the lease say what was reserved, the same amounts on the same GPUs? In any order. */
+/* Does the lease have the reserved amounts on the same GPUs? In any order. */
 static bool same_grants(const struct cluster_pod *pod, const struct cluster_grant *g, size_t count)
 {
     uint64_t found = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pods of the cluster, as the watch tells of them. */
+/* Pods of the cluster, as the watch reports them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static bool same_devices(const struct sl_promise *p, const struct sl_promise_con
     return true;
 }
 
-/* Init containers that end before the others start and have the very GPUs of one of these. */
+/* One bit for each init container that ends before the others start and uses the same GPUs as one of these. */
 static uint32_t shared_containers(const json_t *pod, const char *lease)
 {
     const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers"), *one;
@@ -148,7 +148,7 @@ static uint32_t shared_containers(const json_t *pod, const char *lease)
     return skip;
 }
 
-/* True: it is another one than before. */
+/* Returns true when the text has changed. */
 static bool keep_text(char **at, const char *value)
 {
     if (*at == value || (*at && value && strcmp(*at, value) == 0))
@@ -166,7 +166,7 @@ static void count_request(const struct sl_cluster *c, struct cluster_pod *pod,
     sl_cluster_count(pod, memory, cores);
 }
 
-/* What it asks for, as long as nobody has placed it. */
+/* Keeps the pod's request until the pod is placed. */
 static int keep_request(struct sl_cluster *c, struct cluster_pod *pod, const char *request,
                         bool first, struct sl_err *err)
 {
@@ -199,7 +199,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
         pod->request = NULL;
         return;
     }
-    /* A lease without a node: whoever wrote it died before the bind, or is just doing it. */
+    /* A lease without a node: its writer died before the bind, or the bind is running now. */
     struct sl_promise p;
     if (!pod->lease || !new_lease || pod->state != POD_PENDING ||
         sl_promise_lease_parse(pod->lease, &p, NULL) != 0)
@@ -209,7 +209,7 @@ static void place_pod(struct sl_cluster *c, struct cluster_pod *pod, const char 
         sl_cluster_hold_lease(c, pod, n, POD_RESERVED, now_ns + CLUSTER_RESERVE_NS);
 }
 
-/* Is there anything about it to remember? */
+/* Does the pod need an entry at all? */
 static bool of_interest(const struct sl_cluster *c, const char *request, const char *lease,
                         const char *template, const char *node_name)
 {
@@ -229,7 +229,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
     const char *template = sl_mutate_claim(object);
     if (template && !template[0])
         template = NULL;
-    if (!lease) /* HAMi's, and only the one that policy.yaml keeps users from writing */
+    if (!lease) /* HAMi's; of its two lists, the one that policy.yaml protects */
         lease = sl_jget_note(object, SL_PROMISE_HAMI_DONE);
     if (!uid[0])
         return sl_err_set(err, -EINVAL, SL_E_POD_UID_MISSING);
@@ -255,7 +255,7 @@ int sl_cluster_pod_set(struct sl_cluster *c, const json_t *object, uint64_t now_
         pod->skip = shared_containers(object, lease);
     bool new_lease = keep_text(&pod->lease, lease);
     int rc = request ? keep_request(c, pod, request, first, err) : 0;
-    if (counts) /* whole GPUs that DRA gives, and pods that came in past the webhook */
+    if (counts) /* whole GPUs of DRA, and pods that bypassed the webhook */
         count_request(c, pod, &unasked);
     place_pod(c, pod, node, new_lease, now_ns);
     return rc ? sl_err_wrap(err, "pod %s/%s", space, sl_jget_text(meta, "name")) : 0;
@@ -270,7 +270,7 @@ void sl_cluster_expire(struct sl_cluster *c, uint64_t now_ns)
             continue;
         sl_cluster_pod_release(c, p);
         if (!p->seen)
-            pod_drop(c, p); /* never came */
+            pod_drop(c, p); /* the watch never reported it */
     }
 }
 

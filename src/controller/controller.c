@@ -16,7 +16,7 @@
 
 #define TICK_NS  SL_NS_PER_S
 #define SWEEP_NS (60 * SL_NS_PER_S)
-#define TELL_MAX 16 /* nodes at once */
+#define TELL_MAX 16 /* nodes to label at once */
 
 bool sl_controller_leads(const struct sl_controller *c)
 {
@@ -29,7 +29,7 @@ void sl_controller_answer(struct sl_http_call *call, char *json)
     free(json);
 }
 
-/* value NULL: the label goes. False: the request could not be sent. */
+/* value NULL: removes the label. False: the request could not be sent. */
 static bool put_label(struct sl_controller *c, const char *path, const char *key, const char *value,
                       sl_kube_done *done)
 {
@@ -49,10 +49,10 @@ static void labelled(void *data, int status, json_t *body, const struct sl_err *
         return;
     sl_warn(SL_E_POD_LABEL_LOG, err->msg);
     if (status != 404 && status != 403)
-        c->labelled = -1; /* once more */
+        c->labelled = -1; /* try again */
 }
 
-/* A Service that selects sluice.io/leader=true sends the scheduler to the replica that will answer it. */
+/* A Service that selects sluice.io/leader=true sends the scheduler to the replica that can answer. */
 static void label_ourselves(struct sl_controller *c)
 {
     int want = sl_controller_leads(c) && !c->stopping;
@@ -75,7 +75,7 @@ static void told(void *data, int status, json_t *body, const struct sl_err *err)
         sl_warn("cannot tell the scheduler that a node has room again: %s", err->msg);
 }
 
-/* A changed label of a node is what makes kube-scheduler look again at pods that fitted nowhere. */
+/* kube-scheduler tries refused pods again when a label of a node changes. */
 static void tell_room(struct sl_controller *c)
 {
     const char *node;
@@ -219,7 +219,7 @@ void sl_controller_maybe_stopped(struct sl_controller *c)
 {
     if (!c->stopping || c->binds)
         return;
-    c->stopping = false; /* once */
+    c->stopping = false; /* call done only once */
     if (c->leader)
         sl_leader_release(c->leader, released);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The controller as a whole: watches in, HTTP in and out, all in one loop's thread. */
+/* The controller as a whole: watches, HTTP servers, requests to the API server, all in the thread of one loop. */
 #ifndef SLUICE_CONTROLLER_CONTROLLER_H
 #define SLUICE_CONTROLLER_CONTROLLER_H
 
@@ -17,7 +17,7 @@ struct sl_controller;
 enum sl_extender_mode {
     SL_EXTENDER_OFF,
     SL_EXTENDER_CHOOSE,     /* filter chooses and reserves */
-    SL_EXTENDER_ALL,        /* filter answers all that fit, the scores decide */
+    SL_EXTENDER_ALL,        /* filter answers with all nodes that fit; scores decide */
     SL_EXTENDER_PRIORITIZE, /* only scores, for pods placed by DRA */
 };
 
@@ -26,20 +26,20 @@ struct sl_controller_options {
     struct sl_kube_options kube;
     const char *listen;        /* TLS: webhook and extender; NULL: none */
     const char *extender_http; /* the extender without TLS, for loopback; NULL: none */
-    const char *client_ca;     /* file: authorities of the extender's clients; NULL: all may */
-    const char *client_name;   /* … and the common name it must have; NULL: any */
+    const char *client_ca;     /* file: authorities of the extender's clients; NULL: any client */
+    const char *client_name;   /* … and the client's common name; NULL: any */
     const char *metrics;       /* /metrics, /healthz, /readyz without TLS; NULL: none */
     const char *cert_file, *key_file;       /* both, or neither: self-signed, kept in a Secret */
-    const char *name_space;                 /* our own: of Secret, Lease and Service */
+    const char *name_space;                 /* our own namespace: of Secret, Lease and Service */
     const char *secret, *service, *webhook; /* names; webhook: MutatingWebhookConfiguration */
     bool admission;                         /* serve the webhook */
-    const char *high_priority; /* namespaces that may ask for it, with commas, or *; NULL: none */
+    const char *high_priority; /* namespaces allowed to use it, with commas, or *; NULL: none */
     struct sl_mutate_options mutate;
     enum sl_extender_mode extender;
     enum sl_place_policy policy;
     bool elect; /* one of several replicas leads */
     const char *lease, *identity;
-    const char *pod; /* our own, labelled sluice.io/leader while it leads; NULL: not in a pod */
+    const char *pod; /* our own pod, labelled sluice.io/leader while it leads; NULL: not in a pod */
     uint64_t lease_ns, renew_ns, retry_ns;
     long template_keep_s; /* how long an unused template stays */
 };
@@ -47,7 +47,7 @@ struct sl_controller_options {
 int sl_controller_create(struct sl_loop *loop, const struct sl_controller_options *opt,
                          struct sl_controller **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_controller_destroy(struct sl_controller *c);
-/* No new work; `done` once binds under way are over and the lease is given back. */
+/* Takes no new work; calls `done` once running binds are over and the lease is given back. */
 void sl_controller_stop(struct sl_controller *c, void (*done)(void *data), void *data);
 
 bool sl_controller_ready(const struct sl_controller *c);

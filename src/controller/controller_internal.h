@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the controller share. */
+/* Shared by the files of the controller. */
 #ifndef SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 #define SLUICE_CONTROLLER_CONTROLLER_INTERNAL_H
 
@@ -38,7 +38,7 @@ struct feed {
     bool synced;
 };
 
-/* A call that is answered when the API server has answered. */
+/* A call that waits for the API server before it is answered. */
 struct late_call {
     struct late_call *next;
     struct sl_controller *c;
@@ -60,12 +60,12 @@ struct sl_controller {
     struct sl_quota quota;
     struct sl_claims claims;
     struct sl_map templates; /* by namespace/name */
-    struct sl_map settling;  /* pods whose HAMi annotations are behind, by uid */
+    struct sl_map settling;  /* pods whose HAMi annotations are not up to date, by uid */
     unsigned settling_sent;
-    unsigned telling; /* nodes that have room */
+    unsigned telling; /* requests under way that label nodes with room */
     struct sl_leader *leader;
     struct serve serve[SERVE_COUNT];
-    char *client_ca_pem; /* of opt.client_ca */
+    char *client_ca_pem; /* the text of opt.client_ca */
     struct feed feed[FEED_COUNT];
     struct certs *certs;
     struct late_call *reviews, *binds;
@@ -81,7 +81,7 @@ struct sl_controller {
 /* controller.c */
 bool sl_controller_leads(const struct sl_controller *c);
 void sl_controller_maybe_stopped(struct sl_controller *c);
-void sl_controller_answer(struct sl_http_call *call, char *json); /* takes json */
+void sl_controller_answer(struct sl_http_call *call, char *json); /* takes ownership of json */
 
 /* feeds.c */
 int sl_feeds_start(struct sl_controller *c, struct sl_err *err) SL_MUST_CHECK;
@@ -99,10 +99,10 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
                        const struct sl_http_request *request);
 void sl_webhook_free(struct sl_controller *c);
 
-/* templates.c: known ones come by the feed */
+/* templates.c: the feed reports existing ones */
 void sl_templates_set(struct sl_controller *c, enum sl_kube_event event, json_t *object);
-/* Makes sure that it is there and stays for a while; done comes once, maybe at once. The call is the caller's
- * and stays until then. */
+/* Makes sure that the template exists and stays for a while. done is called once, maybe at once. The caller owns the
+ * call and keeps it until then. */
 struct templates_call {
     struct sl_controller *c;
     void (*done)(void *data, const struct sl_err *err);
@@ -110,7 +110,7 @@ struct templates_call {
 };
 void sl_templates_ensure(struct templates_call *call, const char *name_space, const char *name,
                          json_t *object);
-void sl_templates_sweep(struct sl_controller *c); /* deletes what nobody uses */
+void sl_templates_sweep(struct sl_controller *c); /* deletes unused templates */
 void sl_templates_free(struct sl_controller *c);
 
 /* bind.c */

@@ -33,7 +33,7 @@ static const struct row {
     {SL_DIALECT_GPUSHARE, CORES, "aliyun.com/gpu-core.percentage", 0},
 };
 
-/* What each word may be, and how to write it. */
+/* The range of each word, and how to write it. */
 static const struct {
     uint64_t max;
     const char *is;
@@ -69,7 +69,7 @@ bool sl_dialect_scheduler(const char *name)
 
 /* --- containers --- */
 
-/* "10", "10k", "2M" and JSON numbers; -EINVAL for what is negative, broken or in bytes. */
+/* "10", "10k", "2M" and JSON numbers; -EINVAL for a number that is negative, malformed or in bytes. */
 static int count_of(const json_t *value, uint64_t *ret)
 {
     const char *text = json_string_value(value);
@@ -96,7 +96,7 @@ static void value_text(const json_t *value, char *buf, size_t size)
         (void)snprintf(buf, size, "(not a number)");
 }
 
-/* What the container says, by word; said[] tells which. */
+/* The figures of the container, by word; said[] tells which are set. */
 struct said {
     uint64_t value[WORDS];
     bool said[WORDS];
@@ -150,13 +150,13 @@ static int add_part(struct sl_request *r, const struct sl_request_part *part, st
     return 0;
 }
 
-/* An init container that goes on beside the others needs GPUs of its own: marked by -2 until all are read. */
+/* An init container that keeps running beside the others needs its own GPUs: -2 marks it until all are read. */
 static int8_t alone(const json_t *container)
 {
     return strcmp(sl_jget_text(container, "restartPolicy"), "Always") == 0 ? -2 : -1;
 }
 
-/* plain stays true while nothing but whole GPUs is asked for. */
+/* plain stays true while the pod asks for whole GPUs only. */
 static int read_containers(const json_t *list, bool init, uint16_t first, struct sl_request *r,
                            bool *plain, struct sl_err *err)
 {
@@ -174,7 +174,7 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
         if (rc)
             return rc;
         if (!s.said[COUNT] && !s.said[MEMORY] && !s.said[PERCENT] && !s.said[CORES])
-            continue; /* nothing, or zeros */
+            continue; /* no word, or only zeros */
         if (s.said[MEMORY] && s.said[PERCENT])
             return sl_err_set(err, -EINVAL, SL_E_DIALECT_BOTH, p.container, s.name[MEMORY],
                               s.name[PERCENT]);
@@ -183,7 +183,7 @@ static int read_containers(const json_t *list, bool init, uint16_t first, struct
             p.share.memory_bytes = s.value[MEMORY] << 20;
         else
             p.share.memory_percent = s.said[PERCENT] ? (uint32_t)s.value[PERCENT] : 100;
-        /* All of the memory: nobody else could use the rest of the time. */
+        /* All of the memory: no other pod could use the rest of the GPU time. */
         p.share.cores_permille = s.said[CORES]                   ? (uint32_t)s.value[CORES] * 10
                                  : p.share.memory_percent == 100 ? 1000
                                                                  : 0;
@@ -219,7 +219,7 @@ static int hundredths(const char *text, uint32_t *ret)
     return 0;
 }
 
-/* Lists end up in CEL expressions and in our own matching: plain characters only. */
+/* Lists become part of CEL expressions and of our own matching: plain characters only. */
 static int take_list(const char *key, const char *text, char *buf, struct sl_err *err)
 {
     static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -259,7 +259,7 @@ static int kubeshare_part(const json_t *pod, const char *request, const char *li
     r = r > 100 ? 100 : r;
     p->share.cores_permille = r * 10;
     p->share.limit_permille = l > 100 || l == r ? 0 : l * 10;
-    p->share.memory_percent = r ? r : 1; /* without gpu_mem: as much as of the time */
+    p->share.memory_percent = r ? r : 1; /* without gpu_mem: the same percentage as GPU time */
     return kubeshare_memory(pod, p, err);
 }
 
@@ -321,13 +321,12 @@ static bool left_alone(const json_t *pod)
     return false;
 }
 
-/* An init container that asks for just what a container gets runs before it: the same GPUs serve both. */
+/* An init container whose share equals a container's runs before that container: the same GPUs serve both. */
 static void share_with_init(struct sl_request *r)
 {
     struct sl_request_part copy[SL_REQUEST_PARTS];
     size_t n = 0;
-    for (int init = 0; init < 2;
-         init++) /* those that own GPUs first, so that same_as points back */
+    for (int init = 0; init < 2; init++) /* containers first, so that same_as points back */
         for (size_t i = 0; i < r->part_count; i++)
             if (r->part[i].init == (init == 1))
                 copy[n++] = r->part[i];
@@ -362,8 +361,8 @@ static int refuse_privileged(const json_t *pod, const struct sl_request *r, stru
     return 0;
 }
 
-/* Kubelet lists who has which slot, but no init container that ends: it must be known by a container that has
- * the slot after it. */
+/* Kubelet lists the containers of a slot, but not an init container that ends. So another container must use the slot
+ * after it. */
 static int refuse_init_alone(const json_t *pod, const struct sl_request *r, struct sl_err *err)
 {
     const struct sl_request_part *lonely = NULL;
@@ -403,7 +402,7 @@ int sl_dialect_read(const json_t *pod, struct sl_request *ret, struct sl_err *er
     if (left_alone(pod))
         return SL_DIALECT_NOTHING;
     if (all > 255 || json_array_size(apps) == 0)
-        return SL_DIALECT_NOTHING; /* no such pod; the API server will say so */
+        return SL_DIALECT_NOTHING; /* no such pod is valid; the API server will refuse it */
     ret->containers = (uint16_t)all;
     int rc = read_containers(inits, true, 0, ret, &plain, err);
     if (!rc)

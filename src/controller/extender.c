@@ -18,14 +18,14 @@
 
 #define NODES_MAX 100000
 
-/* What filter and prioritize are asked. */
+/* The arguments of filter and prioritize. */
 struct args {
     json_t *root;
     const json_t *pod, *nodes; /* nodes: whole objects, or NULL */
-    struct sl_names names;     /* text is NULL where the parser read them */
+    struct sl_names names;     /* text is NULL where the ordinary parser read the names */
     struct sl_request request;
-    bool asks;  /* for GPUs, to be placed by us */
-    bool claim; /* … by DRA */
+    bool asks;  /* for GPUs that the extender places */
+    bool claim; /* … that DRA places */
 };
 
 /* kube-scheduler writes capitals; others may not. */
@@ -58,7 +58,7 @@ static int read_names(struct args *a, struct sl_err *err)
     return 0;
 }
 
-/* What it asks for: as the webhook wrote it, or in its dialect where the webhook was not asked. */
+/* The pod's request: as the webhook wrote it, or in its dialect where the webhook did not see the pod. */
 static int read_request(struct args *a, const char *slot, struct sl_err *err)
 {
     const char *text = sl_jget_note(a->pod, SL_PROMISE_REQUEST_KEY);
@@ -111,8 +111,8 @@ static struct sl_cluster_ask ask_of(const struct args *a)
 
 /* --- answers --- */
 
-/* As a JSON string, without a tree: answers have thousands of names. Wrong UTF-8 becomes U+FFFD: one
- * wrong byte would make the whole answer unreadable. */
+/* Writes a JSON string without a tree: answers have thousands of names. Wrong UTF-8 becomes U+FFFD: one wrong byte
+ * would make the whole answer unreadable. */
 static void quote(FILE *out, const char *text)
 {
     const char *plain = text;
@@ -155,7 +155,7 @@ char *sl_extender_filter_error(const char *error)
                        "}");
 }
 
-/* good[i]: names[i] stays. In the form that was asked in. */
+/* good[i]: names[i] stays. The answer has the form of the question: names or objects. */
 static void put_nodes(FILE *out, const struct args *a, const int32_t *good)
 {
     const char *sep = "";
@@ -200,7 +200,7 @@ static void put_reasons(FILE *out, const struct sl_extender *e, const struct arg
     }
 }
 
-/* scores NULL: nothing stays. */
+/* scores NULL: no node stays. */
 static char *filter_answer(const struct sl_extender *e, const struct args *a, const int32_t *scores,
                            bool reasons)
 {
@@ -250,7 +250,7 @@ char *sl_extender_filter(const struct sl_extender *e, const char *body, size_t s
 
 /* --- prioritize --- */
 
-/* Between the worst and the best that fit, 0 to 10. */
+/* Scales the scores of nodes that fit to 0 (worst) to 10 (best). */
 static void scale(int32_t *scores, size_t count)
 {
     int64_t low = INT32_MAX, high = INT32_MIN;
@@ -268,7 +268,7 @@ static void scale(int32_t *scores, size_t count)
 
 static void rate(const struct sl_extender *e, const struct args *a, int32_t *scores)
 {
-    if (a->claim) { /* the scheduler places it; fuller nodes first keeps others whole */
+    if (a->claim) { /* DRA places it; fuller nodes first keep other nodes whole */
         for (size_t i = 0; i < a->names.count; i++)
             scores[i] = (int32_t)sl_claims_fullness(e->claims, a->names.name[i]);
         scale(scores, a->names.count);

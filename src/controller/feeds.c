@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is watched, and where it goes. */
+/* The watched collections, and the functions that take their events. */
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/xalloc.h"
@@ -143,8 +143,8 @@ static void feed_synced(void *data)
     bool first = !f->synced;
     f->synced = true;
     if (f->which == FEED_SECRET)
-        sl_certs_tick(f->c); /* none there: make one */
-    /* Pods after nodes and slices, so that what they hold, and how much that is, is known when they are told. */
+        sl_certs_tick(f->c); /* there is no Secret: make one */
+    /* Pods come after nodes and slices: the cards that a pod holds must be known when the pod is reported. */
     bool cards = f->c->feed[FEED_NODES].synced &&
                  (f->c->feed[FEED_SLICES].synced || !wanted(f->c, FEED_SLICES));
     if (first && cards && feed_start(f->c, FEED_PODS, &err) != 0)

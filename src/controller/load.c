@@ -5,11 +5,11 @@
 
 #include <errno.h>
 
-/* At most so many bytes the tree of this text takes; too much rather than too little. */
+/* An upper limit for the bytes that the parsed tree of this text takes. */
 static unsigned long long cost_of(const char *text, size_t size)
 {
-    /* What jansson 2.14 allocates with each of these on 64 bits, malloc's own part included. Marks inside of strings
-     * count too: then the figure is too high, which an honest text can bear. */
+    /* The bytes that jansson 2.14 allocates for each of these characters on 64 bits, with malloc's overhead. Characters
+     * inside strings count too: then the figure is too high, but honest texts stay below the limit. */
     static const unsigned short each[256] = {
         ['{'] = 240, ['['] = 144, [':'] = 112, [','] = 64, ['"'] = 48};
     unsigned long long cost = size;

@@ -13,7 +13,7 @@
 #include "controller/errors.h"
 #include "controller/options.h"
 
-#define STOP_NS (20 * SL_NS_PER_S) /* for binds under way */
+#define STOP_NS (20 * SL_NS_PER_S) /* for running binds */
 
 struct program {
     struct sl_loop *loop;
@@ -45,7 +45,7 @@ static void signalled(struct sl_source *source, uint32_t events)
     if (read(source->fd, &info, sizeof(info)) != sizeof(info))
         return;
     if (program.stopping) {
-        program.done = true; /* asked twice */
+        program.done = true; /* a second signal */
         return;
     }
     program.stopping = true;

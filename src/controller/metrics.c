@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller says of itself, in Prometheus' text form. */
+/* The controller's own metrics, in Prometheus' text format. */
 #include <stdio.h>
 
 #include "base/cleanup.h"
@@ -14,7 +14,7 @@ char *sl_controller_metrics(struct sl_controller *c)
     FILE *t = sl_xmemstream(&text, &size);
     const struct counters *n = &c->count;
     sl_cluster_stats(c->cluster, &s);
-    /* A row without help is of the family above it. */
+    /* A row without help belongs to the family above it. */
     const struct {
         const char *name, *labels, *type, *help;
         uint64_t v;

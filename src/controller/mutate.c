@@ -11,14 +11,14 @@
 #include "controller/dialect.h"
 #include "controller/errors.h"
 
-/* Annotations that grant something: nobody may bring their own. */
+/* Annotations that grant something: those of a user are removed. */
 static const char *const granted[] = {
     SL_PROMISE_LEASE_KEY,  SL_PROMISE_HAMI_NODE, SL_PROMISE_HAMI_TIME, SL_PROMISE_HAMI_PHASE,
     SL_PROMISE_HAMI_BOUND, SL_PROMISE_HAMI_TODO, SL_PROMISE_HAMI_DONE};
 
 /*
- * A patch in the making: changed parts of the pod are copied, changed, and put back whole. "add" replaces
- * what is there, and the patch is applied to the very object it was made from.
+ * A patch while it is made: parts of the pod are copied, changed, and put back whole. "add" replaces the old part, and
+ * the patch is applied to the same object from which it was made.
  */
 static void put(json_t *patch, const char *path, json_t *value)
 {
@@ -26,7 +26,7 @@ static void put(json_t *patch, const char *path, json_t *value)
         patch, json_pack("{s:s,s:s,s:o}", "op", "add", "path", path, "value", value));
 }
 
-/* The dialect's words go. What is left of limits and requests stays, empty maps too. */
+/* Removes the dialect's words. The rest of limits and requests stays, empty maps too. */
 static void strip(json_t *resources)
 {
     static const char *const maps[] = {"limits", "requests"};
@@ -109,8 +109,8 @@ const char *sl_mutate_claim(const json_t *pod)
     return NULL;
 }
 
-/* A pod made from one that was here before (kubectl get -o yaml, kubectl debug --copy-to) is as it should be, but its
- * template may be gone by now. */
+/* A copy of an admitted pod (kubectl get -o yaml, kubectl debug --copy-to) needs no patch, but its template may be
+ * deleted by now. */
 static void keep_template(const char *name, const struct sl_mutate_options *opt,
                           struct sl_mutation *m)
 {
@@ -118,10 +118,10 @@ static void keep_template(const char *name, const struct sl_mutate_options *opt,
     if (sl_mutate_template(&m->request, opt, &m->template_object, m->template_name, &err) == 0 &&
         strcmp(m->template_name, name) == 0)
         return;
-    sl_mutation_free(m); /* another's: theirs to look after */
+    sl_mutation_free(m); /* another owner's template: leave it alone */
 }
 
-/* A request already in our own words must be about this pod. */
+/* A request that is already in the annotation must fit this pod. */
 static int check_parts(const json_t *pod, const struct sl_request *r, struct sl_err *err)
 {
     const json_t *spec = json_object_get(pod, "spec");
@@ -148,7 +148,7 @@ static int read_pod(const json_t *pod, bool dra, struct sl_request *r, bool *ret
     if (!text)
         return sl_dialect_read(pod, r, err);
     if (dra && !sl_mutate_claim(pod) && sl_dialect_read(pod, r, NULL) == SL_DIALECT_PLAIN)
-        return SL_DIALECT_PLAIN; /* the note of a copied one */
+        return SL_DIALECT_PLAIN; /* a copied pod: ignore its annotation */
     int rc = sl_request_parse(text, r, err);
     if (!rc)
         rc = check_parts(pod, r, err);
@@ -172,8 +172,8 @@ int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_muta
     int rc = read_pod(pod, dra, r, &again, err);
     if (rc <= SL_DIALECT_NOTHING)
         return rc;
-    /* Whole GPUs are an ordinary extended resource of the DRA driver. Such a pod keeps its resources, but a scheduler
-     * that is not there would never place it, and a quota has to know it again. */
+    /* Whole GPUs are an ordinary extended resource of the DRA driver. Such a pod keeps its resources. But a dialect's
+     * scheduler that does not run would never place it, and a quota must recognise it later. */
     bool plain = dra && rc == SL_DIALECT_PLAIN;
     const char *claim = dra && !plain ? sl_mutate_claim(pod) : NULL;
     ret->asks = !plain || opt->note_plain;

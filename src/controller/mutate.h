@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of a pod at admission: left alone, refused with a sentence, or patched. Pure.
+ * The fate of a pod at admission: unchanged, refused with a sentence, or patched. Pure.
  *
- * By DRA, the dialect's resources go and a claim comes, from a ResourceClaimTemplate that the caller has to
- * create before it answers. By the extender, the containers keep slots of the device plugin's resource and
- * the annotation sluice.io/request says what each is to get.
+ * With DRA, a claim replaces the dialect's resources. The claim comes from a ResourceClaimTemplate, which the caller
+ * must create before it answers. With the extender, the containers keep slots of the device plugin's resource, and the
+ * annotation sluice.io/request says how much each container gets.
  */
 #ifndef SLUICE_CONTROLLER_MUTATE_H
 #define SLUICE_CONTROLLER_MUTATE_H
@@ -24,19 +24,19 @@ enum sl_mutate_mode { SL_MUTATE_DRA, SL_MUTATE_EXTENDER };
 #define SL_MUTATE_MANAGED_KEY   "app.kubernetes.io/managed-by"
 #define SL_MUTATE_MANAGED_VALUE "sluice-controller"
 #define SL_MUTATE_USED_KEY      "sluice.io/last-used"
-#define SL_MUTATE_CARDS         8 /* alternatives of a request, by the API */
+#define SL_MUTATE_CARDS         8 /* alternatives of a request; a limit of the API */
 
 struct sl_mutate_options {
     enum sl_mutate_mode mode;
-    const char *slot_resource; /* what the device plugin advertises */
-    const char *scheduler;     /* for pods that name a dialect's own; "": those stay */
-    bool note_plain;          /* by DRA: a request goes into plain pods too, for a quota to count */
-    const uint32_t *card_mib; /* sizes of cards in the cluster, for percentages */
+    const char *slot_resource; /* the resource of the device plugin */
+    const char *scheduler;     /* replaces a dialect's scheduler in pods; "": pods keep theirs */
+    bool note_plain;           /* with DRA: plain pods get a request too, for the quota to count */
+    const uint32_t *card_mib;  /* sizes of cards in the cluster, for percentages */
     size_t card_count;
 };
 
 struct sl_mutation {
-    bool asks;                 /* a GPU is asked for: request is valid */
+    bool asks;                 /* the pod asks for a GPU: request is valid */
     struct sl_request request; /* for the quota */
     json_t *patch;             /* JSON patch; NULL: the pod stays as it is */
     json_t *template_object;   /* to be created first, in the pod's namespace; or NULL */
@@ -47,11 +47,10 @@ struct sl_mutation {
 int sl_mutate_pod(const json_t *pod, const char *admission, const struct sl_mutate_options *opt,
                   struct sl_mutation *ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_mutation_free(struct sl_mutation *mutation);
-/* The template of our claim in the pod, "" of one without; NULL: it has no such claim. */
+/* The template of our claim in the pod; "": the claim has no template; NULL: the pod has no such claim. */
 const char *sl_mutate_claim(const json_t *pod);
 
-/* The template alone. Its name is made of its contents, so that equal requests share one
- * template. */
+/* The template alone. Its name is made from its contents, so that equal requests share one template. */
 int sl_mutate_template(const struct sl_request *request, const struct sl_mutate_options *opt,
                        json_t **ret, char name[64], struct sl_err *err) SL_MUST_CHECK;
 /* The name of a part's request in the claim: "gpu0". */

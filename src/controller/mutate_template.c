@@ -41,8 +41,8 @@ static void SL_PRINTF(2, 3) say(struct text *t, const char *fmt, ...)
         t->used += (size_t)n;
 }
 
-/* One alternative a word: "(x.contains('a') || x.contains('b'))". Words are plain characters: the dialect saw
- * to that. A dash stands for a blank, too: `dashed` instead of `before` has such names. */
+/* One alternative for each word: "(x.contains('a') || x.contains('b'))". The dialect has checked that words are plain
+ * characters. A dash may also stand for a blank: `dashed` replaces `before` for such words. */
 static void say_list(struct text *t, const char *list, const char *before, const char *dashed,
                      const char *after)
 {
@@ -70,7 +70,7 @@ static void say_list(struct text *t, const char *list, const char *before, const
     say(t, "%s)", sep[0] ? "" : "false");
 }
 
-/* The cards it may have, as CEL; empty when any will do. */
+/* The cards that the pod may have, as CEL; empty when any card is fine. */
 static void selectors(const struct sl_request *r, struct text *t)
 {
     static const char model[] = ATTRIBUTES ".productName.lowerAscii().contains(";
@@ -98,7 +98,7 @@ static uint32_t memory_mib(const struct sl_request_part *p)
     return (uint32_t)(p->share.memory_bytes >> 20);
 }
 
-/* One way to serve a part. mib 0: the card's default, which is all of it. */
+/* One way to serve a part. mib 0: the card's default, which is the whole memory. */
 static json_t *device_request(const struct sl_request_part *p, const char *class, const char *cel,
                               uint32_t mib)
 {
@@ -112,7 +112,7 @@ static json_t *device_request(const struct sl_request_part *p, const char *class
         char memory[24], cores[16];
         (void)snprintf(memory, sizeof(memory), mib % 1024 ? "%uMi" : "%uGi",
                        mib % 1024 ? mib : mib / 1024);
-        /* One percent is the least the books can hold; what is idle comes on top by the limit. */
+        /* One percent is the smallest amount of cores; the limit adds idle time on top. */
         (void)snprintf(cores, sizeof(cores), "%u", percent ? percent : 1u);
         json_t *want = json_pack("{s:s}", "cores", cores);
         if (mib)
@@ -122,7 +122,7 @@ static json_t *device_request(const struct sl_request_part *p, const char *class
     return j;
 }
 
-/* Cards differ, a claim's amounts are absolute: one alternative for each size of card, largest share last. */
+/* Cards differ, but a claim's amounts are absolute: one alternative for each size of card, largest share last. */
 static int percent_request(const struct sl_request_part *p, const char *class,
                            const struct text *cel, const struct sl_mutate_options *opt,
                            json_t *request, struct sl_err *err)
@@ -167,7 +167,7 @@ static int add_request(const struct sl_request *r, size_t i, const struct sl_mut
     return 0;
 }
 
-/* Priority and the right to what is idle, as the driver's own parameters. */
+/* Priority and the right to idle GPU time, as the driver's own parameters. */
 static void add_config(const struct sl_request *r, size_t i, json_t *config)
 {
     json_t *parameters = sl_share_config_write(&r->part[i].share);
@@ -180,7 +180,7 @@ static void add_config(const struct sl_request *r, size_t i, json_t *config)
                                           "driver", SL_MUTATE_DRIVER, "parameters", parameters));
 }
 
-/* "sluice-1x10240m-30c-0123456789abcdef": the first part's size for people, the rest for programs. */
+/* "sluice-1x10240m-30c-0123456789abcdef": the size of the first part for people, a hash for programs. */
 static void name_of(const struct sl_request *r, const char *content, char name[64])
 {
     const struct sl_request_part *p = &r->part[0];

@@ -6,13 +6,13 @@
 
 #include "base/xalloc.h"
 
-/* All of these stop at the NUL behind the text. */
+/* All these functions stop at the NUL behind the text. */
 static char *blanks(char *p)
 {
     return p + strspn(p, " \t\r\n");
 }
 
-/* Behind the closing quote; NULL: there is none. *p is the opening one. */
+/* Returns the place behind the closing quote; NULL: there is none. *p is the opening quote. */
 static char *string_end(char *p)
 {
     for (p++; *p && *p != '"'; p++)
@@ -21,7 +21,7 @@ static char *string_end(char *p)
     return *p ? p + 1 : NULL;
 }
 
-/* Behind a value of any kind. What is wrong in it the ordinary parser will find. */
+/* Returns the place behind a value of any kind. Does not find errors in the value: the ordinary parser will. */
 static char *value_end(char *p)
 {
     unsigned depth = 0;
@@ -54,7 +54,7 @@ static void add(struct sl_names *n, size_t *room, const char *name)
     n->name[n->count++] = name;
 }
 
-/* Plain strings and nothing else. Behind the list; NULL: not so. *p is the opening bracket. */
+/* Reads a list of plain strings; *p is the opening bracket. Returns the place behind it; NULL: no such list. */
 static char *read_list(struct sl_names *n, char *p)
 {
     size_t room = 0;
@@ -87,7 +87,7 @@ static bool is_names(const char *key, const char *end)
            (strncmp(key, "\"NodeNames\"", size) == 0 || strncmp(key, "\"nodenames\"", size) == 0);
 }
 
-/* Walks the members of the outermost object until the list is found; from and to are where it stands. */
+/* Walks the members of the outermost object until it finds the list; from and to are the list's borders. */
 static bool find_list(struct sl_names *n, char **ret_from, char **ret_to)
 {
     char *p = blanks(n->text);

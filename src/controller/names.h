@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thousands of node names in an extender's request, read without making an object of each. */
+/* Reads the thousands of node names in an extender's request, without a JSON object for each. */
 #ifndef SLUICE_CONTROLLER_NAMES_H
 #define SLUICE_CONTROLLER_NAMES_H
 
@@ -13,8 +13,8 @@ struct sl_names {
     char *rest; /* the request with null instead of the names, for an ordinary parser */
 };
 
-/* False: there is no such list, or it is not plain (escapes, other than strings in it): then the ordinary parser
- * has to read it all, and to say what is wrong. */
+/* False: there is no such list, or it is not plain (escapes, elements that are no strings). Then the ordinary parser
+ * must read the whole request, and report errors. */
 bool sl_names_scan(const char *body, size_t size, struct sl_names *ret);
 void sl_names_free(struct sl_names *names);
 

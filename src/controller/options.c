@@ -64,7 +64,7 @@ const char sl_ctl_help[] =
     "  --log LEVEL            error, warn, info (default), debug\n"
     "  --help, --version\n";
 
-/* Where an option's text goes. */
+/* The place for an option's text. */
 struct row {
     const char *name;
     const char **at;
@@ -111,7 +111,7 @@ static int modes(struct sl_controller_options *o, const char *admission, const c
     return rc;
 }
 
-/* Modes that do not go together, or come to nothing. */
+/* Refuses modes that do not go together, or that do nothing. */
 static int sensible(const struct sl_controller_options *o, struct sl_err *err)
 {
     bool places = o->extender == SL_EXTENDER_CHOOSE || o->extender == SL_EXTENDER_ALL;

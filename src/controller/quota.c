@@ -25,7 +25,7 @@ struct quota_pending {
     uint64_t memory_mib, cores, until_ns;
 };
 
-/* The words of quotas, with "limits." or "requests." before them or not. */
+/* The words of quotas, with or without "limits." or "requests." before them. */
 static const struct {
     const char *name;
     bool cores;

@@ -11,7 +11,7 @@
 #include "controller/errors.h"
 #include "share/share_json.h"
 
-#define NOT_SHARED 127 /* sameAs, where a part has GPUs of its own */
+#define NOT_SHARED 127 /* sameAs of a part that has GPUs of its own */
 
 static const char *const policies[] = {[SL_REQUEST_POLICY_NONE] = NULL,
                                        [SL_REQUEST_BINPACK] = "binpack",
@@ -27,7 +27,7 @@ uint8_t sl_request_policy_of(const char *text)
 
 /* --- the annotation --- */
 
-/* NULL where it is empty: then json_pack() leaves it out. */
+/* NULL for an empty text: then json_pack() leaves it out. */
 static const char *said(const char *text)
 {
     return text[0] ? text : NULL;
@@ -55,7 +55,7 @@ char *sl_request_text(const struct sl_request *r)
     return text;
 }
 
-/* The readers do nothing after an error. */
+/* After an error the readers do nothing. */
 static void read_text(const json_t *object, const char *key, char *buf, size_t size, int *rc,
                       struct sl_err *err)
 {
@@ -119,7 +119,7 @@ int sl_request_parse(const char *text, struct sl_request *ret, struct sl_err *er
 
 /* --- cards --- */
 
-/* The next word of a comma list without the blanks around it; *at moves on. Length 0 words are skipped. */
+/* The next word of a comma list without the blanks around it; *at moves on. Empty words are skipped. */
 static bool next_word(const char **at, const char **ret, size_t *ret_size)
 {
     while (**at) {
@@ -138,7 +138,7 @@ static bool next_word(const char **at, const char **ret, size_t *ret_size)
     return false;
 }
 
-/* Labels cannot hold a blank, so that KubeShare's models have a dash in its place. */
+/* Labels cannot contain a blank, so KubeShare's models have a dash in its place. */
 static bool begins(const char *text, const char *word, size_t size)
 {
     for (size_t i = 0; i < size; i++)

@@ -13,7 +13,7 @@
 #include "controller/errors.h"
 #include "controller/load.h"
 
-#define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB, and it comes twice */
+#define BODY_MAX (8u << 20) /* an object of the API has at most 1.5 MiB; a review has two */
 
 static int read_request(const json_t *request, struct sl_review *r, struct sl_err *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdmissionReview of admission.k8s.io/v1: reading one, and answering it. Pure. */
+/* Reads and answers an AdmissionReview of admission.k8s.io/v1. Pure. */
 #ifndef SLUICE_CONTROLLER_REVIEW_H
 #define SLUICE_CONTROLLER_REVIEW_H
 
@@ -12,7 +12,7 @@
 struct sl_review {
     char uid[64];
     char name_space[64];
-    bool create_pod; /* a pod being created; anything else is let through as it is */
+    bool create_pod; /* creates a pod; any other review is allowed unchanged */
     bool dry_run;
     const json_t *pod; /* borrowed from root */
     json_t *root;

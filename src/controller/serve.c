@@ -69,7 +69,7 @@ static const struct {
     void (*handle)(struct sl_controller *c, struct sl_http_call *call,
                    const struct sl_http_request *request);
     unsigned where;
-    unsigned guarded; /* where only the scheduler may come, if there is a way to know it */
+    unsigned guarded; /* servers on which only the scheduler is allowed, if client_ca is set */
 } routes[] = {
     {"POST", "/mutate", sl_webhook_handle, TLS, 0},
     {"POST", "/filter", filter, TLS | EXTENDER, TLS},
@@ -90,7 +90,7 @@ static bool welcome(const struct sl_controller *c, struct sl_http_call *call)
            (!c->opt.client_name || strcmp(name, c->opt.client_name) == 0);
 }
 
-/* A body is kept only where somebody will read it: not on paths that are none, and not of those who may not come. */
+/* Keeps a body only if a handler will read it: the path must exist, and the client must be allowed there. */
 static size_t room(void *data, struct sl_http_call *call, const char *method, const char *path)
 {
     const struct serve *s = data;
@@ -134,7 +134,7 @@ static void gone(void *data, struct sl_http_call *call)
     for (size_t i = 0; i < SL_ARRAY_LEN(lists); i++)
         for (struct late_call *late = lists[i]; late; late = late->next)
             if (late->call == call)
-                late->call = NULL; /* it goes on: half of it may be done */
+                late->call = NULL; /* the work goes on: half of it may be done */
 }
 
 static void trouble(void *data, const struct sl_err *err)
@@ -143,7 +143,7 @@ static void trouble(void *data, const struct sl_err *err)
     sl_warn("the old certificate stays in use: %s", err->msg);
 }
 
-/* By server: together they stay below 1,024 descriptors, and far below the memory that deploy/ gives. */
+/* For each server: together they stay below 1,024 descriptors, and far below the memory limit in deploy/. */
 static const struct {
     unsigned connections;
     size_t held_max;
@@ -153,7 +153,7 @@ static const struct {
     [SERVE_METRICS] = {64, 8u << 20},
 };
 
-/* With the certificate that is in the options, if any. */
+/* With the certificate of the options, if there is one. */
 static int open_server(struct sl_controller *c, unsigned kind, const char *address,
                        struct sl_http_server_options opt, struct sl_err *err)
 {

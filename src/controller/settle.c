@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HAMi's tools are told how a promise ended: its annotations say "allocating" from the bind on, and "success", with
- * nothing left to allocate, once the containers have their GPUs. With HAMi the node's side writes that; here it is the
- * controller, which may write into pods anyway and hears from kubelet what has started, so that agents need no such
- * right. Every replica knows what is to be written, the leader writes it.
+ * Tells HAMi's tools how a promise ended. The annotations say "allocating" from the bind on. Once the containers have
+ * their GPUs they say "success", with nothing left to allocate. HAMi writes this on the node. Here the controller
+ * writes it: it may patch pods anyway and learns from kubelet which containers have started, so agents need no such
+ * right. Every replica knows the pods to patch; only the leader patches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +21,12 @@ struct settling {
     char *uid, *path;
     json_t *patch;
     bool sending;
-    bool over; /* nothing to be told any more: goes when the answer is there */
+    bool over; /* nothing to write any more: freed after the answer */
 };
 
-/* --- what is to be written. Pure --- */
+/* --- the annotations to write. Pure --- */
 
-/* Kubelet has made it: before that it had its devices. */
+/* Has kubelet made the container? The container got its devices before that. */
 static bool has_started(const json_t *status, const char *list, const char *name)
 {
     const json_t *one;
@@ -50,7 +50,7 @@ static bool all_started(const json_t *pod, const struct sl_promise *p)
     return true;
 }
 
-/* The list with its devices gone: the separators stay. */
+/* The list without its devices: the separators stay. */
 static void emptied(const char *devices, char buf[SL_PROMISE_CONTAINERS + 1])
 {
     size_t n = 0;
@@ -79,7 +79,7 @@ json_t *sl_settle_patch(const json_t *pod)
     return json_pack("{s:s,s:s}", SL_PROMISE_HAMI_PHASE, "success", SL_PROMISE_HAMI_TODO, left);
 }
 
-/* --- writing it --- */
+/* --- the requests --- */
 
 static void settling_free(void *item)
 {
@@ -106,11 +106,11 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
     (void)body;
     s->sending = false;
     c->settling_sent--;
-    /* Not there, or another pod by that name: nobody to tell. Anything else is tried again. */
+    /* No such pod, or another pod of that name: nothing to write. Any other failure is tried again. */
     bool done = !err->code || status == 404 || status == 409 || s->over;
     if (!done) {
         sl_warn("cannot write the annotations of HAMi for %s: %s", s->path, err->msg);
-        return; /* with the next tick */
+        return; /* at the next tick */
     }
     drop(s);
     sl_settle_tick(c);

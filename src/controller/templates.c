@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ResourceClaimTemplates: made when a pod first needs one, shared by all pods of the namespace that ask for the
- * same, deleted when none has for a while. No two replicas disagree about "in use": before a template is handed to
- * a pod its last-used mark is at most a sixth of that while old, and a sweep deletes only what has an older mark than
- * all of it, and only the very version it looked at.
+ * ResourceClaimTemplates: made when a pod first needs one, shared by all pods of the namespace with the same request,
+ * deleted when unused for template_keep_s. Replicas must not disagree about "in use". So before a pod gets a template,
+ * its last-used mark is made younger than a sixth of that time; and a sweep deletes only a template whose mark is older
+ * than the whole time, and only in the version that the sweep saw.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static void ensured(void *data, int status, json_t *body, const struct sl_err *e
 {
     struct templates_call *e = data;
     struct sl_err none = SL_ERR_INIT;
-    /* Another replica was faster: the name is made of the content, so it is the same. */
+    /* Another replica was faster: the name is made from the content, so both templates are equal. */
     bool good = err->code == 0 || status == 409;
     if (err->code == 0 && status == 201)
         e->c->count.templates_made++;

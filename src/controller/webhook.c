@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reviews under way: read, decided, and answered when the template they need is there. */
+/* Running reviews: each is read, decided, and answered once the template that it needs exists. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "controller/errors.h"
 #include "controller/review.h"
 
-#define PENDING_NS (15 * SL_NS_PER_S) /* a pod let in is seen by then, or was not created */
+#define PENDING_NS (15 * SL_NS_PER_S) /* after this time an unreported pod was never created */
 
 struct review_call {
     struct late_call late;
@@ -56,12 +56,12 @@ static void template_ready(void *data, const struct sl_err *err)
         finish(r, NULL, 0);
         return;
     }
-    sl_quota_seen(&r->late.c->quota, r->review.uid); /* it does not come in after all */
+    sl_quota_seen(&r->late.c->quota, r->review.uid); /* the pod is not admitted after all */
     (void)sl_err_wrap(&why, "cannot create the ResourceClaimTemplate of the pod; try again later");
     finish(r, &why, 500);
 }
 
-/* Is the namespace one of a list with commas? */
+/* Is the namespace in the comma list? */
 static bool listed(const char *list, const char *name)
 {
     size_t size = strlen(name);
@@ -76,7 +76,7 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-/* A priority is taken from others, so it is not for the asking. Nodes look as well: not every pod comes past us. */
+/* High priority takes from other pods: not every namespace may have it. Nodes check too: pods can bypass us. */
 static int check_priority(struct review_call *r, struct sl_err *err)
 {
     const struct sl_request *request = &r->mutation.request;
@@ -133,7 +133,7 @@ void sl_webhook_handle(struct sl_controller *c, struct sl_http_call *call,
         finish(r, NULL, 0);
         return;
     }
-    json_decref(r->review.root); /* many may wait for the API server */
+    json_decref(r->review.root); /* many reviews may wait for the API server: free memory */
     r->review.root = NULL;
     r->review.pod = NULL;
     sl_templates_ensure(&r->template, r->review.name_space, r->mutation.template_name,
