@@ -30,25 +30,25 @@ struct sl_agent {
     struct sl_loop *loop;
     struct sl_source signals;
     bool stopping;
-    struct sl_err fatal; /* why it stops by itself */
+    struct sl_err fatal; /* why the agent stops by itself */
 
     struct sl_config *config;
-    char *config_text;      /* of the file as it was read last, good or bad; NULL: no file */
-    size_t config_size;     /* of that text: a NUL in it is for the parser to refuse */
+    char *config_text;      /* the file as it was read last, good or bad; NULL: no file */
+    size_t config_size;     /* of that text, which may contain a NUL: the parser refuses it */
     char config_file[4096]; /* "": none */
     char config_label[256]; /* "": no such label */
-    bool text_refused;      /* the configuration in force is another text */
-    bool label_known; /* the Node was read, or what it said is remembered, or is not waited for */
+    bool text_refused;      /* the configuration in force comes from another text */
+    bool label_known;       /* the label is known, or remembered from before, or not waited for */
     struct sl_timer label_wait;
     uint64_t reloads_ok, reloads_failed;
-    double reload_time_s;   /* of the last that went well; NAN: none */
-    char reload_error[400]; /* "": the last one went well */
-    char unfit[400];        /* why these cards cannot offer what is configured; "": they can */
-    bool vacated;           /* kubelet was told whose the names of resources are now */
+    double reload_time_s;   /* of the last reload that went well; NAN: none */
+    char reload_error[400]; /* "": the last reload went well */
+    char unfit[400];        /* why these cards cannot offer the configured devices; "": they can */
+    bool vacated;           /* kubelet has been told who serves the names of resources now */
 
-    struct sl_driver *driver;    /* NULL until one was found */
+    struct sl_driver *driver;    /* NULL until the driver is found */
     struct sl_timer files_retry; /* driver files to find, CDI specs to write */
-    uint64_t files_retry_ns;     /* 0: all is well */
+    uint64_t files_retry_ns;     /* 0: nothing to retry */
     struct sl_plan *plan;        /* NULL until there is an inventory */
     char nvml_library[4096];
     char node_name[256];
@@ -68,8 +68,8 @@ struct sl_agent {
     struct sl_arbiter_child *arbiter;
     struct sl_dra *dra;
     struct sl_fraction *fraction; /* NULL until fractions are configured without DRA */
-    bool published_gpus;          /* the Node's annotations were ours at some time */
-    char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards claims share by MPS */
+    bool published_gpus;          /* this agent has written the Node's annotations */
+    char dra_mps[SL_AGENT_MAX_GPUS][SL_GPU_UUID_SIZE]; /* cards that claims share by MPS */
     size_t dra_mps_count;
 
     struct sl_metrics_xid xid[SL_AGENT_MAX_XIDS];
@@ -83,7 +83,7 @@ struct sl_agent {
  * tenants must keep their turns when the agent dies. The agent starts the arbiter, watches it, and starts it again.
  */
 struct sl_arbiter_child_options {
-    const char *dir;                                       /* where its sockets are */
+    const char *dir;                                       /* of its sockets */
     const char *nvml_library;                              /* NULL: as the loader finds it */
     void (*state)(void *data, bool up, const char *words); /* may be NULL */
     void *data;
@@ -91,17 +91,17 @@ struct sl_arbiter_child_options {
 
 int sl_arbiter_child_create(struct sl_loop *loop, const struct sl_arbiter_child_options *opt,
                             struct sl_arbiter_child **ret, struct sl_err *err) SL_MUST_CHECK;
-/* Ends it: tenants run on under their last limits until the next one is there. NULL is fine. */
+/* Ends the arbiter: tenants run on under their last limits until the next arbiter starts. NULL is fine. */
 void sl_arbiter_child_destroy(struct sl_arbiter_child *child);
 
 /* The child's side, from main(): argv after the word "arbiter". Returns the exit status. */
 int sl_arbiter_child_main(int argc, char **argv);
 
 /*
- * reload.c: tells when a file may have changed: written in place, replaced, or swapped the way kubelet swaps a mounted
- * ConfigMap (a link of the directory). Where inotify cannot be had, or misses something, a slow look finds it.
+ * reload.c: tells when a file may have changed: written in place, replaced, or swapped as kubelet swaps a mounted
+ * ConfigMap (a link of the directory). Where inotify does not work, or misses a change, a slow poll finds it.
  */
-/* `changed` comes some 100 ms after the last of several changes, and now and then without any: compare. */
+/* `changed` is called some 100 ms after the last of several changes, sometimes without any: compare the text. */
 int sl_reload_create(struct sl_loop *loop, void (*changed)(void *data), void *data,
                      struct sl_reload **ret, struct sl_err *err) SL_MUST_CHECK;
 void sl_reload_destroy(struct sl_reload *reload); /* NULL is fine */
@@ -109,16 +109,16 @@ void sl_reload_destroy(struct sl_reload *reload); /* NULL is fine */
 /* The file to watch from now on; NULL or "": none. It need not exist. */
 void sl_reload_watch(struct sl_reload *reload, const char *path);
 
-/* agent_config.c: which configuration, and changes of it. */
+/* agent_config.c: chooses the configuration, and follows its changes. */
 int sl_agent_config_first(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_config_changed(void *data);             /* the file may have changed */
-bool sl_agent_config_waits(const struct sl_agent *a); /* which one is not known yet: no plan now */
+bool sl_agent_config_waits(const struct sl_agent *a); /* for the label: make no plan now */
 void sl_agent_config_label(void *data, const char *value);
 
-/* agent_plan.c: inventory and configuration become what the node offers. */
+/* agent_plan.c: makes the node's plan from inventory and configuration. */
 void sl_agent_replan(struct sl_agent *a);
 void sl_agent_retry_files(struct sl_timer *timer);
-/* How many of these ids are fractions, or are not; ids that the resource does not have are neither. */
+/* Counts the ids that are fractions, or are not; ids that the resource does not have count as neither. */
 size_t sl_agent_count_ids(const struct sl_plan_resource *res, const char *const *ids, size_t n,
                           bool fractional);
 bool sl_agent_shared_by(const struct sl_plan *plan, size_t gpu, enum sl_sharing sharing);
@@ -126,10 +126,10 @@ int sl_agent_allocate(void *data, const struct sl_plan_resource *res, const char
                       size_t n, struct sl_edits *edits, struct sl_err *err);
 void sl_agent_health_changed(void *data, const char *uuid, bool healthy, const char *reason);
 
-/* MPS daemons as the plan and the claims want them now. */
+/* Starts and ends MPS daemons as the plan and the claims need them now. */
 int sl_agent_mps_apply(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
-/* agent_node.c: the Node, and which way labels take to it. */
+/* agent_node.c: the Node object, and the way that labels take to it. */
 int sl_agent_node_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_labels(void *data); /* labels, or the configuration, may have changed */
 void sl_agent_node_fill(const struct sl_agent *a, struct sl_metrics_agent *m);
@@ -138,19 +138,19 @@ void sl_agent_node_fill(const struct sl_agent *a, struct sl_metrics_agent *m);
 int sl_agent_observe_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_observe_close(struct sl_agent *a);
 int sl_agent_observe_arbiter(struct sl_agent *a,
-                             struct sl_err *err) SL_MUST_CHECK; /* it may have come */
+                             struct sl_err *err) SL_MUST_CHECK; /* the arbiter may have started */
 void sl_agent_count_xid(struct sl_agent *a, const char *uuid, uint64_t xid);
 
 /* agent_dra.c: the DRA driver, where it is on. */
 int sl_agent_dra_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_dra_update(struct sl_agent *a);
-/* Where in dra_mps the card is; dra_mps_count: no claim shares it by MPS. */
+/* The card's place in dra_mps; dra_mps_count: no claim shares the card by MPS. */
 size_t sl_agent_dra_mps(const struct sl_agent *a, const char *uuid);
 
-/* The arbiter, where one is needed and none runs yet. */
+/* Starts the arbiter, where it is needed and does not run yet. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
-/* agent_dra.c: libsluice where containers are given it from. */
+/* agent_dra.c: copies libsluice to the directory that containers mount. */
 int sl_agent_install_sluice(struct sl_agent *a, struct sl_err *err) SL_MUST_CHECK;
 
 /* agent_fraction.c: fractions without DRA. */
@@ -159,12 +159,12 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 void sl_agent_fraction_update(struct sl_agent *a);
 void sl_agent_fraction_publish(struct sl_agent *a); /* a card's health may have changed */
 
-/* agent.c: serves until SIGTERM or SIGINT. A bad configuration at the start is an error; later it is refused and the
+/* agent.c: serves until SIGTERM or SIGINT. A bad configuration is an error at the start; later it is refused and the
  * old one stays. */
 int sl_agent_run(const struct sl_agent_options *opt, char *const *environ_list,
                  struct sl_err *err) SL_MUST_CHECK;
 void sl_agent_refresh(void *data); /* reads the cards now */
-/* To the log and, where there is an API server, to the Node. */
+/* Logs the text and, where there is an API server, makes an event of the Node. */
 void sl_agent_say(struct sl_agent *a, enum sl_event_type type, const char *reason, const char *fmt,
                   ...) SL_PRINTF(4, 5);
 

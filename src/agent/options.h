@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sluiced is told on its command line and by its environment. The node's configuration (NVIDIA's flags
- * and ours that are in the file too) is config/config.h's: those flags are passed on untouched.
+ * The command line and environment of sluiced. config/config.h reads the node's configuration (NVIDIA's flags, and ours
+ * that are in the file too): those flags are passed on untouched.
  */
 #ifndef SLUICE_AGENT_OPTIONS_H
 #define SLUICE_AGENT_OPTIONS_H
@@ -17,14 +17,14 @@ struct sl_agent_options {
     const char *node_name;  /* NULL: the machine's host name */
     const char *kubeconfig; /* NULL: the pod's service account */
     bool no_api; /* neither labels nor events on the Node: a node without an API server */
-    const char
-        *config_dir; /* the files the Node's label chooses from; NULL: the config file only */
+    /* The files from which the Node's label chooses; NULL: the config file only. */
+    const char *config_dir;
     const char *default_config;
     const char *metrics_address; /* "": none */
     const char *cdi_dir;
     const char *state_dir, *state_dir_host;     /* libsluice for containers, the DRA checkpoint */
     const char *arbiter_dir, *arbiter_dir_host; /* the arbiter's sockets */
-    const char *libsluice;                      /* NULL: the one installed beside this program */
+    const char *libsluice;                      /* NULL: the file beside this program */
     const char *instance;                       /* the agent pod's UID; NULL: none */
     const char *podres_socket;                  /* kubelet's PodResources */
     const char *plugin_dir, *registry_dir;      /* kubelet's, for DRA */
@@ -32,11 +32,11 @@ struct sl_agent_options {
     bool dra;                  /* serve claims, not device plugins */
     bool nfd;                  /* labels also as a file for Node Feature Discovery */
     bool labels;               /* write the Node's labels */
-    bool node_feature;         /* labels as a NodeFeature object, where it is taken */
-    const char *pod_namespace; /* that object's */
+    bool node_feature;         /* labels as a NodeFeature object, where the server takes it */
+    const char *pod_namespace; /* namespace of that object */
     bool supervise;            /* start the agent again when a signal ended it */
     bool help, version;
-    struct sl_config_override *flags; /* of the configuration */
+    struct sl_config_override *flags; /* flags of the configuration */
     size_t flags_count;
 };
 

@@ -19,14 +19,14 @@
 struct sl_health;
 
 struct sl_health_options {
-    /* Returns whether an XID is to be ignored, because a program caused it (sl_config_xid_ignored). */
+    /* Is the XID ignored because a program caused it (sl_config_xid_ignored)? */
     bool (*ignored)(void *data, uint64_t xid);
-    /* Without another XID until healthy again, and the same after an XID that calls for a reset; UINT64_MAX: never
-     * healthy again by itself. */
+    /* The time without another XID after which a device is healthy again, and the same after an XID that needs a reset;
+     * UINT64_MAX: never healthy again by itself. */
     uint64_t quiet_ns, reset_quiet_ns;
-    /* A card or a MIG device ("GPU-…", "MIG-…"). reason: one sentence, also for the good news. */
+    /* A card or a MIG device ("GPU-…", "MIG-…"). reason: one sentence, also when the device is healthy again. */
     void (*changed)(void *data, const char *uuid, bool healthy, const char *reason);
-    /* A read is wanted now (sl_devices_refresh). */
+    /* Asks for a read now (sl_devices_refresh). */
     void (*refresh)(void *data);
     void *data;
 };
@@ -34,16 +34,16 @@ struct sl_health_options {
 struct sl_health *sl_health_create(struct sl_loop *loop, const struct sl_health_options *options);
 void sl_health_destroy(struct sl_health *health); /* NULL is fine */
 
-/* The configuration changed: new times, also for what is unhealthy now; and what is unhealthy by an XID that is ignored
- * now becomes healthy. */
+/* The configuration changed. The new times hold also for devices that are unhealthy now; a device whose XID is ignored
+ * from now on becomes healthy. */
 void sl_health_reload(struct sl_health *health, uint64_t quiet_ns, uint64_t reset_quiet_ns);
 
-/* What sl_devices tells: its `xid`, `polled` and, once a card was seen, `no_driver`. */
+/* The events of sl_devices: `xid`, `polled` and, once a card was seen, `no_driver`. */
 void sl_health_xid(struct sl_health *health, const char *uuid, const struct sl_gpu_event *event);
 void sl_health_polled(struct sl_health *health, const struct sl_inventory *inv, uint64_t asked_ns);
 void sl_health_no_driver(struct sl_health *health, const struct sl_err *why);
 
-/* False for what was never seen. */
+/* False for a device that was never seen. */
 bool sl_health_ok(const struct sl_health *health, const char *uuid);
 
 #endif

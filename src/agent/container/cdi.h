@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Container Device Interface specs (version 0.6.0), written by the agent itself; no hook program is
- * needed. The node spec has every card and MIG device, for the device plugin. A spec is replaced whole or not at all, and only when it changed.
+ * Container Device Interface specs (version 0.6.0), written by the agent itself; no hook program is needed. The node
+ * spec has every card and MIG device, for the device plugin. A spec is replaced whole or not at all, and only when it
+ * changed.
  */
 #ifndef SLUICE_AGENT_CONTAINER_CDI_H
 #define SLUICE_AGENT_CONTAINER_CDI_H
@@ -15,43 +16,43 @@
 #include "config/plan.h" /* SL_NO_MIG */
 #include "gpu/inventory.h"
 
-#define SL_CDI_NODE_KIND "k8s.device-plugin.nvidia.com/gpu" /* the name pods and runtimes know */
+#define SL_CDI_NODE_KIND "k8s.device-plugin.nvidia.com/gpu" /* pods and runtimes know this kind */
 #define SL_CDI_IMEX_KIND "k8s.device-plugin.nvidia.com/imex-channel"
 #define SL_CDI_NAME_SIZE 256 /* a qualified name: kind=device */
 #define SL_CDI_DIR       "/var/run/cdi"
 
-/* What a container needs besides its devices: driver files, control nodes, environment. */
+/* The edits that a container needs besides its devices: driver files, control nodes, environment. */
 void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits);
 /* One card (mig SL_NO_MIG) or one MIG device, by their indices in the inventory; not the common edits. */
 int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventory *inv, size_t gpu,
                         size_t mig, struct sl_edits *edits, struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Writes the node spec in `dir` (made if need be): devices by UUID, by index ("0", MIG "0:1") and "all".
- * Cards that are lost or without a node are left out. On error the spec that was there is as it was.
+ * Writes the node spec in `dir` (made if missing): devices by UUID, by index ("0", MIG "0:1") and "all". Cards that are
+ * lost or without a device node are left out. On error the old spec stays.
  */
 int sl_cdi_write_node(const char *dir, const struct sl_driver *driver,
                       const struct sl_inventory *inv, struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Specs of which there are many: one a claim of DRA, and one a slot, which is a device id of a fractional resource. A
- * spec has what the containers get that have the claim or the slot now.
+ * Specs of which there are many: one for each DRA claim, and one for each slot (a slot is a device id of a fractional
+ * resource). A spec has the edits for the containers that have the claim or the slot now.
  */
 enum sl_cdi_kind { SL_CDI_CLAIM, SL_CDI_SLOT };
-/* One device of a claim: a name of the caller's (the request's, say), unique within the claim. A slot has one device,
- * and its name is "". */
+/* One device of a claim. The caller chooses the name (for example the request's), unique within the claim. A slot has
+ * one device, and its name is "". */
 struct sl_cdi_device {
     char name[140];
     struct sl_edits edits;
 };
-/* `common` (may be NULL) is what any of the devices brings. The same id again replaces the spec. */
+/* `common` (may be NULL): the edits that each device brings. The same id again replaces the spec. */
 int sl_cdi_write(const char *dir, enum sl_cdi_kind kind, const char *id,
                  const struct sl_cdi_device *devices, size_t count, const struct sl_edits *common,
                  struct sl_err *err) SL_MUST_CHECK;
-/* An id without a spec is a success: unprepare comes more than once. */
+/* An id without a spec is a success: kubelet may unprepare more than once. */
 int sl_cdi_remove(const char *dir, enum sl_cdi_kind kind, const char *id,
                   struct sl_err *err) SL_MUST_CHECK;
-/* How runtimes know a device: "k8s.gpu.sluice.io/claim=<uid>-<name>", "k8s.gpu.sluice.io/slot=<slot>" */
+/* The name of a device for runtimes: "k8s.gpu.sluice.io/claim=<uid>-<name>", "k8s.gpu.sluice.io/slot=<slot>" */
 int sl_cdi_name(enum sl_cdi_kind kind, const char *id, const char *device, char *buf, size_t size,
                 struct sl_err *err) SL_MUST_CHECK;
 /* The ids that have a spec, sorted. A missing directory counts as empty. Free with sl_cdi_list_free(). */
@@ -59,20 +60,20 @@ int sl_cdi_list(const char *dir, enum sl_cdi_kind kind, char ***ret, size_t *ret
                 struct sl_err *err) SL_MUST_CHECK;
 void sl_cdi_list_free(char **ids, size_t count);
 
-/* Where libsluice is in a container, which its /etc/ld.so.preload names. */
+/* The path of libsluice in a container. The container's /etc/ld.so.preload names it. */
 #define SL_CDI_LIBSLUICE  "/usr/local/sluice/lib/libsluice.so"
 #define SL_CDI_ATTACH_DIR "/run/sluice" /* holds attach.sock: sluice/attach.h */
 
 /*
- * Puts a copy of libsluice.so and the ld.so.preload that names it into `dir`, a directory of the host as
- * this process sees it: the runtime cannot mount from inside the agent's image. Files that are right
- * already stay, so that running containers and new ones share one library.
+ * Puts a copy of libsluice.so and the ld.so.preload that names it into `dir`, a directory of the host as this process
+ * sees it: the runtime cannot mount from inside the agent's image. Files that are already right stay, so that old and
+ * new containers share one library.
  */
 int sl_cdi_install_sluice(const char *dir, const char *libsluice, struct sl_err *err) SL_MUST_CHECK;
 /*
- * What makes a container a tenant: libsluice, a read-only /etc/ld.so.preload, and the tenant's attach
- * directory, as a directory so that a restarted arbiter's new socket is seen. Both paths as the host sees
- * them: `dir_host` is the directory of sl_cdi_install_sluice().
+ * The edits that make a container a tenant: libsluice, a read-only /etc/ld.so.preload, and the tenant's attach
+ * directory. It is a directory, so that the container sees the new socket of a restarted arbiter. Both paths are the
+ * host's: `dir_host` is the directory of sl_cdi_install_sluice().
  */
 int sl_cdi_sluice_edits(const char *dir_host, const char *attach_dir_host, struct sl_edits *edits,
                         struct sl_err *err) SL_MUST_CHECK;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's files on this machine: libraries, programs, sockets, firmware and device nodes, found
- * under given roots and kept as the edits that bring them into a container. Nothing here asks NVML.
+ * The driver's files on this machine: libraries, programs, sockets, firmware and device nodes. They are found under
+ * given roots and kept as the edits that bring them into a container. Nothing here calls NVML.
  *
- * Two views of one tree: `root` is where this process finds it, `root_host` where the container
- * runtime does. Edits name the runtime's.
+ * One tree has two paths: `root` for this process, `root_host` for the container runtime. Edits use the runtime's.
  *
- * A root with a file `sluice-sim` in it is a simulated driver's (docs/simulated-gpu.md): its nodes are
- * regular files, so they are mounted, and the container gets the simulation's state and variables.
+ * A root that contains a file `sluice-sim` belongs to a simulated driver (docs/simulated-gpu.md): its nodes are regular
+ * files, so they are mounted, and the container gets the simulation's state and variables.
  */
 #ifndef SLUICE_AGENT_CONTAINER_DRIVER_H
 #define SLUICE_AGENT_CONTAINER_DRIVER_H
@@ -26,8 +25,8 @@ struct sl_driver_options {
     const char *dev_root;      /* holds dev/; NULL: as root */
     const char *dev_root_host; /* NULL: as dev_root, or as root_host where that is NULL too */
     const char *proc;          /* NULL: "/proc", and root's own proc/ for a simulated driver */
-    const char *version;       /* the inventory's; NULL or "": that of the libcuda that is there */
-    bool gdrcopy, gds, mofed;  /* their device nodes too */
+    const char *version;       /* from the inventory; NULL or "": that of libcuda */
+    bool gdrcopy, gds, mofed;  /* also find the device nodes of these */
 };
 
 struct sl_driver {
@@ -35,23 +34,23 @@ struct sl_driver {
     char version[80];
     bool simulated;
     struct sl_edits files; /* libraries, programs, sockets, firmware; a simulation's environment */
-    struct sl_edits nodes; /* what every container with a GPU needs: nvidiactl, nvidia-uvm … */
-    char **warning;        /* what is missing that a container will miss, in sentences */
+    struct sl_edits nodes; /* for every container with a GPU: nvidiactl, nvidia-uvm … */
+    char **warning;        /* sentences about files that a container will miss */
     size_t warning_count;
 };
 
 /*
- * The options a configuration asks for: its driver root, seen under containerDriverRoot where that is
- * there (the agent in its container) and as it is where not. Strings stay the configuration's.
+ * Sets the options from a configuration: its driver root, below containerDriverRoot where that exists (the agent in its
+ * container). The strings belong to the configuration.
  */
 void sl_driver_options_set(struct sl_driver_options *options, const struct sl_config *config,
                            const char *version);
-/* -ENOENT when there is no libcuda of that version: no container could use a GPU. */
+/* -ENOENT: there is no libcuda of that version, so no container could use a GPU. */
 int sl_driver_find(const struct sl_driver_options *options, struct sl_driver **ret,
                    struct sl_err *err) SL_MUST_CHECK;
 void sl_driver_free(struct sl_driver *driver); /* NULL is fine */
 
-/* /dev/nvidia<minor>. -ENOENT when neither the node nor its number is known. */
+/* /dev/nvidia<minor>. -ENOENT: neither the node nor its number is known. */
 int sl_driver_gpu_node(const struct sl_driver *driver, uint32_t minor, struct sl_edits *edits,
                        struct sl_err *err) SL_MUST_CHECK;
 /* The two capability nodes of a MIG device; the card's own node is not among them. */
@@ -63,8 +62,8 @@ int sl_driver_imex_node(const struct sl_driver *driver, unsigned channel, struct
                         struct sl_err *err) SL_MUST_CHECK;
 
 /*
- * Where a library ("libnvidia-ml.so.1") or program ("nvidia-cuda-mps-control") of the driver is, as this
- * process sees it; needs no inventory, so that NVML can be loaded from the driver's root first.
+ * The path of a library ("libnvidia-ml.so.1") or program ("nvidia-cuda-mps-control") of the driver, for this process.
+ * Needs no inventory, so that NVML can be loaded from the driver's root first.
  */
 int sl_driver_locate(const char *root, const char *name, char *path, size_t size,
                      struct sl_err *err) SL_MUST_CHECK;

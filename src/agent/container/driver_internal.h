@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the driver part share. */
+/* Shared by the files of the driver part. */
 #ifndef SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
 #define SLUICE_AGENT_CONTAINER_DRIVER_INTERNAL_H
 
@@ -8,18 +8,17 @@
 
 #include "agent/container/driver.h"
 
-/* What a shared library says of itself. */
+/* The properties of a shared library. */
 struct driver_elf {
-    char soname[128]; /* empty: it names none */
-    bool native;      /* of this machine's kind: a 64-bit tenant cannot use a 32-bit library */
+    char soname[128]; /* empty: the library has none */
+    bool native;      /* for this machine: a 64-bit tenant cannot use a 32-bit library */
 };
 
 /* -ENOEXEC when the file is no ELF shared library, or a damaged one. */
 int sl_driver_elf_read(int fd, struct driver_elf *ret) SL_MUST_CHECK;
 
-/* Opens root/rel (O_PATH: nothing is opened for reading) with every link, absolute ones too, followed
- * inside the root, and gives the path it really has, without the root, beginning with '/'.
- * Returns the descriptor or a negative errno. */
+/* Opens root/rel (O_PATH: no file is opened for reading). Follows every link inside the root, absolute ones too. real:
+ * the final path, without the root, beginning with '/'. Returns the descriptor or a negative errno. */
 int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX]) SL_MUST_CHECK;
 
 /* Joins with one '/' between: root "/" and name "/dev" is "/dev". -ENAMETOOLONG */

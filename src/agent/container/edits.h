@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container is given: environment, mounts, device nodes, annotations, CDI names. Filled by
- * strategies, written out as an Allocate answer or as a CDI spec.
+ * The edits for a container: environment, mounts, device nodes, annotations, CDI names. Strategies fill them; they are
+ * written as an Allocate answer or as a CDI spec.
  */
 #ifndef SLUICE_AGENT_CONTAINER_EDITS_H
 #define SLUICE_AGENT_CONTAINER_EDITS_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each begins with the text that it is known by. */
+/* Each struct begins with the text that identifies it. */
 struct sl_edit_pair {
     char *name, *value;
 };
@@ -20,7 +20,7 @@ struct sl_edit_mount {
 };
 struct sl_edit_node {
     char *container, *host;
-    /* The host has no such node (yet); its number is known, and a CDI runtime makes it from that. */
+    /* The host has no such node (yet); its number is known, and a CDI runtime makes the node from that. */
     bool numbered;
     uint32_t major, minor;
 };
@@ -37,16 +37,16 @@ struct sl_edits {
     size_t cdi_count;
 };
 
-/* Each copies its strings. The same env name or the same container path twice: the last one counts. */
+/* Each function copies its strings. Where an env name or a container path comes twice, the last counts. */
 void sl_edits_env(struct sl_edits *e, const char *name, const char *value);
 void sl_edits_annotation(struct sl_edits *e, const char *name, const char *value);
 void sl_edits_mount(struct sl_edits *e, const char *host, const char *container, bool read_only);
-/* To be read and written. */
+/* For reading and writing. */
 void sl_edits_node(struct sl_edits *e, const char *host, const char *container);
 void sl_edits_node_numbered(struct sl_edits *e, const char *host, const char *container,
                             uint32_t major, uint32_t minor);
 void sl_edits_cdi(struct sl_edits *e, const char *name);
-/* Everything of `from`, by the same rule: what it says counts over what is there. */
+/* Adds everything of `from`, by the same rule: `from` counts more than the old entries. */
 void sl_edits_add(struct sl_edits *e, const struct sl_edits *from);
 void sl_edits_clear(struct sl_edits *e);
 

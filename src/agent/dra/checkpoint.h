@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is prepared, on disk: one versioned JSON file with a checksum, replaced whole, the one before kept
- * beside it. Unprepare gets a claim's uid and nothing else, maybe after the claim is gone, so everything
- * that has to be undone is in here before it is done.
+ * The prepared claims on disk: one versioned JSON file with a checksum, replaced whole; its predecessor is kept beside
+ * it. Unprepare gets only the uid of a claim, maybe after the claim is deleted. So each step is in this file before the
+ * step is taken, with all that is needed to undo it.
  */
 #ifndef SLUICE_AGENT_DRA_CHECKPOINT_H
 #define SLUICE_AGENT_DRA_CHECKPOINT_H
@@ -21,14 +21,14 @@
 enum sl_prepared_state { SL_PREPARING, SL_PREPARED, SL_UNPREPARING };
 enum sl_prepared_mig {
     SL_MIG_NO,
-    SL_MIG_PLANNED, /* to be made by us: no instance was there when this was written */
-    SL_MIG_MADE,    /* ours */
-    SL_MIG_FOUND,   /* somebody else's, used as it is */
+    SL_MIG_PLANNED, /* this agent will make it: there was no instance at this time */
+    SL_MIG_MADE,    /* this agent made it */
+    SL_MIG_FOUND,   /* another program made it; used as it is */
 };
 
 #define SL_CONTAINERS_SIZE 128
 
-/* Since when a condition of the claim's status is so, in seconds of the calendar. One of them is 0. */
+/* The time since when a condition of the claim's status holds, in seconds of the calendar. One of them is 0. */
 struct sl_prepared_since {
     uint64_t yes_s, no_s;
 };
@@ -38,14 +38,14 @@ struct sl_prepared_device {
     char request[64], device[SL_DEVICE_NAME_SIZE], share_id[SL_UID_SIZE];
     bool admin;
     char tenant[SL_NAME_MAX];       /* in the arbiter; "": none */
-    struct sl_share share;          /* as allocated; of a device given whole, only the GPU */
-    struct sl_claim_resize resized; /* what was changed since */
+    struct sl_share share;          /* as allocated; of a whole device, only the GPU */
+    struct sl_claim_resize resized; /* the changes since then */
     enum sl_prepared_mig mig;
     uint32_t mig_profile_id, mig_start, mig_size;
-    char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once it is made or found */
+    char mig_profile[32], mig_uuid[SL_GPU_UUID_SIZE]; /* uuid: once the instance is made or found */
     uint32_t mig_gpu_instance, mig_compute_instance;
     struct sl_prepared_since ready_since, resized_since;
-    char containers[SL_CONTAINERS_SIZE]; /* not kept: whose it is, "a,b"; "": not known yet */
+    char containers[SL_CONTAINERS_SIZE]; /* not kept: its containers, "a,b"; "": not known yet */
 };
 
 struct sl_prepared {
@@ -55,17 +55,17 @@ struct sl_prepared {
     struct sl_prepared_device *device;
     size_t device_count;
     bool untold; /* not kept: its status is not written yet */
-    bool retell; /* … could not be, and is tried again later */
+    bool retell; /* … writing failed, and is tried again later */
     struct sl_prepared *next;
 };
 
 struct sl_checkpoint {
     struct sl_prepared *claims;
-    bool doubtful; /* the newest file could not be read: something may be missing */
+    bool doubtful; /* the newest file could not be read: claims may be missing */
 };
 
-/* -ENOENT is no error: an empty checkpoint. A file that is cut short or does not sum up is set aside, said in the log,
- * and the one before it is taken. */
+/* -ENOENT is no error: an empty checkpoint. A file that is cut short or has a wrong checksum is set aside and logged,
+ * and its predecessor is used. */
 int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret,
                        struct sl_err *err) SL_MUST_CHECK;
 int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c,
@@ -73,11 +73,11 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c,
 void sl_checkpoint_clear(struct sl_checkpoint *c);
 
 struct sl_prepared *sl_checkpoint_find(const struct sl_checkpoint *c, const char *uid);
-/* An empty entry with room for so many devices, in the list. */
+/* Adds an empty entry with room for so many devices to the list. */
 struct sl_prepared *sl_checkpoint_add(struct sl_checkpoint *c, const char *uid, size_t devices);
 void sl_checkpoint_drop(struct sl_checkpoint *c, struct sl_prepared *entry); /* frees it */
 
-/* What the share holds now, resized or not. */
+/* The share's amounts now, resized or not. */
 struct sl_share sl_prepared_share(const struct sl_prepared_device *d);
 
 #endif

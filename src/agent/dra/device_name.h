@@ -13,11 +13,11 @@
 
 enum sl_device_kind { SL_DEVICE_WHOLE, SL_DEVICE_SHARE, SL_DEVICE_MIG };
 
-/* A device's name taken apart. */
+/* The parts of a device's name. */
 struct sl_device_name {
     enum sl_device_kind kind;
     uint32_t gpu;     /* the card's index */
-    char profile[32]; /* as the name spells it: "1g18gb", "1g18gb-me"; "" unless MIG */
+    char profile[32]; /* as in the name: "1g18gb", "1g18gb-me"; "" unless MIG */
     uint32_t start;   /* memory slice */
 };
 int sl_device_name_parse(const char *name, struct sl_device_name *ret,

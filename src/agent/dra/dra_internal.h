@@ -14,7 +14,7 @@
 #include "agent/tenant/leases.h"
 #include "rpc/server.h"
 
-#define SL_DRA_ARBITER_NS (5 * 1000000000ULL) /* a hung arbiter; kubelet waits 45 s */
+#define SL_DRA_ARBITER_NS (5 * 1000000000ULL) /* for a hung arbiter; kubelet waits 45 s */
 #define SL_CLAIMS_PATH    "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
 
 struct op;
@@ -22,13 +22,13 @@ struct health_stream;
 struct resize_watch;
 struct dra_tell;
 
-/* Outlives the driver while a job is under way. */
+/* Outlives the driver while a job is running. */
 struct dra_link {
-    struct sl_dra *dra; /* NULL: it is gone */
+    struct sl_dra *dra; /* NULL: the driver is gone */
     unsigned refs;
 };
 
-/* What is known of a card beyond the inventory. */
+/* Facts about a card that the inventory does not have. */
 struct card {
     char uuid[SL_GPU_UUID_SIZE];
     struct sl_gpu_mig_profile *profile;
@@ -36,8 +36,7 @@ struct card {
     bool asked_profiles;
     char pcie_root[64];
     bool unhealthy, lost;
-    bool
-        lost_untold; /* lost, or back, since the reading before; by its UUID, for places change between readings */
+    bool lost_untold; /* lost, or back, since the last reading */
     char reason[200];
 };
 
@@ -46,30 +45,30 @@ struct sl_dra {
     struct sl_kube *kube;
     struct sl_dra_ops ops;
     void *data;
-    struct dra_link *link; /* for jobs, which may come back when this is gone */
+    struct dra_link *link; /* for jobs, which may outlive the driver */
     struct sl_dra_options opt;
     char dra_socket[108], reg_socket[108];
 
-    int lock_fd;             /* held for life: one driver has the checkpoint */
-    struct sl_timer standby; /* set: another one has it, we wait for its end */
+    int lock_fd;             /* held for life: only one driver uses the checkpoint */
+    struct sl_timer standby; /* set: another driver has the checkpoint, we wait for its end */
     struct sl_rpc_server *registration, *plugin;
     struct sl_leases *leases;
     struct sl_checkpoint checkpoint;
     struct op *running; /* claims being prepared or unprepared, oldest first */
     struct op *committing;
     struct sl_timer commit;
-    struct sl_timer retry;   /* of what a restart left to be undone */
-    struct sl_timer telling; /* status and watches of what was prepared */
-    struct sl_timer retell;  /* of what the API server could not be told */
-    bool silent;             /* it is away, and that is said */
+    struct sl_timer retry;   /* to undo claims that a restart left half done */
+    struct sl_timer telling; /* to write status and to watch prepared claims */
+    struct sl_timer retell;  /* to write again a status that the API server did not take */
+    bool silent;             /* the API server is away, and that is logged */
     bool recovered;
 
     const struct sl_inventory *inv;
     const struct sl_config *config;
     const struct sl_driver *driver;
-    struct card *card; /* as many as the inventory has */
+    struct card *card; /* one for each card of the inventory */
     size_t card_count;
-    unsigned owed; /* answers to wait for: nothing is published that would change at once */
+    unsigned owed; /* answers to wait for: do not publish slices that would change at once */
     char node_uid[SL_UID_SIZE];
     struct sl_kube_call *node_call;
     struct sl_slices_publisher *publisher;
@@ -83,33 +82,33 @@ struct sl_dra {
 
 /* dra.c */
 struct card *sl_dra_card(struct sl_dra *dra, const char *uuid);
-uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid); /* 0: it is gone */
+uint64_t sl_dra_card_bytes(const struct sl_dra *dra, const char *uuid); /* 0: the card is gone */
 void sl_dra_republish(struct sl_dra *dra);
-const char *sl_dra_card_trouble(const struct card *c); /* NULL: it is well */
+const char *sl_dra_card_trouble(const struct card *c); /* NULL: no trouble */
 void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, const char *reason,
                  const char *message);
 
-/* dra_plan.c: what a claim means on this node, and whether there is room. Pure. */
+/* dra_plan.c: translates a claim to this node's cards, and checks that there is room. Pure. */
 struct sl_prepared *sl_dra_plan(struct sl_dra *dra, const struct sl_claim *claim,
                                 struct sl_err *err);
-/* Would the share fit as it is to be now? */
+/* Would the share fit with its wanted size? */
 int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d,
                 struct sl_err *err) SL_MUST_CHECK;
-/* All shares of this device's tenant as one lease: as it was allocated, for CREATE, or as it is to be now, for SET. */
+/* All shares of this device's tenant as one lease: as allocated, for CREATE, or with the wanted size, for SET. */
 int sl_dra_compose(const struct sl_dra *dra, const struct sl_prepared *p, size_t device, bool now,
                    struct sl_msg_lease *ret, struct sl_err *err) SL_MUST_CHECK;
-/* Is this device the first of its tenant? The others are part of the same lease. */
+/* Is this device the first of its tenant? The other devices are part of the same lease. */
 bool sl_dra_first_of_tenant(const struct sl_prepared *p, size_t device);
 
 /* dra_cdi.c */
 void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_device *d, char *buf,
                      size_t size);
 
-/* dra_mig.c: one job on the worker for all MIG devices of a claim; done comes on the loop. */
+/* dra_mig.c: one job on the worker thread for all MIG devices of a claim; done is called on the loop. */
 enum mig_work {
-    MIG_LOOK,   /* is it there already? fills mig, uuid and instances; plans what is not */
-    MIG_MAKE,   /* makes what is planned; turns MIG on for it, or off for who wants the card */
-    MIG_UNMAKE, /* destroys what is ours */
+    MIG_LOOK,   /* finds existing instances: fills mig, uuid and instances; plans the others */
+    MIG_MAKE,   /* makes planned instances; turns MIG on for them, or off for a whole card */
+    MIG_UNMAKE, /* destroys the instances that we made */
 };
 typedef void sl_dra_mig_done(struct op *op, int rc, const struct sl_err *err);
 int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mig_work work,
@@ -128,17 +127,17 @@ struct waiter {
     sl_dra_op_done *done;
     void *data;
 };
-/* Prepares or unprepares a claim, after what is under way with it. done (may be NULL) comes once, from
- * inside this call too. */
+/* Prepares or unprepares a claim, after earlier operations on it. done (may be NULL) is called once, maybe from inside
+ * this call. */
 void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space, const char *name,
                   const char *uid, sl_dra_op_done *done, void *data);
-void sl_dra_recover(struct sl_dra *dra); /* what the checkpoint has from before */
+void sl_dra_recover(struct sl_dra *dra); /* the claims that the checkpoint has from before */
 void sl_dra_forget_ops(struct sl_dra *dra);
-void sl_dra_mark_dirty(struct sl_dra *dra); /* the checkpoint is written soon */
+void sl_dra_mark_dirty(struct sl_dra *dra); /* writes the checkpoint soon */
 
 /* --- one claim being prepared or unprepared: dra_op.c, dra_prepare.c --- */
 
-/* Of a prepare: the step that is next, or under way. */
+/* Of a prepare: the next or the current step. */
 enum op_step { OP_LOOK_AT_MIG, OP_MAKE_MIG, OP_MAKE_TENANTS, OP_DONE };
 
 struct op {
@@ -151,31 +150,31 @@ struct op {
     char name_space[64], name[SL_K8S_NAME], uid[SL_UID_SIZE];
     struct waiter *waiters;
     struct sl_kube_call *get;
-    struct sl_claim *claim; /* as the API server has it; NULL: not read */
+    struct sl_claim *claim; /* from the API server; NULL: not read */
     void (*after_commit)(struct op *op);
-    struct sl_leases_item *item; /* what the arbiter is asked for, one after the other */
+    struct sl_leases_item *item; /* the requests to the arbiter, one after the other */
     size_t item_count;
-    struct sl_msg_lease *lease; /* the leases in it */
-    struct sl_timer again;      /* an MPS daemon is being waited for */
+    struct sl_msg_lease *lease; /* the leases of these requests */
+    struct sl_timer again;      /* waits for an MPS daemon */
     unsigned waits;
     bool undoing; /* a prepare that failed */
-    int rc;       /* why */
+    int rc;       /* why it failed */
     struct sl_err err;
 };
 
 /* dra_op.c */
 struct sl_prepared *sl_dra_op_entry(struct op *op); /* in the checkpoint; NULL: none */
-/* The operation is over: whoever waits is told, and the next one of the claim begins. */
+/* The operation is over: tells its callers, and begins the next operation of the claim. */
 void sl_dra_op_end(struct op *op);
 void sl_dra_op_give_up(struct op *op, int rc, const struct sl_err *err);
-/* Goes on with `then` when the checkpoint is on disk. */
+/* Writes the checkpoint to disk, then calls `then`. */
 void sl_dra_op_commit(struct op *op, void (*then)(struct op *op));
 void sl_dra_retry_soon(struct sl_dra *dra);
-/* Lists in op->item what makes the tenants of the claim, or removes them. */
+/* Fills op->item with the requests that make the claim's tenants, or remove them. */
 int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err) SL_MUST_CHECK;
 
-/* dra_cdi.c: the CDI spec of the claim. It is written after the last tenant is made and removed before the first one
- * goes: no spec ever names a tenant that is not there. */
+/* dra_cdi.c: the CDI spec of the claim. The spec is written after the last tenant is made, and removed before the first
+ * tenant is removed: no spec ever names a missing tenant. */
 int sl_dra_write_spec(void *op, struct sl_err *err) SL_MUST_CHECK;
 
 /* dra_prepare.c */
@@ -190,7 +189,7 @@ void sl_dra_serve_end(struct sl_dra *dra);
 void sl_dra_health_send(struct sl_dra *dra); /* to every kubelet that listens */
 
 /* dra_status.c: the claim's status.devices */
-/* After a resize: the reason, whether it went well, and a sentence. Else resized is NULL. */
+/* After a resize: the reason, whether it succeeded, and a sentence. Otherwise resized is NULL. */
 void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const char *resized,
                          bool good, const char *message);
 void sl_dra_status_end(struct sl_dra *dra);
@@ -203,16 +202,15 @@ int sl_claim_pb_devices(const uint8_t *object, size_t size, const char *uid, con
                         const json_t *devices, uint8_t **ret, size_t *ret_size,
                         struct sl_err *err) SL_MUST_CHECK;
 
-/* claim_allow.c: what claims and their resize annotations may ask for, by the rules of allow.h. Pure. */
-/* Checks whether the claim may have everything that it asks for. -EPERM with a sentence: it may
- * not. */
+/* claim_allow.c: the rights of claims and of their resize annotations, by the rules of allow.h. Pure. */
+/* May the claim have all that it asks for? -EPERM with a sentence: it may not. */
 int sl_allow_claim(const struct sl_config *config, const struct sl_claim *claim,
                    struct sl_err *err) SL_MUST_CHECK;
 
-/* What may be asked for by all shares of the claim alike: of several classes, what the strictest allows. */
+/* The rights that all shares of the claim have: of several classes, those of the strictest. */
 struct sl_config_allow sl_allow_resizes(const struct sl_config *config,
                                         const struct sl_claim *claim);
-/* Checks whether this share may be resized as wanted. card_bytes is the memory of its GPU. */
+/* May this share be resized as wanted? card_bytes is the memory of its GPU. */
 int sl_allow_resize(const struct sl_config_allow *allow, const struct sl_prepared_device *device,
                     const struct sl_claim_resize *wanted, uint64_t card_bytes,
                     struct sl_err *err) SL_MUST_CHECK;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ResourceSlices of this node, as JSON: what is there in, objects out. Pure.
+ * ResourceSlices of this node, as JSON. Input: the cards. Output: objects. Pure.
  *
- * A card is up to three kinds of device: `gpu-N` the whole of it, `gpu-N-share` that many claims share
- * by memory and cores, and `gpu-N-mig-<profile>-<start>` for every place a MIG instance can be. All
- * consume the card's counters, so that the scheduler never gives out two that overlap. The scheduler
- * takes the first that fits, so the order is the placement policy: shares and MIG instances fill the
- * first cards first, whole cards are taken from the other end, and a small instance goes where it is in
- * the way of the fewest larger ones.
+ * A card is up to three kinds of device: `gpu-N` is the whole card, many claims share `gpu-N-share` by memory and
+ * cores, and `gpu-N-mig-<profile>-<start>` stands for each place of a MIG instance. All consume the card's counters, so
+ * that the scheduler never gives out two that overlap. The scheduler takes the first device that fits, so the order is
+ * the placement policy: shares and MIG instances fill the first cards first, whole cards are taken from the other end,
+ * and a small instance goes to the place where it blocks the fewest larger ones.
  */
 #ifndef SLUICE_AGENT_DRA_SLICES_H
 #define SLUICE_AGENT_DRA_SLICES_H
@@ -26,13 +25,13 @@
 #define SL_SLICE_DEVICES_MIXED 64 /* in a slice, of devices with taints or counters */
 #define SL_SLICE_COUNTER_SETS  8
 
-/* What the inventory does not know of a card. */
+/* Facts about a card that the inventory does not have. */
 struct sl_slice_gpu {
     const struct sl_gpu_mig_profile *profile; /* none: no MIG devices */
     size_t profile_count;
     const char *pcie_root;                           /* "pci0000:15"; NULL or "": not known */
     const char *unhealthy;                           /* NULL: healthy; else why, in a sentence */
-    bool (*ours)(void *data, uint32_t gpu_instance); /* a MIG instance made by us; NULL: none is */
+    bool (*ours)(void *data, uint32_t gpu_instance); /* did we make it? NULL: we made none */
     void *data;
 };
 
@@ -40,14 +39,14 @@ struct sl_slices_options {
     const char *node_name;
     const char *node_uid; /* owner of the slices; NULL: none */
     const struct sl_inventory *inv;
-    const struct sl_slice_gpu *gpu; /* as many as the inventory has */
+    const struct sl_slice_gpu *gpu; /* one for each card of the inventory */
     const struct sl_config_fractional *fractional;
 };
 
-/* An array of ResourceSlice objects, complete but for the generation and what the server adds. */
+/* An array of ResourceSlice objects, complete except for the generation and the server's own fields. */
 json_t *sl_slices_make(const struct sl_slices_options *opt);
 
-/* The order in which places of a profile are offered: indices into its placements. */
+/* The order in which the places of a profile are offered: indices into its placements. */
 void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, size_t which,
                          uint32_t order[SL_GPU_MIG_PLACEMENTS]);
 
@@ -58,7 +57,7 @@ void sl_slices_version(const char *version, char *buf, size_t size);
 /* "Hopper" from 9.0; "" where not known. */
 const char *sl_slices_architecture(int cc_major, int cc_minor);
 
-/* Memory and cores a share may ask for, by the configuration; also what one consumes by default. */
+/* The memory and cores that a share may ask for, by the configuration; also the default of a share. */
 struct sl_share_policy_range {
     uint64_t memory_min_mib, memory_step_mib, memory_max_mib; /* step 0: any */
     uint32_t cores_min, cores_step, cores_max;                /* percent */
@@ -66,13 +65,13 @@ struct sl_share_policy_range {
 struct sl_share_policy_range sl_slices_range(const struct sl_config_fractional *fractional,
                                              uint64_t memory_total_bytes);
 
-/* Do two slices' specs say the same, generation and what the server adds aside? */
+/* Are the specs of two slices equal, apart from the generation and the server's own fields? */
 bool sl_slices_same(const json_t *have, const json_t *want);
 
 /*
- * slices_publish.c: keeps the API server's ResourceSlices of this driver and node as they are wanted: writes what
- * differs, and again when somebody (kubelet, when it starts) has deleted them. Every change makes a new generation of
- * the whole pool, so that the scheduler never sees half of one.
+ * slices_publish.c: keeps the ResourceSlices of this driver and node in the API server up to date: writes those that
+ * differ, and writes them again when they were deleted (kubelet does that when it starts). Every change makes a new
+ * generation of the whole pool, so that the scheduler never sees half a pool.
  */
 struct sl_slices_publisher;
 int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const char *driver,
@@ -80,7 +79,7 @@ int sl_slices_publish_create(struct sl_loop *loop, struct sl_kube *kube, const c
                              struct sl_err *err) SL_MUST_CHECK;
 void sl_slices_publish_destroy(struct sl_slices_publisher *p); /* NULL is fine */
 
-/* The slices there are to be (of sl_slices_make; generations are set here). Takes the reference. */
+/* Sets the wanted slices (of sl_slices_make; generations are set here). Takes the reference. */
 void sl_slices_publish_want(struct sl_slices_publisher *p, json_t *slices);
 
 bool sl_slices_publish_current(const struct sl_slices_publisher *p);

@@ -13,15 +13,15 @@
 #define SL_POD_NAME_SIZE  254
 #define SL_POD_UID_SIZE   64
 
-/* A tenant of ours at the arbiter, and the slot it is mounted by. */
+/* A tenant of ours at the arbiter, and its slot. */
 struct sl_fraction_slot {
     struct sl_fraction_slot *next;
     char token[SL_DEVICE_ID_SIZE];
     char tenant[SL_NAME_MAX];
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64], uid[SL_POD_UID_SIZE];
     struct sl_fraction *fraction;
-    bool removing;               /* the arbiter is asked to */
-    struct sl_kube_call *asking; /* the API server, whether the pod is still there */
+    bool removing;               /* the arbiter was asked to remove it */
+    struct sl_kube_call *asking; /* a question to the API server: does the pod still exist? */
 };
 
 struct sl_start;
@@ -33,17 +33,17 @@ struct sl_fraction {
     struct sl_leases *leases;
     struct sl_podres *podres;
     struct sl_fraction_slot *slots;
-    struct sl_start *starts; /* in the order they came */
-    bool loaded;             /* what the arbiter has is known */
+    struct sl_start *starts; /* in the order of arrival */
+    bool loaded;             /* the arbiter's tenants are known */
     bool listing;            /* the sweep has asked kubelet */
     struct sl_timer timer;   /* load again, or sweep */
-    uint64_t unsure_ns;      /* the next look, while some are not listed and not gone */
-    char said[400];          /* the last trouble that was logged */
+    uint64_t unsure_ns;      /* the next look, while a tenant is unlisted but its pod exists */
+    char said[400];          /* the last error that was logged */
 };
 
-/* --- fraction_pod.c: what a pod's object says --- */
+/* --- fraction_pod.c: reads a pod's object --- */
 
-/* The same whatever order kubelet names the devices in. */
+/* The same token for every order in which kubelet names the devices. */
 int sl_fraction_token(const char *const *ids, size_t n, char buf[SL_DEVICE_ID_SIZE],
                       struct sl_err *err) SL_MUST_CHECK;
 
@@ -51,17 +51,17 @@ enum sl_pod_state { SL_POD_OVER, SL_POD_LEAVING, SL_POD_ALIVE };
 enum sl_pod_state sl_fraction_pod_state(const json_t *pod);
 
 /*
- * The lease that the pod's container was promised, with the tenant's name and all that is needed after a restart.
+ * The lease that was promised to the pod's container, with the tenant's name and everything that a restart needs.
  *
- * Kubelet lists the container that has the devices in the end; init containers that had them before it are not listed,
- * and the pod's status tells their turn. -EAGAIN: the status is behind what kubelet does, look again; with `settled` it
- * has been looked at long enough to be believed.
+ * Kubelet lists the container that finally has the devices, but not the init containers that had them before; the pod's
+ * status tells which of these runs now. -EAGAIN: the status is behind kubelet, read it again; `settled`: the status has
+ * had enough time, believe it.
  */
 int sl_fraction_lease(const struct sl_fraction *f, const json_t *pod, const char *listed,
                       bool settled, const char *token, struct sl_msg_lease *ret,
                       struct sl_err *err) SL_MUST_CHECK;
 
-/* Adds the slot of a tenant, by what the arbiter has about it. false: the tenant is none of ours. */
+/* Adds the slot of a tenant, from the arbiter's `about` text. False: the tenant is not ours. */
 bool sl_fraction_slot_add(struct sl_fraction *f, const char *tenant, const char *about);
 
 /* --- fraction.c --- */
@@ -69,15 +69,15 @@ struct sl_fraction_slot *sl_fraction_find(const struct sl_fraction *f, const cha
 void sl_fraction_say(struct sl_fraction *f, const char *what, const struct sl_err *err);
 
 /* --- fraction_start.c --- */
-/* Starts that may go on do. */
+/* Continues the starts that can go on. */
 void sl_fraction_wake(struct sl_fraction *f);
 void sl_fraction_starts_end(struct sl_fraction *f);
 
 /* --- fraction_sweep.c --- */
 void sl_fraction_load(struct sl_fraction *f);
-/* Kubelet's list: what is not in it is looked up, and removed when its pod is gone. */
+/* Takes kubelet's list: a tenant that is not in it is looked up, and removed when its pod is gone. */
 void sl_fraction_listed(struct sl_fraction *f, const struct sl_podres_map *map);
-/* All of them are looked up, listed or not: somebody needs the room. */
+/* Looks up all tenants, listed or not: a new tenant needs the room. */
 void sl_fraction_sweep_all(struct sl_fraction *f);
 void sl_fraction_slot_remove(struct sl_fraction_slot *slot);
 void sl_fraction_sweep_timer(struct sl_fraction *f);

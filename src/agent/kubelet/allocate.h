@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer to kubelet's Allocate: device ids in, edits out, by the device-list strategies of the
+ * The answer to kubelet's Allocate: takes device ids, returns edits, by the device-list strategies of the
  * configuration. Reads nothing but its arguments and the driver's nodes; safe to call twice.
  */
 #ifndef SLUICE_AGENT_KUBELET_ALLOCATE_H
@@ -13,9 +13,9 @@
 #include "gpu/inventory.h"
 
 /*
- * Errors: -ENOENT an id this resource does not have, -EINVAL more shares than one where the
- * configuration forbids it (or no id at all), -ENODEV an IMEX channel that is required and missing.
- * `extra` (may be NULL) is added last: MPS's or libsluice's part. `edits` is appended to.
+ * Errors: -ENOENT the resource does not have this id, -EINVAL more than one share where the configuration forbids it
+ * (or no id at all), -ENODEV a required IMEX channel is missing. `extra` (may be NULL) is added last: the edits of MPS
+ * or libsluice. The result is appended to `edits`.
  */
 int sl_allocate_edits(const struct sl_config *config, const struct sl_inventory *inv,
                       const struct sl_driver *driver, const struct sl_plan_resource *resource,

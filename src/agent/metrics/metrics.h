@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's metrics in Prometheus' text format. Pure: a snapshot in, text out; docs/metrics.md lists what
- * it says. Gathering and serving: metrics_serve.h. A NULL string is written as an empty label; an empty
- * label is as good as none.
+ * The agent's metrics in Prometheus' text format. Pure: takes a snapshot, returns text; docs/metrics.md lists the
+ * metrics. Gathering and serving: metrics_serve.h. A NULL string is written as an empty label, which means the same as
+ * no label.
  */
 #ifndef SLUICE_AGENT_METRICS_METRICS_H
 #define SLUICE_AGENT_METRICS_METRICS_H
@@ -18,7 +18,7 @@
 
 #define SL_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* What NVML says now. A number that is not known is NAN, which is left out of the text. */
+/* Figures from NVML. A figure that is not known is NAN and left out of the text. */
 struct sl_gpu_numbers {
     double memory_total_bytes, memory_used_bytes;
     double utilisation_ratio; /* 0 to 1: part of the last sample in which something ran */
@@ -45,7 +45,7 @@ struct sl_metrics_mig {
 struct sl_metrics_compute { /* how the arbiter shares the time of a card or MIG device */
     const char *gpu;
     bool turns;
-    const char *why; /* by turns; NULL with slices */
+    const char *why; /* why by turns; NULL with slices */
 };
 
 struct sl_metrics_xid { /* one row a GPU and XID seen since the start */
@@ -58,7 +58,7 @@ struct sl_metrics_resource {
     double in_use; /* NAN: kubelet did not say */
 };
 
-struct sl_metrics_allocation { /* a device a container holds, as kubelet has it */
+struct sl_metrics_allocation { /* a device that a container holds, from kubelet */
     const struct sl_podres_device *device;
     const char *gpu;
 };
@@ -68,8 +68,8 @@ struct sl_metrics_tenant { /* a tenant of the arbiter on one GPU */
     double memory_limit_bytes;                     /* NAN: no limit but the card */
     double memory_used_bytes;                      /* contexts and modules included */
     double share_request_ratio, share_limit_ratio; /* of the GPU's time; NAN: none asked */
-    double share_ratio;                            /* got, last second */
-    /* Of the tenant as a whole: written once a tenant, with the first of its GPUs. */
+    double share_ratio;                            /* in the last second */
+    /* Of the whole tenant: written once, with the first of its GPUs. */
     double waited_seconds;
     uint64_t launches, oom;
     unsigned processes;
@@ -92,18 +92,18 @@ struct sl_metrics_agent {
     const char *version, *node;
     double start_time_seconds; /* unix */
     uint64_t reloads_ok, reloads_failed;
-    const char *reload_error;   /* of the last reload; NULL: it went well */
-    double reload_time_seconds; /* unix, of the last that went well; NAN: none yet */
+    const char *reload_error;   /* of the last reload; NULL: it succeeded */
+    double reload_time_seconds; /* unix, of the last successful reload; NAN: none yet */
     struct sl_metrics_duration allocate;
     struct sl_metrics_dra dra;
     bool kubelet_connected;
     bool ready;
-    double labels_current; /* NAN: none are to be written */
+    double labels_current; /* NAN: the agent writes no labels */
     uint64_t label_writes, label_failures, events_sent, events_dropped;
     double resident_bytes, cpu_seconds, open_fds;
     double loop_lag_seconds;   /* worst since the last scrape; NAN: not known */
     double sample_age_seconds; /* of the GPUs' numbers; NAN: there are none */
-    bool has_arbiter;          /* there is to be one */
+    bool has_arbiter;          /* an arbiter is needed */
     bool nvml_up, arbiter_up, podres_up;
 };
 
@@ -120,15 +120,15 @@ struct sl_metrics {
     size_t resource_count;
     struct sl_metrics_allocation *allocation;
     size_t allocation_count;
-    struct sl_metrics_tenant *tenant; /* those of one tenant side by side */
+    struct sl_metrics_tenant *tenant; /* the rows of one tenant are side by side */
     size_t tenant_count;
     struct sl_metrics_agent agent;
 };
 
-/* Frees the lists but xid, of one whose lists were allocated. */
+/* Frees all lists but xid; only for lists that were allocated. */
 void sl_metrics_clear(struct sl_metrics *metrics);
 
-/* Fresh, NUL-terminated text. */
+/* New, NUL-terminated text. */
 char *sl_metrics_text(const struct sl_metrics *metrics, size_t *ret_size);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our Node object: labels written to it, its config label read from it, events about it and about
- * pods. Everything is a wish that is carried out when the API server answers: with the server gone nothing
- * blocks, nothing piles up, and the newest state is written when it is back.
+ * Our Node object: writes labels, reads the config label, writes events about the Node and about pods. Every call is a
+ * wish that is carried out when the API server answers: while the server is away nothing blocks and nothing piles up,
+ * and the newest state is written when it is back.
  *
  * Rights needed: nodes get, list, watch, patch; events create, patch.
  */
@@ -21,8 +21,8 @@
 
 struct sl_node;
 
-/* The API server as seen from here; sl_node_api_kube() is the real one, tests have their own. Contracts
- * are those of kube/kube.h. */
+/* The API server's functions; sl_node_api_kube() is the real server, tests have their own. The contracts are those of
+ * kube/kube.h. */
 struct sl_node_api {
     struct sl_kube *server;
     int (*request)(struct sl_kube *server, const char *method, const char *path,
@@ -40,7 +40,7 @@ static inline struct sl_node_api sl_node_api_kube(struct sl_kube *kube)
 }
 
 struct sl_node_options {
-    const char *name; /* the node's */
+    const char *name; /* of the node */
     struct sl_node_api api;
     /* The value of SL_NODE_CONFIG_LABEL, once known and when it changes. NULL: no such label. May be NULL. */
     void (*config_label)(void *data, const char *value);
@@ -50,26 +50,25 @@ struct sl_node_options {
 
 int sl_node_create(struct sl_loop *loop, const struct sl_node_options *opt, struct sl_node **ret,
                    struct sl_err *err) SL_MUST_CHECK;
-/* What was not sent yet is lost. NULL is fine. Not from inside config_label. */
+/* Requests that were not sent yet are lost. NULL is fine. Not from inside config_label. */
 void sl_node_destroy(struct sl_node *node);
 
 /*
- * The labels the node is to have from us, copied. Ours from before that are not among them are removed,
- * after a restart too; others' labels are never touched. A key that somebody else keeps changing back is
- * left to them (and said in an event) after a few times.
+ * Sets the labels that the node shall have from us, copied. Our earlier labels that are not among them are removed,
+ * after a restart too; other labels are never touched. If another writer keeps changing a label back, we give that
+ * label up after a few times and write an event.
  */
 void sl_node_labels(struct sl_node *node, const struct sl_labels *labels);
 
-/* Labels are somebody else's from now on: none is written, and those that are there stay for them to keep. */
+/* Another writer has the labels from now on: we write none, and the existing labels stay. */
 void sl_node_disown(struct sl_node *node);
 
 /*
- * Annotations the node is to have from us, copied; a value of "" is one it is not to have. Those not named
- * are not touched.
+ * Sets annotations of the node, copied; the value "" removes one. Other annotations are not touched.
  */
 void sl_node_annotations(struct sl_node *node, const struct sl_labels *notes);
 
-/* What the Node has, as seen last; NULL: nothing, or it was not seen yet. Good until the loop runs again. */
+/* An annotation of the Node, as seen last; NULL: none, or not seen yet. Valid until the loop runs again. */
 const char *sl_node_annotation(const struct sl_node *node, const char *key);
 
 /* The Node's metadata.uid; NULL until it was seen. */
@@ -78,8 +77,8 @@ const char *sl_node_uid(const struct sl_node *node);
 enum sl_event_type { SL_EVENT_NORMAL, SL_EVENT_WARNING };
 
 /*
- * Events in words. `reason` is CamelCase. The same again is counted, not repeated; there is a limit on how
- * many are kept and how fast they go, the oldest give way.
+ * Writes an event. `reason` is CamelCase. An equal event is counted, not repeated. The number of kept events and the
+ * rate are limited; the oldest are dropped.
  */
 void sl_node_event(struct sl_node *node, enum sl_event_type type, const char *reason,
                    const char *text);
@@ -88,7 +87,7 @@ void sl_pod_event(struct sl_node *node, const char *pod_namespace, const char *p
                   enum sl_event_type type, const char *reason, const char *text);
 
 struct sl_node_stats {
-    bool labels_current; /* the Node has the labels it is to have */
+    bool labels_current; /* the Node has the wanted labels */
     uint64_t label_writes, label_failures;
     uint64_t events_sent, events_dropped;
 };
