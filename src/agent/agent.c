@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start, stop, and who tells whom. */
+/* Start, stop, and the connections between the parts of the agent. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -163,7 +163,7 @@ static void arbiter_state(void *data, bool up, const char *words)
         sl_agent_say(data, SL_EVENT_WARNING, "ArbiterDown", "%s", words);
 }
 
-/* Only where containers are held to a share: nobody else has turns to take. */
+/* Only where containers are limited to a share: other containers need no turns. */
 int sl_agent_arbiter_open(struct sl_agent *a, struct sl_err *err)
 {
     struct sl_driver_options driver = {0};
@@ -194,8 +194,7 @@ static void signalled(struct sl_source *s, uint32_t events)
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGHUP) {
             sl_agent_config_changed(a);
-            sl_devices_refresh(
-                a->devices); /* also cards and MIG devices, which somebody may have changed */
+            sl_devices_refresh(a->devices); /* cards and MIG devices may have changed too */
         } else
             a->stopping = true;
     }
@@ -233,7 +232,7 @@ static int open_reload(struct sl_agent *a, struct sl_err *err)
     return rc;
 }
 
-/* In this order. Signals first: threads made later inherit that they are blocked. */
+/* In this order. Signals first: threads that start later inherit the blocked signals. */
 static int (*const openers[])(struct sl_agent *a, struct sl_err *err) = {
     open_signals,          sl_agent_config_first, open_reload,
     sl_agent_arbiter_open, open_plugins,          sl_agent_node_open,
@@ -249,7 +248,7 @@ static void close_all(struct sl_agent *a)
     sl_plugins_destroy(a->plugins);
     sl_devices_destroy(a->devices);
     sl_health_destroy(a->health);
-    /* Its daemons go on serving their clients; the next agent adopts them. */
+    /* The MPS daemons go on serving their clients; the next agent adopts them. */
     sl_mps_destroy(a->mps);
     sl_labeler_destroy(a->labeler);
     sl_node_feature_destroy(a->feature);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which configuration: the file of the command line, or of a directory of files the one that the Node's label
- * names. A new one takes the place of the old one only when it is good for this very node.
+ * Chooses the configuration: the file of the command line, or, in a directory of files, the file that the Node's label
+ * names. A new configuration replaces the old one only when it fits this very node.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static const char *named_file(const struct sl_agent *a)
     return value ? value : sl_config_variable(a->environ_list, "CONFIG_FILE");
 }
 
-/* "default" where there is one of that name and nothing else says which. */
+/* The file "default", where it exists and nothing names another file. */
 static const char *choice(const struct sl_agent *a, char *path, size_t size)
 {
     const char *name = a->config_label[0] ? a->config_label : a->opt.default_config;
@@ -109,7 +109,7 @@ static void recall_label(struct sl_agent *a)
     SL_CLEANUP(free) char *text = NULL;
     (void)snprintf(path, sizeof(path), "%s/" LABEL_FILE, a->opt.state_dir);
     if (sl_fs_read(AT_FDCWD, path, sizeof(a->config_label) - 1, &text, NULL, &err) < 0)
-        return; /* never written, or of no use: the Node will say */
+        return; /* never written, or useless: the Node will tell */
     (void)snprintf(a->config_label, sizeof(a->config_label), "%s", text);
     a->label_known = true;
 }
@@ -163,7 +163,7 @@ int sl_agent_config_first(struct sl_agent *a, struct sl_err *err)
 static void refuse(struct sl_agent *a, const struct sl_err *why)
 {
     if (strcmp(a->reload_error, why->msg) == 0)
-        return; /* it was said already */
+        return; /* this error is logged already */
     a->reloads_failed++;
     (void)snprintf(a->reload_error, sizeof(a->reload_error), "%s", why->msg);
     sl_agent_say(a, SL_EVENT_WARNING, "ConfigRefused", SL_E_CONFIG_KEPT_LOG, why->msg);
@@ -259,7 +259,7 @@ void sl_agent_config_changed(void *data)
     a->config_text = sl_take_ptr(text);
     a->config_size = size;
     rc = parse(a, &config, &err);
-    if (rc == 0) /* it has to fit this very node */
+    if (rc == 0) /* the configuration must fit this very node */
         rc = sl_plan_make(config, inv ? inv : &none, &plan, &err);
     sl_plan_free(plan);
     a->text_refused = rc < 0;

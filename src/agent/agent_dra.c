@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The DRA driver's place in the agent: what it asks of the other parts, and what it is told. */
+/* Connects the DRA driver with the other parts of the agent. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static void took_over(void *data)
     sl_agent_replan(data);
 }
 
-/* Beside the program as installed, or beside it as built. */
+/* In the place of an installed tree, or of a build tree, relative to the program. */
 static int find_libsluice(const struct sl_agent *a, char *path, size_t size, struct sl_err *err)
 {
     static const char *const places[] = {"../" SLUICE_LIBDIR "/sluice/libsluice.so",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fractions without DRA in the agent: slots at Allocate, leases at PreStartContainer, and what the scheduler
- * extender (and HAMi's tools) read on the Node. */
+/* Fractions without DRA in the agent: slots at Allocate, leases at PreStartContainer, and the Node's annotations for
+ * the scheduler extender (and HAMi's tools). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 {
     struct sl_agent *a = data;
     struct sl_err err = SL_ERR_INIT;
-    /* Device ids that are in the plan no more are an earlier plan's slots: the pod still has them. */
+    /* Device ids that the plan no longer has are slots of an earlier plan: the pod still has them. */
     if (sl_agent_count_ids(res, ids, n, false) == n) {
         sl_prestart_answer(call, NULL);
     } else if (!a->fraction) {
@@ -62,7 +62,7 @@ void sl_agent_prestart(void *data, const struct sl_plan_resource *res, const cha
 
 /* --- the Node ------------------------------------------------------------------------------------ */
 
-/* HAMi's "count" is one for all cards of a register's entry; ours are one for the node. */
+/* HAMi has one "count" for each card; we have one for the whole node. */
 static unsigned find_gpus(const struct sl_agent *a, const struct sl_inventory *inv,
                           struct sl_promise_node *ret)
 {
@@ -102,7 +102,7 @@ void sl_agent_fraction_publish(struct sl_agent *a)
     if (!ours || !hami)
         sl_out_of_memory();
     sl_labels_set(&notes, SL_PROMISE_GPUS_KEY, ours);
-    /* HAMi's own plugin may be here: its annotation is taken back only where ours tells that we wrote it. */
+    /* HAMi's own plugin may run here: remove its annotation only if our own annotation shows that we wrote it. */
     if (a->published_gpus)
         sl_labels_set(&notes, SL_PROMISE_REGISTER_KEY, hami);
     sl_node_annotations(a->node, &notes);
@@ -112,7 +112,7 @@ void sl_agent_fraction_publish(struct sl_agent *a)
 void sl_agent_fraction_update(struct sl_agent *a)
 {
     struct sl_err err = SL_ERR_INIT;
-    /* With claims only for containers from before, on a node that was not drained: their tenants go with their pods. */
+    /* With DRA, only for old containers on a node that was not drained: their tenants go with their pods. */
     bool wanted =
         a->opt.dra ? !(a->dra && sl_dra_stats(a->dra).standby) : a->config->fractional.enabled;
     if (wanted && !a->fraction && open_fraction(a, &err) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API server's part in the agent: our Node, and the ways labels take to it. */
+/* The API server's part in the agent: our Node, and the ways that labels take to it. */
 #include <errno.h>
 #include <math.h>
 
@@ -13,8 +13,8 @@ static bool by_feature(const struct sl_agent *a)
 }
 
 /*
- * Two hands on one label would fight, so there is one: Node Feature Discovery's where it has our object, ours
- * where it cannot. While nobody knows which it will be, the Node stays as it is.
+ * Two writers of one label would fight, so there is one: Node Feature Discovery where it takes our object, otherwise
+ * this agent. Until that is known, the Node stays as it is.
  */
 void sl_agent_labels(void *data)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent shows of itself and its cards: /metrics, /healthz, /readyz. */
+/* Shows the state of the agent and its cards: /metrics, /healthz, /readyz. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int take_sample(struct sl_gpu *gpu, void *arg, struct sl_err *err)
 static void sampled(void *arg, int result, const struct sl_err *err)
 {
     struct sample *s = arg;
-    if (result != -ECANCELED) /* the agent goes, and the exporter with it */
+    if (result != -ECANCELED) /* the agent stops, and so does the exporter */
         sl_exporter_sampled(s->exporter, s->numbers, result < 0 ? 0 : s->count,
                             result < 0 ? err : NULL);
     free(s->numbers);
@@ -62,7 +62,7 @@ static void sample(void *data, struct sl_exporter *exporter)
     sl_exporter_sampled(exporter, NULL, 0, &err);
 }
 
-/* --- what the loop knows ------------------------------------------------------------------------ */
+/* --- figures that the loop knows ---------------------------------------------------------------- */
 
 static void fill_devices(struct sl_agent *a, const struct sl_inventory *inv, struct sl_metrics *m)
 {
@@ -110,8 +110,8 @@ static bool is_of(const char *uuid, const char *id)
     return n > 0 && strncmp(id, uuid, n) == 0 && (id[n] == '\0' || strncmp(id + n, "::", 2) == 0);
 }
 
-/* The card of a device or of a MIG device; NULL: not one of ours. By the id alone: a pod from before a change of the
- * configuration holds what no plan has any more, and uses the card all the same. */
+/* The card of a device or of a MIG device; NULL: not one of ours. Found by the id alone: a pod may hold a device of an
+ * earlier plan, and still use the card. */
 static const char *gpu_of(const struct sl_inventory *inv, const char *id)
 {
     for (size_t g = 0; inv && g < inv->gpu_count; g++) {
@@ -188,7 +188,7 @@ static void fill(void *data, struct sl_metrics *m)
     fill_agent(a, &m->agent);
 }
 
-/* A newer agent that waits for the older one's end counts as ready, or a rolling upgrade would never get on. */
+/* A newer agent that waits for the end of an older one counts as ready; otherwise a rolling upgrade would hang. */
 static bool dra_ready(const struct sl_agent *a)
 {
     return a->dra && (sl_dra_stats(a->dra).registered || sl_dra_stats(a->dra).standby);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what is in the machine and what is configured to what the node offers: driver files, plan, MPS daemons,
- * CDI specs, device plugins, labels, in this order, each part told only of what changed. */
+/* From cards and configuration to the node's offer: driver files, plan, MPS daemons, CDI specs, device plugins, labels,
+ * in this order. Each part hears only of changes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static const struct sl_plan_device *device_of(const struct sl_plan_resource *res
     return NULL;
 }
 
-/* A card is good for pods when the driver says so and, where it is shared by MPS, its daemon answers. */
+/* A card is ready for pods when the driver says so and, where MPS shares the card, its daemon answers. */
 static void publish_health(struct sl_agent *a, const char *uuid)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -148,8 +148,8 @@ size_t sl_agent_count_ids(const struct sl_plan_resource *res, const char *const 
     return count;
 }
 
-/* Several shares of one card in one container are one larger share (users of NVIDIA's plugin ask for it:
- * there extra ones buy nothing). MPS takes the smaller of this and the daemon's own limit. */
+/* Several shares of one card in one container are one larger share (with NVIDIA's plugin, users get nothing for extra
+ * shares). MPS takes the smaller of this limit and the daemon's own. */
 static void mps_share(const struct sl_agent *a, size_t gpu, const struct sl_inventory *inv,
                       size_t shares, struct sl_edits *extra)
 {
@@ -224,8 +224,7 @@ static void say_warnings(const struct sl_plan *old, const struct sl_plan *plan)
     }
 }
 
-/* Files that could not be found or written are tried again: a disk is full for a while, a driver is being
- * installed. */
+/* Failed searches and writes are tried again: a disk is full for a while, a driver is being installed. */
 static void write_specs(struct sl_agent *a, const struct sl_inventory *inv)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -275,7 +274,7 @@ static void offer(struct sl_agent *a, const struct sl_inventory *inv, const stru
         a->vacated = true;
         sl_plugins_vacate(a->plugins, plan);
     }
-    /* Two agents overlap in an upgrade: the one that stands by does not argue about labels. */
+    /* Two agents overlap in an upgrade: the one on standby must not write labels. */
     if (a->labeler && !(a->dra && sl_dra_stats(a->dra).standby))
         sl_labeler_update(a->labeler, a->config, inv, plan);
     sl_agent_dra_update(a);
@@ -294,14 +293,14 @@ void sl_agent_replan(struct sl_agent *a)
         if (strcmp(a->unfit, err.msg) != 0)
             sl_agent_say(a, SL_EVENT_WARNING, "ConfigUnfit", SL_E_PLAN_KEPT_LOG, err.msg);
         (void)snprintf(a->unfit, sizeof(a->unfit), "%s", err.msg);
-        /* The labeler still points to the configuration and the inventory from before, which are freed now. */
+        /* The labeler still points to the old configuration and inventory, which are freed now. */
         if (a->labeler)
             sl_labeler_update(a->labeler, a->config, inv, NULL);
-        sl_agent_dra_update(a); /* likewise: the driver's files may just have been found anew */
+        sl_agent_dra_update(a); /* also: the driver's files may have been found again */
         return;
     }
     a->unfit[0] = '\0';
-    if (!a->opt.dra) /* the warnings are about resources, and claims use none */
+    if (!a->opt.dra) /* the warnings are about resources, which claims do not use */
         say_warnings(a->plan, plan);
     struct sl_plan *old = a->plan;
     a->plan = plan;

@@ -33,16 +33,16 @@ extern char **environ;
 #define TAKEN_NS       (500 * SL_NS_PER_MS)
 /* An arbiter that ran this long started well: the next one starts without a long wait. */
 #define STEADY_NS      (30 * SL_NS_PER_S)
-/* Where the child finds the descriptor it says on whether it is ready. */
+/* The descriptor on which the child reports that it is ready. */
 #define READY_FD       3
 #define READY_FD_TEXT  "3"
-/* Longer than an arbiter that is held up takes to end after SIGTERM. */
+/* Longer than a busy arbiter takes to end after SIGTERM. */
 #define END_MS         5000
-/* The arbiter is asked once a second whether it lives. The parent sees when the process ends; nobody
- * sees when it hangs or was stopped, and then every pod of the node waits. */
+/* The agent asks the arbiter once a second whether it lives. The end of the process is visible to its parent; a hang or
+ * a SIGSTOP is not, and then every pod of the node waits. */
 #define ASK_NS         SL_NS_PER_S
-/* After this many seconds in a row without an answer it counts as stuck. They are counted one by one:
- * seconds in which this process itself did not run are none. */
+/* After this many seconds in a row without an answer the arbiter counts as stuck. The seconds are counted one by one:
+ * seconds in which the agent itself did not run do not count. */
 #define SILENT_S       10
 #define SOCKET_MAX     108                  /* bytes of a socket's path */
 #define ANSWER_NS      (3600 * SL_NS_PER_S) /* longer than any silence: SILENT_S decides */
@@ -50,17 +50,17 @@ extern char **environ;
 struct sl_arbiter_child {
     struct sl_loop *loop;
     struct sl_source pidfd;
-    struct sl_source ready; /* says R or E and a text */
+    struct sl_source ready; /* reads R, or E and a text */
     struct sl_timer retry;
-    struct sl_timer ask;     /* set while it is up */
-    struct sl_leases *asked; /* NULL: nobody to ask yet */
+    struct sl_timer ask;     /* set while the arbiter is up */
+    struct sl_leases *asked; /* NULL: there is no connection to ask on yet */
     bool owed;               /* an answer is outstanding */
     unsigned silent_s;
-    pid_t pid; /* 0: there is none, or it is another agent's */
+    pid_t pid; /* 0: there is none, or another agent started it */
     bool up;
     uint64_t started_ns, backoff_ns;
     char dir[256], library[512];
-    char last_words[400]; /* of the one that ended, or "" */
+    char last_words[400]; /* of the arbiter that ended, or "" */
     void (*state)(void *data, bool up, const char *words);
     void *data;
 };
@@ -94,8 +94,8 @@ static void close_source(struct sl_arbiter_child *c, struct sl_source *s)
     s->fd = -1;
 }
 
-/* An arbiter that hangs, or was stopped, keeps every pod of the node waiting. The agent kills it, sees its end as any
- * other end, and starts another. */
+/* An arbiter that hangs, or was stopped, keeps every pod of the node waiting. The agent kills it, sees its end like any
+ * other end, and starts a new arbiter. */
 static void stuck(struct sl_arbiter_child *c, pid_t pid)
 {
     if (c->pid > 0)
@@ -154,7 +154,7 @@ static void said(struct sl_source *s, uint32_t events)
     if (n > 0 && text[0] == SL_READY_YES) {
         tell(c, true, "the arbiter is running");
     } else if (n > 1) {
-        text[n] = '\0'; /* told when it has ended: it may only have found another one there */
+        text[n] = '\0'; /* logged after its end: it may only have found another arbiter */
         (void)snprintf(c->last_words, sizeof(c->last_words), "%.399s", text + 1);
     }
 }
@@ -169,7 +169,7 @@ static void ended(struct sl_source *s, uint32_t events)
     bool taken = WIFEXITED(status) && WEXITSTATUS(status) == SL_ARBITER_EXIT_TAKEN;
     close_source(c, &c->pidfd);
     if (c->ready.fd >= 0)
-        said(&c->ready, 0); /* both may be ready in one turn of the loop */
+        said(&c->ready, 0); /* both events may come in one turn of the loop */
     if (taken)
         (void)snprintf(words, sizeof(words),
                        "another arbiter serves %s already: the agent uses it and checks it again",
@@ -187,7 +187,7 @@ static void ended(struct sl_source *s, uint32_t events)
     c->last_words[0] = '\0';
     if (sl_loop_now(c->loop) - c->started_ns > STEADY_NS)
         c->backoff_ns = BACKOFF_MIN_NS;
-    if (taken) /* an older agent's, which ends any moment: tenants wait for the next */
+    if (taken) /* an older agent's arbiter, which ends soon: tenants wait for ours */
         c->backoff_ns = TAKEN_NS;
     c->pid = 0;
     if (!taken)
@@ -198,7 +198,7 @@ static void ended(struct sl_source *s, uint32_t events)
     try_later(c);
 }
 
-/* exec, not fork alone: this process has threads, and the arbiter wants a small one of its own. */
+/* exec, not fork alone: this process has threads, and the arbiter shall be a small process. */
 static int launch(struct sl_arbiter_child *c, int ready_fd, struct sl_err *err)
 {
     char *const argv[] = {(char *)(uintptr_t)"sluiced",
@@ -317,7 +317,7 @@ int sl_arbiter_child_main(int argc, char **argv)
     struct sl_err err = SL_ERR_INIT;
     if (argc < 3)
         return 2;
-    /* The agent's name in `ps`, and not its end: an agent that was killed leaves its tenants their turns. */
+    /* The arbiter has a name of its own in `ps`. It does not end with the agent: tenants keep their turns. */
     (void)prctl(PR_SET_NAME, "sluice-arbiter", 0, 0, 0);
     const struct sl_arbiter_options opt = {
         .dir = argv[0], .ready_fd = atoi(argv[1]), .nvml_library = *argv[2] ? argv[2] : NULL};

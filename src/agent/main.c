@@ -16,15 +16,15 @@
 
 #define BACKOFF_MIN_NS (20 * SL_NS_PER_MS)
 #define BACKOFF_MAX_NS (10 * SL_NS_PER_S)
-/* An agent that lived this long did not die of its start. */
+/* An agent that lived this long did not fail at its start. */
 #define STEADY_NS      (10 * SL_NS_PER_S)
 
 struct parent {
     pid_t child;
-    sigset_t old; /* the mask we were started with, which the agent gets */
+    sigset_t old; /* the mask that this process was started with; the agent gets it */
     bool stopping;
     uint64_t began_ns, backoff_ns;
-    int status; /* of the ended child; -1: it lives */
+    int status; /* of the ended child; -1: it is alive */
 };
 
 /* 0 in the child. */
@@ -44,7 +44,7 @@ static pid_t start(struct parent *p)
     return pid;
 }
 
-/* Daemons whose agent died become our children: they are waited for too, so that none stays a zombie. */
+/* Daemons of a dead agent become our children: reap them too, so that none stays a zombie. */
 static void reap(struct parent *p)
 {
     int status;
@@ -69,8 +69,8 @@ static void wait_signal(struct parent *p, const sigset_t *set)
 /*
  * A parent process that only starts the agent again when a signal ended it. Otherwise the death of the agent would end
  * its container, and with it the MPS daemons and the arbiter that pods use; and kubelet waits before it starts another
- * container. Returns -1 in the child, which is to be the agent. In the parent it returns when the agent has ended by
- * itself or as it was told: the status to exit with. SIGTERM, SIGINT and SIGHUP are passed on.
+ * container. Returns -1 in the child, which becomes the agent. In the parent, returns the exit status once the agent
+ * has ended by itself or after a signal that was passed on: SIGTERM, SIGINT, SIGHUP.
  */
 static int supervise(void)
 {

@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 
-/* An empty TEXT is as good as none. */
+/* An empty TEXT counts as not given. */
 enum kind { TEXT, TEXT_OR_NOTHING, YES_NO };
 
-/* One row an option of the agent itself: help, environment and the field follow from it. */
+/* One row for each option of the agent itself: help, environment and field follow from it. */
 static const struct option_row {
     const char *flag, *env, *value, *help;
     enum kind kind;
@@ -194,7 +194,7 @@ void sl_agent_options_clear(struct sl_agent_options *opt)
     opt->flags_count = 0;
 }
 
-/* An option, its help, and after that its default and variable, on a line of their own if need be. */
+/* An option, its help, then its default and variable, on a separate line if necessary. */
 static void print_row(FILE *out, const char *left, const char *help, const char *fallback,
                       const char *env)
 {

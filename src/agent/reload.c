@@ -28,7 +28,7 @@ struct sl_reload {
     char path[PATH_MAX]; /* "": none */
 };
 
-/* The directory, not the file: an editor and kubelet both replace what has the name. */
+/* Watches the directory, not the file: editors and kubelet replace the file of that name. */
 static void watch_directory(struct sl_reload *r)
 {
     char copy[PATH_MAX];
@@ -60,7 +60,7 @@ static void inotify_ready(struct sl_source *s, uint32_t events)
 static void settled(struct sl_timer *timer)
 {
     struct sl_reload *r = sl_container_of(timer, struct sl_reload, settle);
-    watch_directory(r); /* a directory that was replaced */
+    watch_directory(r); /* the directory was replaced */
     if (r->path[0] != '\0')
         r->changed(r->data);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's side: what to ask and when, and what the answers mean. */
+/* The loop's side: sends questions in time, and interprets the answers. */
 #include "agent/cards/devices.h"
 
 #include <errno.h>
@@ -26,17 +26,17 @@ struct sl_devices {
     uint64_t poll_ns, stall_ns, retry_ns, stop_wait_ns;
 
     struct sl_timer poll; /* the next read, or the next try to open */
-    uint64_t backoff_ns;  /* of the last try that failed; 0: none */
-    bool open;            /* NVML is */
-    bool asking;          /* an open or a read is on its way */
-    bool again;           /* a refresh came while it was */
-    bool fresh;           /* read through a fresh NVML next time */
-    struct sl_err said;   /* the last trouble */
+    uint64_t backoff_ns;  /* of the last failed attempt; 0: none */
+    bool open;            /* NVML is open */
+    bool asking;          /* an open or a read is under way */
+    bool again;           /* a refresh came meanwhile */
+    bool fresh;           /* open NVML again for the next read */
+    struct sl_err said;   /* the last error that was reported */
     struct sl_inventory *inv;
-    char (*uuids)[SL_GPU_UUID_SIZE]; /* what NVML's numbers mean, as of the last read */
+    char (*uuids)[SL_GPU_UUID_SIZE]; /* the UUIDs of NVML's numbers, as of the last read */
     size_t uuid_count;
 
-    struct sl_timer stall; /* runs while tasks are out */
+    struct sl_timer stall; /* runs while tasks are under way */
     unsigned out;
     uint64_t seen_serial, seen_ns;
     bool stalled;
@@ -54,7 +54,7 @@ static void look_again(struct sl_devices *d)
     sl_timer_set(d->loop, &d->stall, sl_loop_now(d->loop) + d->stall_ns / 4);
 }
 
-/* The tasks behind the one that hangs; reads come back by themselves when it returns. */
+/* Refuses the tasks behind the task that hangs; reads are repeated when it returns. */
 static void refuse_queued(struct sl_devices *d, int code, const char *why)
 {
     struct task_list refused;
@@ -132,7 +132,7 @@ static void push(struct sl_devices *d, struct task *task)
         look_again(d);
 }
 
-/* An open or a read, whichever is due; one at a time. */
+/* Starts an open or a read, whichever is due; one at a time. */
 static void ask(struct sl_devices *d)
 {
     if (d->asking || d->stalled) {
@@ -182,8 +182,8 @@ static void not_open(struct sl_devices *d, const struct sl_err *err)
         d->ops.no_driver(d->data, err, retry_ns);
 }
 
-/* What NVML's numbers mean now. A card that does not say its name is still the one it was, as long
- * as the driver lists as many cards as before. */
+/* Remembers the UUIDs of NVML's numbers. A card that does not tell its UUID is still the same card, as long as the
+ * driver lists as many cards as before. */
 static void remember_numbers(struct sl_devices *d, const struct sl_inventory *inv)
 {
     char(*uuids)[SL_GPU_UUID_SIZE] = sl_xcalloc(inv->gpu_count + 1, sizeof(*uuids));

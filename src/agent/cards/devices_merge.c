@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A card that stops answering keeps its name and its place: pods hold devices by them. */
+/* A card that stops answering keeps its name and its place: pods hold devices by both. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-/* `to` is lost: it becomes what `from` was. */
+/* `to` is lost: it gets the data of `from`. */
 static void recall(struct sl_inv_gpu *to, const struct sl_inv_gpu *from)
 {
     struct sl_inv_mig *mig = NULL;
@@ -35,7 +35,7 @@ static void recall_lost(const struct sl_inventory *before, char (*uuids)[SL_GPU_
 }
 
 struct place {
-    size_t old, now; /* index in before and in fresh; SIZE_MAX: not in it */
+    size_t old, now; /* index in before and in fresh; SIZE_MAX: absent */
 };
 
 static size_t make_places(const struct sl_inventory *before, const struct sl_inventory *fresh,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two threads that call NVML: one works off tasks, one waits for XIDs. */
+/* The two threads that call NVML: one runs tasks, one waits for XIDs. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static bool wait_for(struct core *core, uint64_t until_ns)
 
 /* ---- opening ---- */
 
-/* NVML of the driver root, where distributions and the driver's container put it. */
+/* The NVML library below the driver root, where distributions and the driver's container put it. */
 static const char *library_under(const char *root, char *buf, size_t size)
 {
     static const char *const places[] = {
@@ -121,7 +121,7 @@ static int open_cards(struct core *core, struct sl_gpu **ret, struct sl_err *err
     return sl_gpu_open_at(library, root, ret, err);
 }
 
-/* Takes the cards away from everybody, closes them and opens them anew. */
+/* Makes both threads leave the cards, closes the cards and opens them again. */
 static int reopen(struct core *core, struct sl_err *err)
 {
     uint64_t until = sl_now_ns() + (uint64_t)core->event_wait_ms * 2 * SL_NS_PER_MS + SL_NS_PER_S;
@@ -131,7 +131,7 @@ static int reopen(struct core *core, struct sl_err *err)
     while (core->waiting && in_time)
         in_time = wait_for(core, until);
     struct sl_gpu *old = core->gpu;
-    bool keep = core->waiting; /* it hangs in there: what is open stays open */
+    bool keep = core->waiting; /* the event thread hangs in the driver: keep the cards open */
     if (!keep)
         core->gpu = NULL;
     (void)pthread_mutex_unlock(&core->lock);
@@ -155,7 +155,7 @@ static int reopen(struct core *core, struct sl_err *err)
 
 static void run_task(struct core *core, struct task *task)
 {
-    struct sl_gpu *gpu = core->gpu; /* only this thread writes it while it runs */
+    struct sl_gpu *gpu = core->gpu; /* only this thread writes it while the task runs */
     task->err = (struct sl_err)SL_ERR_INIT;
     if (task->kind == TASK_OPEN || (task->kind == TASK_READ && task->reopen)) {
         task->result = reopen(core, &task->err);
@@ -181,7 +181,7 @@ static void leave(struct core *core)
         core->gpu = NULL;
     }
     (void)pthread_mutex_unlock(&core->lock);
-    sl_gpu_close(gpu); /* before it counts as gone: destroy waits for this too */
+    sl_gpu_close(gpu); /* before it counts as gone: destroy waits for the close too */
     (void)pthread_mutex_lock(&core->lock);
     core->gone++;
     (void)pthread_cond_broadcast(&core->changed);
@@ -222,7 +222,7 @@ static void *work(void *arg)
 
 /* ---- XIDs ---- */
 
-/* A storm of one and the same error is one event until the loop has taken it. */
+/* A storm of equal errors is one event until the loop has taken it. */
 static void keep_event(struct core *core, const struct sl_gpu_event *e)
 {
     for (size_t i = 0; i < core->event_count; i++) {
@@ -232,7 +232,7 @@ static void keep_event(struct core *core, const struct sl_gpu_event *e)
             return;
     }
     if (core->event_count == EVENTS_KEPT)
-        return; /* 256 different errors at once: the cards are as unhealthy as they get */
+        return; /* 256 different errors at once: the cards are unhealthy already */
     core->events[core->event_count++] = *e;
     ring(core);
 }
@@ -325,7 +325,7 @@ static int start_thread(struct core *core, void *(*body)(void *), struct sl_err 
         core->threads--;
         core->holders--;
     } else {
-        (void)pthread_detach(thread); /* nobody joins what may hang */
+        (void)pthread_detach(thread); /* the thread may hang: do not join it */
     }
     (void)pthread_mutex_unlock(&core->lock);
     return rc != 0 ? sl_err_errno(err, rc, "cannot start a thread for NVML") : 0;

@@ -15,16 +15,16 @@
 
 #define STRIKE_MEMORY_NS (3600 * SL_NS_PER_S) /* errors this old do not count against a card */
 #define STRIKES_MAX      5                    /* the quiet time doubles that often at most */
-#define REFRESH_APART_NS (5 * SL_NS_PER_S)    /* XID storms ask NVML no oftener */
-#define REFRESH_LATER_NS (10 * SL_NS_PER_S)   /* an answer still missing is asked for again */
+#define REFRESH_APART_NS (5 * SL_NS_PER_S)    /* XID storms read NVML no more often */
+#define REFRESH_LATER_NS (10 * SL_NS_PER_S)   /* ask again if there is still no answer */
 
-/* What is known of XIDs, by number: how long a card is kept back, and what people read. Others are of the card's,
- * without words. */
+/* The known XIDs, by number: how long a card is held back, and a text for people. An unknown XID counts as an error of
+ * the card, without a text. */
 static const struct xid_kind {
     uint64_t xid;
     const char *words;
     bool reset;      /* the card does not work again before it is reset */
-    bool whole_card; /* whichever MIG instance it names */
+    bool whole_card; /* also if it names one MIG instance */
 } kinds[] = {
     {13, "a program's kernel raised an exception", .reset = false},
     {31, "a program touched memory it does not have", .reset = false},
@@ -65,17 +65,17 @@ struct thing {
     char uuid[SL_GPU_UUID_SIZE], card[SL_GPU_UUID_SIZE];
     bool mig;
     uint32_t gpu_instance, compute_instance;
-    bool seen; /* in the reading at hand */
+    bool seen; /* in the current reading */
 
     bool lost, no_driver;
-    bool hit; /* by an XID, and not yet over it */
+    bool hit; /* by an XID, and not recovered yet */
     uint64_t xid, hit_ns;
-    bool reset;    /* one of the XIDs since it was healthy calls for a reset */
-    bool was_gone; /* it stopped answering since: that was, or will be, the reset */
+    bool reset;    /* an XID since it was last healthy needs a reset */
+    bool was_gone; /* it stopped answering since: that was the reset, or the reset follows */
     unsigned strikes;
-    uint64_t answer_ns; /* the last question it answered was put then; 0: none */
+    uint64_t answer_ns; /* loop time of the last question that it answered; 0: none */
 
-    bool healthy; /* as told */
+    bool healthy; /* as reported */
     char reason[320];
 };
 
@@ -83,7 +83,7 @@ struct sl_health {
     struct sl_loop *loop;
     struct sl_health_options opt;
     struct sl_timer timer;
-    uint64_t refresh_ns; /* when a reading was last asked for */
+    uint64_t refresh_ns; /* when a reading was last requested */
     bool refreshed;
     struct thing *things;
     size_t count, room;
@@ -107,7 +107,7 @@ static void want_refresh(struct sl_health *h)
     h->opt.refresh(h->opt.data);
 }
 
-/* How long without another XID until it is trusted again. */
+/* The time without another XID until the device counts as healthy again. */
 static uint64_t quiet_for(const struct sl_health *h, const struct thing *t)
 {
     uint64_t quiet = t->reset && !t->was_gone ? h->opt.reset_quiet_ns : h->opt.quiet_ns;
@@ -122,8 +122,8 @@ static uint64_t quiet_until(const struct sl_health *h, const struct thing *t)
     return quiet > UINT64_MAX - t->hit_ns ? UINT64_MAX : t->hit_ns + quiet;
 }
 
-/* Is the XID over? After one that calls for a reset only a question put after the quiet time
- * counts: a card may answer for a while before it does not. */
+/* Has the device recovered? After an XID that needs a reset, the device must answer a question that was asked after the
+ * quiet time: a broken card may answer for a while. */
 static bool recovered(const struct sl_health *h, const struct thing *t)
 {
     uint64_t until = quiet_until(h, t);
@@ -153,7 +153,7 @@ static void bad_reason(const struct sl_health *h, struct thing *t)
                    sl_format_duration(quiet_for(h, t), after, sizeof(after)));
 }
 
-/* Says once that the device became healthy or unhealthy. */
+/* Reports once that the device became healthy or unhealthy. */
 static void settle(struct sl_health *h, struct thing *t)
 {
     bool healthy = !t->lost && !t->no_driver && !t->hit;
@@ -174,7 +174,7 @@ static void forgive(struct thing *t)
     t->hit = t->reset = t->was_gone = false;
 }
 
-/* Ends what is over, and sets the timer for what is not. */
+/* Ends what is over, and sets the timer for the rest. */
 static void review(struct sl_health *h)
 {
     uint64_t now = sl_loop_now(h->loop), next = UINT64_MAX;
@@ -186,7 +186,7 @@ static void review(struct sl_health *h)
         if (!t->hit)
             continue;
         uint64_t at = quiet_until(h, t);
-        if (at <= now) { /* quiet long enough; only the answer is missing */
+        if (at <= now) { /* quiet for long enough; only the answer is missing */
             want_refresh(h);
             at = now + REFRESH_LATER_NS;
         }
@@ -211,7 +211,7 @@ static void hit(struct sl_health *h, struct thing *t, uint64_t xid)
     const struct xid_kind *kind = kind_of(xid);
     uint64_t now = sl_loop_now(h->loop);
     bool reset = kind && kind->reset;
-    if (!t->hit) { /* another failure, not another XID of the same failure */
+    if (!t->hit) { /* a new failure, not another XID of the same failure */
         if (t->hit_ns && now - t->hit_ns > STRIKE_MEMORY_NS)
             t->strikes = 0;
         if (t->strikes < STRIKES_MAX)
@@ -237,7 +237,7 @@ void sl_health_xid(struct sl_health *h, const char *uuid, const struct sl_gpu_ev
 {
     if (h->opt.ignored(h->opt.data, e->xid))
         return;
-    if (!uuid) { /* it is not known which card: the next reading shows it */
+    if (!uuid) { /* the card is not known: the next reading shows it */
         want_refresh(h);
         return;
     }

@@ -20,10 +20,9 @@
 #include "base/json_dump.h"
 #include "base/xalloc.h"
 
-#define CDI_VERSION                                                                                \
-    "0.6.0" /* what containerd 1.7 and CRI-O 1.28 know; nothing here needs a later one */
+#define CDI_VERSION "0.6.0" /* known to containerd 1.7 and CRI-O 1.28; enough for us */
 
-/* The names NVIDIA's plugin gives its files: whoever comes from there finds no second spec of a kind. */
+/* The file names of NVIDIA's plugin: a node that used it has no second spec of the same kind. */
 #define NODE_FILE "k8s.device-plugin.nvidia.com-gpu.json"
 #define IMEX_FILE "k8s.device-plugin.nvidia.com-imex-channel.json"
 #define SUFFIX    ".json"
@@ -37,7 +36,7 @@ static void sl_cleanup_json(json_t **j)
     json_decref(*j);
 }
 
-/* May a device be called this? */
+/* Is this a valid device name? */
 static bool name_valid(const char *name)
 {
     size_t n = strlen(name);
@@ -50,7 +49,7 @@ static bool name_valid(const char *name)
     return true;
 }
 
-/* Appends item (whose reference it takes) to object[key], making the array. */
+/* Appends item (takes its reference) to object[key]; makes the array if necessary. */
 static int append(json_t *object, const char *key, json_t *item, struct sl_err *err)
 {
     json_t *list = json_object_get(object, key);
@@ -72,7 +71,7 @@ static json_t *node_json(const struct sl_edit_node *n)
                      "rw");
 }
 
-/* rprivate: what the host mounts later below a directory stays the host's. */
+/* rprivate: later mounts of the host below a directory do not appear in the container. */
 static json_t *mount_json(const struct sl_edit_mount *m)
 {
     return json_pack("{s:s, s:s, s:[s,s,s,s,s]}", "hostPath", m->host, "containerPath",
@@ -101,7 +100,7 @@ static json_t *spec_new(const char *kind)
     return json_pack("{s:s, s:s, s:[]}", "cdiVersion", CDI_VERSION, "kind", kind, "devices");
 }
 
-/* Devices are unique by name, and have at least one edit: runtimes refuse the whole file otherwise. */
+/* Device names must be unique, and each device needs an edit: otherwise runtimes refuse the whole file. */
 static int spec_device(json_t *spec, const char *name, const struct sl_edits *edits,
                        struct sl_err *err)
 {
@@ -143,7 +142,7 @@ static int put_file(const char *dir, const char *file, const void *data, size_t 
     SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dirfd < 0)
         return sl_err_errno(err, errno, "cannot open directory %s", dir);
-    /* Runtimes read every spec again when one is touched: the same text is not written twice. */
+    /* Runtimes read all specs again after each write: do not write the same text again. */
     SL_CLEANUP(free) char *old = NULL;
     size_t old_size = 0;
     if (sl_fs_read(dirfd, file, size, &old, &old_size, NULL) == 0 && old_size == size &&
@@ -165,7 +164,7 @@ void sl_cdi_common_edits(const struct sl_driver *driver, struct sl_edits *edits)
 {
     sl_edits_add(edits, &driver->nodes);
     sl_edits_add(edits, &driver->files);
-    /* "void" tells NVIDIA's runtime, where it is the default one, that there is nothing left to do. */
+    /* "void" tells NVIDIA's runtime, where it is the default runtime, that it has nothing to do. */
     sl_edits_env(edits, "NVIDIA_VISIBLE_DEVICES", "void");
 }
 
@@ -182,7 +181,7 @@ int sl_cdi_device_edits(const struct sl_driver *driver, const struct sl_inventor
     return rc;
 }
 
-/* One device under its UUID and its index, and into `all`. What has no node (yet) is left out. */
+/* Adds one device under its UUID and its index, and to `all`. A device without a node (yet) is left out. */
 static int add_device(json_t *spec, const struct sl_driver *driver, const struct sl_inventory *inv,
                       size_t gpu, size_t mig, struct sl_edits *all, struct sl_err *err)
 {
@@ -224,7 +223,7 @@ static int add_devices(json_t *spec, const struct sl_driver *driver, const struc
     return rc;
 }
 
-/* A file that is not there is a success. */
+/* A missing file is a success. */
 static int remove_file(const char *dir, const char *file, struct sl_err *err)
 {
     SL_CLEANUP(close) int dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -233,7 +232,7 @@ static int remove_file(const char *dir, const char *file, struct sl_err *err)
     return errno == ENOENT ? 0 : sl_err_errno(err, errno, "cannot remove %s/%s", dir, file);
 }
 
-/* A spec without devices says nothing, and runtimes complain about it. */
+/* A spec without devices has no use, and runtimes complain about it. */
 static int write_or_remove(const char *dir, const char *file, json_t *spec, struct sl_err *err)
 {
     return json_array_size(json_object_get(spec, "devices")) > 0 ? spec_write(dir, file, spec, err)
@@ -288,7 +287,7 @@ static const struct {
                      SL_FAULT_NAME("cdi.slot.removed")},
 };
 
-/* The id goes into a file's name: nothing in it may lead elsewhere. */
+/* The id becomes part of a file's name: it must not lead to another directory. */
 static int file_name(enum sl_cdi_kind kind, const char *id, char buf[NAME_MAX + 1],
                      struct sl_err *err)
 {

@@ -38,7 +38,7 @@ void sl_driver_warn(struct sl_driver *d, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Links in a driver's tree may be absolute (Debian's alternatives are): they mean the tree's own files. */
+/* Links in a driver's tree may be absolute (Debian's alternatives are): they point to files of the tree. */
 int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX])
 {
     char base[PATH_MAX], link[64];
@@ -48,11 +48,10 @@ int sl_driver_open_in_root(const char *root, const char *rel, char real[PATH_MAX
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
     SL_CLEANUP(close) int fd = -1;
     int tries = 0;
-    do /* EAGAIN: something was mounted or renamed on this machine while ".." was followed */
+    do /* EAGAIN: a mount or rename happened while ".." was followed */
         fd = (int)syscall(SYS_openat2, rootfd, rel, &how, sizeof(how));
     while (fd < 0 && errno == EAGAIN && ++tries < RESOLVE_TRIES);
-    if (fd < 0 &&
-        (errno == ENOSYS || errno == EPERM)) /* an old kernel, or a filter that is older */
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* an old kernel, or an old seccomp filter */
         fd = openat(rootfd, rel, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -93,7 +92,7 @@ static int set_roots(struct sl_driver *d, const struct sl_driver_options *o, str
         (void)close(fd);
         d->simulated = true;
     }
-    /* A simulated driver has no kernel part: what a kernel would say is in its tree. */
+    /* A simulated driver has no kernel part: its tree has the files that the kernel would show. */
     rc = sl_driver_join(path, d->simulated ? root : "/", "proc", err);
     if (rc == 0)
         d->proc = sl_xstrdup(o->proc && *o->proc ? o->proc : path);
@@ -116,7 +115,7 @@ void sl_driver_options_set(struct sl_driver_options *o, const struct sl_config *
         .mofed = config->mofed,
     };
     o->dev_root_host = config->dev_root && *config->dev_root ? config->dev_root : host;
-    /* A driver installed in a root of its own may leave the nodes to the machine's /dev. */
+    /* A driver in a root of its own may use the machine's /dev. */
     if (sl_driver_join(path, o->root, "dev", NULL) == 0 && access(path, F_OK) != 0)
         o->dev_root = "/";
 }

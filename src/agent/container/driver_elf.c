@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define MAX_SEGMENTS 64
-#define MAX_DYNAMIC  4096 /* entries looked at; a driver library has a few dozen */
+#define MAX_DYNAMIC  4096 /* entries to read; a driver library has a few dozen */
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -32,7 +32,7 @@ static bool read_at(int fd, void *buf, size_t size, uint64_t offset)
     return true;
 }
 
-/* Where in the file the byte is that will be at this address. */
+/* The offset in the file of the byte that is loaded at this address. */
 static bool file_offset(const Elf64_Phdr *ph, size_t count, uint64_t address, uint64_t *ret)
 {
     for (size_t i = 0; i < count; i++) {
@@ -83,7 +83,7 @@ int sl_driver_elf_read(int fd, struct driver_elf *ret)
     Elf64_Ehdr eh;
     Elf64_Phdr ph[MAX_SEGMENTS] = {0};
     *ret = (struct driver_elf){.native = false};
-    /* A 32-bit header is shorter, but no library is as short as a 64-bit one. */
+    /* A 32-bit header is shorter, but every library is longer than a 64-bit header. */
     if (!read_at(fd, &eh, sizeof(eh), 0) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
         eh.e_type != ET_DYN)
         return -ENOEXEC;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries go into the loader's own directories under the names programs ask for, so no hook has to run
- * ldconfig in the container: docs/agent.md, "Containers get GPUs", has the reasons.
+ * Libraries go into the loader's own directories under the names that programs ask for, so no hook has to run ldconfig
+ * in the container: docs/agent.md, "Containers get GPUs", has the reasons.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define MULTIARCH "aarch64-linux-gnu"
 #endif
 
-/* Where drivers put their libraries, by who installs them. The first that has a name wins. */
+/* The directories of drivers' libraries, by installer. The first directory that has a name wins. */
 static const char *const library_dirs[] = {
     "usr/lib/" MULTIARCH, /* Debian, Ubuntu; the driver container of NVIDIA's operator */
     "usr/lib64",          /* Red Hat, SUSE, Amazon; NVIDIA's installer there */
@@ -37,11 +37,11 @@ static const char *const library_dirs[] = {
     "lib",
 };
 
-/* What every glibc of a family searches by itself, after its cache: Debian's and Ubuntu's look in the
- * first, Red Hat's, SUSE's and Amazon's in the second, and neither minds the other. */
+/* The directories that glibc searches by itself, after its cache: Debian's and Ubuntu's search the first, Red Hat's,
+ * SUSE's and Amazon's the second. The other directory does no harm. */
 static const char *const container_dirs[] = {"/usr/lib/" MULTIARCH, "/usr/lib64"};
 
-/* Left out, by the beginning of the name: graphics needs vendor files and a display besides. */
+/* Left out, by the beginning of the name: graphics also needs vendor files and a display. */
 static const char *const graphics[] = {
     "libGL",          "libEGL",        "libOpenGL",        "libglx",
     "libnvidia-gl",   "libnvidia-egl", "libnvidia-tls",    "libnvidia-rtcore",
@@ -50,8 +50,8 @@ static const char *const graphics[] = {
     "libnvidia-vksc",
 };
 
-/* Everything else of the driver's version is taken: the next driver's libcuda may need a library that
- * no list of today has. These are missed when they are not there. */
+/* All other libraries of the driver's version are mounted: the next libcuda may need a library that no list of today
+ * has. A missing library of this list gives a warning. */
 static const struct {
     const char *stem, *without;
 } expected[] = {
@@ -60,11 +60,11 @@ static const struct {
 };
 
 static const char *const programs[] = {
-    "nvidia-smi",              /* what people type first */
-    "nvidia-debugdump",        /* what support asks for */
+    "nvidia-smi",              /* the first command that people type */
+    "nvidia-debugdump",        /* support asks for its output */
     "nvidia-persistenced",     /* for images that manage the node */
     "nvidia-cuda-mps-control", /* a tenant with a whole card may run MPS of its own */
-    "nvidia-cuda-mps-server",  /* which the control daemon starts */
+    "nvidia-cuda-mps-server",  /* the control daemon starts it */
     "nvidia-imex",             /* multi-node NVLink */
     "nvidia-imex-ctl",
 };
@@ -73,7 +73,7 @@ static const char *const program_dirs[] = {
     "bin",     "sbin",     "usr/lib/nvidia/current",
 };
 
-/* Single files and directories, in the container where they are in the root. %s is the version. */
+/* Single files and directories, with the same path in the container as in the root. %s is the version. */
 static const char *const others[] = {
     "run/nvidia-persistenced/socket",  /* NVML asks the daemon to keep a card awake */
     "run/nvidia-fabricmanager/socket", /* NVSwitch partitions */
@@ -152,12 +152,12 @@ static int add_library(struct sl_driver *d, const char *dir, const char *name, s
     if (rc == 0 && elf.soname[0])
         rc = mount_as(d, path, elf.soname, err);
     if (rc == 0 && begins(name, "libcuda.so."))
-        rc = mount_as(d, path, "libcuda.so", err); /* what Python's ctypes and numba open */
+        rc = mount_as(d, path, "libcuda.so", err); /* Python's ctypes and numba open this name */
     return rc;
 }
 
-/* Every name in root/dir, sorted, so that the same driver always gives the same spec; returns their number.
- * A directory that is not there or cannot be read has none. */
+/* Every name in root/dir, sorted, so that the same driver always gives the same spec; returns their number. A directory
+ * that is missing or unreadable has none. */
 static int list(const struct sl_driver *d, const char *dir, struct dirent ***ret)
 {
     char real[PATH_MAX];
@@ -175,7 +175,7 @@ static void unlist(struct dirent **names, int count)
     free(names);
 }
 
-/* Without NVML's word: the version of the libcuda that is there. */
+/* If NVML did not tell the version: that of the libcuda found. */
 static void guess_version(struct sl_driver *d)
 {
     for (size_t i = 0; i < SL_ARRAY_LEN(library_dirs) && !d->version[0]; i++) {
@@ -219,7 +219,7 @@ static int find_libraries(struct sl_driver *d, struct sl_err *err)
     return 0;
 }
 
-/* Mounts what is at root/rel, if anything is, as `container`. */
+/* Mounts the file root/rel, if it exists, as `container`. */
 static int add_file(struct sl_driver *d, const char *rel, const char *container, struct sl_err *err)
 {
     char real[PATH_MAX], host[PATH_MAX];

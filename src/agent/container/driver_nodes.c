@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device nodes. A node that is there is named; one that is not there yet (they are made on first use, by
- * a setuid helper of the driver's) is described by its number, from which a CDI runtime makes it.
+ * Device nodes. An existing node is named. A node that is still missing (a setuid helper of the driver makes nodes on
+ * first use) is described by its number, from which a CDI runtime makes it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ static const struct {
     {MOFED, "infiniband", "rdma_cm"},
 };
 
-/* A file below proc; *ret stays NULL when it is not there. */
+/* A file below proc; *ret stays NULL when it is missing. */
 static int read_proc(const struct sl_driver *d, const char *rel, char **ret, struct sl_err *err)
 {
     char path[PATH_MAX];
@@ -79,7 +79,7 @@ static int major_of(const struct sl_driver *d, const char *name, uint32_t *ret, 
     return rc;
 }
 
-/* Adds dev/<name>; by number where it is not there and one of `devices` (the last is NULL) has a major for it. */
+/* Adds dev/<name>; by number where the node is missing and one of `devices` (the last is NULL) has a major for it. */
 static int add_node(const struct sl_driver *d, const char *name, const char *const *devices,
                     uint32_t minor, struct sl_edits *e, struct sl_err *err)
 {
@@ -133,7 +133,7 @@ static int add_companions(struct sl_driver *d, unsigned wanted, struct sl_err *e
             struct sl_err cause = SL_ERR_INIT;
             if (rc == 0 && fnmatch(companion_nodes[i].pattern, found[k]->d_name, 0) == 0 &&
                 add_node(d, name, unknown, 0, &d->nodes, &cause) < 0 && cause.code != -ENOENT)
-                rc = sl_err_set(err, cause.code, "%s", cause.msg); /* else not a device: not ours */
+                rc = sl_err_set(err, cause.code, "%s", cause.msg); /* else no device: ignored */
             free(found[k]);
         }
         if (count >= 0)
@@ -181,7 +181,7 @@ int sl_driver_imex_node(const struct sl_driver *d, unsigned channel, struct sl_e
     return add_node(d, name, devices, channel, edits, err);
 }
 
-/* The number in a text's line "<key> <number>" or "<key>: <number>". */
+/* The number in a line "<key> <number>" or "<key>: <number>" of a text. */
 static int number_after(const char *text, const char *key, uint32_t *ret)
 {
     size_t n = strlen(key);
@@ -192,7 +192,7 @@ static int number_after(const char *text, const char *key, uint32_t *ret)
     return -ENOENT;
 }
 
-/* The minor number of a capability: what its own file says, or the table of all that can be. */
+/* The minor number of a capability: from its own file, or from the table of all capabilities. */
 static int capability(const struct sl_driver *d, uint32_t minor, const char *what, uint32_t *ret,
                       struct sl_err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container needs to find simulated GPUs besides the two libraries: the machine's state and where
- * its nodes are. The root's file `sluice-sim` says which simulation it is. */
+/* The edits that a container needs for simulated GPUs besides the two libraries: the machine's state and the place of
+ * its nodes. The root's file `sluice-sim` describes the simulation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define MARK_MAX_BYTES  65536
 #define STATE_CONTAINER "/run/sluice-sim/state"
 
-/* The state's path is the host's; a relative one is inside the root. */
+/* The path of the state is the host's; a relative path is inside the root. */
 static int add_state(struct sl_driver *d, const char *value, struct sl_err *err)
 {
     char host[PATH_MAX];
@@ -38,7 +38,7 @@ static int add_line(struct sl_driver *d, char *line, struct sl_err *err)
     *value++ = '\0';
     if (strcmp(line, "SLUICE_SIM_STATE") == 0)
         return add_state(d, value, err);
-    /* A file of cards is the node's own; the state has the cards in it already. */
+    /* A path to a file of cards makes sense only on the node; the state has the cards already. */
     if (strcmp(line, "SLUICE_SIM") != 0 || !strchr(value, '/'))
         sl_edits_env(&d->files, line, value);
     return 0;

@@ -13,8 +13,8 @@ static void put(char **slot, const char *text)
     *slot = copy;
 }
 
-/* The item with this key, which is the first member of every item; made where there is none. `list` is where the pointer
- * to the items is; they grow by doubling at powers of two. */
+/* The item with this key, which is the first member of every item; added if missing. `list` points to the pointer to
+ * the items; the array doubles at powers of two. */
 static void *keyed(void *list, size_t *count, size_t size, const char *key)
 {
     char *items, *item;
@@ -34,7 +34,7 @@ static void *keyed(void *list, size_t *count, size_t size, const char *key)
     return item;
 }
 
-/* Every item begins with so many texts. */
+/* Every item begins with so many strings. */
 static void drop(void *list, size_t count, size_t size, size_t texts)
 {
     for (size_t i = 0; i < count; i++)

@@ -51,7 +51,7 @@ size_t sl_fraction_count(const struct sl_fraction *f)
     return n;
 }
 
-/* --- what a container gets ------------------------------------------------------------------------ */
+/* --- the edits of a container ------------------------------------------------------------------------ */
 
 int sl_fraction_allocate(const struct sl_config *config, const char *const *ids, size_t n,
                          struct sl_edits *edits, struct sl_err *err)
@@ -67,7 +67,7 @@ int sl_fraction_allocate(const struct sl_config *config, const char *const *ids,
         sl_edits_cdi(edits, name);
         return 0;
     }
-    /* Annotations of a pod's containers are merged: the key is the slot's own. */
+    /* Annotations of a pod's containers are merged: each slot has its own key. */
     const char *prefix = config->cdi_annotation_prefix;
     (void)snprintf(key, sizeof(key), "%.80ssluice-slot_%016llx", prefix ? prefix : "cdi.k8s.io/",
                    (unsigned long long)sl_hash_text(token));

@@ -50,7 +50,7 @@ static const struct sl_promise_container *promised(const struct sl_promise *prom
 
 enum turn { TURN_OVER, TURN_NOW, TURN_UNCLEAR };
 
-/* Where in a list of containers, or of their statuses; SIZE_MAX: nowhere. An init container starts before all others. */
+/* The position in a list of containers, or of statuses; SIZE_MAX: absent. Init containers start before all others. */
 static size_t position(const json_t *list, const char *name)
 {
     size_t i = 0, n = json_array_size(list);
@@ -59,7 +59,7 @@ static size_t position(const json_t *list, const char *name)
     return i < n ? i : SIZE_MAX;
 }
 
-/* Of an init container, as the API server has it: kubelet may have gone on since. */
+/* The turn of an init container, by the API server's status: kubelet may be further. */
 static enum turn init_turn(const json_t *pod, const char *name, bool started)
 {
     const json_t *all = json_object_get(json_object_get(pod, "status"), "initContainerStatuses");
@@ -67,7 +67,7 @@ static enum turn init_turn(const json_t *pod, const char *name, bool started)
     const json_t *state = json_object_get(status, "state");
     const json_t *terminated = json_object_get(state, "terminated");
     if (json_is_object(json_object_get(state, "running")))
-        return TURN_UNCLEAR; /* neither it nor its successor would be started while it runs */
+        return TURN_UNCLEAR; /* while it runs, kubelet starts neither it nor its successor */
     if (json_is_object(terminated))
         return json_integer_value(json_object_get(terminated, "exitCode")) == 0 ? TURN_OVER
                                                                                 : TURN_NOW;
@@ -75,8 +75,8 @@ static enum turn init_turn(const json_t *pod, const char *name, bool started)
     return started && !again ? TURN_UNCLEAR : TURN_NOW;
 }
 
-/* Has the pod's container a tenant? With `name` NULL: has one that starts after the init container `at`? Then that one
- * is over. */
+/* Has the pod's container a tenant? With `name` NULL: has a container that starts after the init container `at` a
+ * tenant? Then the init container is over. */
 static bool started(const struct sl_fraction *f, const json_t *pod, const json_t *inits,
                     const char *name, size_t at)
 {
@@ -95,7 +95,7 @@ static int find_container(const struct sl_fraction *f, const json_t *pod,
     const json_t *inits = json_object_get(json_object_get(pod, "spec"), "initContainers");
     size_t end = position(inits, listed);
     *ret = listed;
-    /* Kubelet gives the devices of an init container on to those that come after it, sidecars too, and lists only those. */
+    /* Kubelet passes the devices of an init container on to later containers, sidecars too, and lists only those. */
     for (size_t i = 0; i < end && i < json_array_size(inits); i++) {
         const json_t *init = json_array_get(inits, i);
         const char *name = sl_jget_text(init, "name");
@@ -116,7 +116,7 @@ static int find_container(const struct sl_fraction *f, const json_t *pod,
 
 /* --- the lease ----------------------------------------------------------------------------------- */
 
-/* Same pod, container and slot: same name. Not the UID itself, which leaves too little of SL_NAME_MAX. */
+/* The same pod, container and slot give the same name. The UID itself would be too long for SL_NAME_MAX. */
 static void name_tenant(const struct sl_owner *owner, char buf[SL_NAME_MAX])
 {
     uint64_t hash = SL_HASH_START;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container is about to start. Step by step: who has the slot (kubelet), what was that pod promised (API server),
- * the slot's tenant of before goes, the tenant is made (arbiter), the slot's spec is written, kubelet may go on.
- * Every step may be taken twice, and is when kubelet asks again, so that an agent that ends between two
- * of them leaves nothing to repair.
+ * A container is about to start. The steps: find the pod that has the slot (kubelet), read its promise (API server),
+ * remove the slot's old tenant, make the new tenant (arbiter), write the slot's spec, let kubelet go on. Every step may
+ * be taken twice, and is when kubelet asks again: an agent that ends between two steps leaves nothing to repair.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +21,7 @@
 #include "base/xalloc.h"
 
 #define PATIENCE_NS (20 * SL_NS_PER_S) /* kubelet waits 30 s */
-#define MARGIN_NS   SL_NS_PER_S        /* of its own deadline, to be heard */
+#define MARGIN_NS   SL_NS_PER_S        /* before kubelet's deadline, so that our answer arrives */
 #define AGAIN_NS    (250 * SL_NS_PER_MS)
 #define ROOM_NS     SL_NS_PER_S
 #define SETTLE_NS   (3 * SL_NS_PER_S)
@@ -32,7 +31,7 @@ struct candidate {
     struct sl_start *op;
     struct sl_kube_call *asking;
     char space[SL_POD_SPACE_SIZE], pod[SL_POD_NAME_SIZE], container[64];
-    json_t *object; /* NULL: gone, or over */
+    json_t *object; /* NULL: the pod is gone, or over */
     enum sl_pod_state state;
 };
 
@@ -45,12 +44,12 @@ struct sl_start {
     size_t id_count;
     uint64_t begun_ns, give_up_ns;
     bool running;
-    bool waits_for_slot; /* its tenant of before is being removed */
-    bool woken;          /* … was, perhaps */
-    bool made_room;      /* the same tenant with another lease was removed */
+    bool waits_for_slot; /* the slot's old tenant is being removed */
+    bool woken;          /* … has been, perhaps */
+    bool made_room;      /* the same tenant with another lease has been removed */
     struct candidate *candidate;
     size_t candidate_count;
-    size_t unanswered; /* pods that the API server is asked for */
+    size_t unanswered; /* open questions to the API server */
     struct sl_timer timer;
     void (*again)(struct sl_start *op);
     struct sl_msg_lease lease;
@@ -59,7 +58,7 @@ struct sl_start {
 static void ask_kubelet(struct sl_start *op);
 static void take_slot(struct sl_start *op);
 
-/* --- the end of one ------------------------------------------------------------------------------ */
+/* --- the end of a start -------------------------------------------------------------------------- */
 
 static void drop_candidates(struct sl_start *op)
 {
@@ -114,7 +113,7 @@ static void later(struct sl_start *op, uint64_t when_ns, void (*step)(struct sl_
     sl_timer_set(op->f->loop, &op->timer, when_ns);
 }
 
-/* Something will be otherwise in a moment; when it never is, this is what kubelet is told. */
+/* Tries the step again in a moment; if that never helps, kubelet gets this error. */
 static void try_again(struct sl_start *op, uint64_t in_ns, void (*step)(struct sl_start *),
                       const struct sl_err *why)
 {
@@ -208,9 +207,9 @@ static void made(void *data, int rc, const char *text, const struct sl_err *why)
 {
     struct sl_start *op = data;
     if (text && rc == -EEXIST && !op->made_room) {
-        remove_other_lease(op); /* the promise was changed while the container was down */
+        remove_other_lease(op); /* the promise changed while the container was down */
     } else if (text && rc == -ENOSPC) {
-        /* The tenant of a pod that is gone may still have the room. */
+        /* The tenant of a deleted pod may still occupy the room. */
         sl_fraction_sweep_all(op->f);
         try_again(op, ROOM_NS, take_slot, why);
     } else if (rc < 0) {
@@ -221,7 +220,7 @@ static void made(void *data, int rc, const char *text, const struct sl_err *why)
     }
 }
 
-/* The slot may have been another's, and its tenant may be on its way out. */
+/* The slot may have belonged to another pod, whose tenant may still be under removal. */
 static void take_slot(struct sl_start *op)
 {
     const struct sl_leases_item make = {SL_MSG_CREATE, &op->lease, SL_FAULT_NAME("fraction.lease")};
@@ -239,7 +238,7 @@ static void take_slot(struct sl_start *op)
         wait = true;
         sl_fraction_slot_remove(s);
     }
-    op->waits_for_slot = wait; /* the removal wakes us, the timer if it could not be asked for */
+    op->waits_for_slot = wait; /* woken by the removal or, if that was not possible, by the timer */
     if (wait)
         later(op, sl_loop_now(op->f->loop) + ROOM_NS, take_slot);
     else
@@ -275,7 +274,7 @@ static const struct candidate *choose(const struct sl_start *op, struct sl_err *
     return found ? found : leaving;
 }
 
-/* When all candidates are known, one of them has the promise. */
+/* When all candidates are read, one of them has the promise. */
 static void got_pod(void *data, int status, json_t *body, const struct sl_err *why)
 {
     struct candidate *asked = data;
@@ -307,7 +306,7 @@ static void got_pod(void *data, int status, json_t *body, const struct sl_err *w
         take_slot(op);
 }
 
-/* --- who has it ---------------------------------------------------------------------------------- */
+/* --- the pods with the slot ---------------------------------------------------------------------- */
 
 static bool name_ok(const char *text, size_t size)
 {
@@ -322,7 +321,7 @@ static void add_candidate(struct sl_start *op, const struct sl_podres_device *d)
         if (strcmp(c[i].space, d->pod_namespace) == 0 && strcmp(c[i].pod, d->pod) == 0)
             return;
     if (!name_ok(d->pod_namespace, sizeof(c->space)) || !name_ok(d->pod, sizeof(c->pod)))
-        return; /* nothing the API server could have */
+        return; /* no such name can exist in the API server */
     c = sl_xreallocarray(c, op->candidate_count + 1, sizeof(*c));
     op->candidate = c;
     c += op->candidate_count++;
@@ -374,7 +373,7 @@ static void ask_kubelet(struct sl_start *op)
 
 /* --- a call of kubelet's --------------------------------------------------------------------------- */
 
-/* One at a time for a slot: kubelet asks again when it has given up on us. */
+/* One start at a time for a slot: kubelet asks again after it has given up. */
 static bool is_first(const struct sl_fraction *f, const struct sl_start *op)
 {
     const struct sl_start *o = f->starts;
@@ -402,7 +401,7 @@ void sl_fraction_wake(struct sl_fraction *f)
             ask_kubelet(op);
         else
             take_slot(op);
-        op = f->starts; /* anything may have ended */
+        op = f->starts; /* any start may have ended */
     }
 }
 

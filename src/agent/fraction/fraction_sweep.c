@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is left over. Kubelet never says that it takes devices back, so its list is asked for; but a kubelet that has
- * just started lists nothing at all, so a tenant whose slot is not listed goes only when the API server, too,
- * says that its pod is gone or over.
+ * Removes tenants that are left over. Kubelet never says that it takes devices back, so the agent reads its list. But a
+ * kubelet that has just started lists nothing. So a tenant whose slot is not listed is removed only when the API
+ * server, too, says that its pod is gone or over.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "base/log.h"
 
 #define SWEEP_NS  (10 * SL_NS_PER_S)
-#define UNSURE_NS SL_NS_PER_S /* some are not listed, and their pods are not gone yet */
+#define UNSURE_NS SL_NS_PER_S /* some slots are not listed, and their pods are not gone yet */
 
 /* --- removing ------------------------------------------------------------------------------------ */
 
@@ -39,7 +39,7 @@ static void unmade(void *data, int rc, const char *text, const struct sl_err *er
     sl_fraction_wake(f);
 }
 
-/* A spec that stays is found again at the next start: the tenant goes all the same. */
+/* A failure does not stop the removal: the next start finds the spec again. */
 static int remove_spec(void *data, struct sl_err *err)
 {
     struct sl_fraction_slot *slot = data;
@@ -95,8 +95,8 @@ void sl_fraction_sweep_all(struct sl_fraction *f)
         check(s);
 }
 
-/* An init container's devices are listed under the container that has them next, or not at all: its pod
- * has to be there, and its container not to be there with other devices. */
+/* Kubelet lists an init container's devices under the container that has them next, or not at all. So the pod must be
+ * listed, and its container must not be listed with other devices. */
 static bool is_listed(const struct sl_fraction_slot *slot, const struct sl_podres_map *map)
 {
     bool pod = false, container = false;
@@ -144,7 +144,7 @@ static void swept(void *data, const struct sl_podres_map *map, const struct sl_e
 
 /* --- after a start --------------------------------------------------------------------------------- */
 
-/* Specs of tenants that are not there: the arbiter's memory is gone with a reboot, for one. */
+/* Removes specs of missing tenants: for example, the arbiter forgets its tenants at a reboot. */
 static void drop_specs(struct sl_fraction *f)
 {
     struct sl_err err = SL_ERR_INIT;

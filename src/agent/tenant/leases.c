@@ -20,16 +20,16 @@
 
 struct question {
     struct question *next;
-    struct sl_msg_lease ask; /* STATUS uses its header alone */
+    struct sl_msg_lease ask; /* STATUS needs its header only */
     uint64_t deadline_ns;
-    bool now; /* not asked again where there is no arbiter */
+    bool now; /* fails at once where there is no arbiter */
     sl_leases_done *done;
-    const struct sl_leases_item *items; /* to be asked after this one */
+    const struct sl_leases_item *items; /* to ask after this question */
     size_t more;
     const char *fault;
-    struct sl_tenancy tenancy; /* its spec comes after the last item; without one there is none */
+    struct sl_tenancy tenancy;          /* its spec comes after the last item; may have none */
     sl_leases_status_done *status_done; /* of STATUS */
-    struct sl_client_status status;     /* what came of it so far */
+    struct sl_client_status status;     /* the parts that have come so far */
     void *data;
 };
 
@@ -39,7 +39,7 @@ struct sl_leases {
     struct sl_timer timer;
     uint64_t timeout_ns;
     struct question *first, **last; /* in order */
-    struct question *unsent;        /* the first that is not on this connection yet */
+    struct question *unsent;        /* the first question not sent on this connection yet */
     char path[256];
 };
 
@@ -114,12 +114,12 @@ static void hang_up(struct sl_leases *l)
     l->conn.fd = -1;
     if (l->first && l->first != l->unsent && l->first->ask.h.type == SL_MSG_PING)
         finish(l, l->first, 0, "", NULL);
-    l->unsent = l->first; /* all of them again, on the next connection */
+    l->unsent = l->first; /* send all again, on the next connection */
     if (l->first)
         sl_client_status_free(&l->first->status);
 }
 
-/* One answer to the oldest question. Returns false on one that makes no sense. */
+/* One answer to the oldest question. Returns false when the answer does not fit. */
 static bool answered(struct sl_leases *l, union sl_packet *p)
 {
     struct question *q = l->first;
@@ -182,7 +182,7 @@ static void conn_ready(struct sl_source *s, uint32_t events)
 
 static void dial(struct sl_leases *l)
 {
-    /* A stopped arbiter accepts nobody: then it is tried again, and the loop goes on. */
+    /* A stopped arbiter accepts no connection: try again later, the loop goes on. */
     struct sl_err err = SL_ERR_INIT;
     int fd = sl_packet_connect_now(l->path, &err);
     while (fd < 0 && l->first && l->first->now)
@@ -193,7 +193,7 @@ static void dial(struct sl_leases *l)
     l->unsent = l->first;
 }
 
-/* Sends what there is to send, and sees to it that somebody comes back in time. */
+/* Sends unsent questions, and sets the timer for the next deadline. */
 static void advance(struct sl_leases *l)
 {
     if (l->first && l->conn.fd < 0)
@@ -213,7 +213,7 @@ static void timer_fired(struct sl_timer *t)
     struct sl_leases *l = sl_container_of(t, struct sl_leases, timer);
     uint64_t now = sl_loop_now(l->loop);
     if (l->first && l->first->deadline_ns <= now)
-        hang_up(l); /* what it still says belongs to a question that is over */
+        hang_up(l); /* a late answer would belong to a question that is over */
     while (l->first && l->first->deadline_ns <= now) {
         struct sl_err err = SL_ERR_INIT;
         int rc = sl_err_set(&err, -ETIMEDOUT, SL_E_ARBITER_NO_ANSWER, l->path);
