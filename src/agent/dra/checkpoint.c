@@ -71,7 +71,7 @@ struct sl_share sl_prepared_share(const struct sl_prepared_device *d)
     return now;
 }
 
-/* --- fields: one table, written and read by it --- */
+/* --- fields: one table for writing and reading --- */
 
 enum field_type { TEXT, U32, U64, FLAG, WORD };
 struct field {
@@ -270,7 +270,7 @@ int sl_checkpoint_load(const char *dir, struct sl_checkpoint *ret, struct sl_err
     int rc = load_file(fd, SL_CHECKPOINT_FILE, ret, &why);
     if (rc == 0)
         return 0;
-    /* A newer version's state must not be overwritten by us. */
+    /* Do not overwrite the state of a newer version. */
     if (rc == -EPROTONOSUPPORT)
         return sl_err_set(err, rc, "%s/%s", dir, why.msg);
     bool first = rc == -ENOENT;
@@ -320,7 +320,7 @@ int sl_checkpoint_save(const char *dir, const struct sl_checkpoint *c, struct sl
         return sl_err_wrap(err, "%s", dir);
     SL_FAULT("checkpoint.written");
     (void)unlinkat(fd, OLD_FILE, 0);
-    /* Without the one before the new one is as good; a first write has none. */
+    /* The new file does not need its predecessor; a first write has none. */
     if (linkat(fd, SL_CHECKPOINT_FILE, fd, OLD_FILE, 0) != 0 && errno != ENOENT)
         sl_warn("cannot keep a second copy of the checkpoint %s: %s", dir, strerror(errno));
     SL_FAULT("checkpoint.linked");

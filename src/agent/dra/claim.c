@@ -15,7 +15,7 @@ static bool copy(char *to, size_t size, const char *from)
     return (size_t)snprintf(to, size, "%s", from) < size;
 }
 
-/* Is a config for this request? Without names it is for all; a name may have its subrequest's. */
+/* Is a config for this request? A config without names is for all requests; a name may include a subrequest's name. */
 static bool concerns(const json_t *config, const char *full, const char *request)
 {
     const json_t *names = json_object_get(config, "requests");
@@ -28,7 +28,7 @@ static bool concerns(const json_t *config, const char *full, const char *request
     return n == 0;
 }
 
-/* The class's words first, then the claim's over them. */
+/* The class's config first, then the claim's config over it. */
 static int read_config(const json_t *configs, const char *name_space, const char *full,
                        struct sl_claim_result *r, struct sl_err *err)
 {
@@ -60,7 +60,7 @@ static int read_config(const json_t *configs, const char *name_space, const char
     return 0;
 }
 
-/* The device; of a share, the amounts that the scheduler took off the card; what configs add. */
+/* The device; for a share, the amounts that the scheduler subtracted from the card; then the configs. */
 static int read_result(const json_t *result, const json_t *configs, const char *name_space,
                        struct sl_claim_result *r, struct sl_err *err)
 {
@@ -168,7 +168,7 @@ bool sl_claim_several(const struct sl_claim *claim)
     return false;
 }
 
-/* Is the pod's claim of this name the one? Templates' claims have names of their own in the status. */
+/* Is the pod's claim of this name the one? For a claim from a template, the pod's status has the claim's name. */
 static bool is_claim(const json_t *pod, const char *name, const char *claim)
 {
     const json_t *lists[] = {

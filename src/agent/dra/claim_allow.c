@@ -12,7 +12,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* What the class itself says is the administrator's word; what the claim adds to it is looked at. */
+/* The administrator wrote the class; only the claim's additions are checked. */
 static int check_result(const struct sl_config_allow *allow, const char *name_space,
                         const struct sl_claim_result *r, struct sl_err *err)
 {
@@ -22,7 +22,7 @@ static int check_result(const struct sl_config_allow *allow, const char *name_sp
     if (s->strategy != class->strategy && !(allow->strategies & 1u << s->strategy))
         return sl_err_set(err, -EPERM, SL_E_ALLOW_STRATEGY, r->request,
                           sl_strategy_words[s->strategy], name_space, SL_ALLOW_ASK_WHOM);
-    if (s->compute != class->compute) /* one tenant by turns, and all tenants of the GPU are */
+    if (s->compute != class->compute) /* it changes all tenants of the GPU */
         return sl_err_set(err, -EPERM, SL_E_ALLOW_COMPUTE, r->request,
                           sl_compute_words[s->compute]);
     unsigned highest = larger(allow->priority, class->priority);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A claim in the API server's protobuf, with our devices put into its status. Opaque configs are text to the API
- * server: it compares an allocation's byte by byte, but rewrites them wherever it takes JSON apart itself (patches
- * of any kind). Only an update in protobuf has them back as they were.
+ * A claim in the API server's protobuf, with our devices put into its status. The API server compares the opaque
+ * configs of an allocation byte by byte, but writes them differently whenever it parses JSON itself (patches of any
+ * kind). Only an update in protobuf keeps the bytes.
  */
 #include "agent/dra/dra_internal.h"
 
@@ -33,7 +33,7 @@ static int64_t seconds_of(const char *text)
     return end ? (int64_t)timegm(&tm) : 0;
 }
 
-/* Into memory of its own. */
+/* Packs into new memory. */
 static uint8_t *pack(const ProtobufCMessage *m, size_t before, size_t *ret_size)
 {
     size_t size = protobuf_c_message_get_packed_size(m);
@@ -43,7 +43,7 @@ static uint8_t *pack(const ProtobufCMessage *m, size_t before, size_t *ret_size)
     return bytes;
 }
 
-#define CONDITIONS_MAX 8 /* the API's own limit */
+#define CONDITIONS_MAX 8 /* a limit of the API */
 
 static void pack_device(const json_t *from, ProtobufCBinaryData *ret)
 {
@@ -115,7 +115,7 @@ static int put_devices(Claimpb__Status *status, const char *driver, const json_t
     return rc;
 }
 
-/* Puts the claim back into the envelope that it came in. */
+/* Puts the claim back into its envelope. */
 static int replace(Claimpb__Envelope *envelope, const char *uid, const char *driver,
                    const json_t *devices, struct sl_err *err)
 {

@@ -39,7 +39,7 @@ void sl_device_name_format(const struct sl_device_name *name, char buf[SL_DEVICE
     }
 }
 
-/* Digits without a sign or superfluous zeros: every device has one name. */
+/* Digits without a sign or leading zeros: every device has one name. */
 static const char *number(const char *s, uint32_t *ret)
 {
     char *end;

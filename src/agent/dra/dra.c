@@ -53,7 +53,7 @@ void sl_dra_tell(struct sl_dra *dra, const struct sl_prepared *p, bool warning, 
                              .claim_uid = p->uid,
                              .reason = reason,
                              .message = message};
-    if (dra->ops.event) /* which logs it, too */
+    if (dra->ops.event) /* the callback logs it, too */
         dra->ops.event(dra->data, &e);
     else if (warning)
         sl_warn("claim %s/%s: %s", p->name_space, p->name, message);
@@ -104,7 +104,7 @@ void sl_dra_republish(struct sl_dra *dra)
     free(owner);
 }
 
-/* The Node owns its slices: they go with it. Without the right to read it they stay behind, no more. */
+/* The Node owns its slices: they are deleted with it. Without the right to read the Node they stay behind. */
 static void got_node(void *data, int status, json_t *body, const struct sl_err *err)
 {
     struct sl_dra *dra = data;
@@ -130,7 +130,7 @@ static void ask_node(struct sl_dra *dra)
         sl_warn("ResourceSlices have no owner: %s", err.msg);
 }
 
-/* --- what is there --- */
+/* --- the cards --- */
 
 /* "…/devices/pci0000:15/0000:15:01.0/…": the first directory below devices is the root. */
 static void read_pcie_root(const char *nvml_bus_id, char *buf, size_t size)
@@ -144,7 +144,7 @@ static void read_pcie_root(const char *nvml_bus_id, char *buf, size_t size)
         (void)snprintf(buf, size, "%.*s", (int)strcspn(at + 9, "/"), at + 9);
 }
 
-/* Cards keep what is known of them; those that are new are looked at. */
+/* Known cards keep their data; new cards are examined. */
 static void take_cards(struct sl_dra *dra, const struct sl_inventory *inv)
 {
     struct card *fresh = sl_xcalloc(inv->gpu_count, sizeof(*fresh));
@@ -180,7 +180,7 @@ static void tell_health(struct sl_dra *dra, const struct card *c)
             }
 }
 
-/* What there is to do now that the cards are known. */
+/* The work that can begin once the cards are known. */
 static void work(struct sl_dra *dra)
 {
     sl_dra_ask_profiles(dra);
@@ -206,7 +206,7 @@ void sl_dra_update(struct sl_dra *dra, const struct sl_inventory *inv,
 void sl_dra_health(struct sl_dra *dra, const char *uuid, bool healthy, const char *reason)
 {
     struct card *c = sl_dra_card(dra, uuid);
-    /* A MIG device's health is its card's as far as slices go. */
+    /* In slices, a MIG device has the health of its card. */
     for (size_t i = 0; !c && dra->inv && i < dra->inv->gpu_count; i++)
         for (size_t k = 0; k < dra->inv->gpu[i].mig_count; k++)
             if (strcmp(dra->inv->gpu[i].mig[k].info.uuid, uuid) == 0)
@@ -260,7 +260,7 @@ static int open_lock(struct sl_dra *dra, struct sl_err *err)
     return 0;
 }
 
-/* The lock is ours: from here on this is the node's driver. */
+/* We have the lock: from here on this is the node's driver. */
 static int take_over(struct sl_dra *dra, struct sl_err *err)
 {
     int rc = sl_checkpoint_load(dra->opt.state_dir, &dra->checkpoint, err);
@@ -291,7 +291,7 @@ static void standby_fired(struct sl_timer *t)
         dra->ops.took_over(dra->data);
 }
 
-/* 0 with the timer set: another agent is still there. */
+/* 0 with the timer set: another agent still runs. */
 static int begin(struct sl_dra *dra, struct sl_err *err)
 {
     int rc = open_lock(dra, err);

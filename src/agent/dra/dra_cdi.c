@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the containers of a prepared claim are given. */
+/* The edits for the containers of a prepared claim. */
 #include "agent/dra/dra_internal.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ void sl_dra_cdi_name(const struct sl_prepared *p, const struct sl_prepared_devic
         buf[0] = '\0';
 }
 
-/* A MIG device that was just made is in no inventory yet: it is shown as one of a small one. */
+/* A new MIG device is in no inventory yet: make a small inventory for it. */
 static int mig_edits(struct sl_dra *dra, size_t gpu, const struct sl_prepared_device *d,
                      struct sl_edits *e, struct sl_err *err)
 {

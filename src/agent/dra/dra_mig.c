@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MIG instances of claims, on the thread that may wait for the driver. A job works on a copy of what it
- * needs; what it found out goes into the checkpoint on the loop. Instances that are not ours are never
- * touched: ours are those the checkpoint says we were about to make when nobody's was in that place.
+ * MIG instances of claims, on the thread that may wait for the driver. A job works on a copy of its input; its results
+ * go into the checkpoint on the loop. Instances that are not ours are never touched. An instance is ours if the
+ * checkpoint says that we were about to make it while its place was empty.
  */
 #include "agent/dra/dra_internal.h"
 
@@ -23,7 +23,7 @@ struct mig_job {
     sl_dra_mig_done *done;
     enum mig_work work;
     char uid[SL_UID_SIZE];
-    bool whole_cards; /* cards wanted whole or shared have MIG on: it goes off */
+    bool whole_cards; /* cards wanted whole or shared have MIG on: turn it off */
     bool changed;
     size_t count;
     struct sl_prepared_device device[];
@@ -35,7 +35,7 @@ void sl_dra_link_put(struct dra_link *link)
         free(link);
 }
 
-/* The driver that a job comes back to; NULL: it is gone. */
+/* The driver of a finished job; NULL: it is gone. */
 static struct sl_dra *come_back(struct dra_link *link)
 {
     struct sl_dra *dra = link->dra;
@@ -43,7 +43,7 @@ static struct sl_dra *come_back(struct dra_link *link)
     return dra;
 }
 
-/* The job's link is set, or the job is freed. */
+/* On success the job's link is set; on failure the job is freed. */
 static int submit(struct sl_dra *dra, sl_devices_job_fn *fn, sl_devices_done_fn *done, void *job,
                   struct dra_link **link, struct sl_err *err)
 {
@@ -77,8 +77,8 @@ bool sl_dra_mig_needed(struct sl_dra *dra, const struct sl_prepared *p, enum mig
     return false;
 }
 
-/* The instance at a place, by NVML now; its compute instance is NO_INSTANCE where it has none (somebody
- * died between the two). Places do not overlap, so there is one at most. -ENOENT: none. */
+/* The instance at a place, read from NVML now; its compute instance is NO_INSTANCE where it has none (its maker died
+ * between the two). Places do not overlap, so there is at most one. -ENOENT: none. */
 static int find_at(struct sl_gpu *gpu, size_t card, const struct sl_prepared_device *d,
                    struct sl_gpu_mig_info *ret, bool *ret_same, struct sl_err *err)
 {
@@ -134,7 +134,7 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     }
     if (rc != -ENOENT)
         return rc;
-    if (d->admin) /* who only looks makes nothing, and above all undoes nothing that others make there later */
+    if (d->admin) /* admin access makes nothing, and must not undo what others make there later */
         return sl_err_set(err, -ENOENT, SL_E_MIG_ADMIN, d->device);
     if (d->mig_profile_id == UINT32_MAX)
         return sl_err_set(err, -ENOENT, SL_E_CLAIM_MIG_GONE, d->device);
@@ -142,7 +142,7 @@ static int look(struct sl_gpu *gpu, struct sl_prepared_device *d, struct sl_err 
     return 0;
 }
 
-/* MIG on or off on a card that nobody uses. */
+/* Turns MIG on or off on an unused card. */
 static int set_mode(struct sl_gpu *gpu, size_t card, bool on, bool *changed, struct sl_err *err)
 {
     bool is = false, will = false, pending = false;
@@ -192,12 +192,12 @@ static int unmake(struct mig_job *j, struct sl_gpu *gpu, struct sl_prepared_devi
     if (d->mig != SL_MIG_PLANNED && d->mig != SL_MIG_MADE)
         return 0;
     int rc = sl_devices_find(gpu, d->share.gpu, &card, err);
-    if (rc == -ENOENT) /* the card is gone, and with it what was on it */
+    if (rc == -ENOENT) /* the card is gone, and its instances with it */
         return 0;
     bool same = false;
     if (rc == 0)
         rc = find_at(gpu, card, d, &m, &same, err);
-    /* Another kind, or another uuid: made by somebody after ours was gone, by a reset say. */
+    /* Another kind, or another uuid: another program made it after ours was gone, for example by a reset. */
     if (rc == 0 &&
         (!same || (d->mig == SL_MIG_MADE && m.uuid[0] && strcmp(d->mig_uuid, m.uuid) != 0)))
         rc = -ENOENT;
@@ -226,12 +226,12 @@ static void back(void *arg, int result, const struct sl_err *err)
 {
     struct mig_job *j = arg;
     struct sl_dra *dra = come_back(j->link);
-    if (!dra) { /* what was made is in the checkpoint as planned: the next start sees to it */
+    if (!dra) { /* the checkpoint has it as planned: the next start handles it */
         free(j);
         return;
     }
     struct sl_prepared *p = sl_checkpoint_find(&dra->checkpoint, j->uid);
-    /* What was made before one failed is recorded too: it has to be undone. */
+    /* Record the instances that were made before a failure too: they must be undone. */
     for (size_t i = 0; p && i < j->count && i < p->device_count; i++)
         p->device[i] = j->device[i];
     if (j->changed && dra->ops.refresh)
@@ -257,7 +257,7 @@ int sl_dra_mig(struct sl_dra *dra, struct op *op, struct sl_prepared *p, enum mi
     return submit(dra, run, back, j, &j->link, err);
 }
 
-/* --- profiles: asked once a card, they do not change --- */
+/* --- profiles: read once for each card, they do not change --- */
 
 struct profiles_job {
     struct dra_link *link;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One claim being prepared or unprepared: a few steps, each of which may have to wait. The order is what
- * makes a restart safe: what is about to be made is in the checkpoint first, and "prepared" is written
- * when all of it is there. An entry in any other state is undone at the next start.
+ * Prepares or unprepares one claim: a few steps, each of which may have to wait. The order makes a restart safe: each
+ * thing is in the checkpoint before it is made, and "prepared" is written when everything exists. An entry in any other
+ * state is undone at the next start.
  *
  *   prepare    GET, plan, look at MIG | write PREPARING | make MIG | write | lease | CDI | write PREPARED
  *   unprepare  write UNPREPARING | CDI | lease | MIG | drop, write
  *
- * Writes are shared: all claims that wait for one in a turn of the loop get the same.
+ * Writes are shared: all claims that wait for a write in one turn of the loop share one write.
  */
 #include "agent/dra/dra_internal.h"
 
@@ -50,7 +50,7 @@ static void count(struct op *op)
         s->claims += p->state == SL_PREPARED;
 }
 
-/* Tells everybody who waits for this operation. */
+/* Calls back everybody who waits for this operation. */
 static void free_op(struct op *op, const struct sl_prepared *p)
 {
     while (op->waiters) {
@@ -105,7 +105,7 @@ static void commit_fired(struct sl_timer *t)
             op->after_commit(op);
             continue;
         }
-        /* What is not written down is not so: it is undone when the disk takes it again. */
+        /* The write failed, so the step does not count: undo it when the disk works again. */
         struct sl_prepared *p = sl_dra_op_entry(op);
         if (op->kind == OP_PREPARE && p)
             p->state = SL_PREPARING;
@@ -152,7 +152,7 @@ int sl_dra_op_list_tenants(struct op *op, bool make, struct sl_err *err)
                  : add_item(op, SL_MSG_REMOVE, SL_FAULT_NAME("dra.unprepare.lease"));
         memcpy(lease->name, d->tenant, sizeof(lease->name));
         int rc = make ? sl_dra_compose(op->dra, p, i, false, lease, err) : 0;
-        /* What was changed since: the arbiter may have lost it. */
+        /* Repeat the changes since the allocation: the arbiter may have lost them. */
         if (rc == 0 && make && (d->resized.memory_bytes || d->resized.cores_permille))
             rc = sl_dra_compose(op->dra, p, i, true, add_item(op, SL_MSG_SET, NULL), err);
         if (rc < 0)
@@ -187,7 +187,7 @@ void sl_dra_begin(struct sl_dra *dra, enum op_kind kind, const char *name_space,
         op->run(op);
 }
 
-/* --- after a restart: what is in the checkpoint goes on, what nobody knows of goes --- */
+/* --- after a restart: entries of the checkpoint go on, unknown tenants are removed --- */
 
 static void leftover_removed(void *data, int rc, const char *text, const struct sl_err *err)
 {
@@ -220,7 +220,7 @@ static void remove_leftovers(struct sl_dra *dra)
     char **claims = NULL;
     size_t n = 0;
     struct sl_err err = SL_ERR_INIT;
-    /* What a damaged checkpoint does not tell may be in use: only a good one is the whole truth. */
+    /* A tenant that a damaged checkpoint does not have may be in use: only a good checkpoint is complete. */
     if (dra->checkpoint.doubtful)
         return;
     if (sl_cdi_list(dra->opt.cdi_dir, SL_CDI_CLAIM, &claims, &n, &err) < 0)
@@ -235,7 +235,7 @@ static void remove_leftovers(struct sl_dra *dra)
 
 static void recover_entries(struct sl_dra *dra, bool prepared_too)
 {
-    /* Operations change the list: by name, from a copy. */
+    /* Operations change the list: work by name, from a copy. */
     size_t n = 0;
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         n++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From what the scheduler allocated to what is to be done here, and a last look at whether it can be: the
- * scheduler works on what it knows, and what it does not know (a resize, a claim that is still being
- * unprepared, a bug) must not become two tenants on one piece of a card.
+ * From the allocation to a plan for this node, with a last check that there is room. The scheduler does not know
+ * everything (a resize, a claim that is still being unprepared, a bug); the check makes sure that two tenants never get
+ * one piece of a card.
  */
 #include "agent/dra/dra_internal.h"
 
@@ -19,13 +19,13 @@ static enum sl_device_kind kind_of(const struct sl_prepared_device *d, struct sl
 {
     struct sl_device_name name = {.kind = SL_DEVICE_WHOLE};
     if (sl_device_name_parse(d->device, &name, NULL) < 0)
-        name.kind = SL_DEVICE_WHOLE; /* the most it could be */
+        name.kind = SL_DEVICE_WHOLE; /* the largest possible kind */
     if (ret)
         *ret = name;
     return name.kind;
 }
 
-/* Is the other prepared on the same card, and takes something of it? */
+/* Is the other device prepared on the same card, and does it take a part of the card? */
 static bool beside(const struct sl_prepared_device *d, const struct sl_prepared_device *other)
 {
     return other != d && !other->admin && strcmp(other->share.gpu, d->share.gpu) == 0;
@@ -70,7 +70,7 @@ static int check_sums(struct sl_dra *dra, const struct sl_prepared_device *d, co
     return 0;
 }
 
-/* Does d get on with a device of another claim? */
+/* Can d be prepared beside a device of another claim? */
 static int check_beside(const struct sl_prepared_device *d, const struct sl_prepared *by,
                         const struct sl_prepared_device *other, struct sl_err *err)
 {
@@ -112,7 +112,7 @@ int sl_dra_fits(struct sl_dra *dra, const struct sl_prepared_device *d, struct s
 
 /* --- planning --- */
 
-/* The place of a MIG device: from the card's profiles, or an instance that is there. */
+/* The place of a MIG device: from the card's profiles, or from an existing instance. */
 static int plan_mig(struct sl_dra *dra, const struct sl_device_name *name,
                     struct sl_prepared_device *d, struct sl_err *err)
 {
@@ -162,7 +162,7 @@ static int plan_device(struct sl_dra *dra, const struct sl_claim_result *r,
     return r->name.kind == SL_DEVICE_MIG ? plan_mig(dra, &r->name, d, err) : 0;
 }
 
-/* Shares that go to a container together are one tenant, on several GPUs if there are several. */
+/* Shares that go to a container together are one tenant, on one or several GPUs. */
 static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
 {
     unsigned next = 0;
@@ -179,7 +179,7 @@ static void name_tenants(const struct sl_claim *claim, struct sl_prepared *p)
     }
 }
 
-/* One daemon a GPU, and one daemon's directory and limits in a container's environment. */
+/* A GPU has one daemon, and a container's environment has one daemon's directory and limits. */
 static int check_mps(const struct sl_claim *claim, struct sl_err *err)
 {
     for (size_t i = 0; i < claim->result_count; i++)

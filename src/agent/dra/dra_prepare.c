@@ -16,12 +16,12 @@
 #include "base/xalloc.h"
 
 #define TELL_NS  (20 * SL_NS_PER_MS)
-#define TELL_MAX 8 /* at a time */
-/* An MPS daemon that is being started: looked at again so often. Kubelet waits 45 s. */
+#define TELL_MAX 8 /* claims at a time */
+/* How often to check an MPS daemon that is starting. Kubelet waits 45 s. */
 #define MPS_NS   (100 * SL_NS_PER_MS)
 #define MPS_MAX  200
 
-/* Something went wrong after things were begun: all of it goes, then the reason is told. */
+/* A failure after the first step: undoes everything, then reports the reason. */
 static void undo(struct op *op, int rc, const struct sl_err *err)
 {
     op->rc = rc;
@@ -30,7 +30,7 @@ static void undo(struct op *op, int rc, const struct sl_err *err)
     struct sl_prepared *p = sl_dra_op_entry(op);
     if (p) {
         sl_dra_tell(op->dra, p, true, "SluicePrepareFailed", err->msg);
-        /* One that was prepared before stays so: its pod may be running. */
+        /* A claim that was prepared before stays prepared: its pod may be running. */
         if (p->state == SL_PREPARED) {
             sl_dra_op_end(op);
             return;
@@ -45,7 +45,7 @@ static void tenants_made(void *data, int rc, const char *text, const struct sl_e
 {
     struct op *op = data;
     struct sl_prepared *p = sl_dra_op_entry(op);
-    /* Undoing would end the daemon that is being waited for, and the next try begin all over. */
+    /* Undoing would end the daemon that we wait for, and the next attempt would start it again. */
     if (rc == -EAGAIN && !text && op->waits++ < MPS_MAX) {
         sl_timer_set(op->dra->loop, &op->again, sl_loop_now(op->dra->loop) + MPS_NS);
         return;
@@ -55,7 +55,7 @@ static void tenants_made(void *data, int rc, const char *text, const struct sl_e
         return;
     }
     op->step = OP_DONE;
-    if (p->state == SL_PREPARED) { /* it was, all is there again */
+    if (p->state == SL_PREPARED) { /* it was prepared, and all is there again */
         go_on(op);
         return;
     }
@@ -63,7 +63,7 @@ static void tenants_made(void *data, int rc, const char *text, const struct sl_e
     sl_dra_op_commit(op, go_on);
 }
 
-/* What was found out or made goes into the checkpoint before the next step. */
+/* The checkpoint gets the results before the next step. */
 static void mig_done(struct op *op, int rc, const struct sl_err *err)
 {
     if (rc < 0) {
@@ -74,7 +74,7 @@ static void mig_done(struct op *op, int rc, const struct sl_err *err)
     sl_dra_op_commit(op, go_on);
 }
 
-/* Takes the step that is next. A step that has to wait comes back through one of the two above. */
+/* Takes the next step. A step that has to wait comes back through one of the two functions above. */
 static void go_on(struct op *op)
 {
     struct sl_dra *dra = op->dra;
@@ -120,7 +120,7 @@ void sl_dra_op_wait_fired(struct sl_timer *t)
     go_on(sl_container_of(t, struct op, again));
 }
 
-/* For people who wait for their pod: said on it, once per text by whoever counts events. */
+/* For people who wait for their pod: an event on it. Equal events are counted, not repeated. */
 static void refuse(struct op *op, int rc, const struct sl_err *err)
 {
     struct sl_prepared p = {0};
@@ -137,7 +137,7 @@ static void refuse(struct op *op, int rc, const struct sl_err *err)
     sl_dra_op_give_up(op, rc, err);
 }
 
-/* The claim is known, and who uses what of it. */
+/* The claim is known, and which container uses which request. */
 static void plan(struct op *op)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -227,7 +227,7 @@ void sl_dra_op_prepare(struct op *op)
         sl_dra_op_give_up(op, rc, &err);
 }
 
-/* The API server hears of it when kubelet has its answers: containers do not wait for that. */
+/* Writes the status after kubelet has its answers: containers do not wait for it. */
 void sl_dra_tell_fired(struct sl_timer *t)
 {
     struct sl_dra *dra = sl_container_of(t, struct sl_dra, telling);
@@ -276,7 +276,7 @@ static void drop_entry(struct op *op)
     sl_dra_op_commit(op, entry_dropped);
 }
 
-/* A prepare being undone keeps its own reason. */
+/* A prepare that is being undone keeps its own reason. */
 static void undo_failed(struct op *op, int rc, const struct sl_err *err)
 {
     sl_warn("cannot remove claim %s yet: %s", op->uid, err->msg);
@@ -333,7 +333,7 @@ void sl_dra_op_unprepare(struct op *op)
     struct sl_err err = SL_ERR_INIT;
     struct sl_prepared *p = sl_dra_op_entry(op);
     sl_dra_resize_unwatch(op->dra, op->uid);
-    if (!p) { /* never heard of it, or long gone */
+    if (!p) { /* unknown, or unprepared already */
         int rc = remove_spec(op, &err);
         if (rc < 0)
             undo_failed(op, rc, &err);
@@ -341,7 +341,7 @@ void sl_dra_op_unprepare(struct op *op)
             sl_dra_op_end(op);
         return;
     }
-    /* PREPARING on disk is undone at a restart as it is. */
+    /* PREPARING on disk is undone at a restart anyway: no write is needed. */
     bool written = p->state != SL_PREPARED;
     p->state = SL_UNPREPARING;
     if (written)

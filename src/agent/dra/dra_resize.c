@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a claim's owner says while its pod runs: the annotation that changes a share. Also the names of its containers. */
+/* The annotation by which a claim's owner changes a share while its pod runs. Also the names of its containers. */
 #include "agent/dra/dra_internal.h"
 
 #include <stdio.h>
@@ -17,13 +17,13 @@ struct resize_watch {
     char uid[SL_UID_SIZE];
     struct sl_kube_watch *watch;
     struct sl_kube_call *get_pod; /* for its containers' names */
-    char text[128];               /* the annotation as last acted on */
-    bool acted; /* before that it is unknown: it may have gone while no agent was there */
+    char text[128];               /* the annotation that was carried out last */
+    bool acted;                   /* false: it may have been removed while no agent ran */
     struct sl_claim_resize wanted;
-    struct sl_config_allow allow; /* what the annotation may ask for, as last seen */
+    struct sl_config_allow allow; /* the rights of the annotation, as last seen */
     size_t at;                    /* the device whose tenant is being changed */
-    bool busy;                    /* the arbiter is being asked */
-    char next_text[128];          /* came meanwhile */
+    bool busy;                    /* a question to the arbiter is open */
+    char next_text[128];          /* the annotation that came meanwhile */
     bool next_there;
 };
 
@@ -53,7 +53,7 @@ static void resize_told(struct resize_watch *w, bool good, const char *reason, c
 
 static void resize_next(struct resize_watch *w);
 
-/* The tenant's devices now hold what was asked for; the claim's own figures where it was not named. */
+/* The tenant's devices now have the wanted amounts; an amount that was not named is the claim's own. */
 static void record(struct sl_prepared *p, const char *tenant, const struct sl_claim_resize *r)
 {
     for (size_t i = 0; i < p->device_count; i++)
@@ -81,7 +81,7 @@ static void resize_done(void *data, int rc, const char *text, const struct sl_er
     resize_next(w);
 }
 
-/* All devices of the tenant whose turn it is. */
+/* Checks all devices of the current tenant. */
 static int check_allowed(const struct resize_watch *w, const struct sl_prepared *p,
                          struct sl_err *err)
 {
@@ -107,7 +107,7 @@ static void resize_next(struct resize_watch *w)
         resize_told(w, true, "Resized", text);
         return;
     }
-    /* Tried on, and taken back if it does not fit: the arbiter is asked with what it would be. */
+    /* Set the new size for the question to the arbiter, and take it back if it does not fit. */
     const struct sl_claim_resize before = p->device[w->at].resized;
     if (check_allowed(w, p, &err) < 0) {
         resize_told(w, false, "NotAllowed", err.msg);
@@ -160,7 +160,7 @@ static void resize_begin(struct resize_watch *w, const char *text)
         resize_told(w, false, "Invalid", err.msg);
         return;
     }
-    if (as_wanted(p, &r)) /* a restart reads the annotation again */
+    if (as_wanted(p, &r)) /* after a restart the annotation is read again */
         return;
     w->wanted = r;
     w->at = 0;
@@ -168,7 +168,7 @@ static void resize_begin(struct resize_watch *w, const char *text)
     resize_next(w);
 }
 
-/* The class's word is in the claim's allocation, where the scheduler copied it. */
+/* The class's rights are in the claim's allocation: the scheduler copied them there. */
 static void learn_allowed(struct resize_watch *w, const json_t *object)
 {
     struct sl_claim *claim = sl_xcalloc(1, sizeof(*claim));
@@ -189,7 +189,7 @@ static void claim_object(void *data, enum sl_kube_event event, json_t *object)
     resize_begin(w, text ? text : "");
 }
 
-/* --- whose it is --- */
+/* --- the containers of a tenant --- */
 
 static void described(void *data, int rc, const char *text, const struct sl_err *err)
 {
@@ -199,7 +199,7 @@ static void described(void *data, int rc, const char *text, const struct sl_err 
         sl_warn("cannot tell the arbiter the name of a container: %s", err->msg);
 }
 
-/* For `sluice status` and metrics: who uses which tenant. Asked for when the containers are on their way. */
+/* For `sluice status` and metrics: which container uses which tenant. Read while the containers start. */
 static void got_containers(void *data, int status, json_t *pod, const struct sl_err *err)
 {
     struct resize_watch *w = data;

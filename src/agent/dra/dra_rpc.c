@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kubelet calls: registration, prepare and unprepare of any number of claims, device health. */
+/* The functions that kubelet calls: registration, prepare and unprepare of any number of claims, device health. */
 #include "agent/dra/dra_internal.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "pluginregistration.pb-c.h"
 #include "rpc/pb.h"
 
-#define HEALTH_EVERY_NS  (10 * SL_NS_PER_S) /* kubelet forgets after timeout_s */
+#define HEALTH_EVERY_NS  (10 * SL_NS_PER_S) /* kubelet forgets the health after timeout_s */
 #define HEALTH_TIMEOUT_S 30
 #define DRA_V1           "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/"
 #define DRA_V1BETA1      "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/"
@@ -62,12 +62,12 @@ static void registered(struct sl_rpc_call *call, const uint8_t *msg, size_t size
 
 /* --- prepare and unprepare --- */
 
-/* A call under way: kubelet may leave before it is answered, the work goes on. */
+/* A running call: kubelet may leave before the answer, the work goes on. */
 struct batch {
-    struct sl_rpc_call *call; /* NULL: gone */
+    struct sl_rpc_call *call; /* NULL: kubelet has left */
     ProtobufCMessage *answer;
     size_t left;
-    bool beginning; /* answers that come at once wait for the last claim to have begun */
+    bool beginning; /* early answers wait until the last claim has begun */
 };
 
 /* One claim's part of an answer. */
@@ -104,14 +104,14 @@ static void batch_done(struct batch *b)
 {
     if (b->left || b->beginning)
         return;
-    b->beginning = true; /* `ended` may come from inside the reply */
+    b->beginning = true; /* `ended` may be called from inside the reply */
     if (b->call)
         sl_rpc_pb_reply(b->call, b->answer);
     b->beginning = false;
     sl_rpc_pb_free(b->answer);
     b->answer = NULL;
     if (!b->call)
-        free(b); /* otherwise `ended` does */
+        free(b); /* otherwise `ended` frees it */
 }
 
 static void claim_done(void *data, int rc, const struct sl_err *err, const struct sl_prepared *p)
@@ -166,7 +166,7 @@ static struct part *add_part(struct sl_dra *dra, struct batch *b, enum op_kind k
     return part;
 }
 
-/* Either call is a list of claims and nothing else, in either version of the API. */
+/* Both calls are only a list of claims, in both versions of the API. */
 static void read_claims(struct sl_rpc_call *call, const uint8_t *msg, size_t size,
                         struct sl_dra *dra, enum op_kind kind)
 {
@@ -260,7 +260,7 @@ static void stream_send(struct sl_dra *dra, struct sl_rpc_call *call)
     for (const struct sl_prepared *p = dra->checkpoint.claims; p; p = p->next)
         for (size_t i = 0; i < p->device_count; i++)
             add_health(answer, dra, &p->device[i]);
-    /* A reader that is slow gets the next one, which says more. */
+    /* A slow reader gets the next message, which is newer. */
     if (sl_rpc_pb_send(call, &answer->base, &err) < 0)
         sl_debug("cannot report health to kubelet: %s", err.msg);
     sl_rpc_pb_free(&answer->base);
@@ -324,7 +324,7 @@ int sl_dra_serve(struct sl_dra *dra, struct sl_err *err)
         rc = sl_rpc_server_handle(dra->registration,
                                   "/pluginregistration.Registration/NotifyRegistrationStatus",
                                   registered, dra, err);
-    /* Last: from here on kubelet calls. */
+    /* Last: kubelet starts to call once this socket exists. */
     return rc < 0 ? rc : sl_rpc_server_listen(dra->registration, dra->reg_socket, 0600, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a claim's owner sees: status.devices with the lease and its health. Writes are wishes; without an API
+ * The status for a claim's owner: status.devices with the lease and its health. Writes are best effort: without an API
  * server nothing waits for them. Other drivers' devices in the same claim are left alone.
  */
 #include "agent/dra/dra_internal.h"
@@ -25,7 +25,7 @@
 
 /* --- status.devices --- */
 
-/* Its time is when the status changed, however often it is written. */
+/* The time of a condition is when the status changed, not when it was written. */
 static json_t *condition(struct sl_prepared_since *since, const char *type, bool good,
                          const char *reason, const char *message)
 {
@@ -74,15 +74,15 @@ static json_t *device_status(struct sl_dra *dra, const struct sl_prepared_device
     return o;
 }
 
-/* A status on its way. */
+/* A write of a status. */
 struct dra_tell {
     struct dra_tell *next;
     struct sl_dra *dra;
     struct sl_kube_call *call;
     char uid[SL_UID_SIZE], path[400]; /* the claim's */
     json_t *devices, *body;
-    unsigned updates; /* tried so often */
-    bool waits; /* for the one before it, of the same claim: the last word has to be the last */
+    unsigned updates; /* attempts so far */
+    bool waits;       /* for the earlier write of the same claim: the last write must come last */
 };
 
 static void apply(struct dra_tell *t);
@@ -124,7 +124,7 @@ static void retell_fired(struct sl_timer *timer)
     sl_timer_set(dra->loop, &dra->telling, sl_loop_now(dra->loop));
 }
 
-/* The API server is away: what is so by then is said when it may be back. Said here once, not per claim. */
+/* The API server is away: write the state of that time when the server may be back. Log this once, not per claim. */
 static void tell_later(struct dra_tell *t, const struct sl_err *err)
 {
     struct sl_dra *dra = t->dra;
@@ -149,9 +149,9 @@ static void got_claim(void *data, int status, const uint8_t *bytes, size_t size,
                       const struct sl_err *err);
 
 /*
- * A patch makes the API server write a claim's opaque configs anew, in an order and with spaces of its own; where
- * they were written otherwise it takes that for a change of the allocation, which nobody may make (422). Then the
- * claim is read and put back in protobuf, which leaves them as they are; what changed meanwhile is read again (409).
+ * A patch makes the API server write a claim's opaque configs anew, with its own order and spaces. If the bytes differ,
+ * the server takes that for a change of the allocation, which is forbidden (422). Then the claim is read and written
+ * back in protobuf, which keeps the bytes; after a conflict (409) it is read again.
  */
 static void status_written(void *data, int status, json_t *body, const struct sl_err *err)
 {
@@ -171,7 +171,7 @@ static void status_written(void *data, int status, json_t *body, const struct sl
         return;
     }
     t->dra->silent = false;
-    /* 404 and 409: the claim is gone, or another one by now. */
+    /* 404 and 409: the claim is gone, or is another claim by now. */
     if ((status < 200 || status >= 300) && status != 404 && status != 409)
         not_told(t, err->msg);
     else
@@ -220,7 +220,7 @@ static void apply(struct dra_tell *t)
         not_told(t, t->body ? err.msg : "it is not UTF-8");
 }
 
-/* One at a time for a claim, and of those that wait only the last. */
+/* One write at a time for a claim; of the waiting ones only the last. */
 static void queue(struct dra_tell *t)
 {
     struct sl_dra *dra = t->dra;
@@ -262,8 +262,7 @@ void sl_dra_status_write(struct sl_dra *dra, const struct sl_prepared *p, const 
         if (resized)
             (void)json_array_append_new(
                 conditions, condition(&d->resized_since, "Resized", good, resized, message));
-        else if (d->resized.memory_bytes ||
-                 d->resized.cores_permille) /* as the write before said */
+        else if (d->resized.memory_bytes || d->resized.cores_permille) /* as the last write said */
             (void)json_array_append_new(conditions, condition(&d->resized_since, "Resized", true,
                                                               "Resized", "the share was resized"));
         (void)json_array_append_new(devices, device_status(dra, d, conditions));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ShareConfig, the opaque parameters of gpu.sluice.io in a claim or a DeviceClass. What it says of a share is in
- * share/share_json.h; a DeviceClass's may also say what claims of it may ask for:
+ * ShareConfig, the opaque parameters of gpu.sluice.io in a claim or a DeviceClass. share/share_json.h has the fields of
+ * a share; in a DeviceClass there is also a field with the rights of its claims:
  *
  *   allow: {…}   # as sharing.fractional.allow of the node's configuration, and `namespaces: [team-*]`: only those
  *
- * Everything but apiVersion and kind may be left out. Unknown keys are errors: a misspelt limit is no limit.
+ * All fields but apiVersion and kind may be left out. Unknown keys are errors: a misspelt limit is no limit.
  */
 #include "agent/dra/claim.h"
 
@@ -43,7 +43,7 @@ static int read_strategies(const json_t *list, unsigned *ret, struct sl_err *err
     return 0;
 }
 
-/* Is the claim's namespace one of the list? Without a list all are. */
+/* Is the claim's namespace in the list? Without a list every namespace is. */
 static int read_spaces(const json_t *list, const char *name_space, bool *ret, struct sl_err *err)
 {
     size_t i;

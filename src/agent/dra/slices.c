@@ -12,7 +12,7 @@
 #define MIB       (1ULL << 20)
 #define TAINT_KEY SL_DRA_DRIVER "/unhealthy"
 
-/* Everything while one array of slices is made. */
+/* The state while one array of slices is made. */
 struct making {
     const struct sl_slices_options *opt;
     json_t *counters; /* counter sets, one a card */
@@ -24,7 +24,7 @@ static void put(json_t *object, const char *key, json_t *value)
     (void)json_object_set_new(object, key, value);
 }
 
-/* Quantities in the API server's own writing, so that what it gives back compares equal. */
+/* Quantities in the API server's own form, so that a returned object compares equal. */
 static json_t *amount(uint64_t value)
 {
     char text[40];
@@ -98,13 +98,13 @@ static json_t *attributes_of(struct making *m, size_t i, const char *type)
     return a;
 }
 
-/* A taint's value is a label's: the first word says enough, the sentence is in events and health. */
+/* A taint's value is a label's value: the first word is enough, events and health have the sentence. */
 static void put_taint(struct making *m, json_t *device, size_t i)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
     if (!g->lost && !m->opt->gpu[i].unhealthy)
         return;
-    /* A card that is gone serves nobody: those who have it can only go elsewhere. */
+    /* A lost card serves no pod: the pods that have it must move. */
     put(device, "taints",
         json_pack("[{s:s,s:s,s:s}]", "key", TAINT_KEY, "value", g->lost ? "lost" : "xid", "effect",
                   g->lost ? "NoExecute" : "NoSchedule"));
@@ -122,7 +122,7 @@ static void most(uint32_t *a, uint32_t b)
         *a = b;
 }
 
-/* What the whole card has: its largest profile's, and its own count of multiprocessors. */
+/* The engines of the whole card: those of its largest profile, and its own count of multiprocessors. */
 static struct engines card_engines(const struct making *m, size_t i)
 {
     const struct sl_slice_gpu *s = &m->opt->gpu[i];
@@ -143,7 +143,7 @@ static struct engines card_engines(const struct making *m, size_t i)
     return e;
 }
 
-/* Memory slices the card is cut into: the furthest end of any place. */
+/* The number of the card's memory slices: the largest end of any place. */
 static uint32_t card_slices(const struct making *m, size_t i)
 {
     const struct sl_slice_gpu *s = &m->opt->gpu[i];
@@ -157,7 +157,7 @@ static uint32_t card_slices(const struct making *m, size_t i)
     return n > 16 ? 16 : n;
 }
 
-/* limit: what the card has at all; an engine it has none of is no counter. */
+/* limit: the engines of the whole card; an engine that the card does not have is no counter. */
 static json_t *counters(const struct engines *e, const struct engines *limit, uint32_t start,
                         uint32_t size)
 {
@@ -210,7 +210,7 @@ static void add_device(struct making *m, size_t i, const struct sl_device_name *
     (void)json_array_append_new(m->devices, d);
 }
 
-/* A foreign instance on the card: it is used as it is, and rules out all that would overlap it. */
+/* An instance of another program: it is offered as it is, and excludes all places that overlap it. */
 static bool foreign(const struct making *m, size_t i, size_t mig)
 {
     const struct sl_slice_gpu *s = &m->opt->gpu[i];
@@ -221,7 +221,7 @@ static bool card_usable_whole(const struct making *m, size_t i)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
     if (g->info.mig_enabled && m->opt->gpu[i].profile_count == 0)
-        return false; /* nobody here would turn MIG off */
+        return false; /* this agent cannot turn MIG off */
     for (size_t k = 0; k < g->mig_count; k++)
         if (foreign(m, i, k))
             return false;
@@ -284,7 +284,7 @@ static void add_mig(struct making *m, size_t i, const struct mig_device *d)
                false);
 }
 
-/* May an instance be here, as far as instances of others go? Those are listed as they are. */
+/* May an instance be at this place, beside the instances of other programs? Those are listed as they are. */
 static bool place_free(const struct making *m, size_t i, const struct sl_gpu_mig_place *at)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
@@ -316,7 +316,7 @@ static void add_mig_places(struct making *m, size_t i)
     }
 }
 
-/* Instances that somebody else made are devices as they are; those cut further are not. */
+/* Lists the instances of other programs; not those with several compute instances. */
 static void add_mig_there(struct making *m, size_t i)
 {
     const struct sl_inv_gpu *g = &m->opt->inv->gpu[i];
@@ -398,7 +398,7 @@ json_t *sl_slices_make(const struct sl_slices_options *opt)
     return slices;
 }
 
-/* The server fills in a taint's time; everything else is ours. */
+/* The server sets a taint's time; all other fields are ours. */
 static void strip(json_t *spec)
 {
     size_t i, k;

@@ -27,9 +27,9 @@ struct sl_slices_publisher {
     struct sl_loop *loop;
     struct sl_kube *kube;
     struct sl_kube_watch *watch;
-    json_t *have; /* name → object, as the server told */
-    json_t *gone; /* name → version at which it was removed */
-    json_t *want; /* array; NULL: not told yet */
+    json_t *have; /* name → object, as the server reported */
+    json_t *gone; /* name → version of the removal */
+    json_t *want; /* array; NULL: not set yet */
     struct sl_timer timer;
     struct write *writes; /* under way */
     bool synced, failed, current;
@@ -46,15 +46,15 @@ static json_int_t generation_of(const json_t *object)
     return json_integer_value(json_object_get(pool_of(object), "generation"));
 }
 
-/* Comparable numbers, by the API's conventions. 0: none. */
+/* Resource versions are comparable numbers, by the API's conventions. 0: none. */
 static json_int_t version_of(const json_t *object)
 {
     return (json_int_t)strtoll(sl_kube_meta(object, "resourceVersion"), NULL, 10);
 }
 
 /*
- * What the server said, by a watch or in an answer: they travel apart, and the answer to a write may come
- * after the news that somebody (kubelet, at its start) has changed or removed what was written.
+ * Takes news from the watch or from an answer. They travel apart: the answer to a write may come after the news that
+ * another program (kubelet, at its start) has changed or removed the written object.
  */
 static void take(struct sl_slices_publisher *p, const char *name, json_t *object, bool removed)
 {
@@ -105,11 +105,11 @@ static void written(void *data, int status, json_t *body, const struct sl_err *e
             (void)json_object_del(p->have, w->name);
         else if (body)
             take(p, w->name, body, false);
-    } else if (status == 404) { /* somebody removed it; it is made anew, if it is wanted */
+    } else if (status == 404) { /* another program removed it; make it again, if wanted */
         p->failed |= !w->removal;
         (void)json_object_del(p->have, w->name);
     } else {
-        /* 409: somebody was faster; the watch brings what is there now. */
+        /* 409: another writer was faster; the watch brings the present object. */
         if (status != 409)
             sl_warn("cannot write ResourceSlice %s: %s", w->name, err->msg);
         p->failed = true;
@@ -149,7 +149,7 @@ static void send_wanted(struct sl_slices_publisher *p, json_t *want, json_int_t 
     const json_t *have = json_object_get(p->have, sl_kube_meta(want, "name"));
     json_t *body = json_deep_copy(want);
     (void)json_object_set_new(pool_of(body), "generation", json_integer(generation));
-    if (have) /* ours to replace as a whole, if nobody changed it since we saw it */
+    if (have) /* replaces our object as a whole, unless it changed since we saw it */
         (void)json_object_set_new(json_object_get(body, "metadata"), "resourceVersion",
                                   json_string(sl_kube_meta(have, "resourceVersion")));
     send(p, have ? "PUT" : "POST", sl_kube_meta(want, "name"), body);
@@ -183,7 +183,7 @@ static void reconcile(struct sl_timer *t)
         if (!wanted)
             send(p, "DELETE", name, NULL);
     }
-    if (!p->writes) /* none could even be begun */
+    if (!p->writes) /* no request could be sent */
         sl_timer_set(p->loop, &p->timer, sl_loop_now(p->loop) + BACKOFF_NS);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules slices are made by: versions, ranges of shares, the order of MIG places. */
+/* The rules for slices: versions, ranges of shares, the order of MIG places. */
 #include "agent/dra/slices.h"
 
 #include <ctype.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MIB            (1ULL << 20)
-/* Below this a context does not fit, and nothing of use does. */
+/* A context does not fit into less. */
 #define MEMORY_MIN_MIB 256
 
 void sl_slices_version(const char *version, char *buf, size_t size)
@@ -79,7 +79,7 @@ struct sl_share_policy_range sl_slices_range(const struct sl_config_fractional *
         r.memory_min_mib = MEMORY_MIN_MIB;
     if (r.memory_min_mib > total)
         r.memory_min_mib = total;
-    /* The API wants at least one step above the least. */
+    /* The API wants at least one step above the minimum. */
     if (r.memory_min_mib + r.memory_step_mib > total)
         r.memory_step_mib = 0;
     if (r.cores_min > 100)
@@ -96,8 +96,7 @@ static bool overlap(const struct sl_gpu_mig_place *a, const struct sl_gpu_mig_pl
     return a->start < b->start + b->size && b->start < a->start + a->size;
 }
 
-/* How much of other instances' room a place stands in: each place of another profile it overlaps,
- * by that profile's size. */
+/* How much a place blocks: the sizes of all places of other profiles that it overlaps. */
 static uint64_t in_the_way(const struct sl_gpu_mig_profile *all, size_t count, size_t which,
                            const struct sl_gpu_mig_place *at)
 {
@@ -117,7 +116,7 @@ void sl_slices_mig_order(const struct sl_gpu_mig_profile *all, size_t count, siz
     for (uint32_t i = 0; i < n; i++) {
         uint64_t c = in_the_way(all, count, which, &all[which].placements[i]);
         uint32_t at = i;
-        for (; at > 0 && cost[at - 1] > c; at--) { /* stable: equal ones stay as they were */
+        for (; at > 0 && cost[at - 1] > c; at--) { /* stable: equal costs keep their order */
             cost[at] = cost[at - 1];
             order[at] = order[at - 1];
         }

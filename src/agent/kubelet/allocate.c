@@ -15,13 +15,13 @@
 
 #define VOLUME_DIR   "/var/run/nvidia-container-devices" /* NVIDIA's runtime lists this directory */
 #define CDI_ANY      (SL_LIST_CDI_ANNOTATIONS | SL_LIST_CDI_CRI)
-#define IMEX_CHANNEL "0" /* the only one the configuration can name */
+#define IMEX_CHANNEL "0" /* the configuration can name no other channel */
 
 struct answer {
     const struct sl_config *config;
     const struct sl_inventory *inv;
     const struct sl_driver *driver;
-    const struct sl_plan_device **device; /* each card or MIG device once, as first asked for */
+    const struct sl_plan_device **device; /* each card or MIG device once, in order */
     size_t device_count;
     bool imex;
     struct sl_edits *edits;
@@ -59,7 +59,7 @@ static int choose(struct answer *a, const struct sl_plan_resource *resource, con
     return 0;
 }
 
-/* The name the device goes by: its UUID, or "0", "0:1". */
+/* The device's name: its UUID, or "0", "0:1". */
 static void device_name(const struct answer *a, size_t i, char buf[SL_GPU_UUID_SIZE])
 {
     const struct sl_plan_device *d = a->device[i];
@@ -73,7 +73,7 @@ static void device_name(const struct answer *a, size_t i, char buf[SL_GPU_UUID_S
         (void)snprintf(buf, SL_GPU_UUID_SIZE, "%zu:%zu", g->index, d->mig);
 }
 
-/* All names, each after `prefix`, with commas between; the caller's to free. */
+/* All names, each after `prefix`, with commas between; the caller frees the text. */
 static char *names(const struct answer *a, const char *prefix)
 {
     char *text = NULL;
@@ -98,7 +98,7 @@ static void by_envvar(const struct answer *a)
         sl_edits_env(a->edits, "NVIDIA_IMEX_CHANNELS", IMEX_CHANNEL);
 }
 
-/* Which devices are mounted, not what the environment says, decides: a pod cannot write this list. */
+/* The mounted devices decide, not the environment: a pod cannot write this list. */
 static void by_volume_mounts(const struct answer *a)
 {
     sl_edits_env(a->edits, "NVIDIA_VISIBLE_DEVICES", VOLUME_DIR);
@@ -112,7 +112,7 @@ static void by_volume_mounts(const struct answer *a)
         sl_edits_mount(a->edits, "/dev/null", VOLUME_DIR "/imex/" IMEX_CHANNEL, false);
 }
 
-/* A random (version 4) UUID: annotations of a pod's containers are merged, so each key is its own. */
+/* A random (version 4) UUID: annotations of a pod's containers are merged, so each needs a key of its own. */
 static int random_uuid(char buf[37], struct sl_err *err)
 {
     unsigned char b[16];
@@ -152,8 +152,8 @@ static void by_cdi_cri(const struct answer *a)
         sl_edits_cdi(a->edits, SL_CDI_IMEX_KIND "=" IMEX_CHANNEL);
 }
 
-/* The nodes themselves, for runtimes that do nothing with the names. Kubelet knows no node by number: one
- * that is not on the host cannot be passed. */
+/* The device nodes themselves, for runtimes that ignore the names. Kubelet cannot make a node from a number: a node
+ * that is missing on the host cannot be passed. */
 static int by_device_specs(const struct answer *a, struct sl_err *err)
 {
     struct sl_edits all = {0};
@@ -174,7 +174,7 @@ static int by_device_specs(const struct answer *a, struct sl_err *err)
     return rc;
 }
 
-/* What NVIDIA's runtime does for the companions of the driver when these are set. */
+/* Variables by which NVIDIA's runtime adds the companions of the driver. */
 static void companions(const struct answer *a)
 {
     const struct {

@@ -20,25 +20,24 @@ enum {
     INTEREST = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF
 };
 
-/* While there is nothing to watch, or nothing to watch it with. Well below the second in which a
- * kubelet that is back expects us. */
+/* The poll interval without a directory or without inotify. A restarted kubelet expects us within a second. */
 static const uint64_t LOOK_NS = 250 * SL_NS_PER_MS;
-/* Otherwise: for what inotify does not see, such as a directory above that was moved away. */
+/* The poll interval otherwise: inotify misses some changes, for example of a directory above. */
 static const uint64_t CHECK_NS = 10 * SL_NS_PER_S;
 
-/* Which file it is. An inode's number alone is used again by the next file. */
+/* The identity of a file. An inode's number alone is not enough: the next file may get it. */
 struct identity {
     bool there;
     dev_t dev;
     ino_t ino;
-    struct timespec made; /* last modification: nobody writes into a socket's inode */
+    struct timespec made; /* last modification: a socket's inode is never written */
 };
 
 struct sl_kubelet_watch {
     struct sl_loop *loop;
     const struct sl_kubelet_watch_ops *ops;
     void *data;
-    struct sl_source source; /* inotify; fd -1: there is none */
+    struct sl_source source; /* inotify; fd -1: not available */
     struct sl_timer timer;
     int wd; /* -1: the directory is not being watched */
     struct identity dir, kubelet;
@@ -102,13 +101,13 @@ static void kubelet_changed(struct sl_kubelet_watch *w, bool certainly)
         w->ops->kubelet(w->data);
 }
 
-/* Whatever happened: compare what is there with what was. */
+/* Compares the directory with its last known state. */
 static void look(struct sl_kubelet_watch *w)
 {
     struct identity dir = identify_dir(w->dir_path);
     if (!same_dir(&dir, &w->dir) || (w->wd < 0 && dir.there && w->source.fd >= 0))
         watch_dir(w);
-    /* Ours first: a kubelet that has started removed our sockets before it made its own. */
+    /* Our sockets first: a kubelet that starts removes our sockets before it makes its own. */
     w->ops->touched(NULL, w->data);
     kubelet_changed(w, false);
 }
@@ -125,22 +124,22 @@ static void timer_fires(struct sl_timer *timer)
     set_timer(w);
 }
 
-/* True: nothing more to learn from single events, everything has to be looked at. */
+/* True: single events are not enough, compare everything. */
 static bool one_event(struct sl_kubelet_watch *w, const struct inotify_event *e)
 {
     if (e->mask & IN_Q_OVERFLOW)
         return true;
     if (e->wd != w->wd)
-        return false; /* of a directory that is no longer ours */
+        return false; /* an event of an earlier directory */
     if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
         if (e->mask & (IN_IGNORED | IN_UNMOUNT | IN_DELETE_SELF))
-            w->wd = -1; /* the kernel has dropped it */
+            w->wd = -1; /* the kernel has dropped the watch */
         forget_dir(w);
         return true;
     }
     if (e->len == 0)
         return false;
-    /* When the directory itself goes next, no event says so: our open sockets in it keep its inode. */
+    /* No event will report the end of the directory itself: our open sockets keep its inode. */
     if (e->mask & IN_DELETE)
         sl_timer_set(w->loop, &w->timer, sl_loop_now(w->loop) + LOOK_NS);
     if (strcmp(e->name, w->socket_name) != 0)
@@ -197,7 +196,7 @@ int sl_kubelet_watch_create(struct sl_loop *loop, const char *kubelet_socket,
         sl_kubelet_watch_destroy(w);
         return rc;
     }
-    /* Nodes run out of inotify instances (128 a user by default): no reason not to serve. */
+    /* A node may run out of inotify instances (128 a user by default): serve all the same. */
     w->source.fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (w->source.fd >= 0 && sl_loop_watch(loop, &w->source, EPOLLIN, NULL) < 0) {
         (void)close(w->source.fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All resources together: plans coming and going, health, figures. */
+/* All resources together: changes of the plan, health, figures. */
 #include "agent/kubelet/plugin.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void sl_plugin_notice(const struct sl_plugins *plugins, const char *fmt, ...)
         plugins->options.notice(plugins->options.data, text);
 }
 
-/* --- what kubelet_watch sees ------------------------------------------------------------------- */
+/* --- events of kubelet_watch --------------------------------------------------------------------- */
 
 static void kubelet_there(void *data)
 {
@@ -102,7 +102,7 @@ void sl_plugins_destroy(struct sl_plugins *plugins)
 
 /* --- plans --------------------------------------------------------------------------------------- */
 
-/* NVIDIA's name for NVIDIA's resources. Another domain's are told apart by it: both may have a "gpu". */
+/* NVIDIA's socket name for NVIDIA's resources. Other resources have their domain in it: both may have a "gpu". */
 static int name_socket(struct plugin *p, struct sl_err *err)
 {
     const char *dir = sl_kubelet_watch_dir(p->owner->watch), *name = p->devices.res.name;
@@ -135,7 +135,7 @@ int sl_plugin_make(struct sl_plugins *plugins, const struct sl_plan_resource *re
         (void)sl_plugin_devices_judge(plugins, cards, &p->devices);
         rc = name_socket(p, err);
     }
-    /* Packed here, so that a list too long is an error of the plan and not of some later day. */
+    /* Pack the list here: a list that is too long is an error of the plan, not of a later time. */
     if (rc == 0)
         rc = sl_plugin_devices_pack(&p->devices, false, &p->list, &p->list_size, err);
     if (rc < 0) {
@@ -179,7 +179,7 @@ static int make_plugins(struct sl_plugins *plugins, const struct sl_plan *plan,
     return rc;
 }
 
-/* The plugin that runs goes on, with the devices of the new one. */
+/* The running plugin goes on, with the devices of the new one. */
 static void update(struct plugin *running, struct plugin *fresh)
 {
     bool changed = !sl_plugin_devices_equal(&running->devices, &fresh->devices);
@@ -194,7 +194,7 @@ static void update(struct plugin *running, struct plugin *fresh)
         sl_plugin_changed(running);
     }
     sl_plugin_free(fresh);
-    /* Kubelet knows what a resource needs from its registration alone. */
+    /* Kubelet learns the options of a resource only from its registration. */
     if (told_otherwise && running->owner->options.prestart && running->state != PLUGIN_NEW &&
         running->state != PLUGIN_CONTESTED)
         sl_plugin_register(running);
@@ -233,7 +233,7 @@ int sl_plugins_apply(struct sl_plugins *plugins, const struct sl_plan *plan,
     for (struct plugin *p = plugins->plugins; p; p = p->next) {
         if (p->state != PLUGIN_NEW)
             continue;
-        /* One that is still on its way out would take the new one with it: see sl_plugin_serve(). */
+        /* An old server that still stops would remove the new socket: see sl_plugin_serve(). */
         sl_plugin_free(take(&plugins->retiring, p->devices.res.name));
         sl_plugin_free(take(&plugins->vacating, p->devices.res.name));
         sl_plugin_register(p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kubelet asks of a plugin, ListAndWatch apart. */
+/* Kubelet's calls to a plugin, except ListAndWatch. */
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
@@ -107,7 +107,7 @@ static int check_ids(const struct plugin_devices *d, char *const *ids, size_t n,
     return 0;
 }
 
-/* A copy. The first text that is not UTF-8 is the error. */
+/* Copies the text; an error where it is not UTF-8. */
 static char *copy(const char *what, const char *text, struct sl_err *err)
 {
     if (!err->code && (!text || !sl_utf8_valid(text)))
@@ -200,7 +200,7 @@ void sl_plugin_call_allocate(struct sl_rpc_call *call, const uint8_t *msg, size_
     const Dp__AllocateRequest *request = (const void *)m;
     Dp__AllocateResponse *answer = sl_rpc_pb_new(&dp__allocate_response__descriptor);
     int rc = 0;
-    /* Kubelet sends one container a call; the protocol allows more. */
+    /* Kubelet sends one container per call; the protocol allows several. */
     for (size_t i = 0; rc == 0 && i < request->n_container_requests; i++)
         rc =
             allocate_one(p, request->container_requests[i],

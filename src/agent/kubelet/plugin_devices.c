@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a resource has: copies that outlive the plan, look-up by id, health, and the list on the wire. */
+/* The devices of a resource: copies that outlive the plan, look-up by id, health, and the list on the wire. */
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
@@ -64,7 +64,7 @@ size_t sl_plugin_devices_find(const struct plugin_devices *devices, const char *
 static int check_devices(const struct sl_plan_resource *res, const struct plugin_cards *cards,
                          struct sl_err *err)
 {
-    /* protobuf-c does not look; kubelet's decoder does, and drops the connection. */
+    /* protobuf-c does not check UTF-8; kubelet's decoder does, and drops the connection. */
     if (!sl_utf8_valid(res->name))
         return sl_err_set(err, -EINVAL, SL_E_RESOURCE_UTF8);
     for (size_t i = 0; i < res->device_count; i++) {
@@ -154,7 +154,7 @@ void sl_plugin_devices_free(struct plugin_devices *devices)
     *devices = (struct plugin_devices){0};
 }
 
-/* As kubelet sees them. */
+/* Do both look the same to kubelet? */
 bool sl_plugin_devices_equal(const struct plugin_devices *a, const struct plugin_devices *b)
 {
     if (a->res.device_count != b->res.device_count)

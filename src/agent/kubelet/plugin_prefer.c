@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kubelet's ids to the policy's numbers, and back. */
+/* Translates kubelet's ids to the policy's numbers, and back. */
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
 
@@ -11,8 +11,8 @@
 
 enum mark { MARK_NONE, MARK_AVAILABLE, MARK_MUST };
 
-/* An id we do not have among the available ones is kubelet's list of a moment ago: the newer one is on
- * its way. That it must be taken is another matter. */
+/* An unknown available id comes from an older list of kubelet's: ignore it, the newer list is on its way. An unknown id
+ * that must be taken is an error. */
 static int mark_ids(const struct plugin_devices *d, char *const *available, size_t available_count,
                     char *const *must, size_t must_count, uint8_t *marks, struct sl_err *err)
 {
@@ -58,7 +58,7 @@ static int prefer_whole(const struct plugin *p, const uint8_t *marks, size_t siz
     return rc;
 }
 
-/* Shares of a card under MPS that one container gets are one larger share; of two cards they are refused. */
+/* Shares of one card under MPS in one container are one larger share; shares of two cards are refused. */
 static bool one_card(const struct plugin_devices *d)
 {
     for (size_t i = 0; i < d->res.device_count; i++)

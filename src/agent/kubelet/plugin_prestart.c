@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PreStartContainer: answered when whoever knows the container has made it ready, or cannot. */
+/* PreStartContainer: answered when the owner of the callback has made the container ready, or has failed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "deviceplugin.pb-c.h"
 #include "rpc/pb.h"
 
-/* Held by whoever will answer. Kubelet may hang up first, and plugins may go first. */
+/* Held by the owner of the callback, who answers. Kubelet may hang up first, and the plugins may be destroyed first. */
 struct sl_prestart {
-    struct sl_rpc_call *call; /* NULL: over */
+    struct sl_rpc_call *call; /* NULL: the call is over */
     char resource[SL_RESOURCE_NAME_SIZE];
     struct sl_prestart *next;
-    struct sl_plugins *plugins; /* which have it in their list; NULL: they have gone */
+    struct sl_plugins *plugins; /* the plugins that list it; NULL: destroyed */
 };
 
 bool sl_plugin_wants_prestart(const struct plugin *p)
@@ -46,7 +46,7 @@ void sl_plugin_prestarts_forget(struct sl_plugins *plugins)
         s->plugins = NULL;
 }
 
-/* By name: the resource may have gone, or come anew, since it was asked. */
+/* By name: the resource may have been removed, or added again, since the call. */
 static void count(struct sl_plugins *plugins, const char *resource, bool failed)
 {
     plugins->stats.prestarts += !failed;
@@ -71,7 +71,7 @@ void sl_prestart_answer(struct sl_prestart *s, const struct sl_err *err)
         sl_warn("PreStartContainer refused: %s", text);
     }
     if (call) {
-        sl_rpc_call_watch(call, &events, NULL); /* its end is nobody's business any more */
+        sl_rpc_call_watch(call, &events, NULL); /* its end does not matter any more */
         if (err)
             sl_rpc_call_finish(call, sl_rpc_code_from_errno(err->code), text);
         else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Getting registered with kubelet and staying so. Four states (plugin_internal.h), one timer. What moves them: the
- * answer to Register, streams that begin and end, and what kubelet_watch sees in the directory.
+ * Registers with kubelet and stays registered. Four states (plugin_internal.h), one timer. The state changes with the
+ * answer to Register, with streams that begin and end, and with events of kubelet_watch.
  */
 #include "agent/kubelet/errors.h"
 #include "agent/kubelet/plugin_internal.h"
@@ -22,17 +22,17 @@
 #include "rpc/unix.h"
 
 static const uint64_t FIRST_NS = 50 * SL_NS_PER_MS;
-/* Nobody answers: kubelet is starting, and should find us within a second of being ready. */
+/* No answer: kubelet is starting, and should find us within a second after it is ready. */
 static const uint64_t ABSENT_NS = 800 * SL_NS_PER_MS;
-/* Kubelet answers no, or stops listening again and again. */
+/* Kubelet refuses, or stops listening again and again. */
 static const uint64_t REFUSED_NS = 5 * SL_NS_PER_S;
 static const uint64_t REGISTER_NS = 10 * SL_NS_PER_S;
-/* Kubelet asks for the list as soon as it has taken the registration: a second later, and longer each
- * time, it is taken not to. */
+/* Kubelet asks for the list as soon as it has accepted the registration. Without a stream after a second, and longer
+ * each time, the registration counts as failed. */
 static const uint64_t STREAM_NS = SL_NS_PER_S;
-/* A stream that lived as long was no flash in the pan. */
+/* A stream that lived this long counts as stable. */
 static const uint64_t SETTLED_NS = 10 * SL_NS_PER_S;
-/* A plugin that takes over removes our socket and then makes its own: in between there is none. */
+/* A plugin that takes over removes our socket and then makes its own: in between there is no file. */
 static const uint64_t GAP_NS = 250 * SL_NS_PER_MS;
 static const uint64_t CONTESTED_FIRST_NS = SL_NS_PER_S;
 static const uint64_t CONTESTED_NS = 30 * SL_NS_PER_S;
@@ -44,7 +44,7 @@ static void wait_more(struct plugin *p, uint64_t least_ns, uint64_t most_ns)
     p->delay_ns = delay * 2;
 }
 
-/* Said once, until something else is the matter or all is well. */
+/* Logs a message once, until there is another message or all is well. */
 static void complain(struct plugin *p, const char *what, const char *why)
 {
     char text[sizeof(p->complaint)];
@@ -58,12 +58,12 @@ static void complain(struct plugin *p, const char *what, const char *why)
 void sl_plugin_register_stop(struct plugin *p)
 {
     struct sl_rpc_client *client = p->client;
-    p->client = NULL; /* the call's `done` knows by it that nobody wants to hear */
+    p->client = NULL; /* so `done` of the call ignores its answer */
     sl_rpc_client_destroy(client);
     sl_timer_stop(p->owner->loop, &p->timer);
 }
 
-/* --- whose socket is it? ---------------------------------------------------------------------- */
+/* --- the owner of the socket --------------------------------------------------------------------- */
 
 enum file { FILE_OURS, FILE_GONE, FILE_DEAD, FILE_OTHERS };
 
@@ -74,7 +74,7 @@ static enum file look_at_file(const struct plugin *p, pid_t *ret_pid)
     *ret_pid = 0;
     if (lstat(p->path, &st) != 0)
         return FILE_GONE;
-    /* The number is ours alone as long as our socket is open: it holds the inode. */
+    /* While our socket is open it holds the inode: no other file can have this number. */
     if (p->listening && st.st_dev == p->dev && st.st_ino == p->ino)
         return FILE_OURS;
     struct sl_err err = SL_ERR_INIT;
@@ -101,8 +101,8 @@ static void describe(pid_t pid, char *out, size_t size)
     (void)snprintf(out, size, "process %d (%s)", (int)pid, name);
 }
 
-/* Two that both insist would take the resource from each other for ever, and every time its devices would
- * be unhealthy for a moment. The one that came first steps back. */
+/* If two plugins both insist, they take the resource from each other for ever, and its devices are unhealthy for a
+ * moment each time. So the plugin that came first steps back. */
 static void step_back(struct plugin *p, pid_t pid)
 {
     char who[96];
@@ -115,9 +115,9 @@ static void step_back(struct plugin *p, pid_t pid)
     wait_more(p, 0, CONTESTED_NS);
 }
 
-/* There is no hurry: kubelet is connected and never dials twice, and whoever makes its socket there now is
- * to be seen, not to be raced. Registering again would only make kubelet drop the stream, and with it, for
- * a moment, the devices. */
+/* There is no hurry: kubelet is connected and never dials twice. If another process is about to make its socket there,
+ * we want to see it, not to race it. A new registration would only make kubelet drop the stream, and with it, for a
+ * moment, the devices. */
 static void make_again(struct plugin *p)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -162,7 +162,7 @@ void sl_plugin_check_file(struct plugin *p)
     }
 }
 
-/* Nothing more to wait for, but for one that only wanted to be heard. */
+/* Kubelet listens: nothing more to wait for. A plugin that vacates has done its work. */
 static void listened_to(struct plugin *p)
 {
     sl_timer_stop(p->owner->loop, &p->timer);
@@ -236,7 +236,7 @@ void sl_plugin_register(struct plugin *p)
     char who[96];
     sl_plugin_register_stop(p);
     if (look_at_file(p, &pid) == FILE_OTHERS) {
-        if (p->vacate_ns) { /* not vacant yet */
+        if (p->vacate_ns) { /* the name is not vacant yet */
             describe(pid, who, sizeof(who));
             sl_plugin_vacate_waits(p, who);
             wait_more(p, 0, REFUSED_NS);

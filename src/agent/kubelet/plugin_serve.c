@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One resource's server: its socket, and the streams on which kubelet hears about the devices. */
+/* The server of one resource: its socket, and the streams that send the devices to kubelet. */
 #include "agent/kubelet/plugin_internal.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void send_list(struct plugin_stream *s)
         sl_error("%s: cannot send the list of devices: %s", p->devices.res.name, err.msg);
         sl_timer_set(p->owner->loop, &p->push, sl_loop_now(p->owner->loop) + PACK_AGAIN_NS);
     }
-    /* -EAGAIN: `writable` comes back to it. -EPIPE: `ended` has come or will. */
+    /* -EAGAIN: `writable` will be called. -EPIPE: `ended` has been called or will be. */
 }
 
 static void stream_writable(struct sl_rpc_call *call, void *data)
@@ -70,7 +70,7 @@ static void stream_ended(struct sl_rpc_call *call, enum sl_rpc_code code, void *
 
 static void list_and_watch(struct sl_rpc_call *call, const uint8_t *msg, size_t size, void *data)
 {
-    (void)msg, (void)size; /* Empty: whatever is in it is none of ours */
+    (void)msg, (void)size; /* an Empty message */
     static const struct sl_rpc_call_events events = {
         .writable = stream_writable, .draining = stream_draining, .ended = stream_ended};
     struct plugin *p = data;
@@ -117,7 +117,7 @@ static int make_server(struct plugin *p, struct sl_err *err)
         {"/v1beta1.DevicePlugin/Allocate", sl_plugin_call_allocate},
         {"/v1beta1.DevicePlugin/PreStartContainer", sl_plugin_call_prestart},
     };
-    /* A queue of one byte takes one list and no second: a slow reader is never sent old news. */
+    /* A queue of one byte takes one list and no second: a slow reader never gets an old list. */
     const struct sl_rpc_limits limits = {.max_queue_bytes = 1,
                                          .max_message_bytes = PLUGIN_MAX_MESSAGE};
     struct sl_rpc_server *server;
@@ -152,8 +152,8 @@ int sl_plugin_listen(struct plugin *p, struct sl_err *err)
 int sl_plugin_serve(struct plugin *p, struct sl_err *err)
 {
     struct stat st;
-    /* Kubelet up to 1.36 takes the end of an old stream for the end of the new registration: the old
-     * one has to be over before Register. */
+    /* Kubelet up to 1.36 takes the end of an old stream for the end of the new registration: the old stream must be
+     * over before Register. */
     if (p->server && sl_rpc_server_conns(p->server) > 0)
         sl_plugin_unserve(p);
     int rc = p->server ? 0 : make_server(p, err);
@@ -172,7 +172,7 @@ void sl_plugin_unserve(struct plugin *p)
     p->missed_ns = 0;
     sl_timer_stop(p->owner->loop, &p->gap);
     for (struct plugin_stream *s = p->streams; s; s = s->next)
-        s->plugin = NULL; /* `ended` frees it and says nothing */
+        s->plugin = NULL; /* `ended` frees it and does nothing else */
     p->streams = NULL;
     sl_rpc_server_destroy(server);
 }

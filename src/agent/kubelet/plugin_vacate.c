@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making kubelet forget what an earlier plugin wanted (sl_plugins_vacate() says why). What it remembers is in its
- * own checkpoint, beside the sockets; a kubelet that was restarted since remembers devices but no wishes, and is
- * asked for nothing it would mind.
+ * Makes kubelet forget the options of an earlier plugin (sl_plugins_vacate() says why). Kubelet's own checkpoint,
+ * beside the sockets, lists the resources it remembers. A kubelet that restarted since remembers devices but no
+ * options; then the registration does no harm.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "base/log.h"
 
 static const char CHECKPOINT[] = "kubelet_internal_checkpoint";
-/* So long kubelet remembers; an earlier agent on its way out may serve the name for a while of it. */
+/* How long kubelet remembers a plugin; an earlier agent that is stopping may serve the name for a part of this time. */
 static const uint64_t REMEMBERS_NS = 300 * SL_NS_PER_S;
 
-/* An agent that ends is gone by then; who is there still means to stay. */
+/* An agent that is stopping is gone by then; a process that is still there will stay. */
 static const uint64_t LEAVES_NS = 60 * SL_NS_PER_S;
 
 bool sl_plugin_vacate_ends(struct plugin *p)
@@ -64,7 +64,7 @@ static void vacate(struct sl_plugins *plugins, const char *name)
     sl_plugin_register(p);
 }
 
-/* The checkpoint's list of registered resources; NULL: none, which is no error on a fresh node. */
+/* The checkpoint's list of registered resources; NULL: none, which is no error on a new node. */
 static json_t *registered(const struct sl_plugins *plugins, json_t **ret_file)
 {
     char path[512];

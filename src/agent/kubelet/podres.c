@@ -30,12 +30,12 @@ struct sl_podres {
     struct sl_rpc_client *client;
     bool asking;
     struct waiter *waiters;
-    struct waiter *later; /* for the question after the one under way */
-    /* The map's strings are the message's. */
+    struct waiter *later; /* waits for the next question */
+    /* The message owns the map's strings. */
     ProtobufCMessage *message;
     struct sl_podres_map map;
     uint64_t at_ns;
-    struct sl_err failed; /* the last attempt; code 0: it went well */
+    struct sl_err failed; /* the last attempt; code 0: it succeeded */
     uint64_t failed_ns;
 };
 
@@ -85,7 +85,7 @@ static void add_devices(struct sl_podres_map *map, const Podres__PodResources *p
     }
 }
 
-/* Counts; with arrays in the map, fills them too. */
+/* Counts the devices; fills the arrays where the map has them. */
 static void walk(const Podres__ListPodResourcesResponse *answer, struct sl_podres_map *map)
 {
     map->device_count = map->claim_count = 0;
@@ -124,7 +124,7 @@ static void drop_answer(struct sl_podres *p)
 static int ask(struct sl_podres *p, struct sl_err *err);
 static void finish(struct sl_podres *p, const struct sl_err *err);
 
-/* Nothing is under way: those who wait for the next question get it. */
+/* No question is under way: asks for those who wait for the next one. */
 static void ask_later(struct sl_podres *p)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -178,7 +178,7 @@ static void on_done(struct sl_rpc_call *call, enum sl_rpc_code code, const char 
     struct sl_podres *p = data;
     struct sl_err err = p->failed;
     if (!p->asking)
-        return; /* our own end */
+        return; /* destroyed by us */
     if (code != SL_RPC_OK)
         sl_err_set(&err, -EIO, SL_E_PODRES_STATUS, message, (int)code);
     finish(p, err.code ? &err : NULL);
@@ -237,7 +237,7 @@ void sl_podres_get(struct sl_podres *podres, sl_podres_done *done, void *data)
             done(data, &podres->map, NULL);
             return;
         }
-        /* A kubelet that is away is not asked for every question either. */
+        /* Do not ask an absent kubelet for every caller. */
         if (podres->failed.code && now - podres->failed_ns < SL_NS_PER_S) {
             err = podres->failed;
             done(data, sl_podres_last(podres), &err);
@@ -306,7 +306,7 @@ void sl_podres_destroy(struct sl_podres *podres)
 
 /* ---- looking up ---- */
 
-/* Where the devices from this one on begin. */
+/* The position of the first device that is not before this one. */
 static size_t lower(const struct sl_podres_map *map, const struct sl_podres_device *key)
 {
     size_t at = 0;

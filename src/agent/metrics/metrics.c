@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of families (metrics_families.def). HELP and TYPE come once, before the first sample, and not at all where
- * there is none. */
+/* One table of families (metrics_families.def). HELP and TYPE are written once, before the first sample of a family; a
+ * family without samples has none. */
 #include "agent/metrics/metrics.h"
 
 #include <inttypes.h>
@@ -26,8 +26,8 @@ struct writer {
 struct family {
     const char *name, *type, *help;
     void (*write)(struct writer *w);
-    size_t offset; /* of the field that is shown, in an item of the list */
-    char field;    /* its type: bool, double, unsigned or 64 bits, by its letter */
+    size_t offset; /* the field to show, in an item of the list */
+    char field;    /* the type of the field: bool, double, unsigned or 64 bits, by its letter */
 };
 
 /* Label pairs: name, value, …, NULL. */
@@ -69,7 +69,7 @@ static void sample(struct writer *w, double value, ...)
 
 #define NO_LABELS (const char *)NULL
 
-/* The field that the family shows, of this item. */
+/* The value of the family's field in this item. */
 static double field(const struct writer *w, const void *item)
 {
     const void *at = (const char *)item + w->family->offset;
@@ -165,7 +165,7 @@ static void each_tenant(struct writer *w)
     }
 }
 
-/* Of the tenant, whatever its number of GPUs: its first row counts. */
+/* A value of the whole tenant, for any number of GPUs: its first row counts. */
 static void whole_tenant(struct writer *w)
 {
     const char *before = NULL;

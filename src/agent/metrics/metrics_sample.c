@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cards' numbers for metrics, read where NVML may block. */
+/* Reads the cards' figures for metrics, on a thread where NVML may block. */
 #include "agent/metrics/metrics_serve.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ struct list {
     size_t count;
 };
 
-/* One more, with nothing known of it but these. */
+/* Adds an entry with these fields; all others are not known. */
 static struct sl_gpu_numbers *add(struct list *list, const char *uuid, uint64_t memory_bytes)
 {
     list->item = sl_xreallocarray(list->item, list->count + 1, sizeof(*list->item));
@@ -36,7 +36,7 @@ static void read_card(struct sl_gpu *gpu, size_t i, struct list *list)
     struct sl_gpu_memory memory;
     struct sl_gpu_sample sample;
     if (sl_gpu_info(gpu, i, &info, NULL) < 0)
-        return; /* it has fallen off the bus: health tells */
+        return; /* the card has fallen off the bus: health reports it */
     struct sl_gpu_numbers *x = add(list, info.uuid, info.memory_total_bytes);
     if (sl_gpu_memory(gpu, i, &memory, NULL) == 0) {
         x->memory_total_bytes = (double)memory.total_bytes;

@@ -30,11 +30,11 @@ struct sl_exporter {
     struct sl_leases *arbiter;
     struct sl_http_call *call[SCRAPES];
     size_t calls;
-    unsigned missing; /* enum part: what this gathering still waits for */
+    unsigned missing; /* enum part: the answers that this gathering still waits for */
     bool gathering, starting;
     struct sl_timer timeout;
     /* From NVML */
-    bool sampling; /* asked and not answered, be it since an earlier scrape */
+    bool sampling; /* asked and not answered, maybe since an earlier scrape */
     struct sl_gpu_sampled *numbers;
     size_t numbers_count;
     uint64_t numbers_ns;
@@ -54,7 +54,7 @@ static void lag_fire(struct sl_timer *timer)
     sl_timer_set(x->loop, timer, now + LAG_EVERY_NS);
 }
 
-/* ---- a scrape's parts put together ---- */
+/* ---- joins the parts of a scrape ---- */
 
 static void fill_process(struct sl_metrics_agent *a)
 {
@@ -70,12 +70,12 @@ static void fill_process(struct sl_metrics_agent *a)
     SL_CLEANUP(closedir) DIR *fds = opendir("/proc/self/fd");
     if (!fds)
         return;
-    a->open_fds = -3; /* ".", ".." and this one */
+    a->open_fds = -3; /* ".", ".." and this directory itself */
     while (readdir(fds))
         a->open_fds += 1;
 }
 
-/* What NVML and kubelet say, into what the agent knows of its devices. */
+/* Adds the figures of NVML and kubelet to the agent's devices. */
 static void fill_devices(const struct sl_exporter *x, struct sl_metrics *m)
 {
     for (size_t j = 0; j < x->numbers_count; j++) {
@@ -255,7 +255,7 @@ static void got_status(void *data, struct sl_client_status *status, const struct
     got(x, PART_ARBITER);
 }
 
-/* What did not come in time: not up, and its old numbers are served where they can be told by their age. */
+/* A part that did not answer in time: not up. Its old figures are served where an age goes with them. */
 static void timeout_fire(struct sl_timer *timer)
 {
     struct sl_exporter *x = sl_container_of(timer, struct sl_exporter, timeout);
@@ -334,7 +334,7 @@ void sl_exporter_handle(void *data, struct sl_http_call *call,
     else if (metrics)
         answer_metrics(x, call);
     else if (health)
-        say(call, 200, "ok\n"); /* the loop runs: that is what an answer shows */
+        say(call, 200, "ok\n"); /* an answer shows that the loop runs */
     else
         answer_ready(x, call);
 }

@@ -22,7 +22,7 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise)
 
 /* ---- life ---- */
 
-/* A driver that is not the machine's own brings its libraries and its server along. */
+/* A driver in a root of its own brings its libraries and its server along. */
 static char **make_env(const struct sl_mps *mps)
 {
     char path[2048], libraries[2048];
@@ -88,7 +88,7 @@ static struct daemon *find(const struct sl_mps *mps, const char *uuid, bool remo
     return NULL;
 }
 
-/* One that is on its way out is called back: two daemons of one card never exist. */
+/* Takes back a daemon that is being ended: a card never has two daemons. */
 static struct daemon *call_back(const struct sl_mps *mps, const char *uuid)
 {
     struct daemon *d = find(mps, uuid, true);
@@ -217,7 +217,7 @@ int sl_mps_edits(const struct sl_mps *mps, const char *uuid, struct sl_edits *ed
         return sl_err_set(err, -ENOENT, SL_E_MPS_NOT_SHARED, uuid);
     if (d->state != SL_MPS_READY)
         return sl_err_set(err, -EAGAIN, "%s", d->reason);
-    /* The same path inside: it is in the daemon's own messages, and no image has it. */
+    /* The same path inside the container: the daemon's messages name it, and no image has such a path. */
     sl_edits_env(edits, "CUDA_MPS_PIPE_DIRECTORY", d->pipe);
     sl_edits_mount(edits, d->pipe, d->pipe, false);
     if (!mps->options.no_own_shm)

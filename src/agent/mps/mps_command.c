@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control program speaks on stdin and stdout; it may hang, so it is run like everything that
- * may. */
+/* The control program speaks on stdin and stdout. It may hang, so it runs beside the loop, with a time limit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +21,7 @@ struct mps_command {
     struct sl_source exit; /* the pidfd */
     struct sl_timer timer;
     int out_fd;
-    mps_command_done *done; /* NULL: nobody waits for it any more */
+    mps_command_done *done; /* NULL: no caller waits for it any more */
     void *data;
 };
 
@@ -40,7 +39,7 @@ static void command_free(struct mps_command *c)
     free(c);
 }
 
-/* What fits into a pipe is there when the program has ended: nobody needs to read along. */
+/* The output fits into the pipe, so it is read after the program has ended. */
 static void read_output(int fd, char *buf, size_t size)
 {
     size_t n = 0;
@@ -96,7 +95,7 @@ void sl_mps_commands_end(struct mps_command **all)
         struct mps_command *c = *all;
         siginfo_t info = {0};
         sl_mps_command_cancel(c);
-        /* Killed, it goes at once, unless the driver holds it: then init reaps it after us. */
+        /* After SIGKILL it ends at once, unless the driver holds it: then init reaps it after us. */
         for (int i = 0; i < 50 && info.si_pid == 0; i++) {
             if (waitid(P_PIDFD, (id_t)c->exit.fd, &info, WEXITED | WNOHANG) != 0)
                 break;
@@ -125,7 +124,7 @@ int sl_mps_command(struct mps_command **all, struct sl_loop *loop, const char *p
     char *argv[] = {name, NULL};
     struct mps_command *c = sl_xcalloc(1, sizeof(*c));
     int rc = make_pipes(in, out, err);
-    if (rc == 0) { /* a few hundred bytes: they fit, and the end of file follows them */
+    if (rc == 0) { /* a few hundred bytes: they fit into the pipe */
         struct mps_spawn spawn = {
             .path = path, .argv = argv, .envp = envp, .in_fd = in[0], .out_fd = out[1]};
         pid_t pid;

@@ -18,10 +18,10 @@
 
 #define BACKOFF_MAX_NS (60 * SL_NS_PER_S)
 #define PROBE_NS       (100 * SL_NS_PER_MS) /* between two questions to a daemon that starts */
-#define LOOK_NS        (500 * SL_NS_PER_MS) /* from a line in the log to the look at the server */
-#define HEAL_LOOK_NS   (2 * SL_NS_PER_S)    /* between two looks at a faulted server */
-#define STEADY_NS      (300 * SL_NS_PER_S)  /* ready for so long: earlier failures are forgotten */
-#define MISSES_MAX     2                    /* questions of the watch left unanswered */
+#define LOOK_NS        (500 * SL_NS_PER_MS) /* from a line in the log to the check of the server */
+#define HEAL_LOOK_NS   (2 * SL_NS_PER_S)    /* between two checks of a faulted server */
+#define STEADY_NS      (300 * SL_NS_PER_S)  /* ready this long: forget earlier failures */
+#define MISSES_MAX     2                    /* unanswered questions of the watch */
 
 static void start(struct daemon *d);
 static void ask(struct daemon *d, enum daemon_step step, const char *text);
@@ -50,7 +50,7 @@ static void SL_PRINTF(3, 4) say(struct daemon *d, enum sl_mps_state state, const
 
 /* ---- ending ---- */
 
-/* The servers are the daemon's children, and may outlive it. */
+/* The servers are children of the daemon, and may outlive it. */
 static void kill_servers(struct daemon *d)
 {
     for (size_t i = 0; i < d->server_count; i++) {
@@ -65,7 +65,7 @@ static void kill_servers(struct daemon *d)
 
 static void kill_all(struct daemon *d)
 {
-    /* A child not reaped yet keeps its PID, and so the group its number. */
+    /* A child that is not reaped yet keeps its PID, and so its process group keeps the number. */
     if (d->child && d->pid > 1)
         (void)kill(-d->pid, SIGKILL);
     if (d->pid)
@@ -98,7 +98,7 @@ static void wait_and_start(struct daemon *d)
     after(d, d->backoff_ns);
 }
 
-/* It ended, or must be: says so, ends what is left, and starts anew after a while. */
+/* The daemon ended, or must be ended: reports it, ends the rest, and starts a new one after a while. */
 static void SL_PRINTF(2, 3) fail(struct daemon *d, const char *fmt, ...)
 {
     char text[sizeof(d->reason)];
@@ -114,7 +114,7 @@ static void SL_PRINTF(2, 3) fail(struct daemon *d, const char *fmt, ...)
     if (d->backoff_ns > BACKOFF_MAX_NS)
         d->backoff_ns = BACKOFF_MAX_NS;
     drop_command(d);
-    if (d->pid) { /* ended first: two daemons in one directory would share its sockets */
+    if (d->pid) { /* end it first: two daemons would share one directory's sockets */
         d->phase = PHASE_ENDING;
         kill_all(d);
         after(d, SL_NS_PER_S);
@@ -177,7 +177,7 @@ static void start_ended(struct daemon *d, const siginfo_t *info, const char *how
         after(d, PROBE_NS);
         return;
     }
-    /* 126 is about the machine, not about an option. */
+    /* 126 is a problem of the machine, not of an option. */
     bool other = info->si_code != CLD_EXITED || info->si_status != 126;
     if (!d->adopted && other && sl_mps_daemon_next_variant(d)) {
         d->phase = PHASE_IDLE;
@@ -273,7 +273,7 @@ static void become_ready(struct daemon *d)
     if (!d->ready_ns)
         d->ready_ns = sl_loop_now(d->mps->loop);
     after(d, d->suspect ? LOOK_NS : d->mps->options.watch_ns);
-    if (d->suspect) /* the answer may be older than what the log says */
+    if (d->suspect) /* the answer may be older than the line in the log */
         return;
     bool many = d->variant == 0 || d->adopted;
     say(d, SL_MPS_READY,
@@ -290,7 +290,7 @@ static void verified(struct daemon *d, const char *output)
     char *end;
     double got = strtod(output, &end);
     bool wrong = end == output || got > d->percent + 0.5 || got < d->percent - 0.5;
-    if (wrong && !d->relimit) /* else others are to be set already */
+    if (wrong && !d->relimit) /* else new limits are waiting already */
         fail(d, SL_E_MPS_LIMITS_LOG, d->index, d->percent, output);
     else
         become_ready(d);
@@ -346,7 +346,7 @@ static void answered(void *data, int result, const char *output)
     enum daemon_step step = d->step;
     d->command = NULL;
     d->step = STEP_NONE;
-    /* The control program exits with 0 and an error in words where there is no daemon. */
+    /* Without a daemon the control program exits with 0 and prints an error. */
     char *end;
     bool number = strtod(output, &end) >= 0 && end != output;
     if (result < 0 || (step == STEP_PROBE && !number)) {
@@ -397,7 +397,7 @@ static void ask(struct daemon *d, enum daemon_step step, const char *text)
     const char *path = sl_mps_control_path(d->mps, buf, sizeof(buf));
     drop_command(d);
     d->step = step;
-    sl_timer_stop(d->mps->loop, &d->timer); /* what comes next is up to the answer */
+    sl_timer_stop(d->mps->loop, &d->timer); /* the answer decides the next step */
     int rc = path ? sl_mps_command(&d->mps->commands, d->mps->loop, path, d->env, text,
                                    d->mps->options.command_ns, answered, d, &d->command, &err)
                   : sl_err_set(&err, -ENOENT, SL_E_MPS_CONTROL_GONE);
@@ -415,7 +415,7 @@ static void log_speaks(void *data, const char *line)
     d->suspect = true;
     if (d->step == STEP_NONE)
         after(d, LOOK_NS);
-    /* Unhealthy at once, healthy when the look that follows says so. */
+    /* Unhealthy at once; healthy again when the check that follows says so. */
     say(d, SL_MPS_FAULTED, SL_E_MPS_CLIENT_LOG, d->index, line);
 }
 
@@ -427,7 +427,7 @@ static void timer_fire(struct sl_timer *timer)
         start(d);
         break;
     case PHASE_STARTING:
-        if (!d->pid) { /* it said it would go to the background, and is not there yet */
+        if (!d->pid) { /* it has announced a background process, which is not there yet */
             siginfo_t ok = {.si_code = CLD_EXITED};
             start_ended(d, &ok, "the daemon did not start in the background");
             break;
@@ -482,7 +482,7 @@ void sl_mps_daemon_relimit(struct daemon *d)
     if (d->phase != PHASE_READY || d->step != STEP_NONE) {
         d->relimit = true;
     } else {
-        d->phase = PHASE_LIMITS; /* and still ready, for everybody else */
+        d->phase = PHASE_LIMITS; /* and still ready for tenants */
         ask(d, STEP_LIMIT_SERVERS, "get_server_list\n");
     }
 }

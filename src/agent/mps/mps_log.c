@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's and its servers' logs: control.log and server.log, and daemon.out, which is where
- * both go with -f. A fault is looked for where it is written first; whether it is one,
- * get_server_status says.
+ * The logs of the daemon and its servers: control.log and server.log, and daemon.out, which has both with -f. Logs show
+ * a fault first; get_server_status tells whether it is real.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +47,7 @@ bool sl_mps_speaks_of_fault(const char *text)
     return strcasestr(text, "fatal") != NULL;
 }
 
-/* A server that ended without being asked to is one more. */
+/* Also a server that ended without a request. */
 static bool worth_a_look(const char *line)
 {
     const char *status = strstr(line, "exited with status ");
@@ -62,7 +61,7 @@ static int open_log(const char *dir, const char *name, int flags)
     return open(path, flags | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* What was written since the last look, up to its last whole line. */
+/* Reads the text since the last look, up to the last whole line. */
 static void follow(struct mps_log *log, size_t i, bool tell)
 {
     char text[CHUNK + 1];
@@ -86,7 +85,7 @@ static void follow(struct mps_log *log, size_t i, bool tell)
         line = end + 1;
     }
     log->at[i] += line - text;
-    /* It lives in memory (/run) and nobody else shortens it. */
+    /* The log is in memory (/run), and no other program shortens it. */
     if (st.st_size > FILE_MAX && ftruncate(fd, 0) == 0)
         log->at[i] = 0;
 }
@@ -96,8 +95,7 @@ static void log_ready(struct sl_source *source, uint32_t events)
     (void)events;
     struct mps_log *log = sl_container_of(source, struct mps_log, source);
     _Alignas(struct inotify_event) char buf[4096];
-    while (read(source->fd, buf, sizeof(buf)) >
-           0) /* which one does not matter: three looks are cheap */
+    while (read(source->fd, buf, sizeof(buf)) > 0) /* any file: to read all three is cheap */
         ;
     for (size_t i = 0; i < NAMES; i++)
         follow(log, i, true);
@@ -123,7 +121,7 @@ int sl_mps_log_create(struct sl_loop *loop, const char *dir,
         sl_mps_log_destroy(log);
         return rc;
     }
-    for (size_t i = 0; i < NAMES; i++) { /* old lines are old news */
+    for (size_t i = 0; i < NAMES; i++) { /* skip old lines */
         struct stat st;
         SL_CLEANUP(close) int fd = open_log(dir, names[i], O_RDONLY);
         if (fd >= 0 && fstat(fd, &st) == 0)

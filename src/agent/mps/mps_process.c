@@ -24,7 +24,7 @@ void sl_mps_process_kill(int pidfd, int signal)
     (void)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
-/* ---- in the child: nothing but system calls, for other threads may hold any lock ---- */
+/* ---- in the child: system calls only, since other threads may hold any lock ---- */
 
 static _Noreturn void die(int status, const char *what)
 {
@@ -51,7 +51,7 @@ static void give_own_shm(const char *dir)
     if (unshare(CLONE_NEWNS) != 0)
         die(126,
             "cannot make a mount namespace for a private /dev/shm (this needs CAP_SYS_ADMIN): ");
-    /* In a chroot "/" is no mount; then it is enough that what lies at /dev/shm passes nothing on. */
+    /* In a chroot "/" is no mount point; then it is enough to make the mount of /dev/shm private. */
     if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0 &&
         mount("none", "/dev/shm", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         die(126, "cannot make the mounts private: ");
@@ -85,7 +85,7 @@ int sl_mps_spawn(const struct mps_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, 
         return sl_err_errno(err, errno, "cannot start %s", spawn->path);
     if (pid == 0)
         become(spawn);
-    int fd = pidfd_of(pid); /* it is ours and not reaped: the PID is still its own */
+    int fd = pidfd_of(pid); /* our child, not reaped: the PID is still its own */
     if (fd < 0) {
         int rc = sl_err_errno(err, errno, "cannot watch process %d", (int)pid);
         (void)kill(pid, SIGKILL);
@@ -96,7 +96,7 @@ int sl_mps_spawn(const struct mps_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, 
     return 0;
 }
 
-/* ---- processes of others ---- */
+/* ---- other processes ---- */
 
 static bool has_variable(pid_t pid, const char *variable)
 {
@@ -118,7 +118,7 @@ int sl_mps_process_find(pid_t pid, const char *variable, int *ret_pidfd)
     int fd = pidfd_of(pid);
     if (fd < 0)
         return -ESRCH;
-    /* Looked at after the descriptor is ours: the same process, or a dead one. */
+    /* Check after the descriptor is open: it is the same process, or a dead one. */
     if (!has_variable(pid, variable)) {
         (void)close(fd);
         return -ESRCH;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process for a daemon: the one an earlier agent left running, or a new one. */
+/* The process of a daemon: the process that an earlier agent left running, or a new one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 #include "base/cleanup.h"
 #include "base/fsutil.h"
 
-#define RECORD   "daemon.pid"                  /* ours, in the card's directory */
-#define PID_FILE "nvidia-cuda-mps-control.pid" /* the daemon's own, in the pipe directory */
+#define RECORD   "daemon.pid"                  /* of the agent, in the card's directory */
+#define PID_FILE "nvidia-cuda-mps-control.pid" /* of the daemon, in the pipe directory */
 
-/* In the order they are tried: a driver that does not know an option ends at once. */
+/* In the order of attempts: a driver that does not know an option ends at once. */
 static const struct variant {
     const char *args[2];
     bool background;
@@ -49,7 +49,7 @@ bool sl_mps_daemon_next_variant(struct daemon *d)
     return d->variant != 0;
 }
 
-/* ---- what an earlier agent left ---- */
+/* ---- the process of an earlier agent ---- */
 
 static pid_t read_pid(const char *dir, const char *name)
 {
@@ -105,9 +105,9 @@ int sl_mps_daemon_background(struct daemon *d, struct sl_err *err)
     return rc == -ENOENT && variants[d->variant].background ? -EAGAIN : rc;
 }
 
-/* ---- a new one ---- */
+/* ---- a new process ---- */
 
-/* Files of a daemon that is no more; those whose name begins so ("": all). */
+/* Removes files of a dead daemon whose name begins with prefix ("": all). */
 static void clean(const char *path, const char *prefix)
 {
     SL_CLEANUP(closedir) DIR *dir = opendir(path);
@@ -125,11 +125,11 @@ void sl_mps_daemon_sweep(const struct daemon *d)
     const char *const dirs[] = {d->pipe, d->log_dir, d->shm, d->dir};
     for (size_t i = 0; i < SL_ARRAY_LEN(dirs); i++) {
         clean(dirs[i], "");
-        (void)rmdir(dirs[i]); /* stays where a tenant has it mounted, or has made directories */
+        (void)rmdir(dirs[i]); /* fails while a tenant has it mounted, or has made directories */
     }
 }
 
-/* Readable by every tenant, whatever its UID; a umask must not say otherwise. */
+/* Every tenant must be able to read it, with any UID and any umask of ours. */
 static int make_dir(const char *path, mode_t mode, struct sl_err *err)
 {
     int rc = sl_fs_mkdirs(path, 0755, err);
@@ -166,14 +166,14 @@ static int spawn_new(struct daemon *d, struct sl_err *err)
     const struct variant *v = &variants[d->variant];
     clean(d->pipe, "");
     if (!d->mps->options.no_own_shm)
-        clean(d->shm, "cuda."); /* the rest is the tenants' own: this is their /dev/shm */
+        clean(d->shm, "cuda."); /* the rest belongs to tenants: this is their /dev/shm */
     (void)snprintf(out_path, sizeof(out_path), "%s/daemon.out", d->log_dir);
     SL_CLEANUP(close)
     int out =
         open(out_path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (out < 0)
         return sl_err_errno(err, errno, "cannot write %s", out_path);
-    /* execve takes its strings as if it changed them. */
+    /* execve wants strings that are not const. */
     char name[] = "nvidia-cuda-mps-control", first[8], second[24] = "";
     (void)snprintf(first, sizeof(first), "%s", v->args[0]);
     if (v->args[1])

@@ -6,7 +6,7 @@
 
 #include "base/xalloc.h"
 
-/* Index of the key, or where it belongs. */
+/* The index of the key, or the place to insert it. */
 static size_t place_of(const struct sl_labels *labels, const char *key, bool *ret_found)
 {
     size_t low = 0, high = labels->count;
@@ -79,7 +79,7 @@ void sl_labels_clear(struct sl_labels *labels)
     *labels = (struct sl_labels){0};
 }
 
-/* Locale-free: a label is ASCII. */
+/* Independent of the locale: a label is ASCII. */
 static bool alnum(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -90,7 +90,7 @@ static bool space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Appends what a value may have of text, up to max characters in all. */
+/* Appends the characters of text that a value may have, up to max characters in all. */
 static size_t append(char *out, size_t n, size_t max, const char *text)
 {
     bool gap = false;
@@ -123,7 +123,7 @@ void sl_label_value(const char *text, const char *suffix, char ret[SL_LABEL_VALU
     char tail[SL_LABEL_VALUE_MAX + 1];
     size_t tail_size = 0;
     if (suffix) {
-        size_t lead = *suffix == '-' ? 1 : 0; /* a value may not begin with it, a suffix may */
+        size_t lead = *suffix == '-' ? 1 : 0; /* a value may not begin with '-', a suffix may */
         tail_size = trim(tail, append(tail, 0, SL_LABEL_VALUE_MAX - 1, suffix + lead));
         if (lead && tail_size > 0) {
             memmove(tail + 1, tail, tail_size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What labels say of the machine itself: its name from DMI, and whether a card is a virtual GPU, which the
- * hypervisor writes into a vendor-specific capability of its PCI configuration space ("VF", then records).
+ * Facts about the machine for labels: its name from DMI, and whether a card is a virtual GPU. The hypervisor writes
+ * that into a vendor-specific capability of the PCI configuration space ("VF", then records).
  */
 #include "agent/node/labels_publish.h"
 

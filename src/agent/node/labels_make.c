@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU Feature Discovery's labels: about the node, then about what it advertises (whole cards and MIG devices, with
- * their replicas). Cards that do not answer describe nothing and are not counted.
+ * GPU Feature Discovery's labels: about the node, then about its resources (whole cards and MIG devices, with their
+ * replicas). Cards that do not answer have no labels and are not counted.
  */
 #include "agent/node/labels.h"
 
@@ -15,17 +15,17 @@
 #define DOMAIN "nvidia.com/"
 #define MIB    ((uint64_t)1024 * 1024)
 
-/* What the labels are about. */
+/* The input of all labels. */
 struct view {
     const struct sl_config *config;
     const struct sl_inventory *inv;
     const struct sl_plan *plan;
     const struct sl_labels_host *host;
-    const struct sl_inv_gpu *card; /* the one that stands for all: see typical_card(); NULL: none */
+    const struct sl_inv_gpu *card; /* the typical card, see typical_card(); NULL: none */
     size_t count;                  /* cards that answer */
 };
 
-/* `<domain><resource>.<key>`, or `<domain><key>` where resource is empty; the value is made fit. */
+/* `<domain><resource>.<key>`, or `<domain><key>` where resource is empty; the value is made valid. */
 static void put(struct sl_labels *out, const char *resource, const char *key, const char *value,
                 const char *suffix)
 {
@@ -49,7 +49,7 @@ static void SL_PRINTF(4, 5)
         put(out, "", key, value, NULL);
 }
 
-/* The most frequent model; of equals the first. */
+/* The most frequent model; of equals, the first. */
 static const struct sl_inv_gpu *typical_card(const struct sl_inventory *inv, size_t *ret_count)
 {
     const struct sl_inv_gpu *best = NULL;
@@ -87,7 +87,7 @@ static const char *family(const struct sl_gpu_info *info)
     return "undefined";
 }
 
-/* "" where the cards are in none, or not in the same one. */
+/* "" where the cards are in no clique, or in different ones. */
 static const char *clique(const struct sl_inventory *inv)
 {
     const char *clique = NULL;
@@ -158,7 +158,7 @@ static void card_labels(const struct view *v, struct sl_labels *out)
         host->vgpu_driver_branch);
 }
 
-/* ---- what it advertises ---- */
+/* ---- the resources ---- */
 
 /* How a card or a MIG device is advertised. */
 struct advert {
@@ -167,7 +167,7 @@ struct advert {
     bool renamed;
 };
 
-/* Of several devices the one cut into most replicas counts: a node has one such label. */
+/* Of several devices the one with most replicas counts: a node has only one such label. */
 static void advert_add(struct advert *into, const struct sl_plan *plan, size_t gpu, size_t mig)
 {
     struct advert a = {0};
@@ -209,7 +209,7 @@ static void set_product(struct sl_labels *out, const char *resource, const char 
     put(out, resource, "product", name, suffix);
 }
 
-/* As resource names have them: a label's key knows no '+'. */
+/* As in resource names: a label's key may not contain '+'. */
 static void profile_name(const char *profile, char *ret, size_t size)
 {
     (void)snprintf(ret, size, "%s", profile);
@@ -252,7 +252,7 @@ static bool has_resource(const struct sl_inv_mig *m)
     return m->info.gpu_slices == m->info.compute_slices;
 }
 
-/* All devices of m's profile, told once: by the first of them. */
+/* All devices of m's profile, written once: for the first of them. */
 static void profile_rows(const struct view *v, size_t gpu, size_t mig, struct sl_labels *out)
 {
     const struct sl_inv_mig *m = &v->inv->gpu[gpu].mig[mig];
@@ -275,7 +275,7 @@ static void profile_rows(const struct view *v, size_t gpu, size_t mig, struct sl
     set_mig(out, resource, v->inv->gpu[gpu].info.name, m, count, a);
 }
 
-/* Is it `nvidia.com/gpu` that the device is advertised as, before any renaming? */
+/* Is the device advertised as `nvidia.com/gpu`, before any renaming? */
 static bool offered_as_gpu(const struct sl_plan *plan, size_t gpu, size_t mig)
 {
     for (size_t r = 0; plan && r < plan->resource_count; r++) {
@@ -297,9 +297,9 @@ static void single_invalid(const struct view *v, struct sl_labels *out)
 }
 
 /*
- * With the single strategy a `gpu` is a MIG device. Should a node have several kinds all the same, the plan
- * makes one of them `gpu` and leaves the others their own names, and so do the labels; none at all is what
- * NVIDIA's calls invalid.
+ * With the single strategy a `gpu` is a MIG device. If a node has several kinds all the same, the plan makes one of
+ * them `gpu` and leaves the others their own names; the labels do the same. No MIG device at all is "invalid" in
+ * NVIDIA's words.
  */
 static void single(const struct view *v, struct sl_labels *out)
 {

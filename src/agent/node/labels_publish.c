@@ -28,11 +28,11 @@ struct sl_labeler {
     const struct sl_plan *plan;
     struct sl_labels last; /* as published */
     bool published, oneshot_done;
-    char *file;         /* the one that holds our labels */
-    struct sl_err said; /* the last trouble that was logged */
+    char *file;         /* the file that has our labels */
+    struct sl_err said; /* the last error that was logged */
 };
 
-/* Opens the folder a path is in; *ret_name is what follows. */
+/* Opens the folder of a path; *ret_name is the rest. */
 static int open_folder(const char *path, const char **ret_name, struct sl_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -68,7 +68,7 @@ static int replace_file(const struct sl_labels *labels, const char *path, struct
     if (sl_fs_read(folder, name, size, &old, &old_size, NULL) == 0 && old_size == size &&
         memcmp(old, text, size) == 0)
         return 0;
-    /* Node Feature Discovery reads every file there but hidden ones: what is half written is hidden. */
+    /* Node Feature Discovery reads all files there but hidden ones: a half-written file is hidden. */
     char hidden[NAME_MAX + 1];
     if ((size_t)snprintf(hidden, sizeof(hidden), ".%s", name) >= sizeof(hidden) - 8)
         return sl_err_set(err, -ENAMETOOLONG, SL_E_LABEL_FILE_LONG, name);
@@ -99,7 +99,7 @@ static void write_file(struct sl_labeler *l, const struct sl_labels *labels)
         remove_file(l);
     struct sl_err err = SL_ERR_INIT;
     if (replace_file(labels, path, &err) < 0) {
-        if (strcmp(l->said.msg, err.msg) != 0) /* a full disk is one line, not one a minute */
+        if (strcmp(l->said.msg, err.msg) != 0) /* a full disk is logged once, not every minute */
             sl_warn("labels: %s", err.msg);
         l->said = err;
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labels on our Node. What is there comes from a watch, what is wanted from our callers, and whenever the
- * two differ the difference is one merge patch: labels, and the annotation that remembers which are ours.
+ * Labels on our Node. A watch brings the present labels, our callers set the wanted ones. Each difference becomes one
+ * merge patch: the labels, and the annotation that lists our own.
  */
 #include "agent/node/node.h"
 
@@ -63,7 +63,7 @@ static uint64_t number(const char *text)
     return errno == 0 && end && *end == '\0' ? n : 0;
 }
 
-/* ---- what is there ---- */
+/* ---- the present labels ---- */
 
 static struct node_rival *rival_of(struct sl_node *node, const char *key, bool make)
 {
@@ -90,7 +90,7 @@ static bool yielded(struct sl_node *node, const char *key)
     return false;
 }
 
-/* Somebody else changed a label that had the value we want. */
+/* Another writer changed a label that had our value. */
 static void meet_rival(struct sl_node *node, const char *key)
 {
     struct node_rival *r = rival_of(node, key, true);
@@ -161,7 +161,7 @@ static void tell_config(struct sl_node *node)
         node->opt.config_label(node->opt.data, node->config);
 }
 
-/* Takes over a Node as the server has it. */
+/* Takes the Node as the server has it. */
 static void take_object(struct sl_node *node, const json_t *object)
 {
     const json_t *meta = json_object_get(object, "metadata");
@@ -193,7 +193,7 @@ static void on_object(void *data, enum sl_kube_event event, json_t *object)
         node->present = false;
         return;
     }
-    /* The watch may tell of a time before our last write. */
+    /* The watch may report a state from before our last write. */
     uint64_t version = number(sl_kube_meta(object, "resourceVersion"));
     if (version && version < node->version && sl_loop_now(node->loop) - node->written_ns < STALE_NS)
         return;
@@ -223,9 +223,9 @@ static void on_trouble(void *data, const struct sl_err *err)
     sl_node_say(data, "cannot watch it", 0, err);
 }
 
-/* ---- what is wanted ---- */
+/* ---- the wanted labels ---- */
 
-/* Adds to `labels` what has to change and returns the keys that are ours from then on, by commas. */
+/* Adds the necessary changes to `labels` and returns our keys after them, with commas. */
 static char *difference(struct sl_node *node, json_t *labels)
 {
     char *keys = NULL;
@@ -239,7 +239,7 @@ static char *difference(struct sl_node *node, json_t *labels)
         const char *now = sl_labels_get(&node->seen, w->key);
         bool right = now && strcmp(now, w->value) == 0;
         if (right && !sl_labels_get(&node->owned, w->key))
-            continue; /* somebody else set the same value: the label stays theirs */
+            continue; /* another writer set the same value: the label stays theirs */
         if (!right)
             (void)json_object_set_new(labels, w->key, json_string(w->value));
         (void)fprintf(out, "%s%s", first ? "" : ",", w->key);
@@ -273,7 +273,7 @@ static void difference_of_notes(const struct sl_node *node, json_t *notes)
     }
 }
 
-/* NULL: the node is as it should be. */
+/* NULL: the Node has the wanted labels. */
 static json_t *make_patch(struct sl_node *node)
 {
     json_t *labels = json_object(), *notes = json_object();
@@ -308,7 +308,7 @@ static void patched(void *data, int status, json_t *body, const struct sl_err *e
     if (!node_went_well(status)) {
         sl_node_say(node, "cannot write labels", status, err);
         if (status == 404)
-            node->present = false; /* the watch will tell when it is there again */
+            node->present = false; /* the watch will report when the Node is there again */
         else
             retry_later(node);
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: a small table of things that happened and what the server knows of them. The first time is an Event
- * made, later ones raise its count, at most twice a minute. One request at a time, a bucket of tokens, and
- * the oldest gives way when the table is full: a broken card must not flood a cluster.
+ * Events: a small table of events, and how much the server knows of each. The first occurrence makes an Event object,
+ * later ones raise its count, at most twice a minute. One request at a time, a bucket of tokens, and a full table drops
+ * its oldest entry: a broken card must not flood a cluster.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 
 #define COMPONENT   "sluiced"
 #define AGAIN_NS    (30 * SL_NS_PER_S)  /* between two requests about one event */
-#define FORGET_NS   (600 * SL_NS_PER_S) /* the same again after this is a new event */
+#define FORGET_NS   (600 * SL_NS_PER_S) /* after this time an equal event is a new event */
 #define BURST       20.0
 #define REFILL_S    3.0 /* seconds a token */
 #define MESSAGE_MAX 1024
@@ -78,7 +78,7 @@ static struct node_event *find(struct sl_node *node, const struct node_event *li
     return NULL;
 }
 
-/* What the server knows already goes first, the oldest of these; else the oldest of all. */
+/* Drops the oldest event that the server knows already; if there is none, the oldest of all. */
 static void make_room(struct node_events *events)
 {
     size_t oldest = 0;
@@ -91,7 +91,7 @@ static void make_room(struct node_events *events)
     drop(events, oldest);
 }
 
-/* Takes e over. */
+/* Takes ownership of e. */
 static void happen(struct sl_node *node, struct node_event *e)
 {
     struct node_events *events = &node->events;
@@ -118,7 +118,7 @@ static void put(struct sl_node *node, const char *event_namespace, const char *k
 {
     struct node_event *e = sl_xcalloc(1, sizeof(*e));
     char message[MESSAGE_MAX];
-    sl_utf8_copy(message, sizeof(message), text); /* JSON and Go both insist on UTF-8 */
+    sl_utf8_copy(message, sizeof(message), text); /* JSON and Go both require UTF-8 */
     e->type = type;
     e->event_namespace = sl_xstrdup(event_namespace);
     e->kind = sl_xstrdup(kind);
@@ -212,14 +212,14 @@ static void answered(void *data, int status, json_t *body, const struct sl_err *
     struct node_event *e = events->sending;
     events->call = NULL;
     events->sending = NULL;
-    /* 409: the name is taken, by our own first try, whose answer got lost. */
+    /* 409: our own first attempt made the object, and its answer got lost. */
     if (node_went_well(status) || (status == 409 && events->sending_new)) {
         events->sent++;
         events->delay_ns = events->not_before_ns = 0;
         if (e)
             e->sent = events->sending_count;
     } else if (e && status == 404 && !events->sending_new) {
-        forget_name(e); /* it has expired there: make another */
+        forget_name(e); /* the server has expired it: make another */
     } else if (node_try_again(status)) {
         sl_node_say(node, "cannot write an event", status, err);
         events->not_before_ns = later(node);
@@ -267,7 +267,7 @@ static uint64_t due(const struct node_event *e)
     return e->sent > 0 ? e->sent_at_ns + AGAIN_NS : 0;
 }
 
-/* When there is a token; now_ns: there is one. */
+/* When there will be a token; now_ns: there is one. */
 static uint64_t token(struct node_events *events, uint64_t now_ns)
 {
     double seconds = (double)(now_ns - events->tokens_at_ns) / (double)SL_NS_PER_S;

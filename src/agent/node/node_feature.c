@@ -17,9 +17,9 @@
 #define NODE_LABEL "nfd.node.kubernetes.io/node-name"
 #define NAME       "sluice-features-for-"
 
-#define UID_NS     SL_NS_PER_S         /* until the Node was seen */
+#define UID_NS     SL_NS_PER_S         /* until the Node is seen */
 #define REFUSED_NS (60 * SL_NS_PER_S)  /* Node Feature Discovery may be installed later */
-#define LOOK_NS    (300 * SL_NS_PER_S) /* the object is not watched: somebody may have deleted it */
+#define LOOK_NS    (300 * SL_NS_PER_S) /* the object is not watched: it may have been deleted */
 
 struct sl_node_feature {
     struct sl_loop *loop;
@@ -27,10 +27,10 @@ struct sl_node_feature {
     char *node, *name_space;
     char path[640];
     struct sl_labels wanted;
-    bool wanted_set; /* there is to be an object */
-    bool newer;      /* it changed since the question that is under way */
+    bool wanted_set; /* the object shall exist */
+    bool newer;      /* changed since the request that is under way */
     bool current;    /* the server has it */
-    bool may_be;     /* an object may be there, be it an earlier agent's */
+    bool may_be;     /* an object may exist, maybe of an earlier agent */
     struct sl_kube_call *call;
     struct sl_timer timer;
     uint64_t delay_ns;
@@ -48,7 +48,7 @@ static json_t *labels_json(const struct sl_labels *labels)
     return o;
 }
 
-/* Older definitions of the kind insist on `features` and its three parts, empty or not. */
+/* Older definitions of the kind require `features` and its three parts, empty or not. */
 static json_t *make_object(const struct sl_node_feature *f, const char *uid)
 {
     return json_pack("{s:s, s:s, s:{s:s+, s:s, s:{s:s}, s:[{s:s, s:s, s:s, s:s}]},"
@@ -205,7 +205,7 @@ void sl_node_feature_labels(struct sl_node_feature *feature, const struct sl_lab
     sl_labels_copy(&feature->wanted, labels);
     feature->wanted_set = feature->newer = true;
     feature->current = false;
-    /* A server that failed is asked when its time comes, not with each change. */
+    /* After a failure, wait for the timer instead of asking at each change. */
     if (!feature->call && !waiting)
         send(feature);
 }
