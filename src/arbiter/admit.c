@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may connect now. Descriptors are the arbiter's scarcest good and whoever reaches a tenant's socket can
- * ask for as many as he likes, so: a tenant may take one more only while it holds fewer than are left over
- * (one greedy tenant ends with half, two with a third each, and there is always some left for the next);
- * who connects must soon say what he wants; and who connects too often waits.
+ * Which processes may connect now. Descriptors are the arbiter's scarcest good, and every process that reaches a
+ * tenant's socket can ask for any number. So: a tenant may take one more only while it holds fewer than are left over
+ * (one greedy tenant ends with half, two with a third each, and some are always left for the next tenant); a process
+ * that connects must say HELLO soon; and a tenant that connects too often waits.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -17,22 +17,22 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* What the arbiter needs for itself: its own, the driver's, files for a moment. */
+/* The arbiter's own descriptors: its own, the driver's, files for a moment. */
 #define OWN_DESCRIPTORS    64
-/* Of a tenant without processes: socket, doorbell, creator, two pages. */
+/* The descriptors of a tenant without processes: socket, doorbell, creator, two pages. */
 #define TENANT_DESCRIPTORS 5
-/* Kept for people and new tenants: an eighth, at most this. */
+/* Reserved for control clients and new tenants: an eighth, at most this. */
 #define RESERVE_MAX        512
-/* Connections of one tenant that have not said HELLO, of one process among them, and how long one may take. A
- * process of ours says it at once; it is pushed out by newer ones only where hundreds are silent. */
+/* Connections without a HELLO: of one tenant, of one process of it, and the longest time for a HELLO. libsluice says
+ * HELLO at once; newer connections push it out only where hundreds are silent. */
 #define SILENT_MAX         256
 #define SILENT_PEER_MAX    4
 #define HELLO_NS           (5 * SL_NS_PER_S)
-/* Connections of one tenant: thousands may start at once, but not again and again. */
+/* The rate of a tenant's connections: thousands may start at once, but not again and again. */
 #define CONNECT_NS         SL_NS_PER_MS
 #define CONNECT_BURST      4096
 #define CONNECT_PAUSE_NS   (10 * SL_NS_PER_MS) /* then several pass at once: fewer wake-ups */
-/* Packets of one process that is attached: contexts come and go, but not thousands a second. */
+/* The rate of packets of one attached process: contexts come and go, but not thousands a second. */
 #define HEAR_NS            (10 * SL_NS_PER_MS)
 #define HEAR_BURST         64
 #define HEAR_PAUSE_NS      (50 * SL_NS_PER_MS)
@@ -95,7 +95,7 @@ void sl_arb_refuse(struct arbiter *a, struct tenant *t, int sock, int code, cons
     sl_arb_hang_up(a, t, &(struct source){.fd = sock});
 }
 
-/* Until then nobody is accepted: level-triggered, the listener would wake us again at once. */
+/* Accepts no connection until then: the listener is level-triggered and would wake us again at once. */
 static void pause_listener(struct arbiter *a, struct source *listener, uint64_t *again_ns,
                            uint64_t until_ns)
 {
@@ -154,7 +154,7 @@ static void hear_again(struct arbiter *a, struct tenant *t)
     }
 }
 
-/* The oldest that says nothing; of one process, unless pid is 0. The newest stand in front. */
+/* The oldest silent visitor; of one process, unless pid is 0. The newest are at the front of the list. */
 static struct visitor *oldest_silent(const struct tenant *t, pid_t pid, uint32_t *ret_count)
 {
     struct visitor *oldest = NULL;

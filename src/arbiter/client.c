@@ -12,7 +12,7 @@
 #include "shm/packet.h"
 
 #define ANSWER_TIMEOUT_MS 10000
-#define STATUS_MAX        65536 /* of each kind: more is a broken peer, not a busy machine */
+#define STATUS_MAX        65536 /* of each kind: a longer list comes from a broken peer */
 
 int sl_client_connect(const struct sl_arbiter_dir *place, struct sl_err *err)
 {
@@ -34,7 +34,7 @@ int sl_client_peer_pid(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0 ? cred.pid : 0;
 }
 
-/* The arbiter's own words where it says no. */
+/* The arbiter's own message, where it refuses. */
 static int refusal(union sl_packet *got, struct sl_err *err)
 {
     if (got->h.type != SL_MSG_ERROR)
@@ -43,7 +43,7 @@ static int refusal(union sl_packet *got, struct sl_err *err)
     return sl_err_set(err, got->text.code < 0 ? got->text.code : -EIO, "%s", got->text.text);
 }
 
-/* Waits for an answer; a silent arbiter is named, so that something can be done about it. */
+/* Waits for an answer; the error for a silent arbiter names it, so that the user can act. */
 static int wait_for_answer(int fd, struct sl_err *err)
 {
     int rc = sl_packet_wait(fd, ANSWER_TIMEOUT_MS, err);
@@ -69,7 +69,7 @@ static int unexpected(const union sl_packet *got, struct sl_err *err)
     return sl_err_set(err, -EPROTO, SL_E_ARBITER_ANSWER, got->h.type);
 }
 
-/* A connection that broke while asking reads as one that broke before the answer. want 0: any answer. */
+/* A connection that breaks during the question counts as broken before the answer. want 0: any answer. */
 static int ask(int fd, enum sl_msg_type type, const struct sl_msg_lease *lease, int want,
                union sl_packet *ret, struct sl_err *err)
 {
@@ -139,7 +139,7 @@ static int append(void **list, size_t *count, const void *item, size_t size, str
     return 0;
 }
 
-/* Strings from the peer end inside their fields. */
+/* Ends the peer's strings inside their fields. */
 static int take(struct sl_client_status *s, union sl_packet *got, struct sl_err *err)
 {
     switch (got->h.type) {

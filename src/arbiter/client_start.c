@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting an arbiter from a client: fork, cut loose from the terminal, wait until it listens. */
+/* Starts an arbiter from a client: fork, leave the terminal, wait until the arbiter listens. */
 #include "arbiter/client.h"
 
 #include <errno.h>
@@ -22,13 +22,13 @@
 #define READY_TIMEOUT_NS (60 * SL_NS_PER_S) /* the driver may load firmware into eight cards */
 #define RETRY_NS         (10 * SL_NS_PER_MS)
 
-#define EXIT_LOST 74 /* it could not even say why */
+#define EXIT_LOST 74 /* it could not even report why */
 
 enum outcome { STARTED, TAKEN };
 
 /*
- * The environment without what belongs to a tenant: `sluice run` inside a tenant starts an arbiter
- * that must see the GPUs as they are. The array is the caller's, its strings are not.
+ * The environment without a tenant's variables: `sluice run` inside a tenant starts an arbiter that must see all GPUs.
+ * The caller owns the array, but not its strings.
  */
 static char **arbiter_environment(void)
 {
@@ -48,8 +48,8 @@ static char **arbiter_environment(void)
     return list;
 }
 
-/* Leaves nothing of the caller's open above READY_FD: an inherited pipe would keep its reader
- * waiting for as long as the arbiter lives. */
+/* Closes all descriptors above READY_FD: an inherited pipe would keep its reader waiting as long as the arbiter
+ * lives. */
 static void close_others(void)
 {
 #ifdef SYS_close_range
@@ -87,7 +87,7 @@ static void become_arbiter(char *const argv[], char *const envp[], int ready)
     _exit(put < 0 ? EXIT_LOST : 1);
 }
 
-/* Reads what the arbiter says until it says ready, closes its end, or time is up. */
+/* Reads the arbiter's text until it is ready, closes its end, or the time is up. */
 static int read_ready(int fd, uint64_t deadline_ns, char *buf, size_t size, struct sl_err *err)
 {
     size_t n = 0;
@@ -122,7 +122,7 @@ static int exit_code(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* It said something else than ready: why? */
+/* Finds out why the arbiter is not ready. */
 static int judge(pid_t pid, const char *said, enum outcome *ret, struct sl_err *err)
 {
     int code = exit_code(pid);
@@ -150,7 +150,7 @@ static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_star
         words[8] = "--sim";
         words[9] = place->sim;
     }
-    /* exec takes char *const[] for historical reasons and writes to none of the strings. */
+    /* exec wants char *const[] for historical reasons, and writes to none of the strings. */
     char *argv[SL_ARRAY_LEN(words)];
     memcpy(argv, words, sizeof(argv));
     SL_CLEANUP(free) char **envp = arbiter_environment();
@@ -174,7 +174,7 @@ static int spawn(const struct sl_arbiter_dir *place, const struct sl_client_star
         return rc;
     }
     if (said[0] == SL_READY_YES) {
-        *ret = STARTED; /* it is nobody's to wait for: init inherits it, or the caller reaps it */
+        *ret = STARTED; /* no need to wait for it: init inherits it, or the caller reaps it */
         return 0;
     }
     return judge(pid, said, ret, err);
@@ -195,7 +195,7 @@ int sl_client_start(const struct sl_arbiter_dir *place, const struct sl_client_s
         rc = spawn(place, how, &outcome, err);
         if (rc < 0)
             return rc;
-        /* Taken: another starter's arbiter is on its way up (or an idle one on its way out). */
+        /* Taken: the arbiter of another starter is about to be ready (or an idle arbiter is about to end). */
         if (outcome == TAKEN)
             sl_sleep_ns(RETRY_NS);
     } while (sl_now_ns() < deadline_ns);

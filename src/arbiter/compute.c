@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How each GPU's time is shared: by the hardware's slices, which the policy steers (src/policy/steer.h),
- * or by turns at the gate (turnstile.c) where the driver does not let processes set their slices, or
- * where somebody chose turns. This file carries what the ledgers say to the policy and its orders to
- * the lease pages, and decides which of the two a GPU has.
+ * How each GPU's time is shared: by the hardware's slices, which the policy steers (src/policy/steer.h), or by turns at
+ * the gate (turnstile.c), where the driver does not let processes set their slices, or where a creator chose turns.
+ * This file carries the ledgers' figures to the policy and the policy's orders to the lease pages, and chooses between
+ * slices and turns for each GPU.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -54,7 +54,7 @@ static const char *why_not(const struct sl_slot *s, char *text, size_t size)
     }
 }
 
-/* What `sluice doctor` measured since the last tenant came counts from now on. */
+/* Reads what `sluice doctor` has measured since the last tenant came. */
 static void recall_doctor(struct arbiter *a, const struct tenant *t)
 {
     for (uint32_t i = 0; i < t->gpu_count; i++) {
@@ -99,7 +99,7 @@ static void use_turns(struct arbiter *a, uint32_t gpu, const char *why, bool *ch
     }
 }
 
-/* A tenant on several GPUs has one gate: if one of its GPUs goes by turns, all of them do. */
+/* A tenant on several GPUs has one gate: if one of its GPUs uses turns, all of them do. */
 static void choose_modes(struct arbiter *a)
 {
     char text[96];
@@ -131,7 +131,7 @@ static void choose_modes(struct arbiter *a)
 static void obey(struct tenant *t, const struct sl_steer_order *order)
 {
     struct sl_lease_page *p = t->lease.page;
-    /* Left alone, the driver's own slice needs no call to be set. */
+    /* A process that keeps the driver's own slice needs no call. */
     bool own = order->slice_us == SL_STEER_DEFAULT_US && atomic_load(&p->slice_us) == 0;
     atomic_store(&p->slice_us, own ? 0 : order->slice_us);
     atomic_store(&p->off_until_ns, order->off_until_ns);
@@ -162,7 +162,7 @@ static void enter_mode(struct arbiter *a, struct tenant *t)
     }
 }
 
-/* --- what the ledgers say ---------------------------------------------------------------------- */
+/* --- the ledgers' figures ---------------------------------------------------------------------- */
 
 static uint64_t grown(uint64_t now, uint64_t *before)
 {
@@ -197,8 +197,8 @@ static void report(struct arbiter *a, struct tenant *t)
     t->seen.groups = 0;
     for (struct member *m = t->members; m && t->ledger.page; m = m->next)
         read_member(a, t, m, &saturated, &watched);
-    /* Processes that keep the GPU busy at the same time do so once: together for no longer than the one
-     * that watched longest. */
+    /* Processes that keep the GPU busy at the same time count once: their sum is at most the time of the process that
+     * watched longest. */
     t->seen.saturated_ns += t->member_count > 1 && saturated > watched ? watched : saturated;
     struct sl_steer_seen seen = t->seen;
     seen.active = seen.active && !t->by_turns;
@@ -242,7 +242,7 @@ void sl_arb_compute_add(struct arbiter *a, struct tenant *t)
     recall_doctor(a, t);
     while (id < SL_STEER_MAX_TENANTS && a->compute->by_id[id])
         id++;
-    /* A MIG instance beyond the policy's reach is a GPU of its own already. */
+    /* A MIG instance beyond the policy's limits has a GPU of its own already. */
     if (id == SL_STEER_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_steer_add(a->compute->steer, id, &spec, a->now_ns, &err) < 0) {
@@ -276,7 +276,7 @@ void sl_arb_compute_remove(struct arbiter *a, struct tenant *t)
     sl_steer_remove(a->compute->steer, t->steer_id);
     a->compute->by_id[t->steer_id] = NULL;
     t->steer_id = UINT32_MAX;
-    /* Its processes may outlive it (a dying arbiter drops tenants): let them run. */
+    /* Its processes may outlive the tenant (an arbiter that ends drops tenants): let them run. */
     obey(t, &(struct sl_steer_order){.slice_us = SL_STEER_DEFAULT_US});
     sl_arb_gate_set(t, 0, SL_GATE_FREE);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control socket: create, change and list tenants. Clients may be slow; the arbiter is not. */
+/* The control socket: create, change and list tenants. A slow client must not slow the arbiter down. */
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/xalloc.h"
 #include "shm/account.h"
 
-/* An answer that did not fit the socket yet. */
+/* An answer that did not fit into the socket yet. */
 struct outgoing {
     struct outgoing *next;
     union sl_packet packet;
@@ -38,14 +38,14 @@ void sl_arb_client_remove(struct arbiter *a, struct client *c)
     free(c);
 }
 
-/* Sends or queues. The client is removed by the caller when this fails. */
+/* Sends or queues the answer. On failure the caller removes the client. */
 static int answer(struct arbiter *a, struct client *c, const struct sl_msg *msg)
 {
     if (!c->out_head) {
         int rc = sl_packet_send(c->conn.fd, msg, NULL, 0, NULL);
         if (rc != -EAGAIN)
             return rc;
-        /* No more questions until this is read: answers would pile up here. */
+        /* Read no more questions until this answer is sent: answers would pile up here. */
         struct epoll_event e = {.events = EPOLLOUT, .data.ptr = &c->conn};
         (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_MOD, c->conn.fd, &e);
     }
@@ -85,7 +85,7 @@ static int answer_text(struct arbiter *a, struct client *c, enum sl_msg_type typ
     return answer(a, c, &m.h);
 }
 
-/* What a request came to: OK with a text, or the error. */
+/* The result of a request: OK with a text, or the error. */
 static int answer_result(struct arbiter *a, struct client *c, int rc, const struct sl_err *err,
                          const char *text)
 {
@@ -109,7 +109,7 @@ static int on_create(struct arbiter *a, struct client *c, const struct sl_msg_le
         m.memory_limit_bytes[i] = atomic_load(&t->lease.page->gpu[i].memory_limit_bytes);
     }
     rc = answer(a, c, &m.h);
-    if (rc < 0 && !t->kept) { /* who asked went away: nobody will ever use it or end it */
+    if (rc < 0 && !t->kept) { /* the creator is gone: no process would ever use or end the tenant */
         sl_arb_unwatch(a, &t->creator);
         t->left = true;
     }
@@ -263,7 +263,7 @@ static int on_request(struct arbiter *a, struct client *c, const union sl_packet
 static void client_ready(struct arbiter *a, struct source *s)
 {
     struct client *c = sl_container_of(s, struct client, conn);
-    if (c->out_head) { /* it reads its answers first; nothing else is heard from it until then */
+    if (c->out_head) { /* the client must read its answers first; no question is read until then */
         if (flush(a, c) < 0)
             sl_arb_client_remove(a, c);
         return;
@@ -287,7 +287,7 @@ void sl_arb_control_ready(struct arbiter *a, struct source *s)
     }
     struct ucred peer;
     socklen_t size = sizeof(peer);
-    /* The directory's mode keeps strangers out already; a descriptor passed to one does not. */
+    /* The directory's mode keeps strangers out, but a descriptor may be passed to a stranger. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
         (peer.uid != geteuid() && peer.uid != 0)) {
         sl_arb_hang_up(a, NULL, &(struct source){.fd = fd});

@@ -23,7 +23,7 @@ static int too_long(struct sl_err *err, const char *what)
     return sl_err_set(err, -ENAMETOOLONG, SL_E_PLACE_LONG, what, SL_CONTROL_SOCKET);
 }
 
-/* The directory for real GPUs. An XDG_RUNTIME_DIR that is not ours (su, sudo) is passed over. */
+/* The directory for real GPUs. An XDG_RUNTIME_DIR of another user (su, sudo) is ignored. */
 static void default_base(char *buf, size_t size)
 {
     uid_t uid = geteuid();
@@ -39,8 +39,8 @@ static void default_base(char *buf, size_t size)
     (void)snprintf(buf, size, "/tmp/sluice-%u", (unsigned)uid);
 }
 
-/* A file name for simulated cards: the words themselves where they are one already, else what can be
- * kept of them and a hash. */
+/* A file name for simulated cards: the words themselves where they are valid, else their valid characters and a
+ * hash. */
 static void sim_name(const char *sim, char *buf, size_t size)
 {
     uint64_t hash = sl_hash_text(sim);
@@ -130,7 +130,7 @@ int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir 
     if ((size_t)snprintf(p.socket, sizeof(p.socket), "%s/%s", p.dir, SL_CONTROL_SOCKET) >=
         sizeof(p.socket))
         return too_long(err, p.dir);
-    /* The name is in the file's name too: with --dir, cards of different worlds must not meet. */
+    /* The file's name contains the cards' name: with --dir, simulations of different cards must not share a file. */
     if (sim)
         (void)snprintf(p.sim_state, sizeof(p.sim_state), "%s/%s.state", p.dir, name);
     *ret = p;
@@ -143,7 +143,7 @@ static int check_dir(const char *path, struct sl_err *err)
     if (lstat(path, &st) != 0)
         return sl_err_errno(err, errno, SL_E_PLACE_LOOK, path);
     if (S_ISLNK(st.st_mode)) {
-        /* Only a link nobody else could have put there is followed. */
+        /* Follow a link only if no other user could have put it there. */
         if (st.st_uid != geteuid() && st.st_uid != 0)
             return sl_err_set(err, -EPERM, SL_E_PLACE_LINK, path, (unsigned)st.st_uid);
         if (stat(path, &st) != 0)
@@ -168,7 +168,7 @@ int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err)
     return check_dir(place->dir, err);
 }
 
-/* One of our own directories: mkdir does not follow a link, and what was there is checked after. */
+/* Makes one of our directories: mkdir does not follow a link, and an existing directory is checked afterwards. */
 static int make_one(const char *path, struct sl_err *err)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)

@@ -2,9 +2,8 @@
 /*
  * The directory of an arbiter, with its socket and its lock.
  *
- * Real GPUs: /run/sluice for root, else $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>. Simulated
- * GPUs: sim-<cards> below that, so all who use `--sim h200` share one card. --dir or $SLUICE_DIR
- * names the directory itself.
+ * Real GPUs: /run/sluice for root, else $XDG_RUNTIME_DIR/sluice, else /tmp/sluice-<uid>. Simulated GPUs: sim-<cards>
+ * below that, so all users of `--sim h200` share one card. --dir or $SLUICE_DIR names the directory itself.
  */
 #ifndef SLUICE_ARBITER_DIR_H
 #define SLUICE_ARBITER_DIR_H
@@ -17,13 +16,13 @@
 
 struct sl_arbiter_dir {
     char dir[256];       /* absolute */
-    char parent[256];    /* made too where it is missing; empty when `dir` was named by the user */
+    char parent[256];    /* also made if missing; empty when the user named `dir` */
     char socket[108];    /* the control socket */
     char sim[256];       /* the simulated cards, a file by its absolute path; empty: real GPUs */
-    char sim_state[320]; /* what their drivers share; empty: real GPUs */
+    char sim_state[320]; /* the file that their drivers share; empty: real GPUs */
 };
 
-/* Works the place out; touches nothing. `dir` and `sim` may be NULL. */
+/* Finds the paths; touches no file. `dir` and `sim` may be NULL. */
 int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir *ret,
                         struct sl_err *err) SL_MUST_CHECK;
 
@@ -33,7 +32,7 @@ int sl_arbiter_dir_find(const char *dir, const char *sim, struct sl_arbiter_dir 
  */
 int sl_arbiter_dir_check(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK;
 
-/* Makes the directory (mode 0700) where it is missing, checks it, and that we may write there. */
+/* Makes the directory (mode 0700) where it is missing, checks it, and checks that we may write there. */
 int sl_arbiter_dir_make(const struct sl_arbiter_dir *place, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

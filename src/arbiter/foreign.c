@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of others. A process may pass any descriptor along with any packet, and a connection that is
- * closed takes with it what lies unread in it. The loop looks at packets before it takes them, and leaves
- * those that bring descriptors to a lane.
+ * Descriptors of other processes. A process may pass any descriptor along with any packet, and a connection that is
+ * closed also closes the descriptors that lie unread in it. The loop looks at packets before it takes them, and leaves
+ * packets with descriptors to a lane.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -34,18 +34,18 @@ void sl_arb_hang_up(struct arbiter *a, struct tenant *t, struct source *s)
     s->fd = -1;
 }
 
-/* Connections that were not accepted yet may hold descriptors in their queues too. */
+/* The queues of connections that are not accepted yet may hold descriptors too. */
 void sl_arb_hang_up_listener(struct arbiter *a, struct tenant *t)
 {
     if (t->listener.fd < 0)
         return;
     (void)epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, t->listener.fd, NULL);
-    (void)shutdown(t->listener.fd, SHUT_RDWR); /* nobody else can connect */
+    (void)shutdown(t->listener.fd, SHUT_RDWR); /* no new process can connect */
     struct source conn;
     while ((conn.fd = accept4(t->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
         sl_arb_hang_up(a, t, &conn);
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-        sl_lane_drop(lane_of(a, t), t->listener.fd); /* somebody may still be in it */
+        sl_lane_drop(lane_of(a, t), t->listener.fd); /* a connection may still be in its queue */
     else
         (void)close(t->listener.fd);
     t->listener.fd = -1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory: what is promised to whom, and what is left for those who were promised nothing.
+ * Memory: the promises to tenants, and the rest for tenants without a promise.
  *
- * A tenant with a limit was promised that much. A tenant without one gets what nobody was promised: the
- * whole card while there is no promise on it; otherwise the rest, in equal parts when they are several.
- * Its lease page has that as its limit, so it sees a smaller card and cannot take what belongs to others.
- * What it already uses stays its own: a promise that would need it is not made.
+ * A tenant with a limit was promised that much. A tenant without a limit gets the memory that is promised to none: the
+ * whole card while there is no promise on it; otherwise the rest, in equal parts when there are several such tenants.
+ * Its lease page has that as its limit, so it sees a smaller card and cannot take the memory of others. It keeps the
+ * memory that it already uses: a promise that would need this memory is not made.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -17,7 +17,7 @@
 #include "base/units.h"
 #include "shm/account.h"
 
-/* The tenant's own index of a GPU; -1: it is not one of its. */
+/* The tenant's own index of a GPU; -1: the tenant does not have this GPU. */
 static int place_of(const struct tenant *t, uint32_t gpu)
 {
     for (uint32_t i = 0; i < t->gpu_count; i++)
@@ -32,13 +32,13 @@ static uint64_t used_bytes(const struct tenant *t, int i)
     return ledger * SL_UNIT_BYTES + atomic_load(&t->lease.page->gpu[i].overhead_bytes);
 }
 
-/* A GPU as the tenants on it have it, one of them left out. */
+/* The state of a GPU for all tenants on it, except one. */
 struct standing {
     uint64_t promised_bytes;
     uint32_t open_count;            /* tenants without a limit */
     uint64_t open_bytes;            /* used by them */
-    const struct tenant *open_most; /* the one of them that uses most */
-    const struct tenant *unknown;   /* one of which that is not known yet after a restart */
+    const struct tenant *open_most; /* the tenant of these that uses most */
+    const struct tenant *unknown;   /* one whose usage is not known yet after a restart */
 };
 
 static struct standing look(const struct arbiter *a, uint32_t gpu, const struct tenant *except)
@@ -71,7 +71,7 @@ static int too_early(const struct gpu *g, const struct tenant *t, struct sl_err 
     return sl_err_set(err, -EAGAIN, SL_E_USE_UNKNOWN, t->name, g->index);
 }
 
-/* Does a promise fit beside what is promised, and what those without a limit use? */
+/* Does a promise fit beside the other promises, and beside the usage of tenants without a limit? */
 static int check_promise(const struct gpu *g, const struct standing *s, uint64_t bytes,
                          struct sl_err *err)
 {
@@ -107,7 +107,7 @@ static int asked_bytes(const struct gpu *g, const struct sl_msg_lease *ask, uint
     return 0;
 }
 
-/* Less than it has is always to be had, whatever became of the card meanwhile. */
+/* A limit below the present one is always granted, even if the card has changed. */
 static bool has_already(const struct tenant *t, uint32_t i, uint64_t bytes)
 {
     return t->terms.memory_bytes[i] != SL_NO_LIMIT && bytes <= t->terms.memory_bytes[i];
@@ -156,11 +156,11 @@ int sl_arb_grant_memory(struct arbiter *a, const struct sl_msg_lease *ask, const
     return 0;
 }
 
-/* --- what nobody was promised ------------------------------------------------------------------- */
+/* --- the rest without a promise ------------------------------------------------------------------ */
 
 /*
- * Equal parts of `rest`, except for those who use more than that already: they keep what they use, and
- * the others share the remainder. Each round finds more of the former or is the last.
+ * Equal parts of `rest`, except for tenants that use more than that already: they keep their usage, and the others
+ * share the remainder. Each round finds more of the former or is the last.
  */
 static uint64_t equal_part(const struct arbiter *a, uint32_t gpu, uint64_t rest, uint32_t count)
 {
@@ -192,7 +192,7 @@ static void set_share(struct arbiter *a, struct tenant *t, int i, uint64_t bytes
         return;
     t->share_bytes[i] = bytes;
     sl_arb_tenant_terms(t);
-    /* Only for the first second after a restart: better an old figure there than no tenant now. */
+    /* Matters only in the first second after a restart: better an old figure then than no tenant now. */
     if (sl_arb_state_save(a, t, &t->terms, &err) < 0)
         sl_warn("tenant %s: its part of the free memory cannot be saved: %s", t->name, err.msg);
 }
@@ -201,7 +201,7 @@ static void share_gpu(struct arbiter *a, uint32_t gpu)
 {
     struct standing s = look(a, gpu, NULL);
     if (s.open_count == 0 || s.unknown)
-        return; /* nobody to share, or as it was until it is known what they use */
+        return; /* no such tenant, or no change until their usage is known */
     uint64_t total = a->gpu[gpu].total_bytes;
     uint64_t rest = total > s.promised_bytes ? total - s.promised_bytes : 0;
     uint64_t part = equal_part(a, gpu, rest, s.open_count) & ~(SL_UNIT_BYTES - 1);

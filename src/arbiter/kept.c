@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants that stay until they are removed: a container's. Each has a directory of its own with
- * nothing in it but its socket, so that the directory can be mounted into the container: a socket
- * mounted by itself would be the old arbiter's for ever. Who sees the directory is the tenant; the
- * directories above are closed, and a mount does not pass through them.
+ * Tenants that stay until they are removed: the tenants of containers. Each has a directory of its own with only its
+ * socket in it, so that the directory can be mounted into the container: a mounted socket would stay that of the old
+ * arbiter for ever. Every process that sees the directory belongs to the tenant; the directories above are closed, and
+ * a mount does not pass through them.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -43,7 +43,7 @@ static bool asked_same(const struct asked *a, const struct asked *b)
            memcmp(a->gpu_memory_bytes, b->gpu_memory_bytes, sizeof(a->gpu_memory_bytes)) == 0;
 }
 
-/* By UUID only: what asks for kept tenants knows them. */
+/* By UUID only: the agent, which makes kept tenants, knows the UUIDs. */
 static bool same_gpus(const struct arbiter *a, const struct sl_msg_lease *ask,
                       const struct tenant *t)
 {
@@ -72,7 +72,7 @@ int sl_arb_kept_mkdir(struct arbiter *a, const char *name, struct sl_err *err)
 {
     if (mkdirat(a->kept_fd, name, 0755) != 0 && errno != EEXIST)
         return sl_err_errno(err, errno, "cannot make %s/k/%s", a->opt.dir, name);
-    /* Whatever our umask is: a container's user, whoever it is, passes through this one. */
+    /* With any umask of ours: every user of the container must pass through this directory. */
     if (fchmodat(a->kept_fd, name, 0755, 0) != 0)
         return sl_err_errno(err, errno, "cannot open %s/k/%s to its container", a->opt.dir, name);
     return 0;

@@ -15,15 +15,15 @@
 struct job {
     struct job *next;
     int fd;
-    bool receive; /* a packet waits in it; otherwise it is only closed */
+    bool receive; /* a packet waits in it; false: only close it */
     uint64_t tenant;
     struct sl_peer peer;
 };
 
 struct sl_lanes {
-    pthread_mutex_t lock; /* for everything here and in the lanes */
+    pthread_mutex_t lock; /* for this struct and the lanes */
     uint32_t users;       /* the arbiter, and every lane */
-    int bell_fd;          /* -1: nobody listens any more */
+    int bell_fd;          /* -1: closed */
     struct sl_received *ready, **ready_tail;
 };
 
@@ -45,7 +45,7 @@ struct sl_lanes *sl_lanes_open(int bell_fd)
     return l;
 }
 
-/* With the lock held, which it drops. */
+/* Call with the lock held; it drops the lock. */
 static void lanes_unref(struct sl_lanes *l)
 {
     bool last = --l->users == 0;
@@ -56,7 +56,7 @@ static void lanes_unref(struct sl_lanes *l)
     free(l);
 }
 
-/* With the lock held, which it drops. */
+/* Call with the lock held; it drops the lock. */
 static void lane_maybe_free(struct sl_lane *lane)
 {
     struct sl_lanes *l = lane->all;
@@ -124,7 +124,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* With the lock held. A thread that cannot be started now is tried again with the next job. */
+/* Call with the lock held. If no thread can be started now, the next job tries again. */
 static void start_thread(struct sl_lane *lane)
 {
     pthread_attr_t attr;

@@ -14,10 +14,10 @@
 #include "arbiter/peer.h"
 #include "shm/packet.h"
 
-struct sl_lanes; /* all of them: what they received, and the bell that says so */
+struct sl_lanes; /* all lanes, the packets they received, and the bell */
 struct sl_lane;
 
-/* A packet that came with descriptors. Whoever takes it owns both descriptors in it. */
+/* A packet that came with descriptors. The caller of sl_lanes_take owns both descriptors. */
 struct sl_received {
     struct sl_received *next;
     uint64_t tenant; /* as given to sl_lane_receive */
@@ -28,14 +28,14 @@ struct sl_received {
     int page_fd; /* the first descriptor, when it is a sealed page; else -1 and closed */
 };
 
-struct sl_lanes *sl_lanes_open(int bell_fd); /* an eventfd, the caller's */
+struct sl_lanes *sl_lanes_open(int bell_fd); /* the caller's eventfd */
 /* Does not wait: a thread that blocks stays behind, and ends with the process. NULL is fine. */
 void sl_lanes_close(struct sl_lanes *l);
 struct sl_received *sl_lanes_take(struct sl_lanes *l); /* NULL: none ready */
 
 struct sl_lane *sl_lane_open(struct sl_lanes *l);
-void sl_lane_close(struct sl_lane *lane);    /* its work is done all the same; NULL is fine */
-uint32_t sl_lane_held(struct sl_lane *lane); /* descriptors it was given and has not closed */
+void sl_lane_close(struct sl_lane *lane);    /* its jobs are still done; NULL is fine */
+uint32_t sl_lane_held(struct sl_lane *lane); /* descriptors that it has not closed yet */
 
 /* Both take the descriptor, and never block. */
 void sl_lane_drop(struct sl_lane *lane, int fd);

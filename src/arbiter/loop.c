@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arbiter's single-threaded loop: who may enter the directory, what wakes us, when we end. */
+/* The arbiter's single-threaded loop: the lock of the directory, the wake-ups, the end. */
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static int open_inside(struct arbiter *a, const char *name, int *ret_fd, struct 
     return *ret_fd < 0 ? sl_err_errno(err, errno, "cannot open %s/%s", a->opt.dir, name) : 0;
 }
 
-/* One arbiter per directory: the lock is held for life and dies with the process. */
+/* One arbiter per directory: the lock is held for life and ends with the process. */
 static int enter_directory(struct arbiter *a, struct sl_err *err)
 {
     int rc = sl_fs_mkdirs(a->opt.dir, 0700, err);
@@ -97,7 +97,7 @@ static int open_plumbing(struct arbiter *a, struct sl_err *err)
     return rc < 0 ? rc : sl_arb_watch(a, &a->timer, err);
 }
 
-/* Runs what is due and says when the next thing is. */
+/* Runs everything that is due, and returns the time of the next run. */
 static uint64_t run_due(struct arbiter *a)
 {
     uint64_t next = UINT64_MAX;
@@ -144,8 +144,8 @@ static void arm_timer(struct arbiter *a, uint64_t at_ns)
 
 static void loop(struct arbiter *a)
 {
-    /* One event a round: a handler may free any source, and a batch could still name it. Level
-     * triggering brings the others back at once, in turn. */
+    /* One event a round: a handler may free any source, and a batch could still name it. Level triggering brings the
+     * other events back at once, in turn. */
     uint64_t armed = 0;
     while (!a->stopping) {
         struct epoll_event e;
@@ -173,7 +173,7 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* Everybody on the GPU waits for us, and we need little: where we may, we go first. */
+/* All processes on the GPU wait for the arbiter, and it needs little time: take a high priority where allowed. */
 static void go_first(void)
 {
     errno = 0;
@@ -183,12 +183,12 @@ static void go_first(void)
 
 static void shut_down(struct arbiter *a)
 {
-    /* First: who sees us leave and comes again must not reach us, but look for the next one. */
+    /* First: a client that sees us end and connects again must not reach us, but find the next arbiter. */
     if (a->control.fd >= 0)
         (void)unlinkat(a->dir_fd, SL_CONTROL_SOCKET, 0);
     sl_arb_unwatch(a, &a->control);
-    /* Tenants with processes keep their state: the next arbiter takes them over. So do those whose
-     * processes may be on their way back to us. */
+    /* Tenants with processes keep their state: the next arbiter takes them over. The same holds for tenants whose
+     * processes may be about to return to us. */
     while (a->tenants) {
         struct tenant *t = a->tenants;
         if (t->kept || t->members || t->creator.fd >= 0 || t->recover_until_ns)

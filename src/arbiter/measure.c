@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the driver is asked what processes use, and who is told what it said. */
+/* When the driver is asked for the usage of processes, and which processes get the answer. */
 #include "arbiter/measure_internal.h"
 
 #include <errno.h>
@@ -17,27 +17,27 @@
 #include "shm/account.h"
 #include "shm/shared.h"
 
-/* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile: so often
- * only while tenants come and go, then ever more rarely. */
+/* A question to NVML holds the driver's locks for milliseconds, and launches wait meanwhile. So it is asked this often
+ * only while tenants come and go, then more and more rarely. */
 #define AUDIT_MIN_NS     SL_NS_PER_S
 #define AUDIT_MAX_NS     (16 * SL_NS_PER_S)
-/* A process that returns to us books what it has as soon as it has read our WELCOME: until then its
- * ledger says too little, and all it has would look like overhead. */
+/* A process that returns to us enters its memory into the ledger as soon as it has read our WELCOME. Before that the
+ * ledger says too little, and all its memory would look like overhead. */
 #define RETURN_NS        SL_NS_PER_S
-/* A driver may take seconds to give back what a process had: so often it is looked for, once a second. */
+/* A driver may take seconds to free the memory of a process: so many checks, one a second. */
 #define ENDS_LOOKS       40
 #define ENDS_SLACK_BYTES (256ULL << 20)
-/* What processes ask for may take this part of the driver's time: a tenant's a fiftieth, a card's a
- * twenty-fifth, beyond what two seconds allow for at once. Who comes later waits for the next snapshot, which
- * answers all who wait; a process waits two seconds for it, so none costs more than one. */
+/* The part of the driver's time for questions of processes: a fiftieth for a tenant, a twenty-fifth for a card, beyond
+ * two seconds' worth at once. Later questions wait for the next snapshot, which answers all of them; a process waits
+ * two seconds for it, so no question costs more than one snapshot. */
 #define TENANT_COST      50
 #define CARD_COST        25
 #define COST_MAX_NS      SL_NS_PER_S
 #define CREDIT_NS        (2 * SL_NS_PER_S)
-/* A snapshot that takes longer is not waited for any more. */
+/* A snapshot that takes longer counts as lost. */
 #define ANSWER_LOST_NS   (5 * SL_NS_PER_S)
 
-/* After a restart: who did not come back was seen now, and charged to its tenant. */
+/* After a restart: a process that did not return is in this snapshot now, and charged to its tenant. */
 static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant *t)
 {
     for (uint32_t i = 0; i < t->gpu_count; i++)
@@ -48,7 +48,7 @@ static void end_doubt(struct arbiter *a, const struct snapshot *s, struct tenant
         }
 }
 
-/* Is what is in use on the card some process's again, but for what never is? */
+/* Does all memory in use on the card belong to processes again, except for the part that never does? */
 static void settle_card(struct measure *k, const struct snapshot *s)
 {
     uint64_t processes = 0;
@@ -61,7 +61,7 @@ static void settle_card(struct measure *k, const struct snapshot *s)
         k->unsettled &= ~(1U << s->card);
 }
 
-/* 0: its credit lasts for another question; else when it will. */
+/* 0: the credit lasts for another question; else the time when it will. */
 static uint64_t credit_wait(uint64_t paid_ns, uint64_t now_ns)
 {
     return paid_ns > now_ns + CREDIT_NS ? paid_ns - CREDIT_NS : 0;
@@ -80,7 +80,7 @@ static bool answer_member(struct member *m, const struct snapshot *s, uint32_t i
     m->put_by_bytes[i] = 0;
     struct sl_msg_measure answer = {.gpu = i, .overhead_bytes = m->overhead_bytes[i]};
     sl_packet_init(&answer.h, SL_MSG_MEASURED, sizeof(answer));
-    /* A process that cannot be told waits out its own time limit. */
+    /* If the answer cannot be sent, the process waits until its own time limit. */
     if (m->conn.fd >= 0 && sl_packet_send(m->conn.fd, &answer.h, NULL, 0, NULL) < 0)
         sl_debug("process %d did not take its measurement", m->pid);
     return true;
@@ -93,7 +93,7 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
     for (uint32_t g = 0; g < a->gpu_count; g++)
         if (a->gpu[g].index == s->card)
             a->gpu[g].used_bytes = s->used_bytes;
-    /* One that was begun before the last process ended says nothing of its end. */
+    /* A snapshot that was begun before the last process ended does not show that end. */
     if (s->asked_ns >= a->measure->ended_ns)
         settle_card(a->measure, s);
     if (s->rc == 0)
@@ -107,10 +107,10 @@ static void use_snapshot(struct arbiter *a, const struct snapshot *s)
             if (s->rc == 0)
                 sl_measure_balance(a, s, t, i);
         }
-        /* Memory that only a descriptor kept, and that is closed by now. */
+        /* Memory that only a descriptor kept, and the descriptor is closed by now. */
         if (t->ledger.page)
             (void)sl_shared_sweep(t->ledger.page, SL_SHARED_BY_ARBITER, sl_arb_descriptor_exists);
-        /* The page first, the answer after: who was told may rely on the page. */
+        /* First the page, then the answer: a process that has the answer may rely on the page. */
         sl_arb_tenant_overhead(t);
         sl_arb_overheads_save(a, t);
         end_doubt(a, s, t);
@@ -139,8 +139,8 @@ static void results_ready(struct arbiter *a, struct source *src)
     }
 }
 
-/* What ledgers say before a snapshot. One under way keeps what it was begun with: only what was read
- * before the driver was can show that nothing moved. */
+/* Reads the ledgers before a snapshot. A running snapshot keeps the figures from its beginning: only figures that were
+ * read before the driver's can show that nothing moved. */
 static void ask_card(struct arbiter *a, uint32_t card)
 {
     struct measure *k = a->measure;
@@ -158,7 +158,7 @@ static void ask_card(struct arbiter *a, uint32_t card)
     sl_nvml_worker_ask(k->worker, card, a->now_ns);
 }
 
-/* A process wants to know: now, or when the card has credit again. */
+/* A process asks: start a snapshot now, or when the card has credit again. */
 static void want_card(struct arbiter *a, uint32_t card)
 {
     struct measure *k = a->measure;
@@ -227,8 +227,8 @@ void sl_arb_measure_joined(struct arbiter *a, struct member *m, bool returns)
     sl_measure_not_outside(a, m);
 }
 
-/* A process whose overhead is not known yet could take that much too much: then the next look is not
- * put off. One that never stands still is believed after UNSTEADY_MAX looks, so this ends. */
+/* A process with unknown overhead could take too much memory: then the next snapshot comes soon. A ledger that never
+ * stands still is accepted after UNSTEADY_MAX snapshots, so this ends. */
 static bool all_measured(const struct arbiter *a)
 {
     for (const struct tenant *t = a->tenants; t; t = t->next)
@@ -275,7 +275,7 @@ static void add_gpu(struct arbiter *a, const struct gpu *g)
         sl_warn(SL_E_GPU_LEFT_OUT_LOG, g->uuid, SL_ARB_MAX_GPUS);
 }
 
-/* Which GPUs and MIG instances the arbiter serves. */
+/* Finds the GPUs and MIG instances that the arbiter serves. */
 static int find_gpus(struct arbiter *a, struct sl_err *err)
 {
     size_t count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a finding of each process that uses a GPU outside every ledger. */
+/* Makes a finding for each process that uses a GPU outside every ledger. */
 #include "arbiter/measure_internal.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-/* More than this beyond ledger and context is no module any more. */
+/* More than this beyond ledger and context is not a module. */
 #define UNACCOUNTED_BYTES (1ULL << 30)
 
 static pid_t parent_of(pid_t pid)
@@ -78,7 +78,7 @@ static void forget_findings(struct arbiter *a, uint32_t card)
     }
 }
 
-/* A child that does not attach still uses the card in its tenant's name: it is charged there. */
+/* A child that does not attach still uses the card for its tenant: charge the tenant. */
 static void charge_unattached(struct arbiter *a, const struct snapshot *s, struct tenant *t,
                               const struct sl_gpu_process *p)
 {
@@ -87,7 +87,7 @@ static void charge_unattached(struct arbiter *a, const struct snapshot *s, struc
             t->unattached_bytes[i] += p->used_bytes;
 }
 
-/* After a restart: who has not come back yet is not somebody else. */
+/* After a restart: a process that has not returned yet is no stranger. */
 static bool recovering(const struct arbiter *a)
 {
     for (const struct tenant *t = a->tenants; t; t = t->next)
@@ -124,7 +124,7 @@ void sl_measure_audit(struct arbiter *a, const struct snapshot *s)
     }
 }
 
-/* What was charged to a tenant for a process outside its ledger. */
+/* Removes the charge of a tenant for a process outside its ledger. */
 static void uncharge_unattached(struct arbiter *a, const struct sl_msg_audit *f)
 {
     struct tenant *t = sl_arb_tenant_find(a, f->tenant);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside measuring. measure.c: which GPUs there are, when the driver is asked, and who is told;
- * measure_overhead.c: how much of what the driver shows is overhead; measure_audit.c: who uses a GPU outside every ledger. */
+/* Inside measuring. measure.c: the GPUs, the questions to the driver, the answers to processes; measure_overhead.c: the
+ * overhead in the driver's figures; measure_audit.c: processes that use a GPU outside every ledger. */
 #ifndef SLUICE_ARBITER_MEASURE_INTERNAL_H
 #define SLUICE_ARBITER_MEASURE_INTERNAL_H
 
 #include "arbiter/arbiter_internal.h"
 #include "gpu/gpu.h"
 
-/* A ledger that never stands still is measured anyhow after this many tries. */
+/* A ledger that never stands still is measured all the same after this many attempts. */
 #define UNSTEADY_MAX 8
 
 /* --- the NVML worker: a thread, because NVML may block for milliseconds and turns may not ---------- */
@@ -16,10 +16,10 @@
 struct snapshot {
     struct snapshot *next;
     uint32_t card;
-    uint64_t took_ns;  /* the driver, to answer */
-    uint64_t asked_ns; /* every question asked up to then is answered by this */
+    uint64_t took_ns;  /* time that the driver needed for the answer */
+    uint64_t asked_ns; /* this snapshot answers all questions up to then */
     uint64_t used_bytes;
-    int rc; /* 0, or why there is nothing in it */
+    int rc; /* 0, or why it is empty */
     struct sl_gpu_process *process;
     size_t count;
 };
@@ -28,7 +28,7 @@ struct nvml_worker;
 
 /* doorbell_fd (an eventfd) is rung whenever a snapshot can be taken. gpu stays the caller's. */
 struct nvml_worker *sl_nvml_worker_start(struct sl_gpu *gpu, int doorbell_fd);
-void sl_nvml_worker_stop(struct nvml_worker *w); /* waits for it; NULL is fine */
+void sl_nvml_worker_stop(struct nvml_worker *w); /* waits for its end; NULL is fine */
 
 /* Asks for a snapshot of a card. Questions asked while one is being made share the next. */
 void sl_nvml_worker_ask(struct nvml_worker *w, uint32_t card, uint64_t now_ns);
@@ -47,13 +47,13 @@ struct measure {
     uint64_t audit_gap_ns;
     uint64_t seen_changes; /* arbiter.changes at the last audit */
     uint64_t seen_ends;    /* … and arbiter.ends */
-    uint32_t unsettled;    /* bit per card: somebody ended, and the card may not show it yet */
-    uint32_t looks_left;   /* for that */
-    uint64_t ended_ns;     /* when the last one was seen to end */
-    uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: in use by no process, at the least */
+    uint32_t unsettled;    /* bit per card: a process ended, and the card may not show it yet */
+    uint32_t looks_left;   /* snapshots left for that */
+    uint64_t ended_ns;     /* when the last process ended */
+    uint64_t nobodys_bytes[SL_MAX_GPUS]; /* by card: memory in use by no process, the least seen */
     uint64_t asked_ns[SL_MAX_GPUS], answered_ns[SL_MAX_GPUS]; /* by card */
-    uint64_t paid_ns[SL_MAX_GPUS]; /* what processes asked for is paid for until then */
-    uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for those that wait */
+    uint64_t paid_ns[SL_MAX_GPUS]; /* until then the questions of processes are paid for */
+    uint64_t due_ns[SL_MAX_GPUS];  /* 0, or when to ask for waiting processes */
 };
 
 /* measure_overhead.c; i: the GPU's place in the lease */
@@ -64,11 +64,11 @@ bool sl_measure_waits_for_later(const struct member *m, const struct snapshot *s
 void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct member *m, uint32_t i);
 void sl_measure_balance(struct arbiter *a, const struct snapshot *s, struct tenant *t, uint32_t i);
 uint64_t sl_measure_unaccounted(const struct member *m, uint32_t i);
-bool sl_measure_booked(const struct member *m); /* its ledger says that it has something */
+bool sl_measure_booked(const struct member *m); /* its ledger is not empty */
 
 /* measure_audit.c */
 void sl_measure_audit(struct arbiter *a, const struct snapshot *s);
 void sl_measure_not_outside(struct arbiter *a,
-                            const struct member *m); /* it attached: no finding any more */
+                            const struct member *m); /* it attached: remove its finding */
 
 #endif

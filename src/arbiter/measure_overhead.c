@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver says tenants use, against what their ledgers say. The difference is overhead (contexts, modules) and counts
- * against the limit.
+ * Compares the driver's figures for tenants with their ledgers. The difference is overhead (contexts, modules) and
+ * counts against the limit.
  */
 #include "arbiter/measure_internal.h"
 
@@ -9,8 +9,8 @@
 #include "shm/account.h"
 #include "shm/shared.h"
 
-/* The ledger has a piece before the driver does, so a low reading may be a piece on its way. Less is
- * believed when the process waits for the answer, or when all readings are low for so long. */
+/* The ledger has an allocation before the driver has it, so a low reading may be an allocation on its way. A lower
+ * reading is accepted when the process waits for the answer, or when all readings are low for so long. */
 #define LOWER_NS (SL_NS_PER_S / 2)
 
 bool sl_measure_on_gpu(const struct gpu *g, const struct snapshot *s,
@@ -29,9 +29,9 @@ static const struct sl_gpu_process *find_process(const struct arbiter *a, const 
 }
 
 /*
- * The most its books explain: its own, and all it shares. The driver shows a shared piece under one of its
- * holders, and which one is not known; so no process is said to have overhead because of it. What
- * the tenant has in all is then settled by sl_measure_balance().
+ * The most that the ledger explains: the process's own memory, and all that it shares. The driver shows shared memory
+ * under one of its holders, and which one is not known; so shared memory never counts as overhead of a process.
+ * sl_measure_balance() then checks the sum of the tenant.
  */
 static uint64_t ledger_bytes(const struct member *m, uint32_t i)
 {
@@ -40,29 +40,29 @@ static uint64_t ledger_bytes(const struct member *m, uint32_t i)
            SL_UNIT_BYTES;
 }
 
-/* It asked after this snapshot was begun: the snapshot knows nothing of what it asks for. */
+/* The process asked after this snapshot was begun: the snapshot cannot answer it. */
 bool sl_measure_waits_for_later(const struct member *m, const struct snapshot *s, uint32_t i)
 {
     return (m->measure_pending >> i & 1) && m->measure_asked_ns > s->asked_ns;
 }
 
-/* Only a ledger that stood still during the snapshot can be compared with it: the same usage before and
- * after is not enough, the driver may have been caught with a piece that was taken and given back between. */
+/* Only a ledger that stood still during the snapshot can be compared with it. Equal usage before and after is not
+ * enough: the snapshot may show an allocation that was made and freed in between. */
 static bool ledger_moved(const struct member *m, uint32_t i)
 {
     return ledger_bytes(m, i) != m->used_before[i] ||
            sl_account_operations(m->tenant->ledger.page, m->slot, i) != m->operations_before[i];
 }
 
-/* --- what is believed of one process, rule by rule ------------------------------------------------ */
+/* --- the rules for one process -------------------------------------------------------------------- */
 
-/* Some virtual machines hide what a process uses: then contexts are not counted. */
+/* Some virtual machines hide the usage of processes: then contexts are not counted. */
 static bool hidden(const struct sl_gpu_process *p)
 {
     return p && !p->used_known;
 }
 
-/* A process that returned has not booked what it has: what is read now counts for nothing. */
+/* A process that returned has not filled its ledger yet: ignore this reading. */
 static bool not_booked_yet(struct member *m, const struct snapshot *s, uint32_t i)
 {
     if (s->asked_ns >= m->believe_from_ns)
@@ -72,8 +72,8 @@ static bool not_booked_yet(struct member *m, const struct snapshot *s, uint32_t 
     return true;
 }
 
-/* The least of several readings while the ledger moves: true overhead is in all of them, a piece on its way is not. False: there
- * were too few. */
+/* The least of several readings while the ledger moves: real overhead is in all of them, an allocation on its way is
+ * not. False: too few readings. */
 static bool least_of_many(struct member *m, uint32_t i, uint64_t *reading)
 {
     m->least_bytes[i] = m->unsteady[i] ? least(m->least_bytes[i], *reading) : *reading;
@@ -81,8 +81,8 @@ static bool least_of_many(struct member *m, uint32_t i, uint64_t *reading)
     return ++m->unsteady[i] >= UNSTEADY_MAX;
 }
 
-/* A context keeps what it had when it was made, and its maker stood still for that reading. What looks like less is memory that is
- * promised but not there yet, managed pages above all. */
+/* A context keeps its size from the time when it was made, and the process stood still for that reading. A lower
+ * reading comes from memory that is promised but not there yet, mostly managed pages. */
 static uint64_t with_its_context(struct member *m, uint32_t i, uint64_t reading, bool there,
                                  bool asked, bool moved)
 {
@@ -93,7 +93,8 @@ static uint64_t with_its_context(struct member *m, uint32_t i, uint64_t reading,
     return reading;
 }
 
-/* More is believed at once; less when it is certain, or when all readings have been low for LOWER_NS. */
+/* A higher reading is accepted at once; a lower one when it is certain, or when all readings have been low for
+ * LOWER_NS. */
 static void believe(struct member *m, uint32_t i, uint64_t reading, bool certain, bool moved,
                     uint64_t now_ns)
 {
@@ -110,7 +111,7 @@ static void believe(struct member *m, uint32_t i, uint64_t reading, bool certain
 void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct member *m, uint32_t i)
 {
     const struct sl_gpu_process *p = find_process(a, s, m->tenant->gpu[i], m->pid);
-    uint64_t ledger = ledger_bytes(m, i); /* first: what moves after this is seen as moving */
+    uint64_t ledger = ledger_bytes(m, i); /* first: a change after this is noticed */
     if (sl_measure_waits_for_later(m, s, i) || hidden(p))
         return;
     bool asked = m->measure_pending >> i & 1;
@@ -119,7 +120,7 @@ void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct membe
         return;
     if (ledger < m->used_before[i])
         ledger = m->used_before[i];
-    /* What it put by for its context is no allocation. One that says too much has more overhead itself. */
+    /* The reserve for its context is no allocation. A process that reserves too much gets more overhead itself. */
     if (asked)
         ledger -= least(ledger, m->put_by_bytes[i]);
     uint64_t reading = p && p->used_bytes > ledger ? p->used_bytes - ledger : 0;
@@ -135,8 +136,8 @@ void sl_measure_member(struct arbiter *a, const struct snapshot *s, struct membe
 /* --- the tenant as a whole -------------------------------------------------------------------- */
 
 /*
- * The books of a tenant as a whole: whatever its slots claim, total + overhead must not fall below
- * what the driver sees. So a tenant that rewrites its ledger gains nothing beyond one audit.
+ * The sum of a tenant: whatever its slots claim, total + overhead must not be below the driver's figure. So a tenant
+ * that rewrites its ledger gains nothing beyond one audit.
  */
 void sl_measure_balance(struct arbiter *a, const struct snapshot *s, struct tenant *t, uint32_t i)
 {
@@ -150,12 +151,12 @@ void sl_measure_balance(struct arbiter *a, const struct snapshot *s, struct tena
     }
     uint64_t total = sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
     if (total < t->total_before[i])
-        total = t->total_before[i]; /* given back since: the driver was seen with it */
-    /* Kept until the next time that all stand still: the figure of one busy process must not drop it. */
+        total = t->total_before[i]; /* freed since: the driver's figure still has it */
+    /* Kept until all stand still again: one busy process must not clear the figure. */
     t->unexplained_bytes[i] = driver > total + claimed ? driver - total - claimed : 0;
 }
 
-/* What the audit says of a process; what only the tenant as a whole shows is said of its first. */
+/* The audit's figure for a process; the first process also gets the tenant's unexplained part. */
 uint64_t sl_measure_unaccounted(const struct member *m, uint32_t i)
 {
     return m->overhead_bytes[i] + (m == m->tenant->members ? m->tenant->unexplained_bytes[i] : 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's
- * socket and leaves when the kernel says it is gone, however it went; then what it had is returned.
+ * Membership: which process belongs to which tenant. A process joins by connecting to the tenant's socket, and leaves
+ * when the kernel reports its end; then its memory and its slot are returned.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -51,7 +51,7 @@ static bool slot_owned(const struct tenant *t, uint32_t slot)
     return false;
 }
 
-/* After a restart: kept for the process that had it, which has not come back yet. */
+/* After a restart: reserved for the process that had the slot and has not returned yet. */
 static bool slot_awaited(const struct tenant *t, uint32_t slot)
 {
     return t->recover_until_ns && !slot_owned(t, slot);
@@ -136,7 +136,7 @@ void sl_arb_member_remove(struct arbiter *a, struct member *m)
     free(m);
 }
 
-/* No process maps the ledger any more: the next processes start with a clean one, whatever was written into it. */
+/* No process maps the ledger any more: the next processes start with an empty one, whatever was written into it. */
 static void fresh_ledger(struct tenant *t)
 {
     struct sl_ledger_map fresh = SL_LEDGER_MAP_INIT;
@@ -154,7 +154,7 @@ static void fresh_ledger(struct tenant *t)
     t->reap_retry_ns = 0;
 }
 
-/* The slot's next owner begins at nothing; the tenant's sums go on. */
+/* The slot's next owner begins at zero; the tenant's sums go on. */
 static void keep_counters(struct tenant *t, uint32_t slot)
 {
     struct sl_slot *s = &t->ledger.page->slot[slot];
@@ -168,7 +168,7 @@ static void member_gone(struct arbiter *a, struct member *m)
     struct tenant *t = m->tenant;
     uint32_t slot = m->slot;
     keep_counters(t, slot);
-    /* It may have been this one's; the audit that follows a change tells. */
+    /* The unexplained part may have been this process's; the next audit tells. */
     memset(t->unexplained_bytes, 0, sizeof(t->unexplained_bytes));
     sl_debug("tenant %s: process %d is gone", t->name, m->pid);
     a->changes++;
@@ -188,11 +188,11 @@ static void pidfd_ready(struct arbiter *a, struct source *s)
 }
 
 /*
- * A live process closed its connection: did it exec (its GPU memory is gone with the old image), or only close
- * our descriptor (it still maps the ledger, and everything stands)? An exec moves program, stack and arguments;
- * the kernel tells where they are in one line of fixed size. (Its list of mappings would tell too, but the
- * process decides how long that is.) Without address randomisation the same command may look the same: then its
- * slot is kept until it ends, or says HELLO as a new program.
+ * A live process closed its connection: did it exec (its GPU memory is gone with the old image), or did it only close
+ * our descriptor (it still maps the ledger, and nothing changes)? An exec moves program, stack and arguments; the
+ * kernel tells their addresses in one line of fixed size. (The list of mappings would tell too, but the process decides
+ * how long that is.) Without address randomisation the same command may look the same: then its slot is kept until it
+ * ends, or says HELLO as a new program.
  */
 static struct image image_of(pid_t pid)
 {
@@ -220,7 +220,7 @@ static struct image image_of(pid_t pid)
 static bool has_execed(const struct member *m)
 {
     struct image now = image_of(m->pid);
-    /* No memory at all: it is dying, and the pidfd will tell. */
+    /* No memory at all: the process is about to end, and the pidfd will tell. */
     return now.bytes && (now.code != m->image.code || now.stack != m->image.stack ||
                          now.arguments != m->image.arguments);
 }
@@ -231,7 +231,7 @@ static void member_hangup(struct arbiter *a, struct member *m)
     m->measure_pending = 0;
     if (m->pidfd.fd < 0 || has_execed(m))
         member_gone(a, m);
-    /* Otherwise the pidfd tells when it ends, or it comes back with another HELLO. */
+    /* Otherwise the pidfd reports its end, or the process returns with another HELLO. */
 }
 
 static void member_ready(struct arbiter *a, struct source *s)
@@ -249,7 +249,7 @@ static void member_ready(struct arbiter *a, struct source *s)
     member_hangup(a, m);
 }
 
-/* The member that is this living process. One that ended had the PID before: its end is seen here first. */
+/* The member of this living process. If an ended process had the same PID, its end is noticed here first. */
 static struct member *member_find(struct arbiter *a, struct tenant *t, pid_t pid)
 {
     struct member *m = t->members;
@@ -261,7 +261,7 @@ static struct member *member_find(struct arbiter *a, struct tenant *t, pid_t pid
     return NULL;
 }
 
-/* Takes *pidfd; -1 where the kernel has none. */
+/* Takes *pidfd; -1 where the kernel has no pidfds. */
 static int member_add(struct arbiter *a, struct tenant *t, const struct visitor *v, int *pidfd,
                       struct member **ret, struct sl_err *err)
 {
@@ -291,7 +291,7 @@ static int member_add(struct arbiter *a, struct tenant *t, const struct visitor 
     return 0;
 }
 
-/* The process is known: it lost its connection, or it is a new program in an old PID. */
+/* The process is known: it lost its connection, or it is a new program with the same PID. */
 static void member_again(struct arbiter *a, struct member *m, const struct visitor *v)
 {
     sl_arb_hang_up(a, m->tenant, &m->conn);
@@ -332,7 +332,7 @@ static void welcome(struct arbiter *a, struct visitor *v)
     struct tenant *t = v->tenant;
     struct sl_err err = SL_ERR_INIT;
     SL_CLEANUP(close) int pidfd = sl_peer_watch(v->conn.fd, &v->peer);
-    if (pidfd == -ESRCH) { /* its PID may be anybody's by now */
+    if (pidfd == -ESRCH) { /* the kernel may have given its PID to another process */
         sl_debug("tenant %s: process %d ended before its HELLO was read", t->name, v->peer.pid);
         sl_arb_visitor_remove(a, v);
         return;
@@ -374,8 +374,8 @@ static void welcome_parked(struct arbiter *a, struct tenant *t)
     }
 }
 
-/* After a restart the first process of before that comes back brings the ledger. It is the
- * tenant's own page, so it can only lie about itself, as it could before. */
+/* After a restart the first old process that returns brings the ledger. It is the tenant's own page, so the tenant can
+ * only lie about itself, as before. */
 static bool adopt_ledger(struct tenant *t, int *page_fd)
 {
     struct sl_err err = SL_ERR_INIT;
@@ -386,7 +386,7 @@ static bool adopt_ledger(struct tenant *t, int *page_fd)
         return false;
     }
     *page_fd = -1;
-    /* Until the recovery ends, what others had in it is theirs: newcomers get slots nobody used. */
+    /* Until the recovery ends, used slots belong to their old owners: new processes get unused slots. */
     for (uint32_t slot = 0; slot < SL_PROCESS_SLOTS; slot++)
         if (slot_in_use(t, slot) || atomic_load(&t->ledger.page->slot[slot].pid) != 0)
             slot_mark(t, slot, true);
@@ -403,7 +403,7 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
         t->recover_until_ns = a->now_ns + SL_NS_PER_S;
         return;
     }
-    a->changes++; /* who has not come back is looked at soon */
+    a->changes++; /* processes that did not return are checked soon */
     sl_arb_overheads_forget(t);
     if (sl_arb_reap_orphans(a, t) || lost) {
         t->doubt = (1U << t->gpu_count) - 1;
@@ -415,7 +415,7 @@ void sl_arb_recovery_end(struct arbiter *a, struct tenant *t)
 
 static void visitor_ready(struct arbiter *a, struct source *s);
 
-/* It stays a visitor for a while: until its HELLO comes, or a recovery is over. */
+/* Keeps the visitor for a while: until its HELLO comes, or a recovery is over. */
 static bool visitor_keep(struct arbiter *a, struct visitor *v)
 {
     v->conn.ready = visitor_ready;
@@ -427,7 +427,7 @@ static bool visitor_keep(struct arbiter *a, struct visitor *v)
     return true;
 }
 
-/* Nothing is there. The first time, others that are silent may have to make room. */
+/* No packet is there. The first time, other silent visitors may have to make room. */
 static void visitor_wait(struct arbiter *a, struct visitor *v)
 {
     bool first = !v->watched;
@@ -435,7 +435,7 @@ static void visitor_wait(struct arbiter *a, struct visitor *v)
         sl_arb_silence(a, v);
 }
 
-/* One process waits once: an older HELLO of the same is one that it gave up. */
+/* A process waits only once: it has given up an older HELLO. */
 static void visitor_park(struct arbiter *a, struct visitor *v)
 {
     for (struct visitor *o = v->tenant->visitors, *after; o; o = after) {
@@ -526,7 +526,7 @@ void sl_arb_attach_ready(struct arbiter *a, struct source *s)
         }
         struct sl_peer peer = sl_peer_of(fd);
         if (peer.pid > 0)
-            visitor_read(a, visitor_add(t, fd, &peer)); /* the HELLO is usually there already */
+            visitor_read(a, visitor_add(t, fd, &peer)); /* usually the HELLO is there already */
         else
             sl_arb_hang_up(a, t, &(struct source){.fd = fd});
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Overhead over a restart. What a process's contexts cost is measured when they are made; the next arbiter
- * could not know it before it has measured again, and a tenant at its limit could take that much too much
- * meanwhile. So it is written down by process, and a process that comes back has it from the start.
- * A process is known by its PID and the time it began.
+ * Overhead across a restart. The cost of a process's contexts is measured when they are made. The next arbiter does not
+ * know this cost before it has measured again, and a tenant at its limit could take too much meanwhile. So the cost is
+ * saved for each process, and a process that returns has it from the start. A process is known by its PID and its start
+ * time.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -39,7 +39,7 @@ void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
     SL_CLEANUP(free) char *text = NULL;
     size_t size = 0;
     if (!t->overheads_new || t->recover_until_ns)
-        return; /* who is on the way back would be missing */
+        return; /* processes that are about to return would be missing */
     t->overheads_new = false;
     FILE *f = sl_xmemstream(&text, &size);
     for (struct member *m = t->members; m; m = m->next) {
@@ -52,7 +52,7 @@ void sl_arb_overheads_save(struct arbiter *a, struct tenant *t)
     }
     sl_xmemstream_close(f);
     file_name(t, file, sizeof(file));
-    /* Without it the next arbiter measures, as it does anyway. */
+    /* Without this file the next arbiter measures, as it does anyway. */
     if (sl_fs_replace(a->tenants_fd, file, text, size, 0600, &err) < 0)
         sl_debug("tenant %s: its overhead cannot be saved: %s", t->name, err.msg);
 }

@@ -21,7 +21,7 @@ static int pidfd_of_socket(int sock)
     return getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 ? fd : -errno;
 }
 
-/* Asked once, with a pair of our own. */
+/* Tested once, with a socket pair of our own. */
 static bool kernel_tells(void)
 {
     static enum { UNKNOWN, NO, YES } known;
@@ -31,7 +31,7 @@ static bool kernel_tells(void)
     int fd = pidfd_of_socket(pair[0]);
     if (fd >= 0)
         (void)close(fd);
-    if (fd >= 0 || fd == -ENOPROTOOPT) /* else descriptors ran out: ask again */
+    if (fd >= 0 || fd == -ENOPROTOOPT) /* else no descriptors left: test again */
         known = fd >= 0 ? YES : NO;
     (void)close(pair[0]);
     (void)close(pair[1]);
@@ -58,7 +58,7 @@ int sl_peer_watch_by_start(pid_t pid, uint64_t start)
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0)
         return -errno;
-    /* Looked at after it is held: the number cannot change hands any more. */
+    /* Check after the pidfd is open: now the PID cannot go to another process. */
     if (start != 0 && sl_arb_process_start(pid) == start && !sl_peer_ended(fd))
         return fd;
     (void)close(fd);
@@ -69,7 +69,7 @@ int sl_peer_watch(int sock, const struct sl_peer *peer)
 {
     if (peer->start != 0)
         return sl_peer_watch_by_start(peer->pid, peer->start);
-    if (!kernel_tells()) /* it had ended before it was accepted */
+    if (!kernel_tells()) /* the process ended before the connection was accepted */
         return -ESRCH;
     int fd = pidfd_of_socket(sock);
     if (fd >= 0 && sl_peer_ended(fd)) {

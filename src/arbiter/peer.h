@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which process a connection comes from. A PID alone does not say it: a process may connect, leave the
- * connection to a child and end, and its PID may go to a process of somebody else. So a peer is watched
- * by a pidfd from the kernel's own record of who connected, where the kernel has that (Linux 6.5); else it
- * is known by its PID and start time, looked up when the connection is accepted.
+ * The process at the other end of a connection. A PID alone is not enough: a process may connect, leave the connection
+ * to a child and end, and its PID may go to a process of another user. So a peer is watched by a pidfd from the
+ * kernel's own record of the connection, where the kernel has that (Linux 6.5); else it is known by its PID and start
+ * time, which are read when the connection is accepted.
  */
 #ifndef SLUICE_ARBITER_PEER_H
 #define SLUICE_ARBITER_PEER_H
@@ -14,20 +14,20 @@
 
 struct sl_peer {
     pid_t pid;
-    uint64_t start; /* sl_arb_process_start; 0 where the kernel tells by the socket */
+    uint64_t start; /* sl_arb_process_start; 0 where the socket has the pidfd */
 };
 
-/* Who connected. pid 0: no process that can be seen from here. */
+/* The process that connected. pid 0: no process that is visible from here. */
 struct sl_peer sl_peer_of(int sock);
 
-/* A pidfd of a peer that lives. -ESRCH: it has ended; -ENOSYS: the kernel has no pidfds (before 5.3); or
- * another negative errno, when descriptors or memory run out. */
+/* A pidfd of a living peer. -ESRCH: it has ended; -ENOSYS: the kernel has no pidfds (before 5.3); or another negative
+ * errno, when descriptors or memory run out. */
 int sl_peer_watch(int sock, const struct sl_peer *peer);
 
 /* The second way, by PID and start time. */
 int sl_peer_watch_by_start(pid_t pid, uint64_t start);
 
-/* Whether the process of a pidfd has ended. */
+/* Has the process of a pidfd ended? */
 bool sl_peer_ended(int pidfd);
 
 #endif

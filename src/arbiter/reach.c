@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the dividing of GPU time reaches: so many tenants, so many GPUs and MIG instances. Beyond that a tenant
- * may be alone on a GPU and have all its time; to share it, or to be held to a part of it, is refused.
+ * The limits of dividing GPU time: so many tenants, so many GPUs and MIG instances. Beyond these limits a tenant may be
+ * alone on a GPU and have all its time; a tenant that wants to share the GPU, or a part of its time, is refused.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "policy/turns.h"
 
-/* Slices and turns reach as far as each other: a GPU may change from one to the other. */
+/* Slices and turns have the same limits: a GPU may change from one to the other. */
 static_assert(SL_STEER_MAX_GPUS == SL_TURNS_MAX_GPUS, "as many GPUs");
 static_assert(SL_STEER_MAX_TENANTS == SL_TURNS_MAX_TENANTS, "as many tenants");
 
@@ -44,7 +44,7 @@ int sl_arb_reach_room(const struct arbiter *a, struct sl_err *err)
     return sl_err_set(err, -EUSERS, SL_E_TENANTS_FULL, a->tenant_count);
 }
 
-/* Taken over from an earlier arbiter: it runs already, so it is only told. */
+/* A tenant of an earlier arbiter runs already, so this only warns. */
 void sl_arb_reach_warn(const struct arbiter *a, const struct tenant *t)
 {
     struct sl_err err = SL_ERR_INIT;

@@ -33,7 +33,7 @@ static bool read_line(const char *line, struct memo_line *ret)
     return true;
 }
 
-/* How many lines there are; 0 for a file that is missing or not as it was written. */
+/* The number of lines; 0 for a file that is missing or damaged. */
 static size_t read_memo(int dir, struct memo_line ret[SL_MAX_GPUS])
 {
     SL_CLEANUP(free) char *text = NULL;
@@ -71,7 +71,7 @@ void sl_slices_remember(int dir, const char *uuid, const char *driver,
         return;
     size_t n = read_memo(dir, line), size = 0;
     size += (size_t)snprintf(text, sizeof(text), MEMO_HEAD "\n");
-    /* What was measured with another driver is of no use any more, for any card. */
+    /* Results with another driver are of no use any more, for any card. */
     for (size_t i = 0; i <= n; i++) {
         const struct sl_slices_result *r = i < n ? &line[i].result : result;
         if (i < n && (strcmp(line[i].uuid, uuid) == 0 || strcmp(line[i].driver, driver) != 0))
@@ -83,6 +83,6 @@ void sl_slices_remember(int dir, const char *uuid, const char *driver,
                                  r->tenths, (unsigned)r->off, r->status);
     }
     size += (size_t)snprintf(text + size, sizeof(text) - size, "end\n");
-    /* Without it the next doctor measures again, and that is all. */
+    /* Without this file the next doctor measures again; no other harm. */
     (void)!sl_fs_replace(dir, MEMO_FILE, text, size, 0600, NULL);
 }

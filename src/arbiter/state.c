@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the
- * tenant's processes still map the ledger and bring it back when they re-attach (member.c).
+ * The state that survives the arbiter: one small text file per tenant with its lease. Usage is not in it: the tenant's
+ * processes still map the ledger and bring it back when they attach again (member.c).
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -20,8 +20,8 @@
 #include "base/xalloc.h"
 
 #define STATE_MAX  8192
-/* How long the processes of before may take to come back with their ledger. They retry every few
- * hundred milliseconds at the slowest. */
+/* How long old processes may take to return with their ledger. They retry every few hundred milliseconds at the
+ * slowest. */
 #define RECOVER_NS (1000 * SL_NS_PER_MS)
 
 uint64_t sl_arb_process_stat(pid_t pid, int number)
@@ -33,7 +33,7 @@ uint64_t sl_arb_process_stat(pid_t pid, int number)
         return 0;
     size_t n = fread(buf, 1, sizeof(buf) - 1, f);
     buf[n] = '\0';
-    /* The command may hold spaces and parentheses; fields are counted after the last one. */
+    /* The command may contain spaces and parentheses; fields are counted after the last ')'. */
     const char *p = strrchr(buf, ')');
     for (int field = 2; p && field < number; field++)
         p = strchr(p + 1, ' ');
@@ -92,7 +92,7 @@ struct saved {
     bool kept, paused;
     struct asked asked;
     char about[SL_ABOUT_MAX];
-    bool whole; /* the end line was there */
+    bool whole; /* the end line is present */
 };
 
 static bool parse_cookie(const char *hex, uint8_t cookie[16])
@@ -160,8 +160,8 @@ static int parse_state(char *text, struct saved *ret)
     return ret->whole && ret->gpu_count ? 0 : -EPROTO;
 }
 
-/* A lease as it was. Its GPUs must still be here; nothing is checked against what is left, since
- * it was granted before and holds. */
+/* Restores a saved lease. Its GPUs must still be here. The memory left is not checked: the lease was granted before and
+ * stays valid. */
 static int revive(struct arbiter *a, const char *name, const struct saved *s, struct sl_err *err)
 {
     struct tenant *t = sl_arb_tenant_alloc();
@@ -176,7 +176,7 @@ static int revive(struct arbiter *a, const char *name, const struct saved *s, st
     t->creator_pid = s->creator;
     t->creator_start = s->creator_start;
     if (sl_arb_process_start(s->creator) != s->creator_start)
-        t->creator_pid = 0; /* pidfd_open(0) fails: nobody holds the empty tenant */
+        t->creator_pid = 0; /* pidfd_open(0) fails: no creator holds the empty tenant */
     int rc = sl_lease_create(t->cookie, &t->lease, err);
     for (uint32_t i = 0; rc == 0 && i < s->gpu_count; i++) {
         uint32_t g = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SIGTERM and SIGINT. The loop ends in good order when it can. When something holds it up, the signal
- * ends the process all the same, a little later: nothing is lost by that, since tenants go on and the
- * next arbiter takes them over, as after a SIGKILL.
+ * SIGTERM and SIGINT. The loop ends in good order when it can. If the loop is blocked, the signal ends the process all
+ * the same, a little later. Nothing is lost: tenants go on, and the next arbiter takes them over, as after a SIGKILL.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -20,7 +19,7 @@
 
 static const int handled[] = {SIGTERM, SIGINT, SIGALRM};
 
-/* A handler has nothing but globals. One arbiter runs in a process. */
+/* A signal handler can only use globals. A process has one arbiter. */
 static volatile sig_atomic_t stop_fd = -1, stop_signal;
 static struct sigaction before[SL_ARRAY_LEN(handled)];
 

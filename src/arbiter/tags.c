@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that keep shared memory when no process does: the arbiter looks for their tags. */
+/* Descriptors that keep shared memory when no process maps it: the arbiter looks for their tags. */
 #include "arbiter/arbiter_internal.h"
 
 #include "base/clock.h"
 #include "shm/tag.h"
 
-/* One look at the kernel's list serves all entries that are asked about at the same time. */
+/* One reading of the kernel's list serves all questions of the same time. */
 #define FRESH_NS (20 * SL_NS_PER_MS)
 #define ROOM     4096
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants: what is granted to whom, checked against what the card has left. */
+/* Tenants: the grants, checked against the room on the card. */
 #include "arbiter/arbiter_internal.h"
 
 #include <errno.h>
@@ -174,7 +174,7 @@ static int none_fits(struct arbiter *a, const struct tenant *t, const uint32_t *
     return sl_err_set(err, -ENOSPC, SL_E_NO_GPU_HAS_ROOM, count, text);
 }
 
-/* One GPU: the first of those named, or of all, on which the rest of what is asked for can be had. */
+/* Chooses one GPU: the first of the named GPUs, or of all, on which the whole request fits. */
 static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
@@ -202,7 +202,7 @@ static int choose_fitting(struct arbiter *a, const struct sl_msg_lease *ask, str
         if (rc == -EAGAIN)
             early = *err; /* after a restart: in a second it may fit there */
         else if (rc < 0 && rc != -ENOSPC)
-            return rc; /* it would be wrong everywhere */
+            return rc; /* the request is wrong for every GPU */
     }
     if (rc < 0 && early.code) {
         *err = early;
@@ -248,7 +248,7 @@ int sl_arb_tenant_open(struct arbiter *a, struct tenant *t, struct sl_err *err)
         rc = sl_arb_watch(a, &t->doorbell, err);
     if (rc < 0)
         return rc;
-    /* The creator's life keeps an empty tenant: its command may not have touched the GPU yet. */
+    /* A living creator keeps an empty tenant: its command may not have touched the GPU yet. */
     t->creator =
         (struct source){.fd = t->kept ? -1 : (int)syscall(SYS_pidfd_open, t->creator_pid, 0),
                         .ready = creator_gone};
@@ -288,7 +288,7 @@ struct tenant *sl_arb_tenant_alloc(void)
     return t;
 }
 
-/* What is not asked for stays as it is. */
+/* A value that is not in the request stays as it is. */
 static void apply_ask(const struct sl_msg_lease *ask, const uint64_t limit[SL_MAX_GPUS],
                       struct terms *terms)
 {
@@ -358,7 +358,7 @@ static uint32_t compute_asked(const struct sl_msg_lease *ask)
     return ask->flags & SL_LEASE_SLICES ? SL_COMPUTE_SLICES : SL_COMPUTE_AUTO;
 }
 
-/* A repeated request may bring a better description, or another way to share GPU time. */
+/* A repeated request may have a better description, or another way to share GPU time. */
 static int describe_again(struct arbiter *a, const struct sl_msg_lease *ask, struct tenant *t,
                           struct sl_err *err)
 {
@@ -412,7 +412,7 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
         rc = fill_lease(a, ask, t, err);
     if (rc == 0)
         rc = sl_ledger_create(t->cookie, t->gpu_count, &t->ledger, err);
-    /* State first: a tenant that exists is one a restart would find. */
+    /* First the state file: a restart must find every tenant that exists. */
     if (rc == 0)
         rc = sl_arb_state_save(a, t, &t->terms, err);
     if (rc == 0)
@@ -435,12 +435,12 @@ int sl_arb_tenant_create(struct arbiter *a, const struct sl_msg_lease *ask, pid_
     return 0;
 }
 
-/* A remark for a user who sets a limit below what is in use. */
+/* A remark for a user who sets a limit below the present usage. */
 static void remark_on(const struct tenant *t, char *remark, size_t remark_size)
 {
     const struct sl_lease_page *p = t->lease.page;
     for (uint32_t i = 0; i < t->gpu_count; i++) {
-        /* In the first moments after a restart nobody has brought the ledger back yet. */
+        /* In the first moments after a restart no process has brought the ledger back yet. */
         uint64_t used = atomic_load(&p->gpu[i].overhead_bytes);
         if (t->ledger.page)
             used += sl_account_total(t->ledger.page, i) * SL_UNIT_BYTES;
@@ -461,7 +461,7 @@ static void put_in_force(struct arbiter *a, struct tenant *t, const struct terms
     sl_arb_grant_share(a, t->gpu, t->gpu_count);
 }
 
-/* Has somebody without a limit taken meanwhile what this tenant was to get more? */
+/* Has a tenant without a limit meanwhile taken the memory that this tenant was to get? */
 static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *before,
                      struct sl_err *err)
 {
@@ -473,7 +473,7 @@ static int took_hold(struct arbiter *a, struct tenant *t, const struct terms *be
     return more ? sl_arb_grant_holds(a, t, err) : 0;
 }
 
-/* The tenant that is asked about; NULL, and *err says so: there is none. */
+/* The tenant that the request names; NULL with *err: there is none. */
 static struct tenant *named(struct arbiter *a, const struct sl_msg_lease *ask, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
@@ -500,7 +500,7 @@ int sl_arb_tenant_set(struct arbiter *a, const struct sl_msg_lease *ask, char *r
         rc = sl_err_set(err, -ENOTSUP, SL_E_PAUSE_REACH, t->name);
     if (rc < 0)
         return rc;
-    /* Written down first: what could not be is not in force either, now or after a restart. */
+    /* Save first: terms that could not be saved are not in force either, now or after a restart. */
     struct terms next = t->terms, before = t->terms;
     apply_ask(ask, limit, &next);
     if (sl_arb_state_save(a, t, &next, err) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns between processes: carries what tenants' pages say to the turn-taking (src/policy/turns.h)
- * and its decisions to the lease pages, where a futex wakes who waits. A tenant can only ask and
- * report; the gate word it obeys is in a page it cannot write.
+ * Turns between processes: carries the figures of tenants' pages to the turn-taking (src/policy/turns.h) and its
+ * decisions to the lease pages, where a futex wakes waiting processes. A tenant can only ask and report; the gate word
+ * that it obeys is in a page that it cannot write.
  */
 #include "arbiter/arbiter_internal.h"
 
@@ -21,8 +21,8 @@
 #include "policy/turns.h"
 
 #define TURN_MASK 0x3fffffffU
-/* A doorbell rung more often than this in ten milliseconds is noise or malice: it is read again
- * when the ten milliseconds are over. */
+/* A doorbell that rings more often than this in ten milliseconds is noise or malice: it is ignored until the ten
+ * milliseconds are over. */
 #define RINGS_MAX 500U
 #define RINGS_NS  (10 * SL_NS_PER_MS)
 
@@ -48,10 +48,10 @@ void sl_arb_tell_gate(const struct tenant *t)
             sl_debug("process %d is not reading", k->pid);
 }
 
-/* What its processes say, summed up: does anyone want the GPU, is anyone still on it? */
+/* The sum over its processes: does a process want the GPU, is a process still on it? */
 struct said {
     bool wants, undrained;
-    uint64_t started_ns; /* when the last of them began its turn */
+    uint64_t started_ns; /* when the last process began its turn */
 };
 
 static struct said listen_to(const struct tenant *t)
@@ -102,10 +102,10 @@ static void carry_out(struct arbiter *a, const struct sl_turns_action *act)
     t->turn.waiting_release = true;
     sl_arb_gate_set(t, (uint32_t)act->turn, SL_GATE_CLOSED);
     struct said said = listen_to(t);
-    look_drained(a, t, &said); /* nobody was on the GPU: released at once */
+    look_drained(a, t, &said); /* no process was on the GPU: released at once */
 }
 
-/* Listens again to a tenant that rang too often; returns when to be called for it. */
+/* Listens again to a tenant that rang too often; returns the time of the next call. */
 static uint64_t unmute(struct arbiter *a, struct tenant *t)
 {
     if (!t->turn.muted)
@@ -159,7 +159,7 @@ void sl_arb_turnstile_add(struct arbiter *a, struct tenant *t)
     uint32_t id = 0;
     while (id < SL_TURNS_MAX_TENANTS && a->turnstile->by_id[id])
         id++;
-    /* A MIG instance beyond the turn-taking's reach is a GPU of its own already. */
+    /* A MIG instance beyond the limits of turn-taking has a GPU of its own already. */
     if (id == SL_TURNS_MAX_TENANTS || spec.gpu_mask == 0)
         return;
     if (sl_turns_add(a->turnstile->turns, id, &spec, a->now_ns, &err) < 0) {
@@ -187,7 +187,7 @@ void sl_arb_turnstile_remove(struct arbiter *a, struct tenant *t)
     sl_turns_remove(a->turnstile->turns, t->turn.id, a->now_ns);
     a->turnstile->by_id[t->turn.id] = NULL;
     t->turn.id = UINT32_MAX;
-    /* Its processes may outlive it (a dying arbiter drops tenants): let them run. */
+    /* Its processes may outlive the tenant (an arbiter that ends drops tenants): let them run. */
     sl_arb_gate_set(t, 0, SL_GATE_FREE);
 }
 
