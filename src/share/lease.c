@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "share/errors.h"
 
-/* The uid must not be lost, by which a tenant is found again after a restart: what is long is cut before it. */
+/* A long name is cut, so that the uid after it fits: the agent finds a tenant by its uid after a restart. */
 #define CLAIM_MAX 150
 
 void sl_owner_text(const struct sl_owner *o, char buf[SL_ABOUT_MAX])
@@ -63,7 +63,7 @@ static void set_cores(struct sl_msg_lease *m, const uint32_t cores[SL_MAX_GPUS])
         if (cores[i] < least)
             least = cores[i];
     if (least == 0 && m->cores_limit_permille == 0)
-        return; /* no share of its own and no bound: what is idle */
+        return; /* no cores of its own and no limit: only idle time */
     m->fields |= SL_FIELD_CORES;
     m->cores_request_permille = least ? least : 1;
     if (m->cores_limit_permille < m->cores_request_permille)

@@ -15,7 +15,7 @@
 #include "share/errors.h"
 #include "share/share_json.h"
 
-#define TEXT_MAX (256u << 10) /* all annotations of an object together, by the API */
+#define TEXT_MAX (256u << 10) /* all annotations of an object together; a limit of the API */
 
 static json_t *load(const char *text, struct sl_err *err)
 {
@@ -30,7 +30,7 @@ static json_t *load(const char *text, struct sl_err *err)
     return j;
 }
 
-/* Names go into lists with these between them, and into JSON. */
+/* Names become part of lists with these separators, and of JSON. */
 static bool good_name(const char *text, size_t room)
 {
     return text && text[0] && strlen(text) < room && !strpbrk(text, ",;:\n") && sl_utf8_valid(text);
@@ -234,7 +234,7 @@ int sl_promise_lease_parse(const char *text, struct sl_promise *ret, struct sl_e
         if (rc)
             break;
         const json_t *gpus = json_object_get(one, "gpus");
-        struct sl_share all = SL_SHARE_INIT; /* what is said once for all GPUs of the container */
+        struct sl_share all = SL_SHARE_INIT; /* the values for all GPUs of the container */
         struct sl_promise_container *c = &ret->container[ret->container_count++];
         c->first = (uint8_t)ret->share_count;
         rc = get_text(one, "name", c->name, sizeof(c->name), err);

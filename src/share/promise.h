@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What controller and agent tell each other through annotations: the GPUs of a node, and what a pod was
- * promised of them. Ours as JSON, and the same in HAMi's form, which existing tools read. Pure.
+ * The annotations between controller and agent: the GPUs of a node, and the promise to a pod. Ours are JSON; the same
+ * content is also in HAMi's form, which existing tools read. Pure.
  *
  *   node  sluice.io/gpus                 [{"uuid":…,"memoryMiB":…,"cores":100,"model":…,"numa":0,"healthy":true}]
  *   node  hami.io/node-nvidia-register   [{"id":…,"count":10,"devmem":…,"devcore":100,"type":…,…}]
@@ -43,13 +43,13 @@ struct sl_promise_node {
     size_t count;
 };
 
-/* Both read what they wrote, and what somebody else did: every field checked, -EINVAL says which. */
+/* Both read our own texts and texts of others: every field is checked, -EINVAL names the wrong field. */
 int sl_promise_gpus_parse(const char *text, struct sl_promise_node *ret,
                           struct sl_err *err) SL_MUST_CHECK;
-/* HAMi's, in its JSON form or the older one with commas. */
+/* HAMi's, in its JSON form or the older form with commas. */
 int sl_promise_register_parse(const char *text, struct sl_promise_node *ret,
                               struct sl_err *err) SL_MUST_CHECK;
-/* To be freed; NULL: out of memory. split: tenants a card may have, for HAMi's "count". */
+/* To be freed; NULL: out of memory. split: how many tenants a card may have, for HAMi's "count". */
 char *sl_promise_gpus_text(const struct sl_promise_node *node);
 char *sl_promise_register_text(const struct sl_promise_node *node, unsigned split);
 

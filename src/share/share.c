@@ -51,6 +51,6 @@ bool sl_share_same(const struct sl_share *a, const struct sl_share *b)
 
 uint64_t sl_share_memory(const struct sl_share *s, uint64_t card_bytes)
 {
-    /* In MiB, as nodes tell their cards and as leases are written. */
+    /* In MiB, as in the nodes' annotations and in leases. */
     return s->memory_bytes ? s->memory_bytes : (card_bytes >> 20) * s->memory_percent / 100 << 20;
 }

@@ -12,7 +12,7 @@
 #define MIB     (1u << 20)
 #define PERCENT 10u /* permille */
 
-/* A share's parts of annotations: what is asked for, and what is promised. */
+/* The annotations of a share: the request, and the promise. */
 #define REQUEST   SL_SHARE_REQUEST
 #define GPU       SL_SHARE_GPU
 #define CONTAINER SL_SHARE_CONTAINER
@@ -20,7 +20,7 @@
 #define KEPT      SL_SHARE_KEPT
 
 /* Numbers are 32 or 64 bits wide and written in units of `unit`; enums are written as one of the words, and in the
- * checkpoint as their number. A value as in SL_SHARE_INIT is left out where the form is not one of `always`. */
+ * checkpoint as their number. A value that equals SL_SHARE_INIT is left out, unless the form is one of `always`. */
 static const struct field {
     const char *key;
     unsigned forms, always;
@@ -44,7 +44,7 @@ static const struct field {
 #undef F
 };
 
-/* The UUID is the one text, and the one field that may not be missing. */
+/* The UUID is the only string, and the only field that must be present. */
 static const char *uuid_key(enum sl_share_form form)
 {
     return form == GPU ? "uuid" : form == KEPT ? "gpu" : NULL;
@@ -102,7 +102,7 @@ static int read_word(const json_t *value, const struct field *f, struct sl_share
     const char *text = json_string_value(value);
     int n = text ? sl_word_find(f->words, text) : -1;
     if (!text)
-        return 0; /* not ours: it says nothing */
+        return 0; /* not our object: ignore it */
     if (n < 0)
         return sl_err_set(err, -EINVAL, SL_E_PROMISE_WORD, f->key, text, f->words[0], f->words[1],
                           f->words[2]);
@@ -158,7 +158,7 @@ static int read_cores(const json_t *cores, struct sl_share *share, struct sl_err
     json_t *value;
     if (!json_is_object(cores))
         return sl_err_set(err, -EINVAL, SL_E_SHARE_CORES);
-    /* jansson wants it writable for iteration only. */
+    /* jansson wants it writable only to iterate. */
     json_object_foreach((json_t *)(uintptr_t)cores, key, value)
     {
         if (strcmp(key, "limit") != 0)
