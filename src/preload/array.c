@@ -13,7 +13,7 @@
 #define FLAG_SPARSE           0x40U
 #define FLAG_DEFERRED_MAPPING 0x80U
 
-/* Bytes of one channel; formats we do not know are taken at the largest. */
+/* Bytes of one channel; an unknown format counts as the largest. */
 static uint64_t format_bytes(CUarray_format format)
 {
     switch (format) {
@@ -48,7 +48,7 @@ static uint64_t array_units(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level
 {
     uint64_t sum = 0;
     if (d->Flags & (FLAG_SPARSE | FLAG_DEFERRED_MAPPING))
-        return 0; /* memory comes later, from cuMemCreate */
+        return 0; /* its memory comes later, from cuMemCreate */
     bool layered = (d->Flags & (FLAG_LAYERED | FLAG_CUBEMAP)) != 0;
     for (unsigned int i = 0; i < levels && i < 32; i++)
         if (__builtin_add_overflow(sum, level_bytes(d, i, layered), &sum))
@@ -65,7 +65,7 @@ static CUresult end(struct sl_process *p, const struct sl_alloc *a, CUresult rc,
 
 /* ---- arrays ---- */
 
-/* The four calls differ in their descriptors only. */
+/* The four calls differ only in their descriptors. */
 #define CREATE(symbol, type, ...)                                                                  \
     CUresult symbol(CUarray *pHandle, const type *desc)                                            \
     {                                                                                              \
@@ -113,7 +113,7 @@ DESTROY(cuArrayDestroy, CUarray, SL_KIND_ARRAY)
 DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray, SL_KIND_MIPMAP)
 DESTROY(cuDestroyExternalMemory, CUexternalMemory, SL_KIND_EXTERNAL)
 
-/* ---- imported from another API: nobody else in this tenant's books has it, unless a tag says so ---- */
+/* ---- imported from another API: charged to this process, unless a tag shows that the tenant has it already ---- */
 
 static CUresult import_shared(struct sl_process *p, __typeof__(&cuImportExternalMemory) real,
                               CUexternalMemory *extMem,

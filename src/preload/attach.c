@@ -23,10 +23,10 @@
 #include "shm/packet.h"
 
 #define WELCOME_MS  10000
-/* The socket is there and nobody answers: the arbiter is being replaced, by an upgrade for example. */
+/* The socket exists and no process answers: the arbiter is being replaced, for example by an upgrade. */
 #define AWAY_S      30
-/* There is no socket: the tenant is over, or its socket is made anew this moment. The same bound holds for
- * a program that was refused and asks again. */
+/* There is no socket: the tenant is over, or its socket is being made again. The same limit holds for a program that
+ * was refused and tries again. */
 #define GONE_S      1
 #define STEP_MIN_NS (20 * SL_NS_PER_MS)
 #define STEP_MAX_NS (250 * SL_NS_PER_MS)
@@ -38,7 +38,7 @@ static struct sl_process refused = {.mode = SL_MODE_REFUSED, .doorbell_fd = -1};
 static struct sl_process tenant;
 static bool fork_watched;
 
-/* Silent unless asked: this is someone else's process. */
+/* Silent unless asked: this is another program's process. */
 static void open_log(void)
 {
     static bool opened;
@@ -56,8 +56,8 @@ static void open_log(void)
 }
 
 /*
- * Where this tenant's arbiter is; NULL where there is none. What the agent mounted into the container
- * comes before what the environment says: a program could rewrite its environment.
+ * The socket of this tenant's arbiter; NULL where there is none. A socket that the agent mounted into the container
+ * counts before the environment: a program could rewrite its environment.
  */
 static const char *find_socket(void)
 {
@@ -78,7 +78,7 @@ static void after_fork_parent(void)
     sl_lock_drop(&sl_attach_lock);
 }
 
-/* The parent's allocations are the parent's. */
+/* The parent's allocations belong to the parent. */
 static void forget_all(void)
 {
     sl_charge_forget();
@@ -94,8 +94,8 @@ static void forget_all(void)
     sl_gate_forget();
 }
 
-/* The child is a process of its own: it attaches at its first call. Its copies of the parent's
- * descriptors must go, or the parent's membership would outlive the parent. */
+/* The child is a process of its own: it attaches at its first call. It must close its copies of the parent's
+ * descriptors, or the parent's membership would outlive the parent. */
 static void after_fork_child(void)
 {
     int saved = errno;
@@ -108,14 +108,14 @@ static void after_fork_child(void)
     errno = saved;
 }
 
-/* The tries of one caller. */
+/* The attempts of one caller. */
 struct patience {
     uint64_t since_ns, step_ns;
     bool again; /* it was refused before */
     bool said;
 };
 
-/* How long this failure may last: seconds, 0 where waiting does not help. */
+/* How long to wait after this failure: seconds, 0 where waiting does not help. */
 static unsigned int worth_s(int rc, bool again)
 {
     switch (rc) {
@@ -143,7 +143,7 @@ static bool try_later(struct patience *t, int rc, const struct sl_err *err)
     return true;
 }
 
-/* One try. NULL: try again in a moment. */
+/* One attempt. NULL: try again in a moment. */
 static struct sl_process *attach_now(struct patience *tries)
 {
     struct sl_link link;
@@ -184,7 +184,7 @@ static struct sl_process *attach_locked(const struct sl_process *unless)
             atomic_store_explicit(&sl_process_current, p, memory_order_release);
             break;
         }
-        /* Another thread may fork meanwhile, or be the one that attaches. */
+        /* Another thread may fork meanwhile, or attach. */
         sl_lock_drop(&sl_attach_lock);
         sl_sleep_ns(tries.step_ns);
         tries.step_ns = tries.step_ns * 2 < STEP_MAX_NS ? tries.step_ns * 2 : STEP_MAX_NS;

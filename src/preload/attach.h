@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This process as a member of its tenant. Attaching happens at the first CUDA or NVML call, never
- * in a constructor: a program that only happens to be started with libsluice pays nothing.
+ * This process as a member of its tenant. It attaches at the first CUDA or NVML call, never in a constructor: a program
+ * that does not use the GPU pays nothing for libsluice.
  */
 #ifndef SLUICE_PRELOAD_ATTACH_H
 #define SLUICE_PRELOAD_ATTACH_H
@@ -13,35 +13,35 @@
 #include "sluice/pages.h"
 
 enum sl_mode {
-    SL_MODE_NONE,    /* no tenant: everything passes through untouched */
+    SL_MODE_NONE,    /* no tenant: all calls pass through unchanged */
     SL_MODE_TENANT,  /* attached; stays so when the arbiter dies */
-    SL_MODE_REFUSED, /* a tenant whose arbiter could not be reached: nothing may run unlimited */
+    SL_MODE_REFUSED, /* a tenant whose arbiter could not be reached: no call may run unlimited */
 };
 
 struct sl_process {
     enum sl_mode mode;
-    /* In tenant mode never NULL. After an arbiter restart they may point to new pages; the old ones
-     * stay mapped, so a reader may go on with what it loaded. */
+    /* In tenant mode never NULL. After an arbiter restart they may point to new pages; the old pages stay mapped, so a
+     * reader may go on with its pointer. */
     struct sl_lease_page *_Atomic lease;
     struct sl_ledger_page *_Atomic ledger;
     _Atomic uint32_t slot;
     _Atomic int doorbell_fd; /* an eventfd; the number mostly stays when the arbiter comes back */
-    _Atomic uint64_t doorbell_device, doorbell_inode; /* what it is while nobody closed it */
+    _Atomic uint64_t doorbell_device, doorbell_inode; /* of its file while it is ours */
     _Atomic uint32_t host_pid;
 };
 
 extern struct sl_process *_Atomic sl_process_current;
 struct sl_process *sl_process_attach(void);
 
-/* The process, attached if it was not. Never NULL: look at ->mode, or at ->lease (NULL unless in
- * tenant mode). One load once attached. */
+/* The process; attaches it first if needed. Never NULL: look at ->mode, or at ->lease (NULL unless in tenant mode). One
+ * load once attached. */
 static inline struct sl_process *sl_process_get(void)
 {
     struct sl_process *p = atomic_load_explicit(&sl_process_current, memory_order_acquire);
     return __builtin_expect(p != NULL, 1) ? p : sl_process_attach();
 }
 
-/* Tries once more after a refusal (cuInit called again). */
+/* Tries again after a refusal (cuInit called again). */
 struct sl_process *sl_process_retry(void);
 
 /* This process's slot in the ledger; tenant mode only. */
@@ -51,24 +51,24 @@ static inline struct sl_slot *sl_process_slot(const struct sl_process *p)
                 ->slot[atomic_load_explicit(&p->slot, memory_order_relaxed) % SL_MAX_SLOTS];
 }
 
-/* Asks the arbiter to measure the process's overhead on a GPU of the lease. With `wait`, returns
- * when it has (true), or after two seconds, or at once when there is no arbiter. `put_by_units` were
- * charged in place of what is measured now: they are returned when the arbiter has answered. */
+/* Asks the arbiter to measure the process's overhead on a GPU of the lease. With `wait`, returns when it is measured
+ * (true), or after two seconds, or at once when there is no arbiter. `put_by_units` were charged in advance for the
+ * overhead: they are returned when the arbiter has answered. */
 bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t put_by_units);
 
-/* Is there an arbiter at the other end just now? */
+/* Is the process connected to an arbiter now? */
 bool sl_process_connected(void);
 
-/* Before a refusal: a new arbiter may have raised the limit, and this process have only the old one's
- * word. Comes back to it now instead of at the next regular try. True if that changed anything. Returns
- * at once where the connection stands or nobody listens; within a handshake's time limit in any case.
- * Not for the watch thread, and not with a lock held that it takes. */
+/* Call this before a refusal: a new arbiter may have raised the limit, and this process may know only the old limit.
+ * Connects now instead of at the next regular attempt. True if that changed anything. Returns at once where the
+ * connection is up or no arbiter listens; within a handshake's time limit in any case. Not for the watch thread, and
+ * not with a lock held that the watch thread takes. */
 bool sl_process_catch_up(void);
 
 /* ---- the watch thread, one per attached process ---- */
 
-/* `poll` runs in the watch thread whenever it wakes, and again after the ns it returns (UINT64_MAX:
- * when kicked). Set it before or after attaching; NULL takes it away. */
+/* `poll` runs in the watch thread whenever the thread wakes, and again after the ns it returns (UINT64_MAX: when
+ * kicked). Set it before or after attaching; NULL removes it. */
 void sl_watch_set_poll(uint64_t (*poll)(struct sl_process *p));
 void sl_watch_kick(void);
 

@@ -95,12 +95,12 @@ void sl_capture_context_ended(uint64_t context_id)
 void sl_capture_forget(void)
 {
     sl_lock_reset(&lock);
-    atomic_store(&recordings, NULL); /* the parent's */
+    atomic_store(&recordings, NULL); /* they belong to the parent */
 }
 
 /* ---- the calls ---- */
 
-/* NULL: no host memory. It counts before the driver begins. */
+/* NULL: no host memory. The recording counts before the driver begins it. */
 static struct sl_recording *begin(CUstream stream, bool per_thread)
 {
     struct sl_recording *r = malloc(sizeof(*r));
@@ -122,7 +122,7 @@ static CUresult begun(struct sl_recording *r, CUresult rc)
     return rc;
 }
 
-/* An invalid recording ends, too. One of another stream or thread goes on, and where there is none, none ends. */
+/* An invalid recording ends, too. A recording of another stream or thread goes on. */
 static CUresult ended(CUstream stream, bool per_thread, CUresult rc)
 {
     if (rc == CUDA_ERROR_ILLEGAL_STATE || rc == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||

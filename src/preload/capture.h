@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams that record a graph. While there is one, the watch thread keeps away from the contexts of the
- * process (gate.c): marking a context at that moment is refused by the driver, and was seen to end a
- * program. A recording also ends with its stream, and with its stream's context.
+ * Streams that record a graph. While there is one, the watch thread does not touch the contexts of the process
+ * (gate.c): the driver refuses to mark a context then, and this was seen to end a program. A recording also ends with
+ * its stream, and with its stream's context.
  */
 #ifndef SLUICE_PRELOAD_CAPTURE_H
 #define SLUICE_PRELOAD_CAPTURE_H
@@ -14,7 +14,7 @@
 
 struct sl_recording;
 
-/* Around the call that destroys a stream: its handle may be another's as soon as the driver has done it. */
+/* Around the call that destroys a stream: the driver may reuse its handle for another stream at once. */
 struct sl_recording *sl_capture_stream_leaves(CUstream stream);
 void sl_capture_stream_left(struct sl_recording *r, bool gone);
 

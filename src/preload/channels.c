@@ -13,7 +13,7 @@
 #include "preload/hooks.h"
 #include "preload/lock.h"
 
-/* Requests on NVIDIA's control device: type, number and size of each are its own. */
+/* Requests on NVIDIA's control device; each has its own type, number and size. */
 #define REQUEST_FREE     0xC0104629UL
 #define REQUEST_CONTROL  0xC020462AUL
 #define REQUEST_ALLOC    0xC030462BUL
@@ -21,14 +21,14 @@
 
 #define CLASS_SUBDEVICE      0x2080U
 #define CLASS_GROUP          0xA06CU
-#define CLASS_CHANNEL_END    0x6FU /* every channel class ends so */
+#define CLASS_CHANNEL_END    0x6FU /* every channel class ends with this */
 #define CONTROL_SET_SLICE    0xA06C0103U
 #define CONTROL_SET_OFF      0x2080110BU
 /* Graphics and compute engines; copy engines come after them. */
 #define ENGINE_COMPUTE_FIRST 1U
 #define ENGINE_COMPUTE_LAST  8U
 
-/* Not a status of the driver's: the call itself failed, errno is in the low bits. */
+/* No status of the driver: the call itself failed, errno is in the low bits. */
 #define STATUS_CALL_FAILED 0x10000U
 #define STATUS_NO_OBJECT   0x57U
 
@@ -73,9 +73,9 @@ _Static_assert(sizeof(struct request_control) == 32, "the driver's layout");
 _Static_assert(sizeof(struct request_free) == 16, "the driver's layout");
 _Static_assert(sizeof(struct params_off) == 536, "the driver's layout");
 
-/* A group on the compute engine; those of the copy engines are left alone. */
+/* A group on the compute engine; groups of the copy engines are left alone. */
 struct group {
-    uint64_t serial; /* in the order in which they came */
+    uint64_t serial; /* in the order of creation */
     int fd;
     uint32_t client, device, handle;
     uint32_t count;
@@ -92,7 +92,7 @@ static struct {
     uint32_t groups, subdevices;
     struct group group[MAX_GROUPS];
     struct subdevice subdevice[MAX_SUBDEVICES];
-    _Atomic uint32_t slice_us; /* for groups to come; 0: the driver's own */
+    _Atomic uint32_t slice_us; /* for new groups; 0: the driver's own */
 } known;
 
 /* --- passing on -------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static int kernel_ioctl(int fd, unsigned long request, ...)
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* A driver that does not live in the kernel (the simulated one) serves its requests itself. */
+/* A driver outside the kernel (the simulated one) serves its requests itself. */
 static ioctl_function *driver_ioctl(void)
 {
     static ioctl_function *_Atomic found;
@@ -124,7 +124,7 @@ static ioctl_function *driver_ioctl(void)
     return f;
 }
 
-/* --- seeing groups come and go ----------------------------------------------------------------- */
+/* --- groups are made and destroyed ------------------------------------------------------------ */
 
 static void channel_came(const struct request_alloc *r)
 {
@@ -168,7 +168,7 @@ static void channel_gone(struct group *g, uint32_t channel)
             g->channel[i--] = g->channel[--g->count];
 }
 
-/* An object takes with it what was made under it. */
+/* An object takes its child objects with it. */
 static void object_gone(const struct request_free *r)
 {
     sl_lock_take(&known.lock);
@@ -199,7 +199,7 @@ static bool is_compute(uint32_t client, uint32_t handle)
     return found;
 }
 
-/* The driver sets a slice when it makes a context: ours instead, in its own call. */
+/* The driver sets a slice when it makes a context: replace the value in its own call. */
 static int control(int fd, struct request_control *r)
 {
     uint64_t wanted = atomic_load(&known.slice_us);
@@ -218,7 +218,7 @@ static int driver_request(int fd, unsigned long request, void *arg)
     if (request == REQUEST_CONTROL)
         return control(fd, arg);
     if (request == REQUEST_FREE)
-        object_gone(arg); /* first: from here on nobody may use it */
+        object_gone(arg); /* first: from here on no thread may use it */
     int rc = driver_ioctl()(fd, request, arg);
     if (rc != 0)
         return rc;
@@ -258,8 +258,8 @@ static uint32_t send_control(int fd, uint32_t client, uint32_t object, uint32_t 
     return status;
 }
 
-/* The group that came next after this one, copied: no lock is held in the driver, and groups come and go
- * meanwhile without one of the others being passed over. Begin with a serial of 0. */
+/* The group that was made next after this one, copied: no lock is held in the driver, and groups may come and go
+ * meanwhile without another group being skipped. Begin with a serial of 0. */
 static bool next_group(struct group *g)
 {
     const struct group *next = NULL;
@@ -273,7 +273,7 @@ static bool next_group(struct group *g)
     return next != NULL;
 }
 
-/* What the driver says of an object that went meanwhile is no refusal. */
+/* An error about an object that was destroyed meanwhile is no refusal. */
 static uint32_t refusal(const struct group *g, uint32_t status)
 {
     if (status == 0)

@@ -12,7 +12,7 @@
 
 #define MOVING_TRIES 1000
 
-/* What this process holds, by its own count: the truth when a ledger has to be filled anew. */
+/* The charges of this process, by its own count: used when a ledger must be filled again. */
 static struct {
     struct sl_lock lock;
     uint64_t held_units;
@@ -42,7 +42,7 @@ bool sl_charge(struct sl_process *p, int gpu, uint64_t units, bool force)
         if (rc == 0)
             books[gpu].held_units += units;
         sl_lock_drop(&books[gpu].lock);
-        /* Units on their way into an entry count twice for a moment: that refusal is no answer. */
+        /* Units on their way into an entry count twice for a moment: try again after such a refusal. */
         if (rc == 0 || tries == MOVING_TRIES || !sl_shared_moving(ledger))
             return rc == 0;
         (void)sched_yield();
@@ -120,7 +120,7 @@ void sl_charge_move(struct sl_process *p, struct sl_ledger_page *ledger, uint32_
     atomic_store(&p->slot, slot);
     atomic_store(&ledger->slot[slot % SL_MAX_SLOTS].pid, (uint32_t)getpid());
     for (uint32_t gpu = 0; gpu < SL_MAX_GPUS; gpu++) {
-        /* An arbiter that lost the ledger, or took us for dead, booked less than we hold. */
+        /* An arbiter that lost the ledger, or thought that we had ended, has booked less than we hold. */
         uint64_t booked = sl_account_slot(ledger, slot, gpu), held = books[gpu].held_units;
         if (booked < held) {
             int ignored = sl_account_reserve(ledger, slot, gpu, held - booked, UINT64_MAX);

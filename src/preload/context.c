@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts cost memory of their own, which only the driver knows: the arbiter measures it when one is
- * made. A context that takes its tenant over the limit is undone and reported as out of memory. A
- * context that ends frees what was allocated in it, and so do the books.
+ * A context costs memory, and only the driver knows how much: the arbiter measures it when the context is made. A
+ * context that takes its tenant over the limit is destroyed and reported as out of memory. When a context ends, its
+ * allocations are freed, and their charges too.
  */
 #include <stddef.h>
 
@@ -11,18 +11,18 @@
 #include "preload/gate.h"
 
 #define MAX_DEVICES  64
-/* What a context may cost, for as long as it is not known. 120 to 600 MiB were seen. */
+/* The possible cost of a context until it is measured. 120 to 600 MiB were seen. */
 #define PUT_BY_UNITS ((640ULL << 20) / SL_UNIT_BYTES)
 
-/* Primary contexts are named by their device when they are released. How often the program has
- * retained one says which release ends it; the driver has the last word. */
+/* A primary context is released by its device. The number of retains tells which release ends it; the driver decides in
+ * the end. */
 static CUcontext _Atomic primary[MAX_DEVICES];
 static _Atomic int retained[MAX_DEVICES];
 
 /*
- * Before a context is made: what is charged for it until it is measured. A tenant with a limit waits for the
- * measurement. One without a limit does not wait, so others could be promised this memory meanwhile; to put a
- * little too much by refuses it nothing.
+ * Before a context is made: charges this much until it is measured. A tenant with a limit waits for the measurement. A
+ * tenant without a limit does not wait, and others could be promised the memory meanwhile; a charge that is a little
+ * too large refuses it nothing.
  */
 static uint64_t put_by(struct sl_process *p, CUdevice device)
 {
@@ -32,7 +32,7 @@ static uint64_t put_by(struct sl_process *p, CUdevice device)
     return sl_charge(p, gpu, PUT_BY_UNITS, false) ? PUT_BY_UNITS : 0;
 }
 
-/* True if the tenant can afford the context just made on this device. */
+/* True if the new context on this device fits into the tenant's limit. */
 static bool context_made(struct sl_process *p, CUcontext context, CUdevice device,
                          uint64_t put_by_units)
 {
@@ -133,7 +133,7 @@ CUresult cuCtxDetach(CUcontext ctx)
     CUresult rc = real(ctx);
     if (!known)
         return rc;
-    /* Attached more than once, it lives on and stays current. */
+    /* A context that is attached more than once lives on and stays current. */
     bool alive = rc != CUDA_SUCCESS ||
                  (get_current && get_current(&current) == CUDA_SUCCESS && current == ctx);
     if (alive)
@@ -162,8 +162,8 @@ static bool primary_active(CUdevice dev)
 }
 
 /*
- * A call that ends a device's primary context. Before the driver takes it apart nobody of ours may
- * still look at its events or hold it; should it live on after all, it is known again.
+ * A call that ends a device's primary context. Before the driver destroys the context, libsluice must stop using it and
+ * its events. If the context lives on after all, it is entered again.
  */
 static CUresult end_primary(struct sl_process *p, CUresult (*real)(CUdevice), CUdevice dev,
                             bool surely)
@@ -194,7 +194,7 @@ static CUresult release_with(struct sl_process *p, CUresult (*real)(CUdevice), C
     CUresult rc = last ? end_primary(p, real, dev, false) : real(dev);
     if (rc != CUDA_SUCCESS)
         atomic_fetch_add(&retained[dev], 1);
-    else if (atomic_load(&retained[dev]) < 0) /* we have not seen every retain */
+    else if (atomic_load(&retained[dev]) < 0) /* some retains were not seen */
         atomic_store(&retained[dev], 0);
     return rc;
 }

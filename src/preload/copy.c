@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies within the card and memsets take the GPU's time as kernels do, and pass the same gate. Copies
- * between host and card have engines of their own and cost the neighbours nothing: they pass freely.
- * Copies of two and three dimensions and of arrays are not looked at.
+ * Copies within the card and memsets take GPU time as kernels do, and pass the same gate. Copies between host and card
+ * have engines of their own and cost the neighbours nothing: they pass freely. Copies of two and three dimensions and
+ * of arrays are not counted.
  */
 #include "policy/cost.h"
 #include "preload/gate.h"
 #include "preload/hooks.h"
 
-/* What moves so many bytes this way takes so long. */
+/* Equal functions with equal sizes take about the same time. */
 static uint64_t size_key(const void *function, uint64_t bytes)
 {
     const uint32_t size[3] = {(uint32_t)bytes, (uint32_t)(bytes >> 32), 1};

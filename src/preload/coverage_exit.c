@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only in coverage builds: a process that ends by _exit (a forked child, say) writes its counters too, and one that
- * will be killed can write them before. */
+/* Only in coverage builds: a process that ends by _exit (for example a forked child) writes its counters too, and a
+ * process that will be killed can write them before. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

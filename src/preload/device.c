@@ -15,10 +15,10 @@
 
 #define MAX_DEVICES 64
 
-/* 0 not yet asked, else index in the lease + 2 (so SL_NOT_LEASED is 1). */
+/* 0: not known yet; else index in the lease + 2 (so SL_NOT_LEASED is 1). */
 static _Atomic int device_gpu[MAX_DEVICES];
 
-/* Without its "GPU-" or "MIG-". */
+/* The UUID without "GPU-" or "MIG-". */
 static const char *bare(const char *uuid)
 {
     return strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0 ? uuid + 4 : uuid;
@@ -52,7 +52,7 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
     if (known != 0)
         return known - 2;
 
-    /* The second version names the MIG instance, the first the card it is on. */
+    /* The second version names the MIG instance, the first version its card. */
     __typeof__(&cuDeviceGetUuid_v2) ask = SL_REAL(cuDeviceGetUuid_v2);
     if (!ask)
         ask = SL_REAL(cuDeviceGetUuid);
@@ -66,7 +66,7 @@ int sl_device_gpu(struct sl_process *p, CUdevice device)
     return gpu;
 }
 
-/* Moves on whenever a context ends, or a forked child forgets all of them. */
+/* Increases whenever a context ends, or a forked child forgets all contexts. */
 static _Atomic uint64_t context_epoch = 1;
 
 static void site_from(const struct sl_track *t, struct sl_site *ret)
@@ -95,7 +95,7 @@ static CUresult site_of_context(struct sl_process *p, CUcontext context, struct 
         site_from(&t, ret);
         return CUDA_SUCCESS;
     }
-    /* Made where we did not see it (a green context, say); it is current now, so ask. */
+    /* Its creation was not seen (for example a green context); it is current now, so ask the driver. */
     __typeof__(&cuCtxGetDevice) get_device = SL_REAL(cuCtxGetDevice);
     CUdevice device;
     CUresult rc = get_device ? get_device(&device) : CUDA_ERROR_NOT_SUPPORTED;
@@ -112,7 +112,7 @@ static CUresult site_of_context(struct sl_process *p, CUcontext context, struct 
 
 CUresult sl_site_current(struct sl_process *p, struct sl_site *ret)
 {
-    /* A thread stays with its context: the last answer holds until some context ends. */
+    /* A thread stays with its context: the last answer is valid until any context ends. */
     static _Thread_local struct {
         struct sl_site site;
         uint64_t epoch;

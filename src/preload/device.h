@@ -9,28 +9,28 @@
 #include "abi/cuda.h"
 #include "preload/attach.h"
 
-/* Index in the lease, or SL_NOT_LEASED. Told by UUID, so CUDA_VISIBLE_DEVICES may reorder. */
+/* Index in the lease, or SL_NOT_LEASED. Found by UUID, so CUDA_VISIBLE_DEVICES may reorder. */
 int sl_device_gpu(struct sl_process *p, CUdevice device);
 
-/* The same by UUID, with or without its prefix. */
+/* The same by UUID, with or without the prefix. */
 int sl_device_gpu_by_uuid(const struct sl_process *p, const char *uuid);
 
-/* Where an allocation made now would go. */
+/* The place of an allocation that is made now. */
 struct sl_site {
     CUcontext context;
     CUdevice device;
-    uint64_t context_id; /* owner of what is allocated in it */
+    uint64_t context_id; /* owner of the allocations in it */
     int gpu;
 };
 
-/* context NULL: none is current, as the driver will say itself. A driver that cannot tell is an
- * error to pass on: memory of an unknown place is not handed out. */
+/* context NULL: none is current; the driver will return the error. If the driver cannot tell the context, its error is
+ * passed on: memory of an unknown place is not given out. */
 CUresult sl_site_current(struct sl_process *p, struct sl_site *ret);
 /* The place of a stream's work; of the current context for the NULL and default streams. */
 CUresult sl_site_stream(struct sl_process *p, CUstream stream, struct sl_site *ret);
 
-/* A context begins and ends. Leaving takes it out, so that a new one under the same handle is
- * another; ended is called once the driver has destroyed it and returns what was charged in it. */
+/* A context begins and ends. Leaving removes it, so that a new context with the same handle is another one. Call ended
+ * once the driver has destroyed it: this returns its charges. */
 void sl_context_enter(struct sl_process *p, CUcontext context, CUdevice device);
 bool sl_context_leave(CUcontext context, struct sl_site *ret);
 void sl_context_back(const struct sl_site *place); /* the driver refused to destroy it */

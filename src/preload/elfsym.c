@@ -5,7 +5,7 @@
 #include <elf.h>
 #include <stddef.h>
 
-/* Not strcmp: the caller may be a sanitizer that is just looking for the real strcmp. */
+/* Not strcmp: the caller may be a sanitizer that is looking for the real strcmp. */
 static bool same(const char *a, const char *b)
 {
     while (*a && *a == *b) {
@@ -204,9 +204,9 @@ static bool is_libc(const struct sl_elf *object)
 }
 
 /*
- * Along the loader's own list, not through dl_iterate_phdr: a program built with ThreadSanitizer has
- * its own of that, which does not work yet when the sanitizer looks for functions. The C library was
- * there from the start, so it comes before everything that may be loaded or unloaded meanwhile.
+ * Walks the loader's own list instead of dl_iterate_phdr: ThreadSanitizer replaces that function, and its version does
+ * not work yet when the sanitizer looks for functions. The C library was loaded at the start, so it comes before all
+ * objects that may be loaded or unloaded meanwhile.
  */
 void *sl_elf_libc(const char *name)
 {

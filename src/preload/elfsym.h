@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looking symbols up in the loaded objects ourselves. It answers what dlsym cannot answer for us:
- * what the *driver* calls cuMemAlloc_v2 (not what the search order finds first, which is we), and
- * where dlsym itself is. It needs no symbol newer than glibc 2.31 and allocates nothing, so it also
- * works when another library asks for symbols before constructors have run.
+ * Looks up symbols in the loaded objects. dlsym cannot answer two questions: where is the *driver's* cuMemAlloc_v2 (the
+ * search order finds libsluice first), and where is dlsym itself. This code needs no symbol newer than glibc 2.31 and
+ * allocates nothing, so it also works when another library asks for symbols before constructors have run.
  */
 #ifndef SLUICE_PRELOAD_ELFSYM_H
 #define SLUICE_PRELOAD_ELFSYM_H
@@ -33,13 +32,13 @@ static inline bool sl_elf_contains(const struct sl_elf *object, const void *addr
     return (uintptr_t)address >= object->low && (uintptr_t)address < object->high;
 }
 
-/* The object this code is in. */
+/* Is this the object that contains this code? */
 bool sl_elf_is_self(const struct sl_elf *object);
 
-/* A function of the C library (libc, or libdl and libpthread where those are apart), never ours. */
+/* A function of the C library (libc, or libdl and libpthread where those are separate), never one of libsluice. */
 void *sl_elf_libc(const char *name);
 
-/* The same as the process itself would call it: a sanitizer must know of a thread we make. */
+/* The function that the process itself would call: a sanitizer must know of a thread that we make. */
 void *sl_elf_process(const char *name);
 
 #endif

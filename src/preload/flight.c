@@ -15,7 +15,7 @@
 #define MARKERS      256
 #define BATCH_MAX    64 /* launches behind one marker at most: estimates may be wrong */
 #define EVENTS_SPARE 128
-/* … and so much estimated time: an eighth of a window is seen late at the most. */
+/* … and so much estimated time: an eighth of a window is noticed late at most. */
 #define BATCH_NS     (SL_TURN_WINDOW_NS / 8)
 
 /* A stream with work in flight. */
@@ -23,7 +23,7 @@ struct lane {
     CUstream stream;
     CUcontext context;
     uint32_t in_flight; /* launches admitted and not seen done */
-    uint32_t unmarked;  /* … of which no marker stands behind */
+    uint32_t unmarked;  /* … without a marker behind them */
     uint64_t unmarked_ns;
 };
 
@@ -47,7 +47,7 @@ struct spare {
 
 static struct {
     struct sl_lock lock;
-    _Atomic uint32_t polling; /* a thread asks the driver about markers */
+    _Atomic uint32_t polling; /* a thread is asking the driver about markers */
     _Atomic uint32_t tailing; /* a thread is in sl_flight_mark_tails … */
     CUstream _Atomic marking; /* … and records on this stream */
     struct lane lane[LANES];
@@ -106,7 +106,7 @@ static CUevent event_get(CUcontext context)
     return create && create(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : NULL;
 }
 
-/* Under the lock. An event too many is forgotten: destroying it needs its context. */
+/* With the lock held. A surplus event is forgotten: destroying it needs its context. */
 static void event_put(CUevent event, CUcontext context)
 {
     if (event && board.spares < EVENTS_SPARE)
@@ -181,7 +181,7 @@ bool sl_flight_admit(struct sl_launch *l, uint64_t window_ns)
     return room;
 }
 
-/* Under the lock: launches are done. */
+/* With the lock held: launches are done. */
 static void land(uint32_t lane, uint32_t launches, uint64_t ns)
 {
     uint64_t have = atomic_load(&board.in_flight_ns);
@@ -208,8 +208,8 @@ static bool batch_take(uint32_t lane, struct marker *ret)
     return true;
 }
 
-/* The context must be current in this thread, except for explicit streams. Where nobody can name the stream
- * (NULL), or no event can be recorded, the batch counts as done after twice its estimated time. */
+/* The context must be current in this thread, except for explicit streams. If the stream has no name here (NULL), or no
+ * event can be recorded, the batch counts as done after twice its estimated time. */
 static void mark(struct marker *m, CUstream stream)
 {
     m->event = stream ? event_record(m->context, stream) : NULL;
@@ -261,7 +261,7 @@ void sl_flight_mark_tails(void)
     __typeof__(&cuCtxPopCurrent_v2) pop = SL_REAL(cuCtxPopCurrent_v2);
     uint32_t idle = 0;
     if (sl_flight_empty() || !atomic_compare_exchange_strong(&board.tailing, &idle, 1))
-        return; /* another thread is at it */
+        return; /* another thread does it */
     for (uint32_t i = 0; i < LANES; i++) {
         struct marker m;
         CUcontext popped;
@@ -295,12 +295,12 @@ void sl_flight_stream_gone(CUstream stream)
         sl_lock_take(&board.lock);
         bool take = board.lane[i].stream == stream && batch_take(i, &m);
         if (board.lane[i].stream == stream)
-            board.lane[i].stream = NULL; /* the handle may come back as another stream */
+            board.lane[i].stream = NULL; /* a new stream may get the same handle */
         sl_lock_drop(&board.lock);
         if (take)
             mark(&m, stream);
     }
-    /* Another thread may be about to record on it. */
+    /* Another thread may be about to record on the stream. */
     while (atomic_load(&board.marking) == stream)
         (void)sched_yield();
 }
@@ -331,7 +331,7 @@ void sl_flight_poll(void)
     if (sl_flight_empty() || !atomic_compare_exchange_strong(&board.polling, &idle, 1))
         return;
     CUstreamCaptureMode mode = sl_capture_relax();
-    uint64_t blocked = 0; /* lanes whose oldest marker is not done: the later ones cannot be */
+    uint64_t blocked = 0; /* lanes whose oldest marker is not done: skip the later ones */
     sl_lock_take(&board.lock);
     uint32_t first = board.first, count = board.count;
     sl_lock_drop(&board.lock);
@@ -363,7 +363,7 @@ void sl_flight_poll(void)
     atomic_store(&board.polling, 0);
 }
 
-/* Waits for a thread that is about it to finish, then takes its place. */
+/* Waits until the thread with this role is finished, then takes the role. */
 static void take_over(_Atomic uint32_t *role)
 {
     uint32_t idle = 0;
@@ -375,7 +375,7 @@ static void take_over(_Atomic uint32_t *role)
 
 void sl_flight_context_gone(CUcontext context)
 {
-    /* After this nobody but the program itself uses the context or an event of it. */
+    /* After this only the program itself uses the context or its events. */
     take_over(&board.tailing);
     take_over(&board.polling);
     sl_lock_take(&board.lock);

@@ -30,11 +30,11 @@ _Thread_local struct sl_gate_count *sl_gate_mine;
 static struct sl_gate_count counts[SL_GATE_COUNTS];
 
 static struct {
-    _Atomic bool marking;      /* the watch thread is about to use contexts it was not given */
-    _Atomic int ending;        /* threads in which a primary context ends */
+    _Atomic bool marking;      /* the watch thread is about to use the program's contexts */
+    _Atomic int ending;        /* threads that are ending a primary context */
     _Atomic int captures;      /* streams that record */
-    _Atomic bool wants_sample; /* the next launch behind a free gate is to be measured */
-    /* the watch thread's own */
+    _Atomic bool wants_sample; /* the next launch behind a free gate is measured */
+    /* used only by the watch thread */
     uint64_t seen_launches; /* the counter when it last looked at it … */
     uint64_t seen_ns;       /* … and when that last went up */
     uint64_t sampled_ns;    /* when it last asked for a sample */
@@ -60,7 +60,7 @@ void sl_gate_ring(const struct sl_process *p)
     int saved = errno, fd = p->doorbell_fd;
     uint64_t one = 1;
     struct stat st;
-    /* The program may have closed it and have a file of its own there. */
+    /* The program may have closed the descriptor and have a file of its own under this number. */
     if (fstat(fd, &st) == 0 && st.st_ino == p->doorbell_inode && st.st_dev == p->doorbell_device) {
         ssize_t ignored = write(fd, &one, sizeof(one));
         (void)ignored;
@@ -75,7 +75,7 @@ static bool shares_by_slices(uint32_t word)
 
 /* --- the watch thread's part ------------------------------------------------------------------- */
 
-/* The next launch goes the long way and looks again. */
+/* Makes the next launch take the slow path. */
 static void look_again(void)
 {
     atomic_store(&sl_gate_view.passed, NOT_PASSED);
@@ -88,7 +88,7 @@ static void say_busy(struct sl_process *p, enum sl_busy busy)
         sl_gate_ring(p);
 }
 
-/* Is the GPU still wanted? Returns when to look again. */
+/* Is the GPU still in use? Returns the time of the next check. */
 static uint64_t watch_quiet(struct sl_process *p)
 {
     uint64_t launches = sl_gate_launches(), now = sl_now_ns();
@@ -101,7 +101,7 @@ static uint64_t watch_quiet(struct sl_process *p)
         say_busy(p, SL_BUSY_IDLE);
         if (sl_gate_launches() == launches)
             return UINT64_MAX;
-        say_busy(p, SL_BUSY_RUNNING); /* one passed meanwhile, and saw us still busy */
+        say_busy(p, SL_BUSY_RUNNING); /* a launch passed meanwhile, and saw us still busy */
     }
     return SL_QUIET_NS / 4;
 }
@@ -111,7 +111,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where slices share: what is used, and what is ordered. */
+/* With slices: meters the use, and carries out orders. */
 static uint64_t watch_slices(struct sl_process *p, uint32_t word)
 {
     struct sl_slot *slot = sl_process_slot(p);
@@ -181,7 +181,7 @@ static CUresult prepare(struct sl_process *p)
 
 void sl_gate_context_gone(CUcontext context)
 {
-    /* The watch thread does not look at contexts until this one is off all lists. */
+    /* The watch thread does not touch contexts until this context is off all lists. */
     sl_gate_context_ends(true);
     sl_meter_context_gone(context);
     sl_flight_context_gone(context);
@@ -209,7 +209,7 @@ void sl_gate_capture(bool begins)
 
 /* --- the caller's thread ----------------------------------------------------------------------- */
 
-/* Recording a graph is not running it. */
+/* To record a graph is not to run it. */
 static bool is_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -218,14 +218,14 @@ static bool is_captured(CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-/* Will it run? If there is no context, the driver will say what is wrong. */
+/* Will the launch run? Without a context the driver returns the error. */
 static inline bool runs(struct sl_launch *l)
 {
     __typeof__(&cuCtxGetCurrent) current = SL_REAL(cuCtxGetCurrent);
     return !is_captured(l->stream) && current && current(&l->context) == CUDA_SUCCESS && l->context;
 }
 
-/* Where slices share: it goes at once, and its cost is added up. */
+/* With slices: the launch goes at once, and its cost is added up. */
 static inline void meter(struct sl_launch *l, bool limited, bool sample)
 {
     struct sl_cost_guess guess = sl_cost_launch(&sl_gate_costs, l->key);
@@ -237,7 +237,7 @@ static inline void meter(struct sl_launch *l, bool limited, bool sample)
     l->after = l->sample != NULL;
 }
 
-/* The first launch since the gate changed, since a pause, or since a sample was asked for. */
+/* The first launch since the gate changed, since a pause, or since a sample was requested. */
 static void pass(struct sl_process *p, uint32_t word, struct sl_launch *l)
 {
     bool limited = SL_GATE_STATE(word) == SL_GATE_METER;
@@ -246,12 +246,12 @@ static void pass(struct sl_process *p, uint32_t word, struct sl_launch *l)
         sl_gate_ring(p);
         sl_watch_kick();
     }
-    /* Last: from here on other threads pass without looking. The gate may have changed meanwhile;
-     * then the words differ and they look. */
+    /* Last: from here on other threads pass without a check. If the gate has changed meanwhile, the words differ, and
+     * they check. */
     atomic_store(limited ? &sl_gate_view.metered : &sl_gate_view.passed, word);
 }
 
-/* Everything but the short way: a process that attaches, a gate that changed, turns. */
+/* The slow path: attaching, a changed gate, turns. */
 static CUresult enter_slowly(struct sl_launch *l)
 {
     struct sl_process *p = sl_process_get();

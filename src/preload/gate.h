@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate every submission passes: kernels in all variants, graphs, copies within the card, memsets.
- * Where the hardware's slices share the GPU it holds nothing back: a launch is counted, and that of a tenant
- * with a limit adds its estimated cost. Where turns do (turn.h), a launch may wait. Nothing is ever moved to
- * another thread.
+ * The gate that every submission passes: kernels in all variants, graphs, copies within the card, memsets. With the
+ * hardware's slices it holds nothing back: a launch is counted, and a launch of a tenant with a limit adds its
+ * estimated cost. With turns (turn.h), a launch may wait. Nothing is ever moved to another thread.
  */
 #ifndef SLUICE_PRELOAD_GATE_H
 #define SLUICE_PRELOAD_GATE_H
@@ -17,18 +16,18 @@
 struct sample;
 struct sl_cost;
 
-/* What a launch looks at first; one cache line, written only when something changes. */
+/* The data that a launch reads first; one cache line, written only when something changes. */
 struct sl_gate_view {
     const _Atomic uint32_t *_Atomic word; /* the lease's gate, or a stand-in */
-    _Atomic uint32_t passed;              /* the word behind which launches are only counted … */
-    _Atomic uint32_t metered;             /* … and the one behind which their cost is added up */
+    _Atomic uint32_t passed;              /* behind this word launches are only counted … */
+    _Atomic uint32_t metered;             /* … and behind this word their cost is added up */
 } __attribute__((aligned(64)));
 
 extern struct sl_gate_view sl_gate_view;
 
-/* Launches, counted by the threads that make them without a locked instruction: right behind the driver's
- * own write to the card one would wait for that write to cross the bus, a hundred nanoseconds. Threads
- * that share a line lose a count now and then. */
+/* Launches, counted by each thread without a locked instruction: right after the driver's own write to the card, a
+ * locked instruction would wait until that write has crossed the bus, a hundred nanoseconds. Threads that share a line
+ * lose a count now and then. */
 struct sl_gate_count {
     uint64_t launches;
 } __attribute__((aligned(64)));
@@ -56,47 +55,47 @@ static inline bool sl_gate_is_free(void)
     return true;
 }
 
-/* One submission on its way through. */
+/* One submission on its way through the gate. */
 struct sl_launch {
-    uint64_t key; /* of the cost model: what is launched */
+    uint64_t key; /* of the cost model */
     uint64_t estimate_ns;
     CUstream stream; /* explicit: CU_STREAM_LEGACY or _PER_THREAD for the default ones */
     CUcontext context;
-    CUevent start;         /* recorded before it, when this one is measured */
-    struct sample *sample; /* … where slices share */
+    CUevent start;         /* recorded before it, when this launch is measured */
+    struct sample *sample; /* … with slices */
     uint32_t lane;         /* of the flight board */
     bool in_turn;          /* it is on that board … */
     bool begins;           /* … and the first of its turn */
-    bool after;            /* something is to be done after it: sl_gate_leave() */
+    bool after;            /* call sl_gate_leave() after the driver's call */
 };
 
-/* What this process's launches cost; keys by sl_cost_key() and sl_cost_key_graph(). */
+/* The costs of this process's launches; keys by sl_cost_key() and sl_cost_key_graph(). */
 extern struct sl_cost sl_gate_costs;
 
 /* Launches so far, of all threads. */
 uint64_t sl_gate_launches(void);
 
-/* Tells the arbiter to look at this process's slot. */
+/* Tells the arbiter to read this process's slot. */
 struct sl_process;
 void sl_gate_ring(const struct sl_process *p);
 
 /* The pages were replaced after an arbiter restart; in the watch thread. */
 void sl_gate_replaced(struct sl_process *p);
 
-/* In a forked child: it passes the gate as a process of its own. */
+/* In a forked child, which passes the gate as a process of its own. */
 void sl_gate_forget(void);
 
-/* The context takes its events with it. */
+/* The context is gone, and its events with it. */
 void sl_gate_context_gone(CUcontext context);
 
-/* Around the end of a context: the watch thread then keeps away from all of them. */
+/* Around the end of a context: the watch thread then touches no context. */
 void sl_gate_context_ends(bool begins);
 
-/* A stream begins, or has ended, to record a graph. */
+/* A stream begins to record a graph, or has ended. */
 void sl_gate_capture(bool begins);
-bool sl_gate_records(void); /* some stream does */
+bool sl_gate_records(void); /* does any stream record? */
 
-/* Waits until the submission may go. Not CUDA_SUCCESS: it may not, return this. */
+/* Waits until the submission may go. Anything but CUDA_SUCCESS: it may not; return this code. */
 CUresult sl_gate_enter(struct sl_launch *l, uint64_t key, CUstream stream);
 
 /* After the driver's own call, if l->after: takes its result and returns it. */
@@ -106,7 +105,7 @@ CUresult sl_gate_leave(struct sl_launch *l, CUresult rc);
 #define SL_LEGACY(s)     ((s) ? (s) : CU_STREAM_LEGACY)
 #define SL_PER_THREAD(s) ((s) ? (s) : CU_STREAM_PER_THREAD)
 
-/* The body of a hook that submits work: fast when the gate is free, accounted otherwise. `counts` is asked only
+/* The body of a hook that submits work: fast when the gate is free, accounted otherwise. `counts` is evaluated only
  * where it matters: false lets the call pass. */
 #define SL_GATED(symbol, counts, key, stream, ...)                                                 \
     do {                                                                                           \

@@ -13,7 +13,7 @@
 
 #define MAX_DEPTH 8 /* child graphs in child graphs */
 
-/* What one graph needs at its peak, per device. */
+/* The peak need of one graph, for each device. */
 struct need {
     unsigned int count;
     struct {
@@ -23,14 +23,14 @@ struct need {
     } part[SL_MAX_GPUS];
 };
 
-/* One allocation in a graph, to find its size again at the node that frees it. */
+/* One allocation in a graph: the node that frees it needs the size. */
 struct live {
     CUdeviceptr address;
     uint64_t bytes;
     CUdevice device;
 };
 
-/* What is reserved around one driver call. */
+/* The reservation around one driver call. */
 struct claim {
     unsigned int count;
     struct {
@@ -81,7 +81,7 @@ static CUresult visit_alloc(struct walk *w, CUgraphNode node)
     CUresult rc = get ? get(node, &params) : CUDA_ERROR_NOT_SUPPORTED;
     CUdevice device = params.poolProps.location.id;
     if (rc == CUDA_SUCCESS && params.poolProps.location.type == CU_MEM_LOCATION_TYPE_INVALID) {
-        /* Captured, and the driver does not say from where: then it was from here. */
+        /* Captured, and the driver does not tell the device: then it is the current one. */
         struct sl_site site;
         rc = sl_site_current(w->process, &site);
         device = site.device;
@@ -139,9 +139,9 @@ static CUresult visit_node(struct walk *w, CUgraphNode node, int depth)
 }
 
 /*
- * Nodes come in the order they were added, which for a captured stream is the order they run in: so
- * memory freed before the next allocation is counted once. Branches that run side by side may need
- * more than that; what the driver then takes is charged after the launch.
+ * Nodes come in the order in which they were added, which for a captured stream is the order of execution: so memory
+ * that is freed before the next allocation is counted once. Parallel branches may need more; the driver's extra memory
+ * is charged after the launch.
  */
 static CUresult visit_graph(struct walk *w, CUgraph graph, int depth)
 {
@@ -160,7 +160,7 @@ static CUresult visit_graph(struct walk *w, CUgraph graph, int depth)
     return rc;
 }
 
-/* What cannot be found out is an error: a graph of unknown need is not instantiated. */
+/* An unknown need is an error: such a graph is not instantiated. */
 static CUresult find_need(struct sl_process *p, CUgraph graph, struct need *ret)
 {
     struct walk w = {.process = p, .need = ret};
@@ -198,7 +198,7 @@ static CUresult claim_need(struct sl_process *p, const struct need *need, struct
     return CUDA_SUCCESS;
 }
 
-/* Not CUDA_SUCCESS: the tenant cannot have what the graph allocates, and nothing is claimed. */
+/* Anything but CUDA_SUCCESS: the graph's memory exceeds the limit, and nothing is claimed. */
 static CUresult claim_exec(struct sl_process *p, CUgraphExec exec, struct claim *claim)
 {
     struct sl_track t;
@@ -274,7 +274,7 @@ static CUresult instantiate_begin(struct sl_process *p, CUgraph graph, struct in
     return rc;
 }
 
-/* Also where instantiate_begin failed: then there is nothing to end. */
+/* Also after instantiate_begin failed: then there is nothing to end. */
 static CUresult instantiate_end(struct sl_process *p, struct instantiation *in, CUresult rc,
                                 const CUgraphExec *exec)
 {

@@ -102,7 +102,7 @@ int sl_link_open(const char *path, uint32_t old_slot, int old_ledger, int timeou
         return sock;
     int rc = say_hello(sock, old_slot, old_ledger, err);
     if (rc == -EPIPE)
-        rc = 0; /* it hung up before we spoke: what it said to that can still be read */
+        rc = 0; /* the arbiter hung up before our HELLO: its reason can still be read */
     if (rc == 0)
         rc = sl_packet_wait(sock, timeout_ms, err);
     if (rc == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connection to the arbiter: one handshake, and descriptors that keep out of the program's way. */
+/* The connection to the arbiter: one handshake, and descriptors that stay out of the program's way. */
 #ifndef SLUICE_PRELOAD_HANDSHAKE_H
 #define SLUICE_PRELOAD_HANDSHAKE_H
 
@@ -10,8 +10,8 @@
 #include "base/err.h"
 #include "shm/pages.h"
 
-/* A descriptor and the file it was opened for: a program may close every descriptor it finds and
- * open its own under the same number, which must then not be taken for ours. */
+/* A descriptor and the identity of its file: a program may close every descriptor and open its own file under the same
+ * number. Such a file must not be taken for ours. */
 struct sl_own_fd {
     int fd; /* -1: none */
     dev_t device;
@@ -19,15 +19,15 @@ struct sl_own_fd {
 };
 #define SL_OWN_FD_INIT {-1, 0, 0}
 
-/* Takes fd, moves it out of the range programs use (500 and up, where the limit allows). */
+/* Takes fd, and moves it out of the range that programs use (500 and up, where the limit allows). */
 struct sl_own_fd sl_own_fd_take(int fd);
 bool sl_own_fd_valid(const struct sl_own_fd *own);
 bool sl_own_fd_same_file(const struct sl_own_fd *own, int fd);
-/* Puts a new file under the old number if that is still ours, else under a new number. */
+/* Puts a new file under the old number if that number is still ours, else under a new number. */
 void sl_own_fd_replace(struct sl_own_fd *own, int fd);
 void sl_own_fd_close(struct sl_own_fd *own); /* only if still ours */
 
-/* What a handshake gives. Descriptors are plain numbers here: the caller moves them. */
+/* The result of a handshake. Descriptors are plain numbers here: the caller moves them. */
 struct sl_link {
     int sock;
     int doorbell;

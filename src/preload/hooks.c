@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* When each symbol came: the ABI tables say it, the hook table need not repeat it. */
+/* The version that introduced each symbol: from the ABI tables, so the hook table need not repeat it. */
 enum since {
 #define SL_CUDA_FN(name, base, since, args) SINCE_##name = (since),
 #define SL_CUDA_FN_PT(name, suf, base, since, args)                                                \
@@ -29,7 +29,7 @@ const struct sl_hook sl_hooks[SL_HOOK_COUNT] = {
 
 const struct sl_hook *sl_hook_by_name(const char *name)
 {
-    /* Programs look up thousands of names, almost none of them ours: decide by the first letters. */
+    /* Programs look up thousands of names, almost none of them hooked: decide by the first letters. */
     if (name[0] == 'c' ? name[1] != 'u' : (name[0] != 'n' || name[1] != 'v'))
         return NULL;
     for (size_t i = 0; i < SL_HOOK_COUNT; i++)
@@ -38,7 +38,7 @@ const struct sl_hook *sl_hook_by_name(const char *name)
     return NULL;
 }
 
-/* What follows the stem: "" "_v2" "_ptsz" "_v2_ptds". */
+/* The suffix after the stem: "" "_v2" "_ptsz" "_v2_ptds". */
 static bool is_variant(const char *name, const char *stem, size_t stem_length, bool *ret_per_thread)
 {
     if (strncmp(name, stem, stem_length) != 0)
@@ -51,9 +51,9 @@ static bool is_variant(const char *name, const char *stem, size_t stem_length, b
 }
 
 /*
- * A driver may hand out an address that is not its exported symbol's. Then the ABI is found by
- * asking the driver again as of the version a variant of ours came with: the same answer means the
- * same ABI. An entry newer than all we know stays the driver's: never an older ABI in its place.
+ * A driver may return an address that differs from its exported symbol. Then the driver is asked again, with the
+ * version that introduced one of our variants: the same answer means the same ABI. An entry that is newer than all we
+ * know stays the driver's: never an older ABI in its place.
  */
 static void *wrapper_by_version(const char *stem, void *entry, int version, uint64_t flags)
 {

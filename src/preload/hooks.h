@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hook table (hooks.def) as C sees it, and calling what is behind a hook.
+ * The hook table (hooks.def) in C, and how to call the driver's function behind a hook.
  *
  *     SL_REAL_OR_RETURN(cuMemAlloc_v2, real);
  *     rc = real(dptr, bytesize);
@@ -38,12 +38,12 @@ struct sl_hook {
 
 extern const struct sl_hook sl_hooks[SL_HOOK_COUNT];
 
-/* The table decides what is visible outside. */
+/* The table decides which symbols are visible outside. */
 #define SL_HOOK(symbol, library)                                                                   \
     extern __typeof__(symbol) symbol __attribute__((visibility("default")));
 #include "preload/hooks.def"
 
-/* ---- what is behind a symbol (resolve.c) ---- */
+/* ---- the driver's function of a symbol (resolve.c) ---- */
 #define SL_REAL_MISSING ((void *)1)
 extern void *_Atomic sl_real_cache[SL_SYMBOL_COUNT];
 void *sl_real_slow(enum sl_symbol symbol);
@@ -60,13 +60,13 @@ static inline void *sl_real(enum sl_symbol symbol)
 
 #define SL_REAL(symbol) ((__typeof__(&symbol))(uintptr_t)sl_real(SL_SYMBOL_##symbol))
 
-/* Declares `var`, the driver's `symbol`; a driver without it means the call is not supported. */
+/* Declares `var`, the driver's `symbol`; if the driver does not have it, the call is not supported. */
 #define SL_REAL_OR_RETURN(symbol, var)                                                             \
     __typeof__(&symbol) var = SL_REAL(symbol);                                                     \
     if (!(var))                                                                                    \
     return CUDA_ERROR_NOT_SUPPORTED
 
-/* Any other symbol that the driver's library itself defines, or NULL. *ret_loaded: the library is there. */
+/* Any other symbol that the driver's library itself defines, or NULL. *ret_loaded: the library is loaded. */
 void *sl_driver_symbol(enum sl_library library, const char *name, bool *ret_loaded);
 
 /* ---- lookups ---- */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuInit, where a tenant without its arbiter is stopped, and cuGetProcAddress. */
+/* cuInit, which stops a tenant without its arbiter, and cuGetProcAddress. */
 #include "preload/attach.h"
 #include "preload/hooks.h"
 
 CUresult cuInit(unsigned int flags)
 {
     SL_REAL_OR_RETURN(cuInit, real);
-    /* An unlimited tenant would be worse than a stopped one. */
+    /* Better stop the tenant than let it run without a limit. */
     if (sl_process_retry()->mode == SL_MODE_REFUSED)
         return CUDA_ERROR_NOT_PERMITTED;
     return real(flags);
 }
 
-/* The driver decides, by the program's own version and flags; we put our wrapper of exactly that
- * entry in its place. */
+/* The driver chooses the entry, by the program's own version and flags; we replace it by our wrapper of exactly that
+ * entry. */
 static CUresult substitute(CUresult rc, const char *symbol, void **pfn, int version,
                            cuuint64_t flags)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * IPC handles, and pieces of pools: memory of one process opened in another. It stays on the card until the
- * last of both has let go of it, so it is an entry of the tenant's from the moment a handle is made.
+ * IPC handles, and pieces of pools: memory of one process that is opened in another. The memory stays on the card until
+ * both processes have released it, so it is an entry of the tenant from the moment a handle is made.
  */
 #include "preload/alloc.h"
 #include "preload/charge.h"
@@ -24,7 +24,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     struct sl_track t;
     CUresult rc = real(pHandle, dptr);
     if (rc != CUDA_SUCCESS || !sl_track_room())
-        return rc; /* without room it stays this process's own, and whoever opens it pays too */
+        return rc; /* without room this process pays, and one that opens it pays too */
     if (!sl_track_take(SL_KIND_LINEAR, dptr, &t) &&
         !sl_track_take_if(is_linear_around, &dptr, &t)) {
         sl_track_cancel();
@@ -37,8 +37,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return rc;
 }
 
-/* What the opened memory costs: a part in the tenant's entry, or its size where no process of the
- * tenant has it in its books. */
+/* The charge for opened memory: a part of the tenant's entry, or its size where no process of the tenant has charged
+ * it. */
 static bool pay(struct sl_process *p, uint64_t id, CUdeviceptr address, struct sl_cost *ret)
 {
     __typeof__(&cuMemGetAddressRange_v2) get_range = SL_REAL(cuMemGetAddressRange_v2);
@@ -55,7 +55,7 @@ static bool pay(struct sl_process *p, uint64_t id, CUdeviceptr address, struct s
 
 static CUresult opened(struct sl_process *p, enum sl_kind kind, uint64_t id, CUdeviceptr address)
 {
-    static struct sl_lock lock; /* two threads that open one handle */
+    static struct sl_lock lock; /* for two threads that open one handle */
     struct sl_site site;
     struct sl_track t;
     sl_lock_take(&lock);
@@ -130,7 +130,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data_out, CUdeviceptr pt
     struct sl_track t;
     CUresult rc = real(data_out, ptr);
     if (rc != CUDA_SUCCESS || !sl_track_room())
-        return rc; /* without room the pool goes on paying, and whoever imports it pays too */
+        return rc; /* without room the pool goes on paying, and an importing process pays too */
     if (!sl_track_take(SL_KIND_ASYNC, ptr, &t)) {
         sl_track_cancel();
         return rc;

@@ -63,13 +63,13 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count,
                                               unsigned int flags)
 {
-    /* One call submits to several GPUs, together or not at all: the first entry stands for it. */
+    /* One call submits to several GPUs, to all or to none: the first entry stands for it. */
     SL_GATED(cuLaunchCooperativeKernelMultiDevice, true,
              count && list ? sl_cost_key_graph(list->function) : 0,
              SL_LEGACY(count && list ? list->hStream : NULL), list, count, flags);
 }
 
-/* The launches of CUDA before 4.0: the shape was set beforehand, so the function alone is the key. */
+/* The launches of CUDA before 4.0: the shape was set before, so the function alone is the key. */
 CUresult cuLaunch(CUfunction f)
 {
     SL_GATED(cuLaunch, true, sl_cost_key_graph(f), CU_STREAM_LEGACY, f);
@@ -87,7 +87,7 @@ CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
              SL_LEGACY(stream), f, width, height, stream);
 }
 
-/* ---- streams end with work in flight, which is seen to its end all the same ---- */
+/* ---- a stream may end with work in flight, which is still followed to its end ---- */
 
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A futex lock: no destructor, no owner, all-zero is unlocked. A forked child may simply set its
- * locks back to zero, which a pthread mutex does not allow. Never held across a driver call.
+ * A futex lock: no destructor, no owner, all-zero is unlocked. A forked child may simply set its locks to zero, which a
+ * pthread mutex does not allow. Never held across a driver call.
  */
 #ifndef SLUICE_PRELOAD_LOCK_H
 #define SLUICE_PRELOAD_LOCK_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct sl_lock {
-    _Atomic uint32_t word; /* 0 free, 1 held, 2 held and somebody waits */
+    _Atomic uint32_t word; /* 0 free, 1 held, 2 held and a thread waits */
 };
 
 void sl_lock_slow(struct sl_lock *lock);

@@ -7,20 +7,20 @@
 #include "preload/lock.h"
 
 #define MAX_CONTEXTS 64
-/* A queue may be deeper than so many looks: then marks come further apart. */
+/* A queue may be deeper than so many marks: then marks are further apart. */
 #define RING         32U
 
 struct watched {
     CUcontext context;
     CUevent event[RING];
-    uint32_t pending; /* events of these marks are recorded and not known to be done */
+    uint32_t pending; /* marks whose events are recorded and not known to be done */
 };
 
 static struct {
-    struct sl_lock lock; /* of the list; never held in the driver */
+    struct sl_lock lock; /* of the list; never held in a driver call */
     struct watched watched[MAX_CONTEXTS];
-    CUcontext _Atomic last; /* was watched when last looked at */
-    /* the watch thread's own */
+    CUcontext _Atomic last; /* was watched at the last check */
+    /* used only by the watch thread */
     struct sl_mark ring[RING];
     uint32_t head, tail; /* marks from tail up to head are not done */
     uint64_t marked_launches;
@@ -55,7 +55,7 @@ static void add_context(CUcontext context)
             empty = &marks.watched[i];
     }
     if (!there && empty)
-        empty->context = context; /* the rest is zero, and the watch thread's */
+        empty->context = context; /* the other fields are zero, and the watch thread's */
     sl_lock_drop(&marks.lock);
 }
 
@@ -92,7 +92,7 @@ static uint32_t bit_of(uint32_t mark)
     return 1U << (mark % RING);
 }
 
-/* Which of its events are done. An error is the context's own: nothing of it will ever run. */
+/* Checks which of its events are done. An error comes from the context: nothing of it will ever run. */
 static void query(struct watched *w)
 {
     __typeof__(&cuEventQuery) ask = SL_REAL(cuEventQuery);
@@ -138,7 +138,7 @@ static bool is_pending(uint32_t mark)
     return false;
 }
 
-/* Contexts are only added meanwhile, by other threads. */
+/* Other threads only add contexts meanwhile. */
 static struct watched *next_context(uint32_t *at)
 {
     struct watched *w = NULL;
@@ -151,7 +151,7 @@ static struct watched *next_context(uint32_t *at)
     return w;
 }
 
-/* Refused in a context that records a graph: then what it launched stands behind the next mark. */
+/* Fails in a context that records a graph: then its launches stand behind the next mark. */
 static void mark_now(const struct sl_mark *now)
 {
     struct watched *w;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the GPU has come with what this process launched. Once a millisecond an event is recorded behind
- * everything that was submitted, in every context that launched. The newest event that is done says what
- * is done for sure.
+ * How far the GPU has come with this process's launches. Once a millisecond an event is recorded behind all submitted
+ * work, in every context that launched. The newest event that is done shows which work is done for sure.
  */
 #ifndef SLUICE_PRELOAD_MARKS_H
 #define SLUICE_PRELOAD_MARKS_H
@@ -14,26 +13,26 @@
 
 enum sl_queue { SL_QUEUE_EMPTY, SL_QUEUE_BUSY, SL_QUEUE_UNKNOWN };
 
-/* What was launched up to some moment. */
+/* The launches up to some moment. */
 struct sl_mark {
-    uint64_t work_ns;  /* estimated GPU time of it */
-    uint64_t launches; /* how many; the last ones may not be submitted yet … */
-    uint64_t surely;   /* … but so many are */
+    uint64_t work_ns;  /* their estimated GPU time */
+    uint64_t launches; /* their number; the last of them may not be submitted yet … */
+    uint64_t surely;   /* … but so many certainly are */
     uint32_t unknown;  /* how many of them have an unknown cost */
 };
 
-/* This context launches. Cheap if it did so last time. */
+/* This context launches. Cheap if it was also the last to launch. */
 void sl_marks_watch(CUcontext context);
 
-/* Did any context launch that is still there? */
+/* Is there a context that has launched? */
 bool sl_marks_any(void);
 
-/* In the watch thread; contexts cannot end meanwhile. Says whether anything that was marked is not done, and
- * moves *done on to the newest mark that is. Then marks `now` if something was launched since the last mark.
- * SL_QUEUE_UNKNOWN: no context, or a driver that has no such events. */
+/* In the watch thread; contexts cannot end meanwhile. Returns whether marked work is not done, and moves *done on to
+ * the newest mark that is. Then marks `now` if there were launches since the last mark. SL_QUEUE_UNKNOWN: no context,
+ * or a driver that has no such events. */
 enum sl_queue sl_marks_look(const struct sl_mark *now, struct sl_mark *done);
 
-/* From here on only the program itself uses the context or an event of it. */
+/* From here on only the program itself uses the context or its events. */
 void sl_marks_context_gone(CUcontext context);
 void sl_marks_forget(void); /* in a forked child */
 

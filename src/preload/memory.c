@@ -37,7 +37,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return sl_alloc_end(p, &a, rc, SL_KIND_LINEAR, rc == CUDA_SUCCESS ? *dptr : 0);
 }
 
-/* ---- pitched: the driver chooses the pitch, so what it costs is known only afterwards ---- */
+/* ---- pitched: the driver chooses the pitch, so the cost is known only afterwards ---- */
 
 #define PITCH_BYTES 512 /* the coarsest alignment cards use; more is settled afterwards */
 
@@ -55,7 +55,7 @@ static uint64_t pitched_guess(uint64_t width, uint64_t height)
     return pitched_units(rounded < width ? UINT64_MAX : rounded, height);
 }
 
-/* True when the charge now is what the driver really took. */
+/* True when the charge now equals the driver's actual size. */
 static bool settle_pitch(struct sl_process *p, struct sl_alloc *a, uint64_t pitch, uint64_t height)
 {
     uint64_t units = pitched_units(pitch, height);

@@ -12,17 +12,17 @@
 #include "preload/sample.h"
 
 static struct {
-    _Atomic uint64_t launched_ns; /* estimates of launches since the last look */
+    _Atomic uint64_t launched_ns; /* estimates of launches since the last tick */
     _Atomic uint32_t unknown;     /* launches whose cost was not known */
     _Atomic bool pending;
-    /* the watch thread's own */
-    uint64_t looked_ns;    /* when; 0: the time before now does not count */
-    struct sl_mark all;    /* what was launched, as of the last look … */
-    struct sl_mark done;   /* … and what of it is known to be done */
-    uint64_t drained_ns;   /* done when the queue was last seen empty */
-    uint64_t believed_ns;  /* what the queue is still believed for */
+    /* used only by the watch thread */
+    uint64_t looked_ns;    /* time of the last tick; 0: the time before now does not count */
+    struct sl_mark all;    /* all launches, as of the last tick … */
+    struct sl_mark done;   /* … and those known to be done */
+    uint64_t drained_ns;   /* done when the queue was last empty */
+    uint64_t believed_ns;  /* how long the queue still counts as busy */
     uint64_t uncounted_ns; /* launched, also while channels were off, and not counted as run */
-    bool coming;           /* something was launched while the queue was not empty */
+    bool coming;           /* launches came while the queue was not empty */
 } meter;
 
 void sl_meter_launched(CUcontext context, uint64_t estimate_ns, bool known)
@@ -62,16 +62,15 @@ static bool metered(const struct sl_lease_page *lease)
     return SL_GATE_STATE(atomic_load(&lease->gate)) == SL_GATE_METER;
 }
 
-/* Is the cost known of all that may be in the queue? Behind a free gate only samples are seen, and their mean
- * stands for all. */
+/* Is the cost of all queued work known? Behind a free gate only samples are seen, and their mean stands for all. */
 static bool costs_known(const struct sl_lease_page *lease)
 {
     return meter.all.work_ns && (!metered(lease) || meter.all.unknown == meter.done.unknown);
 }
 
 /*
- * One span between two looks. Either the queue was deep all the time, and the process used all that its
- * slices gave it; or kernels came and went, and took what they take.
+ * The span between two ticks. Either the queue was deep all the time, and the process used all the time of its slices;
+ * or kernels came and went, and used their own time.
  */
 static void count(struct sl_slot *slot, enum sl_queue queue, uint64_t span, bool known)
 {
@@ -87,24 +86,23 @@ static void count(struct sl_slot *slot, enum sl_queue queue, uint64_t span, bool
     }
     uint64_t ran = least(meter.uncounted_ns, span);
     atomic_fetch_add(&slot->work_ns, ran);
-    /* What is known to be done took no longer than this. */
+    /* The finished work took no longer than this. */
     meter.uncounted_ns = least(meter.uncounted_ns - ran, meter.all.work_ns - meter.done.work_ns);
 }
 
-/* The estimated time of what was launched since the last look. */
+/* The estimated time of the launches since the last tick. */
 static uint64_t launched_since(const struct sl_lease_page *lease, uint64_t launches)
 {
     uint64_t ns = atomic_exchange(&meter.launched_ns, 0), n = launches - meter.all.launches;
     meter.all.surely =
-        meter.all.launches; /* counted before they are submitted, but that was a look ago */
+        meter.all.launches; /* counted before they are submitted, but that was a tick ago */
     meter.all.launches = launches;
     meter.all.unknown = atomic_load(&meter.unknown);
-    /* Behind a free gate launches pass unseen: what the sampled ones took stands for them. */
+    /* Behind a free gate launches are not measured: the mean of the samples stands for them. */
     return metered(lease) ? ns : n * sl_sample_mean_ns();
 }
 
-/* A driver without such events, or a stream that records: what was launched is believed to be in the queue as
- * long as it should take. */
+/* A driver without such events, or a stream that records: the launches count as queued for their estimated time. */
 static enum sl_queue believe(uint64_t span)
 {
     if (meter.all.work_ns - meter.done.work_ns > span)
@@ -145,7 +143,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
     atomic_store(&meter.pending, queue == SL_QUEUE_BUSY);
     atomic_store(&slot->pending, queue == SL_QUEUE_BUSY);
     atomic_store(&slot->launches, launches);
-    /* Work of unknown cost may be anything: then estimates are no bound of what was used. */
+    /* Work of unknown cost may take any time: then estimates are no limit of the use. */
     uint64_t done = meter.done.work_ns - was_done_ns;
     atomic_fetch_add(&slot->done_ns, (known && metered(lease)) || done > span ? done : span);
     atomic_store(&slot->metered_ns, now);
@@ -154,7 +152,7 @@ uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look)
 
 void sl_meter_off(struct sl_process *p, uint64_t now_ns)
 {
-    /* What ran until here was used. */
+    /* Count the time until here as used. */
     if (meter.looked_ns && now_ns > meter.looked_ns)
         count(sl_process_slot(p), atomic_load(&meter.pending) ? SL_QUEUE_BUSY : SL_QUEUE_UNKNOWN,
               now_ns - meter.looked_ns, costs_known(atomic_load(&p->lease)));

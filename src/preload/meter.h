@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this process uses of the GPU, where the hardware's slices share it: nothing is held back, so it must be
- * known afterwards. Three figures go to the ledger. Time in which work was queued without a pause: then the
- * process used all that its slices gave it. Outside that, the GPU time of its kernels, as learnt from samples:
- * gaps between them are nobody's cost. And the GPU time of all kernels that are done, estimated the same way.
+ * How much of the GPU this process uses, where the hardware's slices share it: nothing is held back, so the use must be
+ * known afterwards. Three figures go to the ledger. First, the time in which work was queued without a pause: then the
+ * process used all the time of its slices. Second, outside of that, the GPU time of its kernels, as learnt from
+ * samples: gaps between kernels cost nothing. Third, the GPU time of all finished kernels, estimated in the same way.
  */
 #ifndef SLUICE_PRELOAD_METER_H
 #define SLUICE_PRELOAD_METER_H
@@ -18,19 +18,19 @@ struct sl_process;
 /* A launch of this cost goes to a context. known: the cost was measured before. */
 void sl_meter_launched(CUcontext context, uint64_t estimate_ns, bool known);
 
-/* In the watch thread, contexts cannot end meanwhile: looks at the queues and writes the ledger.
- * launches: of this process so far. may_look: no stream records; else what was launched is believed to
- * run as long as it should. Returns the ns until the next look. */
+/* In the watch thread, contexts cannot end meanwhile: checks the queues and writes the ledger. launches: of this
+ * process so far. may_look: no stream records; otherwise launches count as running for their estimated time. Returns
+ * the ns until the next tick. */
 uint64_t sl_meter_tick(struct sl_process *p, uint64_t launches, bool may_look);
 
 /* In the watch thread: the channels go off, or are on again, now. */
 void sl_meter_off(struct sl_process *p, uint64_t now_ns);
 void sl_meter_on(uint64_t now_ns);
 
-/* Does it have queued work, as far as the last look showed? */
+/* Was work queued at the last tick? */
 bool sl_meter_pending(void);
 
-/* From here on nobody but the program uses the context or an event of it. */
+/* From here on only the program itself uses the context or its events. */
 void sl_meter_context_gone(CUcontext context);
 void sl_meter_forget(void); /* in a forked child */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NVML tells the tenant: the lease's memory, and its own processes only. Devices outside the
- * lease stay countable and keep their names; their memory is not the tenant's business
- * (NVML_ERROR_NO_PERMISSION), and no process of the tenant is on them.
+ * NVML as the tenant sees it: the lease's memory, and only the tenant's own processes. Devices outside the lease are
+ * still counted and keep their names; their memory is hidden (NVML_ERROR_NO_PERMISSION), and no process of the tenant
+ * is on them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -130,9 +130,9 @@ static unsigned int keep_members(struct sl_process *p, void *entries, unsigned i
 }
 
 /*
- * Every list call of NVML says how many entries there are when the buffer is too small. The driver is
- * asked into a buffer of ours, and the program then gets the same protocol over what is left.
- * `ask` fills up to *count entries and sets *count.
+ * Every list call of NVML returns the number of entries when the buffer is too small. The driver fills a buffer of
+ * ours, and the program then gets the same protocol for the remaining entries. `ask` fills up to *count entries and
+ * sets *count.
  */
 struct list_call {
     nvmlReturn_t (*ask)(const struct list_call *call, void *entries, unsigned int *count);
@@ -158,7 +158,7 @@ static nvmlReturn_t fetch(const struct list_call *call, void **ret_entries, unsi
     *ret_entries = NULL;
     *ret_count = 0;
     for (int tries = 0; rc == NVML_ERROR_INSUFFICIENT_SIZE && tries < 8; tries++) {
-        unsigned int room = count + 16; /* others come and go meanwhile */
+        unsigned int room = count + 16; /* more processes may come meanwhile */
         void *entries = calloc(room, call->entry_size);
         if (!entries)
             return NVML_ERROR_MEMORY;
@@ -203,13 +203,13 @@ static nvmlReturn_t ask_running(const struct list_call *call, void *entries, uns
         call->device, count, entries);
 }
 
-/* The six calls differ in their entries only. */
+/* The six calls differ only in their entries. */
 #define RUNNING(symbol, type)                                                                      \
     nvmlReturn_t symbol(nvmlDevice_t device, unsigned int *count, type *infos)                     \
     {                                                                                              \
         SL_NVML_ENTER(symbol, real, p, (device, count, infos));                                    \
         struct list_call call = LIST_CALL(ask_running, NULL, type);                                \
-        if (!count || (*count > 0 && !infos)) /* the library's own complaint */                    \
+        if (!count || (*count > 0 && !infos)) /* the library returns its own error */              \
             return real(device, count, infos);                                                     \
         return list_members(p, &call, infos, count);                                               \
     }
@@ -245,7 +245,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
     return list_members(p, &call, list->procArray, &list->numProcArrayEntries);
 }
 
-/* ---- utilisation by process: no sample of ours is "not found", as the library has it ---- */
+/* ---- utilisation by process: without a sample of the tenant "not found", as the library does ---- */
 
 static nvmlReturn_t ask_samples(const struct list_call *call, void *entries, unsigned int *count)
 {

@@ -11,7 +11,7 @@
 #include "preload/meter.h"
 
 #define AGAIN_NS   SL_NS_PER_MS
-/* After channels went off: what is queued now is not going on. */
+/* This long after channels went off, queued work stands still. */
 #define SETTLED_NS (3 * SL_NS_PER_MS)
 #define STRIKE     2U
 #define STRUCK     3U
@@ -21,10 +21,10 @@ static struct {
     uint32_t slice_us;     /* as set last */
     uint32_t strikes;
     /* since the channels went off: */
-    bool settled;              /* what is submitted from here on cannot run … */
-    uint64_t settled_launches; /* … which are the launches after so many */
+    bool settled;              /* work submitted from here on cannot run … */
+    uint64_t settled_launches; /* … that is, the launches after this number */
     bool stopped;              /* work is queued and stands still */
-    bool moved;                /* kernels ran all the same */
+    bool moved;                /* kernels ran although the channels were off */
 } orders;
 
 void sl_orders_forget(void)
@@ -38,8 +38,8 @@ bool sl_orders_off(void)
 }
 
 /*
- * Only a launch that was made after the channels went off, and is done before they come back, proves that they
- * have no effect: copies and host functions go on meanwhile, rightly.
+ * Only a launch that was made after the channels went off, and is done before they come back, proves that the order has
+ * no effect: copies and host functions rightly go on meanwhile.
  */
 void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t launches,
                      uint64_t now_ns)
@@ -56,8 +56,8 @@ void sl_orders_check(enum sl_queue queue, const struct sl_mark *done, uint64_t l
     orders.moved |= done->surely > orders.settled_launches;
 }
 
-/* One time off is short, and the queue may be longer: kernels that ran are seen now and then only. So each time that
- * shows some weighs as much as two that show none. */
+/* One time off is short, and the queue may be longer: kernels that ran are noticed only now and then. So a time with
+ * such kernels weighs as much as two times without. */
 static void judge_effect(struct sl_slot *slot)
 {
     uint32_t before = orders.strikes;
@@ -71,12 +71,12 @@ static void judge_effect(struct sl_slot *slot)
     }
 }
 
-/* Once a context is there: does the driver let us? */
+/* Once there is a context: does the driver allow control? */
 static void try_control(struct sl_slot *slot, uint32_t slice_us)
 {
     uint32_t groups = sl_channels_groups(), status = 0;
     if (!groups && !sl_marks_any())
-        return; /* the context went meanwhile, and its groups with it */
+        return; /* the context ended meanwhile, and its groups with it */
     if (groups)
         status = sl_channels_slice(slice_us);
     atomic_store(&slot->control_status, status);
@@ -110,7 +110,7 @@ static bool come_back(struct sl_slot *slot, uint64_t now)
     uint32_t status = sl_channels_set_off(false);
     if (status) {
         refused(slot, status);
-        return false; /* tried again in a moment: never left off */
+        return false; /* try again in a moment: never leave them off */
     }
     judge_effect(slot);
     orders.off_since_ns = 0;
@@ -140,7 +140,7 @@ uint64_t sl_orders_obey(struct sl_process *p)
     uint32_t slice = atomic_load(&lease->slice_us);
     uint64_t now = sl_now_ns(), until = off_until(lease, now);
     if (!sl_marks_any() && !orders.off_since_ns)
-        return UINT64_MAX; /* nothing was launched yet */
+        return UINT64_MAX; /* no launch yet */
     if (atomic_load(&slot->control) == SL_CONTROL_UNKNOWN ||
         (atomic_load(&slot->control) == SL_CONTROL_NO_GROUP && sl_channels_groups()))
         try_control(slot, slice);

@@ -8,8 +8,8 @@
 #include "preload/share.h"
 #include "shm/account.h"
 
-/* A pool grows by 32 MiB at least, a larger request by its own size in blocks of 2 MiB; the memory of
- * graphs grows by blocks. Reserving less than the driver takes would let it take too much. */
+/* A pool grows by 32 MiB at least, for a larger request by its size in blocks of 2 MiB; the memory of graphs grows by
+ * blocks. A smaller reservation would let the driver take too much. */
 #define BLOCK_UNITS ((2ULL << 20) / SL_UNIT_BYTES)
 #define STEP_UNITS  ((32ULL << 20) / SL_UNIT_BYTES)
 
@@ -70,7 +70,7 @@ struct sl_pool *sl_pool_of_graphs(CUdevice device, int gpu)
     return pool ? pool : sl_pool_add(&model);
 }
 
-/* ---- what the driver says ---- */
+/* ---- the driver's figures ---- */
 
 static bool query(const struct sl_pool *pool, CUmemPool_attribute of_pool,
                   CUgraphMem_attribute of_graphs, uint64_t *ret_bytes)
@@ -118,7 +118,7 @@ static void trim(const struct sl_pool *pool)
 
 /* ---- settling ---- */
 
-/* With the pool's lock held: brings the charge to what it holds, from `pending` first. */
+/* With the pool's lock held: sets the charge to the pool's size, from `pending` first. */
 static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t held, uint64_t *pending)
 {
     bool within = true;
@@ -134,7 +134,7 @@ static bool adjust(struct sl_process *p, struct sl_pool *pool, uint64_t held, ui
             within = sl_charge(p, pool->gpu, more, false);
             if (!within)
                 (void)sl_charge(p, pool->gpu, more, true);
-            /* This driver takes larger steps than we know of: reserve as much the next time. */
+            /* This driver grows pools in larger steps than we know: reserve as much the next time. */
             if (want - pool->charged_units > pool->step_units)
                 pool->step_units = want - pool->charged_units;
         }
@@ -149,8 +149,8 @@ bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending
     bool within = true;
     if (pool->free_of_charge)
         return true;
-    /* The query is a driver call, so it is made without the lock; if somebody else settled
-     * meanwhile, his figure may be newer than ours, and we ask again. */
+    /* The query is a driver call, so it is made without the lock; if another thread settled meanwhile, its figure may
+     * be newer than ours, and we ask again. */
     for (int tries = 0; tries < 100; tries++) {
         uint64_t bytes;
         sl_lock_take(&pool->lock);
@@ -159,7 +159,7 @@ bool sl_pool_settle(struct sl_process *p, struct sl_pool *pool, uint64_t pending
         if (atomic_load(&pool->dead))
             break;
         if (!query_reserved(pool, &bytes)) {
-            /* Unknown: what was reserved may have been taken. The next settlement will tell. */
+            /* Unknown: the driver may have taken the reservation. The next settlement will tell. */
             sl_lock_take(&pool->lock);
             pool->charged_units += pending;
             pool->settled++;
@@ -247,7 +247,7 @@ void sl_pool_share(struct sl_process *p, struct sl_track *piece, uint64_t id)
     sl_lock_drop(&pool->lock);
 }
 
-/* True: the pool pays for the piece again. False: somebody else has it, and its entry goes on paying. */
+/* True: the pool pays for the piece again. False: another process holds it, and its entry goes on paying. */
 static bool unshare(struct sl_process *p, struct sl_pool *pool, const struct sl_track *piece)
 {
     struct sl_cost cost = {pool->gpu, piece->units, piece->entry};
@@ -273,7 +273,7 @@ void sl_pool_freed(struct sl_process *p, const struct sl_track *entry)
     }
     if (!pays)
         return;
-    /* The pool was destroyed with this still allocated: it paid for itself since. */
+    /* The pool was destroyed while this was allocated: the allocation has its own charge since then. */
     sl_lock_take(&pool->lock);
     uint64_t units = entry->units < pool->charged_units ? entry->units : pool->charged_units;
     pool->charged_units -= units;
@@ -335,7 +335,7 @@ bool sl_stream_is_capturing(CUstream stream, bool per_thread)
     if (!ask)
         return false;
     if (ask(stream, &status) != CUDA_SUCCESS) {
-        sl_graph_mem_seen(); /* perhaps it is: then look into graphs from now on */
+        sl_graph_mem_seen(); /* perhaps it has: then examine graphs from now on */
         return false;
     }
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;

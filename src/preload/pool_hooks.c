@@ -8,7 +8,7 @@
 #include "preload/pool.h"
 #include "shm/account.h"
 
-/* ---- which pool ---- */
+/* ---- finding the pool ---- */
 
 static bool default_pool_of(CUmemoryPool handle, CUdevice *ret_device)
 {
@@ -27,7 +27,7 @@ static bool default_pool_of(CUmemoryPool handle, CUdevice *ret_device)
     return false;
 }
 
-/* A pool not made under our eyes is a device's default one; `device` is the guess otherwise. */
+/* A pool whose creation was not seen is a device's default pool; `device` is the guess otherwise. */
 static struct sl_pool *pool_for(struct sl_process *p, CUmemoryPool handle, CUdevice device)
 {
     struct sl_pool *pool = sl_pool_by_handle(handle);
@@ -62,13 +62,13 @@ static CUresult end(struct sl_process *p, struct request *r, CUresult rc, const 
                     CUstream stream, CUresult (*undo)(CUdeviceptr, CUstream))
 {
     bool within = sl_pool_settle(p, r->pool, r->pending);
-    if (!within && sl_process_catch_up()) /* the limit was that of an arbiter that is gone */
+    if (!within && sl_process_catch_up()) /* the limit was that of an earlier arbiter */
         within = sl_charge_fits(p, r->pool->gpu);
     if (rc != CUDA_SUCCESS) {
         sl_track_cancel();
         return rc;
     }
-    if (!within && undo) { /* the driver grew the pool beyond what the tenant may have */
+    if (!within && undo) { /* the driver grew the pool beyond the tenant's limit */
         sl_track_cancel();
         (void)undo(*dptr, stream);
         sl_pool_expect_shrink();
@@ -101,7 +101,7 @@ static CUresult alloc_async(struct sl_process *p, alloc_function *real, free_fun
     }
     CUresult rc = sl_site_stream(p, stream, &site);
     if (rc == CUDA_SUCCESS && !site.context)
-        return real(dptr, bytesize, stream); /* the driver has the right error for it */
+        return real(dptr, bytesize, stream); /* the driver returns the right error */
     if (rc == CUDA_SUCCESS)
         rc = get_pool ? get_pool(&pool, site.device) : CUDA_ERROR_NOT_SUPPORTED;
     if (rc == CUDA_SUCCESS)
@@ -166,7 +166,7 @@ static CUresult free_async(struct sl_process *p, free_function *real, bool per_t
     CUresult rc = real(dptr, stream);
     if (known)
         return sl_alloc_released(p, &t, rc);
-    sl_pool_expect_shrink(); /* perhaps a graph's */
+    sl_pool_expect_shrink(); /* perhaps memory of a graph */
     return rc;
 }
 
@@ -205,7 +205,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
 {
     SL_ENTER(cuMemPoolImportFromShareableHandle, real, p, (pool_out, handle, type, flags));
     CUresult rc = real(pool_out, handle, type, flags);
-    /* Charged to the process that made it; its pieces are imported one by one (ipc.c). */
+    /* The process that made the pool pays; its pieces are imported one by one (ipc.c). */
     struct sl_pool model = {.gpu = SL_NOT_LEASED, .free_of_charge = true};
     if (rc == CUDA_SUCCESS) {
         model.handle = *pool_out;

@@ -28,8 +28,8 @@ static const char *const sonames[SL_LIBRARY_COUNT] = {
     [SL_LIBRARY_NVML] = "libnvidia-ml.so.1",
 };
 
-/* A driver library that was found. `pinned`: we hold a reference, so what we resolved in it stays
- * true when the program closes it and opens it again. Written under `lock`, then constant. */
+/* A driver library that was found. `pinned`: we hold a reference, so our addresses stay valid when the program closes
+ * the library and opens it again. Written under `lock`, then constant. */
 static struct driver {
     _Atomic bool pinned;
     struct sl_elf object;
@@ -126,7 +126,7 @@ static int visit_owner(const struct sl_elf *object, void *arg)
     return 1;
 }
 
-/* What dlsym(RTLD_NEXT) would find for a caller: the first definition after the caller's object. */
+/* The result of dlsym(RTLD_NEXT) for a caller: the first definition after the caller's object. */
 struct next_search {
     const struct sl_hook *hook;
     const void *caller;
@@ -164,7 +164,7 @@ static struct sl_lookup go_on(void *function)
     return (struct sl_lookup){.target = function, .jump = function != NULL};
 }
 
-/* The driver's function by that name is in the process, so our wrapper may stand for it. */
+/* The driver's function of that name is in the process, so our wrapper may stand for it. */
 static bool driver_has(const struct sl_hook *hook)
 {
     return sl_real((enum sl_symbol)(hook - sl_hooks)) != NULL;
@@ -174,8 +174,8 @@ static struct sl_lookup resolve_default(const struct sl_hook *hook, void *real)
 {
     if (driver_has(hook))
         return answer(hook->wrapper);
-    /* Without a driver our own export would be found; asking for what comes after us gives the
-     * program what it would get without us: NULL, and a message from dlerror. */
+    /* Without a driver our own export would be found. A search behind libsluice gives the program the same result as
+     * without libsluice: NULL, and a message from dlerror. */
     return answer(((void *(*)(void *, const char *))(uintptr_t)real)(RTLD_NEXT, hook->name));
 }
 
@@ -188,7 +188,7 @@ static struct sl_lookup resolve_next(const struct sl_hook *hook, void *real, con
     return s.found_driver && driver_has(hook) ? answer(hook->wrapper) : go_on(real);
 }
 
-/* An explicit handle: take what it gives, and put the wrapper in place of the driver's own. */
+/* An explicit handle: take its result, and replace the driver's function by the wrapper. */
 static struct sl_lookup resolve_found(const struct sl_hook *hook, void *real, void *found)
 {
     struct owner_search owner = {.address = found};
@@ -220,7 +220,7 @@ struct sl_lookup sl_resolve_dlvsym(void *handle, const char *name, const char *v
     void *real = libc_function(&libc_dlvsym, "dlvsym");
     const struct sl_hook *hook = name ? sl_hook_by_name(name) : NULL;
     if (!hook || !real || handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-        /* Versioned names of the driver do not exist; we export none either. */
+        /* The driver has no versioned names; libsluice exports none either. */
         (void)caller;
         return go_on(real);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding what the process would find without us: the driver's functions and the C library's. */
+/* Finds the functions that the process would find without libsluice: the driver's and the C library's. */
 #ifndef SLUICE_PRELOAD_RESOLVE_H
 #define SLUICE_PRELOAD_RESOLVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the dlsym and dlvsym stubs do next: jump to `target`, or return it. Two registers. */
+/* The next step of the dlsym and dlvsym stubs: jump to `target`, or return it. Two registers. */
 struct sl_lookup {
     void *target;
     uintptr_t jump;

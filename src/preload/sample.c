@@ -11,19 +11,19 @@
 #include "preload/marks.h"
 
 #define MAX_SAMPLES   32
-/* Kernels are measured with their stream held until all of the sample is submitted: else the time that the
- * program takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample
- * without that (a first launch) says little about a kernel shorter than this. */
+/* Kernels are measured with their stream held until the whole sample is submitted: otherwise the time that the program
+ * takes to submit it, and the slice that it loses meanwhile, would count as the kernel's. A sample without that (a
+ * first launch) says little about a kernel shorter than this. */
 #define HELD_BELOW_NS (20 * SL_NS_PER_MS)
-/* No stream is held for longer, whatever becomes of the thread that holds it. */
+/* No stream is held for longer, even if its thread hangs. */
 #define MOST_HELD_NS  (2 * SL_NS_PER_MS)
-/* What a sample shows beyond the time of what is sampled, until that was measured here. */
+/* The overhead of a sample, until it is measured here. */
 #define ADDED_NS      3000U
 #define OWN_MANY      17U
 #define CALIBRATIONS  16U
 #define ODD_KEYS      64U
 #define ODD_LEAST_NS  (250 * SL_NS_PER_US)
-/* More than one in four: each counts three up, the others one down. */
+/* More than one in four: each odd sample counts three up, the others one down. */
 #define ODD_WEIGHT    3U
 #define ODD_BELIEVED  24U
 #define ODD_MOST      32U
@@ -37,9 +37,8 @@ struct sample {
     CUcontext context;
     CUevent begin, end;
     uint64_t key;
-    uint32_t
-        own; /* not 0: between the events are so many memsets of ours, to learn what a sample adds */
-    /* What its stream is held by: NULL where that is not in this context. */
+    uint32_t own; /* not 0: number of our own memsets between the events, to learn the overhead */
+    /* The word that holds its stream: NULL where the word is not in this context. */
     _Atomic uint32_t *word;
     CUdeviceptr words_at;
     bool held;
@@ -47,20 +46,20 @@ struct sample {
 };
 
 static struct {
-    struct sl_lock lock; /* of the list; never held in the driver */
+    struct sl_lock lock; /* of the list; never held in a driver call */
     struct sample sample[MAX_SAMPLES];
-    /* Streams are held by these words, which lie in the memory of one context. */
+    /* The words that hold streams; they lie in the memory of one context. */
     CUcontext hold_context;
     _Atomic uint32_t *hold;
     CUdeviceptr hold_address;
     bool hold_tried;
-    _Atomic uint64_t added_ns; /* by sampling: seen in samples of one memset and of several */
+    _Atomic uint64_t added_ns; /* overhead of a sample: from samples of one memset and of several */
     _Atomic uint32_t calibrations;
     _Atomic uint64_t mean_ns; /* of sampled launches */
-    /* the watch thread's own */
+    /* used only by the watch thread */
     uint64_t own_one_ns, own_many_ns;     /* means of … */
     uint32_t own_one_seen, own_many_seen; /* … so many */
-    uint8_t odd[ODD_KEYS]; /* whether many samples are much longer than usual, by key */
+    uint8_t odd[ODD_KEYS];                /* by key: are many samples much longer than usual? */
 } samples;
 
 uint64_t sl_sample_mean_ns(void)
@@ -87,7 +86,7 @@ void sl_sample_forget(void)
     memset(&samples, 0, sizeof(samples));
 }
 
-/* An unused sample, with events of this context if there is one that has. */
+/* An unused sample, with events of this context if possible. */
 static struct sample *take_sample(CUcontext context)
 {
     struct sample *s = NULL;
@@ -120,7 +119,7 @@ static struct sample *take_sample(CUcontext context)
     return s;
 }
 
-/* The words that streams are held by: once, in the first context that needs them. */
+/* Makes the words that hold streams: once, in the first context that needs them. */
 static void prepare_hold(CUcontext context)
 {
     __typeof__(&cuMemHostAlloc) alloc = SL_REAL(cuMemHostAlloc);
@@ -174,7 +173,7 @@ void sl_sample_begin(struct sl_launch *l, bool known)
         sl_capture_restore(mode);
         return;
     }
-    /* A first launch may load code and wait for the whole GPU: never behind a stream that waits for us. */
+    /* A first launch may load code and wait for the whole GPU: never hold its stream. */
     if (known)
         hold(s, l->stream);
     s->key = l->key;
@@ -189,8 +188,8 @@ void sl_sample_begin(struct sl_launch *l, bool known)
 }
 
 /*
- * What sampling adds to a kernel of a few microseconds is as much as the kernel. So a small memset of our
- * own is sampled alone and seventeen in a row: the sixteen more show what one takes among others.
+ * For a kernel of a few microseconds the overhead of sampling is as large as the kernel. So a small memset of our own
+ * is sampled alone and seventeen in a row: the sixteen more show the time of one memset.
  */
 static void sample_own(const struct sl_launch *l, uint32_t count)
 {
@@ -227,15 +226,15 @@ void sl_sample_end(struct sl_launch *l, bool ok)
     sl_capture_restore(mode);
 }
 
-/* Means, as for kernels: whatever came between makes a sample longer, and is left out. */
+/* Means, as for kernels: an interruption makes a sample longer, and such a sample is left out. */
 static void learn_added(uint32_t count, uint64_t ns)
 {
     uint64_t *mean_ns = count == 1 ? &samples.own_one_ns : &samples.own_many_ns;
     uint32_t *seen = count == 1 ? &samples.own_one_seen : &samples.own_many_seen;
     if (ns > MOST_OWN_NS || (*mean_ns && ns > *mean_ns + *mean_ns / 4))
-        return; /* somebody else's slice came between */
+        return; /* another process's slice came between */
     if (!*mean_ns || ns < *mean_ns - *mean_ns / 4)
-        *seen = 0; /* what was seen before was disturbed */
+        *seen = 0; /* earlier samples were disturbed */
     (*seen)++;
     *mean_ns = *seen == 1 ? ns : (*mean_ns * (*seen - 1) + ns) / *seen;
     if (!samples.own_one_ns || samples.own_many_ns <= samples.own_one_ns)
@@ -247,8 +246,8 @@ static void learn_added(uint32_t count, uint64_t ns)
 }
 
 /*
- * Somebody else's slice makes a sample longer by two switches of 160 us at least. That is rare for short kernels.
- * So a sample longer by that counts only if many are: then it is the kernel itself that varies.
+ * Another process's slice makes a sample longer by two switches of 160 us at least. That is rare for short kernels. So
+ * a sample that is longer by that counts only if many are: then the kernel itself varies.
  */
 static bool is_odd(uint64_t key, uint64_t ns, uint64_t usual_ns)
 {
@@ -269,10 +268,10 @@ static void learn(const struct sample *s, uint64_t ns)
     }
     uint64_t added = atomic_load(&samples.added_ns);
     added = added ? added : ADDED_NS;
-    /* Something always remains: events tell time in steps of half a microsecond. */
+    /* Keep at least a small rest: events tell time in steps of half a microsecond. */
     ns = ns > added + ns / 8 ? ns - added : ns / 8 + 1;
     struct sl_cost_guess guess = sl_cost_peek(&sl_gate_costs, s->key);
-    /* A pair that was not held shows no more than an upper bound of a short kernel. */
+    /* A sample that was not held is only an upper limit for a short kernel. */
     if (!s->held && ns < HELD_BELOW_NS) {
         sl_cost_learn_bound(&sl_gate_costs, s->key, ns);
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long kernels take, learnt from samples: now and then a launch gets an event before and one behind it.
+ * The duration of kernels, learnt from samples: now and then a launch gets an event before and an event behind it.
  */
 #ifndef SLUICE_PRELOAD_SAMPLE_H
 #define SLUICE_PRELOAD_SAMPLE_H
@@ -12,19 +12,19 @@
 
 struct sl_launch;
 
-/* Around a launch whose GPU time is to be learnt. known: it was measured before. */
+/* Around a launch whose GPU time is measured. known: it was measured before. */
 void sl_sample_begin(struct sl_launch *l, bool known);
 void sl_sample_end(struct sl_launch *l, bool ok);
 
-/* Of all samples lately; 0: there were none. */
+/* Of all recent samples; 0: there were none. */
 uint64_t sl_sample_mean_ns(void);
 
-/* In the watch thread. let_go_late: no stream stays held because the thread that holds it is stuck; also while
- * streams record. collect: learns from samples that are done; contexts cannot end meanwhile. */
+/* In the watch thread. let_go_late: releases streams whose holding thread hangs; also while streams record. collect:
+ * learns from finished samples; contexts cannot end meanwhile. */
 void sl_sample_let_go_late(void);
 void sl_sample_collect(void);
 
-/* From here on nobody but the program uses the context or an event of it. */
+/* From here on only the program itself uses the context or its events. */
 void sl_sample_context_gone(CUcontext context);
 void sl_sample_forget(void); /* in a forked child */
 

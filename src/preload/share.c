@@ -14,7 +14,7 @@
 
 #define ENTRIES (SL_MAX_SLOTS - SL_PROCESS_SLOTS)
 
-/* What this process holds of each entry; a process is one holder, however often it holds it. */
+/* The entries that this process holds; a process is one holder, however often it holds an entry. */
 static struct {
     uint64_t id;
     uint64_t units;
@@ -49,7 +49,7 @@ uint64_t sl_share_id_of(const void *handle, size_t size)
 
 /* ---- entries ---- */
 
-/* False: the number still stands for a lost entry of ours. */
+/* False: the number still stands for a lost entry of this process. */
 static bool remember(int entry, uint64_t id, const struct sl_cost *cost, bool by_descriptor)
 {
     uint32_t i = index_of(entry);
@@ -157,8 +157,8 @@ bool sl_share_sweep(struct sl_process *p)
 }
 
 /*
- * In another ledger nobody may have made the entry yet. All holders know it by its number, so it is made
- * under the same one. Where that is taken by now, the process goes on with units of its own.
+ * In a new ledger the entry may not exist yet. All holders know it by its number, so it is made under the same number.
+ * If that number is taken by now, the process goes on with units of its own.
  */
 void sl_share_move(struct sl_process *p)
 {

@@ -14,14 +14,14 @@ static struct {
     struct sl_track *entries;
     uint64_t capacity; /* a power of two */
     uint64_t count;
-    uint64_t promised; /* room given out and not yet used */
+    uint64_t promised; /* room reserved and not yet used */
 } table;
 
 static _Atomic uint64_t last_id;
 
 static uint64_t place_of(enum sl_kind kind, uint64_t key, uint64_t capacity)
 {
-    /* Addresses come in steps of the driver's blocks: the product's upper half mixes all their bits. */
+    /* Addresses are multiples of the driver's blocks: the product's upper half mixes all their bits. */
     uint64_t x = (key ^ ((uint64_t)kind << 57)) * 0x9e3779b97f4a7c15ULL;
     return (x >> 32) & (capacity - 1);
 }
@@ -39,7 +39,7 @@ static struct sl_track *find(enum sl_kind kind, uint64_t key)
     }
 }
 
-/* True if the entry is new, false if it took the place of one with the same key. */
+/* True if the entry is new, false if it replaced an entry with the same key. */
 static inline bool insert(struct sl_track *entries, uint64_t capacity, const struct sl_track *entry)
 {
     uint64_t i = place_of(entry->kind, entry->key, capacity);
@@ -180,8 +180,8 @@ uint64_t sl_track_new_id(void)
 
 void sl_track_forget(void)
 {
-    /* Another thread may have been changing the table when the process forked: the memory is given
-     * up rather than handed to free(). */
+    /* Another thread may have been changing the table when the process forked: leave the memory alone instead of
+     * calling free(). */
     sl_lock_reset(&table.lock);
     table.entries = NULL;
     table.capacity = table.count = table.promised = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this process has charged for which object: a hash table by (kind, handle). One lock, held
- * only for the table's own work. Objects not in it (made before we were attached) are simply not
- * found, and their release passes through.
+ * The charges of this process by object: a hash table by (kind, handle). One lock, held only for the table's own work.
+ * An object that was made before we attached is not in the table, and its release passes through.
  */
 #ifndef SLUICE_PRELOAD_TRACK_H
 #define SLUICE_PRELOAD_TRACK_H
@@ -37,7 +36,7 @@ struct sl_track {
     uint32_t times; /* how often an IPC handle is open, or a piece imported */
 };
 
-/* Makes sure one sl_track_put cannot fail. Every true is followed by a put or a cancel. */
+/* Reserves room, so that one sl_track_put cannot fail. Every true must be followed by a put or a cancel. */
 bool sl_track_room(void);
 void sl_track_cancel(void);
 void sl_track_put(const struct sl_track *entry);
@@ -45,13 +44,13 @@ void sl_track_put(const struct sl_track *entry);
 bool sl_track_take(enum sl_kind kind, uint64_t key, struct sl_track *ret);
 bool sl_track_get(enum sl_kind kind, uint64_t key, struct sl_track *ret);
 
-/* Takes one entry for which match says yes, as long as there are any. Linear: for rare events. */
+/* Takes one entry for which match is true; false when there is none. Linear: for rare events. */
 bool sl_track_take_if(bool (*match)(const struct sl_track *entry, const void *arg), const void *arg,
                       struct sl_track *ret);
 bool sl_track_get_if(bool (*match)(const struct sl_track *entry, const void *arg), const void *arg,
                      struct sl_track *ret);
 
-/* Units of all entries for which match says yes. */
+/* The units of all entries for which match is true. */
 uint64_t sl_track_sum_if(bool (*match)(const struct sl_track *entry, const void *arg),
                          const void *arg);
 

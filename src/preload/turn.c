@@ -14,8 +14,8 @@
 static struct {
     struct sl_lock lock;
     _Atomic uint32_t waiting;       /* threads at the gate */
-    _Atomic uint32_t turn;          /* the turn the process last submitted in */
-    _Atomic uint64_t late_until_ns; /* launches waited too long: they pass until here */
+    _Atomic uint32_t turn;          /* the turn in which the process last submitted */
+    _Atomic uint64_t late_until_ns; /* launches waited too long: they pass until then */
 } turn = {.turn = UINT32_MAX};
 
 static uint32_t gate_word(void)
@@ -23,7 +23,7 @@ static uint32_t gate_word(void)
     return atomic_load(atomic_load(&sl_gate_view.word));
 }
 
-/* How soon to look at work that should take so long. */
+/* How soon to check work that should take so long. */
 static uint64_t pace_ns(uint64_t ahead_ns)
 {
     uint64_t ns = ahead_ns / 4;
@@ -32,9 +32,9 @@ static uint64_t pace_ns(uint64_t ahead_ns)
                                        : ns;
 }
 
-/* --- what the arbiter is told ------------------------------------------------------------------ */
+/* --- reports to the arbiter --------------------------------------------------------------------- */
 
-/* Brings the slot's `busy` up to date and rings if that is news. */
+/* Updates the slot's `busy`, and rings if it changed. */
 static void report(struct sl_process *p, bool linger)
 {
     struct sl_slot *slot = sl_process_slot(p);
@@ -53,8 +53,7 @@ static void report(struct sl_process *p, bool linger)
         sl_gate_ring(p);
 }
 
-/* The first submission of a turn. True: the arbiter and the watch thread are to be told, which can
- * wait until the submission is on its way. */
+/* The first submission of a turn. True: tell the arbiter and the watch thread, after the submission. */
 static bool begin_turn(struct sl_process *p, uint32_t number)
 {
     struct sl_slot *slot = sl_process_slot(p);
@@ -71,12 +70,12 @@ uint64_t sl_turn_watch(struct sl_process *p)
     bool open = SL_GATE_STATE(gate_word()) == SL_GATE_OPEN;
     uint64_t launched_ns = sl_flight_last_launch_ns();
     if (sl_flight_empty()) {
-        /* Since the last launch, or since its end was seen. */
+        /* Since the last launch, or since its end was noticed. */
         uint64_t end_ns = sl_flight_progress_ns();
         uint64_t quiet = sl_now_ns() - (end_ns > launched_ns ? end_ns : launched_ns);
         bool linger = open && quiet < SL_TURN_PAUSE_NS;
         report(p, linger);
-        /* A launch came meanwhile and saw us still busy: nobody kicks. */
+        /* A launch came meanwhile and saw us still busy: there will be no kick. */
         if (!sl_flight_empty())
             return SL_TURN_LOOK_NS;
         return linger ? SL_TURN_PAUSE_NS - quiet + SL_NS_PER_US : UINT64_MAX;
@@ -104,8 +103,8 @@ static uint64_t window_ns(struct sl_process *p)
     return atomic_load(&lease->window_ns) * lease->gpu_count;
 }
 
-/* What is in flight makes no progress. It may be waiting for this very launch, through a host function, a
- * value in memory or another GPU: so no launch waits for it any longer, until progress is seen. */
+/* The work in flight makes no progress. It may be waiting for this very launch, through a host function, a value in
+ * memory or another GPU: so no launch waits for it any longer, until there is progress. */
 static bool pass_stuck(struct sl_launch *l)
 {
     uint64_t progress = sl_flight_progress_ns(), now = sl_now_ns(), should_ns = 2 * sl_flight_ns();
@@ -114,7 +113,7 @@ static bool pass_stuck(struct sl_launch *l)
            sl_flight_admit(l, 0);
 }
 
-/* It waited too long, or follows one that did. It takes no more than a turn would let it. */
+/* The launch waited too long, or follows one that did. It takes no more than a turn would allow. */
 static bool pass_late(struct sl_process *p, struct sl_launch *l, uint64_t since)
 {
     uint64_t now = sl_now_ns();
@@ -134,7 +133,7 @@ static bool paused(struct sl_process *p)
     return until > now && until - now <= SL_STEER_MOST_OFF_NS && sl_process_connected();
 }
 
-/* Stands at the closed gate until the word changes. True: go through all the same. */
+/* Waits at the closed gate until the word changes. True: go through all the same. */
 static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
                         struct sl_launch *l)
 {
@@ -142,7 +141,7 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     bool escape = false;
     atomic_fetch_add(&turn.waiting, 1);
     report(p, false);
-    /* Also when that is no news: a turn we came too late for was taken back, and is asked for again. */
+    /* Ring even without a change: a turn that we missed was taken back, and must be requested again. */
     sl_gate_ring(p);
     sl_watch_kick();
     while (!escape && atomic_load(word) == seen && atomic_load(&sl_gate_view.word) == word) {
@@ -169,7 +168,7 @@ static bool wait_closed(struct sl_process *p, const _Atomic uint32_t *word, uint
     return escape;
 }
 
-/* In an open turn: waits for room in the window. False: the gate changed, look again. */
+/* In an open turn: waits for room in the window. False: the gate changed, check again. */
 static bool wait_window(struct sl_process *p, const _Atomic uint32_t *word, uint32_t seen,
                         struct sl_launch *l)
 {

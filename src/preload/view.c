@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CUDA tells the tenant about memory: its lease, as if the card had no more. */
+/* CUDA's memory figures as the tenant sees them: the lease, as if the card had no more. */
 #include <stddef.h>
 
 #include "preload/charge.h"
@@ -12,7 +12,7 @@ static void limit_view(struct sl_process *p, uint64_t *free_bytes, uint64_t *tot
 {
     struct sl_site site;
     if (sl_site_current(p, &site) != CUDA_SUCCESS)
-        site.gpu = SL_NOT_LEASED; /* rather nothing than the card's own figures */
+        site.gpu = SL_NOT_LEASED; /* better no figures than those of the card */
     sl_pool_settle_all(p, site.gpu);
     (void)sl_share_sweep(p);
     struct sl_budget b = sl_charge_budget(p, site.gpu);

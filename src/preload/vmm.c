@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuMemCreate and what keeps its memory alive: handles (cuMemRelease, cuMemRetainAllocationHandle) and
- * mappings (cuMemMap, cuMemUnmap). The charge goes back when the last of both is gone.
+ * cuMemCreate and the references that keep its memory: handles (cuMemRelease, cuMemRetainAllocationHandle) and mappings
+ * (cuMemMap, cuMemUnmap). The charge is returned when the last reference is gone.
  *
- * Exported memory becomes an entry that the tenant's processes share (share.h). An import joins it, or,
- * where the tenant has none (another tenant's memory, say), is charged like memory of this process. An
- * import of which nothing tells the size is charged by what is mapped of it.
+ * Exported memory becomes an entry that the tenant's processes share (share.h). An import joins the entry. If the
+ * tenant has no such entry (for example, it is another tenant's memory), the import is charged like memory of this
+ * process. An import of unknown size is charged by its mappings.
  */
 #include <stdlib.h>
 
@@ -23,21 +23,21 @@ struct physical {
     struct sl_cost cost;
     unsigned int handles;
     unsigned int mappings; /* and bindings to multicast objects */
-    uint64_t multicast;    /* what is bound to it is known by this; 0: nothing is */
+    uint64_t multicast;    /* the id of its bindings; 0: it has none */
 };
 
-/* What goes with the last reference. */
+/* The charges to return with the last reference. */
 struct last {
     struct sl_cost cost;
     uint64_t multicast;
 };
 
-/* Over every struct physical, and over table operations that belong together with one. */
+/* For every struct physical, and for table operations that belong to one. */
 static struct sl_lock lock;
 
 static const struct last nothing = {.cost = {.gpu = SL_NOT_LEASED}};
 
-/* With the lock held: returns what to give back, if this was the last reference. */
+/* With the lock held: returns the charges to give back, if this was the last reference. */
 static struct last drop(struct physical *m)
 {
     if (m->handles > 0 || m->mappings > 0)
@@ -57,7 +57,7 @@ static void give_back(struct sl_process *p, const struct last *last)
         multicast_ended(p, last->multicast);
 }
 
-/* One more that keeps the memory of a handle; NULL: it is not known. */
+/* Adds a reference to the memory of a handle; NULL: the handle is not known. */
 static struct physical *hold(CUmemGenericAllocationHandle handle)
 {
     struct sl_track t = {0};
@@ -112,7 +112,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 {
     SL_ENTER(cuMemCreate, real, p, (handle, size, prop, flags));
     if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return real(handle, size, prop, flags); /* host memory is not the GPU's */
+        return real(handle, size, prop, flags); /* host memory is not charged */
     CUresult rc;
     int gpu = sl_device_gpu(p, prop->location.id);
     struct physical *m = reserve(p, gpu, sl_units_of_bytes(size), &rc);
@@ -135,12 +135,12 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     struct sl_track t;
     struct physical *m = NULL;
     bool last = false;
-    /* A handle number may come back as soon as the driver has released it: out of the table first. */
+    /* The driver may reuse a handle number as soon as it has released it: out of the table first. */
     sl_lock_take(&lock);
     if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
         m = t.object;
         last = --m->handles == 0;
-        m->mappings++; /* keeps it until the driver has answered */
+        m->mappings++; /* keeps the memory until the driver has answered */
         if (last)
             (void)sl_track_take(SL_KIND_PHYSICAL, handle, &t);
     }
@@ -161,7 +161,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return rc;
 }
 
-/* An import of unknown size costs what is mapped of it at most. True if that is granted. */
+/* An import of unknown size costs its mapped size at most. True if that is granted. */
 static bool cover(struct sl_process *p, struct physical *m, size_t size)
 {
     sl_lock_take(&lock);
@@ -258,7 +258,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     bool found = same_handle || sl_track_get_if(is_mapping_of, &where, &t);
     if (found)
         ((struct physical *)t.object)->handles++;
-    if (found && !same_handle) { /* the last handle was released, or this is another for the same */
+    if (found && !same_handle) { /* the last handle was released, or this is another one */
         put_handle(*handle, t.object);
     } else {
         sl_track_cancel();
@@ -290,13 +290,13 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
         units = m->cost.units;
     }
     sl_lock_drop(&lock);
-    /* Without a tag whoever imports it pays for it too: more than due, never less. */
+    /* Without a tag the importing process pays too: more than due, never less. */
     if (by_descriptor && units > 0 && id != 0)
         (void)sl_tag_put(*(const int *)shareableHandle, id, units);
     return rc;
 }
 
-/* What an import costs: a part in the tenant's entry, else all of it; host memory nothing. */
+/* The charge of an import: a part of the tenant's entry, else its whole size; nothing for host memory. */
 static bool pay_import(struct sl_process *p, CUmemGenericAllocationHandle handle, uint64_t id,
                        uint64_t units, struct sl_cost *ret)
 {
@@ -306,7 +306,7 @@ static bool pay_import(struct sl_process *p, CUmemGenericAllocationHandle handle
     if (id != 0 && sl_share_join(p, id, ret))
         return true;
     if (!ask || ask(&prop, handle) != CUDA_SUCCESS)
-        return false; /* memory of an unknown place is not handed out */
+        return false; /* memory of an unknown place is not given out */
     bool on_device = prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     *ret = (struct sl_cost){.gpu = on_device ? sl_device_gpu(p, prop.location.id) : SL_NOT_LEASED,
                             .units = on_device ? units : 0};
@@ -330,7 +330,7 @@ static CUresult imported(struct sl_process *p, CUmemGenericAllocationHandle hand
     }
     sl_lock_take(&lock);
     bool known = sl_track_get(SL_KIND_PHYSICAL, handle, &t);
-    if (known) { /* a driver that gives one number for one memory */
+    if (known) { /* this driver has one number for one memory */
         ((struct physical *)t.object)->handles++;
         sl_track_cancel();
     } else {
@@ -370,13 +370,13 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 /* ---- multicast objects ---- */
 
 /*
- * A multicast object is addresses only and costs nothing, but what is bound to it stays on the card when its
- * handle is released and its mappings are gone: until it is unbound, or the object has neither handle nor mapping in
- * this process. So a binding keeps memory as a mapping does. (Other processes may keep the object longer: what the
- * driver then shows under this one is charged by the audit. So never more is counted than is held.)
+ * A multicast object is addresses only and costs nothing. But memory that is bound to it stays on the card when its
+ * handle is released and its mappings are gone: until it is unbound, or until the object has neither handle nor mapping
+ * in this process. So a binding keeps memory as a mapping does. (Other processes may keep the object longer: the audit
+ * charges the memory that the driver then shows under this process. So never more is counted than is held.)
  */
 
-/* … or of a mapped address. */
+/* … or to the memory of a mapped address. */
 static struct physical *hold_at(CUdeviceptr at)
 {
     struct sl_track t = {0};
@@ -414,7 +414,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
     return rc == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : rc;
 }
 
-/* What the object's bindings are known by, from now on; 0: the handle is not known. */
+/* The id of the object's bindings, from now on; 0: the handle is not known. */
 static uint64_t multicast_id(CUmemGenericAllocationHandle handle)
 {
     struct sl_track t;
@@ -422,7 +422,7 @@ static uint64_t multicast_id(CUmemGenericAllocationHandle handle)
     sl_lock_take(&lock);
     if (sl_track_get(SL_KIND_PHYSICAL, handle, &t)) {
         struct physical *m = t.object;
-        if (!m->multicast) /* imported: only now it shows what it is */
+        if (!m->multicast) /* imported: only now its kind is known */
             m->multicast = sl_track_new_id();
         id = m->multicast;
     }
@@ -430,7 +430,7 @@ static uint64_t multicast_id(CUmemGenericAllocationHandle handle)
     return id;
 }
 
-/* After the driver's answer, and after sl_track_room. `m` is held for the binding. */
+/* After the driver's answer, and after sl_track_room. The binding holds `m`. */
 static CUresult bound(struct sl_process *p, CUresult rc, CUmemGenericAllocationHandle object,
                       size_t offset, size_t size, struct physical *m)
 {
@@ -474,7 +474,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
     return bound(p, rc, mcHandle, mcOffset, size, m);
 }
 
-/* Bindings of an object; of one GPU and within a range, unless it is all of them. */
+/* Selects bindings of an object: all, or those of one GPU and within a range. */
 struct bindings {
     uint64_t id;
     bool all;

@@ -26,7 +26,7 @@
 #define RETRY_MAX_NS  (250 * SL_NS_PER_MS)
 #define HANDSHAKE_MS  2000
 #define MEASURE_NS    (2 * SL_NS_PER_S)
-/* A closed descriptor wakes nobody who already sleeps on it: so often they are looked after. */
+/* Closing a descriptor does not wake a thread that waits for it: check the descriptors this often. */
 #define LOOK_AFTER_NS SL_NS_PER_S
 
 struct sl_lock sl_attach_lock;
@@ -36,7 +36,7 @@ static struct {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     bool running;
     _Atomic bool connected;
-    bool no_kick; /* the program closed our bell; the watch thread's own */
+    bool no_kick; /* the program closed our bell; used only by the watch thread */
     struct sl_process *process;
 } watch = {.sock = SL_OWN_FD_INIT,
            .kick = SL_OWN_FD_INIT,
@@ -46,23 +46,23 @@ static struct {
 
 static uint64_t (*_Atomic poll_function)(struct sl_process *);
 
-/* Requests for a measurement and answers to them, per GPU. One is under way at a time, so that an
- * answer is surely to the request it is taken for. The lock is also for the socket they go through:
- * the watch thread, alone in changing it, holds the lock while it does. */
+/* Requests for a measurement and their answers, per GPU. Only one request is open at a time, so that an answer
+ * certainly belongs to it. The lock also guards the socket: only the watch thread changes the socket, and holds the
+ * lock for that. */
 static struct sl_lock measure_lock;
 static struct {
     _Atomic uint32_t asked;
     _Atomic uint32_t answered; /* a futex */
-    /* Units charged in place of what is to be measured: by the next request, and by the one under way. */
+    /* Units charged in advance for the overhead to be measured: by the next request, and by the open one. */
     _Atomic uint64_t next_units, asked_units;
 } measures[SL_MAX_GPUS];
 
-/* Tries to come back to an arbiter; made by the watch thread alone. */
+/* Attempts to connect to an arbiter again; only the watch thread makes them. */
 static struct {
     _Atomic uint32_t begun;
     _Atomic uint32_t ended; /* a futex */
-    _Atomic bool hurry;     /* somebody waits for the next one */
-    _Atomic bool stuck;     /* the last one was heard by nobody within its time limit */
+    _Atomic bool hurry;     /* a thread waits for the next attempt */
+    _Atomic bool stuck;     /* the last attempt got no answer within its time limit */
 } tries;
 
 void sl_watch_set_poll(uint64_t (*poll)(struct sl_process *))
@@ -98,7 +98,7 @@ static void give_back(uint32_t gpu, _Atomic uint64_t *units)
     sl_charge_return(watch.process, (int)gpu, atomic_exchange(units, 0));
 }
 
-/* The next arbiter measures all who come back by itself. */
+/* The next arbiter measures all returning processes by itself. */
 static void disconnected(void)
 {
     atomic_store(&watch.connected, false);
@@ -109,7 +109,7 @@ static void disconnected(void)
     }
 }
 
-/* Sends a request unless one is under way (returns false). *ret_ticket is what to wait for. */
+/* Sends a request unless one is open (returns false). *ret_ticket: the number to wait for. */
 static bool send_request(uint32_t gpu, uint32_t *ret_ticket, bool *ret_sent)
 {
     struct sl_msg_measure m;
@@ -129,7 +129,7 @@ static bool send_request(uint32_t gpu, uint32_t *ret_ticket, bool *ret_sent)
         if (!*ret_sent)
             atomic_store(&measures[gpu].asked, asked);
     }
-    if (idle && !*ret_sent) { /* nobody will answer */
+    if (idle && !*ret_sent) { /* there will be no answer */
         give_back(gpu, &measures[gpu].asked_units);
         give_back(gpu, &measures[gpu].next_units);
     }
@@ -146,12 +146,12 @@ static void handle_packet(const union sl_packet *packet)
         return;
     give_back(gpu, &measures[gpu].asked_units);
     answer_all(gpu);
-    /* Units were put by since: what was measured may be without them. */
+    /* More units were charged since: the measurement may not include their overhead. */
     if (atomic_load(&measures[gpu].next_units))
         (void)send_request(gpu, &ignored, &sent);
 }
 
-/* Reads what is there. A closed or senseless connection is given up and made anew. */
+/* Reads all packets. A closed or broken connection is given up and made again. */
 static void drain_socket(void)
 {
     union sl_packet packet;
@@ -182,7 +182,7 @@ static void set_doorbell(struct sl_process *p)
     p->doorbell_fd = watch.doorbell.fd;
 }
 
-/* Puts a fresh link in the place of the old one. Readers may hold the old pages: they stay mapped. */
+/* Replaces the old link by a new one. Readers may hold the old pages: they stay mapped. */
 static void adopt(struct sl_process *p, struct sl_link *link)
 {
     struct sl_ledger_page *old = atomic_load(&p->ledger);
@@ -227,7 +227,7 @@ static bool reconnect(struct sl_process *p)
     return rc == 0;
 }
 
-/* What the program closed may be a file of its own by now, and quiet. */
+/* A descriptor that the program closed may be one of its own files by now, and silent. */
 static void look_after(bool connected)
 {
     watch.no_kick = watch.no_kick || !sl_own_fd_valid(&watch.kick);
@@ -253,7 +253,7 @@ static void wait_events(uint64_t timeout_ns)
         uint64_t count;
         ssize_t ignored = read(watch.kick.fd, &count, sizeof(count));
         (void)ignored;
-    } else if (fds[1].revents) { /* the program closed it: without a bell, look now and then */
+    } else if (fds[1].revents) { /* the program closed it: without a bell, poll */
         watch.no_kick = true;
     }
     if (fds[0].revents)
@@ -265,7 +265,7 @@ static void *watch_main(void *arg)
     struct sl_process *p = arg;
     uint64_t backoff_ns = RETRY_MIN_NS, retry_at_ns = 0;
     (void)prctl(PR_SET_NAME, "sluice-watch", 0, 0, 0);
-    /* This thread alone: the end of a turn is seen in microseconds, not in the default fifty. */
+    /* For this thread only: notices the end of a turn within microseconds, not the default fifty. */
     (void)prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     for (;;) {
         uint64_t (*poll_now)(struct sl_process *) = atomic_load(&poll_function);
@@ -288,7 +288,7 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Threads are in libc or in libpthread, depending on the glibc: found at run time. */
+/* Thread functions are in libc or in libpthread, depending on the glibc: found at run time. */
 static bool start_thread(struct sl_process *p)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
@@ -350,7 +350,7 @@ void sl_watch_forget(struct sl_process *p)
     memset(measures, 0, sizeof(measures));
 }
 
-/* The other end may be closed and the watch thread not have had a processor yet to see it. */
+/* The other end may be closed before the watch thread had the time to notice it. */
 static bool link_is_up(void)
 {
     struct pollfd p = {.events = 0};
@@ -368,8 +368,7 @@ bool sl_process_catch_up(void)
         errno = saved;
         return false;
     }
-    /* One that is under way may have begun before there was an arbiter: unless it succeeds, the next
-     * one counts. */
+    /* A running attempt may have begun before there was an arbiter: unless it succeeds, the next attempt counts. */
     uint32_t enough = atomic_load(&tries.begun) + 1, before = atomic_load(&tries.ended);
     uint64_t end_ns = sl_now_ns() + HANDSHAKE_MS * SL_NS_PER_MS;
     bool back = false;
@@ -401,7 +400,7 @@ static bool wait_answer(uint32_t gpu, uint32_t ticket, uint64_t end_ns)
     }
 }
 
-/* Sends a request once none is under way. */
+/* Sends a request once no other is open. */
 static bool ask_measure(uint32_t gpu, uint64_t end_ns, uint32_t *ret_ticket)
 {
     for (;;) {
@@ -419,19 +418,19 @@ bool sl_process_measure(struct sl_process *p, uint32_t gpu, bool wait, uint64_t 
         return false;
     }
     int saved = errno;
-    atomic_fetch_add(&measures[gpu].next_units, put_by_units); /* first: who answers looks for it */
+    atomic_fetch_add(&measures[gpu].next_units, put_by_units); /* first: the answer reads it */
     uint32_t ticket = 0;
     uint64_t end_ns = sl_now_ns() + MEASURE_NS;
     bool done = false;
     if (!wait && atomic_load(&measures[gpu].answered) != atomic_load(&measures[gpu].asked)) {
-        errno = saved; /* one is under way, and the arbiter measures by itself every second; what
-                        * was put by is asked for as soon as that one is answered */
+        errno = saved; /* a request is open, and the arbiter measures by itself every second; the
+                        * new units are requested as soon as the open request is answered */
         return false;
     }
     if (ask_measure(gpu, end_ns, &ticket) && wait) {
         done = wait_answer(gpu, ticket, end_ns);
         if (!done)
-            answer_all(gpu); /* it will not be waited for again */
+            answer_all(gpu); /* no thread waits for it any more */
     }
     errno = saved;
     return done;

@@ -7,16 +7,15 @@
 #include "preload/handshake.h"
 #include "preload/lock.h"
 
-/* Held while descriptors and pages are made or replaced, and over fork. Bounded: no wait under it
- * is longer than a handshake's time limit. */
+/* Held while descriptors and pages are made or replaced, and during fork. No wait under it is longer than a handshake's
+ * time limit. */
 extern struct sl_lock sl_attach_lock;
 
-/* Takes over the link's descriptors and starts the thread; with sl_attach_lock held. A process
- * that may not have another thread goes on without: it just does not come back to a restarted
- * arbiter. */
+/* Takes over the link's descriptors and starts the thread; with sl_attach_lock held. A process that may not have
+ * another thread goes on without: it does not return to a restarted arbiter. */
 void sl_watch_start(struct sl_process *p, const char *path, struct sl_link *link);
 
-/* In a forked child: the parent's descriptors and thread are not ours. */
+/* In a forked child: the descriptors and the thread belong to the parent. */
 void sl_watch_forget(struct sl_process *p);
 
 #endif
